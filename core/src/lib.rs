@@ -1,0 +1,12 @@
+//! doorbell's core: what to compute for which request, and nothing about who computes it.
+//!
+//! No IO, no clock, no paths, no `unsafe`; whatever is allocated comes from the caller's [`heap::Heap`].
+//! The modules are in order: a later one may use an earlier one, never the other way round.
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod gguf;
+pub mod heap;
+pub mod quant;
+pub mod sample;
+pub mod token;
