@@ -1,5 +1,25 @@
 //! Tensor types and their block formats: one file per format, scalar code only.
+//!
+//! These are the reference for every faster implementation: dot products keep their integer sums exact and
+//! add them up in f64, so that a SIMD kernel can be compared sum by sum. Interleaved layouts, SIMD and
+//! threads are the drivers' matter; how a file declares types is [`crate::gguf`]'s.
 
+mod activation;
+mod block;
+mod dispatch;
+mod error;
 mod kind;
+mod scalar;
 
+pub mod float;
+pub mod q4_k;
+pub mod q8_0;
+pub mod q8_1;
+pub mod q8_k;
+
+pub use activation::Activation;
+pub use block::{Block, IntegerDot, Partials};
+pub use dispatch::{dequantize, dot, partials};
+pub use error::{Buffer, QuantError};
 pub use kind::Type;
+pub use scalar::Half;

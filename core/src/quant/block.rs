@@ -1,0 +1,82 @@
+//! What every block format provides, and rows built from blocks.
+
+use super::{Activation, Type};
+use bytemuck::Pod;
+
+/// One block of a tensor type, exactly as it lies in a file: byte arrays only, so any address will do.
+pub trait Block: Pod {
+    /// The tensor type; block length and size come from its table.
+    const TYPE: Type;
+    /// Elements in the block.
+    const LEN: usize;
+
+    /// Writes the block's values; `out` has `LEN` elements.
+    fn dequantize(&self, out: &mut [f32]);
+}
+
+/// The exact integers of one block's dot product.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Partials {
+    /// Σ sub-block scale · weight code · activation code, with the signed weight code that the format means.
+    pub products: i32,
+    /// Σ sub-block minimum · activation code; 0 for formats without minimum.
+    pub minima: i32,
+}
+
+/// A block with integer codes and scales, whose dot product is integer inside and scaled once.
+pub trait IntegerDot: Block {
+    /// The activation block of the same length.
+    type Activation: ActivationBlock;
+
+    /// The integer sums against an activation block of the same elements.
+    fn partials(&self, activation: &Self::Activation) -> Partials;
+
+    /// The block's share of the dot product.
+    fn combine(&self, activation: &Self::Activation, sums: Partials) -> f64;
+}
+
+/// An activation block; [`Activation`] names the formats.
+pub trait ActivationBlock: Pod {
+    /// Which format this is a block of.
+    const FORMAT: Activation;
+}
+
+/// The blocks in `bytes`, whose length the caller has checked.
+pub(super) fn blocks<B: Pod>(bytes: &[u8]) -> &[B] {
+    bytemuck::try_cast_slice(bytes).unwrap_or(&[])
+}
+
+/// Dequantises whole blocks.
+pub(super) fn dequantize_row<B: Block>(bytes: &[u8], out: &mut [f32]) {
+    for (block, out) in blocks::<B>(bytes).iter().zip(out.chunks_exact_mut(B::LEN)) {
+        block.dequantize(out);
+    }
+}
+
+/// The dot product by integer sums.
+pub(super) fn integer_dot_row<B: IntegerDot>(weights: &[u8], activation: &[u8]) -> f32 {
+    let pairs = blocks::<B>(weights).iter().zip(blocks::<B::Activation>(activation));
+    pairs.map(|(weight, input)| weight.combine(input, weight.partials(input))).sum::<f64>() as f32
+}
+
+/// The integer sums block by block.
+pub(super) fn partials_row<B: IntegerDot>(weights: &[u8], activation: &[u8], out: &mut [Partials]) {
+    let pairs = blocks::<B>(weights).iter().zip(blocks::<B::Activation>(activation));
+    for ((weight, input), out) in pairs.zip(out) {
+        *out = weight.partials(input);
+    }
+}
+
+/// The dot product by dequantising, against f32 activations.
+pub(super) fn float_dot_row<B: Block>(weights: &[u8], activation: &[u8]) -> f32 {
+    let mut values = [0.0; 256];
+    let values = &mut values[..B::LEN];
+    let mut sum = 0.0;
+    for (weight, input) in blocks::<B>(weights).iter().zip(activation.chunks_exact(4 * B::LEN)) {
+        weight.dequantize(values);
+        for (value, bytes) in values.iter().zip(input.as_chunks::<4>().0) {
+            sum += f64::from(*value) * f64::from(f32::from_le_bytes(*bytes));
+        }
+    }
+    sum as f32
+}

@@ -1,0 +1,105 @@
+//! From a tensor type to its arithmetic: one table of function pointers.
+
+use super::block::{self, ActivationBlock, Block, IntegerDot, Partials};
+use super::error::{Buffer, QuantError};
+use super::{Activation, Type};
+use super::{float, q4_k, q8_0};
+
+/// The integer sums of a row, where the format has them.
+type PartialsRow = fn(&[u8], &[u8], &mut [Partials]);
+
+/// The arithmetic of one type over rows whose lengths have been checked.
+struct Format {
+    activation: Activation,
+    dequantize: fn(&[u8], &mut [f32]),
+    dot: fn(&[u8], &[u8]) -> f32,
+    partials: Option<PartialsRow>,
+}
+
+const fn float<B: Block>() -> Format {
+    Format {
+        activation: Activation::F32,
+        dequantize: block::dequantize_row::<B>,
+        dot: block::float_dot_row::<B>,
+        partials: None,
+    }
+}
+
+const fn integer<B: IntegerDot>() -> Format {
+    Format {
+        activation: B::Activation::FORMAT,
+        dequantize: block::dequantize_row::<B>,
+        dot: block::integer_dot_row::<B>,
+        partials: Some(block::partials_row::<B>),
+    }
+}
+
+/// Types with arithmetic; the place in [`FORMATS`] is the id.
+const ROWS: [(Type, Format); 5] = [
+    (Type::F32, float::<float::F32>()),
+    (Type::F16, float::<float::F16>()),
+    (Type::BF16, float::<float::BF16>()),
+    (Type::Q8_0, integer::<q8_0::Block>()),
+    (Type::Q4_K, integer::<q4_k::Block>()),
+];
+
+static FORMATS: [Option<Format>; 43] = {
+    let mut formats = [const { None }; 43];
+    let mut row = 0;
+    while row < ROWS.len() {
+        let Format { activation, dequantize, dot, partials } = ROWS[row].1;
+        formats[ROWS[row].0 as usize] = Some(Format { activation, dequantize, dot, partials });
+        row += 1;
+    }
+    formats
+};
+
+fn format(ty: Type) -> Result<&'static Format, QuantError> {
+    FORMATS[ty as usize].as_ref().ok_or(QuantError::NotComputable { ty })
+}
+
+/// Elements in `bytes` of weights, or what is wrong with the length.
+fn elements(ty: Type, bytes: usize) -> Result<usize, QuantError> {
+    let (len, size) = (ty.block_len(), ty.block_bytes());
+    let count = (bytes / size).saturating_mul(len);
+    QuantError::check(Buffer::Weights, ty.row_bytes(count), bytes)?;
+    Ok(count)
+}
+
+impl Type {
+    /// The format that activations take in a dot product with this type; `None` when it has no arithmetic.
+    pub fn activation(self) -> Option<Activation> {
+        FORMATS[self as usize].as_ref().map(|format| format.activation)
+    }
+}
+
+/// Dequantises whole blocks of `ty` into `out`, one value per element.
+///
+/// Values equal ggml's reference bit for bit (except in the payload of NaNs).
+pub fn dequantize(ty: Type, blocks: &[u8], out: &mut [f32]) -> Result<(), QuantError> {
+    let format = format(ty)?;
+    QuantError::check(Buffer::Values, Some(elements(ty, blocks.len())?), out.len())?;
+    (format.dequantize)(blocks, out);
+    Ok(())
+}
+
+/// The dot product of a row of weights with a row of activations in `ty.activation()`'s format.
+///
+/// Integer sums are exact, everything above them is f64, and only the result is rounded.
+pub fn dot(ty: Type, weights: &[u8], activation: &[u8]) -> Result<f32, QuantError> {
+    let format = format(ty)?;
+    let expected = format.activation.row_bytes(elements(ty, weights.len())?);
+    QuantError::check(Buffer::Activations, expected, activation.len())?;
+    Ok((format.dot)(weights, activation))
+}
+
+/// The integer sums of [`dot`], one per block of weights.
+pub fn partials(ty: Type, weights: &[u8], activation: &[u8], out: &mut [Partials]) -> Result<(), QuantError> {
+    let format = format(ty)?;
+    let row = format.partials.ok_or(QuantError::NoPartials { ty })?;
+    let count = elements(ty, weights.len())?;
+    QuantError::check(Buffer::Activations, format.activation.row_bytes(count), activation.len())?;
+    QuantError::check(Buffer::Partials, Some(count / ty.block_len()), out.len())?;
+    row(weights, activation, out);
+    Ok(())
+}
