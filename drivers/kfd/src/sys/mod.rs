@@ -1,0 +1,22 @@
+//! The line between this crate and the kernel: ABI structs, request numbers, system calls, mapped memory.
+//!
+//! The only `unsafe` code of the crate. Policy (which buffer, which flags, which order) is not here.
+#![expect(unsafe_code, reason = "system calls and memory shared with devices")]
+
+mod abi;
+mod call;
+mod errno;
+mod kernel;
+mod linux;
+pub mod request;
+mod shared;
+mod window;
+
+pub use abi::*;
+pub use call::{Arg, call, call_pointed};
+pub use errno::Errno;
+pub use kernel::{Fd, Kernel, Stat};
+pub use linux::Linux;
+pub use request::{Pointed, Request};
+pub use shared::Shared;
+pub use window::{Place, Span, Window, store_fence};
