@@ -21,7 +21,7 @@ pub enum Value {
     /// Bytes, which need not be UTF-8.
     String(Vec<u8>),
     /// The element type's id and the elements; nothing makes them agree.
-    Array(u32, Vec<Value>),
+    Array(u32, Vec<Self>),
     U64(u64),
     I64(i64),
     F64(f64),
@@ -240,7 +240,8 @@ fn head(
 #[derive(Debug)]
 pub struct GgufStream<W: Write> {
     out: W,
-    expected: std::vec::IntoIter<usize>,
+    lens: Vec<usize>,
+    begun: usize,
     left: usize,
     pad: usize,
 }
@@ -250,13 +251,14 @@ impl<W: Write> GgufStream<W> {
     pub fn begin(mut out: W, metadata: &[(Vec<u8>, Value)], infos: &[TensorInfo]) -> io::Result<Self> {
         let lens: Vec<usize> = infos.iter().map(TensorInfo::bytes).collect();
         out.write_all(&head(3, 32, metadata, infos, &lens))?;
-        Ok(Self { out, expected: lens.into_iter(), left: 0, pad: 0 })
+        Ok(Self { out, lens, begun: 0, left: 0, pad: 0 })
     }
 
     /// Appends bytes to the data section; a piece may not cross the border between two tensors.
     pub fn write(&mut self, piece: &[u8]) -> io::Result<()> {
         if self.left == 0 {
-            self.left = self.expected.next().ok_or(io::ErrorKind::WriteZero)?;
+            self.left = *self.lens.get(self.begun).ok_or(io::ErrorKind::WriteZero)?;
+            self.begun += 1;
             self.pad = padded(self.left, 32) - self.left;
         }
         self.left = self.left.checked_sub(piece.len()).ok_or(io::ErrorKind::InvalidInput)?;
@@ -269,7 +271,7 @@ impl<W: Write> GgufStream<W> {
 
     /// Flushes and gives the writer back; an error when a tensor's bytes are still missing.
     pub fn finish(mut self) -> io::Result<W> {
-        if self.left != 0 || self.expected.next().is_some() {
+        if self.left != 0 || self.begun != self.lens.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.out.flush()?;
