@@ -1,1 +1,5 @@
-//! Placeholder.
+//! Tokens: their ids.
+
+mod id;
+
+pub use id::TokenId;

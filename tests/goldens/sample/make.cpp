@@ -96,7 +96,10 @@ static void chain(bool everything) {
         params += text;
         stages.push_back(llama_sampler_init_dry_testing(multiplier, base, allowed, last_n, {{single}, {a, b}}));
     }
-    if (on(2)) {
+    // after top-n-sigma llama.cpp carries impossible tokens along: typical then computes NaN, and dynatemp
+    // counts them; neither is worth copying
+    const bool sigma = on(2);
+    if (sigma) {
         const float n = float(1 + below(10)) / 4;
         snprintf(text, sizeof text, "top_n_sigma=%g ", n);
         params += text;
@@ -111,7 +114,7 @@ static void chain(bool everything) {
     const int min_keep = everything ? int(below(4)) : 0;
     snprintf(text, sizeof text, "min_keep=%d ", min_keep);
     params += text;
-    if (on(4)) {
+    if (on(4) && !sigma) {
         const float p = P[below(6)];
         snprintf(text, sizeof text, "typical_p=%g ", p);
         params += text;
@@ -135,7 +138,7 @@ static void chain(bool everything) {
         params += text;
         stages.push_back(llama_sampler_init_xtc(1.0f, threshold, min_keep, 1));
     }
-    const float temperature = on(8) ? float(1 + below(12)) / 4 : 1.0f, range = on(8) && below(2) ? 0.5f : 0.0f;
+    const float temperature = on(8) ? float(1 + below(12)) / 4 : 1.0f, range = on(8) && !sigma && below(2) ? 0.5f : 0.0f;
     const float exponent = 0.5f + float(below(3)) / 2;
     snprintf(text, sizeof text, "temperature=%g dynatemp_range=%g dynatemp_exponent=%g", temperature, range, exponent);
     params += text;

@@ -1,0 +1,42 @@
+//! The last tokens of a sequence: a ring with room for the longest window that a penalty looks at.
+
+use crate::heap::{self, Heap, OutOfMemory, Vec};
+use crate::token::TokenId;
+
+/// A ring of the last `capacity` tokens.
+pub(super) struct History<'a> {
+    ring: Vec<'a, TokenId>,
+    capacity: usize,
+    next: usize,
+}
+
+impl<'a> History<'a> {
+    pub(super) fn new(capacity: usize, heap: Heap<'a>) -> Result<Self, OutOfMemory> {
+        Ok(Self { ring: heap::with_capacity(heap, capacity)?, capacity, next: 0 })
+    }
+
+    /// Appends a token, forgetting the oldest when full.
+    pub(super) fn push(&mut self, token: TokenId) {
+        if self.ring.len() < self.capacity {
+            self.ring.push(token);
+        } else if let Some(slot) = self.ring.get_mut(self.next) {
+            *slot = token;
+            self.next = (self.next + 1) % self.capacity;
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// The token `back` places before the latest one; `back` is below [`Self::len`].
+    pub(super) fn latest(&self, back: usize) -> TokenId {
+        let len = self.ring.len();
+        self.ring[(self.next + len - 1 - back) % len]
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.ring.clear();
+        self.next = 0;
+    }
+}

@@ -1,0 +1,67 @@
+//! Log-probabilities of the logits as the model made them, before bias, mask, penalties and temperature.
+
+use super::candidates::{Candidate, likelier};
+use crate::token::TokenId;
+
+/// The most alternatives that one step reports, as in the `OpenAI` API.
+pub const TOP_MAX: usize = 20;
+
+/// A token and its log-probability in nats; minus infinity if it is impossible.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TokenLogProb {
+    /// The token.
+    pub token: TokenId,
+    /// Natural logarithm of its probability.
+    pub log_prob: f32,
+}
+
+/// What a step reports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogProbs {
+    /// The picked token.
+    pub chosen: TokenLogProb,
+    /// The likeliest tokens, likeliest first, lower id first among equals.
+    pub top: heapless::Vec<TokenLogProb, TOP_MAX>,
+}
+
+/// The natural logarithm of the sum of the exponentials.
+fn log_sum_exp(logits: &[f32]) -> f64 {
+    let highest = logits.iter().fold(f32::NEG_INFINITY, |highest, &logit| highest.max(logit));
+    let sum: f64 = logits.iter().map(|&logit| f64::from(libm::expf(logit - highest))).sum();
+    f64::from(highest) + libm::log(sum)
+}
+
+/// The log-probability of `token` in one row of logits, in nats; `None` if the row doesn't have the token.
+///
+/// NaN if a logit is NaN or plus infinity, or if all are minus infinity.
+#[must_use]
+pub fn log_prob(logits: &[f32], token: TokenId) -> Option<f64> {
+    let logit = *logits.get(token.0 as usize)?;
+    Some(f64::from(logit) - log_sum_exp(logits))
+}
+
+/// The report on `chosen` and the `count` likeliest tokens. Bounded by vocabulary times `count`.
+pub(super) fn report(logits: &[f32], chosen: TokenId, count: usize) -> LogProbs {
+    let total = log_sum_exp(logits);
+    let relative = |logit: f32| (f64::from(logit) - total) as f32;
+    let count = count.min(TOP_MAX);
+    let mut best: heapless::Vec<Candidate, TOP_MAX> = heapless::Vec::new();
+    for (token, &logit) in (0_u32..).zip(logits) {
+        let candidate = Candidate { token: TokenId(token), logit, probability: 0.0 };
+        if count == 0 || best.last().is_some_and(|last| best.len() == count && logit <= last.logit) {
+            continue;
+        }
+        if best.len() == count {
+            best.pop();
+        }
+        let place = best.partition_point(|other| likelier(other, &candidate).is_lt());
+        // there is room: a full list has just lost its last
+        let _ = best.insert(place, candidate);
+    }
+    let chosen = TokenLogProb { token: chosen, log_prob: relative(logits[chosen.0 as usize]) };
+    let top = best
+        .iter()
+        .map(|candidate| TokenLogProb { token: candidate.token, log_prob: relative(candidate.logit) })
+        .collect();
+    LogProbs { chosen, top }
+}

@@ -1,0 +1,203 @@
+//! The sampler of one request: its parameters, its memory of past tokens, and the order of the stages.
+
+use super::candidates::Scratch;
+use super::draw::{self, Adaptive, Mirostat};
+use super::dry::{self, Breakers};
+use super::error::{SampleError, SamplerError};
+use super::history::History;
+use super::logprobs::{self, LogProbs};
+use super::mask::TokenMask;
+use super::params::{LogitBias, MirostatVersion, SamplerParams};
+use super::random::{Purpose, RequestKey, draw as random};
+use super::{entropy, penalties, truncate};
+use crate::heap::{self, Heap, Vec};
+use crate::token::TokenId;
+
+/// What a sampler needs to know beyond the request's parameters.
+#[derive(Clone, Copy)]
+pub struct SamplerScope<'a> {
+    /// Tells apart requests that share a seed.
+    pub request: u64,
+    /// Tokens in the vocabulary.
+    pub vocab_len: usize,
+    /// Tokens that a sequence can hold at most; bounds the windows of the penalties.
+    pub context_len: usize,
+    /// Where repetitions end, for DRY.
+    pub breakers: Option<&'a Breakers<'a>>,
+}
+
+/// Picks the tokens of one request.
+///
+/// Everything it needs is reserved when it's made; a step allocates nothing.
+pub struct Sampler<'a> {
+    params: SamplerParams,
+    scope: SamplerScope<'a>,
+    bias: Vec<'a, LogitBias>,
+    history: History<'a>,
+    matches: Vec<'a, u32>,
+    mirostat: Mirostat,
+    adaptive: Adaptive,
+}
+
+/// One picked token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampled {
+    /// The token.
+    pub token: TokenId,
+    /// Its probability among the candidates it was drawn from, after all stages.
+    pub probability: f32,
+    /// The report that [`SamplerParams::logprobs`] asked for.
+    pub logprobs: Option<LogProbs>,
+}
+
+impl<'a> Sampler<'a> {
+    /// Checks the parameters and reserves the windows.
+    ///
+    /// # Errors
+    ///
+    /// A parameter out of its range, a bias for an unknown token or of an illegal value, or the heap refused.
+    pub fn new(
+        params: &SamplerParams,
+        bias: &[LogitBias],
+        scope: SamplerScope<'a>,
+        heap: Heap<'a>,
+    ) -> Result<Self, SamplerError> {
+        params.validate()?;
+        for &LogitBias { token, bias } in bias {
+            if token.0 as usize >= scope.vocab_len {
+                return Err(SamplerError::BiasToken { token, vocab_len: scope.vocab_len });
+            }
+            if bias.is_nan() || bias == f32::INFINITY {
+                return Err(SamplerError::BiasValue { token, bias });
+            }
+        }
+        let within =
+            |active: bool, last_n: u32| if active { scope.context_len.min(last_n as usize) } else { 0 };
+        let dry_window = within(params.dry.active(), params.dry.last_n);
+        let window = within(params.penalties.active(), params.penalties.last_n).max(dry_window);
+        Ok(Self {
+            bias: heap::copied(heap, bias)?,
+            history: History::new(window, heap)?,
+            matches: heap::with_capacity(heap, dry_window)?,
+            mirostat: Mirostat::new(&params.mirostat),
+            adaptive: Adaptive::new(&params.adaptive),
+            params: params.clone(),
+            scope,
+        })
+    }
+
+    /// The parameters it was made from.
+    #[must_use]
+    pub fn params(&self) -> &SamplerParams {
+        &self.params
+    }
+
+    /// Tells the sampler about a token of the sequence, prompt or picked; an unknown id is ignored.
+    pub fn accept(&mut self, token: TokenId) {
+        if (token.0 as usize) < self.scope.vocab_len {
+            self.history.push(token);
+        }
+    }
+
+    /// Forgets the tokens and the feedback, as if just made.
+    pub fn reset(&mut self) {
+        self.history.clear();
+        self.mirostat = Mirostat::new(&self.params.mirostat);
+        self.adaptive = Adaptive::new(&self.params.adaptive);
+    }
+
+    /// Picks the token at `position` of the sequence from the model's logits, `[vocabulary]`.
+    ///
+    /// The pick depends on the logits, the mask, the accepted tokens and the key (seed, request, position),
+    /// on nothing else. Bounded work: a few passes over the vocabulary, and a sort of the candidates kept.
+    ///
+    /// # Errors
+    ///
+    /// Logits that aren't one row of the vocabulary or hold NaN or plus infinity, or no token left.
+    pub fn sample(
+        &mut self,
+        logits: &[f32],
+        position: u32,
+        mask: Option<TokenMask<'_>>,
+        scratch: &mut Scratch<'_>,
+    ) -> Result<Sampled, SampleError> {
+        if logits.len() != self.scope.vocab_len {
+            return Err(SampleError::VocabMismatch { expected: self.scope.vocab_len, found: logits.len() });
+        }
+        scratch.load(logits)?;
+        self.adjust(mask, scratch);
+        self.truncate(position, scratch)?;
+        let picked = self.pick(position, scratch);
+        let logprobs = self.params.logprobs;
+        Ok(Sampled {
+            token: picked.token,
+            probability: picked.probability,
+            logprobs: logprobs.map(|count| logprobs::report(logits, picked.token, count.into())),
+        })
+    }
+
+    fn mirostat_on(&self) -> bool {
+        self.params.mirostat.version != MirostatVersion::Off
+    }
+
+    /// The stages that change logits in place: bias, mask, penalties.
+    fn adjust(&mut self, mask: Option<TokenMask<'_>>, scratch: &mut Scratch<'_>) {
+        for &LogitBias { token, bias } in &self.bias {
+            let logit = &mut scratch.logits[token.0 as usize];
+            *logit = (*logit + bias).min(f32::MAX);
+        }
+        if let Some(mask) = mask {
+            mask.apply(&mut scratch.logits);
+        }
+        if self.mirostat_on() {
+            return;
+        }
+        let (params, history) = (&self.params, &self.history);
+        penalties::apply(&params.penalties, history, &mut scratch.logits, &mut scratch.counts);
+        let (matches, breakers) = (&mut self.matches, self.scope.breakers);
+        dry::apply(&params.dry, breakers, history, &mut scratch.logits, matches, &mut scratch.counts);
+    }
+
+    /// The stages that drop tokens.
+    fn truncate(&self, position: u32, scratch: &mut Scratch<'_>) -> Result<(), SampleError> {
+        let params = &self.params;
+        if self.mirostat_on() {
+            return scratch.collect(f32::NEG_INFINITY, 0);
+        }
+        let min_keep = params.min_keep as usize;
+        let greedy = params.temperature <= 0.0 && params.dynatemp_range <= 0.0;
+        let reorders = params.typical_p < 1.0 || params.xtc.probability > 0.0;
+        if greedy && !reorders {
+            // the other stages always keep the likeliest token
+            return scratch.collect(f32::NEG_INFINITY, 1);
+        }
+        let floor = truncate::sigma_floor(&scratch.logits, params.top_n_sigma);
+        scratch.collect(floor, params.top_k as usize)?;
+        entropy::typical(scratch, params.typical_p, min_keep);
+        truncate::top_p(scratch, params.top_p, min_keep);
+        truncate::min_p(scratch, params.min_p, min_keep);
+        if params.xtc.probability > 0.0 {
+            let chance = random(self.key(), position, Purpose::Xtc);
+            truncate::exclude_top_choices(scratch, &params.xtc, min_keep, chance);
+        }
+        Ok(())
+    }
+
+    /// The temperature and the draw.
+    fn pick(&mut self, position: u32, scratch: &mut Scratch<'_>) -> super::Candidate {
+        let chance = random(self.key(), position, Purpose::Token);
+        let params = &self.params;
+        entropy::temperature(scratch, params.temperature, params.dynatemp_range, params.dynatemp_exponent);
+        if self.params.mirostat.version != MirostatVersion::Off {
+            self.mirostat.draw(&params.mirostat, scratch, self.scope.vocab_len, chance)
+        } else if params.adaptive.target >= 0.0 {
+            self.adaptive.draw(&params.adaptive, scratch, chance)
+        } else {
+            draw::plain(scratch, chance)
+        }
+    }
+
+    fn key(&self) -> RequestKey {
+        RequestKey { seed: self.params.seed, request: self.scope.request }
+    }
+}

@@ -1,0 +1,14 @@
+//! The identity of a token: an index into the vocabulary, and nothing about which vocabulary.
+
+use core::fmt;
+
+/// A token of the vocabulary that it came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct TokenId(pub u32);
+
+impl fmt::Display for TokenId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
