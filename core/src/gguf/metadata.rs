@@ -1,0 +1,68 @@
+//! The metadata section: keys and values in file order.
+
+use super::cursor::Cursor;
+use super::names::Names;
+use super::{Fault, GgufError, Kind, Label, Subject, Value};
+use crate::heap::{self, Heap};
+
+/// The most entries that are read.
+pub(super) const ENTRY_LIMIT: u64 = 1 << 16;
+
+/// A key, the type of its value, and one byte at least of either.
+pub(super) const ENTRY_BYTES: u64 = 8 + 1 + 4 + 1;
+
+/// One key with its value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entry<'a> {
+    /// The key; any bytes but none.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: Value<'a>,
+    /// Where the entry starts, in bytes from the start of the file.
+    pub at: u64,
+}
+
+/// All entries.
+#[derive(Clone, Debug)]
+pub(super) struct Metadata<'a> {
+    pub(super) entries: heap::Vec<'a, Entry<'a>>,
+    names: Names<'a>,
+}
+
+impl<'a> Metadata<'a> {
+    /// Reads `count` entries, which the caller has checked against the limit and the bytes left.
+    pub(super) fn read(cursor: &mut Cursor<'a>, count: u64, heap: Heap<'a>) -> Result<Self, GgufError> {
+        let mut entries = heap::Vec::new_in(heap);
+        for index in 0..count {
+            let entry = entry(cursor, index)?;
+            heap::push(&mut entries, entry).map_err(|error| memory(cursor, error))?;
+        }
+        let name = |place: usize| entries[place].key;
+        let names = Names::new(heap, entries.len(), name).map_err(|error| memory(cursor, error))?;
+        if let Some(place) = names.duplicate(name) {
+            let Entry { key, at, .. } = entries[place];
+            return Err(Subject::Key(Label::new(key)).fault(at, Fault::DuplicateKey));
+        }
+        Ok(Self { entries, names })
+    }
+
+    pub(super) fn get(&self, key: &[u8]) -> Option<&Entry<'a>> {
+        self.names.find(key, |place| self.entries[place].key).map(|place| &self.entries[place])
+    }
+}
+
+fn memory(cursor: &Cursor<'_>, error: heap::OutOfMemory) -> GgufError {
+    Subject::Header.fault(cursor.at(), error.into())
+}
+
+fn entry<'a>(cursor: &mut Cursor<'a>, index: u64) -> Result<Entry<'a>, GgufError> {
+    let at = cursor.at();
+    let key = cursor.string().map_err(|fault| Subject::Entry(index).fault(at, fault))?;
+    if key.is_empty() {
+        return Err(Subject::Entry(index).fault(at, Fault::EmptyKey));
+    }
+    let kind = Kind::read(cursor);
+    let value = kind.and_then(|kind| Value::read(kind, cursor));
+    let value = value.map_err(|fault| Subject::Key(Label::new(key)).fault(cursor.at(), fault))?;
+    Ok(Entry { key, value, at })
+}
