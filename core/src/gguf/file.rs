@@ -125,8 +125,8 @@ impl Header {
     fn rest(cursor: &mut Cursor<'_>) -> Result<Self, Fault> {
         match cursor.u32()? {
             // A small number in the other byte order.
-            found if found != 0 && found.trailing_zeros() >= 16 => return Err(Fault::BigEndian),
-            found if !(2..=3).contains(&found) => return Err(Fault::Version { found }),
+            found if found != 0 && found.trailing_zeros() >= 16 => Err(Fault::BigEndian),
+            found if !(2..=3).contains(&found) => Err(Fault::Version { found }),
             version => {
                 let (tensors, entries) = (cursor.u64()?, cursor.u64()?);
                 for (found, limit) in [(tensors, TENSOR_LIMIT), (entries, ENTRY_LIMIT)] {

@@ -3,7 +3,7 @@
 use super::block::{self, ActivationBlock, Block, IntegerDot, Partials};
 use super::error::{Buffer, QuantError};
 use super::{Activation, Type};
-use super::{float, q4_k, q8_0};
+use super::{float, iq4_nl, iq4_xs, mxfp4, q2_k, q3_k, q4_0, q4_1, q4_k, q5_0, q5_1, q5_k, q6_k, q8_0};
 
 /// The integer sums of a row, where the format has them.
 type PartialsRow = fn(&[u8], &[u8], &mut [Partials]);
@@ -35,12 +35,23 @@ const fn integer<B: IntegerDot>() -> Format {
 }
 
 /// Types with arithmetic; the place in [`FORMATS`] is the id.
-const ROWS: [(Type, Format); 5] = [
+const ROWS: [(Type, Format); 16] = [
     (Type::F32, float::<float::F32>()),
     (Type::F16, float::<float::F16>()),
     (Type::BF16, float::<float::BF16>()),
+    (Type::Q4_0, integer::<q4_0::Block>()),
+    (Type::Q4_1, integer::<q4_1::Block>()),
+    (Type::Q5_0, integer::<q5_0::Block>()),
+    (Type::Q5_1, integer::<q5_1::Block>()),
     (Type::Q8_0, integer::<q8_0::Block>()),
+    (Type::Q2_K, integer::<q2_k::Block>()),
+    (Type::Q3_K, integer::<q3_k::Block>()),
     (Type::Q4_K, integer::<q4_k::Block>()),
+    (Type::Q5_K, integer::<q5_k::Block>()),
+    (Type::Q6_K, integer::<q6_k::Block>()),
+    (Type::IQ4_NL, integer::<iq4_nl::Block>()),
+    (Type::IQ4_XS, integer::<iq4_xs::Block>()),
+    (Type::MXFP4, integer::<mxfp4::Block>()),
 ];
 
 static FORMATS: [Option<Format>; 43] = {

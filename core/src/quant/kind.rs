@@ -146,7 +146,7 @@ impl Type {
 
     /// Bytes of a row of `len` elements; `None` when `len` is no multiple of the block or on overflow.
     pub fn row_bytes(self, len: usize) -> Option<usize> {
-        (len % self.block_len() == 0).then_some(())?;
+        len.is_multiple_of(self.block_len()).then_some(())?;
         (len / self.block_len()).checked_mul(self.block_bytes())
     }
 }

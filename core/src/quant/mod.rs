@@ -6,20 +6,32 @@
 
 mod activation;
 mod block;
+mod codes;
 mod dispatch;
 mod error;
 mod kind;
 mod scalar;
 
 pub mod float;
+pub mod iq4_nl;
+pub mod iq4_xs;
+pub mod mxfp4;
+pub mod q2_k;
+pub mod q3_k;
+pub mod q4_0;
+pub mod q4_1;
 pub mod q4_k;
+pub mod q5_0;
+pub mod q5_1;
+pub mod q5_k;
+pub mod q6_k;
 pub mod q8_0;
 pub mod q8_1;
 pub mod q8_k;
 
 pub use activation::Activation;
-pub use block::{Block, IntegerDot, Partials};
+pub use block::{ActivationBlock, Block, IntegerDot, Partials};
 pub use dispatch::{dequantize, dot, partials};
 pub use error::{Buffer, QuantError};
 pub use kind::Type;
-pub use scalar::Half;
+pub use scalar::{Half, exponent_half};

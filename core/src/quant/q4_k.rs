@@ -1,9 +1,9 @@
 //! Q4_K: 256 four-bit codes in eight sub-blocks of 32, each with a six-bit scale and minimum.
 
-use super::Type;
 use super::block::{IntegerDot, Partials};
-use super::q8_k;
+use super::codes::scaled_products;
 use super::scalar::Half;
+use super::{Type, q8_k};
 use bytemuck::{Pod, Zeroable};
 
 /// 144 bytes: value = d · scale · q − dmin · minimum.
@@ -24,23 +24,61 @@ pub struct Block {
 ///
 /// Sub-blocks 0..4 keep theirs whole in bytes 0..4 and 4..8; the later ones have the low four bits in bytes
 /// 8..12 and the high two in the free top bits of the earlier bytes.
-pub fn unpack_scales(packed: &[u8; 12]) -> ([u8; 8], [u8; 8]) {
+pub fn unpack_scales(packed: &[u8; 12]) -> ([i32; 8], [i32; 8]) {
     let (mut scales, mut minima) = ([0; 8], [0; 8]);
     for j in 0..4 {
-        scales[j] = packed[j] & 63;
-        minima[j] = packed[j + 4] & 63;
-        scales[j + 4] = (packed[j + 8] & 15) | (packed[j] >> 6) << 4;
-        minima[j + 4] = (packed[j + 8] >> 4) | (packed[j + 4] >> 6) << 4;
+        let [scale, minimum, low] = [packed[j], packed[j + 4], packed[j + 8]].map(i32::from);
+        (scales[j], minima[j]) = (scale & 63, minimum & 63);
+        scales[j + 4] = (low & 15) | (scale >> 6) << 4;
+        minima[j + 4] = (low >> 4) | (minimum >> 6) << 4;
     }
     (scales, minima)
 }
 
+/// The 256 codes without fifth bits.
+pub(super) fn four_bits(packed: &[u8; 128]) -> [i8; 256] {
+    core::array::from_fn(|i| {
+        let byte = packed[32 * (i / 64) + i % 32];
+        (if i / 32 % 2 == 0 { byte & 15 } else { byte >> 4 }).cast_signed()
+    })
+}
+
 impl Block {
-    /// The codes of sub-block `index` (0..8), 0..=15 each.
-    fn codes(&self, index: usize) -> [i32; 32] {
-        let chunk = &self.qs.as_chunks::<32>().0[index / 2];
-        chunk.map(|byte| i32::from(if index.is_multiple_of(2) { byte & 15 } else { byte >> 4 }))
+    /// The unsigned codes in order.
+    pub fn codes(&self) -> [i8; 256] {
+        four_bits(&self.qs)
     }
+}
+
+/// Dequantises sub-blocks of 32 with minima.
+pub(super) fn dequantize(d: Half, dmin: Half, packed: &[u8; 12], codes: &[i8; 256], out: &mut [f32]) {
+    let (scales, minima) = unpack_scales(packed);
+    let runs = out.chunks_exact_mut(32).zip(codes.chunks_exact(32));
+    for ((scale, minimum), (out, codes)) in scales.iter().zip(minima).zip(runs) {
+        let d = d.get() * *scale as f32;
+        let m = dmin.get() * minimum as f32;
+        for (out, code) in out.iter_mut().zip(codes) {
+            *out = d * f32::from(*code) - m;
+        }
+    }
+}
+
+/// The integer sums of sub-blocks of 32 with minima.
+pub(super) fn sums(packed: &[u8; 12], codes: &[i8; 256], activation: &q8_k::Block) -> Partials {
+    let (scales, minima) = unpack_scales(packed);
+    let pairs = activation.sums();
+    let pairs = pairs.as_chunks::<2>().0.iter().map(|[first, second]| first + second);
+    Partials {
+        products: scaled_products(&scales, codes, &activation.qs),
+        minima: minima.iter().zip(pairs).map(|(minimum, sum)| minimum * sum).sum(),
+    }
+}
+
+/// The block's share of the dot product, with minima.
+pub(super) fn combine(d: Half, dmin: Half, activation: &q8_k::Block, sums: Partials) -> f64 {
+    let products = f64::from(d.get()) * f64::from(sums.products);
+    let minima = f64::from(dmin.get()) * f64::from(sums.minima);
+    f64::from(activation.scale()) * (products - minima)
 }
 
 impl super::Block for Block {
@@ -48,14 +86,7 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        let (scales, minima) = unpack_scales(&self.scales);
-        for (index, out) in out.chunks_exact_mut(32).enumerate() {
-            let d = self.d.get() * f32::from(scales[index]);
-            let m = self.dmin.get() * f32::from(minima[index]);
-            for (out, code) in out.iter_mut().zip(self.codes(index)) {
-                *out = d * code as f32 - m;
-            }
-        }
+        dequantize(self.d, self.dmin, &self.scales, &self.codes(), out);
     }
 }
 
@@ -63,20 +94,10 @@ impl IntegerDot for Block {
     type Activation = q8_k::Block;
 
     fn partials(&self, activation: &q8_k::Block) -> Partials {
-        let (scales, minima) = unpack_scales(&self.scales);
-        let sums = activation.sums();
-        let mut partials = Partials::default();
-        for (index, input) in activation.qs.as_chunks::<32>().0.iter().enumerate() {
-            let dot = super::q8_0::dot_codes(self.codes(index), input);
-            partials.products += i32::from(scales[index]) * dot;
-            partials.minima += i32::from(minima[index]) * (sums[2 * index] + sums[2 * index + 1]);
-        }
-        partials
+        sums(&self.scales, &self.codes(), activation)
     }
 
     fn combine(&self, activation: &q8_k::Block, sums: Partials) -> f64 {
-        let products = f64::from(self.d.get()) * f64::from(sums.products);
-        let minima = f64::from(self.dmin.get()) * f64::from(sums.minima);
-        f64::from(activation.scale()) * (products - minima)
+        combine(self.d, self.dmin, activation, sums)
     }
 }

@@ -2,7 +2,8 @@
 
 use super::activation::max_magnitude;
 use super::block::{ActivationBlock, IntegerDot, Partials};
-use super::scalar::{Half, round_to_code};
+use super::codes::{products, round_to_code, scaled};
+use super::scalar::Half;
 use super::{Activation, Type};
 use bytemuck::{Pod, Zeroable};
 
@@ -52,20 +53,10 @@ impl IntegerDot for Block {
     type Activation = Self;
 
     fn partials(&self, activation: &Self) -> Partials {
-        Partials { products: dot_codes(self.qs.map(i32::from), &activation.qs), minima: 0 }
+        Partials { products: products(&self.qs, &activation.qs), minima: 0 }
     }
 
     fn combine(&self, activation: &Self, sums: Partials) -> f64 {
         scaled(self.d.get(), activation.d.get(), sums.products)
     }
-}
-
-/// Σ weight code · activation code.
-pub(super) fn dot_codes<const N: usize>(weights: [i32; N], activations: &[i8; N]) -> i32 {
-    weights.iter().zip(activations).map(|(weight, input)| weight * i32::from(*input)).sum()
-}
-
-/// The sum under both scales.
-pub(super) fn scaled(weight: f32, activation: f32, sum: i32) -> f64 {
-    f64::from(weight) * f64::from(activation) * f64::from(sum)
 }

@@ -3,7 +3,7 @@
 use super::Activation;
 use super::activation::max_magnitude;
 use super::block::ActivationBlock;
-use super::scalar::round_to_code;
+use super::codes::round_to_code;
 use bytemuck::{Pod, Zeroable};
 
 /// 292 bytes: value = d · q.

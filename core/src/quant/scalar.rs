@@ -1,4 +1,4 @@
-//! The scalars inside blocks: half-precision numbers kept as bytes, and rounding to integers.
+//! The scales inside blocks: half-precision numbers kept as bytes, and bare exponents.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -19,12 +19,14 @@ impl Half {
     }
 }
 
-/// Rounds to the nearest integer, ties to even, and limits to ±127; NaN gives 0.
+/// 2^(e − 128): an E8M0 exponent for codes that are stored doubled.
 ///
-/// Adding 1.5·2^23 leaves no fraction bits, so the addition itself rounds.
-pub(super) fn round_to_code(value: f32) -> i8 {
-    const MAGIC: f32 = 12_582_912.0;
-    ((value.clamp(-127.0, 127.0) + MAGIC) - MAGIC) as i8
+/// The two smallest are subnormal; 255, NaN in the OCP format, is an exponent like the others, as in ggml.
+pub fn exponent_half(e: u8) -> f32 {
+    match e {
+        0 | 1 => f32::from_bits(0x0020_0000 << e),
+        _ => f32::from_bits((u32::from(e) - 1) << 23),
+    }
 }
 
 #[cfg(test)]
@@ -32,28 +34,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounding_is_half_to_even_and_limited() {
-        for (value, code) in [
-            (0.5, 0),
-            (1.5, 2),
-            (2.5, 2),
-            (-0.5, 0),
-            (-2.5, -2),
-            (126.5, 126),
-            (127.4, 127),
-            (1e30, 127),
-            (-1e30, -127),
-            (f32::INFINITY, 127),
-            (f32::NAN, 0),
-        ] {
-            assert_eq!(round_to_code(value), code, "{value}");
-        }
-    }
-
-    #[test]
     fn half_overflows_to_infinity_and_keeps_subnormals() {
         assert_eq!(Half::new(65520.0).get(), f32::INFINITY);
         assert_eq!(Half::new(6e-8).get(), 5.960_464_5e-8);
         assert!(Half::new(f32::NAN).get().is_nan());
+    }
+
+    #[test]
+    fn exponents_double_step_by_step() {
+        assert_eq!(exponent_half(128), 1.0);
+        for e in 0..=254 {
+            assert_eq!(exponent_half(e) * 2.0, exponent_half(e + 1), "{e}");
+        }
     }
 }
