@@ -5,8 +5,16 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-pub mod gguf;
+#[cfg(test)]
+extern crate std;
+
 pub mod heap;
 pub mod quant;
-pub mod sample;
+pub mod gguf;
 pub mod token;
+pub mod sample;
+pub mod plan;
+pub mod model;
+pub mod backend;
+pub mod reference;
+pub mod engine;

@@ -1,0 +1,162 @@
+//! The engine's state, and how requests enter and leave it.
+
+use super::config::{Config, EngineError, Request, SubmitError};
+use super::event::{FinishReason, Nanos, RequestId, Usage};
+use super::pages::FreePages;
+use super::sequence::Sequence;
+use crate::backend::Backend;
+use crate::heap::{self, Heap, Vec};
+use crate::model::Model;
+use crate::plan::PageId;
+use crate::plan::{HeadResult, PAGE_TOKENS, Plan, Run, Span};
+use crate::sample::{Sampler, SamplerScope, Scratch};
+use crate::token::TokenId;
+
+/// Serves requests on one model and one backend.
+pub struct Engine<'m, 'a, B> {
+    pub(super) config: Config,
+    pub(super) model: &'m Model<'a>,
+    pub(super) backend: B,
+    pub(super) heap: Heap<'m>,
+    /// Tokens that end a turn, ascending.
+    pub(super) end_tokens: Vec<'m, TokenId>,
+    pub(super) decode_plan: Plan<'m>,
+    pub(super) full_plan: Plan<'m>,
+    /// Live requests, in order of arrival.
+    pub(super) sequences: Vec<'m, Sequence<'m>>,
+    pub(super) free: FreePages<'m>,
+    pub(super) scratch: Scratch<'m>,
+    pub(super) step: StepBuffers<'m>,
+}
+
+/// The inputs of the step in flight, kept so that forming a batch allocates nothing.
+pub(super) struct StepBuffers<'m> {
+    pub(super) in_flight: bool,
+    pub(super) tokens: Vec<'m, TokenId>,
+    pub(super) runs: Vec<'m, Run>,
+    pub(super) outputs: Vec<'m, u32>,
+    /// The request of each run.
+    pub(super) requests: Vec<'m, RequestId>,
+    /// The request of each output row.
+    pub(super) owners: Vec<'m, RequestId>,
+    pub(super) pages: Vec<'m, PageId>,
+    pub(super) spans: Vec<'m, Span>,
+}
+
+impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
+    /// An engine without requests. `backend` has at least [`Config::pages`] pages per group; `end_tokens` are those
+    /// that end a turn.
+    ///
+    /// # Errors
+    /// [`EngineError`] when limits are unusable or memory is short.
+    pub fn new(
+        model: &'m Model<'a>,
+        backend: B,
+        config: Config,
+        end_tokens: &[TokenId],
+        heap: Heap<'m>,
+    ) -> Result<Self, EngineError<B::Error>> {
+        let rows = config.largest_shape().rows as usize;
+        let pages = config.pages();
+        let usable = config.context > 0 && config.sequences > 0 && config.batch_rows > 0 && pages < u32::MAX;
+        if !usable {
+            return Err(EngineError::Config(config));
+        }
+        let sequences = config.sequences as usize;
+        let tables = sequences * model.groups.len();
+        let mut end_tokens = heap::copied(heap, end_tokens)?;
+        end_tokens.sort_unstable();
+        let step = StepBuffers {
+            in_flight: false,
+            tokens: heap::with_capacity(heap, rows)?,
+            runs: heap::with_capacity(heap, sequences)?,
+            outputs: heap::with_capacity(heap, sequences)?,
+            requests: heap::with_capacity(heap, sequences)?,
+            owners: heap::with_capacity(heap, sequences)?,
+            pages: heap::with_capacity(heap, pages as usize)?,
+            spans: heap::with_capacity(heap, tables)?,
+        };
+        Ok(Self {
+            decode_plan: model.plan(config.decode_shape(), HeadResult::Logits, heap)?,
+            full_plan: model.plan(config.largest_shape(), HeadResult::Logits, heap)?,
+            sequences: heap::with_capacity(heap, sequences)?,
+            free: FreePages::new(pages, heap)?,
+            scratch: Scratch::new(model.vocabulary as usize, heap)?,
+            config,
+            model,
+            backend,
+            heap,
+            end_tokens,
+            step,
+        })
+    }
+
+    /// The limits it was made for.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The model it serves.
+    pub fn model(&self) -> &'m Model<'a> {
+        self.model
+    }
+
+    /// Takes a request; everything that it will need is reserved now.
+    ///
+    /// # Errors
+    /// [`SubmitError`]; nothing has changed then.
+    pub fn submit(&mut self, request: &Request<'_>, now: Nanos) -> Result<(), SubmitError> {
+        let context = self.config.context;
+        let prompt = match u32::try_from(request.prompt.len()) {
+            Ok(0) => return Err(SubmitError::EmptyPrompt),
+            Ok(tokens) if tokens < context => tokens,
+            _ => return Err(SubmitError::PromptTooLong { tokens: request.prompt.len(), context }),
+        };
+        let vocabulary = self.model.vocabulary;
+        if let Some(&token) = request.prompt.iter().find(|token| token.0 >= vocabulary) {
+            return Err(SubmitError::Token { token, vocabulary });
+        }
+        if self.sequences.len() == self.config.sequences as usize {
+            return Err(SubmitError::Busy);
+        }
+        let wanted = prompt.saturating_add(request.max_tokens);
+        let limit = wanted.min(context);
+        let mut tokens = heap::with_capacity(self.heap, limit as usize)?;
+        tokens.extend_from_slice(request.prompt);
+        let page_count = (limit as usize).div_ceil(PAGE_TOKENS);
+        let mut pages = heap::with_capacity(self.heap, page_count)?;
+        let scope = SamplerScope {
+            request: request.id.0,
+            vocab_len: vocabulary as usize,
+            context_len: limit as usize,
+            breakers: None,
+        };
+        let mut sampler =
+            Sampler::new(request.sampler, request.bias, scope, self.heap).map_err(SubmitError::Sampler)?;
+        request.prompt.iter().for_each(|&token| sampler.accept(token));
+        if !self.free.take(page_count, &mut pages) {
+            return Err(SubmitError::Busy);
+        }
+        self.sequences.push(Sequence {
+            id: request.id,
+            tokens,
+            prompt,
+            computed: 0,
+            limit,
+            limited_by_context: wanted > context,
+            ignore_end: request.ignore_end,
+            pages,
+            sampler,
+            usage: Usage { prompt_tokens: prompt, submitted: now, ..Usage::default() },
+            ending: None,
+        });
+        Ok(())
+    }
+
+    /// Ends a request at the next poll. Unknown requests are ignored: they may just have finished.
+    pub fn cancel(&mut self, request: RequestId) {
+        if let Some(sequence) = self.sequences.iter_mut().find(|sequence| sequence.id == request) {
+            sequence.ending = Some(FinishReason::Cancelled);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Limits of an engine, the memory they need, and what may be asked of it.
+
+use super::event::RequestId;
+use crate::backend::KvType;
+use crate::heap::{Global, Heap, OutOfMemory};
+use crate::model::Model;
+use crate::plan::{HeadResult, PAGE_TOKENS, PlanError, Shape};
+use crate::sample::{LogitBias, SamplerError, SamplerParams};
+use crate::token::TokenId;
+use core::fmt;
+
+/// Limits of an engine; everything is reserved for them at the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Tokens that one sequence can hold, prompt and output together.
+    pub context: u32,
+    /// Sequences at a time.
+    pub sequences: u32,
+    /// Rows of one step; long prompts are computed in chunks of at most this many.
+    pub batch_rows: u32,
+}
+
+/// Bytes that an engine needs, before anything is reserved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Weights, as the file holds them.
+    pub weights: u64,
+    /// Keys and values.
+    pub kv: u64,
+    /// Activations of the largest step.
+    pub activations: u64,
+    /// Logits and sampler scratch.
+    pub outputs: u64,
+}
+
+impl Memory {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        [self.kv, self.activations, self.outputs].into_iter().fold(self.weights, u64::saturating_add)
+    }
+}
+
+impl Config {
+    /// KV pages per group for all sequences at full context.
+    pub fn pages(&self) -> u32 {
+        self.context.div_ceil(PAGE_TOKENS as u32).saturating_mul(self.sequences)
+    }
+
+    /// The shape of a step without prompt rows.
+    pub(super) fn decode_shape(&self) -> Shape {
+        Shape { rows: self.sequences, outputs: self.sequences }
+    }
+
+    /// The shape of the largest step.
+    pub fn largest_shape(&self) -> Shape {
+        Shape { rows: self.batch_rows.max(self.sequences), outputs: self.sequences }
+    }
+
+    /// Bytes needed for a model under these limits; what is reserved to find out is given back.
+    ///
+    /// # Errors
+    /// [`PlanError`] when the largest step can't be planned.
+    pub fn memory(&self, model: &Model<'_>, kv: KvType) -> Result<Memory, PlanError> {
+        let heap: Heap<'_> = &Global;
+        let plan = model.plan(self.largest_shape(), HeadResult::Logits, heap)?;
+        let tokens = u64::from(self.pages()) * PAGE_TOKENS as u64;
+        let logits = u64::from(self.sequences) * u64::from(model.vocabulary) * 4;
+        Ok(Memory {
+            weights: model.weights.iter().map(|weight| weight.data.len() as u64).sum(),
+            kv: tokens.saturating_mul(model.kv_elements_per_token() as u64 * kv.bytes() as u64),
+            activations: plan.arena as u64 * 4,
+            outputs: logits + u64::from(model.vocabulary) * SAMPLER_BYTES,
+        })
+    }
+}
+
+/// Sampler scratch per vocabulary entry: a logit, a count, and a candidate.
+const SAMPLER_BYTES: u64 = 24;
+
+/// One request for text.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'r> {
+    /// Its name.
+    pub id: RequestId,
+    /// The prompt; at least one token.
+    pub prompt: &'r [TokenId],
+    /// Tokens to generate at most.
+    pub max_tokens: u32,
+    /// How tokens are picked.
+    pub sampler: &'r SamplerParams,
+    /// Added to logits.
+    pub bias: &'r [LogitBias],
+    /// Whether to go on past tokens that end a turn.
+    pub ignore_end: bool,
+}
+
+/// Why a request was not taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// The prompt has no tokens.
+    EmptyPrompt,
+    /// The prompt leaves no room for output.
+    PromptTooLong {
+        /// Its tokens.
+        tokens: usize,
+        /// Tokens that a sequence can hold.
+        context: u32,
+    },
+    /// A prompt token is not in the vocabulary.
+    Token {
+        /// The token.
+        token: TokenId,
+        /// Tokens in the vocabulary.
+        vocabulary: u32,
+    },
+    /// All sequences are in use; try again when one has finished.
+    Busy,
+    /// The sampler's parameters are wrong.
+    Sampler(SamplerError),
+    /// The heap refused.
+    Memory(OutOfMemory),
+}
+
+impl From<OutOfMemory> for SubmitError {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Memory(error)
+    }
+}
+
+impl fmt::Display for SubmitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EmptyPrompt => write!(f, "the prompt is empty"),
+            Self::PromptTooLong { tokens, context } => {
+                write!(f, "the prompt has {tokens} tokens and the context holds {context}, output included")
+            }
+            Self::Token { token, vocabulary } => {
+                write!(f, "prompt token {token} is not in the vocabulary of {vocabulary}")
+            }
+            Self::Busy => write!(f, "all sequences are in use"),
+            Self::Sampler(error) => error.fmt(f),
+            Self::Memory(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for SubmitError {}
+
+/// Why an engine could not be made or could not go on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum EngineError<E> {
+    /// A limit of zero, or more than the arithmetic holds.
+    Config(Config),
+    /// The heap refused.
+    Memory(OutOfMemory),
+    /// A plan could not be made.
+    Plan(PlanError),
+    /// The device failed. All requests in flight are lost.
+    Backend(E),
+}
+
+impl<E> From<OutOfMemory> for EngineError<E> {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Memory(error)
+    }
+}
+
+impl<E> From<PlanError> for EngineError<E> {
+    fn from(error: PlanError) -> Self {
+        Self::Plan(error)
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for EngineError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(config) => write!(f, "limits must be positive and within u32: {config:?}"),
+            Self::Memory(error) => error.fmt(f),
+            Self::Plan(error) => error.fmt(f),
+            Self::Backend(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: core::error::Error> core::error::Error for EngineError<E> {}

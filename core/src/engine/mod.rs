@@ -1,0 +1,17 @@
+//! The engine: admits requests, forms batches, submits plans, samples, and tells what happened.
+//!
+//! Sans-IO: the time is an argument, the device is a [`crate::backend::Backend`]. Text does not occur here; hosts
+//! tokenize prompts and decode tokens with [`crate::token`].
+
+mod admit;
+mod config;
+mod event;
+mod pages;
+mod score;
+mod sequence;
+mod step;
+
+pub use admit::Engine;
+pub use config::{Config, EngineError, Memory, Request, SubmitError};
+pub use event::{Event, FinishReason, Nanos, Progress, RequestId, Usage};
+pub use score::{ScoreError, score};

@@ -1,0 +1,195 @@
+//! One step: collect what the device has finished, then form and submit the next batch.
+
+use super::admit::Engine;
+use super::config::EngineError;
+use super::event::{Event, FinishReason, Nanos, Progress, RequestId};
+use super::sequence::Sequence;
+use crate::backend::{Backend, Output};
+use crate::plan::{Batch, PageTables, Run, Span};
+use crate::sample::Sampled;
+use crate::token::TokenId;
+
+impl<B: Backend> Engine<'_, '_, B> {
+    /// Collects the step in flight if it is done, reports what happened to `sink`, and starts the next step.
+    ///
+    /// Bounded work: at most one step is collected and one submitted. A blocking backend computes within the call.
+    ///
+    /// # Errors
+    /// [`EngineError::Backend`]: requests with rows in flight are lost; the next poll reports their end.
+    pub fn poll(
+        &mut self,
+        now: Nanos,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Progress, EngineError<B::Error>> {
+        if self.step.in_flight && !self.collect(now, sink)? {
+            return Ok(Progress::Waiting);
+        }
+        self.retire(now, sink);
+        self.form_batch(now);
+        if self.step.tokens.is_empty() {
+            return Ok(Progress::Idle);
+        }
+        let plan = if self.step.tokens.len() > self.decode_plan.shape.rows as usize {
+            &self.full_plan
+        } else {
+            &self.decode_plan
+        };
+        let step = &self.step;
+        let tables = PageTables { pages: &step.pages, spans: &step.spans, groups: self.model.groups.len() };
+        let batch = Batch { tokens: &step.tokens, runs: &step.runs, outputs: &step.outputs, tables };
+        if let Err(error) = self.backend.submit(plan, &batch) {
+            return Err(self.fail(error));
+        }
+        self.step.in_flight = true;
+        Ok(Progress::Waiting)
+    }
+
+    /// Ends all requests with rows in the failed step.
+    fn fail(&mut self, error: B::Error) -> EngineError<B::Error> {
+        self.step.in_flight = false;
+        for sequence in self.sequences.iter_mut().filter(|sequence| self.step.requests.contains(&sequence.id))
+        {
+            sequence.ending = Some(FinishReason::DeviceFailed);
+        }
+        EngineError::Backend(error)
+    }
+
+    /// Samples the finished step's outputs; `false` while it runs.
+    fn collect(
+        &mut self,
+        now: Nanos,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) -> Result<bool, EngineError<B::Error>> {
+        let output = match self.backend.poll() {
+            Ok(None) => return Ok(false),
+            Ok(Some(output)) => output,
+            Err(error) => return Err(self.fail(error)),
+        };
+        self.step.in_flight = false;
+        let vocabulary = self.model.vocabulary as usize;
+        for sequence in self.sequences.iter().filter(|sequence| sequence.computed <= sequence.prompt) {
+            if self.step.runs.iter().any(|run| self.step.sequence(run) == Some(sequence.id)) {
+                let (request, total) = (sequence.id, sequence.prompt);
+                sink(Event::Prefill { request, done: sequence.computed, total });
+            }
+        }
+        for (row, &owner) in self.step.owners.iter().enumerate() {
+            let Some(sequence) = self.sequences.iter_mut().find(|sequence| sequence.id == owner) else {
+                continue;
+            };
+            if sequence.ending.is_some() {
+                continue;
+            }
+            let Output::Logits(logits) = output else { continue };
+            let logits = &logits[row * vocabulary..(row + 1) * vocabulary];
+            match sequence.sampler.sample(logits, sequence.len(), None, &mut self.scratch) {
+                Ok(sampled) => extend(sequence, &sampled, &self.end_tokens, now, sink),
+                Err(error) => sequence.ending = Some(FinishReason::Sampling(error)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reports and drops the requests that are over.
+    fn retire(&mut self, now: Nanos, sink: &mut dyn FnMut(Event<'_>)) {
+        let mut index = 0;
+        while let Some(sequence) = self.sequences.get_mut(index) {
+            let Some(reason) = sequence.ending else {
+                index += 1;
+                continue;
+            };
+            sequence.usage.finished = now;
+            self.free.give(&mut sequence.pages);
+            sink(Event::Finished { request: sequence.id, reason, usage: sequence.usage });
+            self.sequences.remove(index);
+        }
+    }
+
+    /// Decode rows of all sequences first, then prompt rows in order of arrival while there is room.
+    fn form_batch(&mut self, now: Nanos) {
+        self.step.clear();
+        let room = self.config.largest_shape().rows;
+        let mut rows = 0;
+        for decoding in [true, false] {
+            for sequence in self.sequences.iter_mut().filter(|sequence| sequence.decodes() == decoding) {
+                let count = sequence.pending().min(room - rows);
+                if count == 0 || self.step.owns(sequence.id) {
+                    continue;
+                }
+                if sequence.computed == 0 {
+                    sequence.usage.started = now;
+                }
+                self.step.add(sequence, rows, count, self.model.groups.len());
+                rows += count;
+            }
+        }
+    }
+}
+
+/// Appends a picked token, or ends the request.
+fn extend(
+    sequence: &mut Sequence<'_>,
+    sampled: &Sampled,
+    end_tokens: &[TokenId],
+    now: Nanos,
+    sink: &mut dyn FnMut(Event<'_>),
+) {
+    let token = sampled.token;
+    if sequence.usage.generated_tokens == 0 {
+        sequence.usage.first_token = now;
+    }
+    if !sequence.ignore_end && end_tokens.binary_search(&token).is_ok() {
+        sequence.ending = Some(FinishReason::EndOfGeneration(token));
+        return;
+    }
+    if sequence.len() < sequence.limit {
+        sequence.tokens.push(token);
+        sequence.sampler.accept(token);
+        sequence.usage.generated_tokens += 1;
+        sink(Event::Token { request: sequence.id, token, logprobs: sampled.logprobs.as_ref() });
+    }
+    if sequence.len() >= sequence.limit {
+        let reason =
+            if sequence.limited_by_context { FinishReason::ContextFull } else { FinishReason::MaxTokens };
+        sequence.ending = Some(reason);
+    }
+}
+
+impl super::admit::StepBuffers<'_> {
+    fn clear(&mut self) {
+        self.tokens.clear();
+        self.runs.clear();
+        self.outputs.clear();
+        self.owners.clear();
+        self.requests.clear();
+        self.pages.clear();
+        self.spans.clear();
+    }
+
+    /// The request of a run.
+    fn sequence(&self, run: &Run) -> Option<RequestId> {
+        self.requests.get(run.sequence as usize).copied()
+    }
+
+    fn owns(&self, request: RequestId) -> bool {
+        self.requests.contains(&request)
+    }
+
+    /// Adds the next `count` tokens of a sequence as rows from `first_row`; buffers have room for all sequences.
+    fn add(&mut self, sequence: &mut Sequence<'_>, first_row: u32, count: u32, groups: usize) {
+        let from = sequence.computed as usize;
+        self.tokens.extend_from_slice(&sequence.tokens[from..from + count as usize]);
+        let run =
+            Run { sequence: self.requests.len() as u32, first_row, rows: count, position: sequence.computed };
+        self.runs.push(run);
+        self.requests.push(sequence.id);
+        let span = Span { start: self.pages.len() as u32, len: sequence.pages.len() as u32 };
+        self.pages.extend_from_slice(&sequence.pages);
+        self.spans.extend((0..groups).map(|_| span));
+        sequence.computed += count;
+        if sequence.pending() == 0 {
+            self.outputs.push(first_row + count - 1);
+            self.owners.push(sequence.id);
+        }
+    }
+}

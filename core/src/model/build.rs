@@ -1,0 +1,155 @@
+//! From a bound model to the plan of one batch shape.
+
+use super::weights::{Ffn, Layer, Model};
+use crate::heap::Heap;
+use crate::plan::{
+    Attend, Builder, Element, Epilogue, Experts, Head, HeadResult, Matrix, Op, Part, Plan, PlanError,
+    Project, Route, Rows, Shape, TensorId,
+};
+use heapless::Vec as Fixed;
+
+impl<'a> Model<'a> {
+    /// The plan for batches of up to `shape` rows.
+    ///
+    /// # Errors
+    /// [`PlanError`] when memory or the address space is too small.
+    pub fn plan<'p>(&self, shape: Shape, result: HeadResult, heap: Heap<'p>) -> Result<Plan<'p>, PlanError> {
+        let mut builder = Builder::new(shape, heap);
+        let width = self.hyper.width;
+        let mut stream = builder.tensor(Rows::Batch, width, Element::F32)?;
+        let scale = if self.family.scaled_embedding { libm::sqrtf(width as f32) } else { 1.0 };
+        builder.op(Op::Embed { table: self.embedding, scale, out: stream })?;
+        let last = self.layers.len() - 1;
+        for (index, layer) in self.layers.iter().enumerate() {
+            stream = Graph { model: self, builder: &mut builder }.layer(layer, stream, index == last)?;
+        }
+        builder.op(Op::Head(Head {
+            input: stream,
+            norm: self.output_norm,
+            matrix: self.head,
+            scale: 1.0,
+            soft_cap: self.hyper.logit_cap,
+            result,
+        }))?;
+        builder.finish()
+    }
+}
+
+struct Graph<'g, 'm, 'a, 'p> {
+    model: &'m Model<'a>,
+    builder: &'g mut Builder<'p>,
+}
+
+impl Graph<'_, '_, '_, '_> {
+    /// Adds a layer; in the last one everything after the keys and values works on the wanted rows only.
+    fn layer(&mut self, layer: &Layer, stream: TensorId, last: bool) -> Result<TensorId, PlanError> {
+        let mut rows = Rows::Batch;
+        let mut query = self.qkv(layer, stream)?;
+        let mut stream = stream;
+        if last {
+            rows = Rows::Outputs;
+            query = self.select(query, layer.query.rows)?;
+            stream = self.select(stream, self.model.hyper.width)?;
+        }
+        let attended = self.attend(layer, query, rows)?;
+        self.branch(layer.output, attended, layer.post_attention_norm, stream, rows)?;
+        self.ffn(layer, stream, rows)?;
+        Ok(stream)
+    }
+
+    fn select(&mut self, input: TensorId, width: u32) -> Result<TensorId, PlanError> {
+        let out = self.builder.tensor(Rows::Outputs, width, Element::F32)?;
+        self.builder.op(Op::Select { input, out })?;
+        Ok(out)
+    }
+
+    fn qkv(&mut self, layer: &Layer, stream: TensorId) -> Result<TensorId, PlanError> {
+        let out = self.builder.tensor(Rows::Batch, layer.query.rows, Element::F32)?;
+        let (rope, kv) = (Some(layer.rope), layer.kv);
+        let query = Epilogue::Query { norm: layer.query_norm, rope, head_dim: self.model.hyper.key_dim, out };
+        let parts = [
+            Part { matrix: layer.query, epilogue: query },
+            Part { matrix: layer.key, epilogue: Epilogue::Key { norm: layer.key_norm, rope, kv } },
+            Part { matrix: layer.value, epilogue: Epilogue::Value { kv } },
+        ];
+        self.project(stream, Some(layer.attention_norm), &parts)?;
+        Ok(out)
+    }
+
+    fn project(
+        &mut self,
+        input: TensorId,
+        norm: Option<crate::plan::Norm>,
+        parts: &[Part],
+    ) -> Result<(), PlanError> {
+        // A projection never has more parts than the three of attention.
+        let parts = Fixed::from_slice(parts).unwrap_or_default();
+        self.builder.op(Op::Project(Project { input, norm, parts }))
+    }
+
+    fn attend(&mut self, layer: &Layer, query: TensorId, rows: Rows) -> Result<TensorId, PlanError> {
+        let hyper = &self.model.hyper;
+        let out = self.builder.tensor(rows, layer.heads * hyper.value_dim, Element::F32)?;
+        self.builder.op(Op::Attend(Attend {
+            query,
+            kv: layer.kv,
+            heads: layer.heads,
+            scale: hyper.attention_scale,
+            window: layer.window,
+            soft_cap: hyper.attention_cap,
+            sinks: layer.sinks,
+            out,
+        }))?;
+        Ok(out)
+    }
+
+    /// `stream += [norm](matrix * input)`
+    fn branch(
+        &mut self,
+        matrix: Matrix,
+        input: TensorId,
+        norm: Option<crate::plan::Norm>,
+        stream: TensorId,
+        rows: Rows,
+    ) -> Result<(), PlanError> {
+        let Some(norm) = norm else {
+            return self.project(input, None, &[Part { matrix, epilogue: Epilogue::Add { to: stream } }]);
+        };
+        let out = self.builder.tensor(rows, matrix.rows, Element::F32)?;
+        self.project(input, None, &[Part { matrix, epilogue: Epilogue::Store { out } }])?;
+        self.builder.op(Op::NormAdd { input: out, norm, to: stream })
+    }
+
+    fn ffn(&mut self, layer: &Layer, stream: TensorId, rows: Rows) -> Result<(), PlanError> {
+        let glu = self.model.family.glu;
+        match layer.ffn {
+            Ffn::Dense { gate, up, down } => {
+                let hidden = self.builder.tensor(rows, gate.rows, Element::F32)?;
+                let part = Part { matrix: gate, epilogue: Epilogue::Gate { up, glu, out: hidden } };
+                self.project(stream, Some(layer.ffn_norm), &[part])?;
+                self.branch(down, hidden, layer.post_ffn_norm, stream, rows)
+            }
+            Ffn::Mixture { router, gate, up, down } => {
+                let Some(experts) = self.model.hyper.experts else { return Ok(()) };
+                let ids = self.builder.tensor(rows, experts.used, Element::U32)?;
+                let weights = self.builder.tensor(rows, experts.used, Element::F32)?;
+                let norm = Some(layer.ffn_norm);
+                self.builder.op(Op::Route(Route {
+                    input: stream,
+                    norm,
+                    router: router.matrix,
+                    gating: experts.gating,
+                    selection_bias: router.selection_bias,
+                    top_k: experts.used,
+                    renormalise: experts.renormalise,
+                    scale: experts.scale,
+                    ids,
+                    weights,
+                }))?;
+                let (top_k, to) = (experts.used, stream);
+                let op = Experts { input: stream, norm, ids, weights, top_k, gate, up, down, glu, to };
+                self.builder.op(Op::Experts(op))
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The table of architectures: one row each, naming only what metadata and tensors do not say.
+//!
+//! Source: the graph builders and converters of llama.cpp (2026) and transformers 5; see `docs/architecture.md`.
+
+use super::rope::Pairing;
+use crate::plan::{Gating, Glu};
+
+/// What a family does after attention and before the feed-forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FfnNorm {
+    /// `ffn_norm` before the feed-forward.
+    Plain,
+    /// `post_attention_norm` on the attention output, `ffn_norm` before and `post_ffw_norm` after the feed-forward.
+    Sandwich,
+}
+
+/// Which layers have a sliding window when the file has no per-layer array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowPattern {
+    /// None.
+    Never,
+    /// All but every n-th: layer `i` is windowed iff `i % n < n - 1`.
+    AllButEvery(u32),
+}
+
+/// Expert routing of a family.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Routing {
+    /// Products to probabilities, unless the file says otherwise.
+    pub gating: Gating,
+    /// Whether the chosen weights are divided by their sum.
+    pub renormalise: bool,
+}
+
+/// A row of the architecture table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Family {
+    /// `general.architecture`.
+    pub name: &'static str,
+    /// Which elements a rotation pairs.
+    pub pairing: Pairing,
+    /// Non-linearity of the feed-forward.
+    pub glu: Glu,
+    /// Whether embeddings are multiplied by sqrt(width).
+    pub scaled_embedding: bool,
+    /// Norms around the feed-forward.
+    pub ffn_norm: FfnNorm,
+    /// Whether q and k norms must be present (they are used whenever they are).
+    pub head_norms: bool,
+    /// Windowed layers.
+    pub window: WindowPattern,
+    /// Rotary base of windowed layers; `None` = as the others. Windowed layers with an own base take no scaling.
+    pub window_rope_base: Option<f32>,
+    /// `(layers, per_width)`: models with this many layers scale scores by 1/sqrt(width/heads) instead.
+    pub width_scaled_layers: Option<u32>,
+    /// Routing where there are experts.
+    pub routing: Routing,
+}
+
+const SOFTMAX_NORM: Routing = Routing { gating: Gating::Softmax, renormalise: true };
+
+const LLAMA: Family = Family {
+    name: "llama",
+    pairing: Pairing::Adjacent,
+    glu: Glu::Silu,
+    scaled_embedding: false,
+    ffn_norm: FfnNorm::Plain,
+    head_norms: false,
+    window: WindowPattern::Never,
+    window_rope_base: None,
+    width_scaled_layers: None,
+    routing: SOFTMAX_NORM,
+};
+
+const FAMILIES: [Family; 5] = [
+    LLAMA,
+    Family { name: "qwen2", pairing: Pairing::Halves, ..LLAMA },
+    Family { name: "qwen3", pairing: Pairing::Halves, head_norms: true, ..LLAMA },
+    Family { name: "qwen3moe", pairing: Pairing::Halves, head_norms: true, ..LLAMA },
+    Family {
+        name: "gemma3",
+        pairing: Pairing::Halves,
+        glu: Glu::Gelu,
+        scaled_embedding: true,
+        ffn_norm: FfnNorm::Sandwich,
+        head_norms: true,
+        window: WindowPattern::AllButEvery(6),
+        window_rope_base: Some(10_000.0),
+        width_scaled_layers: Some(62),
+        ..LLAMA
+    },
+];
+
+impl Family {
+    /// All rows.
+    pub fn all() -> &'static [Self] {
+        &FAMILIES
+    }
+
+    /// The row of an architecture name.
+    pub fn named(name: &[u8]) -> Option<&'static Self> {
+        FAMILIES.iter().find(|family| family.name.as_bytes() == name)
+    }
+}

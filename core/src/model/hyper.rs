@@ -1,0 +1,291 @@
+//! Hyperparameters: what the metadata says about a model's shape, checked against legal ranges.
+
+use super::error::{ModelError, Name};
+use super::family::{Family, FfnNorm, WindowPattern};
+use super::rope::Scaling;
+use crate::gguf::{Array, Gguf, Value};
+use crate::heap::{self, Heap, Vec};
+use crate::plan::Gating;
+use core::fmt::Write;
+
+/// Shape of one layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerHyper {
+    /// Query heads.
+    pub heads: u32,
+    /// KV heads.
+    pub kv_heads: u32,
+    /// Width of the dense feed-forward.
+    pub ffn: u32,
+    /// Positions that a row sees, its own included; `None` = all.
+    pub window: Option<u32>,
+}
+
+/// Mixture of experts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExpertHyper {
+    /// Experts per layer.
+    pub count: u32,
+    /// Experts chosen per row.
+    pub used: u32,
+    /// Width of one expert's feed-forward.
+    pub ffn: u32,
+    /// Products to probabilities.
+    pub gating: Gating,
+    /// Divide the chosen weights by their sum.
+    pub renormalise: bool,
+    /// Factor on the weights.
+    pub scale: f32,
+}
+
+/// What the metadata says about a model's shape.
+#[derive(Debug)]
+pub struct Hyper<'a> {
+    /// Tokens that the model was trained on at once.
+    pub context: u32,
+    /// Width of the residual stream.
+    pub width: u32,
+    /// Elements of one key (and query) head.
+    pub key_dim: u32,
+    /// Elements of one value head.
+    pub value_dim: u32,
+    /// Rotated elements per head.
+    pub rope_dims: u32,
+    /// RMS norm epsilon.
+    pub eps: f32,
+    /// Factor on attention scores.
+    pub attention_scale: f32,
+    /// `c * tanh(score / c)` on attention scores.
+    pub attention_cap: Option<f32>,
+    /// `c * tanh(y / c)` on logits.
+    pub logit_cap: Option<f32>,
+    /// Where there are experts.
+    pub experts: Option<ExpertHyper>,
+    /// Leading layers with a dense feed-forward although there are experts.
+    pub dense_layers: u32,
+    /// Per layer.
+    pub layers: Vec<'a, LayerHyper>,
+    pub(super) rope_base: f32,
+    pub(super) rope_scaling: Scaling,
+    pub(super) window_rope_base: f32,
+}
+
+/// Limits of what is accepted; they keep sizes within u32 arithmetic.
+const MAX_LAYERS: u32 = 512;
+const MAX_EXPERTS: u32 = 1024;
+const MAX_HEADS: u32 = 1024;
+const MAX_WIDTH: u32 = 1 << 20;
+
+/// The metadata of one architecture.
+pub(super) struct Keys<'g, 'a> {
+    gguf: &'g Gguf<'a>,
+    prefix: &'static str,
+}
+
+impl<'g, 'a> Keys<'g, 'a> {
+    pub(super) fn new(gguf: &'g Gguf<'a>, family: &Family) -> Self {
+        Self { gguf, prefix: family.name }
+    }
+
+    fn name(&self, key: &str) -> Name {
+        let mut name = Name::new();
+        // The longest prefix and key of the tables fit; a cut name would merely not be found.
+        let _ = write!(name, "{}.{key}", self.prefix);
+        name
+    }
+
+    fn required(&self, key: &str, max: u32) -> Result<u32, ModelError> {
+        let value = self.gguf.require(&self.name(key))?;
+        self.checked(key, value, max)
+    }
+
+    fn refused(&self, key: &str, found: f64, expected: &'static str) -> ModelError {
+        ModelError::Value { key: self.name(key), found, expected }
+    }
+
+    /// An integer in `1..=max`.
+    fn count(&self, key: &str, max: u32) -> Result<Option<u32>, ModelError> {
+        self.gguf.find(&self.name(key))?.map(|value| self.checked(key, value, max)).transpose()
+    }
+
+    /// As [`Self::count`], but 0 stands for absent.
+    fn some_count(&self, key: &str, max: u32) -> Result<Option<u32>, ModelError> {
+        let value = self.gguf.find(&self.name(key))?.filter(|&value| value != 0);
+        value.map(|value| self.checked(key, value, max)).transpose()
+    }
+
+    fn checked(&self, key: &str, value: u64, max: u32) -> Result<u32, ModelError> {
+        match u32::try_from(value) {
+            Ok(value) if value >= 1 && value <= max => Ok(value),
+            _ => Err(self.refused(key, value as f64, "a positive number within the supported range")),
+        }
+    }
+
+    /// An integer that may be one for all layers or one per layer; 0 stands for absent.
+    fn per_layer(&self, key: &str, layer: u32, max: u32) -> Result<Option<u32>, ModelError> {
+        let Some(array) = self.array(key) else { return self.some_count(key, max) };
+        let value = array.get(layer as usize).and_then(Value::as_u64).unwrap_or(0);
+        if value == 0 { Ok(None) } else { self.checked(key, value, max).map(Some) }
+    }
+
+    fn array(&self, key: &str) -> Option<Array<'a>> {
+        self.gguf.get(&self.name(key)).and_then(Value::as_array)
+    }
+
+    /// A finite float; 0 stands for absent.
+    fn float(&self, key: &str) -> Result<Option<f32>, ModelError> {
+        match self.gguf.find::<f32>(&self.name(key))? {
+            None => Ok(None),
+            Some(value) if value.is_finite() => Ok(Some(value).filter(|&value| value != 0.0)),
+            Some(value) => Err(self.refused(key, f64::from(value), "a finite number")),
+        }
+    }
+
+    fn positive(&self, key: &str) -> Result<Option<f32>, ModelError> {
+        match self.float(key)? {
+            Some(value) if value < 0.0 => Err(self.refused(key, f64::from(value), "a positive number")),
+            value => Ok(value),
+        }
+    }
+
+    /// The vocabulary size where the tokenizer does not say.
+    pub(super) fn vocabulary(&self) -> Result<Option<u32>, ModelError> {
+        self.count("vocab_size", 1 << 24)
+    }
+}
+
+impl<'a> Hyper<'a> {
+    pub(super) fn new(keys: &Keys<'_, 'a>, family: &Family, heap: Heap<'a>) -> Result<Self, ModelError> {
+        let layer_count = keys.required("block_count", MAX_LAYERS)?;
+        let width = keys.required("embedding_length", MAX_WIDTH)?;
+        let layers = layers(keys, family, layer_count, heap)?;
+        let heads = layers[0].heads;
+        let key_dim = keys.count("attention.key_length", 4096)?.unwrap_or(width / heads).max(1);
+        let rope_dims = keys.count("rope.dimension_count", MAX_WIDTH)?.unwrap_or(key_dim);
+        if rope_dims > key_dim || rope_dims % 2 != 0 {
+            return Err(keys.refused(
+                "rope.dimension_count",
+                f64::from(rope_dims),
+                "an even number up to the head size",
+            ));
+        }
+        let rope_base = keys.positive("rope.freq_base")?.unwrap_or(10_000.0);
+        let window_rope_base =
+            keys.positive("rope.freq_base_swa")?.or(family.window_rope_base).unwrap_or(rope_base);
+        let own_scale = if family.width_scaled_layers == Some(layer_count) { width / heads } else { key_dim };
+        let context = keys.required("context_length", u32::MAX)?;
+        let _: f32 = keys.gguf.require(&keys.name("attention.layer_norm_rms_epsilon"))?;
+        Ok(Self {
+            context,
+            width,
+            key_dim,
+            value_dim: keys.count("attention.value_length", 4096)?.unwrap_or(width / heads).max(1),
+            rope_dims,
+            eps: keys.positive("attention.layer_norm_rms_epsilon")?.unwrap_or(0.0),
+            attention_scale: keys.positive("attention.scale")?.unwrap_or(1.0 / libm::sqrtf(own_scale as f32)),
+            attention_cap: keys.positive("attn_logit_softcapping")?,
+            logit_cap: keys.positive("final_logit_softcapping")?,
+            experts: experts(keys, family, layers[0].ffn)?,
+            dense_layers: keys.some_count("leading_dense_block_count", MAX_LAYERS)?.unwrap_or(0),
+            layers,
+            rope_base,
+            rope_scaling: scaling(keys, context)?,
+            window_rope_base,
+        })
+    }
+}
+
+fn layers<'a>(
+    keys: &Keys<'_, 'a>,
+    family: &Family,
+    count: u32,
+    heap: Heap<'a>,
+) -> Result<Vec<'a, LayerHyper>, ModelError> {
+    let window = keys.some_count("attention.sliding_window", u32::MAX)?;
+    let mut layers = heap::with_capacity(heap, count as usize)?;
+    for index in 0..count {
+        let heads = match keys.per_layer("attention.head_count", index, MAX_HEADS)? {
+            Some(heads) => heads,
+            None => keys.required("attention.head_count", MAX_HEADS)?,
+        };
+        let kv_heads = keys.per_layer("attention.head_count_kv", index, MAX_HEADS)?.unwrap_or(heads);
+        if heads % kv_heads != 0 {
+            return Err(keys.refused(
+                "attention.head_count_kv",
+                f64::from(kv_heads),
+                "a divisor of the head count",
+            ));
+        }
+        let ffn = keys.per_layer("feed_forward_length", index, MAX_WIDTH)?.unwrap_or(0);
+        let windowed = is_windowed(keys, family, index)?;
+        layers.push(LayerHyper { heads, kv_heads, ffn, window: window.filter(|_| windowed) });
+    }
+    Ok(layers)
+}
+
+fn is_windowed(keys: &Keys<'_, '_>, family: &Family, layer: u32) -> Result<bool, ModelError> {
+    const KEY: &str = "attention.sliding_window_pattern";
+    let WindowPattern::AllButEvery(default) = family.window else { return Ok(false) };
+    if let Some(array) = keys.array(KEY) {
+        let flag = array.get(layer as usize);
+        return Ok(flag.is_some_and(|flag| flag.as_bool().or(flag.as_u64().map(|n| n != 0)).unwrap_or(false)));
+    }
+    let period = keys.count(KEY, MAX_LAYERS)?.unwrap_or(default);
+    Ok(layer % period < period - 1)
+}
+
+fn experts(keys: &Keys<'_, '_>, family: &Family, ffn: u32) -> Result<Option<ExpertHyper>, ModelError> {
+    let Some(count) = keys.some_count("expert_count", MAX_EXPERTS)? else { return Ok(None) };
+    if family.ffn_norm == FfnNorm::Sandwich {
+        return Err(keys.refused("expert_count", f64::from(count), "no experts in this architecture"));
+    }
+    let used = keys.required("expert_used_count", count)?;
+    let gating = match keys.count("expert_gating_func", 255)? {
+        None => family.routing.gating,
+        Some(1) => Gating::Softmax,
+        Some(2) => Gating::Sigmoid,
+        Some(3) => Gating::SoftmaxOfChosen,
+        Some(other) => return Err(keys.refused("expert_gating_func", f64::from(other), "1, 2 or 3")),
+    };
+    let renormalise =
+        keys.gguf.find(&keys.name("expert_weights_norm"))?.unwrap_or(family.routing.renormalise);
+    let ffn = keys.count("expert_feed_forward_length", MAX_WIDTH)?.unwrap_or(ffn);
+    let scale = keys.float("expert_weights_scale")?.unwrap_or(1.0);
+    Ok(Some(ExpertHyper { count, used, ffn: ffn.max(1), gating, renormalise, scale }))
+}
+
+fn scaling(keys: &Keys<'_, '_>, context: u32) -> Result<Scaling, ModelError> {
+    let factor = match keys.positive("rope.scaling.factor")? {
+        Some(factor) => factor,
+        None => keys.positive("rope.scale_linear")?.unwrap_or(1.0),
+    };
+    let kind = keys.name("rope.scaling.type");
+    match keys.gguf.find::<&str>(&kind)?.unwrap_or("linear") {
+        "none" => Ok(Scaling::Linear { factor: 1.0 }),
+        "linear" => Ok(Scaling::Linear { factor }),
+        "yarn" => yarn(keys, factor, context),
+        _ => Err(ModelError::Value { key: kind, found: f64::NAN, expected: "one of none, linear, yarn" }),
+    }
+}
+
+/// YaRN's numbers; the magnitude follows `llama-context.cpp`: `0.1 ln(factor) + 1` where the ramp is in use.
+fn yarn(keys: &Keys<'_, '_>, factor: f32, context: u32) -> Result<Scaling, ModelError> {
+    let magnitude =
+        |multiplier: f32| if factor <= 1.0 { 1.0 } else { 0.1 * multiplier * libm::logf(factor) + 1.0 };
+    let extrapolation = keys.gguf.find::<f32>(&keys.name("rope.scaling.yarn_ext_factor"))?;
+    let extrapolation = extrapolation.filter(|&value| value >= 0.0).unwrap_or(1.0);
+    let own = match keys.float("rope.scaling.yarn_log_multiplier")? {
+        Some(multiplier) => magnitude(1.0) / magnitude(multiplier),
+        None => magnitude(1.0),
+    };
+    let own = if extrapolation == 0.0 { 1.0 } else { own };
+    let original = keys.count("rope.scaling.original_context_length", u32::MAX)?.unwrap_or(context);
+    Ok(Scaling::Yarn {
+        factor,
+        original_context: original as f32,
+        magnitude: own * keys.positive("rope.scaling.attn_factor")?.unwrap_or(1.0),
+        beta_fast: keys.positive("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
+        beta_slow: keys.positive("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
+        extrapolation,
+    })
+}

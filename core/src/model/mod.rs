@@ -1,0 +1,18 @@
+//! Model families: which tensor is which, what the metadata means, and the plan that follows.
+//!
+//! A family is a row of [`Family`]'s table; what a row can't say is a parameter of an operation. No arithmetic
+//! happens here, and no file is opened.
+
+mod bind;
+mod build;
+mod error;
+mod family;
+mod hyper;
+mod rope;
+mod weights;
+
+pub use error::{ModelError, Name, TensorFault};
+pub use family::{Family, FfnNorm, Routing, WindowPattern};
+pub use hyper::{ExpertHyper, Hyper, LayerHyper};
+pub use rope::{Pairing, Rope};
+pub use weights::{Ffn, KvGroup, Layer, Model, Router, Weight};

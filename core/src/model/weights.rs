@@ -1,0 +1,176 @@
+//! A bound model: weights by id, layers as the plan builder needs them, KV groups and rotary embeddings.
+
+use super::family::Family;
+use super::hyper::Hyper;
+use super::rope::Rope;
+use crate::heap::Vec;
+use crate::plan::{KvSlot, Matrix, Norm, RopeId, VectorId, WeightId};
+use crate::quant;
+
+/// A matrix `[rows, cols]`, or a stack of them `[stack, rows, cols]`, as the file holds it.
+#[derive(Clone, Copy, Debug)]
+pub struct Weight<'a> {
+    /// The tensor's name.
+    pub name: &'a [u8],
+    /// Block format.
+    pub kind: quant::Type,
+    /// Output rows of each matrix.
+    pub rows: usize,
+    /// Inputs, in elements.
+    pub cols: usize,
+    /// Matrices, 1 but for expert stacks.
+    pub stack: usize,
+    /// `stack * rows * row_bytes` bytes.
+    pub data: &'a [u8],
+}
+
+impl<'a> Weight<'a> {
+    /// Bytes of one row.
+    pub fn row_bytes(&self) -> usize {
+        self.data.len() / (self.rows * self.stack)
+    }
+
+    /// Rows `first..first + count` of one matrix of the stack.
+    pub fn slice(&self, matrix: usize, first: usize, count: usize) -> &'a [u8] {
+        let bytes = self.row_bytes();
+        let start = (matrix * self.rows + first) * bytes;
+        &self.data[start..start + count * bytes]
+    }
+}
+
+/// The router of a mixture layer.
+#[derive(Clone, Copy, Debug)]
+pub struct Router {
+    /// `[experts, width]`
+    pub matrix: Matrix,
+    /// Added for choosing only.
+    pub selection_bias: Option<VectorId>,
+}
+
+/// A layer's feed-forward.
+#[derive(Clone, Copy, Debug)]
+pub enum Ffn {
+    /// Gate, up and down.
+    Dense {
+        /// `[ffn, width]`
+        gate: Matrix,
+        /// `[ffn, width]`
+        up: Matrix,
+        /// `[width, ffn]`
+        down: Matrix,
+    },
+    /// A router and expert stacks.
+    Mixture {
+        /// The choice.
+        router: Router,
+        /// Per expert `[ffn, width]`.
+        gate: Matrix,
+        /// Per expert `[ffn, width]`.
+        up: Matrix,
+        /// Per expert `[width, ffn]`.
+        down: Matrix,
+    },
+}
+
+/// One decoder layer.
+#[derive(Clone, Copy, Debug)]
+pub struct Layer {
+    /// Before attention.
+    pub attention_norm: Norm,
+    /// `[heads * key_dim, width]`
+    pub query: Matrix,
+    /// `[kv_heads * key_dim, width]`
+    pub key: Matrix,
+    /// `[kv_heads * value_dim, width]`
+    pub value: Matrix,
+    /// `[width, heads * value_dim]`
+    pub output: Matrix,
+    /// Per query head.
+    pub query_norm: Option<Norm>,
+    /// Per key head.
+    pub key_norm: Option<Norm>,
+    /// Virtual scores.
+    pub sinks: Option<VectorId>,
+    /// On the attention output, before the residual addition.
+    pub post_attention_norm: Option<Norm>,
+    /// Before the feed-forward.
+    pub ffn_norm: Norm,
+    /// On the feed-forward output, before the residual addition.
+    pub post_ffn_norm: Option<Norm>,
+    /// The feed-forward.
+    pub ffn: Ffn,
+    /// Where keys and values go.
+    pub kv: KvSlot,
+    /// Rotary embedding of queries and keys.
+    pub rope: RopeId,
+    /// Query heads.
+    pub heads: u32,
+    /// Positions visible.
+    pub window: Option<u32>,
+}
+
+/// Layers that share one KV shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvGroup {
+    /// Layers in the group.
+    pub layers: u16,
+    /// KV heads.
+    pub heads: u32,
+    /// Elements of a key head.
+    pub key_dim: u32,
+    /// Elements of a value head.
+    pub value_dim: u32,
+    /// Positions visible.
+    pub window: Option<u32>,
+}
+
+impl KvGroup {
+    /// Elements of keys and values per token, over all layers of the group.
+    pub fn elements_per_token(&self) -> usize {
+        usize::from(self.layers) * self.heads as usize * (self.key_dim as usize + self.value_dim as usize)
+    }
+}
+
+/// A model bound to its file: everything a plan refers to by id.
+#[derive(Debug)]
+pub struct Model<'a> {
+    /// The architecture's row.
+    pub family: &'static Family,
+    /// Shape.
+    pub hyper: Hyper<'a>,
+    /// Matrices, by [`WeightId`].
+    pub weights: Vec<'a, Weight<'a>>,
+    /// Vectors in f32, by [`VectorId`].
+    pub vectors: Vec<'a, Vec<'a, f32>>,
+    /// Rotary embeddings, by [`RopeId`].
+    pub ropes: Vec<'a, Rope<'a>>,
+    /// KV groups, by `GroupId`.
+    pub groups: Vec<'a, KvGroup>,
+    /// Decoder layers.
+    pub layers: Vec<'a, Layer>,
+    /// `[vocab, width]`
+    pub embedding: WeightId,
+    /// Before the head.
+    pub output_norm: Norm,
+    /// `[vocab, width]`; the embedding when the file has no other.
+    pub head: Matrix,
+    /// Tokens in the vocabulary.
+    pub vocabulary: u32,
+}
+
+impl<'a> Model<'a> {
+    /// A matrix or stack.
+    pub fn weight(&self, id: WeightId) -> &Weight<'a> {
+        &self.weights[id.index()]
+    }
+
+    /// A vector.
+    pub fn vector(&self, id: VectorId) -> &[f32] {
+        &self.vectors[id.index()]
+    }
+
+    /// Elements of keys and values per token over all groups.
+    pub fn kv_elements_per_token(&self) -> usize {
+        self.groups.iter().map(KvGroup::elements_per_token).sum()
+    }
+}

@@ -1,0 +1,210 @@
+//! The inputs of one step: token rows, the runs they form, and the KV pages of their sequences.
+
+use super::{GroupId, Shape};
+use crate::token::TokenId;
+use core::fmt;
+
+/// Tokens per KV page.
+pub const PAGE_TOKENS: usize = 32;
+
+/// A page of a KV group's pool: [`PAGE_TOKENS`] positions of every layer of the group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PageId(pub u32);
+
+/// Consecutive rows of one sequence at consecutive positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Which sequence of the batch, an index into its page tables.
+    pub sequence: u32,
+    /// First row in the batch.
+    pub first_row: u32,
+    /// Number of rows.
+    pub rows: u32,
+    /// Position of the first row in its sequence, in tokens.
+    pub position: u32,
+}
+
+/// Part of a flat list: `start..start + len`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// First element.
+    pub start: u32,
+    /// Number of elements.
+    pub len: u32,
+}
+
+/// The page tables of a batch's sequences, one per sequence and KV group, flattened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PageTables<'b> {
+    /// All pages of all tables.
+    pub pages: &'b [PageId],
+    /// `[sequences, groups]`: each table's place in `pages`.
+    pub spans: &'b [Span],
+    /// KV groups of the model.
+    pub groups: usize,
+}
+
+impl<'b> PageTables<'b> {
+    /// The pages of one sequence in one group, in order of position; page `i` holds positions from
+    /// `i * PAGE_TOKENS`. Empty when the batch has no such table.
+    pub fn of(&self, sequence: u32, group: GroupId) -> &'b [PageId] {
+        let at = (sequence as usize).saturating_mul(self.groups).saturating_add(group.index());
+        let Some(span) = self.spans.get(at) else { return &[] };
+        let start = span.start as usize;
+        self.pages.get(start..start.saturating_add(span.len as usize)).unwrap_or(&[])
+    }
+}
+
+/// One step's input. Rows that belong together form a [`Run`]; every row is in exactly one.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'b> {
+    /// `[rows]`: the tokens.
+    pub tokens: &'b [TokenId],
+    /// The runs, in ascending order of `first_row`, covering all rows.
+    pub runs: &'b [Run],
+    /// `[outputs]`: ascending rows whose result is wanted.
+    pub outputs: &'b [u32],
+    /// Where the sequences' keys and values are.
+    pub tables: PageTables<'b>,
+}
+
+impl Batch<'_> {
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// The sequence and position of a row; `None` beyond the batch.
+    pub fn place(&self, row: u32) -> Option<(u32, u32)> {
+        let after = self.runs.partition_point(|run| run.first_row <= row);
+        let run = self.runs.get(after.checked_sub(1)?)?;
+        let offset = row - run.first_row;
+        (offset < run.rows).then(|| (run.sequence, run.position + offset))
+    }
+}
+
+/// What a backend can take, for checking a batch against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// The plan's shape.
+    pub shape: Shape,
+    /// Tokens in the vocabulary.
+    pub vocabulary: u32,
+    /// KV groups.
+    pub groups: usize,
+    /// Pages in each group's pool.
+    pub pages: u32,
+}
+
+/// Why a batch can't be run. These are faults of the caller, not of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BatchError {
+    /// More rows or outputs than the plan was made for.
+    TooLarge {
+        /// Rows and outputs of the batch.
+        found: Shape,
+        /// Those of the plan.
+        limit: Shape,
+    },
+    /// A token that is not in the vocabulary.
+    Token {
+        /// The token.
+        token: TokenId,
+        /// Tokens in the vocabulary.
+        vocabulary: u32,
+    },
+    /// The runs do not cover the rows in order.
+    Runs {
+        /// First row that is not where it should be.
+        row: u32,
+    },
+    /// Output rows are not ascending or not in the batch.
+    Output {
+        /// The row.
+        row: u32,
+    },
+    /// A position without a KV page, or a page that is not in the pool.
+    Page {
+        /// The sequence.
+        sequence: u32,
+        /// The position, in tokens.
+        position: u32,
+    },
+}
+
+impl fmt::Display for BatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { found, limit } => write!(
+                f,
+                "the batch has {} rows and {} outputs, the plan takes {} and {}",
+                found.rows, found.outputs, limit.rows, limit.outputs
+            ),
+            Self::Token { token, vocabulary } => {
+                write!(f, "token {} is not in the vocabulary of {vocabulary}", token.0)
+            }
+            Self::Runs { row } => write!(f, "batch row {row} is in no run"),
+            Self::Output { row } => write!(f, "output row {row} is out of order or not in the batch"),
+            Self::Page { sequence, position } => {
+                write!(f, "sequence {sequence} has no KV page at position {position}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for BatchError {}
+
+impl Batch<'_> {
+    /// Checks everything that a backend relies on; afterwards rows, tokens and pages may be used as indexes.
+    ///
+    /// # Errors
+    /// The first rule that does not hold.
+    pub fn check(&self, limits: &BatchLimits) -> Result<(), BatchError> {
+        let count = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
+        let found = Shape { rows: count(self.rows()), outputs: count(self.outputs.len()) };
+        let limit = limits.shape;
+        if found.rows > limit.rows || found.outputs > limit.outputs {
+            return Err(BatchError::TooLarge { found, limit });
+        }
+        if let Some(&token) = self.tokens.iter().find(|token| token.0 >= limits.vocabulary) {
+            return Err(BatchError::Token { token, vocabulary: limits.vocabulary });
+        }
+        let mut next = 0u32;
+        for run in self.runs {
+            if run.first_row != next || run.rows == 0 {
+                return Err(BatchError::Runs { row: next });
+            }
+            next = next.saturating_add(run.rows);
+            self.check_pages(run, limits)?;
+        }
+        if next != found.rows {
+            return Err(BatchError::Runs { row: next.min(found.rows) });
+        }
+        let mut free = 0;
+        for &row in self.outputs {
+            if row < free || row >= found.rows {
+                return Err(BatchError::Output { row });
+            }
+            free = row + 1;
+        }
+        Ok(())
+    }
+
+    fn check_pages(&self, run: &Run, limits: &BatchLimits) -> Result<(), BatchError> {
+        let sequence = run.sequence;
+        let end =
+            run.position.checked_add(run.rows).ok_or(BatchError::Page { sequence, position: u32::MAX })?;
+        for group in 0..limits.groups {
+            // Groups are few; the bind step bounds them.
+            let pages = self.tables.of(sequence, GroupId(u8::try_from(group).unwrap_or(u8::MAX)));
+            let needed = (end as usize).div_ceil(PAGE_TOKENS);
+            let good = pages.iter().take(needed).take_while(|page| page.0 < limits.pages).count();
+            if good < needed {
+                let position = u32::try_from(good * PAGE_TOKENS).unwrap_or(u32::MAX);
+                return Err(BatchError::Page { sequence, position });
+            }
+        }
+        Ok(())
+    }
+}

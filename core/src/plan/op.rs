@@ -1,0 +1,338 @@
+//! The operations of a plan. Each is a unit of meaning and of placement; none must be split by a driver.
+//!
+//! Notation: an activation tensor is `[rows, width]` f32; a matrix is `[out, in]`; `RMS(x; w, eps)` is
+//! `x * w / sqrt(mean(x^2) + eps)`.
+
+use super::{GroupId, RopeId, TensorId, VectorId, WeightId};
+use heapless::Vec as Fixed;
+
+/// RMS normalisation with a weight vector.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Norm {
+    /// The weight, as long as what is normalised.
+    pub weight: VectorId,
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+/// Rows `first_row..first_row + rows` of a weight, with what is applied to their products.
+///
+/// Of an expert stack the rows are those of each expert; `bias` and `scale` then have one entry (row of
+/// entries) per expert.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Matrix {
+    /// The weight.
+    pub weight: WeightId,
+    /// First output row.
+    pub first_row: u32,
+    /// Output rows.
+    pub rows: u32,
+    /// Factor on the product, one value or one per expert.
+    pub scale: Option<VectorId>,
+    /// Added after the factor: `[rows]`, or `[experts, rows]`.
+    pub bias: Option<VectorId>,
+}
+
+/// The non-linearity of a gated feed-forward.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Glu {
+    /// `silu(gate) * up`
+    Silu,
+    /// `gelu_tanh(gate) * up`
+    Gelu,
+    /// gpt-oss: `g = min(gate, limit)`, `u = clamp(up, -limit, limit)`, `g * sigmoid(alpha * g) * (u + 1)`
+    Oai {
+        /// Slope inside the sigmoid, 1.702.
+        alpha: f32,
+        /// Clamp, 7.
+        limit: f32,
+    },
+}
+
+/// Where a layer keeps its keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvSlot {
+    /// The group.
+    pub group: GroupId,
+    /// The layer's index within the group.
+    pub layer: u16,
+}
+
+/// What becomes of a projection's product.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Epilogue {
+    /// `out = y`
+    Store {
+        /// `[rows, matrix.rows]`
+        out: TensorId,
+    },
+    /// `to += y`
+    Add {
+        /// `[rows, matrix.rows]`
+        to: TensorId,
+    },
+    /// `out = glu(y, up x)`: this matrix is the gate.
+    Gate {
+        /// The second matrix, of as many rows.
+        up: Matrix,
+        /// The non-linearity.
+        glu: Glu,
+        /// `[rows, matrix.rows]`
+        out: TensorId,
+    },
+    /// Queries: optional RMS norm per head, then rotary embedding.
+    Query {
+        /// Per-head norm, `[head_dim]`.
+        norm: Option<Norm>,
+        /// Rotary embedding at the row's position.
+        rope: Option<RopeId>,
+        /// Elements per head.
+        head_dim: u32,
+        /// `[rows, heads * head_dim]`
+        out: TensorId,
+    },
+    /// Keys: as queries, then written to the KV cache at the row's position.
+    Key {
+        /// Per-head norm, `[head_dim]`.
+        norm: Option<Norm>,
+        /// Rotary embedding at the row's position.
+        rope: Option<RopeId>,
+        /// Where.
+        kv: KvSlot,
+    },
+    /// Values: written to the KV cache at the row's position.
+    Value {
+        /// Where.
+        kv: KvSlot,
+    },
+}
+
+/// One matrix of a projection and its epilogue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// The matrix.
+    pub matrix: Matrix,
+    /// What becomes of the product.
+    pub epilogue: Epilogue,
+}
+
+/// `y_i = matrix_i * norm(input)` for up to four matrices over the same input.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Project {
+    /// `[rows, in]`
+    pub input: TensorId,
+    /// Applied to the input first.
+    pub norm: Option<Norm>,
+    /// The matrices.
+    pub parts: Fixed<Part, 4>,
+}
+
+/// Causal attention of queries against a layer's cached keys and values.
+///
+/// Query head `h` reads KV head `h / (heads / kv_heads)`. A row at position `p` sees positions `0..=p`, or with a
+/// window `w` only `p - w + 1..=p`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attend {
+    /// `[rows, heads * key_dim]`
+    pub query: TensorId,
+    /// Where keys and values are.
+    pub kv: KvSlot,
+    /// Query heads.
+    pub heads: u32,
+    /// Factor on the scores.
+    pub scale: f32,
+    /// Positions visible, the row's own included.
+    pub window: Option<u32>,
+    /// `c * tanh(score / c)` on scores.
+    pub soft_cap: Option<f32>,
+    /// One virtual score per head with a zero value.
+    pub sinks: Option<VectorId>,
+    /// `[rows, heads * value_dim]`
+    pub out: TensorId,
+}
+
+/// How router products become probabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gating {
+    /// Softmax over all experts.
+    Softmax,
+    /// Sigmoid per expert.
+    Sigmoid,
+    /// The products themselves; softmax over the chosen experts' only.
+    SoftmaxOfChosen,
+}
+
+/// Chooses experts per row: higher score first, lower index on ties.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Route {
+    /// `[rows, in]`
+    pub input: TensorId,
+    /// Applied to the input first.
+    pub norm: Option<Norm>,
+    /// `[experts, in]`
+    pub router: Matrix,
+    /// Products to probabilities.
+    pub gating: Gating,
+    /// Added to probabilities for choosing only.
+    pub selection_bias: Option<VectorId>,
+    /// Experts chosen per row.
+    pub top_k: u32,
+    /// Divide the chosen weights by their sum (at least 2^-14).
+    pub renormalise: bool,
+    /// Factor on the weights, after that.
+    pub scale: f32,
+    /// `[rows, top_k]` u32: chosen experts.
+    pub ids: TensorId,
+    /// `[rows, top_k]` f32: their weights.
+    pub weights: TensorId,
+}
+
+/// `to += sum_k weight_k * down_e(glu(gate_e x, up_e x))` over the chosen experts, `x = norm(input)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Experts {
+    /// `[rows, in]`
+    pub input: TensorId,
+    /// Applied to the input first.
+    pub norm: Option<Norm>,
+    /// `[rows, top_k]` u32
+    pub ids: TensorId,
+    /// `[rows, top_k]` f32
+    pub weights: TensorId,
+    /// Experts per row.
+    pub top_k: u32,
+    /// Per expert `[hidden, in]`.
+    pub gate: Matrix,
+    /// Per expert `[hidden, in]`.
+    pub up: Matrix,
+    /// Per expert `[out, hidden]`.
+    pub down: Matrix,
+    /// The non-linearity.
+    pub glu: Glu,
+    /// `[rows, out]`
+    pub to: TensorId,
+}
+
+/// What the head delivers per output row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadResult {
+    /// `[outputs, vocab]` f32.
+    Logits,
+    /// `[outputs]`: the token of the largest logit, the lowest id on ties.
+    ArgMax,
+}
+
+/// `cap(matrix * norm(input))` over the vocabulary.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Head {
+    /// `[outputs, in]`
+    pub input: TensorId,
+    /// Final norm.
+    pub norm: Norm,
+    /// `[vocab, in]`
+    pub matrix: Matrix,
+    /// Factor on the products before the cap.
+    pub scale: f32,
+    /// `c * tanh(y / c)`
+    pub soft_cap: Option<f32>,
+    /// What is delivered.
+    pub result: HeadResult,
+}
+
+/// One operation of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// `out = scale * table[token]`
+    Embed {
+        /// `[vocab, width]`
+        table: WeightId,
+        /// Factor.
+        scale: f32,
+        /// `[rows, width]`
+        out: TensorId,
+    },
+    /// Keeps the rows whose result is wanted: `out[i] = input[outputs[i]]`.
+    Select {
+        /// Batch rows.
+        input: TensorId,
+        /// Output rows.
+        out: TensorId,
+    },
+    /// Matrices over one input.
+    Project(Project),
+    /// Attention.
+    Attend(Attend),
+    /// Expert choice.
+    Route(Route),
+    /// Chosen experts.
+    Experts(Experts),
+    /// `to += RMS(input)`
+    NormAdd {
+        /// A branch's output.
+        input: TensorId,
+        /// Its norm.
+        norm: Norm,
+        /// The residual stream.
+        to: TensorId,
+    },
+    /// Vocabulary scores.
+    Head(Head),
+}
+
+impl Op {
+    /// The operation's name, as printed.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Embed { .. } => "embed",
+            Self::Select { .. } => "select",
+            Self::Project(_) => "project",
+            Self::Attend(_) => "attend",
+            Self::Route(_) => "route",
+            Self::Experts(_) => "experts",
+            Self::NormAdd { .. } => "norm_add",
+            Self::Head(_) => "head",
+        }
+    }
+
+    /// Calls `visit` with every activation tensor that is read or written.
+    pub fn each_tensor(&self, mut visit: impl FnMut(TensorId)) {
+        match self {
+            Self::Embed { out, .. } => visit(*out),
+            Self::Select { input, out } => [*input, *out].into_iter().for_each(visit),
+            Self::Project(project) => {
+                visit(project.input);
+                for part in &project.parts {
+                    match part.epilogue {
+                        Epilogue::Store { out }
+                        | Epilogue::Gate { out, .. }
+                        | Epilogue::Query { out, .. } => visit(out),
+                        Epilogue::Add { to } => visit(to),
+                        Epilogue::Key { .. } | Epilogue::Value { .. } => {}
+                    }
+                }
+            }
+            Self::Attend(attend) => [attend.query, attend.out].into_iter().for_each(visit),
+            Self::Route(route) => [route.input, route.ids, route.weights].into_iter().for_each(visit),
+            Self::Experts(op) => [op.input, op.ids, op.weights, op.to].into_iter().for_each(visit),
+            Self::NormAdd { input, to, .. } => [*input, *to].into_iter().for_each(visit),
+            Self::Head(head) => visit(head.input),
+        }
+    }
+
+    /// Calls `visit` with every matrix (expert stacks once).
+    pub fn each_matrix(&self, mut visit: impl FnMut(&Matrix)) {
+        match self {
+            Self::Project(project) => {
+                for part in &project.parts {
+                    visit(&part.matrix);
+                    if let Epilogue::Gate { up, .. } = &part.epilogue {
+                        visit(up);
+                    }
+                }
+            }
+            Self::Route(route) => visit(&route.router),
+            Self::Experts(op) => [&op.gate, &op.up, &op.down].into_iter().for_each(visit),
+            Self::Head(head) => visit(&head.matrix),
+            Self::Embed { .. } | Self::Select { .. } | Self::Attend(_) | Self::NormAdd { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Matrix-vector products over weights of any block format.
+
+use crate::heap::{self, Heap, OutOfMemory};
+use crate::model::Model;
+use crate::plan::Matrix;
+use crate::quant::{self, Activation};
+
+/// How products treat the activations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Products {
+    /// Weights dequantised, activations as they are, sums in f64.
+    Exact,
+    /// Activations quantised to the format that the weight's type pairs with, as drivers do.
+    Quantised,
+}
+
+/// `out = scale * (matrix * x) + bias`; of a stack, the matrix of `expert`.
+///
+/// # Errors
+/// [`OutOfMemory`] when the scratch row can't be had.
+pub fn product(
+    model: &Model<'_>,
+    matrix: &Matrix,
+    expert: usize,
+    x: &[f32],
+    products: Products,
+    out: &mut [f32],
+    heap: Heap<'_>,
+) -> Result<(), OutOfMemory> {
+    let weight = model.weight(matrix.weight);
+    let rows = weight.slice(expert, matrix.first_row as usize, matrix.rows as usize);
+    let activation = match products {
+        Products::Exact => Activation::F32,
+        Products::Quantised => weight.kind.activation().unwrap_or(Activation::F32),
+    };
+    let mut row_values = heap::filled(heap, x.len(), 0f32)?;
+    let mut quantised = heap::filled(heap, activation.row_bytes(x.len()).unwrap_or(0), 0u8)?;
+    if products == Products::Quantised {
+        // The buffer has the row's size, so this can't fail.
+        let _ = activation.quantize(x, &mut quantised);
+    }
+    let scale = matrix.scale.map_or(1.0, |id| {
+        let values = model.vector(id);
+        values[expert.min(values.len() - 1)]
+    });
+    let bias = matrix.bias.map(|id| {
+        let rows = matrix.rows as usize;
+        &model.vector(id)[expert * rows..(expert + 1) * rows]
+    });
+    for (index, (row, out)) in rows.chunks_exact(weight.row_bytes()).zip(out.iter_mut()).enumerate() {
+        // The binder has checked type and length, so neither call can fail.
+        let sum = match products {
+            Products::Exact => {
+                let _ = quant::dequantize(weight.kind, row, &mut row_values);
+                row_values.iter().zip(x).map(|(&w, &x)| f64::from(w) * f64::from(x)).sum::<f64>() as f32
+            }
+            Products::Quantised => quant::dot(weight.kind, row, &quantised).unwrap_or(f32::NAN),
+        };
+        *out = sum * scale + bias.map_or(0.0, |bias| bias[index]);
+    }
+    Ok(())
+}

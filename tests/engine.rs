@@ -1,0 +1,172 @@
+//! The engine on the reference backend: results depend on the request alone, pages come back, ends are reported.
+
+use doorbell_core::backend::KvType;
+use doorbell_core::engine::{
+    Config, Engine, Event, FinishReason, Nanos, Progress, Request, RequestId, SubmitError, score,
+};
+use doorbell_core::gguf::Gguf;
+use doorbell_core::heap::{Global, Heap};
+use doorbell_core::model::Model;
+use doorbell_core::reference::{Products, Reference};
+use doorbell_core::sample::SamplerParams;
+use doorbell_core::token::TokenId;
+use doorbell_tests::tiny::{self, Family};
+
+const HEAP: Heap<'static> = &Global;
+
+fn prompt(seed: u32, len: u32) -> Vec<TokenId> {
+    (0..len).map(|i| TokenId((seed * 7919 + i * i * 31 + i) % 500)).collect()
+}
+
+struct Outcome {
+    tokens: Vec<TokenId>,
+    reason: FinishReason,
+}
+
+/// Runs requests to their end, each submitted as soon as there is a place.
+fn run(model: &Model<'_>, config: Config, prompts: &[Vec<TokenId>], params: &SamplerParams) -> Vec<Outcome> {
+    let backend = Reference::new(model, config.pages(), KvType::F16, Products::Exact, HEAP).unwrap();
+    let mut engine = Engine::new(model, backend, config, &[], HEAP).unwrap();
+    let mut outcomes: Vec<_> = prompts.iter().map(|_| (Vec::new(), None)).collect();
+    let mut next = 0;
+    for time in 0..10_000 {
+        while let Some(prompt) = prompts.get(next) {
+            let request = Request {
+                id: RequestId(next as u64),
+                prompt,
+                max_tokens: 12,
+                sampler: params,
+                bias: &[],
+                ignore_end: false,
+            };
+            match engine.submit(&request, Nanos(time)) {
+                Ok(()) => next += 1,
+                Err(SubmitError::Busy) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let progress = engine.poll(Nanos(time), &mut |event| match event {
+            Event::Token { request, token, .. } => outcomes[request.0 as usize].0.push(token),
+            Event::Finished { request, reason, usage } => {
+                let outcome = &mut outcomes[request.0 as usize];
+                assert_eq!(usage.generated_tokens as usize, outcome.0.len());
+                assert!(outcome.1.replace(reason).is_none(), "ended twice");
+            }
+            _ => {}
+        });
+        if progress.unwrap() == Progress::Idle && next == prompts.len() {
+            let ended = |(tokens, reason): (Vec<_>, Option<_>)| Outcome { tokens, reason: reason.unwrap() };
+            return outcomes.into_iter().map(ended).collect();
+        }
+    }
+    panic!("requests do not end")
+}
+
+fn with_model(family: Family, test: impl FnOnce(&Model<'_>)) {
+    let bytes = tiny::f32_model(family, 11);
+    let gguf = Gguf::parse(&bytes, HEAP).unwrap();
+    test(&Model::new(&gguf, HEAP).unwrap());
+}
+
+#[test]
+fn tokens_do_not_depend_on_chunks_or_company() {
+    let params = SamplerParams { seed: 5, temperature: 0.9, ..SamplerParams::default() };
+    for family in Family::ALL {
+        with_model(family, |model| {
+            let prompts: Vec<_> =
+                [1, 40, 33, 7, 64].iter().zip(1..).map(|(&len, seed)| prompt(seed, len)).collect();
+            let alone = run(model, Config { context: 128, sequences: 1, batch_rows: 512 }, &prompts, &params);
+            for (sequences, batch_rows) in [(1, 1), (1, 16), (3, 5), (5, 64)] {
+                let config = Config { context: 128, sequences, batch_rows };
+                let together = run(model, config, &prompts, &params);
+                for (a, b) in alone.iter().zip(&together) {
+                    assert_eq!(a.tokens, b.tokens, "{family:?} {config:?}");
+                    assert_eq!(a.tokens.len(), 12);
+                    assert_eq!(a.reason, FinishReason::MaxTokens);
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn greedy_tokens_follow_the_scores() {
+    with_model(Family::Qwen3Moe, |model| {
+        let mut tokens = prompt(3, 40);
+        let config = Config { context: 128, sequences: 1, batch_rows: 16 };
+        let outcome = run(model, config, &[tokens.clone()], &SamplerParams::greedy()).remove(0);
+        tokens.extend(&outcome.tokens);
+        let mut backend = Reference::new(model, config.pages(), KvType::F16, Products::Exact, HEAP).unwrap();
+        let mut picks = Vec::new();
+        score(model, &mut backend, &tokens, HEAP, &mut || (), &mut |_, logits| {
+            let best = (0..logits.len()).rev().max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap();
+            picks.push(TokenId(best as u32));
+        })
+        .unwrap();
+        assert_eq!(picks[39..51], outcome.tokens);
+    });
+}
+
+#[test]
+fn a_full_context_ends_the_request_and_gives_its_pages_back() {
+    with_model(Family::Llama, |model| {
+        let config = Config { context: 40, sequences: 1, batch_rows: 64 };
+        let prompts = [prompt(1, 35), prompt(2, 39), prompt(3, 30)];
+        let outcomes = run(model, config, &prompts, &SamplerParams::greedy());
+        let lengths: Vec<_> = outcomes.iter().map(|outcome| outcome.tokens.len()).collect();
+        assert_eq!(lengths, [5, 1, 10]);
+        assert!(outcomes.iter().all(|outcome| outcome.reason == FinishReason::ContextFull));
+    });
+}
+
+#[test]
+fn bad_requests_are_refused_by_name() {
+    with_model(Family::Qwen2, |model| {
+        let config = Config { context: 40, sequences: 1, batch_rows: 64 };
+        let backend = Reference::new(model, config.pages(), KvType::F16, Products::Exact, HEAP).unwrap();
+        let mut engine = Engine::new(model, backend, config, &[], HEAP).unwrap();
+        let params = SamplerParams::greedy();
+        let mut submit = |prompt: &[TokenId]| {
+            let id = RequestId(0);
+            engine.submit(
+                &Request { id, prompt, max_tokens: 4, sampler: &params, bias: &[], ignore_end: true },
+                Nanos(0),
+            )
+        };
+        assert_eq!(submit(&[]), Err(SubmitError::EmptyPrompt));
+        assert_eq!(submit(&prompt(1, 40)), Err(SubmitError::PromptTooLong { tokens: 40, context: 40 }));
+        let token = TokenId(model.vocabulary);
+        assert_eq!(submit(&[token]), Err(SubmitError::Token { token, vocabulary: model.vocabulary }));
+        assert_eq!(submit(&prompt(1, 3)), Ok(()));
+        assert_eq!(submit(&prompt(1, 3)), Err(SubmitError::Busy));
+    });
+}
+
+#[test]
+fn a_cancelled_request_ends_within_one_step() {
+    with_model(Family::Qwen3, |model| {
+        let config = Config { context: 64, sequences: 2, batch_rows: 8 };
+        let backend = Reference::new(model, config.pages(), KvType::F16, Products::Exact, HEAP).unwrap();
+        let mut engine = Engine::new(model, backend, config, &[], HEAP).unwrap();
+        let params = SamplerParams::greedy();
+        let prompt = prompt(1, 30);
+        for id in [RequestId(1), RequestId(2)] {
+            let request =
+                Request { id, prompt: &prompt, max_tokens: 4, sampler: &params, bias: &[], ignore_end: true };
+            engine.submit(&request, Nanos(0)).unwrap();
+        }
+        engine.poll(Nanos(1), &mut |_| ()).unwrap();
+        engine.cancel(RequestId(1));
+        let mut ends = Vec::new();
+        while engine
+            .poll(Nanos(2), &mut |event| {
+                if let Event::Finished { request, reason, .. } = event {
+                    ends.push((request, reason));
+                }
+            })
+            .unwrap()
+            != Progress::Idle
+        {}
+        assert_eq!(ends, [(RequestId(1), FinishReason::Cancelled), (RequestId(2), FinishReason::MaxTokens)]);
+    });
+}
