@@ -1,1 +1,13 @@
-//! Placeholder until its room is filled.
+//! Runs a plan on host cores with the best SIMD present.
+//!
+//! The kernels need no operating system; the thread pool and the backend on top of it are behind the feature `std`.
+#![no_std]
+
+#[cfg(any(feature = "std", test))]
+extern crate std;
+
+pub mod features;
+pub mod panel;
+pub mod simd;
+
+mod formats;

@@ -1,0 +1,343 @@
+//! Activation rows as the product kernels read them: codes, then scales, then sums, each plane contiguous.
+//!
+//! The codes and scales are exactly those of `doorbell_core::quant::Activation::quantize`; only the places
+//! differ. A row's bytes depend on that row alone. Products are computed elsewhere.
+#![expect(unsafe_code, reason = "planes of one byte buffer are written as vectors")]
+
+use crate::simd::{Kernel, Simd};
+use doorbell_core::quant::Activation;
+
+/// Where the planes of a row lie, in bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The format.
+    pub format: Activation,
+    /// Elements of a row.
+    pub cols: usize,
+    /// Bytes from one row to the next.
+    pub stride: usize,
+    /// f32 scale per block.
+    pub(crate) scales: usize,
+    /// Q8_0: i32 −Σ codes per 32. Q8_1: f32 d·Σ codes per 32. Q8_K: i32 −Σ codes per 16.
+    pub(crate) sums: usize,
+    /// Q8_K: i32 −Σ codes per 32.
+    pub(crate) sums32: usize,
+    /// Q8_K: i16 Σ codes per 16.
+    pub(crate) halves16: usize,
+    /// Q8_K: i16 Σ codes per 32.
+    pub(crate) halves32: usize,
+}
+
+/// Rows start on cache lines, an odd number of lines apart, so that equal columns of neighbours do not compete
+/// for the same cache set.
+const LINE: usize = 64;
+
+impl Layout {
+    /// The layout of rows of `cols` elements; `None` when that is no whole number of blocks.
+    #[must_use]
+    pub fn new(format: Activation, cols: usize) -> Option<Self> {
+        if !cols.is_multiple_of(format.block_len()) {
+            return None;
+        }
+        let mut end = match format {
+            Activation::F32 => cols.checked_mul(4)?,
+            _ => cols,
+        };
+        let mut plane = |bytes: usize| {
+            let start = end.next_multiple_of(LINE);
+            end = start + bytes;
+            start
+        };
+        let [scales, sums, sums32, halves16, halves32] = match format {
+            Activation::F32 => [0; 5],
+            Activation::Q8_0 | Activation::Q8_1 => [plane(cols / 8), plane(cols / 8), 0, 0, 0],
+            Activation::Q8_K => {
+                [plane(cols / 64), plane(cols / 4), plane(cols / 8), plane(cols / 8), plane(cols / 16)]
+            }
+        };
+        let stride = (end.div_ceil(LINE) | 1) * LINE;
+        Some(Self { format, cols, stride, scales, sums, sums32, halves16, halves32 })
+    }
+}
+
+/// Brings one row of `values` into the layout.
+#[derive(Debug)]
+pub struct Quantize<'a> {
+    layout: &'a Layout,
+    values: &'a [f32],
+    row: &'a mut [u8],
+}
+
+impl<'a> Quantize<'a> {
+    /// `values` has the layout's columns, `row` at least its stride in bytes.
+    ///
+    /// # Panics
+    /// When a length is wrong.
+    #[must_use]
+    pub fn new(layout: &'a Layout, values: &'a [f32], row: &'a mut [u8]) -> Self {
+        assert_eq!(values.len(), layout.cols, "activation row");
+        assert!(row.len() >= layout.stride, "panel row");
+        Self { layout, values, row }
+    }
+}
+
+impl Kernel for Quantize<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call<S: Simd>(self, simd: S) {
+        let Self { layout, values, row } = self;
+        match layout.format {
+            Activation::F32 => {
+                for (value, out) in values.iter().zip(row.as_chunks_mut::<4>().0) {
+                    *out = value.to_ne_bytes();
+                }
+            }
+            Activation::Q8_0 => blocks32::<S, false>(simd, layout, values, row),
+            Activation::Q8_1 => blocks32::<S, true>(simd, layout, values, row),
+            Activation::Q8_K => superblocks(simd, layout, values, row),
+        }
+    }
+}
+
+/// Overwrites four bytes of a plane.
+#[inline(always)]
+fn put<const N: usize>(row: &mut [u8], plane: usize, index: usize, bytes: [u8; N]) {
+    row[plane + N * index..plane + N * (index + 1)].copy_from_slice(&bytes);
+}
+
+/// The largest magnitude's bits as an integer: NaN above infinity above numbers.
+#[inline(always)]
+fn magnitude_bits<S: Simd>(simd: S, values: &[f32]) -> u32 {
+    let mut max = simd.splat(0);
+    for chunk in values.chunks_exact(S::LANES) {
+        // SAFETY: the chunk has LANES floats.
+        let x = simd.as_i(unsafe { simd.load_f(chunk.as_ptr()) });
+        max = simd.max(max, simd.and(x, simd.splat(i32::MAX)));
+    }
+    let mut lanes = [0i32; 16];
+    // SAFETY: no form has more than 16 lanes.
+    unsafe { simd.store(lanes.as_mut_ptr().cast(), max) };
+    lanes[..S::LANES].iter().fold(0, |a, &b| a.max(b)).cast_unsigned()
+}
+
+/// Codes of `values` under `inverse`: to nearest, ties to even, within ±127.
+#[inline(always)]
+fn encode<S: Simd>(simd: S, values: &[f32], inverse: f32, codes: &mut [u8]) {
+    if inverse.is_infinite() {
+        return encode_subnormal(values, inverse, codes);
+    }
+    let (low, high) = (simd.splat_f(-127.0), simd.splat_f(127.0));
+    for (values, codes) in values.chunks_exact(S::LANES).zip(codes.chunks_exact_mut(S::LANES)) {
+        // SAFETY: the chunk has LANES floats.
+        let x = simd.mul_f(unsafe { simd.load_f(values.as_ptr()) }, simd.splat_f(inverse));
+        let x = simd.round(simd.min_f(simd.max_f(x, low), high));
+        // SAFETY: the chunk has LANES bytes.
+        unsafe { simd.store_bytes(codes.as_mut_ptr(), x) };
+    }
+}
+
+/// Codes where the largest magnitude has no reciprocal: everything but zero is at the limit.
+#[cold]
+fn encode_subnormal(values: &[f32], inverse: f32, codes: &mut [u8]) {
+    for (&value, code) in values.iter().zip(codes) {
+        let limit: i8 = if value == 0.0 { 0 } else { 127 };
+        *code = if (value < 0.0) == (inverse < 0.0) { limit } else { -limit }.cast_unsigned();
+    }
+}
+
+/// Σ of signed bytes.
+#[inline(always)]
+fn code_sum(codes: &[u8]) -> i32 {
+    codes.iter().map(|&code| i32::from(code.cast_signed())).sum()
+}
+
+const INFINITE: u32 = f32::INFINITY.to_bits();
+
+#[inline(always)]
+fn blocks32<S: Simd, const SUM: bool>(simd: S, layout: &Layout, values: &[f32], row: &mut [u8]) {
+    for (block, values) in values.as_chunks::<32>().0.iter().enumerate() {
+        let bits = magnitude_bits(simd, values);
+        let max = f32::from_bits(bits);
+        let codes = &mut row[32 * block..32 * block + 32];
+        if bits >= INFINITE || bits == 0 {
+            codes.fill(0);
+        } else {
+            encode(simd, values, 127.0 / max, codes);
+        }
+        let sum = code_sum(codes);
+        let scale = through_half(simd, max / 127.0);
+        put(row, layout.scales, block, scale.to_ne_bytes());
+        let sum = if SUM { (scale * sum as f32).to_ne_bytes() } else { (-sum).to_ne_bytes() };
+        put(row, layout.sums, block, sum);
+    }
+}
+
+/// Rounded to half precision and back.
+#[inline(always)]
+fn through_half<S: Simd>(simd: S, x: f32) -> f32 {
+    let (mut halves, mut floats) = ([0u16; 16], [0f32; 16]);
+    // SAFETY: no form has more than 16 lanes.
+    unsafe {
+        simd.store_half(halves.as_mut_ptr(), simd.splat_f(x));
+        simd.store_f(floats.as_mut_ptr(), simd.load_half(halves.as_ptr()));
+    }
+    floats[0]
+}
+
+#[inline(always)]
+fn superblocks<S: Simd>(simd: S, layout: &Layout, values: &[f32], row: &mut [u8]) {
+    for (block, values) in values.as_chunks::<256>().0.iter().enumerate() {
+        let bits = magnitude_bits(simd, values);
+        let max = f32::from_bits(bits);
+        let codes = &mut row[256 * block..256 * block + 256];
+        let mut scale = max;
+        if bits >= INFINITE {
+            codes.fill(0);
+            // The reference takes the reciprocal of −127/extreme: ±infinity keeps its sign, turned round.
+            scale = non_finite_scale(values, bits);
+        } else if bits == 0 {
+            codes.fill(0);
+        } else {
+            let inverse = -127.0 / extreme(simd, values, max);
+            encode(simd, values, inverse, codes);
+            scale = 1.0 / inverse;
+        }
+        put(row, layout.scales, block, scale.to_ne_bytes());
+        let mut sums = [0i16; 16];
+        for (sum, codes) in sums.iter_mut().zip(row[256 * block..256 * block + 256].as_chunks::<16>().0) {
+            *sum = codes.iter().map(|&code| i16::from(code.cast_signed())).sum();
+        }
+        for (index, &sum) in sums.iter().enumerate() {
+            put(row, layout.sums, 16 * block + index, (-i32::from(sum)).to_ne_bytes());
+            put(row, layout.halves16, 16 * block + index, sum.to_ne_bytes());
+        }
+        for (index, pair) in sums.as_chunks::<2>().0.iter().enumerate() {
+            let sum = pair[0] + pair[1];
+            put(row, layout.sums32, 8 * block + index, (-i32::from(sum)).to_ne_bytes());
+            put(row, layout.halves32, 8 * block + index, sum.to_ne_bytes());
+        }
+    }
+}
+
+/// The first element whose magnitude is `max`, with its sign.
+#[inline(always)]
+fn extreme<S: Simd>(simd: S, values: &[f32; 256], max: f32) -> f32 {
+    let (mut low, mut high) = (simd.splat_f(f32::INFINITY), simd.splat_f(f32::NEG_INFINITY));
+    for chunk in values.chunks_exact(S::LANES) {
+        // SAFETY: the chunk has LANES floats.
+        let x = unsafe { simd.load_f(chunk.as_ptr()) };
+        (low, high) = (simd.min_f(low, x), simd.max_f(high, x));
+    }
+    let (lowest, highest) = (-simd.max_lane(simd.sub_f(simd.splat_f(0.0), low)), simd.max_lane(high));
+    match (highest == max, lowest == -max) {
+        (true, false) => max,
+        (false, _) => -max,
+        (true, true) => values.iter().copied().find(|x| x.abs() == max).unwrap_or(max),
+    }
+}
+
+/// The scale of a block with an infinity or a NaN, as the reference computes it.
+fn non_finite_scale(values: &[f32; 256], bits: u32) -> f32 {
+    let first = values.iter().copied().find(|x| x.abs().to_bits() == bits);
+    let extreme = if bits == INFINITE { first.unwrap_or(f32::INFINITY) } else { f32::NAN };
+    1.0 / (-127.0 / extreme)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::features::Isa;
+    use std::vec;
+    use std::vec::Vec;
+
+    /// The planes of `layout` filled from the blocks of core's own quantiser.
+    fn reference(layout: &Layout, values: &[f32]) -> Vec<u8> {
+        let mut bytes = vec![0; layout.format.row_bytes(values.len()).unwrap()];
+        layout.format.quantize(values, &mut bytes).unwrap();
+        let mut row = vec![0; layout.stride];
+        let half = |bytes: &[u8]| doorbell_core::quant::Half([bytes[0], bytes[1]]).get();
+        for (block, bytes) in bytes.chunks_exact(layout.format.block_bytes()).enumerate() {
+            let (scale, codes): (f32, &[u8]) = match layout.format {
+                Activation::F32 => unreachable!("no planes"),
+                Activation::Q8_0 => (half(bytes), &bytes[2..34]),
+                Activation::Q8_1 => (half(bytes), &bytes[4..36]),
+                Activation::Q8_K => (f32::from_le_bytes(bytes[..4].try_into().unwrap()), &bytes[4..260]),
+            };
+            row[codes.len() * block..codes.len() * (block + 1)].copy_from_slice(codes);
+            put(&mut row, layout.scales, block, scale.to_ne_bytes());
+            let sum = code_sum(codes);
+            match layout.format {
+                Activation::Q8_0 => put(&mut row, layout.sums, block, (-sum).to_ne_bytes()),
+                Activation::Q8_1 => put(&mut row, layout.sums, block, (scale * sum as f32).to_ne_bytes()),
+                _ => {
+                    for (i, codes) in codes.chunks(16).enumerate() {
+                        let sum = code_sum(codes);
+                        assert_eq!(sum as i16, i16::from_le_bytes(bytes[260 + 2 * i..262 + 2 * i].try_into().unwrap()));
+                        put(&mut row, layout.sums, 16 * block + i, (-sum).to_ne_bytes());
+                        put(&mut row, layout.halves16, 16 * block + i, (sum as i16).to_ne_bytes());
+                    }
+                    for (i, codes) in codes.chunks(32).enumerate() {
+                        let sum = code_sum(codes);
+                        put(&mut row, layout.sums32, 8 * block + i, (-sum).to_ne_bytes());
+                        put(&mut row, layout.halves32, 8 * block + i, (sum as i16).to_ne_bytes());
+                    }
+                }
+            }
+        }
+        row
+    }
+
+    /// NaNs compare equal whatever their payload: only a scale or a float sum can be one.
+    fn same(a: &[u8], b: &[u8]) -> bool {
+        a.as_chunks::<4>().0.iter().zip(b.as_chunks::<4>().0).all(|(a, b)| {
+            a == b || (f32::from_ne_bytes(*a).is_nan() && f32::from_ne_bytes(*b).is_nan())
+        })
+    }
+
+    fn cases() -> Vec<Vec<f32>> {
+        let mut random = 1u32;
+        let mut next = || {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (random >> 8) as f32 / (1 << 23) as f32 - 1.0
+        };
+        let mut cases: Vec<Vec<f32>> = (0..8).map(|i| (0..512).map(|_| next() * 10f32.powi(i * 3 - 9)).collect()).collect();
+        cases.push(vec![0.0; 512]);
+        cases.push(vec![-0.0; 512]);
+        cases.push((0..512).map(|i| if i % 32 == 5 { 1.0 } else { ((i % 7) as f32 + 0.5) / 127.0 }).collect());
+        cases.push((0..512).map(|i| if i % 256 == 3 { -2.0 } else if i % 256 == 9 { 2.0 } else { 0.1 }).collect());
+        for special in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e-42, f32::MAX, f32::MIN_POSITIVE, -1e-45] {
+            for place in [0, 17, 300, 511] {
+                let mut values: Vec<f32> = (0..512).map(|_| next()).collect();
+                values[place] = special;
+                cases.push(values);
+                let mut values = vec![0.0; 512];
+                values[place] = special;
+                cases.push(values);
+            }
+        }
+        cases
+    }
+
+    #[test]
+    fn every_form_equals_cores_quantiser() {
+        for format in [Activation::Q8_0, Activation::Q8_1, Activation::Q8_K] {
+            let layout = Layout::new(format, 512).unwrap();
+            for (case, values) in cases().iter().enumerate() {
+                let expected = reference(&layout, values);
+                for isa in Isa::available() {
+                    let mut row = vec![0; layout.stride];
+                    isa.run(Quantize::new(&layout, values, &mut row));
+                    assert!(same(&row, &expected), "{format:?} case {case} {}", isa.name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ragged_rows_have_no_layout() {
+        assert_eq!(Layout::new(Activation::Q8_K, 576), None);
+        assert!(Layout::new(Activation::Q8_0, 576).is_some());
+        assert!(Layout::new(Activation::F32, 7).is_some());
+    }
+}

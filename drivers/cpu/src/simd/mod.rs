@@ -1,0 +1,184 @@
+//! Vectors of 32-bit lanes: what the kernels need of a processor, and one file per form of it.
+//!
+//! Kernels are written once over [`Simd`] and compiled for each form by [`Simd::run`]. Every method of an
+//! implementation is `inline(always)`, so that its instructions end up inside the function that `run`
+//! compiles with the form's target features. No kernel and no detection lives here.
+#![expect(unsafe_code, reason = "declares the methods that touch memory")]
+
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+pub use portable::Portable;
+#[cfg(target_arch = "x86_64")]
+pub use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+pub use avx512::Avx512;
+
+/// A piece of work that [`Simd::run`] compiles for one form of the processor.
+pub trait Kernel {
+    /// What the work returns.
+    type Output;
+
+    /// Does the work. Implementations must be `#[inline(always)]`, or they run without the form's instructions.
+    fn call<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// Rows in a strip: the unit in which weights are interleaved. A multiple of every form's lane count.
+pub const STRIP: usize = 16;
+
+/// Sixteen rows of weight bytes, `stride` bytes apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    /// The first byte of the first row's block.
+    pub base: *const u8,
+    /// Bytes from one row to the next; 0 repeats the same row.
+    pub stride: usize,
+}
+
+impl Rows {
+    /// The same rows, `bytes` further on in each.
+    ///
+    /// # Safety
+    /// Every row must have that many bytes after the current position (one past the end is allowed).
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn at(self, bytes: usize) -> Self {
+        // SAFETY: the caller's promise.
+        Self { base: unsafe { self.base.add(bytes) }, stride: self.stride }
+    }
+}
+
+/// One form of the processor: `LANES` lanes of 32 bits, as integers (`I`) or floats (`F`).
+///
+/// An implementing value is a token: it exists only where the form's instructions do.
+///
+/// Integer arithmetic wraps. "Bytes" operations treat a lane as four bytes, the lowest first.
+pub trait Simd: Copy + Send + Sync + 'static {
+    /// Lanes of 32 bits in a vector; divides [`STRIP`].
+    const LANES: usize;
+    /// Integer lanes.
+    type I: Copy;
+    /// Float lanes.
+    type F: Copy;
+
+    /// Compiles and runs `kernel` with this form's instructions.
+    fn run<K: Kernel>(self, kernel: K) -> K::Output;
+
+    /// Every lane `x`.
+    fn splat(self, x: i32) -> Self::I;
+    /// `LANES` × 4 bytes from `from`.
+    ///
+    /// # Safety
+    /// `from` must be readable for that many bytes; no alignment is needed.
+    unsafe fn load(self, from: *const u8) -> Self::I;
+    /// `LANES` × 4 bytes to `to`.
+    ///
+    /// # Safety
+    /// `to` must be writable for that many bytes; no alignment is needed.
+    unsafe fn store(self, to: *mut u8, x: Self::I);
+    /// Every lane the four bytes at `from`.
+    ///
+    /// # Safety
+    /// `from` must be readable for four bytes; no alignment is needed.
+    unsafe fn load_splat(self, from: *const u8) -> Self::I;
+    /// The low byte of each lane, `LANES` bytes.
+    ///
+    /// # Safety
+    /// `to` must be writable for `LANES` bytes.
+    unsafe fn store_bytes(self, to: *mut u8, x: Self::I);
+    /// Lane-wise sum.
+    fn add(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Lane-wise product, low 32 bits.
+    fn mul(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Lane-wise signed maximum.
+    fn max(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Bitwise and.
+    fn and(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Bitwise or.
+    fn or(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Bitwise exclusive or.
+    fn xor(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Lane-wise shift left.
+    fn shl(self, x: Self::I, bits: u32) -> Self::I;
+    /// Lane-wise shift right, zeros in.
+    fn shr(self, x: Self::I, bits: u32) -> Self::I;
+    /// Lane-wise shift right, sign in.
+    fn sar(self, x: Self::I, bits: u32) -> Self::I;
+    /// Per lane: `acc` + the sum of four products of `weights` (unsigned bytes) and `activations` (signed
+    /// bytes, never -128). Without `WIDE` the weights must be below 128.
+    fn dot<const WIDE: bool>(self, acc: Self::I, weights: Self::I, activations: Self::I) -> Self::I;
+    /// Per lane: `acc` + the sum of two products of signed 16-bit halves.
+    fn dot_pairs(self, acc: Self::I, a: Self::I, b: Self::I) -> Self::I;
+    /// Per byte: `table[index]`; indices must be below 16.
+    fn lookup(self, table: &[u8; 16], index: Self::I) -> Self::I;
+    /// Per lane: bits `4 × group .. 4 × group + 4` of `bits`, bit i as `value` in byte i, else 0.
+    fn spread_bits(self, bits: Self::I, group: usize, value: u8) -> Self::I;
+    /// Per row r of `LANES` rows: four words w of 4 bytes, returned as `[w][r]`.
+    ///
+    /// # Safety
+    /// `LANES` rows of 16 bytes from `rows.base` must be readable.
+    unsafe fn transpose(self, rows: Rows) -> [Self::I; 4];
+    /// Per row r of `LANES` rows: the two bytes at its start, zero-extended, in lane r.
+    ///
+    /// # Safety
+    /// `LANES` rows of 2 bytes from `rows.base` must be readable.
+    unsafe fn gather_u16(self, rows: Rows) -> Self::I;
+
+    /// Every lane `x`.
+    fn splat_f(self, x: f32) -> Self::F;
+    /// `LANES` floats from `from`.
+    ///
+    /// # Safety
+    /// `from` must be readable for `LANES` floats; no alignment is needed.
+    unsafe fn load_f(self, from: *const f32) -> Self::F;
+    /// `LANES` floats to `to`.
+    ///
+    /// # Safety
+    /// `to` must be writable for `LANES` floats; no alignment is needed.
+    unsafe fn store_f(self, to: *mut f32, x: Self::F);
+    /// `LANES` half-precision floats from `from`, widened.
+    ///
+    /// # Safety
+    /// `from` must be readable for `LANES` × 2 bytes; no alignment is needed.
+    unsafe fn load_half(self, from: *const u16) -> Self::F;
+    /// `LANES` half-precision floats to `to`, rounded to nearest even.
+    ///
+    /// # Safety
+    /// `to` must be writable for `LANES` × 2 bytes; no alignment is needed.
+    unsafe fn store_half(self, to: *mut u16, x: Self::F);
+    /// The low 16 bits of each lane as a half-precision float.
+    fn half(self, x: Self::I) -> Self::F;
+    /// The lanes' bits as floats.
+    fn as_f(self, x: Self::I) -> Self::F;
+    /// The lanes' bits as integers.
+    fn as_i(self, x: Self::F) -> Self::I;
+    /// Signed integers to floats, to nearest even.
+    fn to_f(self, x: Self::I) -> Self::F;
+    /// Floats to signed integers, to nearest even; anything outside i32 gives `i32::MIN`, or saturates.
+    fn round(self, x: Self::F) -> Self::I;
+    /// Lane-wise sum.
+    fn add_f(self, a: Self::F, b: Self::F) -> Self::F;
+    /// Lane-wise difference.
+    fn sub_f(self, a: Self::F, b: Self::F) -> Self::F;
+    /// Lane-wise product.
+    fn mul_f(self, a: Self::F, b: Self::F) -> Self::F;
+    /// Lane-wise quotient.
+    fn div_f(self, a: Self::F, b: Self::F) -> Self::F;
+    /// a·b + c, fused where the form has it.
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// c − a·b, fused where the form has it.
+    fn fnma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// Lane-wise maximum; `b` where either is not a number.
+    fn max_f(self, a: Self::F, b: Self::F) -> Self::F;
+    /// Lane-wise minimum; `b` where either is not a number.
+    fn min_f(self, a: Self::F, b: Self::F) -> Self::F;
+    /// The sum of all lanes: halves are folded onto each other until one lane is left.
+    fn sum(self, x: Self::F) -> f32;
+    /// The largest lane.
+    fn max_lane(self, x: Self::F) -> f32;
+    /// Asks for the cache line at `at` ahead of its use; any address is allowed.
+    fn prefetch(self, at: *const u8);
+}
