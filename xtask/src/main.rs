@@ -1,2 +1,54 @@
-//! Placeholder until its room is filled.
-fn main() {}
+//! `cargo xtask VERB`: everything a developer or CI does to the project, one file per verb.
+//!
+//! Nothing of the program itself is here; the program is `hosts/cli`.
+
+mod bench;
+mod ci;
+mod model;
+mod process;
+mod run;
+mod test;
+mod unicode;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Run, test, check and measure doorbell.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+enum Verb {
+    /// Fetch a small model, build the program, ask it a question.
+    Run(run::Arguments),
+    /// Run all tests: no network, no model file.
+    Test,
+    /// Run all static checks, then all tests.
+    Ci(ci::Arguments),
+    /// Fetch or make a model file under models/.
+    Model(model::Arguments),
+    /// Measure the program, interleaved with llama-bench when it is there.
+    Bench(bench::Arguments),
+    /// Write core's table of Unicode character classes.
+    Unicode {
+        /// Only compare it with what is there.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Verb::parse() {
+        Verb::Run(arguments) => run::run(&arguments),
+        Verb::Test => test::run(),
+        Verb::Ci(arguments) => ci::run(&arguments),
+        Verb::Model(arguments) => model::run(&arguments),
+        Verb::Bench(arguments) => bench::run(&arguments),
+        Verb::Unicode { check } => unicode::run(check),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

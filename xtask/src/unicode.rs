@@ -4,7 +4,7 @@
 //! the standard library's. How the table is read is core's matter (`core/src/token/class.rs`).
 
 use anyhow::{Context as _, bail};
-use std::fmt::Write as _;
+use core::fmt::Write as _;
 use std::path::Path;
 use unicode_general_category::{GeneralCategory, UNICODE_VERSION, get_general_category};
 
@@ -18,7 +18,7 @@ type Leaf = [u64; 16];
 ///
 /// # Errors
 /// If the file can't be read or written, or with `check` if it is stale.
-pub fn run(check: bool) -> Result<(), anyhow::Error> {
+pub(crate) fn run(check: bool) -> Result<(), anyhow::Error> {
     let path = Path::new(FILE);
     let fresh = generate();
     if !check {

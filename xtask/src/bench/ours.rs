@@ -1,0 +1,44 @@
+//! The program as a contestant: `doorbell bench --json`.
+
+use super::{Contestant, Task, child};
+use crate::process::{cargo, output};
+use anyhow::Context as _;
+use serde_json::Value as Json;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The program's figures, with what only it tells.
+#[derive(Default)]
+pub(super) struct Measured {
+    pub(super) contestant: Contestant,
+    /// Bytes of weights that one generated token reads.
+    pub(super) token_bytes: f64,
+    /// Read bandwidth of the machine in bytes per second, the best of all runs.
+    pub(super) bandwidth: f64,
+}
+
+/// Where cargo put the release build.
+pub(super) fn program() -> Result<PathBuf, anyhow::Error> {
+    let metadata: Json =
+        serde_json::from_slice(&output(&mut cargo(["metadata", "--format-version=1", "--no-deps"]))?)?;
+    let target = metadata["target_directory"].as_str().context("target_directory")?;
+    Ok(Path::new(target).join("release").join("doorbell"))
+}
+
+/// Runs the program once and adds its samples.
+pub(super) fn measure(program: &Path, task: &Task, measured: &mut Measured) -> Result<(), anyhow::Error> {
+    let mut command = Command::new(program);
+    command.arg("bench").arg(&task.model).args(task.numbers()).arg("--json");
+    let run = child::run(&mut command)?;
+    let figures: Json = serde_json::from_slice(&run.output).context("`doorbell bench` printed no JSON")?;
+    let [prompt, generate] = ["pp", "tg"].map(|phase| samples(&figures[phase]));
+    measured.contestant.add(&run, prompt, generate);
+    measured.token_bytes = figures["weight_bytes_per_token"].as_f64().unwrap_or(f64::NAN);
+    measured.bandwidth = measured.bandwidth.max(figures["read_bandwidth"].as_f64().unwrap_or_default());
+    Ok(())
+}
+
+/// Tokens per second of one phase.
+fn samples(phase: &Json) -> Vec<f64> {
+    phase["samples"].as_array().into_iter().flatten().filter_map(Json::as_f64).collect()
+}

@@ -1,0 +1,107 @@
+//! `cargo xtask ci`: every check that must hold before a change goes in, cheap ones first, then the tests.
+//!
+//! Each step runs alone with `--only NAME`. What a step checks is in its own file.
+
+mod arrows;
+mod crates;
+mod tidy;
+
+use crate::process::{cargo, command, execute, works};
+use crate::{test, unicode};
+use anyhow::bail;
+
+/// What `cargo xtask ci` takes.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Only this step; may be given more than once.
+    #[arg(long)]
+    only: Vec<String>,
+    /// Not this step; may be given more than once.
+    #[arg(long)]
+    skip: Vec<String>,
+    /// List the steps and stop.
+    #[arg(long)]
+    list: bool,
+}
+
+/// One row of the table: name, what it shows, how.
+struct Step(&'static str, &'static str, fn() -> Result<(), anyhow::Error>);
+
+#[rustfmt::skip]
+const STEPS: [Step; 9] = [
+    Step("tidy", "headers, sizes, names, places, links", tidy::run),
+    Step("arrows", "no crate depends on one it must not know", arrows::run),
+    Step("fmt", "rustfmt changes nothing", fmt),
+    Step("generated", "generated files are what their generators write", generated),
+    Step("clippy", "no warning in any target", clippy),
+    Step("no-std", "no_std crates build without features", no_std),
+    Step("doc", "no warning in the documentation", doc),
+    Step("deny", "licences and duplicate versions, where cargo-deny is installed", deny),
+    Step("test", "all tests", test::run),
+];
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
+    if let Some(unknown) =
+        arguments.only.iter().chain(&arguments.skip).find(|name| STEPS.iter().all(|step| step.0 != **name))
+    {
+        bail!("no step {unknown:?}: see `cargo xtask ci --list`");
+    }
+    let mut failed = Vec::new();
+    for Step(name, what, check) in &STEPS {
+        if arguments.list {
+            println!("{name:10} {what}");
+            continue;
+        }
+        let chosen = arguments.only.is_empty() || arguments.only.iter().any(|only| only == name);
+        if !chosen || arguments.skip.iter().any(|skip| skip == name) {
+            continue;
+        }
+        eprintln!("== {name}: {what}");
+        // One run tells all that is wrong, so a failed step doesn't stop the next.
+        if let Err(error) = check() {
+            eprintln!("{error:#}");
+            failed.push(*name);
+        }
+    }
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+fn fmt() -> Result<(), anyhow::Error> {
+    execute(&mut cargo(["fmt", "--all", "--check"]))
+}
+
+fn generated() -> Result<(), anyhow::Error> {
+    unicode::run(true)
+}
+
+fn clippy() -> Result<(), anyhow::Error> {
+    execute(&mut cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+}
+
+fn no_std() -> Result<(), anyhow::Error> {
+    for package in crates::members()? {
+        if crates::row_of(&package.name).is_some_and(|row| row.no_std) {
+            execute(&mut cargo(["check", "--lib", "--no-default-features", "--package", &package.name]))?;
+        }
+    }
+    Ok(())
+}
+
+fn doc() -> Result<(), anyhow::Error> {
+    execute(
+        cargo(["doc", "--workspace", "--no-deps", "--document-private-items"])
+            .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"),
+    )
+}
+
+fn deny() -> Result<(), anyhow::Error> {
+    if !works("cargo", &["deny", "--version"]) {
+        eprintln!("cargo-deny is not installed: skipped");
+        return Ok(());
+    }
+    // Advisories need the network, so they are asked for on demand only.
+    execute(&mut command("cargo", ["deny", "check", "bans", "licenses", "sources"]))
+}

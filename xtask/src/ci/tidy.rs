@@ -1,0 +1,74 @@
+//! Rules that no compiler checks: headers, sizes, names, where things may stand, links. The lints of the
+//! workspace check functions (length, parameters), names and `unsafe`; nothing here repeats them.
+
+mod manifest;
+mod source;
+mod text;
+
+use crate::process::root;
+use anyhow::{Context as _, bail};
+use std::path::Path;
+
+/// A text file of the checkout, by its path from the top.
+struct Entry {
+    path: String,
+    text: String,
+}
+
+/// A rule gives the line (0 = the file as a whole) and the fault of everything it finds.
+type Rule = fn(&Entry) -> Vec<(usize, String)>;
+
+/// Folders that are not ours to check: build output, model files, the repository itself.
+const SKIPPED: [&str; 4] = ["target", "models", ".git", "node_modules"];
+
+pub(super) fn run() -> Result<(), anyhow::Error> {
+    let mut entries = Vec::new();
+    collect(&root(), "", &mut entries)?;
+    let rules = source::RULES.iter().chain(&text::RULES).chain(&manifest::RULES);
+    let mut faults: Vec<String> = Vec::new();
+    for rule in rules {
+        for entry in &entries {
+            faults.extend(
+                rule(entry).into_iter().map(|(line, fault)| format!("{}:{line}: {fault}", entry.path)),
+            );
+        }
+    }
+    if !faults.is_empty() {
+        bail!("{}", faults.join("\n"));
+    }
+    let rust = entries.iter().filter(|entry| entry.path.ends_with(".rs"));
+    let lines: usize = rust.clone().map(|entry| entry.text.lines().count()).sum();
+    eprintln!("{} Rust files, {lines} lines", rust.count());
+    Ok(())
+}
+
+fn collect(folder: &Path, prefix: &str, entries: &mut Vec<Entry>) -> Result<(), anyhow::Error> {
+    let mut found: Vec<_> = std::fs::read_dir(folder)?.collect::<Result<_, _>>()?;
+    found.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in found {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = format!("{prefix}{name}");
+        let kind = entry.file_type()?;
+        if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
+            collect(&entry.path(), &format!("{path}/"), entries)?;
+        } else if kind.is_file() {
+            let bytes = std::fs::read(entry.path()).with_context(|| format!("read {path}"))?;
+            // Files that are no text (goldens, archives) have no lines to check.
+            if let Ok(text) = String::from_utf8(bytes) {
+                entries.push(Entry { path, text });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The lines, numbered from 1, for which `fault` gives a message.
+fn each_line(entry: &Entry, fault: impl Fn(&str) -> Option<String>) -> Vec<(usize, String)> {
+    let numbered = entry.text.lines().enumerate();
+    numbered.filter_map(|(index, line)| Some((index + 1, fault(line)?))).collect()
+}
+
+/// One fault of the file as a whole, when there is one.
+fn whole(fault: Option<String>) -> Vec<(usize, String)> {
+    fault.map(|fault| (0, fault)).into_iter().collect()
+}

@@ -1,0 +1,58 @@
+//! Rules for `Cargo.toml` files: versions stand in one place, each with its reason.
+
+use super::{Entry, Rule};
+
+pub(super) const RULES: [Rule; 2] = [reasons, versions];
+
+/// The lines of the tables whose names end in `dependencies`, numbered from 1, each with the line before it.
+fn dependencies(entry: &Entry) -> Vec<(usize, &str, &str)> {
+    let mut inside = false;
+    let mut before = "";
+    let mut found = Vec::new();
+    for (index, line) in entry.text.lines().enumerate() {
+        if line.starts_with('[') {
+            inside = line.trim_end().ends_with("dependencies]");
+        } else if inside && line.contains('=') && !line.starts_with('#') {
+            found.push((index + 1, before, line));
+        }
+        before = line;
+    }
+    found
+}
+
+/// In the top manifest each dependency that is not ours has a comment that says why.
+fn reasons(entry: &Entry) -> Vec<(usize, String)> {
+    if entry.path != "Cargo.toml" {
+        return Vec::new();
+    }
+    let unexplained = dependencies(entry)
+        .into_iter()
+        .filter(|(_, before, line)| !line.contains("path =") && !before.starts_with('#'));
+    unexplained.map(|(number, ..)| (number, "a dependency without a line that says why".into())).collect()
+}
+
+/// Everywhere else versions come from there.
+fn versions(entry: &Entry) -> Vec<(usize, String)> {
+    if entry.path == "Cargo.toml" || !entry.path.ends_with("/Cargo.toml") {
+        return Vec::new();
+    }
+    let own = dependencies(entry).into_iter().filter(|(_, _, line)| !line.contains("workspace = true"));
+    own.map(|(number, ..)| (number, "a version outside the workspace's manifest".into())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rule: Rule, path: &str, text: &str, faults: usize) {
+        let entry = Entry { path: path.into(), text: text.into() };
+        assert_eq!(rule(&entry).len(), faults, "{path}: {text:?}");
+    }
+
+    #[test]
+    fn each_rule_finds_its_fault_and_nothing_else() {
+        check(reasons, "Cargo.toml", "[workspace.dependencies]\n# why\na = \"1\"\nb = \"2\"\n", 1);
+        check(reasons, "Cargo.toml", "[workspace.lints.rust]\na = \"deny\"\n", 0);
+        check(versions, "core/Cargo.toml", "[dependencies]\na.workspace = true\nb = \"1\"\n", 1);
+    }
+}

@@ -1,0 +1,68 @@
+//! Where the checkout is, and running other programs in it. What is run is each verb's own business.
+
+use anyhow::{Context as _, bail};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The top folder of the checkout.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_path_buf()
+}
+
+/// The folder of model files, which git ignores.
+pub(crate) fn models() -> PathBuf {
+    root().join("models")
+}
+
+/// A command that will run in the top folder.
+pub(crate) fn command<S: AsRef<OsStr>>(
+    program: impl AsRef<OsStr>,
+    arguments: impl IntoIterator<Item = S>,
+) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root()).args(arguments);
+    command
+}
+
+/// `cargo` with these arguments, by the same toolchain that runs us.
+pub(crate) fn cargo<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments)
+}
+
+/// The command as a person would type it.
+fn line(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy();
+    let arguments = command.get_args().map(OsStr::to_string_lossy);
+    core::iter::once(program).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+/// Prints the command, runs it with our own input and output, and fails when it fails.
+pub(crate) fn execute(command: &mut Command) -> Result<(), anyhow::Error> {
+    eprintln!("$ {}", line(command));
+    let status = command.status().with_context(|| format!("start `{}`", line(command)))?;
+    if !status.success() {
+        bail!("`{}` failed: {status}", line(command));
+    }
+    Ok(())
+}
+
+/// Runs the command and gives its standard output; fails when it fails.
+pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>, anyhow::Error> {
+    let output =
+        command.stderr(Stdio::inherit()).output().with_context(|| format!("start `{}`", line(command)))?;
+    if !output.status.success() {
+        bail!("`{}` failed: {}", line(command), output.status);
+    }
+    Ok(output.stdout)
+}
+
+/// Whether a program starts at all with these arguments, quietly.
+pub(crate) fn works(program: &str, arguments: &[&str]) -> bool {
+    command(program, arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}

@@ -1,0 +1,14 @@
+//! `cargo xtask test`: all tests of all crates, with cargo-nextest where it is installed.
+//!
+//! No test needs the network or a model file; developer runs that do are in `docs/testing.md`.
+
+use crate::process::{cargo, execute, works};
+
+pub(crate) fn run() -> Result<(), anyhow::Error> {
+    if works("cargo", &["nextest", "--version"]) {
+        execute(&mut cargo(["nextest", "run", "--workspace", "--no-fail-fast"]))?;
+    } else {
+        execute(&mut cargo(["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]))?;
+    }
+    execute(&mut cargo(["test", "--workspace", "--doc", "--no-fail-fast"]))
+}
