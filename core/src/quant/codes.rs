@@ -13,6 +13,11 @@ pub(super) fn nibbles(packed: &[u8; 16]) -> [u8; 32] {
     core::array::from_fn(|i| if i < 16 { packed[i] & 15 } else { packed[i - 16] >> 4 })
 }
 
+/// Eight bytes as 16 codes: the low nibbles in order, then the high ones.
+pub(super) fn nibble_halves(packed: &[u8; 8]) -> [u8; 16] {
+    core::array::from_fn(|i| if i < 8 { packed[i] & 15 } else { packed[i - 8] >> 4 })
+}
+
 /// [`nibbles`] with bit i of `high` as the fifth bit of code i.
 pub(super) fn five_bits(packed: &[u8; 16], high: [u8; 4]) -> [u8; 32] {
     let high = u32::from_le_bytes(high);

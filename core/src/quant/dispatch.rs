@@ -3,7 +3,10 @@
 use super::block::{self, ActivationBlock, Block, IntegerDot, Partials};
 use super::error::{Buffer, QuantError};
 use super::{Activation, Type};
-use super::{float, iq4_nl, iq4_xs, mxfp4, q2_k, q3_k, q4_0, q4_1, q4_k, q5_0, q5_1, q5_k, q6_k, q8_0};
+use super::{
+    float, iq1_m, iq1_s, iq2_s, iq2_xs, iq2_xxs, iq3_s, iq3_xxs, iq4_nl, iq4_xs, mxfp4, nvfp4, q1_0, q2_0,
+    q2_k, q3_k, q4_0, q4_1, q4_k, q5_0, q5_1, q5_k, q6_k, q8_0, tq1_0, tq2_0,
+};
 
 /// The integer sums of a row, where the format has them.
 type PartialsRow = fn(&[u8], &[u8], &mut [Partials]);
@@ -35,7 +38,7 @@ const fn integer<B: IntegerDot>() -> Format {
 }
 
 /// Types with arithmetic; the place in [`FORMATS`] is the id.
-const ROWS: [(Type, Format); 16] = [
+const ROWS: [(Type, Format); 28] = [
     (Type::F32, float::<float::F32>()),
     (Type::F16, float::<float::F16>()),
     (Type::BF16, float::<float::BF16>()),
@@ -52,6 +55,18 @@ const ROWS: [(Type, Format); 16] = [
     (Type::IQ4_NL, integer::<iq4_nl::Block>()),
     (Type::IQ4_XS, integer::<iq4_xs::Block>()),
     (Type::MXFP4, integer::<mxfp4::Block>()),
+    (Type::IQ1_M, float::<iq1_m::Block>()),
+    (Type::IQ1_S, float::<iq1_s::Block>()),
+    (Type::IQ2_S, float::<iq2_s::Block>()),
+    (Type::IQ2_XS, float::<iq2_xs::Block>()),
+    (Type::IQ2_XXS, float::<iq2_xxs::Block>()),
+    (Type::IQ3_S, float::<iq3_s::Block>()),
+    (Type::IQ3_XXS, float::<iq3_xxs::Block>()),
+    (Type::NVFP4, float::<nvfp4::Block>()),
+    (Type::Q1_0, float::<q1_0::Block>()),
+    (Type::Q2_0, float::<q2_0::Block>()),
+    (Type::TQ1_0, float::<tq1_0::Block>()),
+    (Type::TQ2_0, float::<tq2_0::Block>()),
 ];
 
 static FORMATS: [Option<Format>; 43] = {

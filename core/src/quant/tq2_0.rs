@@ -1,0 +1,27 @@
+//! TQ2_0: 256 two-bit codes, meant to be ternary, under one scale.
+
+use super::scalar::Half;
+use super::{Type, q2_k};
+use bytemuck::{Pod, Zeroable};
+
+/// 66 bytes: value = d · (q − 1).
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Block {
+    /// Codes in the order of Q2_K.
+    pub qs: [u8; 64],
+    /// Scale.
+    pub d: Half,
+}
+
+impl super::Block for Block {
+    const TYPE: Type = Type::TQ2_0;
+    const LEN: usize = 256;
+
+    fn dequantize(&self, out: &mut [f32]) {
+        let d = self.d.get();
+        for (out, code) in out.iter_mut().zip(q2_k::two_bits(&self.qs)) {
+            *out = d * f32::from(code - 1);
+        }
+    }
+}
