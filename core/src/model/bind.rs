@@ -282,9 +282,13 @@ impl<'a> Binder<'_, 'a> {
         let scale = self.scale(FUSED, Some(layer), 1)?;
         let mut first_row = 0;
         let mut parts = [Matrix { weight, first_row: 0, rows: 0, scale, bias: None }; 3];
-        for (part, rows) in parts.iter_mut().zip(rows) {
+        for ((part, rows), own) in parts.iter_mut().zip(rows).zip(["attn_q", "attn_k", "attn_v"]) {
             let range = first_row as usize..(first_row + rows) as usize;
-            let bias = self.vector(&named(Some(layer), FUSED, "bias"), total as usize, range)?;
+            let mut bias = self.vector(&named(Some(layer), FUSED, "bias"), total as usize, range)?;
+            // Fused weights may come with separate biases.
+            if bias.is_none() {
+                bias = self.vector(&named(Some(layer), own, "bias"), rows as usize, 0..rows as usize)?;
+            }
             *part = Matrix { first_row, rows, bias, ..*part };
             first_row += rows;
         }

@@ -1,0 +1,366 @@
+#!/usr/bin/env python3
+"""Makes the golden models: tiny random F32 GGUF files and the logits that plain NumPy computes for them in f64.
+
+    make.py             writes NAME.gguf, NAME.f32 (little-endian f32 [tokens, vocabulary]) and tokens.txt here
+    make.py --check     computes everything anew and compares it with what is here
+    make.py --peer BIN  also runs BIN (tests/oracle/logits.cpp, built against llama.cpp) and compares
+
+Needs Python 3.10, numpy and gguf 0.19. The equations are written from the published model descriptions, one
+function per operation; nothing is shared with the Rust code or with llama.cpp.
+"""
+import argparse
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import gguf
+import numpy as np
+
+HERE = pathlib.Path(__file__).parent
+VOCAB = 64
+TOKENS = [int(t) for t in np.random.default_rng(3).integers(0, VOCAB, 20)]
+EPS = 1e-5
+
+
+# ---- operations; x is [tokens, width], heads are [tokens, heads, dim]
+
+def rms_norm(x, weight, eps):
+    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * weight
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
+
+
+def angles(tokens, dims, rope):
+    """[tokens, dims/2] angles, and the factor on sine and cosine."""
+    pair = np.arange(dims // 2)
+    theta = np.arange(tokens)[:, None] * rope["base"] ** (-2 * pair / dims)[None, :]
+    theta = theta / rope.get("divisors", 1)
+    scaled = theta * rope.get("scale", 1)
+    if "yarn_context" not in rope:
+        return scaled, 1
+    def dimension(turns):
+        return dims * np.log(rope["yarn_context"] / (turns * 2 * np.pi)) / (2 * np.log(rope["base"]))
+    low = max(0, np.floor(dimension(32)))
+    high = min(dims - 1, np.ceil(dimension(1)))
+    keep = 1 - np.clip((pair - low) / max(0.001, high - low), 0, 1)
+    return scaled * (1 - keep) + theta * keep, 0.1 * np.log(1 / rope["scale"]) + 1
+
+
+def rotate(x, dims, rope, split):
+    """Rotates the first `dims` of each head: pairs are halves apart (split) or neighbours."""
+    theta, factor = angles(x.shape[0], dims, rope)
+    cos, sin = np.cos(theta)[:, None] * factor, np.sin(theta)[:, None] * factor
+    first = slice(0, dims // 2) if split else slice(0, dims, 2)
+    second = slice(dims // 2, dims) if split else slice(1, dims, 2)
+    out = x.copy()
+    out[..., first] = x[..., first] * cos - x[..., second] * sin
+    out[..., second] = x[..., first] * sin + x[..., second] * cos
+    return out
+
+
+def attend(q, k, v, scale, window):
+    tokens, heads, _ = q.shape
+    group = heads // k.shape[1]
+    distance = np.arange(tokens)[:, None] - np.arange(tokens)[None, :]
+    visible = (distance >= 0) & (distance < (window or tokens))
+    out = []
+    for head in range(heads):
+        score = np.where(visible, q[:, head] @ k[:, head // group].T * scale, -np.inf)
+        out.append(softmax(score) @ v[:, head // group])
+    return np.concatenate(out, axis=1)
+
+
+def experts(x, gate, up, down, router, used):
+    out = np.zeros_like(x)
+    for row, probability in enumerate(softmax(x @ router.T)):
+        chosen = np.argsort(-probability, kind="stable")[:used]
+        weight = probability[chosen] / probability[chosen].sum()
+        for expert, share in zip(chosen, weight):
+            hidden = silu(gate[expert] @ x[row]) * (up[expert] @ x[row])
+            out[row] += share * (down[expert] @ hidden)
+    return out
+
+
+# ---- models
+
+class Case:
+    """A model's sizes, its metadata and its tensors."""
+
+    def __init__(self, name, arch, layers=2, width=32, heads=4, kv_heads=2, dim=8, ffn=32, used=0, seed=1, **options):
+        self.name, self.arch, self.layers, self.width = name, arch, layers, width
+        self.heads, self.kv_heads, self.dim, self.ffn, self.used = heads, kv_heads, dim, ffn, used
+        self.options = options
+        self.random = np.random.default_rng([seed, len(name)])
+        self.tensors = {}
+        self.fill()
+
+    def has(self, option):
+        return bool(self.options.get(option))
+
+    def weight(self, name, *shape, std=None):
+        std = 2 / np.sqrt(shape[-1]) if std is None else std
+        # Multiples of 1/64 leave the low mantissa bits empty, so that the files compress.
+        self.tensors[name] = np.round(self.random.normal(size=shape) * std * 64) / 64
+
+    def norm(self, name, size):
+        self.tensors[name] = np.round((1 + 0.2 * self.random.normal(size=size)) * 64) / 64
+
+    def fill(self):
+        self.weight("token_embd.weight", VOCAB, self.width, std=1)
+        for layer in range(self.layers):
+            self.fill_layer(f"blk.{layer}.")
+        self.norm("output_norm.weight", self.width)
+        if not self.has("tied"):
+            self.weight("output.weight", VOCAB, self.width)
+        if self.has("divisors"):
+            self.tensors["rope_freqs.weight"] = np.round((1 + 3 * self.random.random(self.dim // 2)) * 64) / 64
+
+    def fill_layer(self, p):
+        q, k = self.heads * self.dim, self.kv_heads * self.dim
+        self.norm(p + "attn_norm.weight", self.width)
+        fused = self.has("fused")
+        if fused:
+            self.weight(p + "attn_qkv.weight", q + 2 * k, self.width)
+        for part, rows in [("q", q), ("k", k), ("v", k)]:
+            if not fused:
+                self.weight(p + f"attn_{part}.weight", rows, self.width)
+            if self.has("bias"):
+                self.weight(p + f"attn_{part}.bias", rows, std=0.5)
+            if self.has("scales") and not fused:
+                self.weight(p + f"attn_{part}.scale", 1, std=1)
+        if self.has("fused_bias"):
+            parts = [self.tensors.pop(p + f"attn_{part}.bias") for part in "qkv"]
+            self.tensors[p + "attn_qkv.bias"] = np.concatenate(parts)
+        if self.has("head_norm"):
+            self.norm(p + "attn_q_norm.weight", self.dim)
+            self.norm(p + "attn_k_norm.weight", self.dim)
+        self.weight(p + "attn_output.weight", self.width, q)
+        if self.has("post_norm"):
+            self.norm(p + "post_attention_norm.weight", self.width)
+        self.norm(p + "ffn_norm.weight", self.width)
+        if self.used:
+            self.fill_experts(p)
+        else:
+            self.weight(p + "ffn_gate.weight", self.ffn, self.width)
+            self.weight(p + "ffn_up.weight", self.ffn, self.width)
+            self.weight(p + "ffn_down.weight", self.width, self.ffn)
+            if self.has("scales"):
+                self.weight(p + "ffn_down.scale", 1, std=1)
+        if self.has("post_norm"):
+            self.norm(p + "post_ffw_norm.weight", self.width)
+
+    def fill_experts(self, p):
+        count, ffn = self.options["experts"], self.ffn
+        self.weight(p + "ffn_gate_inp.weight", count, self.width)
+        if self.has("fused_experts"):
+            self.weight(p + "ffn_gate_up_exps.weight", count, 2 * ffn, self.width)
+        else:
+            self.weight(p + "ffn_gate_exps.weight", count, ffn, self.width)
+            self.weight(p + "ffn_up_exps.weight", count, ffn, self.width)
+        self.weight(p + "ffn_down_exps.weight", count, self.width, ffn)
+        if self.has("scales"):
+            for part in ["gate", "up", "down"]:
+                self.weight(p + f"ffn_{part}_exps.scale", count, std=1)
+
+    # ---- the file
+
+    def file(self):
+        """The GGUF file's bytes."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "model.gguf"
+            writer = gguf.GGUFWriter(path, self.arch)
+            self.write_metadata(writer)
+            for name, values in self.tensors.items():
+                writer.add_tensor(name, np.ascontiguousarray(values, dtype=np.float32))
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+            writer.close()
+            return path.read_bytes()
+
+    def write_metadata(self, writer):
+        rope = self.options.get("rope", {})
+        def u32(key, value):
+            writer.add_uint32(f"{self.arch}.{key}", value)
+        def f32(key, value):
+            writer.add_float32(f"{self.arch}.{key}", value)
+        writer.add_string("tokenizer.ggml.model", "none")
+        u32("vocab_size", VOCAB)
+        u32("context_length", 256)
+        u32("embedding_length", self.width)
+        u32("block_count", self.layers)
+        u32("feed_forward_length", self.ffn)
+        u32("attention.head_count", self.heads)
+        u32("attention.head_count_kv", self.kv_heads)
+        f32("attention.layer_norm_rms_epsilon", EPS)
+        f32("rope.freq_base", rope.get("base", 10000.0))
+        # The head dimension is width / heads where the file doesn't say otherwise.
+        if self.dim != self.width // self.heads:
+            u32("attention.key_length", self.dim)
+            u32("attention.value_length", self.dim)
+        if self.used:
+            u32("expert_count", self.options["experts"])
+            u32("expert_used_count", self.used)
+            u32("expert_feed_forward_length", self.ffn)
+        if "scale" in rope:
+            f32("rope.scaling.factor", 1 / rope["scale"])
+            writer.add_string(f"{self.arch}.rope.scaling.type", "yarn" if "yarn_context" in rope else "linear")
+        if "yarn_context" in rope:
+            u32("rope.scaling.original_context_length", rope["yarn_context"])
+        if "window" in self.options:
+            u32("attention.sliding_window", self.options["window"])
+        if "pattern" in self.options:
+            writer.add_array(f"{self.arch}.attention.sliding_window_pattern", self.options["pattern"])
+        if "cap" in self.options:
+            f32("final_logit_softcapping", self.options["cap"])
+
+    # ---- the forward pass
+
+    def linear(self, x, name, bias=None, scale=None):
+        t = self.tensors
+        y = x @ t[name + ".weight"].T * t.get((scale or name) + ".scale", 1)
+        return y + t.get((bias or name) + ".bias", 0)
+
+    def is_windowed(self, layer):
+        if "pattern" in self.options:
+            return self.options["pattern"][layer]
+        return "window" in self.options and layer % 6 < 5
+
+    def rope(self, layer):
+        rope = {"base": 10000.0, **self.options.get("rope", {})}
+        if self.arch == "gemma3" and self.is_windowed(layer):
+            return {"base": 10000.0}
+        if self.has("divisors"):
+            rope["divisors"] = self.tensors["rope_freqs.weight"]
+        return rope
+
+    def project_qkv(self, x, p):
+        q, k = self.heads * self.dim, self.kv_heads * self.dim
+        if not self.has("fused"):
+            return [self.linear(x, p + f"attn_{part}") for part in "qkv"]
+        parts = np.split(self.linear(x, p + "attn_qkv"), [q, q + k], axis=1)
+        return [y + self.tensors.get(p + f"attn_{part}.bias", 0) for y, part in zip(parts, "qkv")]
+
+    def attention(self, x, layer):
+        p, t = f"blk.{layer}.", self.tensors
+        q, k, v = (y.reshape(len(x), -1, self.dim) for y in self.project_qkv(x, p))
+        if self.has("head_norm"):
+            q = rms_norm(q, t[p + "attn_q_norm.weight"], EPS)
+            k = rms_norm(k, t[p + "attn_k_norm.weight"], EPS)
+        split = self.arch != "llama"
+        q, k = (rotate(y, self.dim, self.rope(layer), split) for y in (q, k))
+        window = self.options["window"] if self.is_windowed(layer) else None
+        return self.linear(attend(q, k, v, 1 / np.sqrt(self.dim), window), p + "attn_output")
+
+    def feed_forward(self, x, layer):
+        p, t = f"blk.{layer}.", self.tensors
+        if not self.used:
+            activation = gelu_tanh if self.arch == "gemma3" else silu
+            return self.linear(activation(self.linear(x, p + "ffn_gate")) * self.linear(x, p + "ffn_up"), p + "ffn_down")
+        def stack(part):
+            weight = t[p + f"ffn_{part}_exps.weight"]
+            return weight * t.get(p + f"ffn_{part}_exps.scale", np.ones(len(weight)))[:, None, None]
+        if self.has("fused_experts"):
+            gate, up = np.split(stack("gate_up"), 2, axis=1)
+        else:
+            gate, up = stack("gate"), stack("up")
+        return experts(x, gate, up, stack("down"), t[p + "ffn_gate_inp.weight"], self.used)
+
+    def logits(self):
+        t = self.tensors
+        x = t["token_embd.weight"][TOKENS]
+        if self.arch == "gemma3":
+            x = x * np.sqrt(self.width)
+        for layer in range(self.layers):
+            p = f"blk.{layer}."
+            branch = self.attention(rms_norm(x, t[p + "attn_norm.weight"], EPS), layer)
+            if self.has("post_norm"):
+                branch = rms_norm(branch, t[p + "post_attention_norm.weight"], EPS)
+            x = x + branch
+            branch = self.feed_forward(rms_norm(x, t[p + "ffn_norm.weight"], EPS), layer)
+            if self.has("post_norm"):
+                branch = rms_norm(branch, t[p + "post_ffw_norm.weight"], EPS)
+            x = x + branch
+        x = rms_norm(x, t["output_norm.weight"], EPS) @ t.get("output.weight", t["token_embd.weight"]).T
+        cap = self.options.get("cap")
+        return cap * np.tanh(x / cap) if cap else x
+
+
+def cases():
+    gemma = dict(head_norm=True, post_norm=True, tied=True, window=5)
+    return [
+        Case("llama", "llama", divisors=True),
+        Case("llama-yarn", "llama", tied=True, rope={"base": 5000.0, "scale": 1 / 8, "yarn_context": 32}, dim=16),
+        Case("llama-linear", "llama", kv_heads=4, rope={"base": 10000.0, "scale": 1 / 4}),
+        Case("llama-experts", "llama", experts=4, used=2, ffn=16),
+        Case("qwen2", "qwen2", bias=True),
+        Case("qwen2-fused", "qwen2", bias=True, fused=True, fused_bias=True),
+        Case("qwen2-fused-weights", "qwen2", bias=True, fused=True, tied=True),
+        Case("qwen3", "qwen3", head_norm=True, dim=16, kv_heads=1),
+        Case("qwen3-scales", "qwen3", head_norm=True, scales=True),
+        Case("qwen3moe", "qwen3moe", head_norm=True, dim=16, experts=8, used=3, ffn=12),
+        Case("qwen3moe-fused", "qwen3moe", head_norm=True, experts=4, used=2, ffn=16, fused_experts=True, fused=True),
+        Case("qwen3moe-scales", "qwen3moe", head_norm=True, experts=4, used=2, ffn=16, scales=True),
+        Case("gemma3", "gemma3", layers=6, ffn=24, rope={"base": 50000.0, "scale": 1 / 8}, **gemma),
+        Case("gemma3-pattern", "gemma3", pattern=[True, False], cap=20.0, dim=16, **gemma),
+    ]
+
+
+def close(name, got, want, tolerance):
+    worst = np.abs(got - want).max() / np.abs(want).max()
+    same = np.mean(got.argmax(axis=1) == want.argmax(axis=1))
+    print(f"{name:22} largest difference {worst:.1e} of the largest logit {np.abs(want).max():.2f}, same top {same:.2f}")
+    return worst <= tolerance
+
+
+def peer(binary, path, ubatch):
+    """The logits of llama.cpp with f32 KV."""
+    with tempfile.NamedTemporaryFile() as out:
+        command = [binary, path, "score", out.name, "--kv", "f32", "--flash", "0", "--ubatch", str(ubatch), "--threads", "1"]
+        subprocess.run(command, input=" ".join(map(str, TOKENS)), text=True, check=True)
+        return np.fromfile(out.name, dtype="<f4").reshape(len(TOKENS), VOCAB)
+
+
+def main():
+    arguments = argparse.ArgumentParser(description="Makes the golden models.")
+    arguments.add_argument("--check", action="store_true")
+    arguments.add_argument("--peer")
+    arguments = arguments.parse_args()
+    tokens = " ".join(map(str, TOKENS)) + "\n"
+    good = True
+    for case in cases():
+        model, logits = HERE / f"{case.name}.gguf", HERE / f"{case.name}.f32"
+        file, want = case.file(), case.logits()
+        if arguments.check:
+            good &= model.read_bytes() == file
+            got = np.fromfile(logits, dtype="<f4").reshape(want.shape)
+            good &= close(case.name, got, want, 1e-6)
+        else:
+            model.write_bytes(file)
+            want.astype("<f4").tofile(logits)
+        # llama.cpp reads fused experts in other families only.
+        if arguments.peer and not case.has("fused_experts"):
+            for ubatch in (512, 7):
+                good &= close(f"{case.name} llama.cpp", peer(arguments.peer, model, ubatch), want, 1e-3)
+    if arguments.check:
+        good &= (HERE / "tokens.txt").read_text() == tokens
+    else:
+        (HERE / "tokens.txt").write_text(tokens)
+    print("good" if good else "DIFFERENT")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+//! Every golden model through the scalar reference: the logits must be those that NumPy computed from the
+//! published equations, and that llama.cpp agrees with (`goldens/model/make.py`).
+
+use doorbell_core::backend::KvType;
+use doorbell_core::engine::score;
+use doorbell_core::gguf::Gguf;
+use doorbell_core::heap::{Global, Heap};
+use doorbell_core::model::Model;
+use doorbell_core::reference::{Products, Reference};
+use doorbell_core::token::TokenId;
+use std::path::{Path, PathBuf};
+
+const HEAP: Heap<'static> = &Global;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens").join("model")
+}
+
+/// The models of the folder by name, with their expected `[tokens, vocabulary]` logits.
+fn goldens() -> Vec<(String, Vec<u8>, Vec<f32>)> {
+    let files = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let mut models: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|x| x == "gguf")).collect();
+    models.sort();
+    let read = |path: PathBuf| {
+        let logits = std::fs::read(path.with_extension("f32")).unwrap();
+        let logits = logits.as_chunks().0.iter().map(|word| f32::from_le_bytes(*word)).collect();
+        (path.file_stem().unwrap().to_string_lossy().into_owned(), std::fs::read(&path).unwrap(), logits)
+    };
+    models.into_iter().map(read).collect()
+}
+
+fn tokens() -> Vec<TokenId> {
+    let text = std::fs::read_to_string(folder().join("tokens.txt")).unwrap();
+    text.split_whitespace().map(|id| TokenId(id.parse().unwrap())).collect()
+}
+
+/// The largest difference as a share of the largest expected logit, after checking the form.
+fn difference(name: &str, file: &[u8], expected: &[f32], kv: KvType) -> f32 {
+    let gguf = Gguf::parse(file, HEAP).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let model = Model::new(&gguf, HEAP).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut backend = Reference::new(&model, 1, kv, Products::Exact, HEAP).unwrap();
+    let mut logits = Vec::new();
+    score(&model, &mut backend, &tokens(), HEAP, &mut || (), &mut |_, row| logits.extend_from_slice(row))
+        .unwrap();
+    assert_eq!(logits.len(), expected.len(), "{name}");
+    let largest = expected.iter().fold(0_f32, |most, x| most.max(x.abs()));
+    let worst = logits.iter().zip(expected).fold(0_f32, |most, (a, b)| most.max((a - b).abs()));
+    worst / largest
+}
+
+#[test]
+fn logits_equal_those_of_the_equations() {
+    let goldens = goldens();
+    assert_eq!(goldens.len(), 14);
+    let differences: Vec<(&str, f32)> = goldens
+        .iter()
+        .map(|(name, file, expected)| (name.as_str(), difference(name, file, expected, KvType::F32)))
+        .collect();
+    assert!(differences.iter().all(|(_, difference)| *difference < 1e-5), "{differences:?}");
+}
+
+/// Half-precision keys and values cost a few bits and nothing more.
+#[test]
+fn half_precision_keys_and_values_stay_close() {
+    for (name, file, expected) in &goldens() {
+        let difference = difference(name, file, expected, KvType::F16);
+        assert!(difference < 1e-2, "{name}: {difference:e}");
+    }
+}
