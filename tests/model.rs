@@ -1,5 +1,6 @@
 //! Every golden model through the scalar reference: the logits must be those that NumPy computed from the
 //! published equations, and that llama.cpp agrees with (`goldens/model/make.py`).
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use doorbell_core::backend::KvType;
 use doorbell_core::engine::score;
