@@ -13,7 +13,7 @@ pub struct Label {
 }
 
 impl Label {
-    pub(super) fn new(name: &[u8]) -> Self {
+    pub(crate) fn new(name: &[u8]) -> Self {
         let kept = &name[..name.len().min(64)];
         Self { bytes: heapless::Vec::from_slice(kept).unwrap_or_default(), cut: kept.len() < name.len() }
     }
