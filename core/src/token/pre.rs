@@ -244,12 +244,7 @@ static TABLE: &[Pre] = &[
     },
     Pre {
         names: &["falcon"],
-        stages: &[
-            run(Lead::None, ANY, ASCII_PUNCTUATION),
-            Stage::Gpt2,
-            run(Lead::None, ANY, IS_NUMBER),
-            EXACTLY_THREE,
-        ],
+        stages: &[run(Lead::None, ANY, ASCII_PUNCTUATION), Stage::Gpt2, EXACTLY_THREE],
         ..PLAIN
     },
     Pre { names: &["gemma4"], stages: &[LINES], add_bos: true, alphabet: Alphabet::Characters, ..PLAIN },
@@ -258,7 +253,12 @@ static TABLE: &[Pre] = &[
 impl Pre {
     /// The row of a name.
     pub fn named(name: &[u8]) -> Option<&'static Self> {
-        TABLE.iter().find(|row| row.names.iter().any(|known| known.as_bytes() == name))
+        TABLE.iter().find(|row| row.own_name(name).is_some())
+    }
+
+    /// The row's name that is equal to `name`.
+    pub fn own_name(&self, name: &[u8]) -> Option<&'static str> {
+        self.names.iter().find(|known| known.as_bytes() == name).copied()
     }
 
     /// Every row.

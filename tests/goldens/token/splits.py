@@ -68,8 +68,8 @@ RULES = {
     "deepseek-v3": [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
                     f"[{ASCII_PUNCTUATION}][A-Za-z]+" + r"|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
                     + TAIL],
-    # tokenizers' Punctuation is ASCII punctuation and \p{P}; Digits is char::is_numeric.
-    "falcon": [r"[\p{P}" + ASCII_PUNCTUATION + "]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"],
+    # tokenizers' Punctuation is ASCII punctuation and \p{P}.
+    "falcon": [r"[\p{P}" + ASCII_PUNCTUATION + "]+", GPT2, "[0-9][0-9][0-9]"],
     "gemma4": [r"[^\n]+|[\n]+"],
 }
 

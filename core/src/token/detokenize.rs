@@ -1,0 +1,212 @@
+//! Tokens to text: all at once, or one by one as they are generated.
+
+use super::{TokenId, Tokenizer};
+use crate::heap::{self, OutOfMemory};
+
+/// How a whole text is put together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DetokenizeOptions {
+    /// Leave out a BOS token in front and an EOS token at the end, where encoding adds them.
+    pub remove_special: bool,
+    /// Write control tokens as their texts.
+    pub special: bool,
+}
+
+impl Tokenizer<'_> {
+    /// Appends the text of `tokens` to `out`, as bytes: tokens need not make up valid UTF-8.
+    ///
+    /// The blank that encoding has put in front is dropped, and blanks before punctuation are removed where the
+    /// model wants that.
+    ///
+    /// # Errors
+    /// If the heap is used up.
+    pub fn detokenize(
+        &self,
+        mut tokens: &[TokenId],
+        options: DetokenizeOptions,
+        out: &mut heap::Vec<'_, u8>,
+    ) -> Result<(), OutOfMemory> {
+        let mut trim = self.add_space_prefix;
+        if options.remove_special {
+            if let Some((first, rest)) = tokens.split_first()
+                && self.add_bos
+                && Some(*first) == self.bos()
+            {
+                tokens = rest;
+                trim = false;
+            }
+            if let Some((last, rest)) = tokens.split_last()
+                && self.add_eos
+                && Some(*last) == self.eos()
+            {
+                tokens = rest;
+            }
+        }
+        let start = out.len();
+        for token in tokens {
+            for (place, byte) in self.bytes(*token, options.special).enumerate() {
+                if !(trim && place == 0 && byte == b' ') {
+                    heap::push(out, byte)?;
+                }
+            }
+            trim = false;
+        }
+        if self.clean_spaces {
+            clean(out, start);
+        }
+        Ok(())
+    }
+}
+
+/// Removes blanks that word-wise vocabularies put before punctuation, from byte `start` on.
+///
+/// Three passes as in `llama_vocab::impl::detokenize` of llama.cpp (2026): before `?!.,`, around a lone
+/// apostrophe, and before `'s`, `'m`, `'re`, `'ve`.
+fn clean(text: &mut heap::Vec<'_, u8>, start: usize) {
+    pass(text, start, |text, at| match text[at] {
+        b'?' | b'!' | b'.' | b',' => Some(false),
+        _ => None,
+    });
+    pass(text, start, |text, at| (text[at] == b'\'' && text.get(at + 1) == Some(&b' ')).then_some(true));
+    pass(text, start, |text, at| match text[at..] {
+        [b'\'', b's' | b'm', ..] | [b'\'', b'r' | b'v', b'e', ..] => Some(false),
+        _ => None,
+    });
+}
+
+/// Removes the blank before every place behind a blank for which `found` gives an answer, and with `true` the byte
+/// behind the place as well.
+fn pass(text: &mut heap::Vec<'_, u8>, start: usize, found: impl Fn(&[u8], usize) -> Option<bool>) {
+    let mut end = start;
+    let mut at = start;
+    let mut before = 0;
+    while at < text.len() {
+        let byte = text[at];
+        let answer = if before == b' ' { found(text, at) } else { None };
+        end -= usize::from(answer.is_some());
+        text[end] = byte;
+        end += 1;
+        before = byte;
+        at += 1;
+        if answer == Some(true) {
+            before = 0;
+            at += 1;
+        }
+    }
+    text.truncate(end);
+}
+
+/// Puts generated tokens together to text that is always whole characters.
+///
+/// At most three bytes wait for the rest of their character. What can't become a character is U+FFFD, as
+/// `String::from_utf8_lossy` has it. Unlike [`Tokenizer::detokenize`] it never takes anything back, so that blanks
+/// are not cleaned.
+#[derive(Clone, Debug, Default)]
+pub struct Detokenizer {
+    waiting: heapless::Vec<u8, 4, u8>,
+    special: bool,
+    trim: bool,
+}
+
+impl Detokenizer {
+    /// For an answer, which goes on where a prompt has ended. `special` writes control tokens as their texts.
+    pub fn new(special: bool) -> Self {
+        Self { special, ..Self::default() }
+    }
+
+    /// For a text of its own: the blank that encoding puts in front is dropped.
+    pub fn from_start(tokenizer: &Tokenizer<'_>, special: bool) -> Self {
+        Self { trim: tokenizer.add_space_prefix, ..Self::new(special) }
+    }
+
+    /// Appends to `out`, which then still is UTF-8 if it was, what `token` has completed.
+    ///
+    /// # Errors
+    /// If the heap is used up; the text then lacks some of the token's bytes.
+    pub fn push(
+        &mut self,
+        tokenizer: &Tokenizer<'_>,
+        token: TokenId,
+        out: &mut heap::Vec<'_, u8>,
+    ) -> Result<(), OutOfMemory> {
+        for (place, byte) in tokenizer.bytes(token, self.special).enumerate() {
+            if self.trim && place == 0 && byte == b' ' {
+                continue;
+            }
+            // Four bytes are a character or start with something that is none, so that there is room.
+            _ = self.waiting.push(byte);
+            self.settle(out)?;
+        }
+        self.trim = false;
+        Ok(())
+    }
+
+    /// Appends U+FFFD for bytes that still wait.
+    ///
+    /// # Errors
+    /// If the heap is used up.
+    pub fn finish(&mut self, out: &mut heap::Vec<'_, u8>) -> Result<(), OutOfMemory> {
+        if !self.waiting.is_empty() {
+            self.waiting.clear();
+            replace(out)?;
+        }
+        Ok(())
+    }
+
+    /// Moves everything that is settled from the waiting bytes to `out`.
+    fn settle(&mut self, out: &mut heap::Vec<'_, u8>) -> Result<(), OutOfMemory> {
+        while !self.waiting.is_empty() {
+            let error = match core::str::from_utf8(&self.waiting) {
+                Ok(text) => {
+                    heap::extend(out, text.as_bytes())?;
+                    self.waiting.clear();
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            heap::extend(out, &self.waiting[..error.valid_up_to()])?;
+            let Some(bad) = error.error_len() else {
+                self.drop_first(error.valid_up_to());
+                return Ok(());
+            };
+            replace(out)?;
+            self.drop_first(error.valid_up_to() + bad);
+        }
+        Ok(())
+    }
+
+    fn drop_first(&mut self, count: usize) {
+        let count = count.min(self.waiting.len());
+        self.waiting.rotate_left(count);
+        self.waiting.truncate(self.waiting.len() - count);
+    }
+}
+
+fn replace(out: &mut heap::Vec<'_, u8>) -> Result<(), OutOfMemory> {
+    heap::extend(out, "\u{fffd}".as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cleaned(text: &str) -> std::string::String {
+        // What is there already is left alone.
+        let mut bytes = heap::copied(&heap::Global, b" .").unwrap();
+        heap::extend(&mut bytes, text.as_bytes()).unwrap();
+        clean(&mut bytes, 2);
+        assert_eq!(bytes[..2], *b" .");
+        std::string::String::from_utf8(bytes[2..].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn blanks_before_punctuation_go() {
+        assert_eq!(cleaned("a . b ! c ? d , e"), "a. b! c? d, e");
+        assert_eq!(cleaned(" . .. "), "... ");
+        assert_eq!(cleaned("."), ".");
+        assert_eq!(cleaned("a ' b"), "a'b");
+        assert_eq!(cleaned("it 's we 'm they 're I 've he 'll 'd 't"), "it's we'm they're I've he 'll 'd 't");
+        assert_eq!(cleaned("a 'r 'v '"), "a 'r 'v '");
+        assert_eq!(cleaned(""), "");
+    }
+}

@@ -1,0 +1,124 @@
+//! Why a tokenizer could not be built, or a text not be encoded.
+
+use super::pre::Pre;
+use crate::gguf::{KeyError, Kind, Label};
+use crate::heap::OutOfMemory;
+use core::fmt;
+
+/// A file's tokenizer that can't be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TokenizerError {
+    /// A key is missing or of another type.
+    Key(KeyError),
+    /// `tokenizer.ggml.model` names a kind of tokenizer that there is no code for.
+    UnknownModel {
+        /// The name.
+        found: Label,
+    },
+    /// `tokenizer.ggml.pre` names a rule that there is no code for.
+    UnknownPre {
+        /// The name.
+        found: Label,
+    },
+    /// An array has elements of another type.
+    Elements {
+        /// The array's key.
+        key: &'static str,
+        /// The elements' type that is needed.
+        expected: &'static str,
+        /// The one that is there.
+        found: Kind,
+    },
+    /// An array that goes by token ids is shorter than the vocabulary.
+    TooShort {
+        /// The array's key.
+        key: &'static str,
+        /// Tokens in the vocabulary.
+        expected: usize,
+        /// Elements in the array.
+        found: usize,
+    },
+    /// A vocabulary without tokens.
+    Empty,
+    /// The heap is used up.
+    OutOfMemory(OutOfMemory),
+}
+
+impl fmt::Display for TokenizerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(error) => error.fmt(f),
+            Self::UnknownModel { found } => {
+                write!(f, "unknown tokenizer model \"{found}\" (known: llama, gpt2, gemma4, none)")
+            }
+            Self::UnknownPre { found } => {
+                write!(f, "unknown pre-tokenizer \"{found}\" (known: ")?;
+                let names = Pre::all().iter().flat_map(|row| row.names);
+                for (place, name) in names.enumerate() {
+                    write!(f, "{}{name}", if place == 0 { "" } else { ", " })?;
+                }
+                f.write_str(")")
+            }
+            Self::Elements { key, expected, found } => {
+                write!(f, "key \"{key}\" should be an array of {expected}, but its elements are {found}")
+            }
+            Self::TooShort { key, expected, found } => {
+                write!(f, "key \"{key}\" has {found} elements for a vocabulary of {expected} tokens")
+            }
+            Self::Empty => f.write_str("key \"tokenizer.ggml.tokens\" is empty"),
+            Self::OutOfMemory(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for TokenizerError {}
+
+impl From<KeyError> for TokenizerError {
+    fn from(error: KeyError) -> Self {
+        Self::Key(error)
+    }
+}
+
+impl From<OutOfMemory> for TokenizerError {
+    fn from(error: OutOfMemory) -> Self {
+        Self::OutOfMemory(error)
+    }
+}
+
+/// A text that can't be encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// The model has no tokenizer.
+    NoTokenizer,
+    /// More text than the tokenizer takes at once.
+    TooLong {
+        /// Its bytes.
+        found: usize,
+        /// The most that it takes.
+        limit: usize,
+    },
+    /// The heap is used up.
+    OutOfMemory(OutOfMemory),
+}
+
+impl fmt::Display for EncodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTokenizer => f.write_str("the model has no tokenizer: give token ids instead of text"),
+            Self::TooLong { found, limit } => {
+                write!(f, "{found} bytes of text are more than {limit}: split them")
+            }
+            Self::OutOfMemory(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for EncodeError {}
+
+impl From<OutOfMemory> for EncodeError {
+    fn from(error: OutOfMemory) -> Self {
+        Self::OutOfMemory(error)
+    }
+}
