@@ -1,0 +1,104 @@
+//! What can go wrong between a path and the bytes of a model.
+
+use core::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a model file can't be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Nothing is at the path.
+    NotFound {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The path is a directory.
+    Directory {
+        /// The path.
+        path: PathBuf,
+        /// A model file in it, if there is one.
+        candidate: Option<PathBuf>,
+    },
+    /// The path is neither file nor directory.
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file has no bytes.
+    Empty {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file isn't GGUF.
+    NotGguf {
+        /// The path.
+        path: PathBuf,
+        /// What it looks like instead, in a few words.
+        looks_like: Option<&'static str>,
+    },
+    /// A part of a split model isn't beside the part that was named.
+    PartMissing {
+        /// The path of the missing part.
+        path: PathBuf,
+        /// How many parts the name promises.
+        count: u32,
+    },
+    /// The system refused.
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// The system's words.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound { path } => write!(f, "{}: no such file; check the path", path.display()),
+            Self::Directory { path, candidate: Some(candidate) } => {
+                write!(
+                    f,
+                    "{} is a directory; name a file in it, for instance {}",
+                    path.display(),
+                    candidate.display()
+                )
+            }
+            Self::Directory { path, candidate: None } => {
+                write!(f, "{} is a directory without a .gguf file; name a model file", path.display())
+            }
+            Self::NotAFile { path } => {
+                write!(f, "{} is not a regular file; name a .gguf file", path.display())
+            }
+            Self::Empty { path } => write!(f, "{} is empty; download it again", path.display()),
+            Self::NotGguf { path, looks_like: Some(what) } => {
+                write!(f, "{} is not a GGUF model but {what}", path.display())
+            }
+            Self::NotGguf { path, looks_like: None } => {
+                write!(
+                    f,
+                    "{} is not a GGUF model (it does not begin with \"GGUF\"); name a .gguf file",
+                    path.display()
+                )
+            }
+            Self::PartMissing { path, count } => {
+                write!(
+                    f,
+                    "{} is missing; put all {count} parts of the model into one directory",
+                    path.display()
+                )
+            }
+            Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl core::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Io { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! A model's chat template: made once from its source, rendered for each conversation.
+
+use super::calendar::Moment;
+use super::error::TemplateError;
+use super::filters::{self, Raised};
+use super::source::without_generation_tags;
+use core::error::Error as _;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{Environment, Error, ErrorKind, Value};
+use serde_json::{Map, Value as Json};
+use std::thread::ScopedJoinHandle;
+
+/// Work that one rendering may do, in minijinja's unit (an instruction, or 64 bytes made), and the stack it
+/// gets for that: the first that the system grants. Conversations of thousands of turns stay within it.
+///
+/// A template can nest values as deeply as it has fuel, and taking them apart recurses in the engine with up
+/// to 500 bytes a level (measured). The address space is reserved; memory is used only as far as touched.
+const BUDGETS: [(u64, usize); 2] = [(8_000_000, 4 << 30), (400_000, 256 << 20)];
+
+/// The name under which the one template of an environment is stored.
+const NAME: &str = "chat";
+
+/// The texts of the tokens that templates spell out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpecialTokens {
+    /// Text of the token that begins a sequence; empty if there is none.
+    pub bos: String,
+    /// Text of the token that ends a sequence; empty if there is none.
+    pub eos: String,
+}
+
+/// What a template is rendered for.
+#[derive(Clone, Debug)]
+pub struct ChatInput<'c> {
+    /// Messages as in the `OpenAI` API: objects with `role`, `content`, `tool_calls` and so on.
+    pub messages: &'c [Json],
+    /// Tool descriptions as in the `OpenAI` API, if any.
+    pub tools: Option<&'c [Json]>,
+    /// Documents for retrieval templates, if any.
+    pub documents: Option<&'c [Json]>,
+    /// Whether the text shall end where the assistant begins to speak.
+    pub add_generation_prompt: bool,
+    /// Further variables, such as `enable_thinking`; they win over all others.
+    pub variables: &'c Map<String, Json>,
+    /// What `strftime_now` prints.
+    pub now: Moment,
+}
+
+impl<'c> ChatInput<'c> {
+    /// A conversation without tools, at whose end the assistant shall speak.
+    #[must_use]
+    pub fn new(messages: &'c [Json], variables: &'c Map<String, Json>, now: Moment) -> Self {
+        Self { messages, tools: None, documents: None, add_generation_prompt: true, variables, now }
+    }
+}
+
+/// A compiled chat template.
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    special: SpecialTokens,
+}
+
+impl ChatTemplate {
+    /// Compiles the template of a model file.
+    ///
+    /// # Errors
+    ///
+    /// The source isn't valid Jinja.
+    pub fn new(source: &str, special: SpecialTokens) -> Result<Self, TemplateError> {
+        let mut environment = Environment::new();
+        // these builders fail only for delimiters that contradict each other
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.map_err(syntax_error)?);
+        filters::install(&mut environment);
+        let source = without_generation_tags(source);
+        environment.add_template_owned(NAME, source).map_err(syntax_error)?;
+        Ok(Self { environment, special })
+    }
+
+    /// The text of the prompt. Bounded work, whatever the template does.
+    ///
+    /// Tool-call arguments that are strings of a JSON object are handed to the template as that object.
+    ///
+    /// # Errors
+    ///
+    /// The template refuses the conversation, fails, or doesn't end.
+    pub fn render(&self, input: &ChatInput<'_>) -> Result<String, TemplateError> {
+        for (fuel, stack) in BUDGETS {
+            let rendering = std::thread::scope(|scope| {
+                let thread = std::thread::Builder::new().name("template".into()).stack_size(stack);
+                thread.spawn_scoped(scope, || self.render_with(input, fuel)).map(ScopedJoinHandle::join)
+            });
+            match rendering {
+                Ok(Ok(result)) => return result,
+                Ok(Err(panic)) => std::panic::resume_unwind(panic),
+                // not that much address space: try with less
+                Err(_) => {}
+            }
+        }
+        Err(TemplateError::NoThread)
+    }
+
+    fn render_with(&self, input: &ChatInput<'_>, fuel: u64) -> Result<String, TemplateError> {
+        let mut environment = self.environment.clone();
+        environment.set_fuel(Some(fuel));
+        filters::install_clock(&mut environment, input.now);
+        let template = environment.get_template(NAME).map_err(syntax_error)?;
+        template.render(self.context(input)).map_err(failure)
+    }
+
+    fn context(&self, input: &ChatInput<'_>) -> Value {
+        let list = |items: Option<&[Json]>| items.map_or(Json::Null, |items| Json::Array(items.to_vec()));
+        let messages = input.messages.iter().cloned().map(with_argument_objects).collect();
+        let mut variables = Map::new();
+        variables.insert("messages".into(), Json::Array(messages));
+        variables.insert("tools".into(), list(input.tools));
+        variables.insert("documents".into(), list(input.documents));
+        variables.insert("add_generation_prompt".into(), input.add_generation_prompt.into());
+        variables.insert("bos_token".into(), self.special.bos.clone().into());
+        variables.insert("eos_token".into(), self.special.eos.clone().into());
+        variables.extend(input.variables.iter().map(|(name, value)| (name.clone(), value.clone())));
+        value_of(&Json::Object(variables))
+    }
+}
+
+/// The text without a leading `bos`, for a tokenizer that puts one there itself: never two.
+#[must_use]
+pub fn without_bos<'t>(text: &'t str, bos: &str, tokenizer_adds_bos: bool) -> &'t str {
+    match text.strip_prefix(bos) {
+        Some(rest) if tokenizer_adds_bos && !bos.is_empty() => rest,
+        _ => text,
+    }
+}
+
+/// Parses `tool_calls[].function.arguments` where it's the text of a JSON object.
+fn with_argument_objects(mut message: Json) -> Json {
+    let calls = message.get_mut("tool_calls").and_then(Json::as_array_mut);
+    for call in calls.into_iter().flatten() {
+        let Some(arguments) = call.pointer_mut("/function/arguments") else { continue };
+        let parsed = arguments.as_str().and_then(|text| serde_json::from_str::<Json>(text).ok());
+        if let Some(object @ Json::Object(_)) = parsed {
+            *arguments = object;
+        }
+    }
+    message
+}
+
+/// JSON as template values, keys in order. Recursion is bounded by the JSON parser's own limit of 128.
+fn value_of(json: &Json) -> Value {
+    match json {
+        Json::Null => Value::from(()),
+        Json::Bool(truth) => Value::from(*truth),
+        Json::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(signed), _) => Value::from(signed),
+            (None, Some(unsigned)) => Value::from(unsigned),
+            (None, None) => Value::from(number.as_f64()),
+        },
+        Json::String(text) => Value::from(text.as_str()),
+        Json::Array(items) => items.iter().map(value_of).collect(),
+        Json::Object(fields) => {
+            Value::from_pairs(fields.iter().map(|(name, field)| (name.as_str(), value_of(field))))
+        }
+    }
+}
+
+fn reason(error: &Error) -> String {
+    error.detail().map_or_else(|| error.kind().to_string(), str::to_owned)
+}
+
+fn syntax_error(error: Error) -> TemplateError {
+    TemplateError::Syntax { line: error.line().unwrap_or(0), reason: reason(&error) }
+}
+
+fn failure(error: Error) -> TemplateError {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(Raised(message)) = cause.downcast_ref() {
+            return TemplateError::Raised { message: message.clone() };
+        }
+        source = cause.source();
+    }
+    if error.kind() == ErrorKind::OutOfFuel {
+        return TemplateError::TooMuchWork;
+    }
+    TemplateError::Failed { line: error.line().unwrap_or(0), reason: reason(&error) }
+}

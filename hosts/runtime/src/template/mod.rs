@@ -1,0 +1,17 @@
+//! Chat templates: the Jinja program inside a model file turns a conversation into the text of a prompt.
+//!
+//! The engine is minijinja; this module makes it behave as Python's Jinja2 does inside `transformers`, which
+//! is what template authors test against. Templates are hostile input: work, memory and depth are bounded.
+//! Not here: tokenising the text, and reading tool calls or reasoning out of an answer.
+
+mod calendar;
+mod chat;
+mod error;
+mod filters;
+mod json;
+mod python;
+mod source;
+
+pub use calendar::Moment;
+pub use chat::{ChatInput, ChatTemplate, SpecialTokens, without_bos};
+pub use error::TemplateError;

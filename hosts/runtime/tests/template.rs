@@ -1,0 +1,91 @@
+//! Chat templates against Jinja2's recorded output, and against templates that mean harm.
+
+use doorbell_runtime::template::{
+    ChatInput, ChatTemplate, Moment, SpecialTokens, TemplateError, without_bos,
+};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// 2026-08-22 09:05:03, as in `tests/goldens/template/jinja.py`.
+const NOW: Moment = Moment { seconds: 1_787_389_503 };
+
+fn golden(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/goldens/template");
+    std::fs::read_to_string(folder.join(name)).expect("the goldens are in the repository")
+}
+
+fn template(source: &str) -> Result<ChatTemplate, TemplateError> {
+    ChatTemplate::new(source, SpecialTokens { bos: "<s>".into(), eos: "</s>".into() })
+}
+
+fn render_case(source: &str, case: &Value) -> Result<String, TemplateError> {
+    let variables = case["variables"].as_object().cloned().unwrap_or_default();
+    let messages = case["messages"].as_array().cloned().unwrap_or_default();
+    template(source)?.render(&ChatInput {
+        tools: case["tools"].as_array().map(Vec::as_slice),
+        add_generation_prompt: case["add_generation_prompt"].as_bool().unwrap_or(true),
+        ..ChatInput::new(&messages, &variables, NOW)
+    })
+}
+
+#[test]
+fn renderings_equal_jinja2() {
+    let cases: Value = serde_json::from_str(&golden("cases.json")).unwrap();
+    let expected: Value = serde_json::from_str(&golden("expected.json")).unwrap();
+    let expected = expected.as_array().unwrap();
+    assert_eq!(expected.len(), 42);
+    for rendering in expected {
+        let name = rendering["template"].as_str().unwrap();
+        let case = &cases[usize::try_from(rendering["case"].as_u64().unwrap()).unwrap()];
+        let wanted = match rendering["text"].as_str() {
+            Some(text) => Ok(text.to_owned()),
+            None => Err(TemplateError::Raised { message: rendering["raised"].as_str().unwrap().to_owned() }),
+        };
+        assert_eq!(render_case(&golden(name), case), wanted, "{name}, {}", case["name"]);
+    }
+}
+
+fn render(source: &str) -> Result<String, TemplateError> {
+    let messages = [json!({"role": "user", "content": "Hi"})];
+    template(source)?.render(&ChatInput::new(&messages, &Map::new(), NOW))
+}
+
+#[test]
+fn endless_work_ends() {
+    let endless = "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}";
+    assert_eq!(render(endless), Err(TemplateError::TooMuchWork));
+    assert!(render("{{ 'a' * 100000000000 }}").is_err());
+    assert!(render("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}").is_err());
+    let doubling = "{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(64) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}";
+    assert_eq!(render(doubling), Err(TemplateError::TooMuchWork));
+}
+
+/// Nesting as deep as the allowed work permits: printing refuses, and taking it apart needs no deep stack.
+#[test]
+fn deep_values_do_not_overflow_the_stack() {
+    let nest = "{% set ns = namespace(x=[]) %}{% for a in range(10) %}{% for b in range(10000) %}{% set ns.x = [ns.x] %}{% endfor %}{% endfor %}";
+    for end in ["", "{{ ns.x }}", "{{ ns.x|tojson }}", "{{ ns.x|string }}"] {
+        let _ = render(&format!("{nest}{end}"));
+    }
+}
+
+#[test]
+fn errors_say_where() {
+    let error = |source: &str| render(source).unwrap_err().to_string();
+    let syntax = error("line one\n{% if %}");
+    assert!(
+        syntax.starts_with("chat template, line 2: ") && syntax.ends_with("; use --raw to prompt without it"),
+        "{syntax}"
+    );
+    let failed = error("{{ missing.x.y }}");
+    assert!(failed.starts_with("chat template failed in line 1: "), "{failed}");
+    assert_eq!(error("{{ raise_exception('no') }}"), "the chat template refuses this conversation: no");
+}
+
+#[test]
+fn never_two_bos() {
+    assert_eq!(without_bos("<s>Hi", "<s>", true), "Hi");
+    assert_eq!(without_bos("<s>Hi", "<s>", false), "<s>Hi");
+    assert_eq!(without_bos("Hi", "<s>", true), "Hi");
+    assert_eq!(without_bos("Hi", "", true), "Hi");
+}
