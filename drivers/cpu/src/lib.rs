@@ -10,4 +10,6 @@ pub mod features;
 pub mod panel;
 pub mod simd;
 
+pub mod product;
+
 mod formats;

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "reads blocks through row pointers that the caller vouches for")]
 
 use super::{Block32, Minima32, Offset32, Wide32};
-use crate::simd::{Rows, Simd};
+use crate::simd::{Rows, Simd, each};
 
 /// `d` f16, 16 bytes of nibbles.
 pub(crate) struct Q4_0;
@@ -34,18 +34,25 @@ unsafe fn nibbles<S: Simd>(simd: S, rows: Rows) -> [S::I; 8] {
     // SAFETY: the caller's promise.
     let packed = unsafe { simd.transpose(rows) };
     let mask = simd.splat(0x0f0f_0f0f);
-    let low = packed.map(|x| simd.and(x, mask));
-    let high = packed.map(|x| simd.and(simd.shr(x, 4), mask));
+    let low = each(packed, |x| simd.and(x, mask));
+    let high = each(packed, |x| simd.and(simd.shr(x, 4), mask));
     [low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]]
 }
 
 /// Adds the fifth bits: bit j of `bits` belongs to element j.
 #[inline(always)]
-fn with_fifth_bits<S: Simd>(simd: S, mut codes: [S::I; 8], bits: S::I) -> [S::I; 8] {
-    for (group, code) in codes.iter_mut().enumerate() {
-        *code = simd.or(*code, simd.spread_bits(bits, group, 16));
-    }
-    codes
+fn with_fifth_bits<S: Simd>(simd: S, codes: [S::I; 8], bits: S::I) -> [S::I; 8] {
+    let [a, b, c, d, e, f, g, h] = codes;
+    [
+        simd.or(a, simd.spread_bits(bits, 0, 16)),
+        simd.or(b, simd.spread_bits(bits, 1, 16)),
+        simd.or(c, simd.spread_bits(bits, 2, 16)),
+        simd.or(d, simd.spread_bits(bits, 3, 16)),
+        simd.or(e, simd.spread_bits(bits, 4, 16)),
+        simd.or(f, simd.spread_bits(bits, 5, 16)),
+        simd.or(g, simd.spread_bits(bits, 6, 16)),
+        simd.or(h, simd.spread_bits(bits, 7, 16)),
+    ]
 }
 
 /// Scale (low half) and minimum (high half) of a lane.
@@ -148,7 +155,7 @@ impl Block32 for Q8_0 {
         // SAFETY: 16 bytes at offsets 2 and 18 of 34.
         let (a, b) = unsafe { (simd.transpose(rows.at(2)), simd.transpose(rows.at(18))) };
         let flip = simd.splat(0x8080_8080_u32.cast_signed());
-        [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]].map(|x| simd.xor(x, flip))
+        each([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]], |x| simd.xor(x, flip))
     }
 }
 
@@ -167,7 +174,7 @@ impl Block32 for Iq4Nl {
     #[inline(always)]
     unsafe fn codes<S: Simd>(simd: S, rows: Rows) -> [S::I; 8] {
         // SAFETY: 16 bytes at offset 2 of 18.
-        unsafe { nibbles(simd, rows.at(2)) }.map(|x| simd.lookup(&IQ4_LEVELS, x))
+        each(unsafe { nibbles(simd, rows.at(2)) }, |x| simd.lookup(&IQ4_LEVELS, x))
     }
 }
 
@@ -192,6 +199,6 @@ impl Block32 for Mxfp4 {
     #[inline(always)]
     unsafe fn codes<S: Simd>(simd: S, rows: Rows) -> [S::I; 8] {
         // SAFETY: 16 bytes at offset 1 of 17.
-        unsafe { nibbles(simd, rows.at(1)) }.map(|x| simd.lookup(&FP4_LEVELS, x))
+        each(unsafe { nibbles(simd, rows.at(1)) }, |x| simd.lookup(&FP4_LEVELS, x))
     }
 }

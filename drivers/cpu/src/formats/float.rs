@@ -17,8 +17,9 @@ impl Float for F32 {
     #[inline(always)]
     unsafe fn numbers<S: Simd>(simd: S, rows: Rows) -> [S::F; 8] {
         // SAFETY: the caller's promise.
-        let [a, b, c, d] = unsafe { simd.transpose(rows) }.map(|x| simd.as_f(x));
-        [a, b, c, d, a, b, c, d]
+        let words = unsafe { simd.transpose(rows) };
+        let at = |i: usize| simd.as_f(words[i % 4]);
+        [at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)]
     }
 
     #[inline(always)]
@@ -35,8 +36,9 @@ impl Float for F16 {
     #[inline(always)]
     unsafe fn numbers<S: Simd>(simd: S, rows: Rows) -> [S::F; 8] {
         // SAFETY: the caller's promise.
-        let [a, b, c, d] = unsafe { simd.transpose(rows) }.map(|x| [simd.half(x), simd.half(simd.shr(x, 16))]);
-        [a[0], a[1], b[0], b[1], c[0], c[1], d[0], d[1]]
+        let words = unsafe { simd.transpose(rows) };
+        let (even, odd) = (|i: usize| simd.half(words[i]), |i: usize| simd.half(simd.shr(words[i], 16)));
+        [even(0), odd(0), even(1), odd(1), even(2), odd(2), even(3), odd(3)]
     }
 
     #[inline(always)]
@@ -54,8 +56,9 @@ impl Float for Bf16 {
         let top = simd.splat(0xffff_0000_u32.cast_signed());
         // SAFETY: the caller's promise.
         let words = unsafe { simd.transpose(rows) };
-        let [a, b, c, d] = words.map(|x| [simd.as_f(simd.shl(x, 16)), simd.as_f(simd.and(x, top))]);
-        [a[0], a[1], b[0], b[1], c[0], c[1], d[0], d[1]]
+        let even = |i: usize| simd.as_f(simd.shl(words[i], 16));
+        let odd = |i: usize| simd.as_f(simd.and(words[i], top));
+        [even(0), odd(0), even(1), odd(1), even(2), odd(2), even(3), odd(3)]
     }
 
     #[inline(always)]

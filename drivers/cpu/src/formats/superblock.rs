@@ -3,7 +3,7 @@
 
 use super::block32::IQ4_LEVELS;
 use super::{Minima16, Minima32, Offset16, Superblock, Visitor, Wide32};
-use crate::simd::{Rows, Simd};
+use crate::simd::{Rows, Simd, each};
 
 /// 16 bytes of 4-bit scales and minima, 64 bytes of 2-bit codes, `d` f16, `dmin` f16.
 pub(crate) struct Q2K;
@@ -18,6 +18,14 @@ pub(crate) struct Q6K;
 /// `d` f16, 2 + 4 bytes of 6-bit scales, 128 bytes of nibbles into a table.
 pub(crate) struct Iq4Xs;
 
+/// Repeats a block for each value of a constant, so that shifts and choices are settled at compile time.
+macro_rules! unroll {
+    ($name:ident in [$($value:literal)*] $body:block) => {$({
+        const $name: usize = $value;
+        $body
+    })*};
+}
+
 /// Byte `index` of every lane, zero-extended.
 #[inline(always)]
 fn byte<S: Simd>(simd: S, lanes: S::I, index: usize) -> S::I {
@@ -29,6 +37,12 @@ fn byte<S: Simd>(simd: S, lanes: S::I, index: usize) -> S::I {
 fn byte_pair<S: Simd>(simd: S, lanes: S::I, index: usize) -> S::I {
     let x = simd.shr(lanes, 16 * index as u32);
     simd.or(simd.and(x, simd.splat(0xff)), simd.and(simd.shl(x, 8), simd.splat(0x00ff_0000)))
+}
+
+/// Every lane shifted so that bit `FROM` of a byte comes to bit `TO`; neighbours' bits come along.
+#[inline(always)]
+fn moved<S: Simd, const FROM: usize, const TO: usize>(simd: S, x: S::I) -> S::I {
+    if FROM < TO { simd.shl(x, (TO - FROM) as u32) } else { simd.shr(x, (FROM - TO) as u32) }
 }
 
 /// Two 16-byte columns, as eight groups of four bytes.
@@ -61,9 +75,9 @@ unsafe fn six_bit_head<S: Simd, V: Visitor<S>>(simd: S, rows: Rows, visitor: &mu
     // SAFETY: the caller's promise.
     let head = unsafe { simd.transpose(rows) };
     let (scales, minima) = six_bit_scales(simd, head);
-    for index in 0..4 {
-        visitor.minima(simd, index, byte_pair(simd, minima[index / 2], index % 2));
-    }
+    unroll!(INDEX in [0 1 2 3] {
+        visitor.minima(simd, INDEX, byte_pair(simd, minima[INDEX / 2], INDEX % 2));
+    });
     visitor.scales(simd, simd.half(head[0]), simd.half(simd.shr(head[0], 16)));
     scales
 }
@@ -78,14 +92,14 @@ impl Superblock for Q4K {
         let mask = simd.splat(0x0f0f_0f0f);
         // SAFETY: 16 bytes at the start of 144.
         let scales = unsafe { six_bit_head(simd, rows, visitor) };
-        for chunk in 0..4 {
+        unroll!(CHUNK in [0 1 2 3] {
             // SAFETY: 32 bytes at offsets 16, 48, 80, 112 of 144.
-            let packed = unsafe { columns32(simd, rows.at(16 + 32 * chunk)) };
-            let scale = |sub: usize| byte(simd, scales[sub / 4], sub % 4);
-            visitor.sub32(simd, 2 * chunk, packed.map(|x| simd.and(x, mask)), scale(2 * chunk));
-            let high = packed.map(|x| simd.and(simd.shr(x, 4), mask));
-            visitor.sub32(simd, 2 * chunk + 1, high, scale(2 * chunk + 1));
-        }
+            let packed = unsafe { columns32(simd, rows.at(16 + 32 * CHUNK)) };
+            let (sub, word) = (2 * CHUNK, scales[CHUNK / 2]);
+            visitor.sub32(simd, sub, each(packed, |x| simd.and(x, mask)), byte(simd, word, sub % 4));
+            let high = each(packed, |x| simd.and(simd.shr(x, 4), mask));
+            visitor.sub32(simd, sub + 1, high, byte(simd, word, sub % 4 + 1));
+        });
     }
 }
 
@@ -99,19 +113,19 @@ impl Superblock for Q5K {
         let (mask, fifth) = (simd.splat(0x0f0f_0f0f), simd.splat(0x1010_1010));
         // SAFETY: 16 bytes at the start, 32 bytes at offset 16 of 176.
         let (scales, bits) = unsafe { (six_bit_head(simd, rows, visitor), columns32(simd, rows.at(16))) };
-        for chunk in 0..4 {
+        unroll!(CHUNK in [0 1 2 3] {
             // SAFETY: 32 bytes at offsets 48, 80, 112, 144 of 176.
-            let packed = unsafe { columns32(simd, rows.at(48 + 32 * chunk)) };
-            for (sub, shift) in [(2 * chunk, 0), (2 * chunk + 1, 4)] {
-                let mut codes = packed.map(|x| simd.and(simd.shr(x, shift), mask));
-                for (code, bits) in codes.iter_mut().zip(bits) {
-                    // Bit `sub` of a byte moves to bit 4.
-                    let moved = if sub < 4 { simd.shl(bits, 4 - sub as u32) } else { simd.shr(bits, sub as u32 - 4) };
-                    *code = simd.or(*code, simd.and(moved, fifth));
+            let packed = unsafe { columns32(simd, rows.at(48 + 32 * CHUNK)) };
+            unroll!(HIGH in [0 1] {
+                const SUB: usize = 2 * CHUNK + HIGH;
+                let mut codes = each(packed, |x| simd.and(simd.shr(x, 4 * HIGH as u32), mask));
+                for i in 0..8 {
+                    // Bit SUB of a byte moves to bit 4.
+                    codes[i] = simd.or(codes[i], simd.and(moved::<S, SUB, 4>(simd, bits[i]), fifth));
                 }
-                visitor.sub32(simd, sub, codes, byte(simd, scales[sub / 4], sub % 4));
-            }
-        }
+                visitor.sub32(simd, SUB, codes, byte(simd, scales[SUB / 4], SUB % 4));
+            });
+        });
     }
 }
 
@@ -126,27 +140,33 @@ impl Superblock for Q6K {
         // SAFETY: 16 bytes at offset 192, two bytes at offset 208 of 210.
         let (scales, d) = unsafe { (simd.transpose(rows.at(192)), simd.gather_u16(rows.at(208))) };
         visitor.scales(simd, simd.half(d), simd.half(d));
-        // Signed byte `sub % 4` of word `sub / 4`.
-        let scale = |sub: usize| simd.sar(simd.shl(scales[sub / 4], 24 - 8 * (sub as u32 % 4)), 24);
-        for half in 0..2 {
-            for column in 0..2 {
-                let (low, high) = (64 * half + 16 * column, 128 + 32 * half + 16 * column);
+        unroll!(HALF in [0 1] {
+            unroll!(COLUMN in [0 1] {
+                let (low, high) = (64 * HALF + 16 * COLUMN, 128 + 32 * HALF + 16 * COLUMN);
                 // SAFETY: 16 bytes at offsets up to 64 + 32 + 16, and up to 128 + 32 + 16, of 210.
                 let (a, b, h) = unsafe {
                     (simd.transpose(rows.at(low)), simd.transpose(rows.at(low + 32)), simd.transpose(rows.at(high)))
                 };
-                for run in 0..4 {
-                    let nibbles = if run % 2 == 0 { a } else { b };
-                    let mut codes = nibbles.map(|x| simd.and(simd.shr(x, 4 * (run as u32 / 2)), mask));
-                    for (code, bits) in codes.iter_mut().zip(h) {
-                        let moved = [simd.shl(bits, 4), simd.shl(bits, 2), bits, simd.shr(bits, 2)][run];
-                        *code = simd.or(*code, simd.and(moved, upper));
+                unroll!(RUN in [0 1 2 3] {
+                    let nibbles = if RUN % 2 == 0 { a } else { b };
+                    let mut codes = each(nibbles, |x| simd.and(simd.shr(x, 4 * (RUN as u32 / 2)), mask));
+                    for i in 0..4 {
+                        // Bits 2 RUN and 2 RUN + 1 of a byte move to bits 4 and 5.
+                        let bits = match RUN {
+                            0 => moved::<S, 0, 4>(simd, h[i]),
+                            1 => moved::<S, 2, 4>(simd, h[i]),
+                            2 => moved::<S, 4, 4>(simd, h[i]),
+                            _ => moved::<S, 6, 4>(simd, h[i]),
+                        };
+                        codes[i] = simd.or(codes[i], simd.and(bits, upper));
                     }
-                    let sub = 8 * half + 2 * run + column;
-                    visitor.sub16(simd, sub, codes, scale(sub));
-                }
-            }
-        }
+                    const SUB: usize = 8 * HALF + 2 * RUN + COLUMN;
+                    // Signed byte SUB % 4 of word SUB / 4.
+                    let scale = simd.sar(simd.shl(scales[SUB / 4], 24 - 8 * (SUB as u32 % 4)), 24);
+                    visitor.sub16(simd, SUB, codes, scale);
+                });
+            });
+        });
     }
 }
 
@@ -162,22 +182,22 @@ impl Superblock for Q2K {
         let (both, d, dmin) =
             unsafe { (simd.transpose(rows), simd.gather_u16(rows.at(80)), simd.gather_u16(rows.at(82))) };
         visitor.scales(simd, simd.half(d), simd.half(dmin));
-        let scales = both.map(|x| simd.and(x, four));
-        let minima = both.map(|x| simd.and(simd.shr(x, 4), four));
-        for index in 0..8 {
-            visitor.minima(simd, index, byte_pair(simd, minima[index / 2], index % 2));
-        }
-        for half in 0..2 {
-            for column in 0..2 {
+        let scales = each(both, |x| simd.and(x, four));
+        let minima = each(both, |x| simd.and(simd.shr(x, 4), four));
+        unroll!(INDEX in [0 1 2 3 4 5 6 7] {
+            visitor.minima(simd, INDEX, byte_pair(simd, minima[INDEX / 2], INDEX % 2));
+        });
+        unroll!(HALF in [0 1] {
+            unroll!(COLUMN in [0 1] {
                 // SAFETY: 16 bytes at offsets 16, 32, 48, 64 of 84.
-                let packed = unsafe { simd.transpose(rows.at(16 + 32 * half + 16 * column)) };
-                for run in 0..4 {
-                    let codes = packed.map(|x| simd.and(simd.shr(x, 2 * run as u32), two));
-                    let sub = 8 * half + 2 * run + column;
-                    visitor.sub16(simd, sub, codes, byte(simd, scales[sub / 4], sub % 4));
-                }
-            }
-        }
+                let packed = unsafe { simd.transpose(rows.at(16 + 32 * HALF + 16 * COLUMN)) };
+                unroll!(RUN in [0 1 2 3] {
+                    let codes = each(packed, |x| simd.and(simd.shr(x, 2 * RUN as u32), two));
+                    const SUB: usize = 8 * HALF + 2 * RUN + COLUMN;
+                    visitor.sub16(simd, SUB, codes, byte(simd, scales[SUB / 4], SUB % 4));
+                });
+            });
+        });
     }
 }
 
@@ -202,26 +222,24 @@ impl Superblock for Q3K {
             simd.or(simd.and(simd.shr(u0, 4), four), top(2)),
             simd.or(simd.and(simd.shr(u1, 4), four), top(3)),
         ];
-        for column in 0..2 {
+        unroll!(COLUMN in [0 1] {
             // SAFETY: 16 bytes at offsets 0 and 16 of 110.
-            let bits = unsafe { simd.transpose(rows.at(16 * column)) };
-            for half in 0..2 {
+            let bits = unsafe { simd.transpose(rows.at(16 * COLUMN)) };
+            unroll!(HALF in [0 1] {
                 // SAFETY: 16 bytes at offsets 32, 48, 64, 80 of 110.
-                let packed = unsafe { simd.transpose(rows.at(32 + 32 * half + 16 * column)) };
-                for run in 0..4 {
-                    let mut codes = packed.map(|x| simd.and(simd.shr(x, 2 * run as u32), two));
-                    let bit = (4 * half + run) as u32;
-                    for (code, bits) in codes.iter_mut().zip(bits) {
-                        // Bit `bit` of a byte moves to bit 2.
-                        let moved = if bit < 2 { simd.shl(bits, 2 - bit) } else { simd.shr(bits, bit - 2) };
-                        *code = simd.or(*code, simd.and(moved, third));
+                let packed = unsafe { simd.transpose(rows.at(32 + 32 * HALF + 16 * COLUMN)) };
+                unroll!(RUN in [0 1 2 3] {
+                    const BIT: usize = 4 * HALF + RUN;
+                    let mut codes = each(packed, |x| simd.and(simd.shr(x, 2 * RUN as u32), two));
+                    for i in 0..4 {
+                        codes[i] = simd.or(codes[i], simd.and(moved::<S, BIT, 2>(simd, bits[i]), third));
                     }
-                    let sub = 8 * half + 2 * run + column;
-                    let scale = simd.add(byte(simd, scales[sub / 4], sub % 4), simd.splat(-32));
-                    visitor.sub16(simd, sub, codes, scale);
-                }
-            }
-        }
+                    const SUB: usize = 8 * HALF + 2 * RUN + COLUMN;
+                    let scale = simd.add(byte(simd, scales[SUB / 4], SUB % 4), simd.splat(-32));
+                    visitor.sub16(simd, SUB, codes, scale);
+                });
+            });
+        });
     }
 }
 
@@ -236,17 +254,15 @@ impl Superblock for Iq4Xs {
         // SAFETY: 16 bytes at the start of 136: d, high scale bits, low scale bits, codes.
         let head = unsafe { simd.transpose(rows) };
         visitor.scales(simd, simd.half(head[0]), simd.half(head[0]));
-        for sub in 0..8 {
+        unroll!(SUB in [0 1 2 3 4 5 6 7] {
             // SAFETY: 16 bytes at offsets 8 to 120 of 136.
-            let packed = unsafe { simd.transpose(rows.at(8 + 16 * sub)) };
-            let shift = sub as u32;
-            let low = simd.and(simd.shr(head[1], 4 * shift), simd.splat(0x0f));
-            let high = simd.and(simd.shl(simd.shr(head[0], 16 + 2 * shift), 4), simd.splat(0x30));
+            let packed = unsafe { simd.transpose(rows.at(8 + 16 * SUB)) };
+            let low = simd.and(simd.shr(head[1], 4 * SUB as u32), simd.splat(0x0f));
+            let high = simd.and(simd.shl(simd.shr(head[0], 16 + 2 * SUB as u32), 4), simd.splat(0x30));
             let scale = simd.add(simd.or(low, high), simd.splat(-32));
-            let level = |x: S::I| simd.lookup(&IQ4_LEVELS, simd.and(x, mask));
-            let [a, b, c, d] = packed.map(level);
-            let [e, f, g, h] = packed.map(|x| level(simd.shr(x, 4)));
-            visitor.sub32(simd, sub, [a, b, c, d, e, f, g, h], scale);
-        }
+            let [a, b, c, d] = each(packed, |x| simd.lookup(&IQ4_LEVELS, simd.and(x, mask)));
+            let [e, f, g, h] = each(packed, |x| simd.lookup(&IQ4_LEVELS, simd.and(simd.shr(x, 4), mask)));
+            visitor.sub32(simd, SUB, [a, b, c, d, e, f, g, h], scale);
+        });
     }
 }

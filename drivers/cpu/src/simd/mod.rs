@@ -51,6 +51,17 @@ impl Rows {
     }
 }
 
+/// `f` of every element.
+///
+/// `array::map` does the same but is not always inlined, and a kernel's pieces must be.
+#[inline(always)]
+pub(crate) fn each<T: Copy, const N: usize>(mut array: [T; N], f: impl Fn(T) -> T) -> [T; N] {
+    for x in &mut array {
+        *x = f(*x);
+    }
+    array
+}
+
 /// One form of the processor: `LANES` lanes of 32 bits, as integers (`I`) or floats (`F`).
 ///
 /// An implementing value is a token: it exists only where the form's instructions do.

@@ -1,0 +1,98 @@
+//! Measures the product kernels on one thread, by thread CPU time: GB/s of weights at one activation row, GOP/s at more.
+//!
+//! `cargo run --release -p doorbell-cpu --example speed [TYPE] [COLS] [ROWS] [avx2|portable]`. What a whole model does is
+//! `doorbell bench`'s matter.
+
+use doorbell_core::heap;
+use doorbell_core::quant::Type;
+use doorbell_cpu::features::Isa;
+use doorbell_cpu::panel::{Layout, Quantize};
+use doorbell_cpu::product::{Products, Scratch, Selection, Weights};
+
+/// Seconds this thread has run.
+#[expect(unsafe_code, reason = "one system call that std does not offer")]
+fn cpu_time() -> f64 {
+    #[repr(C)]
+    struct Time {
+        seconds: i64,
+        nanoseconds: i64,
+    }
+    unsafe extern "C" {
+        fn clock_gettime(clock: i32, time: *mut Time) -> i32;
+    }
+    const THREAD: i32 = 3;
+    let mut time = Time { seconds: 0, nanoseconds: 0 };
+    // SAFETY: the C library's own function (std links it), with a struct of its layout on 64-bit Linux.
+    unsafe { clock_gettime(THREAD, &raw mut time) };
+    time.seconds as f64 + time.nanoseconds as f64 / 1e9
+}
+
+const TYPES: [(Type, &str); 13] = [
+    (Type::Q4_0, "Q4_0"),
+    (Type::Q4_1, "Q4_1"),
+    (Type::Q5_0, "Q5_0"),
+    (Type::Q5_1, "Q5_1"),
+    (Type::Q8_0, "Q8_0"),
+    (Type::Q2_K, "Q2_K"),
+    (Type::Q3_K, "Q3_K"),
+    (Type::Q4_K, "Q4_K"),
+    (Type::Q5_K, "Q5_K"),
+    (Type::Q6_K, "Q6_K"),
+    (Type::IQ4_XS, "IQ4_XS"),
+    (Type::F16, "F16"),
+    (Type::F32, "F32"),
+];
+
+fn measure(isa: Isa, kind: Type, cols: usize, rows: usize, tokens: usize) -> f64 {
+    let row_bytes = kind.row_bytes(cols).expect("whole blocks");
+    let bytes: Vec<u8> = (0..row_bytes * rows).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3] & 0x3b).collect();
+    let weights = Weights::new(kind, cols, &bytes).expect("weights");
+    let layout = Layout::new(weights.activation(), cols).expect("layout");
+    let values: Vec<f32> = (0..cols).map(|i| (i as f32).sin()).collect();
+    let mut panel = vec![0; layout.stride * tokens];
+    let mut scratch = Scratch::new(&heap::Global);
+    scratch.reserve(cols, 0).expect("memory");
+    let mut out = vec![0.0; 32 * tokens];
+    let mut times: Vec<f64> = (0..9)
+        .map(|_| {
+            let start = cpu_time();
+            for row in panel.chunks_exact_mut(layout.stride) {
+                isa.run(Quantize::new(&layout, &values, row));
+            }
+            let products = Products::new(isa, &layout, &panel, Selection::Range { first: 0, count: tokens });
+            for strip in (0..weights.strips()).step_by(2) {
+                products.pair(weights.strip(strip), Some(weights.strip(strip + 1)), &mut scratch, &mut out);
+            }
+            cpu_time() - start
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |i: usize, default: usize| arguments.get(i).and_then(|a| a.parse().ok()).unwrap_or(default);
+    let (cols, rows) = (number(1, 2048), number(2, 16384));
+    let isa = match arguments.get(3).map(String::as_str) {
+        Some("avx2") => Isa::avx2().expect("AVX2"),
+        Some("portable") => Isa::PORTABLE,
+        _ => Isa::best(),
+    };
+    println!("{} {rows} x {cols}", isa.name());
+    for (kind, name) in TYPES {
+        if arguments.first().is_some_and(|wanted| wanted != "all" && wanted != name) {
+            continue;
+        }
+        let one = measure(isa, kind, cols, rows, 1);
+        let bytes = (kind.row_bytes(cols).unwrap_or(0) * rows) as f64;
+        print!("{name:7} 1: {:5.1} GB/s", bytes / one / 1e9);
+        for tokens in [2, 4, 8, 32, 128, 512] {
+            // Fewer rows for long ones: the same work takes as long per row.
+            let rows = if tokens >= 128 { (rows / 8).next_multiple_of(32) } else { rows };
+            let seconds = measure(isa, kind, cols, rows, tokens);
+            print!("  {tokens}: {:4.0}", 2.0 * (cols * rows * tokens) as f64 / seconds / 1e9);
+        }
+        println!(" GOP/s");
+    }
+}

@@ -1,0 +1,168 @@
+//! One activation row: weights go from the file's bytes into the dot product without a stop in memory.
+#![expect(unsafe_code, reason = "walks raw rows and a raw activation row")]
+
+use super::unpack::prefetch_next;
+use crate::formats::{Block32, Class, Superblock, Visitor};
+use crate::panel::Layout;
+use crate::simd::{Kernel, Rows, STRIP, Simd};
+use core::marker::PhantomData;
+
+/// A strip against one activation row.
+pub(super) struct Single<'a, F> {
+    pub(super) rows: Rows,
+    pub(super) layout: &'a Layout,
+    pub(super) token: *const u8,
+    /// Sixteen floats.
+    pub(super) out: *mut f32,
+    pub(super) format: PhantomData<F>,
+}
+
+/// Blocks of 32.
+pub(super) struct Single32<'a, F>(pub(super) Single<'a, F>);
+
+impl<F: Block32> Kernel for Single32<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call<S: Simd>(self, simd: S) {
+        let Single { rows, layout, token, out, .. } = self.0;
+        for first in (0..STRIP).step_by(S::LANES) {
+            let mut acc = simd.splat_f(0.0);
+            for block in 0..layout.cols / 32 {
+                if first == 0 {
+                    prefetch_next(simd, rows, block, F::BYTES);
+                }
+                // SAFETY: whoever makes a `Single` vouches for sixteen rows and the activation row's planes.
+                unsafe {
+                    let rows = Rows { base: rows.base.add(first * rows.stride), stride: rows.stride };
+                    let rows = rows.at(block * F::BYTES);
+                    let sum = simd.load_splat(token.add(layout.sums + 4 * block));
+                    let start = if <F::Class as Class>::MINIMA { simd.splat(0) } else { simd.shl(sum, F::OFFSET) };
+                    let products = dots::<S, F::Class, 8>(simd, start, F::codes(simd, rows), token.add(32 * block));
+                    let (scale, floor) = F::scales(simd, rows);
+                    let input = simd.as_f(simd.load_splat(token.add(layout.scales + 4 * block)));
+                    acc = simd.fma(simd.to_f(products), simd.mul_f(scale, input), acc);
+                    if <F::Class as Class>::MINIMA {
+                        acc = simd.fma(floor, simd.as_f(sum), acc);
+                    }
+                }
+            }
+            // SAFETY: as above for the results.
+            unsafe { simd.store_f(out.add(first), acc) };
+        }
+    }
+}
+
+/// Superblocks.
+pub(super) struct Single256<'a, F>(pub(super) Single<'a, F>);
+
+impl<F: Superblock> Kernel for Single256<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call<S: Simd>(self, simd: S) {
+        let Single { rows, layout, token, out, .. } = self.0;
+        for first in (0..STRIP).step_by(S::LANES) {
+            let mut acc = simd.splat_f(0.0);
+            for block in 0..layout.cols / 256 {
+                if first == 0 {
+                    prefetch_next(simd, rows, block, F::BYTES);
+                }
+                // SAFETY: whoever makes a `Single` vouches for sixteen rows and the activation row's planes.
+                unsafe {
+                    let rows = Rows { base: rows.base.add(first * rows.stride), stride: rows.stride };
+                    let mut sums = Sums::<S, F> {
+                        layout,
+                        token,
+                        block,
+                        products: simd.splat(0),
+                        minima: simd.splat(0),
+                        scale: simd.splat_f(0.0),
+                        floor: simd.splat_f(0.0),
+                        format: PhantomData,
+                    };
+                    F::visit(simd, rows.at(block * F::BYTES), &mut sums);
+                    let input = simd.as_f(simd.load_splat(token.add(layout.scales + 4 * block)));
+                    acc = simd.fma(simd.to_f(sums.products), simd.mul_f(sums.scale, input), acc);
+                    if <F::Class as Class>::MINIMA {
+                        acc = simd.fnma(simd.to_f(sums.minima), simd.mul_f(sums.floor, input), acc);
+                    }
+                }
+            }
+            // SAFETY: as above for the results.
+            unsafe { simd.store_f(out.add(first), acc) };
+        }
+    }
+}
+
+/// The integer sums of a superblock while its parts come in.
+struct Sums<'a, S: Simd, F> {
+    layout: &'a Layout,
+    token: *const u8,
+    block: usize,
+    products: S::I,
+    minima: S::I,
+    scale: S::F,
+    floor: S::F,
+    format: PhantomData<F>,
+}
+
+impl<S: Simd, F: Superblock> Sums<'_, S, F> {
+    #[inline(always)]
+    fn add<const G: usize>(&mut self, simd: S, sub: usize, plane: usize, codes: [S::I; G], scale: S::I) {
+        // SAFETY: whoever makes a `Single` vouches for the activation row's planes.
+        let sums = unsafe {
+            let start = match <F::Class as Class>::MINIMA {
+                true => simd.splat(0),
+                false => simd.shl(simd.load_splat(self.token.add(plane + 4 * sub)), F::OFFSET),
+            };
+            dots::<S, F::Class, G>(simd, start, codes, self.token.add(4 * G * sub))
+        };
+        self.products = simd.add(self.products, simd.mul(sums, scale));
+    }
+}
+
+impl<S: Simd, F: Superblock> Visitor<S> for Sums<'_, S, F> {
+    #[inline(always)]
+    fn sub32(&mut self, simd: S, index: usize, codes: [S::I; 8], scale: S::I) {
+        self.add(simd, 8 * self.block + index, self.layout.sums32, codes, scale);
+    }
+
+    #[inline(always)]
+    fn sub16(&mut self, simd: S, index: usize, codes: [S::I; 4], scale: S::I) {
+        self.add(simd, 16 * self.block + index, self.layout.sums, codes, scale);
+    }
+
+    #[inline(always)]
+    fn minima(&mut self, simd: S, index: usize, pair: S::I) {
+        let sub = <F::Class as Class>::SUB;
+        let plane = if sub == 16 { self.layout.halves16 } else { self.layout.halves32 };
+        let at = plane + 4 * (128 / sub * self.block + index);
+        // SAFETY: whoever makes a `Single` vouches for the activation row's planes.
+        let input = unsafe { simd.load_splat(self.token.add(at)) };
+        self.minima = simd.dot_pairs(self.minima, pair, input);
+    }
+
+    #[inline(always)]
+    fn scales(&mut self, _simd: S, d: S::F, dmin: S::F) {
+        (self.scale, self.floor) = (d, dmin);
+    }
+}
+
+/// `start` plus the products of `G` groups of codes with the activation codes at `token`.
+///
+/// # Safety
+/// `token` must be readable for 4 `G` bytes.
+#[inline(always)]
+unsafe fn dots<S: Simd, C: Class, const G: usize>(simd: S, start: S::I, codes: [S::I; G], token: *const u8) -> S::I {
+    let mut sum = start;
+    for (group, codes) in codes.into_iter().enumerate() {
+        // SAFETY: the caller's promise.
+        let input = unsafe { simd.load_splat(token.add(4 * group)) };
+        sum = match C::WIDE {
+            true => simd.dot::<true>(sum, codes, input),
+            false => simd.dot::<false>(sum, codes, input),
+        };
+    }
+    sum
+}

@@ -1,0 +1,232 @@
+//! Products against core's f64 evaluation of the same quantised operands, and against themselves in other company.
+
+use super::{Products, Scratch, Selection, Weights};
+use crate::features::Isa;
+use crate::panel::{Layout, Quantize};
+use doorbell_core::heap;
+use doorbell_core::quant::{self, Half, Type};
+use std::vec;
+use std::vec::Vec;
+
+/// Types under test, with the offsets of half-precision fields in a block.
+const TYPES: [(Type, &[usize]); 13] = [
+    (Type::Q4_0, &[0]),
+    (Type::Q4_1, &[0, 2]),
+    (Type::Q5_0, &[0]),
+    (Type::Q5_1, &[0, 2]),
+    (Type::Q8_0, &[0]),
+    (Type::IQ4_NL, &[0]),
+    (Type::MXFP4, &[]),
+    (Type::Q2_K, &[80, 82]),
+    (Type::Q3_K, &[108]),
+    (Type::Q4_K, &[0, 2]),
+    (Type::Q5_K, &[0, 2]),
+    (Type::Q6_K, &[208]),
+    (Type::IQ4_XS, &[0]),
+];
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as u32
+    }
+
+    fn uniform(&mut self) -> f32 {
+        self.next() as f32 / (1u32 << 30) as f32 - 1.0
+    }
+}
+
+/// What a block is filled with.
+#[derive(Clone, Copy, Debug)]
+enum Fill {
+    Random,
+    /// Every byte the same.
+    Byte(u8),
+    /// Random codes under one given scale.
+    Scale(f32),
+}
+
+fn weights(kind: Type, halves: &[usize], cols: usize, rows: usize, fill: Fill, random: &mut Random) -> Vec<u8> {
+    let mut bytes = vec![0u8; kind.row_bytes(cols).unwrap() * rows];
+    for block in bytes.chunks_exact_mut(kind.block_bytes()) {
+        for byte in block.iter_mut() {
+            *byte = if let Fill::Byte(byte) = fill { byte } else { random.next() as u8 };
+        }
+        for &at in halves {
+            let scale = if let Fill::Scale(scale) = fill { scale } else { random.uniform() * 0.1 };
+            block[at..at + 2].copy_from_slice(&Half::new(scale).0);
+        }
+        match kind {
+            Type::MXFP4 => block[0] = 100 + block[0] % 40,
+            Type::F16 => block.copy_from_slice(&Half::new(random.uniform()).0),
+            Type::F32 => block.copy_from_slice(&random.uniform().to_le_bytes()),
+            Type::BF16 => block.copy_from_slice(&random.uniform().to_le_bytes()[2..]),
+            _ => {}
+        }
+    }
+    bytes
+}
+
+struct Case {
+    kind: Type,
+    cols: usize,
+    rows: usize,
+    bytes: Vec<u8>,
+    values: Vec<f32>,
+    tokens: usize,
+}
+
+impl Case {
+    fn new(kind: Type, halves: &[usize], (cols, rows, tokens): (usize, usize, usize), fill: Fill) -> Self {
+        let mut random = Random(cols as u64 + 7 * tokens as u64);
+        let bytes = weights(kind, halves, cols, rows, fill, &mut random);
+        let values = (0..cols * tokens).map(|_| random.uniform() * 3.0).collect();
+        Self { kind, cols, rows, bytes, values, tokens }
+    }
+
+    /// `[token][row]` by the kernels; `group` activation rows at a time.
+    fn products(&self, isa: Isa, group: usize) -> Vec<f32> {
+        let weights = Weights::new(self.kind, self.cols, &self.bytes).unwrap();
+        let layout = Layout::new(weights.activation(), self.cols).unwrap();
+        let mut panel = vec![0; layout.stride * self.tokens];
+        for (row, values) in panel.chunks_exact_mut(layout.stride).zip(self.values.chunks_exact(self.cols)) {
+            isa.run(Quantize::new(&layout, values, row));
+        }
+        let mut scratch = Scratch::new(&heap::Global);
+        scratch.reserve(self.cols, weights.row_bytes()).unwrap();
+        let mut all = vec![f32::NAN; self.tokens * self.rows];
+        for first in (0..self.tokens).step_by(group) {
+            let count = group.min(self.tokens - first);
+            let products = Products::new(isa, &layout, &panel, Selection::Range { first, count });
+            for strip in (0..weights.strips()).step_by(2) {
+                let right = (strip + 1 < weights.strips()).then(|| weights.strip(strip + 1));
+                let mut out = vec![f32::NAN; 32 * count];
+                products.pair(weights.strip(strip), right, &mut scratch, &mut out);
+                for (token, out) in out.chunks_exact(32).enumerate() {
+                    for (row, &x) in (16 * strip..self.rows.min(16 * strip + 32)).zip(out) {
+                        all[(first + token) * self.rows + row] = x;
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// `[token][row]` by core: exact integers, then f64.
+    fn expected(&self) -> Vec<f32> {
+        let format = self.kind.activation().unwrap();
+        let mut all = Vec::new();
+        for values in self.values.chunks_exact(self.cols) {
+            let mut activation = vec![0; format.row_bytes(self.cols).unwrap()];
+            format.quantize(values, &mut activation).unwrap();
+            let rows = self.bytes.chunks_exact(self.kind.row_bytes(self.cols).unwrap());
+            all.extend(rows.map(|row| quant::dot(self.kind, row, &activation).unwrap()));
+        }
+        all
+    }
+}
+
+fn nmse(found: &[f32], expected: &[f32]) -> f64 {
+    let pairs = || found.iter().zip(expected).map(|(&a, &b)| (f64::from(a), f64::from(b)));
+    let error: f64 = pairs().map(|(a, b)| (a - b) * (a - b)).sum();
+    let power: f64 = pairs().map(|(_, b)| b * b).sum();
+    if error == 0.0 { 0.0 } else { error / power }
+}
+
+fn computable() -> impl Iterator<Item = (Type, &'static [usize])> {
+    let floats = [Type::F32, Type::F16, Type::BF16].map(|kind| (kind, &[][..]));
+    TYPES.into_iter().chain(floats).filter(|(kind, _)| kind.activation().is_some())
+}
+
+#[test]
+fn products_equal_cores_f64_evaluation() {
+    for (kind, halves) in computable() {
+        for shape in [(256, 16, 1), (512, 48, 7), (2048, 32, 13), (16384, 16, 2)] {
+            for fill in [Fill::Random, Fill::Byte(0xff), Fill::Byte(0x80), Fill::Byte(0), Fill::Scale(-0.25), Fill::Scale(6e-8)] {
+                let case = Case::new(kind, halves, shape, fill);
+                let expected = case.expected();
+                for isa in Isa::available() {
+                    let error = nmse(&case.products(isa, case.tokens), &expected);
+                    assert!(error <= 1e-12, "{} {shape:?} {fill:?} {}: NMSE {error:e}", kind.name(), isa.name());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_result_does_not_depend_on_its_company() {
+    for (kind, halves) in computable() {
+        for (cols, rows, tokens) in [(768, 40, 14), (2560, 16, 5)] {
+            let case = Case::new(kind, halves, (cols, rows, tokens), Fill::Random);
+            for isa in Isa::available() {
+                let bits = |group| case.products(isa, group).iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                let alone = bits(1);
+                for group in [2, 3, 4, 5, tokens] {
+                    assert!(bits(group) == alone, "{} {cols} {} in groups of {group}", kind.name(), isa.name());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn both_vector_widths_give_the_same_bits() {
+    let (Some(narrow), Some(wide)) = (Isa::avx2(), Isa::avx512()) else { return };
+    for (kind, halves) in computable() {
+        let case = Case::new(kind, halves, (1280, 24, 9), Fill::Random);
+        assert_eq!(case.products(narrow, 9), case.products(wide, 9), "{}", kind.name());
+    }
+}
+
+#[test]
+fn ragged_shapes_are_padded() {
+    for (kind, cols, rows) in [(Type::F32, 7, 3), (Type::F16, 13, 17), (Type::BF16, 33, 1), (Type::Q8_0, 96, 5)] {
+        let case = Case::new(kind, &[0][..usize::from(kind == Type::Q8_0)], (cols, rows, 4), Fill::Random);
+        for isa in Isa::available() {
+            for group in [1, 4] {
+                assert!(nmse(&case.products(isa, group), &case.expected()) <= 1e-12, "{} {}", kind.name(), isa.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn strips_of_two_types_make_a_pair() {
+    let a = Case::new(Type::Q8_0, &[0], (256, 16, 3), Fill::Random);
+    let b = Case::new(Type::Q5_0, &[0], (256, 16, 3), Fill::Random);
+    let [left, right] = [&a, &b].map(|case| Weights::new(case.kind, 256, &case.bytes).unwrap());
+    let layout = Layout::new(left.activation(), 256).unwrap();
+    let mut panel = vec![0; layout.stride * 3];
+    for (row, values) in panel.chunks_exact_mut(layout.stride).zip(b.values.chunks_exact(256)) {
+        Isa::best().run(Quantize::new(&layout, values, row));
+    }
+    let mut scratch = Scratch::new(&heap::Global);
+    scratch.reserve(256, 0).unwrap();
+    for count in [1, 3] {
+        let products = Products::new(Isa::best(), &layout, &panel, Selection::Range { first: 0, count });
+        let mut run = |a, b| {
+            let mut out = vec![0.0; 32 * count];
+            products.pair(a, b, &mut scratch, &mut out);
+            out
+        };
+        let both = run(left.strip(0), Some(right.strip(0)));
+        let (first, second) = (run(left.strip(0), None), run(right.strip(0), None));
+        for token in 0..count {
+            let at = 32 * token;
+            assert_eq!(both[at..at + 16], first[at..at + 16]);
+            assert_eq!(both[at + 16..at + 32], second[at..at + 16]);
+        }
+    }
+}
+
+#[test]
+fn what_is_no_matrix_is_refused() {
+    use super::WeightsError;
+    assert!(matches!(Weights::new(Type::IQ1_S, 256, &[]), Err(WeightsError::Kind(Type::IQ1_S))));
+    assert!(matches!(Weights::new(Type::Q4_K, 128, &[]), Err(WeightsError::Columns { cols: 128, .. })));
+    assert!(matches!(Weights::new(Type::Q8_0, 32, &[0; 35]), Err(WeightsError::Bytes { row_bytes: 34, found: 35 })));
+}

@@ -1,0 +1,153 @@
+//! A matrix where it lies, and its strips of sixteen rows. What the bytes mean is in [`crate::formats`].
+
+use crate::simd::STRIP;
+use core::fmt;
+use doorbell_core::quant::{Activation, Type};
+
+/// Rows of a matrix, as the file holds them.
+#[derive(Clone, Copy, Debug)]
+pub struct Weights<'a> {
+    kind: Type,
+    activation: Activation,
+    cols: usize,
+    row_bytes: usize,
+    data: &'a [u8],
+}
+
+/// Why bytes are not the rows of a matrix that these kernels know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WeightsError {
+    /// No kernel for the type.
+    Kind(Type),
+    /// The columns are no whole number of blocks.
+    Columns {
+        /// The type.
+        kind: Type,
+        /// Elements of a row.
+        cols: usize,
+    },
+    /// The bytes are no whole number of rows.
+    Bytes {
+        /// Bytes of a row.
+        row_bytes: usize,
+        /// Bytes given.
+        found: usize,
+    },
+}
+
+impl fmt::Display for WeightsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind(kind) => write!(f, "no CPU kernel for weights of type {}", kind.name()),
+            Self::Columns { kind, cols } => {
+                let block = kind.block_len();
+                write!(f, "{cols} columns of {} are no whole number of blocks of {block}", kind.name())
+            }
+            Self::Bytes { row_bytes, found } => write!(f, "{found} bytes are no whole number of rows of {row_bytes}"),
+        }
+    }
+}
+
+impl core::error::Error for WeightsError {}
+
+impl<'a> Weights<'a> {
+    /// Rows of `cols` elements of `kind`.
+    ///
+    /// # Errors
+    /// When there is no kernel for the type or the sizes do not fit it.
+    pub fn new(kind: Type, cols: usize, data: &'a [u8]) -> Result<Self, WeightsError> {
+        let activation = activation(kind).ok_or(WeightsError::Kind(kind))?;
+        let row_bytes = kind.row_bytes(cols).filter(|&bytes| bytes > 0).ok_or(WeightsError::Columns { kind, cols })?;
+        if !data.len().is_multiple_of(row_bytes) {
+            return Err(WeightsError::Bytes { row_bytes, found: data.len() });
+        }
+        Ok(Self { kind, activation, cols, row_bytes, data })
+    }
+
+    /// The block format.
+    #[must_use]
+    pub const fn kind(&self) -> Type {
+        self.kind
+    }
+
+    /// The format that activations must be in.
+    #[must_use]
+    pub const fn activation(&self) -> Activation {
+        self.activation
+    }
+
+    /// Elements of a row.
+    #[must_use]
+    pub const fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Bytes of a row.
+    #[must_use]
+    pub const fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    /// Rows.
+    #[must_use]
+    pub const fn rows(&self) -> usize {
+        self.data.len() / self.row_bytes
+    }
+
+    /// Strips, the last of which may have fewer than sixteen rows.
+    #[must_use]
+    pub const fn strips(&self) -> usize {
+        self.rows().div_ceil(STRIP)
+    }
+
+    /// The strip of rows `16 index ..`.
+    ///
+    /// # Panics
+    /// When there is no such strip.
+    #[must_use]
+    pub fn strip(&self, index: usize) -> Strip<'a> {
+        let start = index * STRIP * self.row_bytes;
+        let end = (start + STRIP * self.row_bytes).min(self.data.len());
+        assert!(start < end, "strip {index} of {}", self.strips());
+        Strip { kind: self.kind, cols: self.cols, row_bytes: self.row_bytes, data: &self.data[start..end] }
+    }
+
+    /// Row `index`, one row's bytes.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    #[must_use]
+    pub fn row(&self, index: usize) -> &'a [u8] {
+        &self.data[index * self.row_bytes..(index + 1) * self.row_bytes]
+    }
+}
+
+/// The format of activations for a type of weights; `None` where there is no kernel.
+fn activation(kind: Type) -> Option<Activation> {
+    match kind {
+        Type::F32 | Type::F16 | Type::BF16 => Some(Activation::F32),
+        Type::Q4_0 | Type::Q5_0 | Type::Q8_0 | Type::IQ4_NL | Type::MXFP4 => Some(Activation::Q8_0),
+        Type::Q4_1 | Type::Q5_1 => Some(Activation::Q8_1),
+        Type::Q2_K | Type::Q3_K | Type::Q4_K | Type::Q5_K | Type::Q6_K | Type::IQ4_XS => Some(Activation::Q8_K),
+        _ => None,
+    }
+}
+
+/// Up to sixteen consecutive rows of a matrix.
+#[derive(Clone, Copy, Debug)]
+pub struct Strip<'a> {
+    pub(super) kind: Type,
+    pub(super) cols: usize,
+    pub(super) row_bytes: usize,
+    /// 1 to 16 rows.
+    pub(super) data: &'a [u8],
+}
+
+impl Strip<'_> {
+    /// Rows in the strip.
+    #[must_use]
+    pub const fn rows(&self) -> usize {
+        self.data.len() / self.row_bytes
+    }
+}
