@@ -1,4 +1,5 @@
 //! The engine on the reference backend: results depend on the request alone, pages come back, ends are reported.
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use doorbell_core::backend::KvType;
 use doorbell_core::engine::{
@@ -55,6 +56,7 @@ fn run(model: &Model<'_>, config: Config, prompts: &[Vec<TokenId>], params: &Sam
             _ => {}
         });
         if progress.unwrap() == Progress::Idle && next == prompts.len() {
+            assert_eq!(engine.free_pages(), config.pages() as usize, "leaked pages");
             let ended = |(tokens, reason): (Vec<_>, Option<_>)| Outcome { tokens, reason: reason.unwrap() };
             return outcomes.into_iter().map(ended).collect();
         }

@@ -101,6 +101,11 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
         self.model
     }
 
+    /// KV pages per group that no request holds.
+    pub fn free_pages(&self) -> usize {
+        self.free.len()
+    }
+
     /// Takes a request; everything that it will need is reserved now.
     ///
     /// # Errors

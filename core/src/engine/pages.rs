@@ -30,8 +30,7 @@ impl<'a> FreePages<'a> {
         self.free.extend(from.drain(..).rev());
     }
 
-    #[cfg(test)]
-    pub(super) fn is_full(&self) -> bool {
-        self.free.len() == self.total
+    pub(super) fn len(&self) -> usize {
+        self.free.len()
     }
 }

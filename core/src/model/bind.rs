@@ -4,7 +4,7 @@ use super::error::{ModelError, Name, TensorFault};
 use super::family::{Family, FfnNorm};
 use super::hyper::{ExpertHyper, Hyper, Keys};
 use super::rope::{Rope, Scaling};
-use super::weights::{Ffn, KvGroup, Layer, Model, Router, Weight};
+use super::weights::{Ffn, KvGroup, Layer, Model, Router, Shared, Weight};
 use crate::gguf::{Gguf, Tensor};
 use crate::heap::{self, Heap, Vec};
 use crate::plan::{GroupId, KvSlot, Matrix, Norm, RopeId, VectorId, WeightId};
@@ -232,7 +232,7 @@ impl<'a> Binder<'_, 'a> {
         }
         let output_dims = Dims { cols: shape.heads * hyper.value_dim, rows: width, stack: 1 };
         let (post_attention_norm, post_ffn_norm) = match family.ffn_norm {
-            FfnNorm::Plain => (None, None),
+            FfnNorm::Plain | FfnNorm::PostAttention => (None, None),
             FfnNorm::Sandwich => (
                 Some(self.norm(&name("post_attention_norm"), width, eps)?),
                 Some(self.norm(&name("post_ffw_norm"), width, eps)?),
@@ -248,7 +248,7 @@ impl<'a> Binder<'_, 'a> {
             key_norm,
             sinks: self.vector(&name("attn_sinks"), shape.heads as usize, 0..shape.heads as usize)?,
             post_attention_norm,
-            ffn_norm: self.norm(&name("ffn_norm"), width, eps)?,
+            ffn_norm: self.norm(&name(family.ffn_norm.tensor()), width, eps)?,
             post_ffn_norm,
             ffn: match hyper.experts.filter(|_| index >= hyper.dense_layers as usize) {
                 Some(experts) => self.mixture(index, width, experts)?,
@@ -326,7 +326,24 @@ impl<'a> Binder<'_, 'a> {
         };
         let down_dims = Dims { cols: experts.ffn, rows: width, stack: experts.count };
         let down = self.required("ffn_down_exps", layer, down_dims)?;
-        Ok(Ffn::Mixture { router: Router { matrix, selection_bias }, gate, up, down })
+        let shared = self.shared(layer, width, experts)?;
+        Ok(Ffn::Mixture { router: Router { matrix, selection_bias }, gate, up, down, shared })
+    }
+
+    /// The expert that every row takes, where there is one.
+    fn shared(
+        &mut self,
+        layer: usize,
+        width: u32,
+        experts: ExpertHyper,
+    ) -> Result<Option<Shared>, ModelError> {
+        let ffn = experts.shared_ffn;
+        let dims = Dims { cols: width, rows: ffn, stack: 1 };
+        let Some(gate) = self.part("ffn_gate_shexp", Some(layer), dims)? else { return Ok(None) };
+        let up = self.required("ffn_up_shexp", layer, dims)?;
+        let down = self.required("ffn_down_shexp", layer, Dims { cols: ffn, rows: width, stack: 1 })?;
+        let weight = self.part("ffn_gate_inp_shexp", Some(layer), Dims { cols: width, rows: 1, stack: 1 })?;
+        Ok(Some(Shared { gate, up, down, weight }))
     }
 
     fn fused_gate_up(

@@ -1,6 +1,6 @@
 //! From a bound model to the plan of one batch shape.
 
-use super::weights::{Ffn, Layer, Model};
+use super::weights::{Ffn, Layer, Model, Shared};
 use crate::heap::Heap;
 use crate::plan::{
     Attend, Builder, Element, Epilogue, Experts, Head, HeadResult, Matrix, Op, Part, Plan, PlanError,
@@ -120,6 +120,27 @@ impl Graph<'_, '_, '_, '_> {
         self.builder.op(Op::NormAdd { input: out, norm, to: stream })
     }
 
+    /// Hidden values of the shared expert and its weight before the sigmoid.
+    fn shared_hidden(
+        &mut self,
+        layer: &Layer,
+        shared: &Shared,
+        stream: TensorId,
+        rows: Rows,
+    ) -> Result<(TensorId, Option<TensorId>), PlanError> {
+        let hidden = self.builder.tensor(rows, shared.gate.rows, Element::F32)?;
+        let gate = Epilogue::Gate { up: shared.up, glu: self.model.family.glu, out: hidden };
+        let gate = Part { matrix: shared.gate, epilogue: gate };
+        let Some(matrix) = shared.weight else {
+            self.project(stream, Some(layer.ffn_norm), &[gate])?;
+            return Ok((hidden, None));
+        };
+        let out = self.builder.tensor(rows, 1, Element::F32)?;
+        let weight = Part { matrix, epilogue: Epilogue::Store { out } };
+        self.project(stream, Some(layer.ffn_norm), &[gate, weight])?;
+        Ok((hidden, Some(out)))
+    }
+
     fn ffn(&mut self, layer: &Layer, stream: TensorId, rows: Rows) -> Result<(), PlanError> {
         let glu = self.model.family.glu;
         match layer.ffn {
@@ -129,7 +150,7 @@ impl Graph<'_, '_, '_, '_> {
                 self.project(stream, Some(layer.ffn_norm), &[part])?;
                 self.branch(down, hidden, layer.post_ffn_norm, stream, rows)
             }
-            Ffn::Mixture { router, gate, up, down } => {
+            Ffn::Mixture { router, gate, up, down, shared } => {
                 let Some(experts) = self.model.hyper.experts else { return Ok(()) };
                 let ids = self.builder.tensor(rows, experts.used, Element::U32)?;
                 let weights = self.builder.tensor(rows, experts.used, Element::F32)?;
@@ -146,9 +167,20 @@ impl Graph<'_, '_, '_, '_> {
                     ids,
                     weights,
                 }))?;
+                // The shared expert reads the stream before the routed ones add to it.
+                let shared = match shared {
+                    Some(shared) => Some((shared, self.shared_hidden(layer, &shared, stream, rows)?)),
+                    None => None,
+                };
                 let (top_k, to) = (experts.used, stream);
                 let op = Experts { input: stream, norm, ids, weights, top_k, gate, up, down, glu, to };
-                self.builder.op(Op::Experts(op))
+                self.builder.op(Op::Experts(op))?;
+                let Some((shared, (hidden, weight))) = shared else { return Ok(()) };
+                let epilogue = match weight {
+                    Some(gate) => Epilogue::AddGated { to, gate },
+                    None => Epilogue::Add { to },
+                };
+                self.project(hidden, None, &[Part { matrix: shared.down, epilogue }])
             }
         }
     }

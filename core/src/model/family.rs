@@ -10,8 +10,20 @@ use crate::plan::{Gating, Glu};
 pub enum FfnNorm {
     /// `ffn_norm` before the feed-forward.
     Plain,
+    /// `post_attention_norm` before the feed-forward.
+    PostAttention,
     /// `post_attention_norm` on the attention output, `ffn_norm` before and `post_ffw_norm` after the feed-forward.
     Sandwich,
+}
+
+impl FfnNorm {
+    /// The tensor before the feed-forward.
+    pub(super) const fn tensor(self) -> &'static str {
+        match self {
+            Self::Plain | Self::Sandwich => "ffn_norm",
+            Self::PostAttention => "post_attention_norm",
+        }
+    }
 }
 
 /// Which layers have a sliding window when the file has no per-layer array.
@@ -51,7 +63,7 @@ pub struct Family {
     pub window: WindowPattern,
     /// Rotary base of windowed layers; `None` = as the others. Windowed layers with an own base take no scaling.
     pub window_rope_base: Option<f32>,
-    /// `(layers, per_width)`: models with this many layers scale scores by 1/sqrt(width/heads) instead.
+    /// Models with this many layers scale scores by 1/sqrt(width/heads), not 1/sqrt(head size).
     pub width_scaled_layers: Option<u32>,
     /// Routing where there are experts.
     pub routing: Routing,
@@ -72,9 +84,15 @@ const LLAMA: Family = Family {
     routing: SOFTMAX_NORM,
 };
 
-const FAMILIES: [Family; 5] = [
+const FAMILIES: [Family; 7] = [
     LLAMA,
     Family { name: "qwen2", pairing: Pairing::Halves, ..LLAMA },
+    Family {
+        name: "qwen2moe",
+        pairing: Pairing::Halves,
+        routing: Routing { gating: Gating::Softmax, renormalise: false },
+        ..LLAMA
+    },
     Family { name: "qwen3", pairing: Pairing::Halves, head_norms: true, ..LLAMA },
     Family { name: "qwen3moe", pairing: Pairing::Halves, head_norms: true, ..LLAMA },
     Family {
@@ -87,6 +105,15 @@ const FAMILIES: [Family; 5] = [
         window: WindowPattern::AllButEvery(6),
         window_rope_base: Some(10_000.0),
         width_scaled_layers: Some(62),
+        ..LLAMA
+    },
+    Family {
+        name: "gpt-oss",
+        pairing: Pairing::Halves,
+        glu: Glu::Oai { alpha: 1.702, limit: 7.0 },
+        ffn_norm: FfnNorm::PostAttention,
+        window: WindowPattern::AllButEvery(2),
+        routing: Routing { gating: Gating::SoftmaxOfChosen, renormalise: false },
         ..LLAMA
     },
 ];

@@ -30,6 +30,8 @@ pub struct ExpertHyper {
     pub used: u32,
     /// Width of one expert's feed-forward.
     pub ffn: u32,
+    /// Width of the expert that every row takes.
+    pub shared_ffn: u32,
     /// Products to probabilities.
     pub gating: Gating,
     /// Divide the chosen weights by their sum.
@@ -251,7 +253,10 @@ fn experts(keys: &Keys<'_, '_>, family: &Family, ffn: u32) -> Result<Option<Expe
         keys.gguf.find(&keys.name("expert_weights_norm"))?.unwrap_or(family.routing.renormalise);
     let ffn = keys.count("expert_feed_forward_length", MAX_WIDTH)?.unwrap_or(ffn);
     let scale = keys.float("expert_weights_scale")?.unwrap_or(1.0);
-    Ok(Some(ExpertHyper { count, used, ffn: ffn.max(1), gating, renormalise, scale }))
+    let shared_count = keys.some_count("expert_shared_count", MAX_EXPERTS)?.unwrap_or(1);
+    let shared_ffn = keys.some_count("expert_shared_feed_forward_length", MAX_WIDTH)?;
+    let shared_ffn = shared_ffn.unwrap_or(ffn.saturating_mul(shared_count)).max(1);
+    Ok(Some(ExpertHyper { count, used, ffn: ffn.max(1), shared_ffn, gating, renormalise, scale }))
 }
 
 fn scaling(keys: &Keys<'_, '_>, context: u32) -> Result<Scaling, ModelError> {

@@ -15,4 +15,4 @@ pub use error::{ModelError, Name, TensorFault};
 pub use family::{Family, FfnNorm, Routing, WindowPattern};
 pub use hyper::{ExpertHyper, Hyper, LayerHyper};
 pub use rope::{Pairing, Rope};
-pub use weights::{Ffn, KvGroup, Layer, Model, Router, Weight};
+pub use weights::{Ffn, KvGroup, Layer, Model, Router, Shared, Weight};

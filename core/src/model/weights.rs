@@ -69,7 +69,22 @@ pub enum Ffn {
         up: Matrix,
         /// Per expert `[width, ffn]`.
         down: Matrix,
+        /// The expert that every row takes.
+        shared: Option<Shared>,
     },
+}
+
+/// An expert that every row takes, weighted by `sigmoid(weight * x)` where there is such a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared {
+    /// `[ffn, width]`
+    pub gate: Matrix,
+    /// `[ffn, width]`
+    pub up: Matrix,
+    /// `[width, ffn]`
+    pub down: Matrix,
+    /// `[1, width]`
+    pub weight: Option<Matrix>,
 }
 
 /// One decoder layer.

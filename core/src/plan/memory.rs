@@ -207,7 +207,7 @@ mod tests {
             builder.op(Op::NormAdd { input: ids[branch], norm, to: ids[0] }).unwrap();
         }
         let plan = builder.finish().unwrap();
-        assert_eq!(plan.tensors.iter().map(|t| t.offset).collect::<std::vec::Vec<_>>(), [0, 64, 64, 64]);
+        assert_eq!(plan.tensors.iter().map(|t| t.offset).collect::<heapless::Vec<_, 4>>(), [0, 64, 64, 64]);
         assert_eq!(plan.arena, 128);
     }
 }

@@ -71,6 +71,13 @@ pub enum Epilogue {
         /// `[rows, matrix.rows]`
         to: TensorId,
     },
+    /// `to += sigmoid(gate) * y`
+    AddGated {
+        /// `[rows, matrix.rows]`
+        to: TensorId,
+        /// `[rows, 1]`
+        gate: TensorId,
+    },
     /// `out = glu(y, up x)`: this matrix is the gate.
     Gate {
         /// The second matrix, of as many rows.
@@ -306,6 +313,7 @@ impl Op {
                         | Epilogue::Gate { out, .. }
                         | Epilogue::Query { out, .. } => visit(out),
                         Epilogue::Add { to } => visit(to),
+                        Epilogue::AddGated { to, gate } => [to, gate].into_iter().for_each(&mut visit),
                         Epilogue::Key { .. } | Epilogue::Value { .. } => {}
                     }
                 }

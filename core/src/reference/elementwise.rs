@@ -12,7 +12,8 @@ pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     }
 }
 
-fn sigmoid(x: f32) -> f32 {
+/// `1 / (1 + exp(-x))`
+pub fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + libm::expf(-x))
 }
 
@@ -22,7 +23,7 @@ pub fn glu(kind: Glu, gate: f32, up: f32) -> f32 {
         Glu::Silu => gate * sigmoid(gate) * up,
         Glu::Gelu => {
             // sqrt(2 / pi)
-            const ROOT: f32 = 0.797_884_56;
+            const ROOT: f32 = 0.797_884_6;
             let inner = ROOT * gate * (1.0 + 0.044_715 * gate * gate);
             0.5 * gate * (1.0 + libm::tanhf(inner)) * up
         }

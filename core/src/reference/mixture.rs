@@ -1,6 +1,6 @@
 //! Expert routing of one row.
 
-use super::elementwise::softmax;
+use super::elementwise::{sigmoid, softmax};
 use crate::plan::{Gating, Route};
 
 /// Smallest sum that chosen weights are divided by: the least normal f16, as in llama.cpp.
@@ -18,7 +18,7 @@ pub fn route_row(
 ) {
     match op.gating {
         Gating::Softmax => softmax(products),
-        Gating::Sigmoid => products.iter_mut().for_each(|x| *x = 1.0 / (1.0 + libm::expf(-*x))),
+        Gating::Sigmoid => products.iter_mut().for_each(|x| *x = sigmoid(*x)),
         Gating::SoftmaxOfChosen => {}
     }
     let score = |expert: usize| products[expert] + selection_bias.map_or(0.0, |bias| bias[expert]);

@@ -10,7 +10,7 @@ mod run;
 mod state;
 
 pub use attend::{Heads, attend_row};
-pub use elementwise::{glu, rms_norm, rotate, soft_cap, softmax};
+pub use elementwise::{glu, rms_norm, rotate, sigmoid, soft_cap, softmax};
 pub use mixture::route_row;
 pub use product::{Products, product};
 pub use run::{Reference, ReferenceError};

@@ -1,7 +1,7 @@
 //! The reference backend: walks a plan operation by operation, row by row.
 
 use super::attend::{Heads, attend_row};
-use super::elementwise::{glu, rms_norm, rotate, soft_cap};
+use super::elementwise::{glu, rms_norm, rotate, sigmoid, soft_cap};
 use super::mixture::route_row;
 use super::product::{Products, product};
 use super::state::Pool;
@@ -221,6 +221,10 @@ impl<'m> Step<'_, 'm, '_, '_, '_> {
         match part.epilogue {
             Epilogue::Store { out } => self.row_mut(out, row).copy_from_slice(&y),
             Epilogue::Add { to } => self.row_mut(to, row).iter_mut().zip(&y).for_each(|(to, y)| *to += y),
+            Epilogue::AddGated { to, gate } => {
+                let factor = sigmoid(self.row(gate, row)[0]);
+                self.row_mut(to, row).iter_mut().zip(&y).for_each(|(to, y)| *to += factor * y);
+            }
             Epilogue::Gate { up, glu: kind, out } => {
                 let up = self.product(&up, 0, x)?;
                 let out = self.row_mut(out, row);
