@@ -1,10 +1,12 @@
 //! A model's chat template: made once from its source, rendered for each conversation.
 
 use super::calendar::Moment;
+use super::content;
 use super::error::TemplateError;
 use super::filters::{self, Raised};
 use super::source::without_generation_tags;
 use core::error::Error as _;
+use core::ops::Range;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, Value};
 use serde_json::{Map, Value as Json};
@@ -54,6 +56,16 @@ impl<'c> ChatInput<'c> {
     }
 }
 
+/// A rendered conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// The text.
+    pub text: String,
+    /// The byte ranges that are contents of messages, ascending, if one of them may hold markup and the
+    /// template prints them as they are. Markup in them must not become control tokens.
+    pub content: Vec<Range<usize>>,
+}
+
 /// A compiled chat template.
 pub struct ChatTemplate {
     environment: Environment<'static>,
@@ -75,6 +87,24 @@ impl ChatTemplate {
         let source = without_generation_tags(source);
         environment.add_template_owned(NAME, source).map_err(syntax_error)?;
         Ok(Self { environment, special })
+    }
+
+    /// The prompt, and which bytes of it people wrote; see [`Prompt`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::render`].
+    pub fn prompt(&self, input: &ChatInput<'_>) -> Result<Prompt, TemplateError> {
+        let text = self.render(input)?;
+        let content = if content::suspicious(input.messages) {
+            let messages = content::disguised(input.messages);
+            // a template that fails on other letters looks into the contents
+            let other = self.render(&ChatInput { messages: &messages, ..input.clone() });
+            other.ok().and_then(|other| content::ranges(&text, &other))
+        } else {
+            None
+        };
+        Ok(Prompt { text, content: content.unwrap_or_default() })
     }
 
     /// The text of the prompt. Bounded work, whatever the template does.
@@ -120,15 +150,6 @@ impl ChatTemplate {
         variables.insert("eos_token".into(), self.special.eos.clone().into());
         variables.extend(input.variables.iter().map(|(name, value)| (name.clone(), value.clone())));
         value_of(&Json::Object(variables))
-    }
-}
-
-/// The text without a leading `bos`, for a tokenizer that puts one there itself: never two.
-#[must_use]
-pub fn without_bos<'t>(text: &'t str, bos: &str, tokenizer_adds_bos: bool) -> &'t str {
-    match text.strip_prefix(bos) {
-        Some(rest) if tokenizer_adds_bos && !bos.is_empty() => rest,
-        _ => text,
     }
 }
 

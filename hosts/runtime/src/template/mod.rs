@@ -2,10 +2,11 @@
 //!
 //! The engine is minijinja; this module makes it behave as Python's Jinja2 does inside `transformers`, which
 //! is what template authors test against. Templates are hostile input: work, memory and depth are bounded.
-//! Not here: tokenising the text, and reading tool calls or reasoning out of an answer.
+//! Not here: tokenising the text (core's `encode_chat` also sees to it that there's one BOS token), and reading tool calls or reasoning out of an answer.
 
 mod calendar;
 mod chat;
+mod content;
 mod error;
 mod filters;
 mod json;
@@ -13,5 +14,5 @@ mod python;
 mod source;
 
 pub use calendar::Moment;
-pub use chat::{ChatInput, ChatTemplate, SpecialTokens, without_bos};
+pub use chat::{ChatInput, ChatTemplate, Prompt, SpecialTokens};
 pub use error::TemplateError;
