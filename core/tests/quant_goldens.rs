@@ -9,6 +9,9 @@ use std::path::PathBuf;
 /// Elements at the end of each weight file that are ordinary.
 const ORDINARY: usize = 512;
 
+/// Blocks behind each hash.
+const MANY: usize = 2048;
+
 fn golden(name: &str) -> Vec<u8> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens/quant");
     std::fs::read(folder.join(name)).unwrap()
@@ -45,6 +48,39 @@ fn values_equal_ggml_bit_for_bit() {
         for (place, (value, expected)) in values.iter().zip(&expected).enumerate() {
             assert!(same(*value, *expected), "{ty} {place}: {value:e} instead of {expected:e}");
         }
+    }
+}
+
+/// The stream of SplitMix64 from seed 0.
+fn random_bytes(count: usize) -> Vec<u8> {
+    let words = (1..=count as u64 / 8 + 1).flat_map(|place| {
+        let mut z = place.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ z >> 31).to_le_bytes()
+    });
+    words.take(count).collect()
+}
+
+/// Sum of bits times odd place numbers; all NaNs count as one.
+fn hash(values: &[f32]) -> u64 {
+    values.iter().zip(0u64..).fold(0, |sum: u64, (value, place)| {
+        let bits = if value.is_nan() { 0x7FC0_0000 } else { value.to_bits() };
+        sum.wrapping_add(u64::from(bits).wrapping_mul(2 * place + 1))
+    })
+}
+
+#[test]
+fn values_of_many_blocks_equal_ggml() {
+    let golden = String::from_utf8(golden("hashes.txt")).unwrap();
+    assert_eq!(golden.lines().count(), computable().count());
+    for line in golden.lines() {
+        let (name, expected) = line.split_once(' ').unwrap();
+        let ty = computable().find(|ty| ty.name() == name).unwrap();
+        let blocks = random_bytes(MANY * ty.block_bytes());
+        let mut values = vec![0.0; MANY * ty.block_len()];
+        quant::dequantize(ty, &blocks, &mut values).unwrap();
+        assert_eq!(format!("{:016x}", hash(&values)), expected, "{ty}");
     }
 }
 

@@ -6,7 +6,7 @@ use super::scalar::Half;
 use super::{Type, iq4_nl, q8_k};
 use bytemuck::{Pod, Zeroable};
 
-/// 136 bytes: value = d · (scale − 32) · TABLE[q].
+/// 136 bytes: value = d · (scale − 32) · TABLE\[q\].
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Block {

@@ -12,6 +12,8 @@ Writes, next to itself,
     Q8_*.activation    these values as ggml's CPU backend quantises them
     dots.txt           per type: name, dot product of the ordinary blocks with the ordinary activations in
                        double precision over dequantised factors, the same by ggml's kernel in single precision
+    hashes.txt         per type: name, hash of the values of MANY blocks of SplitMix64 bytes (every lattice point
+                       of the IQ formats is among them)
 
 All three sources must agree on every value that they know, or nothing is written.
 """
@@ -28,6 +30,7 @@ from gguf import quants
 
 HERE = pathlib.Path(__file__).parent
 ORDINARY = 512  # elements
+MANY = 2048  # blocks
 
 # Name: id, elements, bytes, offsets of half-precision scales.
 FORMATS = {
@@ -119,6 +122,23 @@ def corner_cases(rng):
     return np.array(rows, "<f4").reshape(-1)
 
 
+def random_bytes(count):
+    """The stream of SplitMix64 from seed 0."""
+    with np.errstate(over="ignore"):
+        z = np.arange(1, count // 8 + 2, dtype="<u8") * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return (z ^ z >> np.uint64(31)).view(np.uint8)[:count].copy()
+
+
+def hash_values(floats):
+    """Sum of bits times odd place numbers; all NaNs count as one."""
+    bits = np.where(np.isnan(floats), np.uint32(0x7FC00000), floats.view("<u4")).astype("<u8")
+    with np.errstate(over="ignore"):
+        total = np.sum(bits * (2 * np.arange(len(bits), dtype="<u8") + 1), dtype="<u8")
+    return f"{int(total):016x}"
+
+
 class Ggml:
     def __init__(self, source, build, folder):
         self.program = folder / "ggml"
@@ -201,16 +221,19 @@ def main():
         for name in ("Q8_0", "Q8_1", "Q8_K"):
             files[f"{name}.activation"] = ggml.run("quantize", name, inputs)
             quantised[name] = activations(name, ggml.run("quantize", name, ordinary))
-        dots = []
+        dots, hashes = [], []
         for name, (_, length, size, _) in FORMATS.items():
             data = np.ascontiguousarray(blocks(name, rng))
             floats = values(name, data, ggml)
             files[f"{name}.bin"] = data.tobytes() + floats.tobytes()
             other = quantised.get(dot_format(name), ordinary.astype("f8"))
+            many = values(name, random_bytes(MANY * size), ggml)
+            hashes.append(f"{name} {hash_values(many)}\n")
             exact = float(np.dot(floats[-ORDINARY:].astype("f8"), other))
             tail = data[-(ORDINARY // length * size) :]
             kernel = np.frombuffer(ggml.run("dot", name, np.concatenate([ordinary.view(np.uint8), tail])), "<f4")
             dots.append(f"{name} {exact!r} {float(kernel[0])!r}\n")
+    files["hashes.txt"] = "".join(hashes).encode()
     files["dots.txt"] = "".join(dots).encode()
     for name, data in files.items():
         (HERE / name).write_bytes(data)
