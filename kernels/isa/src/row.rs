@@ -1,0 +1,337 @@
+//! What a row of the instruction table says: name, format, opcodes, operands, flags, timing.
+//!
+//! Not here: the rows themselves (`table/`), the operand kinds (`kind.rs`).
+
+use core::fmt;
+
+use crate::kind::Kind;
+use crate::table::TABLES;
+use crate::target::{Generation, Target};
+
+/// Marks a generation that lacks the instruction in [`Row::opcodes`].
+pub const ABSENT: u16 = u16::MAX;
+
+/// Encoding format of an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Format {
+    /// Scalar, one source.
+    Sop1,
+    /// Scalar, two sources.
+    Sop2,
+    /// Scalar comparison.
+    Sopc,
+    /// Scalar with 16-bit constant.
+    Sopk,
+    /// Program control.
+    Sopp,
+    /// Scalar memory.
+    Smem,
+    /// Vector, one source.
+    Vop1,
+    /// Vector, two sources.
+    Vop2,
+    /// Vector comparison.
+    Vopc,
+    /// Vector, 64-bit form only.
+    Vop3,
+    /// Vector, 64-bit form with scalar destination.
+    Vop3sd,
+    /// Packed, dot product, matrix.
+    Vop3p,
+    /// Half of a dual-issue instruction.
+    Vopd,
+    /// Local data share.
+    Ds,
+    /// Global memory.
+    Global,
+    /// Scratch memory.
+    Scratch,
+    /// Flat memory.
+    Flat,
+    /// Buffer memory.
+    Mubuf,
+}
+
+/// Index of a table file in [`TABLES`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Table {
+    /// One-source scalar.
+    SOP1,
+    /// Two-source scalar.
+    SOP2,
+    /// Scalar comparisons.
+    SOPC,
+    /// Scalar with constant.
+    SOPK,
+    /// Program control.
+    SOPP,
+    /// Scalar memory.
+    SMEM,
+    /// One-source vector.
+    VOP1,
+    /// Two-source vector.
+    VOP2,
+    /// Vector comparisons.
+    VOPC,
+    /// 64-bit vector.
+    VOP3,
+    /// 64-bit vector with scalar destination.
+    VOP3SD,
+    /// Packed.
+    VOP3P,
+    /// Dual-issue halves.
+    VOPD,
+    /// LDS.
+    DS,
+    /// Global.
+    GLOBAL,
+    /// Scratch.
+    SCRATCH,
+    /// Flat.
+    FLAT,
+    /// Buffer.
+    MUBUF,
+}
+
+/// Where an instruction executes and how long it occupies its unit. Figures: `reference` chapter of the docs;
+/// matrix figures for gfx11, gfx12 takes half.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Timing {
+    /// Full-rate vector.
+    Valu,
+    /// Vector on 64-bit integers.
+    Valu64,
+    /// Quarter-rate 32-bit multiply.
+    Quarter,
+    /// Transcendental unit.
+    Trans,
+    /// Double precision.
+    F64,
+    /// Double-precision transcendental.
+    F64Trans,
+    /// Matrix on 16-bit or 8-bit inputs.
+    Matrix,
+    /// Matrix on 4-bit inputs.
+    MatrixInt4,
+    /// Scalar.
+    Salu,
+    /// Scalar float.
+    SaluFloat,
+    /// Branch or end.
+    Branch,
+    /// Message.
+    Message,
+    /// Barrier.
+    Barrier,
+    /// Wait for a counter.
+    Wait,
+    /// Hint without effect on results.
+    Hint,
+    /// Scalar memory.
+    Smem,
+    /// Local data share.
+    Lds,
+    /// Vector memory.
+    Vmem,
+    /// Flat memory.
+    Flat,
+}
+
+impl Timing {
+    /// Clocks during which the issuing unit is busy with one wave of 32 lanes.
+    pub fn issue_cycles(self, generation: Generation) -> u32 {
+        let matrix = if generation == Generation::Gfx12 { 16 } else { 32 };
+        match self {
+            Self::Valu64 => 2,
+            Self::Quarter | Self::Trans => 4,
+            Self::F64 | Self::F64Trans => 16,
+            Self::Matrix => matrix,
+            Self::MatrixInt4 => matrix / 2,
+            _ => 1,
+        }
+    }
+
+    /// Clocks from issue to a usable result: planning values.
+    pub fn latency(self, generation: Generation) -> u32 {
+        match self {
+            Self::Valu => 5,
+            Self::Valu64 => 6,
+            Self::Quarter => 8,
+            Self::Trans => 10,
+            Self::F64 => 22,
+            Self::F64Trans => 24,
+            Self::Matrix | Self::MatrixInt4 => self.issue_cycles(generation),
+            Self::Salu => 2,
+            Self::SaluFloat => 4,
+            Self::Branch | Self::Message => 3,
+            Self::Smem => 30,
+            Self::Lds => 20,
+            Self::Vmem | Self::Flat => 320,
+            Self::Barrier | Self::Wait | Self::Hint => 1,
+        }
+    }
+}
+
+/// Properties of a row.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flags(u32);
+
+macro_rules! flags {
+    ($($name:ident = $bit:literal, $doc:literal;)*) => {
+        impl Flags {
+            /// No property.
+            pub const NONE: Self = Self(0);
+            $(#[doc = $doc] pub const $name: Self = Self(1 << $bit);)*
+        }
+        const FLAG_NAMES: &[(&str, Flags)] = &[$((stringify!($name), Flags::$name)),*];
+    };
+}
+
+flags! {
+    DPP = 0, "Takes data-parallel lane moves in every form it has.";
+    CLAMP = 1, "Takes clamp in the 64-bit form.";
+    OMOD = 2, "Takes an output multiplier in the 64-bit form.";
+    OPSEL = 3, "Takes half selects in the 64-bit form.";
+    NEG = 4, "Packed: takes neg_lo and neg_hi on every source (signedness for integer dot products).";
+    NEG_C = 5, "Packed: takes neg_lo and neg_hi on the third source only.";
+    MATRIX = 6, "Matrix instruction: ignores EXEC, which must be all ones.";
+    SHORT_ONLY = 7, "Has no 64-bit form.";
+    READS_DST = 8, "The destination is also a source, or keeps part of its old value.";
+    VCC_IN = 9, "Reads VCC without naming it.";
+    SCC_IN = 10, "Reads SCC.";
+    SCC_OUT = 11, "Writes SCC.";
+    EXEC_IN = 12, "A scalar instruction that reads EXEC.";
+    EXEC_OUT = 13, "Writes EXEC without naming it.";
+    BRANCHES = 14, "May change the program counter.";
+    ENDS = 15, "Ends the wave.";
+    LOAD = 16, "Reads memory.";
+    STORE = 17, "Writes memory.";
+    ATOMIC = 18, "Reads and writes memory; the destination exists only in the returning form.";
+    PERMUTES = 19, "Moves data between lanes through the LDS unit without touching memory.";
+    INVALIDATES = 20, "Discards cached lines.";
+    WRITEBACK = 21, "Writes dirty lines back.";
+    PREFETCH = 22, "Asks for lines without returning data.";
+    TWO_OFFSETS = 23, "The 16-bit offset is two 8-bit offsets.";
+    SWIZZLE = 24, "The offset is a swizzle pattern.";
+}
+
+impl Flags {
+    /// Union, usable in constants.
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether any property of `other` is present.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set()
+            .entries(FLAG_NAMES.iter().filter(|(_, flag)| self.has(*flag)).map(|(name, _)| name))
+            .finish()
+    }
+}
+
+/// One instruction of the table.
+#[derive(Debug)]
+pub struct Row {
+    /// Mnemonic without encoding suffix.
+    pub name: &'static str,
+    /// Encoding format.
+    pub format: Format,
+    /// Opcode per generation (see [`Generation::column`]), or [`ABSENT`].
+    pub opcodes: [u16; 3],
+    /// Destinations in text order. In the returning form only, for atomics.
+    pub dst: &'static [Kind],
+    /// Sources in text order.
+    pub src: &'static [Kind],
+    /// Properties.
+    pub flags: Flags,
+    /// Timing class.
+    pub timing: Timing,
+}
+
+impl Row {
+    /// The opcode on a target.
+    pub fn opcode(&self, target: Target) -> Option<u16> {
+        let code = self.opcodes[target.generation().column()];
+        (code != ABSENT).then_some(code)
+    }
+
+    /// Whether the row has a property.
+    pub const fn has(&self, flag: Flags) -> bool {
+        self.flags.has(flag)
+    }
+
+    /// Whether a 32-bit and a 64-bit encoding both exist.
+    pub fn has_two_forms(&self) -> bool {
+        matches!(self.format, Format::Vop1 | Format::Vop2 | Format::Vopc) && !self.has(Flags::SHORT_ONLY)
+    }
+
+    /// Whether the instruction belongs to the vector ALU.
+    pub fn is_vector(&self) -> bool {
+        matches!(
+            self.format,
+            Format::Vop1
+                | Format::Vop2
+                | Format::Vopc
+                | Format::Vop3
+                | Format::Vop3sd
+                | Format::Vop3p
+                | Format::Vopd
+        )
+    }
+}
+
+/// An instruction: index of a row. The constants are in [`op`](crate::op).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Op(u16);
+
+/// Bits of an [`Op`] that index inside its table.
+const ROW_BITS: u32 = 9;
+
+impl Op {
+    pub(crate) const fn new(table: Table, row: u16) -> Self {
+        Self(((table as u16) << ROW_BITS) | row)
+    }
+
+    pub(crate) const fn from_raw(raw: u16) -> Self {
+        Self(raw)
+    }
+
+    /// The row.
+    pub fn row(self) -> &'static Row {
+        &TABLES[usize::from(self.0 >> ROW_BITS)][usize::from(self.0 & ((1 << ROW_BITS) - 1))]
+    }
+
+    /// The mnemonic without encoding suffix.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// Every instruction, table by table.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0u16..).zip(TABLES.iter()).flat_map(|(table, rows)| {
+            (0u16..).zip(rows.iter()).map(move |(row, _)| Self((table << ROW_BITS) | row))
+        })
+    }
+
+    /// The instruction of this mnemonic that exists on `target`.
+    pub fn from_name(name: &str, target: Target) -> Option<Self> {
+        Self::all().find(|op| op.name() == name && op.row().opcode(target).is_some())
+    }
+}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The raw number of row `row` of table `table`, for indexes built at compile time.
+pub(crate) const fn raw_op(table: usize, row: usize) -> u16 {
+    ((table << ROW_BITS) | row) as u16
+}

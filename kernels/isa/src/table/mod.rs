@@ -1,0 +1,123 @@
+//! The instruction table, one file per format.
+//!
+//! Not here: what kinds and flags mean (`kind.rs`, `row.rs`), or any encoding.
+
+mod ds;
+mod flat;
+mod global;
+mod mubuf;
+mod scratch;
+mod smem;
+mod sop1;
+mod sop2;
+mod sopc;
+mod sopk;
+mod sopp;
+mod vop1;
+mod vop2;
+mod vop3;
+mod vop3p;
+mod vop3sd;
+mod vopc;
+mod vopd;
+
+use crate::row::Row;
+
+/// One opcode of a row: a number, or `-` where the generation lacks the instruction.
+macro_rules! opcode {
+    (-) => {
+        crate::row::ABSENT
+    };
+    ($number:literal) => {
+        $number
+    };
+}
+
+/// The text name of a row: its own, or the one after `as`.
+macro_rules! text_name {
+    ($name:ident) => {
+        stringify!($name)
+    };
+    ($name:ident $text:ident) => {
+        stringify!($text)
+    };
+}
+
+/// Turns the lines of a table file into an array of rows and a module of [`Op`](crate::Op) constants.
+macro_rules! rows {
+    ($table:ident, $format:ident;
+     $($name:ident $(as $text:ident)? [$a:tt $b:tt $c:tt] $($dst:ident)* = $($src:ident)*, {$($flag:ident)*},
+       $timing:ident;)*) => {
+        /// Constants of this table's instructions.
+        #[expect(non_upper_case_globals, reason = "mnemonics keep their spelling")]
+        pub(super) mod names {
+            #[expect(non_camel_case_types, reason = "mnemonics keep their spelling")]
+            enum Index { $($name),* }
+            $(
+                #[doc = concat!("`", stringify!($name), "`")]
+                pub const $name: crate::Op = crate::Op::new(crate::row::Table::$table, Index::$name as u16);
+            )*
+        }
+
+        /// The rows, in the order of their constants.
+        pub(super) static ROWS: &[crate::row::Row] = &[
+            $(crate::row::Row {
+                name: super::text_name!($name $($text)?),
+                format: crate::row::Format::$format,
+                opcodes: [super::opcode!($a), super::opcode!($b), super::opcode!($c)],
+                dst: &[$(crate::kind::$dst),*],
+                src: &[$(crate::kind::$src),*],
+                flags: crate::row::Flags::NONE$(.with(crate::row::Flags::$flag))*,
+                timing: crate::row::Timing::$timing,
+            },)*
+        ];
+    };
+}
+
+use {opcode, rows, text_name};
+
+/// Every instruction as an [`Op`](crate::Op) constant, spelled like its mnemonic.
+///
+/// Where one mnemonic has different operand widths per generation, the gfx12 row carries the suffix `_gfx12`.
+pub mod op {
+    pub use super::ds::names::*;
+    pub use super::flat::names::*;
+    pub use super::global::names::*;
+    pub use super::mubuf::names::*;
+    pub use super::scratch::names::*;
+    pub use super::smem::names::*;
+    pub use super::sop1::names::*;
+    pub use super::sop2::names::*;
+    pub use super::sopc::names::*;
+    pub use super::sopk::names::*;
+    pub use super::sopp::names::*;
+    pub use super::vop1::names::*;
+    pub use super::vop2::names::*;
+    pub use super::vop3::names::*;
+    pub use super::vop3p::names::*;
+    pub use super::vop3sd::names::*;
+    pub use super::vopc::names::*;
+    pub use super::vopd::names::*;
+}
+
+/// All tables, indexed by [`Table`](crate::row::Table).
+pub(crate) static TABLES: [&[Row]; 18] = [
+    sop1::ROWS,
+    sop2::ROWS,
+    sopc::ROWS,
+    sopk::ROWS,
+    sopp::ROWS,
+    smem::ROWS,
+    vop1::ROWS,
+    vop2::ROWS,
+    vopc::ROWS,
+    vop3::ROWS,
+    vop3sd::ROWS,
+    vop3p::ROWS,
+    vopd::ROWS,
+    ds::ROWS,
+    global::ROWS,
+    scratch::ROWS,
+    flat::ROWS,
+    mubuf::ROWS,
+];

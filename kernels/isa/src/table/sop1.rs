@@ -1,0 +1,82 @@
+//! Scalar instructions with one source.
+//!
+//! One row per instruction: name, opcode on gfx11, gfx11.5 and gfx12 (`-` is absent), destinations = sources in
+//! text order, flags, timing class. Kinds are defined in `kind.rs`, flags in `row.rs`. Not here: any code.
+
+use super::rows;
+
+rows! { SOP1, Sop1;
+    s_mov_b32                [0x00 0x00 0x00] B32 = B32     , {}, Salu;
+    s_mov_b64                [0x01 0x01 0x01] B64 = B64     , {}, Salu;
+    s_cmov_b32               [0x02 0x02 0x02] B32 = B32     , {SCC_IN READS_DST}, Salu;
+    s_cmov_b64               [0x03 0x03 0x03] B64 = B64     , {SCC_IN READS_DST}, Salu;
+    s_brev_b32               [0x04 0x04 0x04] B32 = B32     , {}, Salu;
+    s_brev_b64               [0x05 0x05 0x05] B64 = B64     , {}, Salu;
+    s_ctz_i32_b32            [0x08 0x08 0x08] I32 = B32     , {}, Salu;
+    s_ctz_i32_b64            [0x09 0x09 0x09] I32 = B64     , {}, Salu;
+    s_clz_i32_u32            [0x0a 0x0a 0x0a] I32 = U32     , {}, Salu;
+    s_clz_i32_u64            [0x0b 0x0b 0x0b] I32 = U64     , {}, Salu;
+    s_cls_i32                [0x0c 0x0c 0x0c] I32 = I32     , {}, Salu;
+    s_cls_i32_i64            [0x0d 0x0d 0x0d] I32 = I64     , {}, Salu;
+    s_sext_i32_i8            [0x0e 0x0e 0x0e] I32 = I32     , {}, Salu;
+    s_sext_i32_i16           [0x0f 0x0f 0x0f] I32 = I16     , {}, Salu;
+    s_bitset0_b32            [0x10 0x10 0x10] B32 = B32     , {READS_DST}, Salu;
+    s_bitset0_b64            [0x11 0x11 0x11] B64 = B32     , {READS_DST}, Salu;
+    s_bitset1_b32            [0x12 0x12 0x12] B32 = B32     , {READS_DST}, Salu;
+    s_bitset1_b64            [0x13 0x13 0x13] B64 = B32     , {READS_DST}, Salu;
+    s_bitreplicate_b64_b32   [0x14 0x14 0x14] B64 = B32     , {}, Salu;
+    s_abs_i32                [0x15 0x15 0x15] I32 = I32     , {SCC_OUT}, Salu;
+    s_bcnt0_i32_b32          [0x16 0x16 0x16] I32 = B32     , {SCC_OUT}, Salu;
+    s_bcnt0_i32_b64          [0x17 0x17 0x17] I32 = B64     , {SCC_OUT}, Salu;
+    s_bcnt1_i32_b32          [0x18 0x18 0x18] I32 = B32     , {SCC_OUT}, Salu;
+    s_bcnt1_i32_b64          [0x19 0x19 0x19] I32 = B64     , {SCC_OUT}, Salu;
+    s_not_b32                [0x1e 0x1e 0x1e] B32 = B32     , {SCC_OUT}, Salu;
+    s_not_b64                [0x1f 0x1f 0x1f] B64 = B64     , {SCC_OUT}, Salu;
+    s_and_saveexec_b32       [0x20 0x20 0x20] B32 = B32     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_and_saveexec_b64       [0x21 0x21 0x21] B64 = B64     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_or_saveexec_b32        [0x22 0x22 0x22] B32 = B32     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_or_saveexec_b64        [0x23 0x23 0x23] B64 = B64     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_xor_saveexec_b32       [0x24 0x24 0x24] B32 = B32     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_xor_saveexec_b64       [0x25 0x25 0x25] B64 = B64     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_nand_saveexec_b32      [0x26 0x26 0x26] B32 = B32     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_nand_saveexec_b64      [0x27 0x27 0x27] B64 = B64     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_nor_saveexec_b32       [0x28 0x28 0x28] B32 = B32     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_nor_saveexec_b64       [0x29 0x29 0x29] B64 = B64     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_xnor_saveexec_b32      [0x2a 0x2a 0x2a] B32 = B32     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_xnor_saveexec_b64      [0x2b 0x2b 0x2b] B64 = B64     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_and_not0_saveexec_b32  [0x2c 0x2c 0x2c] B32 = B32     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_and_not0_saveexec_b64  [0x2d 0x2d 0x2d] B64 = B64     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_or_not0_saveexec_b32   [0x2e 0x2e 0x2e] B32 = B32     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_or_not0_saveexec_b64   [0x2f 0x2f 0x2f] B64 = B64     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_and_not1_saveexec_b32  [0x30 0x30 0x30] B32 = B32     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_and_not1_saveexec_b64  [0x31 0x31 0x31] B64 = B64     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_or_not1_saveexec_b32   [0x32 0x32 0x32] B32 = B32     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_or_not1_saveexec_b64   [0x33 0x33 0x33] B64 = B64     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_and_not0_wrexec_b32    [0x34 0x34 0x34] B32 = B32     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_and_not0_wrexec_b64    [0x35 0x35 0x35] B64 = B64     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_and_not1_wrexec_b32    [0x36 0x36 0x36] B32 = B32     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_and_not1_wrexec_b64    [0x37 0x37 0x37] B64 = B64     , {SCC_OUT EXEC_IN EXEC_OUT}, Salu;
+    s_getpc_b64              [0x47 0x47 0x47] B64 =         , {}, Salu;
+    s_setpc_b64              [0x48 0x48 0x48] = B64         , {BRANCHES}, Branch;
+    s_swappc_b64             [0x49 0x49 0x49] B64 = B64     , {BRANCHES}, Branch;
+    s_sendmsg_rtn_b32        [0x4c 0x4c 0x4c] B32 = MESSAGE8, {}, Message;
+    s_sendmsg_rtn_b64        [0x4d 0x4d 0x4d] B64 = MESSAGE8, {}, Message;
+    s_ceil_f32               [   - 0x60 0x60] F32 = F32     , {}, SaluFloat;
+    s_floor_f32              [   - 0x61 0x61] F32 = F32     , {}, SaluFloat;
+    s_trunc_f32              [   - 0x62 0x62] F32 = F32     , {}, SaluFloat;
+    s_rndne_f32              [   - 0x63 0x63] F32 = F32     , {}, SaluFloat;
+    s_cvt_f32_i32            [   - 0x64 0x64] F32 = I32     , {}, SaluFloat;
+    s_cvt_f32_u32            [   - 0x65 0x65] F32 = U32     , {}, SaluFloat;
+    s_cvt_i32_f32            [   - 0x66 0x66] I32 = F32     , {}, SaluFloat;
+    s_cvt_u32_f32            [   - 0x67 0x67] U32 = F32     , {}, SaluFloat;
+    s_cvt_f16_f32            [   - 0x68 0x68] F16 = F32     , {}, SaluFloat;
+    s_cvt_f32_f16            [   - 0x69 0x69] F32 = F16     , {}, SaluFloat;
+    s_cvt_hi_f32_f16         [   - 0x6a 0x6a] F32 = F16     , {}, SaluFloat;
+    s_ceil_f16               [   - 0x6b 0x6b] F16 = F16     , {}, SaluFloat;
+    s_floor_f16              [   - 0x6c 0x6c] F16 = F16     , {}, SaluFloat;
+    s_trunc_f16              [   - 0x6d 0x6d] F16 = F16     , {}, SaluFloat;
+    s_rndne_f16              [   - 0x6e 0x6e] F16 = F16     , {}, SaluFloat;
+    s_barrier_signal         [   -    - 0x4e] = BARRIER     , {}, Barrier;
+    s_barrier_signal_isfirst [   -    - 0x4f] = BARRIER     , {SCC_OUT}, Barrier;
+    s_sleep_var              [   -    - 0x58] = B32         , {}, Salu;
+}
