@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """Compares the program with llama.cpp on one model file: a developer run, not a test.
 
-    compare.py MODEL --peer LOGITS --doorbell DOORBELL [--tokens 512] [--noise]
+    compare.py MODEL --peer LOGITS --doorbell DOORBELL [--exact F32MODEL] [--tokens 512]
 
 LOGITS is the oracle of this folder (build.sh). Prints, over English text: mean Kullback-Leibler divergence of our
 distribution from llama.cpp's, the share of positions with the same top token, and the logarithm of the ratio of
 perplexities; then, for eight prompts, where 64 greedy tokens first differ and how close llama.cpp's two best logits
-were there. With --noise also what llama.cpp differs from itself with flash attention on. Needs Python 3.10 and numpy.
+were there.
+
+Rounding activations to 8 bits is noise, and any change of summation order makes it independent noise: llama.cpp differs
+from itself by some 5e-3 when flash attention is switched. So F32MODEL, the same weights in F32
+(`llama-quantize --allow-requantize MODEL F32MODEL F32`), is the better judge: with it everything is compared with what
+llama.cpp computes from that, llama.cpp's own run of MODEL included. Needs Python 3.10 and numpy.
 """
 import argparse
 import json
@@ -96,23 +101,23 @@ def main():
     parser.add_argument("--tokens", type=int, default=512)
     parser.add_argument("--generate", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--noise", action="store_true")
+    parser.add_argument("--exact", help="the same weights in F32")
     arguments = parser.parse_args()
-    peer = Peer(arguments.peer, arguments.model, arguments.threads)
     doorbell = Doorbell(arguments.doorbell, arguments.model, arguments.threads)
+    peer = Peer(arguments.peer, arguments.model, arguments.threads)
+    judge = Peer(arguments.peer, arguments.exact or arguments.model, arguments.threads)
     tokens = doorbell.tokens((HERE / "text.txt").read_text())[:arguments.tokens]
-    print(f"{arguments.model}: {len(tokens)} tokens")
+    print(f"{arguments.model}: {len(tokens)} tokens, against {judge.command[1]}")
     with tempfile.TemporaryDirectory() as folder:
         reference, other = f"{folder}/reference.f32", f"{folder}/other.f32"
-        peer.logits(tokens, reference, "--flash", "0")
+        judge.logits(tokens, reference, "--flash", "0")
         doorbell.logits(tokens, other)
         compare("doorbell", reference, other, tokens)
-        if arguments.noise:
-            peer.logits(tokens, other, "--flash", "1")
-            compare("llama.cpp, flash attention", reference, other, tokens)
-            peer.logits(tokens, other, "--flash", "0", "--repack", "0")
-            compare("llama.cpp, no repack", reference, other, tokens)
-    compare_greedy(peer, doorbell, arguments.generate)
+        for name, options in [("", "0 1"), (", flash attention", "1 1"), (", no repack", "0 0")]:
+            flash, repack = options.split()
+            peer.logits(tokens, other, "--flash", flash, "--repack", repack)
+            compare("llama.cpp" + name, reference, other, tokens)
+    compare_greedy(judge, doorbell, arguments.generate)
 
 
 if __name__ == "__main__":
