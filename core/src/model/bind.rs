@@ -197,8 +197,8 @@ impl<'a> Binder<'_, 'a> {
         let pairs = hyper.rope_dims as usize / 2;
         let id = self.vector(NAME, pairs, 0..pairs)?;
         let divisors = id.map_or(&[][..], |id| &self.vectors[id.index()]);
-        if let Some(&bad) = divisors.iter().find(|&&divisor| !(divisor.is_finite() && divisor > 0.0)) {
-            let expected = "positive finite divisors";
+        if let Some(&bad) = divisors.iter().find(|&&divisor| !(divisor.is_finite() && divisor != 0.0)) {
+            let expected = "finite divisors other than 0";
             return Err(ModelError::Value { key: excerpt(NAME.as_bytes()), found: f64::from(bad), expected });
         }
         let mut ropes = heap::with_capacity(self.heap, 2)?;

@@ -96,7 +96,7 @@ impl Graph<'_, '_, '_, '_> {
             heads: layer.heads,
             scale: hyper.attention_scale,
             window: layer.window,
-            soft_cap: hyper.attention_cap,
+            soft_cap: None,
             sinks: layer.sinks,
             out,
         }))?;

@@ -38,7 +38,7 @@ pub enum WindowPattern {
 /// Expert routing of a family.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Routing {
-    /// Products to probabilities, unless the file says otherwise.
+    /// Products to probabilities.
     pub gating: Gating,
     /// Whether the chosen weights are divided by their sum.
     pub renormalise: bool,
@@ -65,6 +65,8 @@ pub struct Family {
     pub window_rope_base: Option<f32>,
     /// Models with this many layers scale scores by 1/sqrt(width/heads), not 1/sqrt(head size).
     pub width_scaled_layers: Option<u32>,
+    /// Whether `final_logit_softcapping` applies.
+    pub logit_cap: bool,
     /// Routing where there are experts.
     pub routing: Routing,
 }
@@ -81,6 +83,7 @@ const LLAMA: Family = Family {
     window: WindowPattern::Never,
     window_rope_base: None,
     width_scaled_layers: None,
+    logit_cap: false,
     routing: SOFTMAX_NORM,
 };
 
@@ -105,6 +108,7 @@ const FAMILIES: [Family; 7] = [
         window: WindowPattern::AllButEvery(6),
         window_rope_base: Some(10_000.0),
         width_scaled_layers: Some(62),
+        logit_cap: true,
         ..LLAMA
     },
     Family {

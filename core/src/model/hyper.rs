@@ -1,7 +1,7 @@
 //! Hyperparameters: what the metadata says about a model's shape, checked against legal ranges.
 
 use super::error::{ModelError, Name};
-use super::family::{Family, FfnNorm, WindowPattern};
+use super::family::{Family, FfnNorm, Routing, WindowPattern};
 use super::rope::Scaling;
 use crate::gguf::{Array, Gguf, Value};
 use crate::heap::{self, Heap, Vec};
@@ -57,8 +57,6 @@ pub struct Hyper<'a> {
     pub eps: f32,
     /// Factor on attention scores.
     pub attention_scale: f32,
-    /// `c * tanh(score / c)` on attention scores.
-    pub attention_cap: Option<f32>,
     /// `c * tanh(y / c)` on logits.
     pub logit_cap: Option<f32>,
     /// Where there are experts.
@@ -185,8 +183,7 @@ impl<'a> Hyper<'a> {
             rope_dims,
             eps: keys.positive("attention.layer_norm_rms_epsilon")?.unwrap_or(0.0),
             attention_scale: keys.positive("attention.scale")?.unwrap_or(1.0 / libm::sqrtf(own_scale as f32)),
-            attention_cap: keys.positive("attn_logit_softcapping")?,
-            logit_cap: keys.positive("final_logit_softcapping")?,
+            logit_cap: keys.positive("final_logit_softcapping")?.filter(|_| family.logit_cap),
             experts: experts(keys, family, layers[0].ffn)?,
             dense_layers: keys.some_count("leading_dense_block_count", MAX_LAYERS)?.unwrap_or(0),
             layers,
@@ -242,16 +239,8 @@ fn experts(keys: &Keys<'_, '_>, family: &Family, ffn: u32) -> Result<Option<Expe
         return Err(keys.refused("expert_count", f64::from(count), "no experts in this architecture"));
     }
     let used = keys.required("expert_used_count", count)?;
-    let gating = match keys.count("expert_gating_func", 255)? {
-        None => family.routing.gating,
-        Some(1) => Gating::Softmax,
-        Some(2) => Gating::Sigmoid,
-        Some(3) => Gating::SoftmaxOfChosen,
-        Some(other) => return Err(keys.refused("expert_gating_func", f64::from(other), "1, 2 or 3")),
-    };
-    let renormalise =
-        keys.gguf.find(&keys.name("expert_weights_norm"))?.unwrap_or(family.routing.renormalise);
-    let ffn = keys.count("expert_feed_forward_length", MAX_WIDTH)?.unwrap_or(ffn);
+    let Routing { gating, renormalise } = family.routing;
+    let ffn = keys.some_count("expert_feed_forward_length", MAX_WIDTH)?.unwrap_or(ffn);
     let scale = keys.float("expert_weights_scale")?.unwrap_or(1.0);
     let shared_count = keys.some_count("expert_shared_count", MAX_EXPERTS)?.unwrap_or(1);
     let shared_ffn = keys.some_count("expert_shared_feed_forward_length", MAX_WIDTH)?;
