@@ -9,3 +9,10 @@
 extern crate alloc;
 
 pub mod sys;
+
+mod heap;
+pub mod memory;
+pub mod process;
+pub mod topology;
+
+pub use heap::OutOfMemory;

@@ -72,8 +72,8 @@ abi! {
         ctl_stack_size @ 84: u32,
         /// In: only for SDMA_BY_ENG_ID.
         sdma_engine_id @ 88: u32,
-        /// In: 0.
-        pad @ 92: u32,
+        /// In: 0; padding before minor 22.
+        metadata_ring_size @ 92: u32,
     }
     /// DESTROY_QUEUE.
     DestroyQueue[8] as "kfd_ioctl_destroy_queue_args" {

@@ -13,6 +13,7 @@ mod shared;
 mod window;
 
 pub use abi::*;
+pub(crate) use call::call_devices;
 pub use call::{Arg, call, call_pointed};
 pub use errno::Errno;
 pub use kernel::{Fd, Kernel, Stat};

@@ -1,0 +1,285 @@
+//! Opens KFD and the devices in the order that every kernel accepts.
+//!
+//! Source: `amdkfd/kfd_chardev.c` (`kfd_open`, `kfd_ioctl_acquire_vm`, `kfd_ioctl_get_process_apertures_new`,
+//! `kfd_ioctl_runtime_enable`). SET_MEMORY_POLICY and SET_XNACK_MODE are left out: caching comes from allocation
+//! flags, and gfx10–gfx12 cannot retry faults.
+
+use super::device::{Device, DeviceIndex};
+use super::events::Events;
+use super::file::OpenFile;
+use crate::heap::{OutOfMemory, filled, push};
+use crate::memory::{Ledger, Space, SpaceError};
+use crate::sys::{
+    AcquireVm, Aperture, Errno, GetApertures, GetVersion, Kernel, RuntimeEnable, call, call_pointed,
+};
+use crate::topology::{DeviceInfo, Kind, Node, Topology};
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Below this minor version too much is missing (AVAILABLE_MEMORY came with it).
+pub const MINIMUM_MINOR: u32 = 9;
+
+/// First minor whose WAIT_EVENTS closes the race between looking and sleeping.
+const EVENT_AGE_MINOR: u32 = 14;
+
+/// What the kernel answers to GET_VERSION.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// Always 1 so far.
+    pub major: u32,
+    /// What features are tested by.
+    pub minor: u32,
+}
+
+impl Version {
+    /// Whether a wait can be told what it has seen, so that it may sleep. Otherwise the host polls.
+    pub fn has_event_age(self) -> bool {
+        self.minor >= EVENT_AGE_MINOR
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// A step of bring-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Opening `/dev/kfd`.
+    OpenKfd,
+    /// GET_VERSION.
+    GetVersion,
+    /// GET_PROCESS_APERTURES_NEW.
+    Apertures,
+    /// Opening `/dev/dri/renderD<N>`.
+    OpenRender(u32),
+    /// ACQUIRE_VM for the device of this render minor.
+    AcquireVm(u32),
+    /// RUNTIME_ENABLE.
+    RuntimeEnable,
+    /// The event page and the exception events.
+    Events,
+}
+
+/// Why the process could not be brought up. `doctor` has the remedies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BringUpError {
+    /// A system call was refused.
+    Refused(Stage, Errno),
+    /// The interface is too old or of another major version.
+    Version(Version),
+    /// No device was asked for, or one that is no GPU, or more than 255.
+    NotAGpu,
+    /// The device has no render node (its gpu id).
+    NoRenderNode(u32),
+    /// The kernel assigned no aperture to the device: the device cgroup hides its render node.
+    NoAperture(u32),
+    /// The device does not have 64-bit doorbells (what it has).
+    DoorbellType(u32),
+    /// No address space.
+    Space(SpaceError),
+    /// No host memory for tables.
+    OutOfMemory,
+}
+
+impl From<OutOfMemory> for BringUpError {
+    fn from(_: OutOfMemory) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+impl From<SpaceError> for BringUpError {
+    fn from(error: SpaceError) -> Self {
+        Self::Space(error)
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OpenKfd => f.write_str("open /dev/kfd"),
+            Self::GetVersion => f.write_str("GET_VERSION"),
+            Self::Apertures => f.write_str("GET_PROCESS_APERTURES_NEW"),
+            Self::OpenRender(minor) => write!(f, "open /dev/dri/renderD{minor}"),
+            Self::AcquireVm(minor) => write!(f, "ACQUIRE_VM of renderD{minor}"),
+            Self::RuntimeEnable => f.write_str("RUNTIME_ENABLE"),
+            Self::Events => f.write_str("creating events"),
+        }
+    }
+}
+
+impl fmt::Display for BringUpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(stage, errno) => write!(f, "{stage}: {errno}; `doorbell doctor` tells the remedy"),
+            Self::Version(version) => {
+                write!(f, "KFD interface {version}: needed is 1.{MINIMUM_MINOR} or later, a newer kernel")
+            }
+            Self::NotAGpu => f.write_str("between 1 and 255 GPUs must be named"),
+            Self::NoRenderNode(gpu) => write!(f, "GPU {gpu:#x} has no render node"),
+            Self::NoAperture(gpu) => {
+                write!(f, "GPU {gpu:#x} is hidden: the device cgroup denies its render node")
+            }
+            Self::DoorbellType(kind) => write!(f, "the GPU has doorbells of type {kind}: type 2 is needed"),
+            Self::Space(error) => write!(f, "{error}"),
+            Self::OutOfMemory => write!(f, "{OutOfMemory}"),
+        }
+    }
+}
+
+impl core::error::Error for BringUpError {}
+
+/// This process's connection to KFD with its devices, buffers and events.
+///
+/// The kernel ties all of it to the address space, not to the file: one per program.
+#[derive(Debug)]
+pub struct Process<'k> {
+    pub(crate) kernel: &'k dyn Kernel,
+    pub(crate) kfd: OpenFile<'k>,
+    version: Version,
+    pub(crate) devices: Vec<Device<'k>>,
+    pub(crate) space: Space,
+    pub(crate) ledger: Ledger,
+    pub(crate) events: Option<Events>,
+    /// Queues that the kernel knows.
+    pub(crate) queues: Vec<u32>,
+}
+
+impl fmt::Debug for dyn Kernel + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kernel")
+    }
+}
+
+impl<'k> Process<'k> {
+    /// Opens KFD and these GPUs of the topology.
+    pub fn open(kernel: &'k dyn Kernel, gpus: &[&Node]) -> Result<Self, BringUpError> {
+        if gpus.is_empty() || gpus.len() > 255 || gpus.iter().any(|node| !node.is_gpu()) {
+            return Err(BringUpError::NotAGpu);
+        }
+        let refused = |stage| move |errno| BringUpError::Refused(stage, errno);
+        let kfd = OpenFile::open(kernel, "/dev/kfd").map_err(refused(Stage::OpenKfd))?;
+        let version = get_version(kernel, &kfd)?;
+        let apertures = get_apertures(kernel, &kfd)?;
+        let (mut base, mut limit) = (0, u64::MAX);
+        let mut devices = Vec::new();
+        for node in gpus {
+            let device = open_device(kernel, &kfd, node, &apertures)?;
+            base = base.max(device.aperture.gpuvm_base);
+            limit = limit.min(device.aperture.gpuvm_limit);
+            push(&mut devices, device)?;
+        }
+        let space = Space::reserve(kernel, base, limit)?;
+        let (ledger, queues) = (Ledger::default(), Vec::new());
+        let mut process = Self { kernel, kfd, version, devices, space, ledger, events: None, queues };
+        process.runtime_enable().map_err(refused(Stage::RuntimeEnable))?;
+        process.events = Some(Events::create(&mut process).map_err(refused(Stage::Events))?);
+        Ok(process)
+    }
+
+    /// Opens KFD and every GPU of the topology that has 64-bit doorbells and a render node.
+    pub fn open_all(kernel: &'k dyn Kernel, topology: &Topology) -> Result<Self, BringUpError> {
+        let mut gpus = Vec::new();
+        for node in topology.gpus().filter(|node| node.doorbell_type() == 2 && node.render_minor().is_some())
+        {
+            push(&mut gpus, node)?;
+        }
+        Self::open(kernel, &gpus)
+    }
+
+    /// Lets the kernel forward queue exceptions to this process. Before the first queue; a second time in one
+    /// address space is `EBUSY`, after a queue `EEXIST`: both mean that it is on already. TTMP saving stays off
+    /// because it would turn GFXOFF off.
+    fn runtime_enable(&self) -> Result<(), Errno> {
+        const ENABLE: u32 = 1;
+        if !self.version.has_event_age() {
+            return Ok(());
+        }
+        let mut arg = RuntimeEnable { mode_mask: ENABLE, ..RuntimeEnable::default() };
+        match call(self.kernel, self.kfd.fd(), &mut arg) {
+            Err(Errno::EBUSY | Errno::EEXIST | Errno::ENOTTY) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// The interface's version.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The devices, in the order they were asked for.
+    pub fn devices(&self) -> &[Device<'k>] {
+        &self.devices
+    }
+
+    /// One device. An index of another process panics.
+    pub fn device(&self, index: DeviceIndex) -> &Device<'k> {
+        &self.devices[usize::from(index.0)]
+    }
+
+    /// Every allocation by address.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The kernel all of this runs on.
+    pub fn kernel(&self) -> &'k dyn Kernel {
+        self.kernel
+    }
+}
+
+fn get_version(kernel: &dyn Kernel, kfd: &OpenFile<'_>) -> Result<Version, BringUpError> {
+    let mut arg = GetVersion::default();
+    call(kernel, kfd.fd(), &mut arg).map_err(|errno| BringUpError::Refused(Stage::GetVersion, errno))?;
+    let version = Version { major: arg.major_version, minor: arg.minor_version };
+    if version.major != 1 || version.minor < MINIMUM_MINOR {
+        return Err(BringUpError::Version(version));
+    }
+    Ok(version)
+}
+
+/// Asks for the count first: more room than there are nodes is `EINVAL`.
+fn get_apertures(kernel: &dyn Kernel, kfd: &OpenFile<'_>) -> Result<Vec<Aperture>, BringUpError> {
+    let refused = |errno| BringUpError::Refused(Stage::Apertures, errno);
+    let mut arg = GetApertures::default();
+    call_pointed(kernel, kfd.fd(), &mut arg, &mut []).map_err(refused)?;
+    let count = usize::try_from(arg.num_of_nodes).map_err(|_| BringUpError::OutOfMemory)?;
+    let mut apertures = filled(count.min(1024), Aperture::default())?;
+    if !apertures.is_empty() {
+        arg.num_of_nodes = arg.num_of_nodes.min(1024);
+        let bytes = bytemuck::cast_slice_mut(&mut apertures);
+        call_pointed(kernel, kfd.fd(), &mut arg, bytes).map_err(refused)?;
+    }
+    Ok(apertures)
+}
+
+fn open_device<'k>(
+    kernel: &'k dyn Kernel,
+    kfd: &OpenFile<'k>,
+    node: &Node,
+    apertures: &[Aperture],
+) -> Result<Device<'k>, BringUpError> {
+    use fmt::Write;
+    let gpu_id = node.gpu_id;
+    if node.doorbell_type() != 2 {
+        return Err(BringUpError::DoorbellType(node.doorbell_type()));
+    }
+    let minor = node.render_minor().ok_or(BringUpError::NoRenderNode(gpu_id))?;
+    let aperture = apertures.iter().find(|aperture| aperture.gpu_id == gpu_id);
+    let aperture = *aperture.ok_or(BringUpError::NoAperture(gpu_id))?;
+    let mut path = heapless::String::<40>::new();
+    write!(path, "/dev/dri/renderD{minor}").map_err(|_| BringUpError::NoRenderNode(gpu_id))?;
+    let render = OpenFile::open(kernel, &path)
+        .map_err(|errno| BringUpError::Refused(Stage::OpenRender(minor), errno))?;
+    let drm_fd = render.fd().raw().cast_unsigned();
+    call(kernel, kfd.fd(), &mut AcquireVm { drm_fd, gpu_id })
+        .map_err(|errno| BringUpError::Refused(Stage::AcquireVm(minor), errno))?;
+    let info = DeviceInfo::query(kernel, render.fd()).ok();
+    let is_apu = info.map_or(node.isa().is_usually_apu(), |info| info.is_apu);
+    let kind = if is_apu { Kind::Apu } else { Kind::Discrete };
+    let node = node.clone();
+    Ok(Device { node, kind, info, render, aperture, doorbells: None, mmio: None, lost: false })
+}

@@ -1,0 +1,106 @@
+//! One GPU of an open process: its node, its render file, its apertures, its clocks.
+
+use super::bring_up::Process;
+use super::file::OpenFile;
+use crate::memory::Buffer;
+use crate::sys::{Aperture, AvailableMemory, Errno, GetClockCounters, Window, call};
+use crate::topology::{Budget, DeviceInfo, Kind, MemoryFacts, Node};
+use core::fmt;
+
+/// A device of a [`Process`], in the order they were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceIndex(pub u8);
+
+impl fmt::Display for DeviceIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kfd:{}", self.0)
+    }
+}
+
+/// One moment on three clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clocks {
+    /// GPU counter, in ticks of [`Device::counter_hz`].
+    pub gpu: u64,
+    /// CLOCK_MONOTONIC_RAW, ns.
+    pub raw_ns: u64,
+    /// CLOCK_BOOTTIME, ns.
+    pub boot_ns: u64,
+}
+
+/// One GPU.
+#[derive(Debug)]
+pub struct Device<'k> {
+    pub(crate) node: Node,
+    pub(crate) kind: Kind,
+    pub(crate) info: Option<DeviceInfo>,
+    pub(crate) render: OpenFile<'k>,
+    pub(crate) aperture: Aperture,
+    /// The process's doorbell slice, mapped when the first queue needs it.
+    pub(crate) doorbells: Option<Window>,
+    /// The page with the HDP flush registers, mapped when the first upload through the BAR needs it.
+    pub(crate) mmio: Option<Buffer>,
+    pub(crate) lost: bool,
+}
+
+impl Device<'_> {
+    /// The topology node.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Card or part of a CPU.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The handle of ioctls.
+    pub fn gpu_id(&self) -> u32 {
+        self.node.gpu_id
+    }
+
+    /// The apertures that the kernel assigned.
+    pub fn aperture(&self) -> &Aperture {
+        &self.aperture
+    }
+
+    /// Ticks per second of timestamps; 100 MHz on gfx11 and gfx12 where the kernel does not say.
+    pub fn counter_hz(&self) -> u64 {
+        self.info.map(|info| info.counter_hz).filter(|&hz| hz != 0).unwrap_or(100_000_000)
+    }
+
+    /// Whether a reset or fault has made it unusable until [`Process::reopen`].
+    pub fn is_lost(&self) -> bool {
+        self.lost
+    }
+}
+
+impl Process<'_> {
+    /// Reads the GPU's counter together with the CPU's clocks.
+    pub fn clocks(&self, device: DeviceIndex) -> Result<Clocks, Errno> {
+        let gpu_id = self.device(device).gpu_id();
+        let mut arg = GetClockCounters { gpu_id, ..GetClockCounters::default() };
+        call(self.kernel, self.kfd.fd(), &mut arg)?;
+        let GetClockCounters { gpu_clock_counter, cpu_clock_counter, system_clock_counter, .. } = arg;
+        Ok(Clocks { gpu: gpu_clock_counter, raw_ns: cpu_clock_counter, boot_ns: system_clock_counter })
+    }
+
+    /// Bytes that KFD would still give on this device: a hint, allocation is authoritative. `None` where the
+    /// kernel cannot say.
+    pub fn available(&self, device: DeviceIndex) -> Option<u64> {
+        let gpu_id = self.device(device).gpu_id();
+        let mut arg = AvailableMemory { gpu_id, ..AvailableMemory::default() };
+        call(self.kernel, self.kfd.fd(), &mut arg).ok()?;
+        Some(arg.available)
+    }
+
+    /// What a model may take on this device now, with the rule that decided.
+    pub fn budget(&self, device: DeviceIndex) -> Budget {
+        let this = self.device(device);
+        let facts = MemoryFacts {
+            kfd_available: self.available(device),
+            ..MemoryFacts::read(self.kernel, &this.node, Some(this.render.fd()))
+        };
+        facts.budget(this.kind, self.version().minor)
+    }
+}

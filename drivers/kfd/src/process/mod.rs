@@ -1,0 +1,14 @@
+//! A process's connection to KFD: bring-up in the one order that works, devices, events, teardown.
+//!
+//! Buffers are in [`crate::memory`], queues in [`crate::queue`].
+
+mod bring_up;
+mod device;
+mod events;
+mod file;
+mod teardown;
+
+pub use bring_up::{BringUpError, MINIMUM_MINOR, Process, Stage, Version};
+pub use device::{Clocks, Device, DeviceIndex};
+pub use events::{EventId, Events, Signal};
+pub use teardown::Leak;

@@ -1,0 +1,88 @@
+//! Which device a caller gets who names none. What a device is worth beyond its memory is not judged here.
+
+use super::isa::{Isa, Support};
+use super::node::{Identity, Kind};
+use core::fmt;
+
+/// A device as the choice sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its handle.
+    pub gpu_id: u32,
+    /// What it is.
+    pub isa: Isa,
+    /// Card or part of a CPU.
+    pub kind: Kind,
+    /// Bytes of its first pool.
+    pub bytes: u64,
+    /// Where it sits.
+    pub identity: Identity,
+}
+
+/// Why a device was passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skipped {
+    /// There are no kernels for its instruction set.
+    NoKernels(Isa),
+    /// Another device is a card, this one is not.
+    NotDiscrete,
+    /// Another one has at least as much memory.
+    LessMemory,
+}
+
+/// The device chosen, in words that say why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The device.
+    pub device: Candidate,
+    /// Devices that could have been used.
+    pub usable: usize,
+    /// Devices seen.
+    pub seen: usize,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Candidate { isa, kind, bytes, identity, .. } = self.device;
+        let kind = match kind {
+            Kind::Discrete => "discrete",
+            Kind::Apu => "integrated",
+        };
+        write!(f, "{isa} at {identity}: {kind}, {} MiB", bytes >> 20)?;
+        match self.seen {
+            1 => f.write_str(", the only GPU")?,
+            seen => write!(f, ", most memory of {} usable of {seen} GPUs", self.usable)?,
+        }
+        match isa.support() {
+            Support::As(other) => write!(f, "; runs kernels made for {other}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Higher is better: cards before integrated, then memory, then the lower PCI address.
+fn rank(candidate: &Candidate) -> impl Ord + use<> {
+    (candidate.kind == Kind::Discrete, candidate.bytes, core::cmp::Reverse(candidate.identity))
+}
+
+/// The discrete device with most memory among those that have kernels; an integrated one when there is no other.
+pub fn choose(candidates: &[Candidate]) -> Option<Choice> {
+    let usable = || candidates.iter().filter(|candidate| candidate.isa.kernels().is_some());
+    let device = usable().max_by_key(|candidate| rank(candidate))?;
+    Some(Choice { device: *device, usable: usable().count(), seen: candidates.len() })
+}
+
+impl Choice {
+    /// Why `other` is not the device chosen; `None` for the chosen one.
+    pub fn skipped(&self, other: &Candidate) -> Option<Skipped> {
+        if other.isa.kernels().is_none() {
+            Some(Skipped::NoKernels(other.isa))
+        } else if other == &self.device {
+            None
+        } else if other.kind != self.device.kind {
+            Some(Skipped::NotDiscrete)
+        } else {
+            Some(Skipped::LessMemory)
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What hardware there is: the KFD topology in sysfs, the render node's own answers, memory and its limits.
+//!
+//! Reading only: nothing here opens `/dev/kfd` or changes anything.
+
+mod budget;
+mod choice;
+pub mod dev_info;
+mod isa;
+mod node;
+mod properties;
+mod scan;
+
+pub use budget::{Budget, Limit, MemoryFacts, Placement, Pool, Rule};
+pub use choice::{Candidate, Choice, Skipped, choose};
+pub use dev_info::{DeviceInfo, MemoryInfo};
+pub use isa::{Generation, Isa, Support};
+pub use node::{Bank, Cache, Heap, Identity, Kind, Link, LinkKind, Node, NodeIndex, PciAddress};
+pub use properties::{Properties, Property};
+pub use scan::{ROOT, Topology, TopologyError};

@@ -1,0 +1,8 @@
+//! Tests of the driver through its public interface, on an in-process kernel with fixture machines.
+#![expect(unreachable_pub, reason = "the modules of one test binary")]
+
+mod abi;
+mod bring_up;
+mod fake;
+mod machines;
+mod topology;
