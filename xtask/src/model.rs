@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// What `cargo xtask model` takes.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A name from the list, or tiny:FAMILY[:TYPE] for a random model of a few hundred KB, e.g. tiny:qwen2:Q4_K.
+    /// A name from the list, or tiny:FAMILY or tiny:FAMILY:TYPE (e.g. tiny:qwen2:Q4_K) for a small random model.
     name: Option<String>,
     /// Make the file anew even if it is there.
     #[arg(long)]

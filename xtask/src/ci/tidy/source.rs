@@ -13,7 +13,8 @@ const BUDGET: usize = 600;
 const LONGER: [(&str, usize, &str); 0] = [];
 
 /// Where `unsafe` may be allowed: beginnings of paths.
-const UNSAFE: [&str; 3] = ["drivers/kfd/src/sys", "drivers/soft/src/memory", "drivers/cpu/src/"];
+const UNSAFE: [&str; 4] =
+    ["drivers/kfd/src/sys", "drivers/soft/src/memory", "drivers/cpu/", "hosts/runtime/src/file/mapping.rs"];
 
 /// Names that say nothing about what belongs there.
 const VAGUE: [&str; 6] = ["utils", "util", "common", "helpers", "misc", "types"];
@@ -49,7 +50,7 @@ fn length(entry: &Entry) -> Vec<(usize, String)> {
 /// `lib.rs` and `mod.rs` are tables of contents.
 fn contents_only(entry: &Entry) -> Vec<(usize, String)> {
     let name = Path::new(&entry.path).file_name().and_then(|name| name.to_str());
-    if !matches!(name, Some("lib.rs" | "mod.rs")) {
+    if !matches!(name, Some("lib.rs" | "mod.rs")) || is_test(&entry.path) {
         return Vec::new();
     }
     each_line(entry, |line| {
