@@ -6,6 +6,9 @@
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+pub mod budget;
+#[cfg(feature = "std")]
+pub mod bandwidth;
 pub mod features;
 pub mod panel;
 pub mod simd;
