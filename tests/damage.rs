@@ -1,0 +1,196 @@
+//! Damaged model files: cut short, bits flipped, tensors missing or misshapen, metadata missing or absurd.
+//! Whatever is wrong is an error with a name, never a panic; what is still a model computes.
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use doorbell_core::backend::KvType;
+use doorbell_core::engine::score;
+use doorbell_core::gguf::Gguf;
+use doorbell_core::heap::{Global, Heap};
+use doorbell_core::model::{Model, ModelError, TensorFault};
+use doorbell_core::quant::Type;
+use doorbell_core::reference::{Products, Reference};
+use doorbell_core::token::{TokenId, Tokenizer};
+use doorbell_tests::gguf_writer::{GgufFile, Value};
+use doorbell_tests::random::Random;
+use doorbell_tests::tiny::{self, Family, Shape};
+
+const HEAP: Heap<'static> = &Global;
+
+/// Small, since each is loaded thousands of times.
+const SHAPE: Shape = Shape {
+    layers: 1,
+    hidden: 32,
+    head_dim: 8,
+    ff: 32,
+    experts: 4,
+    experts_used: 2,
+    vocab: 384,
+    context: 64,
+    ..Shape::NARROW
+};
+
+fn file(family: Family) -> GgufFile {
+    tiny::model(family, SHAPE, Type::F32, 3)
+}
+
+/// Loads the file and computes with it as far as it lets us; the error is that of the model.
+fn load(bytes: &[u8]) -> Result<(), Option<ModelError>> {
+    let gguf = Gguf::parse(bytes, HEAP).map_err(|error| {
+        assert!(!error.to_string().is_empty());
+        None
+    })?;
+    if let Err(error) = Tokenizer::new(&gguf, HEAP) {
+        assert!(!error.to_string().contains('\n'));
+    }
+    let model = Model::new(&gguf, HEAP)?;
+    // A hostile vocabulary size is bounded by its tensor, so that this is small.
+    let tokens = [0, 1, 2].map(|id| TokenId(id % model.vocabulary.max(1)));
+    if let Ok(mut backend) = Reference::new(&model, 2, KvType::F16, Products::Exact, HEAP) {
+        _ = score(&model, &mut backend, &tokens, HEAP, &mut || (), &mut |_, _| ());
+    }
+    Ok(())
+}
+
+#[test]
+fn whole_files_load() {
+    for family in Family::ALL {
+        load(&file(family).to_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn files_cut_short_are_refused() {
+    for family in Family::ALL {
+        let bytes = file(family).to_bytes();
+        let data: usize = file(family).tensors.iter().map(|(_, data)| data.len()).sum();
+        let header = bytes.len() - data;
+        let within_header = (0..header).step_by(97);
+        let within_data = (header..bytes.len() - 32).step_by(data / 50);
+        for len in within_header.chain(within_data) {
+            assert_eq!(load(&bytes[..len]), Err(None), "{family:?} cut at {len}");
+        }
+    }
+}
+
+#[test]
+fn flipped_bits_never_panic() {
+    let mut random = Random::new(17);
+    for family in Family::ALL {
+        let bytes = file(family).to_bytes();
+        let data: usize = file(family).tensors.iter().map(|(_, data)| data.len()).sum();
+        // The vocabulary is most of the header; what is before and after it is what matters most.
+        let header = bytes.len() - data;
+        for _ in 0..400 {
+            let mut damaged = bytes.clone();
+            for _ in 0..=random.below(3) {
+                let from = if random.below(2) == 0 { 0 } else { header.saturating_sub(1500) };
+                let to = if from == 0 { 900.min(header) } else { header };
+                damaged[from + random.below(to - from)] ^= 1 << random.below(8);
+            }
+            _ = load(&damaged);
+        }
+        for _ in 0..100 {
+            let mut damaged = bytes.clone();
+            damaged[random.below(header)] ^= 1 << random.below(8);
+            damaged[header + random.below(data)] ^= 1 << random.below(8);
+            _ = load(&damaged);
+        }
+    }
+}
+
+#[test]
+fn a_missing_tensor_is_named_unless_it_is_optional() {
+    // An output matrix may be missing: the embedding takes its place. Biases and head norms are used when there.
+    let optional =
+        |name: &str| name.starts_with("output.") || name.contains(".bias") || name.contains("_norm.");
+    for family in Family::ALL {
+        let whole = file(family);
+        for index in 0..whole.tensors.len() {
+            let mut damaged = whole.clone();
+            let (info, _) = damaged.tensors.remove(index);
+            let missing = String::from_utf8(info.name).unwrap();
+            match load(&damaged.to_bytes()) {
+                Ok(()) => assert!(optional(&missing), "{family:?} loads without {missing}"),
+                Err(Some(ModelError::Tensor { name, fault: TensorFault::Missing })) => {
+                    // Without a gate the file could have gate and up in one, so that is what is missed.
+                    let fused = missing.replace("_gate_exps.", "_gate_up_exps.");
+                    assert!([&missing, &fused].contains(&&name.to_string()), "{name} for {missing}");
+                }
+                Err(Some(ModelError::Tensor { name, .. })) => {
+                    assert_eq!(name.as_str(), missing.replace("_gate.", "_up."));
+                }
+                Err(other) => panic!("{family:?} without {missing}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_misshapen_tensor_is_named() {
+    for family in Family::ALL {
+        let whole = file(family);
+        for index in 0..whole.tensors.len() {
+            let mut damaged = whole.clone();
+            let (info, data) = &mut damaged.tensors[index];
+            // One column or element less: no dimension agrees, and the data still fits.
+            info.dims[0] -= 1;
+            data.truncate(info.bytes());
+            let damaged_name = String::from_utf8(info.name.clone()).unwrap();
+            // The vocabulary's size is that of its tensor, whatever that is.
+            match load(&damaged.to_bytes()) {
+                Err(Some(ModelError::Tensor { name, fault: TensorFault::Shape { .. } })) => {
+                    assert_eq!(name.as_str(), damaged_name, "{family:?}");
+                }
+                other => panic!("{family:?} with a misshapen {damaged_name}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn missing_and_absurd_metadata_never_panic() {
+    let absurd = [
+        Value::U32(0),
+        Value::U32(1),
+        Value::U32(3),
+        Value::U32(u32::MAX),
+        Value::I32(-1),
+        Value::U64(u64::MAX),
+        Value::F32(f32::NAN),
+        Value::F32(f32::INFINITY),
+        Value::F32(-0.0),
+        Value::F32(1e-45),
+        Value::Bool(true),
+        Value::from(""),
+        Value::from("nonsense"),
+        Value::i32s([]),
+        Value::i32s([1, 2, 3]),
+        Value::strings(["a"]),
+    ];
+    for family in Family::ALL {
+        let whole = file(family);
+        for index in 0..whole.metadata.len() {
+            let mut damaged = whole.clone();
+            damaged.metadata.remove(index);
+            _ = load(&damaged.to_bytes());
+            for value in &absurd {
+                let mut damaged = whole.clone();
+                damaged.metadata[index].1 = value.clone();
+                _ = load(&damaged.to_bytes());
+            }
+        }
+    }
+}
+
+#[test]
+fn an_unknown_architecture_is_told_with_those_that_are_known() {
+    let mut file = file(Family::Llama);
+    file.metadata[0].1 = "mamba".into();
+    let Err(Some(error)) = load(&file.to_bytes()) else { panic!("loaded") };
+    assert_eq!(error, ModelError::UnknownArchitecture("mamba".try_into().unwrap()));
+    let text = error.to_string();
+    assert!(
+        text.contains("mamba") && Family::ALL.iter().all(|family| text.contains(family.name())),
+        "{text}"
+    );
+}
