@@ -56,6 +56,11 @@ impl<'a> Merges<'a> {
         Ok(Self(table))
     }
 
+    /// Whether some merge makes this token; the time goes by the number of merges.
+    pub(super) fn make(&self, token: TokenId) -> bool {
+        self.0.iter().any(|merge| merge.joined.token == token)
+    }
+
     /// What two tokens merge into.
     pub(super) fn get(&self, left: TokenId, right: TokenId) -> Option<Joined> {
         self.0.find(hash(left, right), |other| same(other, left, right)).map(|merge| merge.joined)

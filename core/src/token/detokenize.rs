@@ -1,6 +1,6 @@
 //! Tokens to text: all at once, or one by one as they are generated.
 
-use super::{TokenId, Tokenizer};
+use super::{Bytes, Kind, TokenId, Tokenizer};
 use crate::heap::{self, OutOfMemory};
 
 /// How a whole text is put together.
@@ -15,8 +15,8 @@ pub struct DetokenizeOptions {
 impl Tokenizer<'_> {
     /// Appends the text of `tokens` to `out`, as bytes: tokens need not make up valid UTF-8.
     ///
-    /// The blank that encoding has put in front is dropped, and blanks before punctuation are removed where the
-    /// model wants that.
+    /// The blanks that encoding has put in front are dropped, so that encoding the text again, markup written out,
+    /// gives the same tokens. Blanks before punctuation are removed where the model wants that.
     ///
     /// # Errors
     /// If the heap is used up.
@@ -26,35 +26,51 @@ impl Tokenizer<'_> {
         options: DetokenizeOptions,
         out: &mut heap::Vec<'_, u8>,
     ) -> Result<(), OutOfMemory> {
-        let mut trim = self.add_space_prefix;
         if options.remove_special {
-            if let Some((first, rest)) = tokens.split_first()
-                && self.add_bos
-                && Some(*first) == self.bos()
-            {
-                tokens = rest;
-                trim = false;
-            }
-            if let Some((last, rest)) = tokens.split_last()
-                && self.add_eos
-                && Some(*last) == self.eos()
-            {
-                tokens = rest;
-            }
+            tokens = match tokens {
+                [first, rest @ ..] if self.add_bos && Some(*first) == self.bos() => rest,
+                _ => tokens,
+            };
+            tokens = match tokens {
+                [rest @ .., last] if self.add_eos && Some(*last) == self.eos() => rest,
+                _ => tokens,
+            };
         }
         let start = out.len();
+        let mut lead = Lead::at_start(self);
         for token in tokens {
-            for (place, byte) in self.bytes(*token, options.special).enumerate() {
-                if !(trim && place == 0 && byte == b' ') {
-                    heap::push(out, byte)?;
-                }
+            for byte in lead.bytes(self, *token, options.special) {
+                heap::push(out, byte)?;
             }
-            trim = false;
         }
         if self.clean_spaces {
             clean(out, start);
         }
         Ok(())
+    }
+}
+
+/// Whether the next piece starts with a blank that only encoding has put there: at the start of a text and behind
+/// every token that is cut out of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lead(bool);
+
+impl Lead {
+    fn at_start(tokenizer: &Tokenizer<'_>) -> Self {
+        Self(tokenizer.add_space_prefix)
+    }
+
+    /// The bytes of the next token without that blank.
+    fn bytes<'a>(&mut self, tokenizer: &Tokenizer<'a>, token: TokenId, special: bool) -> Bytes<'a> {
+        let mut bytes = tokenizer.bytes(token, special);
+        let mut rest = bytes.clone();
+        let Some(first) = rest.next() else { return bytes };
+        let cut = matches!(tokenizer.kind(token), Kind::Control | Kind::UserDefined | Kind::Unknown);
+        if self.0 && !cut && first == b' ' {
+            bytes = rest;
+        }
+        self.0 = cut && tokenizer.add_space_prefix;
+        bytes
     }
 }
 
@@ -105,7 +121,7 @@ fn pass(text: &mut heap::Vec<'_, u8>, start: usize, found: impl Fn(&[u8], usize)
 pub struct Detokenizer {
     waiting: heapless::Vec<u8, 4, u8>,
     special: bool,
-    trim: bool,
+    lead: Lead,
 }
 
 impl Detokenizer {
@@ -116,7 +132,7 @@ impl Detokenizer {
 
     /// For a text of its own: the blank that encoding puts in front is dropped.
     pub fn from_start(tokenizer: &Tokenizer<'_>, special: bool) -> Self {
-        Self { trim: tokenizer.add_space_prefix, ..Self::new(special) }
+        Self { lead: Lead::at_start(tokenizer), ..Self::new(special) }
     }
 
     /// Appends to `out`, which then still is UTF-8 if it was, what `token` has completed.
@@ -129,15 +145,11 @@ impl Detokenizer {
         token: TokenId,
         out: &mut heap::Vec<'_, u8>,
     ) -> Result<(), OutOfMemory> {
-        for (place, byte) in tokenizer.bytes(token, self.special).enumerate() {
-            if self.trim && place == 0 && byte == b' ' {
-                continue;
-            }
+        for byte in self.lead.bytes(tokenizer, token, self.special) {
             // Four bytes are a character or start with something that is none, so that there is room.
             _ = self.waiting.push(byte);
             self.settle(out)?;
         }
-        self.trim = false;
         Ok(())
     }
 
@@ -188,15 +200,17 @@ fn replace(out: &mut heap::Vec<'_, u8>) -> Result<(), OutOfMemory> {
 
 #[cfg(test)]
 mod tests {
+    extern crate alloc;
+
     use super::*;
 
-    fn cleaned(text: &str) -> std::string::String {
+    fn cleaned(text: &str) -> alloc::string::String {
         // What is there already is left alone.
         let mut bytes = heap::copied(&heap::Global, b" .").unwrap();
         heap::extend(&mut bytes, text.as_bytes()).unwrap();
         clean(&mut bytes, 2);
         assert_eq!(bytes[..2], *b" .");
-        std::string::String::from_utf8(bytes[2..].to_vec()).unwrap()
+        alloc::string::String::from_utf8(bytes[2..].to_vec()).unwrap()
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl<'a> Tokenizer<'a> {
         this.bytes = byte_tokens(model, &this.vocabulary);
         this.roles = roles(file, model, &this.vocabulary)?;
         this.flags(file)?;
-        special::settle(&mut this.roles, &mut this.vocabulary);
+        special::settle(&mut this.roles, &mut this.vocabulary, &this.merges);
         special::set_stripping(
             file.find::<&[u8]>("general.name").ok().flatten().unwrap_or_default(),
             &mut this.vocabulary,

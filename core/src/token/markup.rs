@@ -221,6 +221,8 @@ impl<'a> Markup<'a> {
 
 #[cfg(test)]
 mod tests {
+    extern crate alloc;
+
     use super::*;
 
     /// The cuts in `text` with these tokens, all control, the ones with a `^` in front stripping both sides.
@@ -237,19 +239,19 @@ mod tests {
         let mut scratch = MarkupScratch::new(&heap::Global);
         let filter = Filter { control: true, content: &[] };
         markup.find(text.as_bytes(), filter, &vocabulary, &mut scratch).unwrap();
-        let found: std::vec::Vec<_> =
+        let found: alloc::vec::Vec<_> =
             scratch.cuts.iter().map(|cut| (cut.start, cut.end, cut.token.0)).collect();
         assert_eq!(found, expected, "{text:?}");
         assert_eq!(naive(&vocabulary, text.as_bytes()), expected, "{text:?} by replacement");
     }
 
     /// The definition: token by token, the longest first, replaced in all fragments.
-    fn naive(vocabulary: &Vocabulary<'_>, text: &[u8]) -> std::vec::Vec<(usize, usize, u32)> {
-        let mut ids: std::vec::Vec<TokenId> = vocabulary.ids().collect();
+    fn naive(vocabulary: &Vocabulary<'_>, text: &[u8]) -> alloc::vec::Vec<(usize, usize, u32)> {
+        let mut ids: alloc::vec::Vec<TokenId> = vocabulary.ids().collect();
         ids.retain(|id| vocabulary.find(vocabulary.text(*id).unwrap()) == Some(*id));
         ids.sort_by_key(|id| Reverse(vocabulary.text(*id).unwrap().len()));
-        let mut raw = std::vec![0..text.len()];
-        let mut cuts = std::vec::Vec::new();
+        let mut raw = alloc::vec![0..text.len()];
+        let mut cuts = alloc::vec::Vec::new();
         for id in ids {
             let token = vocabulary.text(id).unwrap();
             let strips = vocabulary.traits(id).strips_left;
@@ -313,11 +315,11 @@ mod tests {
         let mut found = |control, content: &[Range<usize>]| {
             let filter = Filter { control, content };
             markup.find(b"<end>\n\n<think><end>", filter, &vocabulary, &mut scratch).unwrap();
-            scratch.cuts.iter().map(|cut| cut.token.0).collect::<std::vec::Vec<_>>()
+            scratch.cuts.iter().map(|cut| cut.token.0).collect::<alloc::vec::Vec<_>>()
         };
         assert_eq!(found(true, &[]), [0, 1, 2, 0]);
         assert_eq!(found(false, &[]), [1, 2]);
-        assert_eq!(found(true, &[0..14]), [1, 0]);
+        assert_eq!(found(true, core::slice::from_ref(&(0..14))), [1, 0]);
         assert_eq!(found(true, &[0..1, 14..15]), [1, 2]);
         assert_eq!(found(true, &[0..0, 5..7, 19..19]), [0, 1, 2, 0]);
     }

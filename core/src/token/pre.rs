@@ -269,11 +269,13 @@ impl Pre {
 
 #[cfg(test)]
 mod tests {
+    extern crate alloc;
+
     use super::*;
 
     #[test]
     fn every_name_has_one_row() {
-        let mut names: std::vec::Vec<_> = TABLE.iter().flat_map(|row| row.names).collect();
+        let mut names: alloc::vec::Vec<_> = TABLE.iter().flat_map(|row| row.names).collect();
         let all = names.len();
         names.sort_unstable();
         names.dedup();
@@ -286,7 +288,7 @@ mod tests {
     fn deepseek_letters_are_searchable() {
         assert!(DEEPSEEK_LETTERS.windows(2).all(|pair| pair[0].1 < pair[1].0));
         let at =
-            |char: char| DEEPSEEK_LETTER(Char::at(std::string::String::from(char).as_bytes(), 0).unwrap());
+            |char: char| DEEPSEEK_LETTER(Char::at(alloc::string::String::from(char).as_bytes(), 0).unwrap());
         assert!(at('A') && at('z') && at('Ж') && at('\u{1e943}'));
         assert!(!at('1') && !at('中') && !at('@') && !at('\u{1d400}'));
     }

@@ -59,18 +59,20 @@ impl<'a, T: Ord> Queue<'a, T> {
 
 #[cfg(test)]
 mod tests {
+    extern crate alloc;
+
     use super::*;
 
     #[test]
     fn elements_come_out_in_order() {
         let mut queue = Queue::new(&heap::Global);
-        let mut expected: std::vec::Vec<u32> =
+        let mut expected: alloc::vec::Vec<u32> =
             (0..500_u32).map(|i| i.wrapping_mul(2_654_435_761) % 97).collect();
         for element in &expected {
             queue.push(*element).unwrap();
         }
         expected.sort_unstable();
-        let found: std::vec::Vec<u32> = core::iter::from_fn(|| queue.pop()).collect();
+        let found: alloc::vec::Vec<u32> = core::iter::from_fn(|| queue.pop()).collect();
         assert_eq!(found, expected);
         assert_eq!(queue.pop(), None);
     }

@@ -1,9 +1,11 @@
 //! Tokens with a role: begin, end of text, of turn, of message, fill-in-the-middle; and which of them end an answer.
 //!
 //! Source: `llama_vocab::impl::load` of llama.cpp (2026): keys, texts and corrections. Files often miss roles, so
-//! most are found by text as well.
+//! most are found by text as well. Unlike there, a text that merges make is text and has no role: Qwen's `</s>`
+//! is what closes a struck-through word of HTML.
 
 use super::TokenId;
+use super::bpe::Merges;
 use super::vocabulary::{Kind, Vocabulary};
 
 /// A role.
@@ -145,17 +147,21 @@ impl Roles {
 }
 
 /// Finds the roles that the file does not name, makes control tokens of what must be, and marks what ends an answer.
-pub(super) fn settle(roles: &mut Roles, vocabulary: &mut Vocabulary<'_>) {
+pub(super) fn settle(roles: &mut Roles, vocabulary: &mut Vocabulary<'_>, merges: &Merges<'_>) {
+    let markup = |vocabulary: &Vocabulary<'_>, text: &str| {
+        let id = vocabulary.find(text.as_bytes())?;
+        (vocabulary.traits(id).kind != Kind::Normal || !merges.make(id)).then_some(id)
+    };
     for (role, texts) in TEXTS {
         if roles.get(role).is_none()
-            && let Some(id) = texts.iter().find_map(|text| vocabulary.find(text.as_bytes()))
+            && let Some(id) = texts.iter().find_map(|text| markup(vocabulary, text))
         {
             roles.set(role, Some(id));
             retype(vocabulary, id, Kind::Control);
         }
     }
     for text in ENDS {
-        if let Some(id) = vocabulary.find(text.as_bytes()) {
+        if let Some(id) = markup(vocabulary, text) {
             retype(vocabulary, id, Kind::Control);
             set_end(vocabulary, id, true);
         }
@@ -231,16 +237,19 @@ pub(super) fn set_stripping(name: &[u8], vocabulary: &mut Vocabulary<'_>) {
 
 #[cfg(test)]
 mod tests {
+    extern crate alloc;
+
+    use super::super::vocabulary::Traits;
     use super::*;
     use crate::heap;
 
     /// Which of `texts` end an answer, all being normal tokens at first, and what kinds they have afterwards.
-    fn check(texts: &'static [&'static str], expected: &[&str]) -> std::vec::Vec<Kind> {
+    fn check(texts: &'static [&'static str], expected: &[&str]) -> alloc::vec::Vec<Kind> {
         let bytes = texts.iter().map(|text| text.as_bytes());
         let mut vocabulary = Vocabulary::new(&heap::Global, bytes).unwrap();
-        settle(&mut Roles::default(), &mut vocabulary);
+        settle(&mut Roles::default(), &mut vocabulary, &Merges::empty(&heap::Global));
         let ends = vocabulary.ids().filter(|id| vocabulary.traits(*id).ends);
-        let ends: std::vec::Vec<_> = ends.map(|id| texts[id.0 as usize]).collect();
+        let ends: alloc::vec::Vec<_> = ends.map(|id| texts[id.0 as usize]).collect();
         assert_eq!(ends, expected);
         vocabulary.ids().map(|id| vocabulary.traits(id).kind).collect()
     }
@@ -252,6 +261,16 @@ mod tests {
             &["<|im_end|>", "<|endoftext|>", "<|file_sep|>"],
         );
         assert_eq!(kinds, [Kind::Normal, Kind::Control, Kind::Control, Kind::Control, Kind::Normal]);
+    }
+
+    #[test]
+    fn what_merges_make_is_text() {
+        let texts: [&[u8]; 4] = [b"</", b"s>", b"</s>", b"<|im_end|>"];
+        let mut vocabulary = Vocabulary::new(&heap::Global, texts.into_iter()).unwrap();
+        let merges = Merges::new(&heap::Global, [&b"</ s>"[..]].into_iter(), &vocabulary).unwrap();
+        settle(&mut Roles::default(), &mut vocabulary, &merges);
+        assert_eq!(vocabulary.traits(TokenId(2)), Traits::default());
+        assert!(vocabulary.traits(TokenId(3)).ends);
     }
 
     #[test]
@@ -280,7 +299,7 @@ mod tests {
             retype(&mut vocabulary, TokenId(id), Kind::Control);
         }
         set_stripping(b"Microsoft Phi-3 mini", &mut vocabulary);
-        let stripping: std::vec::Vec<_> =
+        let stripping: alloc::vec::Vec<_> =
             vocabulary.ids().map(|id| vocabulary.traits(id).strips_right).collect();
         assert_eq!(stripping, [false, true, true, false]);
     }

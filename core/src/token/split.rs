@@ -359,14 +359,16 @@ fn trailing_space(text: &[u8], at: usize) -> Step {
 
 #[cfg(test)]
 mod tests {
+    extern crate alloc;
+
     use super::super::pre::Pre;
 
     /// Cuts `text` and checks that the pieces are `expected`.
     fn check(pre: &str, text: &str, expected: &[&str]) {
-        let mut pieces = std::vec::Vec::new();
+        let mut pieces = alloc::vec::Vec::new();
         let rule = Pre::named(pre.as_bytes()).unwrap();
         super::split::<()>(rule.stages, text.as_bytes(), &mut |piece| {
-            pieces.push(std::string::String::from_utf8(piece.to_vec()).unwrap());
+            pieces.push(alloc::string::String::from_utf8(piece.to_vec()).unwrap());
             Ok(())
         })
         .unwrap();
@@ -397,7 +399,7 @@ mod tests {
     fn bytes_that_are_not_text_are_kept() {
         for pre in Pre::all() {
             let text = b"a\xe6\xad \xff\xff'\xc5\n\x80";
-            let mut joined = std::vec::Vec::new();
+            let mut joined = alloc::vec::Vec::new();
             super::split::<()>(pre.stages, text, &mut |piece| {
                 assert!(!piece.is_empty());
                 joined.extend_from_slice(piece);

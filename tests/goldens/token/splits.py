@@ -124,4 +124,5 @@ def write(rule, text):
 
 
 RULES_COMPILED = {name: [regex.compile(e, regex.V0) for e in expressions] for name, expressions in RULES.items()}
-main()
+if __name__ == "__main__":
+    main()

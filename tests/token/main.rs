@@ -1,0 +1,11 @@
+//! The tokenizer against other people's: regular expressions, `tokenizers`, SentencePiece, and reported bugs.
+//!
+//! The goldens and the scripts that make them are in `goldens/token`. What needs files that are not ours runs when
+//! an environment variable names them, see `foreign`.
+
+mod fixture;
+mod foreign;
+mod goldens;
+mod hostile;
+mod properties;
+mod reports;
