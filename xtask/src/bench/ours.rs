@@ -33,12 +33,13 @@ pub(super) fn measure(program: &Path, task: &Task, measured: &mut Measured) -> R
     let figures: Json = serde_json::from_slice(&run.output).context("`doorbell bench` printed no JSON")?;
     let [prompt, generate] = ["pp", "tg"].map(|phase| samples(&figures[phase]));
     measured.contestant.add(&run, prompt, generate);
-    measured.token_bytes = figures["weight_bytes_per_token"].as_f64().unwrap_or(f64::NAN);
-    measured.bandwidth = measured.bandwidth.max(figures["read_bandwidth"].as_f64().unwrap_or_default());
+    measured.token_bytes = figures["bytes_per_token"].as_f64().unwrap_or(f64::NAN);
+    measured.bandwidth =
+        measured.bandwidth.max(figures["read_bytes_per_second"].as_f64().unwrap_or_default());
     Ok(())
 }
 
-/// Tokens per second of one phase.
+/// Tokens per second of each repetition of one phase.
 fn samples(phase: &Json) -> Vec<f64> {
-    phase["samples"].as_array().into_iter().flatten().filter_map(Json::as_f64).collect()
+    phase["repetitions"].as_array().into_iter().flatten().filter_map(Json::as_f64).collect()
 }

