@@ -12,6 +12,7 @@
 //! Not here: grammars and JSON schemas (hosts make a [`TokenMask`]), stop strings, and the batch.
 
 mod candidates;
+mod defaults;
 mod draw;
 mod dry;
 mod entropy;

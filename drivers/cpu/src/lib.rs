@@ -9,8 +9,11 @@ extern crate std;
 pub mod budget;
 #[cfg(feature = "std")]
 pub mod bandwidth;
+pub mod elementwise;
 pub mod features;
 pub mod panel;
+#[cfg(feature = "std")]
+pub mod pool;
 pub mod simd;
 
 pub mod product;

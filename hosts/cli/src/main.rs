@@ -1,2 +1,23 @@
-//! Placeholder until its room is filled.
-fn main() {}
+//! The program `doorbell`: parses the command line, runs one verb, turns its failure into a line and a code.
+
+extern crate alloc;
+
+mod backend;
+mod failure;
+mod generate;
+mod interrupt;
+mod loaded;
+mod output;
+mod progress;
+mod sampling;
+mod verb;
+
+use clap::Parser as _;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match verb::Program::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

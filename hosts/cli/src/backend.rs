@@ -1,0 +1,82 @@
+//! The device and the backend on it: from the command line to something that computes.
+
+use crate::failure::{Failure, Kind};
+use crate::loaded::HEAP;
+use crate::output::{note, size};
+use core::num::NonZeroUsize;
+use doorbell_core::backend::{Backend, KvType};
+use doorbell_core::engine::Config;
+use doorbell_core::model::Model;
+use doorbell_core::reference::{Products, Reference};
+use doorbell_runtime::device::{Device, DeviceRequest};
+use doorbell_runtime::memory::memory;
+
+/// How keys and values are kept.
+pub(crate) const KV: KvType = KvType::F16;
+
+/// Which device computes, with how many threads.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Compute {
+    /// Who computes: auto, cpu, kfd[:N] or soft[:GFX]
+    #[arg(long, value_name = "DEVICE", default_value_t)]
+    device: DeviceRequest,
+    /// Threads on the CPU [default: all cores]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+/// A device that was found usable.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Computer {
+    /// Which.
+    pub(crate) device: Device,
+    /// Threads on the CPU.
+    pub(crate) threads: usize,
+}
+
+impl Compute {
+    /// Finds the device; `auto` says on stderr what it chose and why.
+    pub(crate) fn resolve(&self) -> Result<Computer, Failure> {
+        let choice = self.device.resolve().map_err(|error| Failure::new(Kind::Device, error))?;
+        if let Some(reason) = choice.reason {
+            note(format_args!("device {}: {reason}", choice.device));
+        }
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Ok(Computer { device: choice.device, threads: self.threads.map_or(cores, usize::from) })
+    }
+}
+
+/// Refuses limits whose buffers don't fit into memory, before anything is reserved.
+pub(crate) fn check_memory(model: &Model<'_>, config: &Config) -> Result<(), Failure> {
+    let needed = config.memory(model, KV).map_err(|error| Failure::new(Kind::Memory, error))?;
+    let buffers = needed.total().saturating_sub(needed.weights);
+    match memory() {
+        Some(memory) if buffers > memory.available => Err(Failure::new(
+            Kind::Memory,
+            format_args!(
+                "a context of {} tokens needs {} beside the weights and {} are available; use a smaller --ctx",
+                config.context,
+                size(buffers),
+                size(memory.available)
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A backend with `pages` KV pages per group.
+pub(crate) fn open<'m, 'a>(
+    model: &'m Model<'a>,
+    pages: u32,
+    computer: Computer,
+) -> Result<impl Backend + use<'m, 'a>, Failure> {
+    // auto and cpu are all there is, so that every device that resolves is the CPU
+    let Computer { device: Device::Cpu, .. } = computer else {
+        return Err(Failure::new(
+            Kind::Device,
+            format_args!("device {} is not built in yet", computer.device),
+        ));
+    };
+    Reference::new(model, pages, KV, Products::Quantised, HEAP)
+        .map_err(|error| Failure::new(Kind::Memory, format_args!("{error}; use a smaller --ctx")))
+}

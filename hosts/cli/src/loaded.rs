@@ -1,0 +1,107 @@
+//! From a path to what the verbs work with: the file's description, its tokenizer, its chat template.
+
+use crate::failure::{Failure, Kind};
+use crate::progress::Progress;
+use doorbell_core::gguf::Gguf;
+use doorbell_core::heap::{self, Global, Heap};
+use doorbell_core::model::{Model, ModelError};
+use doorbell_core::token::{EncodeOptions, TokenId, Tokenizer};
+use doorbell_runtime::file::ModelFile;
+use doorbell_runtime::memory::memory;
+use doorbell_runtime::template::{ChatTemplate, SpecialTokens};
+use std::path::Path;
+
+/// Where everything on the host allocates.
+pub(crate) const HEAP: Heap<'static> = &Global;
+
+/// Opens a model file.
+pub(crate) fn open(path: &Path) -> Result<ModelFile, Failure> {
+    ModelFile::open(path).map_err(|error| Failure::new(Kind::Model, error))
+}
+
+/// Reads the weights into memory ahead of their use, if they fit.
+pub(crate) fn read_ahead(file: &ModelFile) -> Result<(), Failure> {
+    let fits = memory().is_some_and(|memory| file.len() < memory.available / 10 * 9);
+    if !fits {
+        return Ok(());
+    }
+    let bar = Progress::loading(file.len());
+    file.populate(|done, _| bar.set(done)).map_err(|error| Failure::new(Kind::Model, error))
+}
+
+/// Reads the description in the file.
+pub(crate) fn parse(file: &ModelFile) -> Result<Gguf<'_>, Failure> {
+    Gguf::parse_split(&file.parts(), HEAP).map_err(|error| {
+        let path = file.paths().get(error.part).or_else(|| file.paths().first());
+        let path = path.map(|path| path.display().to_string()).unwrap_or_default();
+        Failure::new(Kind::Model, format_args!("{path}: {error}; get the file anew"))
+    })
+}
+
+/// Binds the weights.
+pub(crate) fn bind<'f>(file: &'f ModelFile, gguf: &Gguf<'f>) -> Result<Model<'f>, Failure> {
+    Model::new(gguf, HEAP).map_err(|error| {
+        let kind = if matches!(error, ModelError::Memory(_)) { Kind::Memory } else { Kind::Model };
+        let path = file.paths().first().map(|path| path.display().to_string()).unwrap_or_default();
+        Failure::new(kind, format_args!("{path}: {error}; `doorbell info` shows what the file holds"))
+    })
+}
+
+/// Reads the tokenizer.
+pub(crate) fn tokenizer<'f>(file: &'f ModelFile, gguf: &Gguf<'f>) -> Result<Tokenizer<'f>, Failure> {
+    Tokenizer::new(gguf, HEAP).map_err(|error| {
+        let path = file.paths().first().map(|path| path.display().to_string()).unwrap_or_default();
+        Failure::new(Kind::Model, format_args!("{path}: tokenizer: {error}"))
+    })
+}
+
+/// The file's chat template; `None` if it has none.
+pub(crate) fn chat_template(
+    gguf: &Gguf<'_>,
+    tokenizer: &Tokenizer<'_>,
+) -> Result<Option<ChatTemplate>, Failure> {
+    let Some(source) = gguf.get("tokenizer.chat_template").and_then(|value| value.text()) else {
+        return Ok(None);
+    };
+    let text = |token: Option<TokenId>| {
+        let text = token.and_then(|token| tokenizer.text(token)).unwrap_or_default();
+        String::from_utf8_lossy(text).into_owned()
+    };
+    let special = SpecialTokens { bos: text(tokenizer.bos()), eos: text(tokenizer.eos()) };
+    ChatTemplate::new(source, special).map(Some).map_err(|error| Failure::new(Kind::Model, error))
+}
+
+/// The tokens of a text.
+pub(crate) fn encode(
+    tokenizer: &Tokenizer<'_>,
+    text: &str,
+    options: EncodeOptions,
+) -> Result<heap::Vec<'static, TokenId>, Failure> {
+    let mut tokens = heap::Vec::new_in(HEAP);
+    tokenizer.encode(text, options, &mut tokens).map_err(|error| Failure::new(Kind::Input, error))?;
+    Ok(tokens)
+}
+
+/// A text from a file or stdin, which must be UTF-8; `name` is what it's called in messages.
+pub(crate) fn utf8(bytes: Vec<u8>, name: &str) -> Result<String, Failure> {
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::new(Kind::Input, format_args!("{name} is not UTF-8 text (byte {at}); convert it first"))
+    })
+}
+
+/// The text of a file.
+pub(crate) fn text_file(path: &Path) -> Result<String, Failure> {
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path)
+        .map_err(|error| Failure::new(Kind::Input, format_args!("{name}: {error}; check the path")))?;
+    utf8(bytes, &name)
+}
+
+/// All of stdin.
+pub(crate) fn stdin() -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes)
+        .map_err(|error| Failure::new(Kind::Input, format_args!("cannot read stdin: {error}")))?;
+    utf8(bytes, "stdin")
+}

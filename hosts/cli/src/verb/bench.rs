@@ -1,0 +1,149 @@
+//! `doorbell bench`: prompt and generation speed, as llama-bench measures them.
+
+use super::plan::bytes_per_token;
+use crate::backend::Compute;
+use crate::failure::{Failure, Kind};
+use crate::generate::{self, BATCH_ROWS, Generator, Task};
+use crate::loaded::{self, HEAP};
+use crate::output::{print, print_json};
+use doorbell_core::backend::Backend;
+use doorbell_core::engine::{Config, FinishReason, Nanos};
+use doorbell_core::plan::{HeadResult, Shape};
+use doorbell_core::sample::SamplerParams;
+use doorbell_core::token::TokenId;
+use doorbell_runtime::memory::peak_resident;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The model, a .gguf file
+    model: PathBuf,
+    /// Tokens of the prompt test; 0 leaves it out
+    #[arg(short, long, value_name = "N", default_value_t = 512)]
+    prompt: u16,
+    /// Tokens of the generation test; 0 leaves it out
+    #[arg(short = 'n', value_name = "N", default_value_t = 128)]
+    generate: u16,
+    /// Repetitions of each test, after one that doesn't count
+    #[arg(short, long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    repetitions: u16,
+    #[command(flatten)]
+    compute: Compute,
+    /// Print one JSON document: pp, tg, bandwidth
+    #[arg(long)]
+    json: bool,
+}
+
+/// Rates of one test, in tokens a second.
+struct Rates(Vec<f64>);
+
+impl Rates {
+    fn mean(&self) -> f64 {
+        self.0.iter().sum::<f64>() / self.0.len() as f64
+    }
+
+    /// The sample standard deviation; 0 for one repetition.
+    fn deviation(&self) -> f64 {
+        let mean = self.mean();
+        let squares: f64 = self.0.iter().map(|rate| (rate - mean).powi(2)).sum();
+        (squares / (self.0.len().max(2) - 1) as f64).sqrt()
+    }
+
+    fn json(&self, tokens: u16) -> Value {
+        json!({
+            "tokens": tokens,
+            "tokens_per_second": self.mean(),
+            "deviation": self.deviation(),
+            "repetitions": self.0,
+        })
+    }
+
+    fn line(&self, name: &str, tokens: u16) -> String {
+        format!("{name}{tokens:<6} {:>10.2} +- {:.2} tok/s", self.mean(), self.deviation())
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let computer = arguments.compute.resolve()?;
+    let file = loaded::open(&arguments.model)?;
+    let gguf = loaded::parse(&file)?;
+    let model = loaded::bind(&file, &gguf)?;
+    let tokenizer = loaded::tokenizer(&file, &gguf)?;
+    let plan = model.plan(Shape { rows: 1, outputs: 1 }, HeadResult::Logits, HEAP);
+    let per_token = bytes_per_token(&model, &plan.map_err(|error| Failure::new(Kind::Memory, error))?.ops);
+    loaded::read_ahead(&file)?;
+    let context = u32::from(arguments.prompt.max(arguments.generate)) + 2;
+    let config = Config::new(context, 1, BATCH_ROWS);
+    let mut generator = generate::generator(&model, &tokenizer, config, computer)?;
+    let mut test = |prompt: u16, generated: u16| -> Result<Rates, Failure> {
+        let tokens: Vec<_> = (0..u32::from(prompt)).map(|i| TokenId(mixed(i) % model.vocabulary)).collect();
+        measure(&mut generator, &tokens, generated, arguments.repetitions).map(Rates)
+    };
+    let pp = (arguments.prompt > 0).then(|| test(arguments.prompt, 0)).transpose()?;
+    let tg = (arguments.generate > 0).then(|| test(1, arguments.generate)).transpose()?;
+    let read = doorbell_cpu::bandwidth::read_bandwidth(computer.threads);
+    let used = tg.as_ref().map(|tg| tg.mean() * per_token as f64);
+    if arguments.json {
+        return print_json(&json!({
+            "pp": pp.map(|pp| pp.json(arguments.prompt)),
+            "tg": tg.map(|tg| tg.json(arguments.generate)),
+            "bytes_per_token": per_token,
+            "weight_bytes_per_second": used,
+            "read_bytes_per_second": read,
+            "read_share": used.map(|used| used / read),
+            "device": computer.device.to_string(),
+            "threads": computer.threads,
+            "peak_resident_bytes": peak_resident(),
+        }));
+    }
+    let mut lines: Vec<_> = pp.map(|pp| pp.line("pp", arguments.prompt)).into_iter().collect();
+    lines.extend(tg.map(|tg| tg.line("tg", arguments.generate)));
+    if let Some(used) = used {
+        let (used, read) = (used / 1e9, read / 1e9);
+        let share = used / read * 100.0;
+        lines.push(format!(
+            "weights  {used:>10.2} GB/s, {share:.0} % of the {read:.2} GB/s that reading alone reaches"
+        ));
+    }
+    lines.push(format!("device {}, {} threads", computer.device, computer.threads));
+    print(lines.join("\n") + "\n")
+}
+
+/// A fixed sequence of token numbers without pattern; what they are doesn't matter.
+fn mixed(index: u32) -> u32 {
+    (index.wrapping_mul(2_654_435_761) ^ 0x5bd1_e995).rotate_left(13)
+}
+
+/// Tokens a second of each repetition: of the prompt, or of `generated` tokens after it if there are any.
+fn measure<B: Backend>(
+    generator: &mut Generator<'_, '_, B>,
+    prompt: &[TokenId],
+    generated: u16,
+    repetitions: u16,
+) -> Result<Vec<f64>, Failure> {
+    let params = SamplerParams::greedy();
+    // the first token comes with the prompt
+    let max_tokens = u32::from(generated) + 1;
+    let task = Task { prompt, max_tokens, params: &params, bias: &[], ignore_end: true };
+    let mut rates = Vec::new();
+    for repetition in 0..=repetitions {
+        let answer = generator.run(&task, &mut |_| Ok(()))?;
+        match answer.reason {
+            FinishReason::Cancelled => return Err(Failure::silent(Kind::Interrupted)),
+            FinishReason::Sampling(error) => return Err(Failure::new(Kind::Internal, error)),
+            _ => {}
+        }
+        let usage = answer.usage;
+        let seconds = |from: Nanos, to: Nanos| to.0.saturating_sub(from.0).max(1) as f64 / 1e9;
+        let rate = if generated == 0 {
+            prompt.len() as f64 / seconds(usage.started, usage.first_token)
+        } else {
+            f64::from(generated) / seconds(usage.first_token, usage.finished)
+        };
+        if repetition > 0 {
+            rates.push(rate);
+        }
+    }
+    Ok(rates)
+}

@@ -1,0 +1,227 @@
+//! `doorbell info`: what a model file holds, and how much memory it needs.
+
+use crate::backend::KV;
+use crate::failure::Failure;
+use crate::generate;
+use crate::loaded::{self, HEAP};
+use crate::output::{print, print_json, size};
+use alloc::collections::BTreeMap;
+use core::fmt::Write as _;
+use doorbell_core::engine::Memory;
+use doorbell_core::gguf::{Array, Gguf, Tensor, Value};
+use doorbell_core::model::Model;
+use doorbell_runtime::file::ModelFile;
+use serde_json::{Map, Value as Json, json};
+use std::path::PathBuf;
+
+/// Longer arrays are told by kind and length only.
+const ARRAY_MAX: usize = 32;
+
+/// Longer strings are cut in the table for people, in characters.
+const STRING_MAX: usize = 100;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The model, a .gguf file
+    model: PathBuf,
+    /// The context for which memory is reckoned [default: the model's, at most 4096]
+    #[arg(long = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    context: Option<u32>,
+    /// Also list the tensors, in the table for people
+    #[arg(long)]
+    tensors: bool,
+    /// Print one JSON document: metadata, tensors, types, bytes, memory
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let file = loaded::open(&arguments.model)?;
+    let gguf = loaded::parse(&file)?;
+    let summary = Summary::new(&file, &gguf, arguments.context);
+    if arguments.json { print_json(&summary.json()) } else { print(summary.text(arguments.tensors)) }
+}
+
+/// Tensors of one type.
+#[derive(Default)]
+struct Share {
+    tensors: u64,
+    elements: u64,
+    bytes: u64,
+}
+
+struct Summary<'f> {
+    file: &'f ModelFile,
+    gguf: &'f Gguf<'f>,
+    types: BTreeMap<&'static str, Share>,
+    /// The context and the bytes for it, or why the model can't be run.
+    memory: Result<(u32, Memory), String>,
+}
+
+impl<'f> Summary<'f> {
+    fn new(file: &'f ModelFile, gguf: &'f Gguf<'f>, context: Option<u32>) -> Self {
+        let mut types = BTreeMap::<_, Share>::new();
+        for tensor in gguf.tensors() {
+            let share = types.entry(tensor.kind.name()).or_default();
+            share.tensors += 1;
+            share.elements += tensor.elements();
+            share.bytes += tensor.data.len() as u64;
+        }
+        let memory = Model::new(gguf, HEAP).map_err(|error| error.to_string()).and_then(|model| {
+            let config = generate::config(&model, context);
+            config
+                .memory(&model, KV)
+                .map(|memory| (config.context, memory))
+                .map_err(|error| error.to_string())
+        });
+        Self { file, gguf, types, memory }
+    }
+
+    fn parameters(&self) -> u64 {
+        self.types.values().map(|share| share.elements).sum()
+    }
+
+    fn json(&self) -> Json {
+        let metadata: Map<_, _> =
+            self.gguf.metadata().iter().map(|entry| (lossy(entry.key), json_value(entry.value))).collect();
+        let types: Map<_, _> =
+            self.types.iter().map(|(name, share)| ((*name).into(), json_share(share))).collect();
+        let paths: Vec<_> = self.file.paths().iter().map(|path| path.display().to_string()).collect();
+        json!({
+            "files": paths,
+            "bytes": self.file.len(),
+            "version": self.gguf.version(),
+            "alignment": self.gguf.alignment(),
+            "parameters": self.parameters(),
+            "metadata": metadata,
+            "tensors": self.gguf.tensors().iter().map(json_tensor).collect::<Vec<_>>(),
+            "types": types,
+            "memory": match &self.memory {
+                Ok((context, memory)) => json!({
+                    "context": context,
+                    "weights": memory.weights,
+                    "kv": memory.kv,
+                    "activations": memory.activations,
+                    "outputs": memory.outputs,
+                    "total": memory.total(),
+                }),
+                Err(_) => Json::Null,
+            },
+            "cannot_run": self.memory.as_ref().err(),
+        })
+    }
+
+    /// The table for people. Writing to a String can't fail.
+    fn text(&self, tensors: bool) -> String {
+        let mut out = String::new();
+        for path in self.file.paths() {
+            let _ = writeln!(out, "{}", path.display());
+        }
+        let _ = writeln!(
+            out,
+            "GGUF {}, {}, {} tensors, {} parameters\n",
+            self.gguf.version(),
+            size(self.file.len()),
+            self.gguf.tensors().len(),
+            self.parameters()
+        );
+        for entry in self.gguf.metadata() {
+            let _ = writeln!(out, "{} = {}", printable(&lossy(entry.key)), text_value(entry.value));
+        }
+        let _ = writeln!(out, "\n{:<8} {:>8} {:>16} {:>12}", "type", "tensors", "elements", "bytes");
+        for (name, share) in &self.types {
+            let bytes = size(share.bytes);
+            let _ = writeln!(out, "{name:<8} {:>8} {:>16} {bytes:>12}", share.tensors, share.elements);
+        }
+        if tensors {
+            out.push('\n');
+            for tensor in self.gguf.tensors() {
+                let name = printable(&lossy(tensor.name));
+                let dims = &tensor.dims[..usize::from(tensor.rank)];
+                let _ = writeln!(
+                    out,
+                    "{:<8} {:>12} {dims:?} {name}",
+                    tensor.kind.name(),
+                    size(tensor.data.len() as u64)
+                );
+            }
+        }
+        out.push('\n');
+        let _ = match &self.memory {
+            Ok((context, memory)) => writeln!(
+                out,
+                "memory for {context} tokens: {} (weights {}, keys and values {}, activations {}, outputs {})",
+                size(memory.total()),
+                size(memory.weights),
+                size(memory.kv),
+                size(memory.activations),
+                size(memory.outputs)
+            ),
+            Err(reason) => writeln!(out, "cannot be run: {reason}"),
+        };
+        out
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Text for a terminal: one line, nothing that controls it.
+fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { out.extend(c.escape_debug()) } else { out.push(c) }
+    }
+    out
+}
+
+fn json_share(share: &Share) -> Json {
+    json!({ "tensors": share.tensors, "elements": share.elements, "bytes": share.bytes })
+}
+
+fn json_tensor(tensor: &Tensor<'_>) -> Json {
+    json!({
+        "name": lossy(tensor.name),
+        "type": tensor.kind.name(),
+        "dims": &tensor.dims[..usize::from(tensor.rank)],
+        "bytes": tensor.data.len(),
+    })
+}
+
+fn json_value(value: Value<'_>) -> Json {
+    match value {
+        Value::Bool(truth) => json!(truth),
+        // the shortest digits of the single, not those of the double next to it
+        Value::F32(number) => json!(number.to_string().parse::<f64>().ok()),
+        Value::F64(number) => json!(number),
+        Value::String(bytes) => json!(lossy(bytes)),
+        Value::Array(array) if array.len() > ARRAY_MAX => {
+            json!({ "array": array.kind().name(), "len": array.len() })
+        }
+        Value::Array(array) => array.iter().map(json_value).collect(),
+        integer => {
+            integer.as_u64().map(Json::from).or_else(|| integer.as_i64().map(Json::from)).unwrap_or_default()
+        }
+    }
+}
+
+fn text_value(value: Value<'_>) -> String {
+    match value {
+        Value::Array(array) if array.len() > ARRAY_MAX => long_array(array),
+        Value::Array(array) => {
+            let items: Vec<_> = array.iter().map(text_value).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::String(bytes) => {
+            let text = printable(&lossy(bytes));
+            let cut: String = text.chars().take(STRING_MAX).collect();
+            if cut.len() < text.len() { format!("{cut}... ({} bytes)", bytes.len()) } else { cut }
+        }
+        other => json_value(other).to_string(),
+    }
+}
+
+fn long_array(array: Array<'_>) -> String {
+    format!("{} x {}", array.len(), array.kind().name())
+}

@@ -1,0 +1,52 @@
+//! The verbs of the program, one file each.
+
+mod bench;
+mod chat;
+mod detokenize;
+mod info;
+mod plan;
+mod run;
+mod score;
+mod tokenize;
+
+use crate::failure::{EXIT_CODES, Failure};
+
+/// Runs language models on AMD GPUs and CPUs.
+#[derive(clap::Parser)]
+#[command(name = "doorbell", version, after_help = EXIT_CODES, subcommand_required = true)]
+pub(crate) struct Program {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Answer a prompt, or chat
+    Run(run::Arguments),
+    /// Tell how likely the model finds a text
+    Score(score::Arguments),
+    /// Turn text into token ids
+    Tokenize(tokenize::Arguments),
+    /// Turn token ids into text
+    Detokenize(detokenize::Arguments),
+    /// Show what a model file holds
+    Info(info::Arguments),
+    /// Show the operations of a step and who runs them
+    Plan(plan::Arguments),
+    /// Measure speed
+    Bench(bench::Arguments),
+}
+
+impl Program {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.verb {
+            Verb::Run(arguments) => run::run(&arguments),
+            Verb::Score(arguments) => score::run(&arguments),
+            Verb::Tokenize(arguments) => tokenize::run(arguments),
+            Verb::Detokenize(arguments) => detokenize::run(&arguments),
+            Verb::Info(arguments) => info::run(&arguments),
+            Verb::Plan(arguments) => plan::run(&arguments),
+            Verb::Bench(arguments) => bench::run(&arguments),
+        }
+    }
+}

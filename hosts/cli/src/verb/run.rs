@@ -1,0 +1,207 @@
+//! `doorbell run`: answers one prompt, or chats.
+
+use super::chat;
+use crate::backend::{Compute, Computer};
+use crate::failure::{Failure, Kind};
+use crate::generate::{self, Answer, Task, Timings};
+use crate::loaded::{self, HEAP};
+use crate::output::{note, print, print_json};
+use crate::sampling::{Sampling, suppressed};
+use core::fmt;
+use doorbell_core::engine::FinishReason;
+use doorbell_core::heap;
+use doorbell_core::token::{EncodeOptions, Scratch, TokenId, Tokenizer};
+use doorbell_runtime::memory::peak_resident;
+use doorbell_runtime::template::{ChatInput, ChatTemplate, Moment};
+use serde_json::{Map, Value, json};
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The model, a .gguf file; of a split one any part
+    model: PathBuf,
+    /// The prompt [default: a chat on a terminal, else stdin]
+    #[arg(short, long, value_name = "TEXT", conflicts_with = "file")]
+    prompt: Option<String>,
+    /// Read the prompt from a file
+    #[arg(long, value_name = "F")]
+    file: Option<PathBuf>,
+    /// The most tokens of an answer [default: what the context holds]
+    #[arg(short = 'n', value_name = "N")]
+    max_tokens: Option<u32>,
+    /// What the model is told before the conversation
+    #[arg(long, value_name = "S", conflicts_with = "raw")]
+    system: Option<String>,
+    /// Continue the prompt as it stands, without the chat template
+    #[arg(long)]
+    raw: bool,
+    /// Tokens of prompt and answer together [default: the model's, at most 4096]
+    #[arg(long = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    context: Option<u32>,
+    #[command(flatten)]
+    sampling: Sampling,
+    #[command(flatten)]
+    compute: Compute,
+    /// Print one JSON document: tokens, text, prompt_tokens, timings, device
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let prompt = prompt(arguments)?;
+    let computer = arguments.compute.resolve()?;
+    let file = loaded::open(&arguments.model)?;
+    let gguf = loaded::parse(&file)?;
+    let model = loaded::bind(&file, &gguf)?;
+    let tokenizer = loaded::tokenizer(&file, &gguf)?;
+    let params = arguments.sampling.params(&gguf)?;
+    let template = if arguments.raw { None } else { loaded::chat_template(&gguf, &tokenizer)? };
+    let config = generate::config(&model, arguments.context);
+    let bias = suppressed(&tokenizer);
+    let Some(prompt) = prompt else {
+        let template = template.ok_or_else(|| {
+            Failure::new(
+                Kind::Model,
+                "the file has no chat template to chat with; give a prompt with -p and --raw",
+            )
+        })?;
+        loaded::read_ahead(&file)?;
+        let mut generator = generate::generator(&model, &tokenizer, config, computer)?;
+        let settings = chat::Settings {
+            max_tokens: arguments.max_tokens.unwrap_or(u32::MAX),
+            params: &params,
+            bias: &bias,
+            system: arguments.system.as_deref(),
+            computer,
+        };
+        return chat::chat(&mut generator, &tokenizer, &template, &settings);
+    };
+    let tokens = match &template {
+        Some(template) => chat_tokens(&tokenizer, template, &messages(arguments.system.as_deref(), &prompt))?,
+        None => {
+            if !arguments.raw {
+                note("the file has no chat template; continuing the prompt as it stands");
+            }
+            loaded::encode(&tokenizer, &prompt, EncodeOptions { add_special: true, parse_special: true })?
+        }
+    };
+    loaded::read_ahead(&file)?;
+    let mut generator = generate::generator(&model, &tokenizer, config, computer)?;
+    let max_tokens = arguments.max_tokens.unwrap_or(u32::MAX);
+    let task = Task { prompt: &tokens, max_tokens, params: &params, bias: &bias, ignore_end: false };
+    let json = arguments.json;
+    let answer = generator.run(&task, &mut |text| if json { Ok(()) } else { print(text) })?;
+    if json {
+        print_json(&document(&answer, computer, params.seed))?;
+    } else {
+        if !answer.text.ends_with('\n') {
+            print("\n")?;
+        }
+        note(Closing { answer: &answer, computer });
+    }
+    ending(&answer)
+}
+
+/// The prompt; `None` if there shall be a chat.
+fn prompt(arguments: &Arguments) -> Result<Option<String>, Failure> {
+    let text = match (&arguments.prompt, &arguments.file) {
+        (Some(text), _) => text.clone(),
+        (None, Some(path)) => loaded::text_file(path)?,
+        (None, None) if std::io::stdin().is_terminal() && !arguments.json && !arguments.raw => {
+            return Ok(None);
+        }
+        (None, None) => loaded::stdin()?,
+    };
+    if text.is_empty() {
+        return Err(Failure::new(Kind::Input, "the prompt is empty; give some text with -p"));
+    }
+    Ok(Some(text))
+}
+
+fn messages(system: Option<&str>, prompt: &str) -> Vec<Value> {
+    let system = system.map(|content| json!({ "role": "system", "content": content }));
+    system.into_iter().chain([json!({ "role": "user", "content": prompt })]).collect()
+}
+
+/// The tokens of a conversation at whose end the model shall speak.
+pub(crate) fn chat_tokens(
+    tokenizer: &Tokenizer<'_>,
+    template: &ChatTemplate,
+    messages: &[Value],
+) -> Result<heap::Vec<'static, TokenId>, Failure> {
+    let input = |error: &dyn fmt::Display| Failure::new(Kind::Input, error);
+    let prompt = template
+        .prompt(&ChatInput::new(messages, &Map::new(), Moment::now()))
+        .map_err(|error| input(&error))?;
+    let mut tokens = heap::Vec::new_in(HEAP);
+    tokenizer
+        .encode_chat(prompt.text.as_bytes(), &prompt.content, &mut Scratch::new(HEAP), &mut tokens)
+        .map_err(|error| input(&error))?;
+    Ok(tokens)
+}
+
+/// The line after an answer.
+pub(crate) struct Closing<'a> {
+    pub(crate) answer: &'a Answer,
+    pub(crate) computer: Computer,
+}
+
+impl fmt::Display for Closing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let usage = &self.answer.usage;
+        let timings = Timings::new(usage);
+        let Computer { device, threads } = self.computer;
+        write!(
+            f,
+            "prompt {} tokens, {:.1} tok/s; answer {} tokens, {:.1} tok/s; device {device}, {threads} threads",
+            usage.prompt_tokens, timings.prefill_rate, usage.generated_tokens, timings.decode_rate,
+        )?;
+        if self.answer.reason == FinishReason::ContextFull {
+            f.write_str("; the context is full, --ctx gives more")?;
+        }
+        Ok(())
+    }
+}
+
+/// What `--json` prints.
+fn document(answer: &Answer, computer: Computer, seed: u64) -> Value {
+    let timings = Timings::new(&answer.usage);
+    let ids: Vec<_> = answer.tokens.iter().map(|token| token.0).collect();
+    json!({
+        "tokens": ids,
+        "text": answer.text,
+        "prompt_tokens": answer.usage.prompt_tokens,
+        "finish_reason": reason(&answer.reason),
+        "seed": seed,
+        "timings": {
+            "prefill_seconds": timings.prefill,
+            "prefill_tokens_per_second": timings.prefill_rate,
+            "decode_seconds": timings.decode,
+            "decode_tokens_per_second": timings.decode_rate,
+        },
+        "device": computer.device.to_string(),
+        "threads": computer.threads,
+        "peak_resident_bytes": peak_resident(),
+    })
+}
+
+fn reason(reason: &FinishReason) -> &'static str {
+    match reason {
+        FinishReason::EndOfGeneration(_) => "end",
+        FinishReason::MaxTokens => "max_tokens",
+        FinishReason::ContextFull => "context_full",
+        FinishReason::Cancelled => "cancelled",
+        _ => "error",
+    }
+}
+
+/// The failure in how an answer ended, if it's one.
+pub(crate) fn ending(answer: &Answer) -> Result<(), Failure> {
+    match &answer.reason {
+        FinishReason::Cancelled => Err(Failure::silent(Kind::Interrupted)),
+        FinishReason::Sampling(error) => Err(Failure::new(Kind::Internal, error)),
+        FinishReason::DeviceFailed => Err(Failure::new(Kind::Device, "the device failed; try again")),
+        _ => Ok(()),
+    }
+}
