@@ -43,6 +43,15 @@ pub trait Backend {
     /// Whether the device runs this operation itself.
     fn supports(&self, op: &Op) -> bool;
 
+    /// Takes all memory that steps of this plan will need, so that running out shows before there are requests.
+    ///
+    /// # Errors
+    /// No room. The backend stays usable for plans that it has room for.
+    fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), Self::Error> {
+        let _ = plan;
+        Ok(())
+    }
+
     /// Starts a step. A blocking backend runs it here.
     ///
     /// # Errors

@@ -16,18 +16,43 @@ pub struct Heads {
     pub value_dim: usize,
 }
 
+/// Which of the two cached vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cached {
+    /// The key.
+    Key,
+    /// The value.
+    Value,
+}
+
+/// The keys and values that a row can attend to.
+pub trait Cache {
+    /// Writes the key or value of KV head `head` at `position` to `to`, which has its length.
+    fn read(&self, which: Cached, position: u32, head: usize, to: &mut [f32]);
+}
+
+/// Where one row's attention works.
+#[derive(Debug)]
+pub struct AttendBuffers<'s> {
+    /// At least `position + 1` elements.
+    pub scores: &'s mut [f32],
+    /// As long as the longer of a key and a value.
+    pub vector: &'s mut [f32],
+    /// The result, `[heads, value_dim]`.
+    pub out: &'s mut [f32],
+}
+
 /// Attends one row at `position`.
 ///
-/// `query` is `[heads, key_dim]`, `out` `[heads, value_dim]`; `key(p, h)` and `value(p, h)` give the cached vectors
-/// of KV head `h` at position `p`; `scores` is scratch of at least `position + 1` elements.
-pub fn attend_row<'k>(
+/// `query` is `[heads, key_dim]`, `sinks` `[heads]`; `cache` has every position that the row sees.
+pub fn attend_row(
     op: &Attend,
     heads: Heads,
     position: u32,
     query: &[f32],
-    cached: &dyn Fn(u32, usize) -> (&'k [f32], &'k [f32]),
+    cache: &dyn Cache,
     sinks: Option<&[f32]>,
-    (scores, out): (&mut [f32], &mut [f32]),
+    AttendBuffers { scores, vector, out }: AttendBuffers<'_>,
 ) {
     let first = op.window.map_or(0, |window| (position + 1).saturating_sub(window));
     let group = heads.query / heads.kv;
@@ -37,8 +62,9 @@ pub fn attend_row<'k>(
         let sink = sinks.map(|sinks| sinks[head]);
         let mut max = sink.unwrap_or(f32::NEG_INFINITY);
         for (score, at) in scores.iter_mut().zip(first..=position) {
-            let (key, _) = cached(at, head / group);
-            let sum: f64 = query.iter().zip(key).map(|(&q, &k)| f64::from(q) * f64::from(k)).sum();
+            let key = &mut vector[..heads.key_dim];
+            cache.read(Cached::Key, at, head / group, key);
+            let sum: f64 = query.iter().zip(key).map(|(&q, &mut k)| f64::from(q) * f64::from(k)).sum();
             *score = sum as f32 * op.scale;
             if let Some(cap) = op.soft_cap {
                 *score = soft_cap(*score, cap);
@@ -50,9 +76,10 @@ pub fn attend_row<'k>(
         for (score, at) in scores.iter().zip(first..=position) {
             let weight = libm::expf(score - max);
             total += f64::from(weight);
-            let (_, value) = cached(at, head / group);
+            let value = &mut vector[..heads.value_dim];
+            cache.read(Cached::Value, at, head / group, value);
             for (out, value) in out.iter_mut().zip(value) {
-                *out += weight * value;
+                *out += weight * *value;
             }
         }
         let inverse = (1.0 / total) as f32;

@@ -7,10 +7,12 @@ mod elementwise;
 mod mixture;
 mod product;
 mod run;
+mod scratch;
 mod state;
 
-pub use attend::{Heads, attend_row};
+pub use attend::{AttendBuffers, Cache, Cached, Heads, attend_row};
 pub use elementwise::{glu, rms_norm, rotate, sigmoid, soft_cap, softmax};
 pub use mixture::route_row;
 pub use product::{Products, product};
 pub use run::{Reference, ReferenceError};
+pub use scratch::ProductScratch;

@@ -1,6 +1,6 @@
 //! Matrix-vector products over weights of any block format.
 
-use crate::heap::{self, Heap, OutOfMemory};
+use super::scratch::ProductScratch;
 use crate::model::Model;
 use crate::plan::Matrix;
 use crate::quant::{self, Activation};
@@ -14,10 +14,8 @@ pub enum Products {
     Quantised,
 }
 
-/// `out = scale * (matrix * x) + bias`; of a stack, the matrix of `expert`.
-///
-/// # Errors
-/// [`OutOfMemory`] when the scratch row can't be had.
+/// `out = scale * (matrix * x) + bias`; of a stack, the matrix of `expert`. `x` is `[cols]`, `out` `[rows]`, and
+/// `scratch` was made for at least `cols` elements.
 pub fn product(
     model: &Model<'_>,
     matrix: &Matrix,
@@ -25,19 +23,16 @@ pub fn product(
     x: &[f32],
     products: Products,
     out: &mut [f32],
-    heap: Heap<'_>,
-) -> Result<(), OutOfMemory> {
+    scratch: &mut ProductScratch<'_>,
+) {
     let weight = model.weight(matrix.weight);
     let rows = weight.slice(expert, matrix.first_row as usize, matrix.rows as usize);
-    let activation = match products {
-        Products::Exact => Activation::F32,
-        Products::Quantised => weight.kind.activation().unwrap_or(Activation::F32),
-    };
-    let mut row_values = heap::filled(heap, x.len(), 0f32)?;
-    let mut quantised = heap::filled(heap, activation.row_bytes(x.len()).unwrap_or(0), 0u8)?;
+    let activation = weight.kind.activation().unwrap_or(Activation::F32);
+    let row_values = &mut scratch.row[..x.len()];
+    let quantised = &mut scratch.quantised[..activation.row_bytes(x.len()).unwrap_or(0)];
     if products == Products::Quantised {
         // The buffer has the row's size, so this can't fail.
-        let _ = activation.quantize(x, &mut quantised);
+        let _ = activation.quantize(x, quantised);
     }
     let scale = matrix.scale.map_or(1.0, |id| {
         let values = model.vector(id);
@@ -51,12 +46,11 @@ pub fn product(
         // The binder has checked type and length, so neither call can fail.
         let sum = match products {
             Products::Exact => {
-                let _ = quant::dequantize(weight.kind, row, &mut row_values);
+                let _ = quant::dequantize(weight.kind, row, row_values);
                 row_values.iter().zip(x).map(|(&w, &x)| f64::from(w) * f64::from(x)).sum::<f64>() as f32
             }
-            Products::Quantised => quant::dot(weight.kind, row, &quantised).unwrap_or(f32::NAN),
+            Products::Quantised => quant::dot(weight.kind, row, quantised).unwrap_or(f32::NAN),
         };
         *out = sum * scale + bias.map_or(0.0, |bias| bias[index]);
     }
-    Ok(())
 }

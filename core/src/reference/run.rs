@@ -1,20 +1,22 @@
 //! The reference backend: walks a plan operation by operation, row by row.
 
-use super::attend::{Heads, attend_row};
+use super::attend::{AttendBuffers, Cached, Heads, attend_row};
 use super::elementwise::{glu, rms_norm, rotate, sigmoid, soft_cap};
 use super::mixture::route_row;
 use super::product::{Products, product};
+use super::scratch::{ProductScratch, Scratch, Sizes, clear};
 use super::state::Pool;
 use crate::backend::{Backend, KvType, Output};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::model::Model;
 use crate::plan::{
-    Attend, Batch, BatchError, BatchLimits, Epilogue, Experts, Head, HeadResult, KvSlot, Norm, Op, Part,
-    Plan, Project, RopeId, Route, Rows, TensorId,
+    Attend, Batch, BatchError, BatchLimits, Epilogue, Experts, Head, HeadResult, KvSlot, Matrix, Norm, Op,
+    Part, Plan, Project, RopeId, Route, Rows, TensorId, WeightId,
 };
 use crate::quant;
 use crate::token::TokenId;
 use core::fmt;
+use core::ops::Range;
 
 /// Why a reference step failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +48,11 @@ impl core::error::Error for ReferenceError {}
 /// Executes plans with scalar code.
 pub struct Reference<'m, 'a> {
     model: &'m Model<'a>,
-    heap: Heap<'m>,
     products: Products,
     pages: u32,
     pools: Vec<'m, Pool<'m>>,
     arena: Vec<'m, f32>,
+    scratch: Scratch<'m>,
     logits: Vec<'m, f32>,
     tokens: Vec<'m, TokenId>,
     finished: Option<HeadResult>,
@@ -60,7 +62,7 @@ impl<'m, 'a> Reference<'m, 'a> {
     /// A backend with `pages` KV pages per group.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when the pools can't be had.
+    /// [`OutOfMemory`] when pools or scratch can't be had.
     pub fn new(
         model: &'m Model<'a>,
         pages: u32,
@@ -72,9 +74,20 @@ impl<'m, 'a> Reference<'m, 'a> {
         for group in &model.groups {
             pools.push(Pool::new(*group, pages, kv, heap)?);
         }
+        let scratch = Scratch::new(&Sizes::new(model, pages), heap)?;
         let (arena, logits, tokens) = (Vec::new_in(heap), Vec::new_in(heap), Vec::new_in(heap));
-        Ok(Self { model, heap, products, pages, pools, arena, logits, tokens, finished: None })
+        Ok(Self { model, products, pages, pools, arena, scratch, logits, tokens, finished: None })
     }
+
+    /// Bytes that a backend of the model takes beside KV pages, activations and logits.
+    pub fn scratch_bytes(model: &Model<'_>, pages: u32) -> usize {
+        model.groups.len() * size_of::<Pool<'_>>() + Sizes::new(model, pages).bytes()
+    }
+}
+
+/// Makes room for `len` elements in all.
+fn reserve<T>(vec: &mut Vec<'_, T>, len: usize) -> Result<(), OutOfMemory> {
+    heap::reserve(vec, len.saturating_sub(vec.len()))
 }
 
 impl Backend for Reference<'_, '_> {
@@ -82,6 +95,13 @@ impl Backend for Reference<'_, '_> {
 
     fn supports(&self, _op: &Op) -> bool {
         true
+    }
+
+    fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), ReferenceError> {
+        reserve(&mut self.arena, plan.arena)?;
+        let outputs = plan.shape.outputs as usize;
+        reserve(&mut self.logits, outputs.saturating_mul(self.model.vocabulary as usize))?;
+        Ok(reserve(&mut self.tokens, outputs)?)
     }
 
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), ReferenceError> {
@@ -93,13 +113,26 @@ impl Backend for Reference<'_, '_> {
             pages: self.pages,
         };
         batch.check(&limits).map_err(ReferenceError::Batch)?;
-        let missing = plan.arena.saturating_sub(self.arena.len());
-        heap::reserve(&mut self.arena, missing)?;
-        self.arena.resize(self.arena.len() + missing, 0.0);
-        let mut step = Step { backend: self, plan, batch };
-        for op in &plan.ops {
-            step.run(op)?;
-        }
+        self.reserve(plan)?;
+        clear(&mut self.logits, batch.outputs.len() * self.model.vocabulary as usize);
+        self.tokens.clear();
+        self.arena.resize(plan.arena.max(self.arena.len()), 0.0);
+        let mut step = Step {
+            model: self.model,
+            products: self.products,
+            plan,
+            batch,
+            arena: &mut self.arena,
+            pools: &mut self.pools,
+            scratch: &mut self.scratch,
+            logits: &mut self.logits,
+            tokens: &mut self.tokens,
+        };
+        plan.ops.iter().for_each(|op| step.run(op));
+        self.finished = plan.ops.iter().find_map(|op| match op {
+            Op::Head(head) => Some(head.result),
+            _ => None,
+        });
         Ok(())
     }
 
@@ -113,13 +146,20 @@ impl Backend for Reference<'_, '_> {
 
 /// One plan over one batch.
 struct Step<'s, 'm, 'a, 'p, 'b> {
-    backend: &'s mut Reference<'m, 'a>,
+    model: &'m Model<'a>,
+    products: Products,
     plan: &'s Plan<'p>,
     batch: &'s Batch<'b>,
+    arena: &'s mut [f32],
+    pools: &'s mut [Pool<'m>],
+    scratch: &'s mut Scratch<'m>,
+    logits: &'s mut [f32],
+    /// Has room for a token per output.
+    tokens: &'s mut Vec<'m, TokenId>,
 }
 
-impl<'m> Step<'_, 'm, '_, '_, '_> {
-    fn run(&mut self, op: &Op) -> Result<(), OutOfMemory> {
+impl Step<'_, '_, '_, '_, '_> {
+    fn run(&mut self, op: &Op) {
         match op {
             Op::Embed { table, scale, out } => self.embed(*table, *scale, *out),
             Op::Select { input, out } => self.select(*input, *out),
@@ -148,45 +188,37 @@ impl<'m> Step<'_, 'm, '_, '_, '_> {
         }
     }
 
-    fn range(&self, id: TensorId, row: usize) -> core::ops::Range<usize> {
+    /// The arena's cells of a tensor's row.
+    fn cells(&self, id: TensorId, row: usize) -> Range<usize> {
         let tensor = self.plan.tensor(id);
         let width = tensor.width as usize;
         tensor.offset + row * width..tensor.offset + (row + 1) * width
     }
 
-    fn row(&self, id: TensorId, row: usize) -> &[f32] {
-        &self.backend.arena[self.range(id, row)]
-    }
-
     fn row_mut(&mut self, id: TensorId, row: usize) -> &mut [f32] {
-        let range = self.range(id, row);
-        &mut self.backend.arena[range]
+        let cells = self.cells(id, row);
+        &mut self.arena[cells]
     }
 
-    /// A copy of a row, normalised if asked.
-    fn input(&self, id: TensorId, row: usize, norm: Option<Norm>) -> Result<Vec<'m, f32>, OutOfMemory> {
-        let x = self.row(id, row);
-        let mut copy = heap::copied(self.backend.heap, x)?;
+    /// Puts a copy of a row, normalised if asked, into the scratch.
+    fn load(&mut self, id: TensorId, row: usize, norm: Option<Norm>) {
+        let x = &self.arena[self.cells(id, row)];
+        let input = &mut self.scratch.input;
+        input.clear();
+        input.extend_from_slice(x);
         if let Some(norm) = norm {
-            rms_norm(x, self.backend.model.vector(norm.weight), norm.eps, &mut copy);
+            rms_norm(x, self.model.vector(norm.weight), norm.eps, input);
         }
-        Ok(copy)
     }
 
-    fn product(
-        &self,
-        matrix: &crate::plan::Matrix,
-        expert: usize,
-        x: &[f32],
-    ) -> Result<Vec<'m, f32>, OutOfMemory> {
-        let backend = &*self.backend;
-        let mut y = heap::filled(backend.heap, matrix.rows as usize, 0f32)?;
-        product(backend.model, matrix, expert, x, backend.products, &mut y, backend.heap)?;
-        Ok(y)
+    /// Adds the first row of products to a row.
+    fn add_first(&mut self, to: TensorId, row: usize, factor: f32) {
+        let cells = self.cells(to, row);
+        self.arena[cells].iter_mut().zip(&self.scratch.first).for_each(|(to, y)| *to += factor * y);
     }
 
-    fn embed(&mut self, table: crate::plan::WeightId, scale: f32, out: TensorId) -> Result<(), OutOfMemory> {
-        let weight = *self.backend.model.weight(table);
+    fn embed(&mut self, table: WeightId, scale: f32, out: TensorId) {
+        let weight = *self.model.weight(table);
         for row in 0..self.batch.rows() {
             let token = self.batch.tokens[row].0 as usize;
             let target = self.row_mut(out, row);
@@ -194,98 +226,94 @@ impl<'m> Step<'_, 'm, '_, '_, '_> {
             let _ = quant::dequantize(weight.kind, weight.slice(0, token, 1), target);
             target.iter_mut().for_each(|x| *x *= scale);
         }
-        Ok(())
     }
 
-    fn select(&mut self, input: TensorId, out: TensorId) -> Result<(), OutOfMemory> {
+    fn select(&mut self, input: TensorId, out: TensorId) {
         for row in 0..self.batch.outputs.len() {
-            let from = self.batch.outputs[row] as usize;
-            let copy = self.input(input, from, None)?;
-            self.row_mut(out, row).copy_from_slice(&copy);
+            let from = self.cells(input, self.batch.outputs[row] as usize);
+            let to = self.cells(out, row).start;
+            self.arena.copy_within(from, to);
         }
-        Ok(())
     }
 
-    fn project(&mut self, op: &Project) -> Result<(), OutOfMemory> {
+    fn project(&mut self, op: &Project) {
         for row in 0..self.rows(op.input) {
-            let x = self.input(op.input, row, op.norm)?;
+            self.load(op.input, row, op.norm);
             for part in &op.parts {
-                self.part(part, &x, row, self.batch_row(op.input, row))?;
+                self.part(part, row, self.batch_row(op.input, row));
             }
         }
-        Ok(())
     }
 
-    fn part(&mut self, part: &Part, x: &[f32], row: usize, batch_row: u32) -> Result<(), OutOfMemory> {
-        let mut y = self.product(&part.matrix, 0, x)?;
+    fn part(&mut self, part: &Part, row: usize, batch_row: u32) {
+        let (model, products) = (self.model, self.products);
+        let Scratch { input, first, second, product: room, .. } = &mut *self.scratch;
+        multiply(model, &part.matrix, 0, input, products, first, room);
         match part.epilogue {
-            Epilogue::Store { out } => self.row_mut(out, row).copy_from_slice(&y),
-            Epilogue::Add { to } => self.row_mut(to, row).iter_mut().zip(&y).for_each(|(to, y)| *to += y),
+            Epilogue::Store { out } => self.store_first(out, row),
+            Epilogue::Add { to } => self.add_first(to, row, 1.0),
             Epilogue::AddGated { to, gate } => {
-                let factor = sigmoid(self.row(gate, row)[0]);
-                self.row_mut(to, row).iter_mut().zip(&y).for_each(|(to, y)| *to += factor * y);
+                let factor = sigmoid(self.row_mut(gate, row)[0]);
+                self.add_first(to, row, factor);
             }
             Epilogue::Gate { up, glu: kind, out } => {
-                let up = self.product(&up, 0, x)?;
-                let out = self.row_mut(out, row);
-                out.iter_mut().zip(y.iter().zip(&up)).for_each(|(out, (&y, &up))| *out = glu(kind, y, up));
+                multiply(model, &up, 0, input, products, second, room);
+                first.iter_mut().zip(second.iter()).for_each(|(gate, &up)| *gate = glu(kind, *gate, up));
+                self.store_first(out, row);
             }
             Epilogue::Query { norm, rope, head_dim, out } => {
-                self.heads(&mut y, head_dim, norm, rope, batch_row)?;
-                self.row_mut(out, row).copy_from_slice(&y);
+                self.heads(head_dim, norm, rope, batch_row);
+                self.store_first(out, row);
             }
             Epilogue::Key { norm, rope, kv } => {
-                let head_dim = self.backend.model.groups[kv.group.index()].key_dim;
-                self.heads(&mut y, head_dim, norm, rope, batch_row)?;
-                self.cache(true, kv, batch_row, &y);
+                self.heads(model.groups[kv.group.index()].key_dim, norm, rope, batch_row);
+                self.cache(Cached::Key, kv, batch_row);
             }
-            Epilogue::Value { kv } => self.cache(false, kv, batch_row, &y),
+            Epilogue::Value { kv } => self.cache(Cached::Value, kv, batch_row),
         }
-        Ok(())
     }
 
-    /// Per-head norm, then rotation, in place.
-    fn heads(
-        &self,
-        y: &mut [f32],
-        head_dim: u32,
-        norm: Option<Norm>,
-        rope: Option<RopeId>,
-        batch_row: u32,
-    ) -> Result<(), OutOfMemory> {
-        let model = self.backend.model;
-        let rope = rope.map(|id| &model.ropes[id.index()]);
+    fn store_first(&mut self, out: TensorId, row: usize) {
+        let cells = self.cells(out, row);
+        self.arena[cells].copy_from_slice(&self.scratch.first);
+    }
+
+    /// Per-head norm, then rotation, of the first row of products.
+    fn heads(&mut self, head_dim: u32, norm: Option<Norm>, rope: Option<RopeId>, batch_row: u32) {
+        let rope = rope.map(|id| &self.model.ropes[id.index()]);
         let pairs = rope.map_or(0, |rope| rope.frequencies.len());
-        let mut angles = heap::filled(self.backend.heap, 2 * pairs, 0f32)?;
+        let Scratch { first, angles, head: copy, .. } = &mut *self.scratch;
+        clear(angles, 2 * pairs);
         let (cos, sin) = angles.split_at_mut(pairs);
         if let Some(rope) = rope {
             let (_, position) = self.batch.place(batch_row).unwrap_or_default();
             rope.angles(position, cos, sin);
         }
-        for head in y.chunks_exact_mut(head_dim as usize) {
+        for head in first.chunks_exact_mut(head_dim as usize) {
             if let Some(norm) = norm {
-                let copy = heap::copied(self.backend.heap, head)?;
-                rms_norm(&copy, model.vector(norm.weight), norm.eps, head);
+                copy.clear();
+                copy.extend_from_slice(head);
+                rms_norm(copy, self.model.vector(norm.weight), norm.eps, head);
             }
             if let Some(rope) = rope {
                 rotate(rope.pairing, head, cos, sin);
             }
         }
-        Ok(())
     }
 
-    fn cache(&mut self, keys: bool, kv: KvSlot, batch_row: u32, y: &[f32]) {
+    /// Caches the first row of products.
+    fn cache(&mut self, which: Cached, kv: KvSlot, batch_row: u32) {
         let (sequence, position) = self.batch.place(batch_row).unwrap_or_default();
         let pages = self.batch.tables.of(sequence, kv.group);
-        self.backend.pools[kv.group.index()].write(keys, kv, pages, position, y);
+        self.pools[kv.group.index()].write(which, kv, pages, position, &self.scratch.first);
     }
 
-    fn attend(&mut self, op: &Attend) -> Result<(), OutOfMemory> {
+    fn attend(&mut self, op: &Attend) {
         for row in 0..self.rows(op.query) {
             let (sequence, position) = self.batch.place(self.batch_row(op.query, row)).unwrap_or_default();
             let pages = self.batch.tables.of(sequence, op.kv.group);
-            let query = self.input(op.query, row, None)?;
-            let pool = &self.backend.pools[op.kv.group.index()];
+            self.load(op.query, row, None);
+            let pool = &self.pools[op.kv.group.index()];
             let group = *pool.group();
             let heads = Heads {
                 query: op.heads as usize,
@@ -293,77 +321,92 @@ impl<'m> Step<'_, 'm, '_, '_, '_> {
                 key_dim: group.key_dim as usize,
                 value_dim: group.value_dim as usize,
             };
-            let mut out = heap::filled(self.backend.heap, heads.query * heads.value_dim, 0f32)?;
-            let mut scores = heap::filled(self.backend.heap, position as usize + 1, 0f32)?;
-            let cached = |at, head| (pool.key(op.kv, pages, at, head), pool.value(op.kv, pages, at, head));
-            let sinks = op.sinks.map(|id| self.backend.model.vector(id));
-            attend_row(op, heads, position, &query, &cached, sinks, (&mut scores, &mut out));
-            self.row_mut(op.out, row).copy_from_slice(&out);
+            let Scratch { input, first, scores, head, .. } = &mut *self.scratch;
+            clear(first, heads.query * heads.value_dim);
+            clear(scores, position as usize + 1);
+            clear(head, heads.key_dim.max(heads.value_dim));
+            let sinks = op.sinks.map(|id| self.model.vector(id));
+            let buffers = AttendBuffers { scores, vector: head, out: first };
+            attend_row(op, heads, position, input, &pool.slot(op.kv, pages), sinks, buffers);
+            self.store_first(op.out, row);
         }
-        Ok(())
     }
 
-    fn route(&mut self, op: &Route) -> Result<(), OutOfMemory> {
-        let bias = op.selection_bias.map(|id| self.backend.model.vector(id));
+    fn route(&mut self, op: &Route) {
+        let bias = op.selection_bias.map(|id| self.model.vector(id));
         for row in 0..self.rows(op.input) {
-            let x = self.input(op.input, row, op.norm)?;
-            let mut products = self.product(&op.router, 0, &x)?;
-            let mut ids = heap::filled(self.backend.heap, op.top_k as usize, 0u32)?;
-            let mut weights = heap::filled(self.backend.heap, op.top_k as usize, 0f32)?;
-            route_row(op, bias, &mut products, &mut ids, &mut weights);
-            bytemuck::cast_slice_mut(self.row_mut(op.ids, row)).copy_from_slice(&ids);
-            self.row_mut(op.weights, row).copy_from_slice(&weights);
+            self.load(op.input, row, op.norm);
+            let Scratch { input, first, ids, weights, product: room, .. } = &mut *self.scratch;
+            multiply(self.model, &op.router, 0, input, self.products, first, room);
+            clear(ids, op.top_k as usize);
+            clear(weights, op.top_k as usize);
+            route_row(op, bias, first, ids, weights);
+            let (id_cells, weight_cells) = (self.cells(op.ids, row), self.cells(op.weights, row));
+            bytemuck::cast_slice_mut(&mut self.arena[id_cells]).copy_from_slice(&self.scratch.ids);
+            self.arena[weight_cells].copy_from_slice(&self.scratch.weights);
         }
-        Ok(())
     }
 
-    fn experts(&mut self, op: &Experts) -> Result<(), OutOfMemory> {
+    fn experts(&mut self, op: &Experts) {
+        let (model, products) = (self.model, self.products);
         for row in 0..self.rows(op.input) {
-            let x = self.input(op.input, row, op.norm)?;
-            let ids = heap::copied(self.backend.heap, self.row(op.ids, row))?;
-            let weights = heap::copied(self.backend.heap, self.row(op.weights, row))?;
-            let mut sum = heap::filled(self.backend.heap, op.down.rows as usize, 0f32)?;
-            for (id, weight) in ids.iter().zip(&weights) {
+            self.load(op.input, row, op.norm);
+            let (ids, weights) = (self.cells(op.ids, row), self.cells(op.weights, row));
+            let Scratch { input, first, second, sum, product: room, .. } = &mut *self.scratch;
+            clear(sum, op.down.rows as usize);
+            for (id, weight) in self.arena[ids].iter().zip(&self.arena[weights]) {
                 let expert = id.to_bits() as usize;
-                let mut hidden = self.product(&op.gate, expert, &x)?;
-                let up = self.product(&op.up, expert, &x)?;
-                hidden.iter_mut().zip(&up).for_each(|(gate, &up)| *gate = glu(op.glu, *gate, up));
-                let down = self.product(&op.down, expert, &hidden)?;
-                sum.iter_mut().zip(&down).for_each(|(sum, down)| *sum += weight * down);
+                multiply(model, &op.gate, expert, input, products, first, room);
+                multiply(model, &op.up, expert, input, products, second, room);
+                first.iter_mut().zip(second.iter()).for_each(|(gate, &up)| *gate = glu(op.glu, *gate, up));
+                multiply(model, &op.down, expert, first, products, second, room);
+                sum.iter_mut().zip(second.iter()).for_each(|(sum, down)| *sum += weight * down);
             }
-            self.row_mut(op.to, row).iter_mut().zip(&sum).for_each(|(to, sum)| *to += sum);
+            let to = self.cells(op.to, row);
+            self.arena[to].iter_mut().zip(&self.scratch.sum).for_each(|(to, sum)| *to += sum);
         }
-        Ok(())
     }
 
-    fn norm_add(&mut self, input: TensorId, norm: Norm, to: TensorId) -> Result<(), OutOfMemory> {
+    fn norm_add(&mut self, input: TensorId, norm: Norm, to: TensorId) {
         for row in 0..self.rows(input) {
-            let y = self.input(input, row, Some(norm))?;
-            self.row_mut(to, row).iter_mut().zip(&y).for_each(|(to, y)| *to += y);
+            self.load(input, row, Some(norm));
+            let cells = self.cells(to, row);
+            self.arena[cells].iter_mut().zip(&self.scratch.input).for_each(|(to, y)| *to += y);
         }
-        Ok(())
     }
 
-    fn head(&mut self, op: &Head) -> Result<(), OutOfMemory> {
-        self.backend.logits.clear();
-        self.backend.tokens.clear();
+    fn head(&mut self, op: &Head) {
+        let width = op.matrix.rows as usize;
         for row in 0..self.batch.outputs.len() {
-            let x = self.input(op.input, row, Some(op.norm))?;
-            let mut logits = self.product(&op.matrix, 0, &x)?;
+            self.load(op.input, row, Some(op.norm));
+            let logits = &mut self.logits[row * width..(row + 1) * width];
+            let Scratch { input, product: room, .. } = &mut *self.scratch;
+            product(self.model, &op.matrix, 0, input, self.products, logits, room);
             for logit in logits.iter_mut() {
                 *logit *= op.scale;
                 if let Some(cap) = op.soft_cap {
                     *logit = soft_cap(*logit, cap);
                 }
             }
-            match op.result {
-                HeadResult::Logits => heap::extend(&mut self.backend.logits, &logits)?,
-                HeadResult::ArgMax => heap::push(&mut self.backend.tokens, arg_max(&logits))?,
+            if op.result == HeadResult::ArgMax {
+                self.tokens.push(arg_max(logits));
             }
         }
-        self.backend.finished = Some(op.result);
-        Ok(())
     }
+}
+
+/// [`product`] into a row of the scratch.
+fn multiply(
+    model: &Model<'_>,
+    matrix: &Matrix,
+    expert: usize,
+    x: &[f32],
+    products: Products,
+    out: &mut Vec<'_, f32>,
+    scratch: &mut ProductScratch<'_>,
+) {
+    clear(out, matrix.rows as usize);
+    product(model, matrix, expert, x, products, out, scratch);
 }
 
 /// The token of the largest logit, the lowest id on ties.

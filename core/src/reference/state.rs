@@ -1,5 +1,6 @@
-//! The reference KV cache: pools of pages in f32, rounded to the KV type on writing.
+//! The reference KV cache: pools of pages, in the KV type.
 
+use super::attend::{Cache, Cached};
 use crate::backend::KvType;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::model::KvGroup;
@@ -10,9 +11,43 @@ use half::f16;
 #[derive(Debug)]
 pub(super) struct Pool<'h> {
     group: KvGroup,
-    keys: Vec<'h, f32>,
-    values: Vec<'h, f32>,
-    kv: KvType,
+    keys: Cells<'h>,
+    values: Cells<'h>,
+}
+
+/// Numbers of one KV type.
+#[derive(Debug)]
+enum Cells<'h> {
+    F16(Vec<'h, f16>),
+    F32(Vec<'h, f32>),
+}
+
+impl<'h> Cells<'h> {
+    fn new(kv: KvType, count: usize, heap: Heap<'h>) -> Result<Self, OutOfMemory> {
+        Ok(match kv {
+            KvType::F16 => Self::F16(heap::filled(heap, count, f16::ZERO)?),
+            KvType::F32 => Self::F32(heap::filled(heap, count, 0.0)?),
+        })
+    }
+
+    fn write(&mut self, at: usize, row: &[f32]) {
+        match self {
+            Self::F16(cells) => {
+                cells[at..at + row.len()].iter_mut().zip(row).for_each(|(cell, &x)| *cell = f16::from_f32(x));
+            }
+            Self::F32(cells) => cells[at..at + row.len()].copy_from_slice(row),
+        }
+    }
+
+    fn read(&self, at: usize, row: &mut [f32]) {
+        match self {
+            Self::F16(cells) => {
+                let cells = &cells[at..at + row.len()];
+                row.iter_mut().zip(cells).for_each(|(x, cell)| *x = cell.to_f32());
+            }
+            Self::F32(cells) => row.copy_from_slice(&cells[at..at + row.len()]),
+        }
+    }
 }
 
 impl<'h> Pool<'h> {
@@ -23,9 +58,9 @@ impl<'h> Pool<'h> {
                 .try_fold(pages as usize, usize::checked_mul)
                 .unwrap_or(usize::MAX)
         };
-        let keys = heap::filled(heap, cells(group.key_dim), 0f32)?;
-        let values = heap::filled(heap, cells(group.value_dim), 0f32)?;
-        Ok(Self { group, keys, values, kv })
+        let keys = Cells::new(kv, cells(group.key_dim), heap)?;
+        let values = Cells::new(kv, cells(group.value_dim), heap)?;
+        Ok(Self { group, keys, values })
     }
 
     pub(super) fn group(&self) -> &KvGroup {
@@ -39,27 +74,43 @@ impl<'h> Pool<'h> {
         layer * PAGE_TOKENS + position as usize % PAGE_TOKENS
     }
 
-    pub(super) fn write(&mut self, keys: bool, slot: KvSlot, pages: &[PageId], position: u32, row: &[f32]) {
-        let token = self.token(slot, pages, position);
-        let kv = self.kv;
-        let target = if keys { &mut self.keys } else { &mut self.values };
-        for (cell, &x) in target[token * row.len()..(token + 1) * row.len()].iter_mut().zip(row) {
-            *cell = match kv {
-                KvType::F16 => f16::from_f32(x).to_f32(),
-                KvType::F32 => x,
-            };
+    /// Stores the keys or values of all heads at a position.
+    pub(super) fn write(
+        &mut self,
+        which: Cached,
+        slot: KvSlot,
+        pages: &[PageId],
+        position: u32,
+        row: &[f32],
+    ) {
+        let at = self.token(slot, pages, position) * row.len();
+        match which {
+            Cached::Key => self.keys.write(at, row),
+            Cached::Value => self.values.write(at, row),
         }
     }
 
-    pub(super) fn key(&self, slot: KvSlot, pages: &[PageId], position: u32, head: usize) -> &[f32] {
-        let dim = self.group.key_dim as usize;
-        let start = (self.token(slot, pages, position) * self.group.heads as usize + head) * dim;
-        &self.keys[start..start + dim]
+    /// What a sequence with these pages has in a slot.
+    pub(super) fn slot<'s>(&'s self, slot: KvSlot, pages: &'s [PageId]) -> Slot<'s> {
+        Slot { pool: self, slot, pages }
     }
+}
 
-    pub(super) fn value(&self, slot: KvSlot, pages: &[PageId], position: u32, head: usize) -> &[f32] {
-        let dim = self.group.value_dim as usize;
-        let start = (self.token(slot, pages, position) * self.group.heads as usize + head) * dim;
-        &self.values[start..start + dim]
+/// The keys and values of one sequence in one layer.
+pub(super) struct Slot<'s> {
+    pool: &'s Pool<'s>,
+    slot: KvSlot,
+    pages: &'s [PageId],
+}
+
+impl Cache for Slot<'_> {
+    fn read(&self, which: Cached, position: u32, head: usize, to: &mut [f32]) {
+        let pool = self.pool;
+        let token = pool.token(self.slot, self.pages, position);
+        let at = (token * pool.group.heads as usize + head) * to.len();
+        match which {
+            Cached::Key => pool.keys.read(at, to),
+            Cached::Value => pool.values.read(at, to),
+        }
     }
 }
