@@ -7,7 +7,7 @@ mod crates;
 mod tidy;
 
 use crate::process::{cargo, command, execute, works};
-use crate::{test, unicode};
+use crate::{isa_check, test, unicode};
 use anyhow::bail;
 
 /// What `cargo xtask ci` takes.
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 struct Step(&'static str, &'static str, fn() -> Result<(), anyhow::Error>);
 
 #[rustfmt::skip]
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     Step("tidy", "headers, sizes, names, places, links", tidy::run),
     Step("arrows", "no crate depends on one it must not know", arrows::run),
     Step("fmt", "rustfmt changes nothing", fmt),
@@ -38,6 +38,7 @@ const STEPS: [Step; 9] = [
     Step("doc", "no warning in the documentation", doc),
     Step("deny", "licences and duplicate versions, where cargo-deny is installed", deny),
     Step("test", "all tests", test::run),
+    Step("isa", "the instruction table agrees with LLVM, where that is installed", isa),
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
@@ -95,6 +96,10 @@ fn doc() -> Result<(), anyhow::Error> {
         cargo(["doc", "--workspace", "--no-deps", "--document-private-items"])
             .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"),
     )
+}
+
+fn isa() -> Result<(), anyhow::Error> {
+    isa_check::run(&isa_check::Arguments::default())
 }
 
 fn deny() -> Result<(), anyhow::Error> {

@@ -4,6 +4,7 @@
 
 mod bench;
 mod ci;
+mod isa_check;
 mod model;
 mod process;
 mod run;
@@ -27,6 +28,8 @@ enum Verb {
     Model(model::Arguments),
     /// Measure the program, interleaved with llama-bench when it is there.
     Bench(bench::Arguments),
+    /// Compare the instruction table with LLVM, where it is installed.
+    IsaCheck(isa_check::Arguments),
     /// Write core's table of Unicode character classes.
     Unicode {
         /// Only compare it with what is there.
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Verb::Ci(arguments) => ci::run(&arguments),
         Verb::Model(arguments) => model::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),
+        Verb::IsaCheck(arguments) => isa_check::run(&arguments),
         Verb::Unicode { check } => unicode::run(check),
     };
     match done {

@@ -4,9 +4,9 @@
 //! Not here: bits. After a successful check, encoding cannot fail.
 
 use crate::error::{EncodeError, Problem};
-use crate::inst::{Cache, DppControl, Form, Inst, Lanes, OutputModifier, is_mix};
+use crate::inst::{Cache, DppControl, Form, Inst, Lanes, OutputModifier, Scope, is_mix};
 use crate::kind::{Class, Immediate, Kind, Type};
-use crate::operand::{Operand, Scalar, Vgpr};
+use crate::operand::{InlineFloat, Operand, Scalar, Vgpr};
 use crate::row::{Flags, Format, Op, Row};
 use crate::target::{Generation, Target};
 
@@ -87,20 +87,24 @@ impl Context<'_> {
         match kind.class {
             Class::Data => self.fits_data(kind.ty, operand, source),
             Class::Vgpr => fits_vgpr(operand, kind.ty.dwords()),
-            Class::Accumulator => fits_vgpr(operand, kind.ty.dwords()) || is_inline(operand),
+            Class::Accumulator => {
+                let inline = is_inline(operand) && operand != Operand::Float(InlineFloat::InverseTwoPi);
+                fits_vgpr(operand, kind.ty.dwords()) || inline
+            }
             Class::Scalar => match source {
                 Some(_) => fits_scalar(operand, 1) || is_constant(operand, self.allows_literal(), kind.ty),
-                None => fits_scalar(operand, 1),
+                None => fits_scalar(operand, 1) && !is_exec(operand),
             },
             Class::Lane => fits_scalar(operand, 1) || is_inline(operand),
             Class::Mask => match self.short {
                 true => operand == Operand::VCC_LO,
-                false => fits_scalar(operand, 1),
+                false => fits_scalar(operand, 1) && (source.is_none() || !is_exec(operand)),
             },
             Class::Register => match (operand, kind.ty.dwords()) {
                 (Operand::Scalar(reg), 2..) => reg != Scalar::NULL && fits_scalar(operand, kind.ty.dwords()),
                 _ => fits_scalar(operand, kind.ty.dwords()),
             },
+            Class::Null => operand == Operand::NULL,
             Class::Literal => match (operand, kind.ty.is_half()) {
                 (Operand::Literal(value), half) => !half || value <= 0xffff,
                 _ => false,
@@ -117,7 +121,9 @@ impl Context<'_> {
             },
             Class::Base | Class::ScalarOffset => {
                 operand == Operand::Off
-                    || (operand != Operand::NULL && fits_scalar(operand, kind.ty.dwords()))
+                    || (operand != Operand::NULL
+                        && operand != Operand::Scalar(Scalar::EXEC_HI)
+                        && fits_scalar(operand, kind.ty.dwords()))
             }
             Class::BufferOffset => {
                 fits_scalar(operand, 1) || (self.generation != Generation::Gfx12 && is_inline_int(operand))
@@ -132,10 +138,19 @@ impl Context<'_> {
         match self.row.format {
             Format::Sop1 | Format::Sop2 | Format::Sopc | Format::Sopk | Format::Sopp => match source {
                 None => fits_scalar(operand, count),
-                Some(_) => fits_scalar(operand, count) || is_constant(operand, true, ty),
+                Some(_) => {
+                    // The disassembler writes half constants of comparisons as plain bits.
+                    let bits = self.row.format == Format::Sopc && ty == Type::F16;
+                    let constant =
+                        is_constant(operand, true, ty) && !(bits && matches!(operand, Operand::Float(_)));
+                    fits_scalar(operand, count) || constant
+                }
             },
             Format::Smem => match operand {
-                Operand::Scalar(reg) => reg.first < 124 && fits_scalar(operand, count),
+                // The assembler takes three dwords in general registers only.
+                Operand::Scalar(reg) => {
+                    reg.first < if count == 3 { 106 } else { 124 } && fits_scalar(operand, count)
+                }
                 _ => false,
             },
             Format::Ds | Format::Global | Format::Scratch | Format::Flat | Format::Mubuf => {
@@ -153,7 +168,9 @@ impl Context<'_> {
             return true;
         }
         let moved = self.inst.lanes != Lanes::Own;
+        let vectors_only = moved && self.row.has(Flags::NEG_C);
         let scalar_allowed = match source {
+            _ if vectors_only => false,
             0 => !moved,
             // Scalar second sources of lane moves: gfx11.5 and later, except the mixed-precision instructions.
             1 if moved => !self.short && self.generation != Generation::Gfx11 && !is_mix(self.row),
@@ -184,6 +201,10 @@ fn fits_scalar(operand: Operand, count: u8) -> bool {
     }
 }
 
+fn is_exec(operand: Operand) -> bool {
+    matches!(operand, Operand::Scalar(Scalar { first: 126 | 127, .. }))
+}
+
 fn is_inline_int(operand: Operand) -> bool {
     matches!(operand, Operand::Int(-16..=64))
 }
@@ -196,6 +217,7 @@ fn is_constant(operand: Operand, literal: bool, ty: Type) -> bool {
     match operand {
         Operand::Literal(value) => literal && ty != Type::Mix && (!ty.is_half() || value <= 0xffff),
         Operand::Special(_) => true,
+        Operand::Float(_) => !matches!(ty, Type::B16 | Type::I16 | Type::U16),
         _ => is_inline(operand),
     }
 }
@@ -214,38 +236,56 @@ fn fits_immediate(immediate: Immediate, operand: Operand) -> bool {
 /// One literal value per instruction; at most two scalar values over the constant bus of a vector instruction.
 fn check_constants(inst: &Inst) -> Result<(), Problem> {
     let row = inst.row();
-    let halves: [&[Operand]; 2] = [inst.src(), inst.second.as_ref().map_or(&[], |half| half.1.as_slice())];
-    let mut literal = None;
-    let mut scalars = [Operand::Off; 4];
-    let mut used = 0usize;
-    let mut note = |operand: Operand| {
-        if !scalars[..used].contains(&operand) {
-            if let Some(slot) = scalars.get_mut(used) {
-                *slot = operand;
-            }
-            used += 1;
-        }
-    };
-    let implicit = |op: Op| op.row().has(Flags::VCC_IN);
-    if row.is_vector() && (implicit(inst.op) || inst.second.as_ref().is_some_and(|half| implicit(half.0))) {
-        note(Operand::VCC_LO);
+    let mut bus = Bus { scalars: [Operand::Off; 4], used: 0, literal: None, widths: [false; 2] };
+    bus.half(row, inst.src())?;
+    if let Some((op, operands)) = &inst.second {
+        bus.half(op.row(), operands.as_slice().get(op.row().dst.len()..).unwrap_or(&[]))?;
     }
-    for operand in halves.into_iter().flatten() {
-        match operand {
-            Operand::Literal(value) => {
-                if literal.is_some_and(|other| other != *value) {
-                    return Err(Problem::TwoLiterals);
-                }
-                literal = Some(*value);
-            }
-            Operand::Scalar(reg) if *reg != Scalar::NULL => note(*operand),
-            Operand::Special(_) => note(*operand),
-            _ => {}
-        }
-    }
-    let used = used + usize::from(literal.is_some());
+    let used = bus.used + bus.widths.iter().filter(|used| **used).count();
     let limit = if shifts_64(row) { 1 } else { 2 };
     if row.is_vector() && used > limit { Err(Problem::ConstantBus { used, limit }) } else { Ok(()) }
+}
+
+/// Scalar values that a vector instruction reads.
+struct Bus {
+    scalars: [Operand; 4],
+    used: usize,
+    literal: Option<u32>,
+    /// A literal is read as 32 bits or fewer, as 64 bits; each counts.
+    widths: [bool; 2],
+}
+
+impl Bus {
+    fn note(&mut self, operand: Operand) {
+        if !self.scalars.iter().take(self.used).any(|other| *other == operand) {
+            if let Some(slot) = self.scalars.get_mut(self.used) {
+                *slot = operand;
+            }
+            self.used += 1;
+        }
+    }
+
+    fn half(&mut self, row: &Row, sources: &[Operand]) -> Result<(), Problem> {
+        if row.has(Flags::VCC_IN) {
+            // The pair stands for the implicit read, which counts beside an explicit one.
+            self.note(Operand::Scalar(Scalar::VCC));
+        }
+        for (kind, operand) in row.src.iter().zip(sources) {
+            match operand {
+                Operand::Literal(value) => {
+                    if self.literal.is_some_and(|other| other != *value) {
+                        return Err(Problem::TwoLiterals);
+                    }
+                    self.literal = Some(*value);
+                    self.widths[usize::from(kind.ty.dwords() == 2)] = true;
+                }
+                Operand::Scalar(reg) if *reg != Scalar::NULL => self.note(*operand),
+                Operand::Special(_) => self.note(*operand),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
 }
 
 /// 64-bit shifts read one scalar value only.
@@ -260,8 +300,13 @@ fn check_modifiers(inst: &Inst) -> Result<(), Problem> {
     let signs = (0u8..).zip(row.src).fold(0u8, |mask, (bit, kind)| {
         let takes = match row.format {
             Format::Vop3p if is_mix(row) => true,
-            Format::Vop3p => row.has(Flags::NEG) || (row.has(Flags::NEG_C) && bit == 2),
-            _ => kind.class == Class::Data && kind.ty.takes_sign(),
+            Format::Vop3p => {
+                let index = row.has(Flags::MATRIX) && kind.class == Class::Vgpr && bit == 2;
+                (row.has(Flags::NEG) && !index)
+                    || (row.has(Flags::NEG_C) && bit == 2)
+                    || (row.has(Flags::SIGNED) && bit < 2)
+            }
+            _ => matches!(kind.class, Class::Data | Class::Scalar) && kind.ty.takes_sign(),
         };
         mask | (u8::from(takes) << bit)
     });
@@ -275,20 +320,31 @@ fn check_modifiers(inst: &Inst) -> Result<(), Problem> {
         (false, Lanes::Dpp16(_)) => signs & 0b11,
         (false, _) => 0,
     };
-    let abs = if row.format == Format::Vop3sd { 0 } else { signs };
+    // LLVM prints the absolute value of the source before a lane mask in a way it does not read back.
+    let before_mask = !long && matches!(row.src, [_, _, Kind { class: Class::Mask, .. }]);
+    let abs = match row.format == Format::Vop3sd || row.has(Flags::SIGNED) {
+        true => 0,
+        false if before_mask => signs & 0b01,
+        false => signs,
+    };
     let half_select = match row.format {
         Format::Vop3p if row.has(Flags::OPSEL) => (1u8 << sources) - 1,
         Format::Vop3p => 0,
         _ if row.has(Flags::OPSEL) && long => op_sel_mask(row),
         _ => 0,
     };
+    let signed_literal = (0u8..).zip(row.src).zip(inst.src()).any(|((bit, kind), operand)| {
+        let mark = (modifiers.neg | modifiers.abs) & (1 << bit) != 0;
+        mark && kind.ty == Type::F64 && operand.literal().is_some()
+    });
     let packed = row.format == Format::Vop3p;
     let high_ok = if packed && row.has(Flags::OPSEL) {
         modifiers.op_sel_hi < 8 && (sources == 3 || modifiers.op_sel_hi & 0b100 != 0)
     } else {
         modifiers.op_sel_hi == crate::inst::Modifiers::default_of(row).op_sel_hi
     };
-    let ok = modifiers.neg & !signs == 0
+    let ok = !signed_literal
+        && modifiers.neg & !signs == 0
         && modifiers.abs & !abs == 0
         && modifiers.op_sel & !half_select == 0
         && high_ok
@@ -348,9 +404,17 @@ fn check_memory(inst: &Inst, target: Target) -> Result<(), Problem> {
             let bare = matches!(row.format, Format::Mubuf | Format::Smem) && row.src.is_empty();
             cached && !gfx12 && !bare && (!slc || row.format != Format::Smem)
         }
-        Cache::Gfx12 { hint, .. } => {
+        Cache::Gfx12 { scope, hint } => {
             let bare = row.format == Format::Smem && row.src.is_empty();
-            cached && gfx12 && !bare && hint < if row.format == Format::Smem { 4 } else { 8 }
+            let hints = match row.format {
+                Format::Smem => 4,
+                _ if row.has(Flags::ATOMIC) => 4,
+                _ if row.has(Flags::STORE) => 8,
+                _ => 7,
+            };
+            // The value 3 means bypass in system scope, which atomics do not have.
+            let bypass = row.has(Flags::ATOMIC) && hint == 3 && scope == Scope::System;
+            cached && gfx12 && !bare && hint < hints && !bypass
         }
     };
     if !ok {

@@ -125,6 +125,8 @@ pub enum Class {
     Mask,
     /// Scalar registers only.
     Register,
+    /// The null register.
+    Null,
     /// A 32-bit constant that follows the instruction.
     Literal,
     /// Global address: two VGPRs without scalar base, one VGPR (32-bit offset) with it.
@@ -194,11 +196,14 @@ kinds! {
     C128 = Class::Accumulator, B128, "Four VGPRs or an inline constant.";
     C256 = Class::Accumulator, B256, "Eight VGPRs or an inline constant.";
     S32 = Class::Scalar, B32, "Scalar operand of a vector instruction.";
+    SF32 = Class::Scalar, F32, "Scalar single of a vector instruction.";
+    SF16 = Class::Scalar, F16, "Scalar half of a vector instruction.";
     LANE = Class::Lane, B32, "Lane select.";
     MASK = Class::Mask, B32, "Lane mask.";
     R32 = Class::Register, B32, "One scalar register.";
     R64 = Class::Register, B64, "A pair of scalar registers.";
     R128 = Class::Register, B128, "Four scalar registers.";
+    NULL = Class::Null, B32, "The null register.";
     K16 = Class::Literal, F16, "16-bit constant in a trailing dword.";
     K32 = Class::Literal, B32, "Trailing dword.";
     ADDR32 = Class::Vgpr, B32, "LDS address.";

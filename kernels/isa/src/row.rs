@@ -212,6 +212,7 @@ flags! {
     WRITEBACK = 21, "Writes dirty lines back.";
     PREFETCH = 22, "Asks for lines without returning data.";
     TWO_OFFSETS = 23, "The 16-bit offset is two 8-bit offsets.";
+    SIGNED = 25, "Integer dot product: neg_lo of the first two sources marks them signed.";
     SWIZZLE = 24, "The offset is a swizzle pattern.";
 }
 

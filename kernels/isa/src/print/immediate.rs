@@ -21,7 +21,11 @@ pub(super) fn print(
     let bits = value.cast_unsigned() & 0xffff;
     match immediate {
         Immediate::Hex | Immediate::Offset24 => write!(f, "0x{bits:x}"),
-        Immediate::Decimal | Immediate::Optional | Immediate::Branch | Immediate::Length => bits.fmt(f),
+        Immediate::Branch | Immediate::Length | Immediate::Optional => bits.fmt(f),
+        Immediate::Decimal => match (bits as u16).cast_signed() {
+            small @ 0..=64 => small.fmt(f),
+            _ => write!(f, "0x{bits:x}"),
+        },
         Immediate::WaitCount => wait_count(f, bits),
         Immediate::Delay => delay(f, bits),
         Immediate::DependencyCounter => dependency_counter(f, bits),

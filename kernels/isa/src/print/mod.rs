@@ -53,9 +53,10 @@ fn mnemonic(f: &mut fmt::Formatter<'_>, inst: &Inst) -> fmt::Result {
     f.write_str(match (inst.lanes != Lanes::Own, inst.form, row.has_two_forms()) {
         (true, Form::Long, _) => "_e64_dpp",
         (true, ..) if vector_64 => "_e64_dpp",
+        (true, ..) if row.format == Format::Vopc => "", // the disassembler names no form here
         (true, ..) => "_dpp",
         (false, Form::Long, _) => "_e64",
-        (false, Form::Short, true) if row.name != "v_nop" => "_e32",
+        (false, Form::Short, true) => "_e32",
         (false, ..) => "",
     })
 }
@@ -161,7 +162,8 @@ fn modifiers(f: &mut fmt::Formatter<'_>, inst: &Inst) -> fmt::Result {
 
 /// Half selects of a VOP3 instruction: one bit per source, then the destination.
 fn op_sel(f: &mut fmt::Formatter<'_>, row: &Row, mask: u8) -> fmt::Result {
-    let sources = row.src.len();
+    // The accumulator of v_fmac_f16 counts as a source.
+    let sources = row.src.len() + usize::from(row.format == Format::Vop2);
     if op_sel_mask(row) == 0b11 {
         return bits(f, "op_sel", mask, 2, 0);
     }

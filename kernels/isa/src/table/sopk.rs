@@ -26,9 +26,9 @@ rows! { SOPK, Sopk;
     s_setreg_b32       [0x12 0x12 0x12] = HWREG R32 , {}, Salu;
     s_setreg_imm32_b32 [0x13 0x13 0x13] = HWREG K32 , {}, Salu;
     s_call_b64         [0x14 0x14 0x14] B64 = BRANCH, {BRANCHES}, Branch;
-    s_waitcnt_vscnt    [0x18 0x18    -] = R32 HEX16 , {}, Wait;
-    s_waitcnt_vmcnt    [0x19 0x19    -] = R32 HEX16 , {}, Wait;
-    s_waitcnt_expcnt   [0x1a 0x1a    -] = R32 HEX16 , {}, Wait;
-    s_waitcnt_lgkmcnt  [0x1b 0x1b    -] = R32 HEX16 , {}, Wait;
+    s_waitcnt_vscnt    [0x18 0x18    -] = NULL HEX16 , {}, Wait;
+    s_waitcnt_vmcnt    [0x19 0x19    -] = NULL HEX16 , {}, Wait;
+    s_waitcnt_expcnt   [0x1a 0x1a    -] = NULL HEX16 , {}, Wait;
+    s_waitcnt_lgkmcnt  [0x1b 0x1b    -] = NULL HEX16 , {}, Wait;
     s_addk_co_i32      [   -    - 0x0f] I32 = HEX16 , {READS_DST SCC_OUT}, Salu;
 }

@@ -6,7 +6,7 @@
 use super::rows;
 
 rows! { VOP1, Vop1;
-    v_nop                 [0x00 0x00 0x00] =         , {}, Valu;
+    v_nop                 [0x00 0x00 0x00] =         , {SHORT_ONLY}, Valu;
     v_mov_b32             [0x01 0x01 0x01] B32 = B32 , {DPP}, Valu;
     v_readfirstlane_b32   [0x02 0x02 0x02] S32 = V32 , {SHORT_ONLY}, Valu;
     v_cvt_i32_f64         [0x03 0x03 0x03] I32 = F64 , {CLAMP OMOD}, F64;

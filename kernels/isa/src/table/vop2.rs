@@ -50,7 +50,7 @@ rows! { VOP2, Vop2;
     v_fmaak_f16                          [0x38 0x38 0x38] F16 = F16 F16 K16      , {SHORT_ONLY}, Valu;
     v_max_f16                            [0x39 0x39    -] F16 = F16 F16          , {DPP CLAMP OMOD}, Valu;
     v_min_f16                            [0x3a 0x3a    -] F16 = F16 F16          , {DPP CLAMP OMOD}, Valu;
-    v_ldexp_f16                          [0x3b 0x3b 0x3b] F16 = F16 F16          , {DPP CLAMP OMOD}, Valu;
+    v_ldexp_f16                          [0x3b 0x3b 0x3b] F16 = F16 I16          , {DPP CLAMP OMOD}, Valu;
     v_pk_fmac_f16                        [0x3c 0x3c 0x3c] PF16 = PF16 PF16       , {SHORT_ONLY DPP READS_DST}, Valu;
     v_add_f64_gfx12 as v_add_f64         [   -    - 0x02] F64 = F64 F64          , {CLAMP OMOD}, F64;
     v_mul_f64_gfx12 as v_mul_f64         [   -    - 0x06] F64 = F64 F64          , {CLAMP OMOD}, F64;

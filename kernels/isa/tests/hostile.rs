@@ -1,0 +1,43 @@
+//! Arbitrary words: the decoder answers with an instruction that encodes to the same words, or a typed error.
+
+use doorbell_isa::{Counters, DecodeError, Effects, TARGETS, decode, encode};
+
+#[test]
+fn arbitrary_words_decode_or_fail() {
+    arbtest::arbtest(|u| {
+        let words: [u32; 4] = u.arbitrary()?;
+        let length = u.int_in_range(0..=4)?;
+        let words = &words[..length];
+        for target in TARGETS {
+            match decode(words, target) {
+                Ok((inst, used)) => {
+                    assert_eq!(encode(&inst, target).unwrap().words(), &words[..used]);
+                    assert!(!inst.text(target).to_string().is_empty());
+                    assert!(Effects::of(&inst).iter().count() < 16);
+                    let _: Counters = inst.counters(target);
+                }
+                Err(DecodeError::Truncated { needed, found }) => assert!(found < needed && found == length),
+                Err(error) => assert!(!error.to_string().is_empty()),
+            }
+        }
+        Ok(())
+    })
+    .budget_ms(2_000);
+}
+
+#[test]
+fn single_bit_changes_of_real_instructions_decode_or_fail() {
+    for line in include_str!("sample/gfx1200.txt").lines().step_by(7) {
+        let words = line.split('|').next().unwrap().split(' ');
+        let words: Vec<u32> = words.map(|word| u32::from_str_radix(word, 16).unwrap()).collect();
+        for bit in 0..words.len() * 32 {
+            let mut changed = words.clone();
+            changed[bit / 32] ^= 1 << (bit % 32);
+            for target in TARGETS {
+                if let Ok((inst, used)) = decode(&changed, target) {
+                    assert_eq!(encode(&inst, target).unwrap().words(), &changed[..used]);
+                }
+            }
+        }
+    }
+}
