@@ -26,7 +26,7 @@ struct Outcome {
 
 /// Runs requests to their end, each submitted as soon as there is a place.
 fn run(model: &Model<'_>, config: Config, prompts: &[Vec<TokenId>], params: &SamplerParams) -> Vec<Outcome> {
-    let backend = Reference::new(model, config.pages(), KvType::F16, Products::Exact, HEAP).unwrap();
+    let backend = Reference::new(model, config.pages, KvType::F16, Products::Exact, HEAP).unwrap();
     let mut engine = Engine::new(model, backend, config, &[], HEAP).unwrap();
     let mut outcomes: Vec<_> = prompts.iter().map(|_| (Vec::new(), None)).collect();
     let mut next = 0;
@@ -56,7 +56,7 @@ fn run(model: &Model<'_>, config: Config, prompts: &[Vec<TokenId>], params: &Sam
             _ => {}
         });
         if progress.unwrap() == Progress::Idle && next == prompts.len() {
-            assert_eq!(engine.free_pages(), config.pages() as usize, "leaked pages");
+            assert_eq!(engine.pool().available(), config.pages, "leaked pages");
             let ended = |(tokens, reason): (Vec<_>, Option<_>)| Outcome { tokens, reason: reason.unwrap() };
             return outcomes.into_iter().map(ended).collect();
         }
@@ -77,9 +77,9 @@ fn tokens_do_not_depend_on_chunks_or_company() {
         with_model(family, |model| {
             let prompts: Vec<_> =
                 [1, 40, 33, 7, 64].iter().zip(1..).map(|(&len, seed)| prompt(seed, len)).collect();
-            let alone = run(model, Config { context: 128, sequences: 1, batch_rows: 512 }, &prompts, &params);
+            let alone = run(model, Config::new(128, 1, 512), &prompts, &params);
             for (sequences, batch_rows) in [(1, 1), (1, 16), (3, 5), (5, 64)] {
-                let config = Config { context: 128, sequences, batch_rows };
+                let config = Config::new(128, sequences, batch_rows);
                 let together = run(model, config, &prompts, &params);
                 for (a, b) in alone.iter().zip(&together) {
                     assert_eq!(a.tokens, b.tokens, "{family:?} {config:?}");
@@ -95,10 +95,10 @@ fn tokens_do_not_depend_on_chunks_or_company() {
 fn greedy_tokens_follow_the_scores() {
     with_model(Family::Qwen3Moe, |model| {
         let mut tokens = prompt(3, 40);
-        let config = Config { context: 128, sequences: 1, batch_rows: 16 };
+        let config = Config::new(128, 1, 16);
         let outcome = run(model, config, &[tokens.clone()], &SamplerParams::greedy()).remove(0);
         tokens.extend(&outcome.tokens);
-        let mut backend = Reference::new(model, config.pages(), KvType::F16, Products::Exact, HEAP).unwrap();
+        let mut backend = Reference::new(model, config.pages, KvType::F16, Products::Exact, HEAP).unwrap();
         let mut picks = Vec::new();
         score(model, &mut backend, &tokens, HEAP, &mut || (), &mut |_, logits| {
             let best = (0..logits.len()).rev().max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap();
@@ -112,7 +112,7 @@ fn greedy_tokens_follow_the_scores() {
 #[test]
 fn a_full_context_ends_the_request_and_gives_its_pages_back() {
     with_model(Family::Llama, |model| {
-        let config = Config { context: 40, sequences: 1, batch_rows: 64 };
+        let config = Config::new(40, 1, 64);
         let prompts = [prompt(1, 35), prompt(2, 39), prompt(3, 30)];
         let outcomes = run(model, config, &prompts, &SamplerParams::greedy());
         let lengths: Vec<_> = outcomes.iter().map(|outcome| outcome.tokens.len()).collect();
@@ -124,8 +124,8 @@ fn a_full_context_ends_the_request_and_gives_its_pages_back() {
 #[test]
 fn bad_requests_are_refused_by_name() {
     with_model(Family::Qwen2, |model| {
-        let config = Config { context: 40, sequences: 1, batch_rows: 64 };
-        let backend = Reference::new(model, config.pages(), KvType::F16, Products::Exact, HEAP).unwrap();
+        let config = Config::new(40, 1, 64);
+        let backend = Reference::new(model, config.pages, KvType::F16, Products::Exact, HEAP).unwrap();
         let mut engine = Engine::new(model, backend, config, &[], HEAP).unwrap();
         let params = SamplerParams::greedy();
         let mut submit = |prompt: &[TokenId]| {
@@ -147,8 +147,8 @@ fn bad_requests_are_refused_by_name() {
 #[test]
 fn a_cancelled_request_ends_within_one_step() {
     with_model(Family::Qwen3, |model| {
-        let config = Config { context: 64, sequences: 2, batch_rows: 8 };
-        let backend = Reference::new(model, config.pages(), KvType::F16, Products::Exact, HEAP).unwrap();
+        let config = Config::new(64, 2, 8);
+        let backend = Reference::new(model, config.pages, KvType::F16, Products::Exact, HEAP).unwrap();
         let mut engine = Engine::new(model, backend, config, &[], HEAP).unwrap();
         let params = SamplerParams::greedy();
         let prompt = prompt(1, 30);

@@ -17,4 +17,5 @@ pub mod plan;
 pub mod model;
 pub mod backend;
 pub mod reference;
+pub mod scheduler;
 pub mod engine;

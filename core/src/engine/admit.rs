@@ -1,15 +1,14 @@
 //! The engine's state, and how requests enter and leave it.
 
-use super::config::{Config, EngineError, Request, SubmitError};
+use super::config::{Config, EngineError, Request, SubmitError, pages_of};
 use super::event::{FinishReason, Nanos, RequestId, Usage};
-use super::pages::FreePages;
 use super::sequence::Sequence;
 use crate::backend::Backend;
 use crate::heap::{self, Heap, Vec};
 use crate::model::Model;
-use crate::plan::PageId;
-use crate::plan::{HeadResult, PAGE_TOKENS, Plan, Run, Span};
+use crate::plan::{HeadResult, PageId, Plan, Run, Span};
 use crate::sample::{Sampler, SamplerScope, Scratch};
+use crate::scheduler::{Pace, Pool};
 use crate::token::TokenId;
 
 /// Serves requests on one model and one backend.
@@ -24,7 +23,8 @@ pub struct Engine<'m, 'a, B> {
     pub(super) full_plan: Plan<'m>,
     /// Live requests, in order of arrival.
     pub(super) sequences: Vec<'m, Sequence<'m>>,
-    pub(super) free: FreePages<'m>,
+    pub(super) pool: Pool<'m>,
+    pub(super) pace: Pace,
     pub(super) scratch: Scratch<'m>,
     pub(super) step: StepBuffers<'m>,
 }
@@ -32,6 +32,7 @@ pub struct Engine<'m, 'a, B> {
 /// The inputs of the step in flight, kept so that forming a batch allocates nothing.
 pub(super) struct StepBuffers<'m> {
     pub(super) in_flight: bool,
+    pub(super) submitted: Nanos,
     pub(super) tokens: Vec<'m, TokenId>,
     pub(super) runs: Vec<'m, Run>,
     pub(super) outputs: Vec<'m, u32>,
@@ -44,7 +45,7 @@ pub(super) struct StepBuffers<'m> {
 }
 
 impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
-    /// An engine without requests. `backend` has at least [`Config::pages`] pages per group; `end_tokens` are those
+    /// An engine without requests. `backend` has at least `config.pages` pages per group; `end_tokens` are those
     /// that end a turn.
     ///
     /// # Errors
@@ -57,30 +58,34 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
         heap: Heap<'m>,
     ) -> Result<Self, EngineError<B::Error>> {
         let rows = config.largest_shape().rows as usize;
-        let pages = config.pages();
-        let usable = config.context > 0 && config.sequences > 0 && config.batch_rows > 0 && pages < u32::MAX;
+        let limits = [config.context, config.sequences, config.batch_rows, config.pages];
+        let live = config.sequences.checked_add(config.waiting);
+        let usable = limits.iter().all(|&limit| limit > 0 && limit < u32::MAX) && live.is_some();
         if !usable {
             return Err(EngineError::Config(config));
         }
         let sequences = config.sequences as usize;
+        let live = sequences + config.waiting as usize;
         let tables = sequences * model.groups.len();
         let mut end_tokens = heap::copied(heap, end_tokens)?;
         end_tokens.sort_unstable();
         let step = StepBuffers {
             in_flight: false,
+            submitted: Nanos(0),
             tokens: heap::with_capacity(heap, rows)?,
             runs: heap::with_capacity(heap, sequences)?,
             outputs: heap::with_capacity(heap, sequences)?,
             requests: heap::with_capacity(heap, sequences)?,
             owners: heap::with_capacity(heap, sequences)?,
-            pages: heap::with_capacity(heap, pages as usize)?,
+            pages: heap::with_capacity(heap, config.full_pages() as usize)?,
             spans: heap::with_capacity(heap, tables)?,
         };
         Ok(Self {
             decode_plan: model.plan(config.decode_shape(), HeadResult::Logits, heap)?,
             full_plan: model.plan(config.largest_shape(), HeadResult::Logits, heap)?,
-            sequences: heap::with_capacity(heap, sequences)?,
-            free: FreePages::new(pages, heap)?,
+            sequences: heap::with_capacity(heap, live)?,
+            pool: Pool::new(config.pages, heap)?,
+            pace: Pace::new(config.step_target),
             scratch: Scratch::new(model.vocabulary as usize, heap)?,
             config,
             model,
@@ -101,12 +106,17 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
         self.model
     }
 
-    /// KV pages per group that no request holds.
-    pub fn free_pages(&self) -> usize {
-        self.free.len()
+    /// The KV pages and who holds them.
+    pub fn pool(&self) -> &Pool<'m> {
+        &self.pool
     }
 
-    /// Takes a request; everything that it will need is reserved now.
+    /// Live requests: running and waiting.
+    pub fn live(&self) -> usize {
+        self.sequences.len()
+    }
+
+    /// Takes a request. What it needs besides pages is reserved now; pages when it gets its place.
     ///
     /// # Errors
     /// [`SubmitError`]; nothing has changed then.
@@ -121,15 +131,19 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
         if let Some(&token) = request.prompt.iter().find(|token| token.0 >= vocabulary) {
             return Err(SubmitError::Token { token, vocabulary });
         }
-        if self.sequences.len() == self.config.sequences as usize {
+        if self.sequences.len() as u64 >= u64::from(self.config.sequences) + u64::from(self.config.waiting) {
             return Err(SubmitError::Busy);
         }
         let wanted = prompt.saturating_add(request.max_tokens);
         let limit = wanted.min(context);
         let mut tokens = heap::with_capacity(self.heap, limit as usize)?;
         tokens.extend_from_slice(request.prompt);
-        let page_count = (limit as usize).div_ceil(PAGE_TOKENS);
-        let mut pages = heap::with_capacity(self.heap, page_count)?;
+        let needed = pages_of(limit);
+        let total = self.pool.total();
+        if needed > total {
+            return Err(SubmitError::NeverFits { needed, total });
+        }
+        let pages = heap::with_capacity(self.heap, needed as usize)?;
         let scope = SamplerScope {
             request: request.id.0,
             vocab_len: vocabulary as usize,
@@ -139,9 +153,6 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
         let mut sampler =
             Sampler::new(request.sampler, request.bias, scope, self.heap).map_err(SubmitError::Sampler)?;
         request.prompt.iter().for_each(|&token| sampler.accept(token));
-        if !self.free.take(page_count, &mut pages) {
-            return Err(SubmitError::Busy);
-        }
         self.sequences.push(Sequence {
             id: request.id,
             tokens,
@@ -151,6 +162,10 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
             limited_by_context: wanted > context,
             ignore_end: request.ignore_end,
             pages,
+            running: false,
+            produced: false,
+            known_pages: 0,
+            chain: None,
             sampler,
             usage: Usage { prompt_tokens: prompt, submitted: now, ..Usage::default() },
             ending: None,

@@ -9,7 +9,7 @@ use crate::sample::{LogitBias, SamplerError, SamplerParams};
 use crate::token::TokenId;
 use core::fmt;
 
-/// Limits of an engine; everything is reserved for them at the start.
+/// Limits of an engine; what depends on them alone is reserved at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Tokens that one sequence can hold, prompt and output together.
@@ -18,7 +18,16 @@ pub struct Config {
     pub sequences: u32,
     /// Rows of one step; long prompts are computed in chunks of at most this many.
     pub batch_rows: u32,
+    /// Requests that may wait for a place among the sequences.
+    pub waiting: u32,
+    /// KV pages per group. Fewer than [`Config::full_pages`] are shared: sequences give way when they run out.
+    pub pages: u32,
+    /// Time that a step should take at most while tokens are streaming, ns; bounds prompt chunks.
+    pub step_target: u64,
 }
+
+/// 50 ms: twenty tokens per second while somebody's prompt is computed.
+const STEP_TARGET: u64 = 50_000_000;
 
 /// Bytes that an engine needs, before anything is reserved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,9 +50,15 @@ impl Memory {
 }
 
 impl Config {
+    /// Limits with pages for all sequences at full context, and no waiting.
+    pub fn new(context: u32, sequences: u32, batch_rows: u32) -> Self {
+        let pages = pages_of(context).saturating_mul(sequences);
+        Self { context, sequences, batch_rows, waiting: 0, pages, step_target: STEP_TARGET }
+    }
+
     /// KV pages per group for all sequences at full context.
-    pub fn pages(&self) -> u32 {
-        self.context.div_ceil(PAGE_TOKENS as u32).saturating_mul(self.sequences)
+    pub fn full_pages(&self) -> u32 {
+        pages_of(self.context).saturating_mul(self.sequences)
     }
 
     /// The shape of a step without prompt rows.
@@ -63,7 +78,7 @@ impl Config {
     pub fn memory(&self, model: &Model<'_>, kv: KvType) -> Result<Memory, PlanError> {
         let heap: Heap<'_> = &Global;
         let plan = model.plan(self.largest_shape(), HeadResult::Logits, heap)?;
-        let tokens = u64::from(self.pages()) * PAGE_TOKENS as u64;
+        let tokens = u64::from(self.pages) * PAGE_TOKENS as u64;
         let logits = u64::from(self.sequences) * u64::from(model.vocabulary) * 4;
         Ok(Memory {
             weights: model.weights.iter().map(|weight| weight.data.len() as u64).sum(),
@@ -72,6 +87,11 @@ impl Config {
             outputs: logits + u64::from(model.vocabulary) * SAMPLER_BYTES,
         })
     }
+}
+
+/// Pages that hold so many tokens.
+pub(super) fn pages_of(tokens: u32) -> u32 {
+    tokens.div_ceil(PAGE_TOKENS as u32)
 }
 
 /// Sampler scratch per vocabulary entry: a logit, a count, and a candidate.
@@ -114,7 +134,14 @@ pub enum SubmitError {
         /// Tokens in the vocabulary.
         vocabulary: u32,
     },
-    /// All sequences are in use; try again when one has finished.
+    /// The request needs more KV pages than there are.
+    NeverFits {
+        /// Pages for prompt and output.
+        needed: u32,
+        /// Pages in all.
+        total: u32,
+    },
+    /// No place among the sequences and those waiting; try again when a request has finished.
     Busy,
     /// The sampler's parameters are wrong.
     Sampler(SamplerError),
@@ -138,7 +165,13 @@ impl fmt::Display for SubmitError {
             Self::Token { token, vocabulary } => {
                 write!(f, "prompt token {token} is not in the vocabulary of {vocabulary}")
             }
-            Self::Busy => write!(f, "all sequences are in use"),
+            Self::NeverFits { needed, total } => {
+                write!(
+                    f,
+                    "prompt and output need {needed} KV pages and there are {total}; ask for fewer tokens"
+                )
+            }
+            Self::Busy => write!(f, "as many requests as can wait are waiting; try again later"),
             Self::Sampler(error) => error.fmt(f),
             Self::Memory(error) => error.fmt(f),
         }

@@ -34,8 +34,12 @@ pub enum FinishReason {
 pub struct Usage {
     /// Prompt tokens.
     pub prompt_tokens: u32,
+    /// Prompt tokens whose keys and values were found in the cache.
+    pub cached_tokens: u32,
     /// Tokens reported.
     pub generated_tokens: u32,
+    /// How often the request gave its pages to others and started over.
+    pub preemptions: u32,
     /// When it was submitted.
     pub submitted: Nanos,
     /// When its first batch was formed.

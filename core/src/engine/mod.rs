@@ -6,7 +6,7 @@
 mod admit;
 mod config;
 mod event;
-mod pages;
+mod place;
 mod score;
 mod sequence;
 mod step;

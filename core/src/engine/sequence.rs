@@ -2,8 +2,9 @@
 
 use super::event::{FinishReason, RequestId, Usage};
 use crate::heap::Vec;
-use crate::plan::PageId;
+use crate::plan::{PAGE_TOKENS, PageId};
 use crate::sample::Sampler;
+use crate::scheduler::{Key, Pool};
 use crate::token::TokenId;
 
 /// A live request.
@@ -19,7 +20,16 @@ pub(super) struct Sequence<'a> {
     /// Whether `limit` is the context's and not the request's.
     pub(super) limited_by_context: bool,
     pub(super) ignore_end: bool,
+    /// Pages held, in order of position; none while waiting.
     pub(super) pages: Vec<'a, PageId>,
+    /// Whether it has a place; if not, it waits for one.
+    pub(super) running: bool,
+    /// Whether a token came since it got its place; before that it does not give way.
+    pub(super) produced: bool,
+    /// Leading pages that the pool knows by their tokens.
+    pub(super) known_pages: u32,
+    /// The chain that they form.
+    pub(super) chain: Option<Key>,
     pub(super) sampler: Sampler<'a>,
     pub(super) usage: Usage,
     /// Set when the request is over but rows of it are still in flight.
@@ -34,11 +44,39 @@ impl Sequence<'_> {
 
     /// Whether the next step of it is a decode row.
     pub(super) fn decodes(&self) -> bool {
-        self.computed >= self.prompt
+        self.computed >= self.prompt && self.pending() == 1
     }
 
     pub(super) fn len(&self) -> u32 {
         // Bounded by `limit`.
         self.tokens.len() as u32
+    }
+
+    /// The tokens of a full page.
+    pub(super) fn page_tokens(&self, page: u32) -> Option<&[TokenId; PAGE_TOKENS]> {
+        let start = page as usize * PAGE_TOKENS;
+        self.tokens.get(start..)?.first_chunk()
+    }
+
+    /// Lets the pool know the pages that are full and computed.
+    pub(super) fn register(&mut self, pool: &mut Pool<'_>) {
+        while (self.known_pages + 1) * PAGE_TOKENS as u32 <= self.computed {
+            let Some(tokens) = self.page_tokens(self.known_pages) else { return };
+            let page = self.pages[self.known_pages as usize];
+            self.chain = Some(pool.register(page, self.chain, tokens));
+            self.known_pages += 1;
+        }
+    }
+
+    /// Gives all pages back, tails first, and waits for a place.
+    pub(super) fn vacate(&mut self, pool: &mut Pool<'_>) {
+        while let Some(page) = self.pages.pop() {
+            pool.release(page);
+        }
+        self.running = false;
+        self.produced = false;
+        self.computed = 0;
+        self.known_pages = 0;
+        self.chain = None;
     }
 }

@@ -2,7 +2,7 @@
 
 use super::admit::Engine;
 use super::config::EngineError;
-use super::event::{Event, FinishReason, Nanos, Progress, RequestId};
+use super::event::{Event, FinishReason, Nanos, Progress};
 use super::sequence::Sequence;
 use crate::backend::{Backend, Output};
 use crate::plan::{Batch, PageTables, Run, Span};
@@ -41,6 +41,7 @@ impl<B: Backend> Engine<'_, '_, B> {
             return Err(self.fail(error));
         }
         self.step.in_flight = true;
+        self.step.submitted = now;
         Ok(Progress::Waiting)
     }
 
@@ -66,9 +67,12 @@ impl<B: Backend> Engine<'_, '_, B> {
             Err(error) => return Err(self.fail(error)),
         };
         self.step.in_flight = false;
+        self.pace.learn(self.step.tokens.len() as u32, now.0.saturating_sub(self.step.submitted.0));
         let vocabulary = self.model.vocabulary as usize;
-        for sequence in self.sequences.iter().filter(|sequence| sequence.computed <= sequence.prompt) {
-            if self.step.runs.iter().any(|run| self.step.sequence(run) == Some(sequence.id)) {
+        for sequence in self.sequences.iter_mut().filter(|sequence| self.step.requests.contains(&sequence.id))
+        {
+            sequence.register(&mut self.pool);
+            if sequence.computed <= sequence.prompt {
                 let (request, total) = (sequence.id, sequence.prompt);
                 sink(Event::Prefill { request, done: sequence.computed, total });
             }
@@ -99,7 +103,7 @@ impl<B: Backend> Engine<'_, '_, B> {
                 continue;
             };
             sequence.usage.finished = now;
-            self.free.give(&mut sequence.pages);
+            sequence.vacate(&mut self.pool);
             sink(Event::Finished { request: sequence.id, reason, usage: sequence.usage });
             self.sequences.remove(index);
         }
@@ -108,21 +112,34 @@ impl<B: Backend> Engine<'_, '_, B> {
     /// Decode rows of all sequences first, then prompt rows in order of arrival while there is room.
     fn form_batch(&mut self, now: Nanos) {
         self.step.clear();
+        self.seat(now);
         let room = self.config.largest_shape().rows;
         let mut rows = 0;
-        for decoding in [true, false] {
-            for sequence in self.sequences.iter_mut().filter(|sequence| sequence.decodes() == decoding) {
-                let count = sequence.pending().min(room - rows);
-                if count == 0 || self.step.owns(sequence.id) {
-                    continue;
-                }
-                if sequence.computed == 0 {
-                    sequence.usage.started = now;
-                }
-                self.step.add(sequence, rows, count, self.model.groups.len());
-                rows += count;
+        for index in 0..self.sequences.len() {
+            let sequence = &self.sequences[index];
+            if sequence.running && sequence.decodes() && self.make_room(index) {
+                rows += self.add_rows(index, rows, 1);
             }
         }
+        let mut prompt_room = self.pace.prompt_rows(rows > 0, room - rows);
+        for index in 0..self.sequences.len() {
+            let sequence = &self.sequences[index];
+            if prompt_room > 0 && sequence.running && !sequence.decodes() {
+                let added = self.add_rows(index, rows, prompt_room);
+                rows += added;
+                prompt_room -= added;
+            }
+        }
+    }
+
+    /// Adds up to `most` pending tokens of a sequence to the batch; gives how many.
+    fn add_rows(&mut self, index: usize, first_row: u32, most: u32) -> u32 {
+        let sequence = &mut self.sequences[index];
+        let count = sequence.pending().min(most);
+        if count > 0 {
+            self.step.add(sequence, first_row, count, self.model.groups.len());
+        }
+        count
     }
 }
 
@@ -146,6 +163,7 @@ fn extend(
         sequence.tokens.push(token);
         sequence.sampler.accept(token);
         sequence.usage.generated_tokens += 1;
+        sequence.produced = true;
         sink(Event::Token { request: sequence.id, token, logprobs: sampled.logprobs.as_ref() });
     }
     if sequence.len() >= sequence.limit {
@@ -164,15 +182,6 @@ impl super::admit::StepBuffers<'_> {
         self.requests.clear();
         self.pages.clear();
         self.spans.clear();
-    }
-
-    /// The request of a run.
-    fn sequence(&self, run: &Run) -> Option<RequestId> {
-        self.requests.get(run.sequence as usize).copied()
-    }
-
-    fn owns(&self, request: RequestId) -> bool {
-        self.requests.contains(&request)
     }
 
     /// Adds the next `count` tokens of a sequence as rows from `first_row`; buffers have room for all sequences.

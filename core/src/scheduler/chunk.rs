@@ -1,0 +1,40 @@
+//! How many prompt rows a step may have beside decode rows, so that streams keep flowing.
+
+/// Measures how long rows take and turns a target into a number of rows.
+///
+/// Times are the caller's; a result never depends on them, since rows do not depend on chunks.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Time that a step with decode rows should not exceed, ns.
+    target: u64,
+    /// Smoothed time per row of steps with prompt rows, ns; 0 = not measured yet.
+    per_row: u64,
+}
+
+/// Prompt rows that a step always gets, so that long prompts end under any load.
+const LEAST_ROWS: u32 = 16;
+
+impl Pace {
+    /// A pace with a target in nanoseconds.
+    pub fn new(target: u64) -> Self {
+        Self { target, per_row: 0 }
+    }
+
+    /// Rows for prompts in a step of at most `room` rows, given whether it has decode rows.
+    pub fn prompt_rows(&self, decoding: bool, room: u32) -> u32 {
+        if !decoding || self.per_row == 0 {
+            return room;
+        }
+        let rows = u32::try_from(self.target / self.per_row).unwrap_or(u32::MAX);
+        room.min(rows.max(LEAST_ROWS))
+    }
+
+    /// Learns from a step of `rows` rows that took `time` ns. Steps of few rows say nothing about prompts.
+    pub fn learn(&mut self, rows: u32, time: u64) {
+        if rows < LEAST_ROWS || time == 0 {
+            return;
+        }
+        let sample = (time / u64::from(rows)).max(1);
+        self.per_row = if self.per_row == 0 { sample } else { (3 * self.per_row + sample) / 4 };
+    }
+}

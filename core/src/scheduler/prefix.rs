@@ -1,0 +1,86 @@
+//! Which page holds which tokens after which prefix.
+//!
+//! A page is found by the key of its parent and its own tokens; both are compared, so a collision of hashes costs
+//! time and never gives one conversation's keys to another. Keys are never reused, so a page whose parent was
+//! evicted can't be mistaken for the child of the parent's successor.
+
+use crate::heap::{self, Heap, OutOfMemory, Vec};
+use crate::plan::{PAGE_TOKENS, PageId};
+use crate::token::TokenId;
+use hashbrown::HashTable;
+
+/// A chain of tokens from the start of a sequence, whole pages long; never given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key(u64);
+
+#[derive(Clone)]
+struct Entry {
+    key: Key,
+    parent: Option<Key>,
+    tokens: [TokenId; PAGE_TOKENS],
+}
+
+pub(super) struct Index<'a> {
+    /// By page; meaningful for pages in `table` only.
+    entries: Vec<'a, Entry>,
+    table: HashTable<PageId, Heap<'a>>,
+    next: u64,
+}
+
+/// A mix of the parent's key and the tokens. Not keyed: the comparison makes collisions harmless to correctness,
+/// and a caller who makes many of them slows down only lookups among their own prompts' pages.
+fn hash(parent: Option<Key>, tokens: &[TokenId; PAGE_TOKENS]) -> u64 {
+    let start = parent.map_or(0x9e37_79b9_7f4a_7c15, |key| key.0.wrapping_mul(0xd6e8_feb8_6659_fd93));
+    tokens.iter().fold(start, |hash, token| {
+        let mixed = (hash ^ u64::from(token.0)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        mixed ^ (mixed >> 29)
+    })
+}
+
+impl<'a> Index<'a> {
+    pub(super) fn new(pages: u32, heap: Heap<'a>) -> Result<Self, OutOfMemory> {
+        let count = pages as usize;
+        let mut table = HashTable::new_in(heap);
+        let hasher = |_: &PageId| 0;
+        table.try_reserve(count, hasher).map_err(|_| OutOfMemory { bytes: count.saturating_mul(8) })?;
+        let entry = Entry { key: Key(0), parent: None, tokens: [TokenId(0); PAGE_TOKENS] };
+        Ok(Self { entries: heap::filled(heap, count, entry)?, table, next: 1 })
+    }
+
+    pub(super) fn find(&self, parent: Option<Key>, tokens: &[TokenId; PAGE_TOKENS]) -> Option<(PageId, Key)> {
+        let entries = &self.entries;
+        let equal = |page: &PageId| {
+            let entry = &entries[page.0 as usize];
+            entry.parent == parent && entry.tokens == *tokens
+        };
+        let page = *self.table.find(hash(parent, tokens), equal)?;
+        Some((page, entries[page.0 as usize].key))
+    }
+
+    /// Adds content that is not there yet.
+    pub(super) fn insert(
+        &mut self,
+        page: PageId,
+        parent: Option<Key>,
+        tokens: &[TokenId; PAGE_TOKENS],
+    ) -> Key {
+        let key = Key(self.next);
+        self.next += 1;
+        self.entries[page.0 as usize] = Entry { key, parent, tokens: *tokens };
+        let entries = &self.entries;
+        let hasher = |page: &PageId| {
+            let entry = &entries[page.0 as usize];
+            hash(entry.parent, &entry.tokens)
+        };
+        // There is room for every page, so nothing grows.
+        self.table.insert_unique(hash(parent, tokens), page, hasher);
+        key
+    }
+
+    pub(super) fn remove(&mut self, page: PageId) {
+        let Entry { parent, tokens, .. } = self.entries[page.0 as usize].clone();
+        if let Ok(entry) = self.table.find_entry(hash(parent, &tokens), |&other| other == page) {
+            entry.remove();
+        }
+    }
+}
