@@ -45,7 +45,9 @@ const TYPES: [(Type, &str); 13] = [
 
 fn measure(isa: Isa, kind: Type, cols: usize, rows: usize, tokens: usize) -> f64 {
     let row_bytes = kind.row_bytes(cols).expect("whole blocks");
-    let bytes: Vec<u8> = (0..row_bytes * rows).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3] & 0x3b).collect();
+    let bytes: Vec<u8> = (0..row_bytes * rows)
+        .map(|i| (i as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3] & 0x3b)
+        .collect();
     let weights = Weights::new(kind, cols, &bytes).expect("weights");
     let layout = Layout::new(weights.activation(), cols).expect("layout");
     let values: Vec<f32> = (0..cols).map(|i| (i as f32).sin()).collect();

@@ -4,9 +4,9 @@
 //! An [`Isa`] value exists only where its instructions do, so holding one is the licence to run them.
 #![expect(unsafe_code, reason = "XGETBV is an intrinsic")]
 
-use crate::simd::{Kernel, Portable, Simd};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
+use crate::simd::{Kernel, Portable, Simd};
 
 /// The instruction-set extensions the kernels care about, as reported by the processor and the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

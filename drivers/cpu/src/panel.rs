@@ -273,7 +273,10 @@ mod tests {
                 _ => {
                     for (i, codes) in codes.chunks(16).enumerate() {
                         let sum = code_sum(codes);
-                        assert_eq!(sum as i16, i16::from_le_bytes(bytes[260 + 2 * i..262 + 2 * i].try_into().unwrap()));
+                        assert_eq!(
+                            sum as i16,
+                            i16::from_le_bytes(bytes[260 + 2 * i..262 + 2 * i].try_into().unwrap())
+                        );
                         put(&mut row, layout.sums, 16 * block + i, (-sum).to_ne_bytes());
                         put(&mut row, layout.halves16, 16 * block + i, (sum as i16).to_ne_bytes());
                     }
@@ -290,9 +293,11 @@ mod tests {
 
     /// NaNs compare equal whatever their payload: only a scale or a float sum can be one.
     fn same(a: &[u8], b: &[u8]) -> bool {
-        a.as_chunks::<4>().0.iter().zip(b.as_chunks::<4>().0).all(|(a, b)| {
-            a == b || (f32::from_ne_bytes(*a).is_nan() && f32::from_ne_bytes(*b).is_nan())
-        })
+        a.as_chunks::<4>()
+            .0
+            .iter()
+            .zip(b.as_chunks::<4>().0)
+            .all(|(a, b)| a == b || (f32::from_ne_bytes(*a).is_nan() && f32::from_ne_bytes(*b).is_nan()))
     }
 
     fn cases() -> Vec<Vec<f32>> {
@@ -301,12 +306,28 @@ mod tests {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (random >> 8) as f32 / (1 << 23) as f32 - 1.0
         };
-        let mut cases: Vec<Vec<f32>> = (0..8).map(|i| (0..512).map(|_| next() * 10f32.powi(i * 3 - 9)).collect()).collect();
+        let mut cases: Vec<Vec<f32>> =
+            (0..8).map(|i| (0..512).map(|_| next() * 10f32.powi(i * 3 - 9)).collect()).collect();
         cases.push(vec![0.0; 512]);
         cases.push(vec![-0.0; 512]);
-        cases.push((0..512).map(|i| if i % 32 == 5 { 1.0 } else { ((i % 7) as f32 + 0.5) / 127.0 }).collect());
-        cases.push((0..512).map(|i| if i % 256 == 3 { -2.0 } else if i % 256 == 9 { 2.0 } else { 0.1 }).collect());
-        for special in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e-42, f32::MAX, f32::MIN_POSITIVE, -1e-45] {
+        cases
+            .push((0..512).map(|i| if i % 32 == 5 { 1.0 } else { ((i % 7) as f32 + 0.5) / 127.0 }).collect());
+        cases.push(
+            (0..512)
+                .map(|i| {
+                    if i % 256 == 3 {
+                        -2.0
+                    } else if i % 256 == 9 {
+                        2.0
+                    } else {
+                        0.1
+                    }
+                })
+                .collect(),
+        );
+        for special in
+            [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e-42, f32::MAX, f32::MIN_POSITIVE, -1e-45]
+        {
             for place in [0, 17, 300, 511] {
                 let mut values: Vec<f32> = (0..512).map(|_| next()).collect();
                 values[place] = special;

@@ -20,7 +20,8 @@ pub(crate) struct Iq4Nl;
 pub(crate) struct Mxfp4;
 
 /// IQ4 levels plus 128.
-pub(super) const IQ4_LEVELS: [u8; 16] = [1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241];
+pub(super) const IQ4_LEVELS: [u8; 16] =
+    [1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241];
 
 /// FP4 (E2M1) values, doubled, plus 16.
 const FP4_LEVELS: [u8; 16] = [16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4];

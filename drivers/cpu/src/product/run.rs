@@ -83,7 +83,13 @@ impl<'a> Products<'a> {
     ///
     /// # Panics
     /// When the strips' columns or type do not fit the panel, or `out` has fewer than 32 floats per row.
-    pub fn pair(&self, left: Strip<'_>, right: Option<Strip<'_>>, scratch: &mut Scratch<'_>, out: &mut [f32]) {
+    pub fn pair(
+        &self,
+        left: Strip<'_>,
+        right: Option<Strip<'_>>,
+        scratch: &mut Scratch<'_>,
+        out: &mut [f32],
+    ) {
         assert!(out.len() >= self.selection.len() * OUT, "room for the products");
         match right {
             Some(right) if right.kind != left.kind => {
@@ -96,7 +102,13 @@ impl<'a> Products<'a> {
         }
     }
 
-    fn same_kind(&self, left: Strip<'_>, right: Option<Strip<'_>>, scratch: &mut Scratch<'_>, out: &mut [f32]) {
+    fn same_kind(
+        &self,
+        left: Strip<'_>,
+        right: Option<Strip<'_>>,
+        scratch: &mut Scratch<'_>,
+        out: &mut [f32],
+    ) {
         let run = match left.kind {
             Type::F32 => Self::float::<formats::F32>,
             Type::F16 => Self::float::<formats::F16>,
@@ -128,7 +140,13 @@ impl<'a> Products<'a> {
         self.panel[start..start + self.layout.stride].as_ptr()
     }
 
-    fn block32<F: Block32>(&self, left: Strip<'_>, right: Option<Strip<'_>>, scratch: &mut Scratch<'_>, out: &mut [f32]) {
+    fn block32<F: Block32>(
+        &self,
+        left: Strip<'_>,
+        right: Option<Strip<'_>>,
+        scratch: &mut Scratch<'_>,
+        out: &mut [f32],
+    ) {
         let parts = Parts::new::<F::Class>(self.layout.cols, 32);
         if self.selection.len() == 1 {
             let run = |single: Single<'_, F>| self.isa.run(Single32(single));
@@ -162,7 +180,13 @@ impl<'a> Products<'a> {
         self.tiles::<Blocks256, F::Class>(strips, F::OFFSET, out);
     }
 
-    fn float<F: Float>(&self, left: Strip<'_>, right: Option<Strip<'_>>, scratch: &mut Scratch<'_>, out: &mut [f32]) {
+    fn float<F: Float>(
+        &self,
+        left: Strip<'_>,
+        right: Option<Strip<'_>>,
+        scratch: &mut Scratch<'_>,
+        out: &mut [f32],
+    ) {
         let bytes = self.layout.cols * 4 * STRIP;
         let unpack = |rows, to| {
             // SAFETY: `rows` checks for sixteen rows, scratch has room for a vector per column.
@@ -182,7 +206,13 @@ impl<'a> Products<'a> {
     ) {
         for (strip, out) in [Some(left), right].into_iter().flatten().zip(out.as_chunks_mut::<STRIP>().0) {
             let (layout, token) = (self.layout, self.token(0));
-            run(Single { rows: rows(strip, scratch), layout, token, out: out.as_mut_ptr(), format: PhantomData });
+            run(Single {
+                rows: rows(strip, scratch),
+                layout,
+                token,
+                out: out.as_mut_ptr(),
+                format: PhantomData,
+            });
         }
     }
 
@@ -208,14 +238,18 @@ impl<'a> Products<'a> {
     ) -> usize {
         let tokens = core::array::from_fn(|t| self.token(first + t));
         let Unpacked { strips, both } = strips;
-        K::run::<T>(self.isa, Tile { strips, both, layout: self.layout, tokens, offset, out, class: PhantomData });
+        K::run::<T>(
+            self.isa,
+            Tile { strips, both, layout: self.layout, tokens, offset, out, class: PhantomData },
+        );
         T
     }
 }
 
 /// Sixteen rows of a strip: in place, or padded in scratch.
 fn rows(strip: Strip<'_>, scratch: &mut Scratch<'_>) -> Rows {
-    let base = if strip.rows() == STRIP { strip.data.as_ptr() } else { scratch.pad(strip.data, strip.row_bytes) };
+    let base =
+        if strip.rows() == STRIP { strip.data.as_ptr() } else { scratch.pad(strip.data, strip.row_bytes) };
     Rows { base, stride: strip.row_bytes }
 }
 

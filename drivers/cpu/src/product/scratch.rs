@@ -56,7 +56,10 @@ impl<'a> Scratch<'a> {
     /// When [`Self::reserve`] was not called for as long rows.
     pub(super) fn pad(&mut self, rows: &[u8], row_bytes: usize) -> *const u8 {
         let bytes = STRIP * row_bytes;
-        assert!(bytes <= self.padded.len() * LINE && rows.len() <= bytes, "padding for rows of {row_bytes} bytes");
+        assert!(
+            bytes <= self.padded.len() * LINE && rows.len() <= bytes,
+            "padding for rows of {row_bytes} bytes"
+        );
         let base = self.padded.as_mut_ptr().cast::<u8>();
         // SAFETY: just checked that sixteen rows fit the buffer, and `rows` is no part of it.
         unsafe {

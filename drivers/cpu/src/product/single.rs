@@ -30,15 +30,17 @@ impl<F: Block32> Kernel for Single32<'_, F> {
             let mut acc = simd.splat_f(0.0);
             for block in 0..layout.cols / 32 {
                 if first == 0 {
-                    prefetch_next(simd, rows, block, F::BYTES);
+                    prefetch_next(simd, rows, (block, F::BYTES), (0, 1));
                 }
                 // SAFETY: whoever makes a `Single` vouches for sixteen rows and the activation row's planes.
                 unsafe {
                     let rows = Rows { base: rows.base.add(first * rows.stride), stride: rows.stride };
                     let rows = rows.at(block * F::BYTES);
                     let sum = simd.load_splat(token.add(layout.sums + 4 * block));
-                    let start = if <F::Class as Class>::MINIMA { simd.splat(0) } else { simd.shl(sum, F::OFFSET) };
-                    let products = dots::<S, F::Class, 8>(simd, start, F::codes(simd, rows), token.add(32 * block));
+                    let start =
+                        if <F::Class as Class>::MINIMA { simd.splat(0) } else { simd.shl(sum, F::OFFSET) };
+                    let products =
+                        dots::<S, F::Class, 8>(simd, start, F::codes(simd, rows), token.add(32 * block));
                     let (scale, floor) = F::scales(simd, rows);
                     let input = simd.as_f(simd.load_splat(token.add(layout.scales + 4 * block)));
                     acc = simd.fma(simd.to_f(products), simd.mul_f(scale, input), acc);
@@ -65,13 +67,10 @@ impl<F: Superblock> Kernel for Single256<'_, F> {
         for first in (0..STRIP).step_by(S::LANES) {
             let mut acc = simd.splat_f(0.0);
             for block in 0..layout.cols / 256 {
-                if first == 0 {
-                    prefetch_next(simd, rows, block, F::BYTES);
-                }
                 // SAFETY: whoever makes a `Single` vouches for sixteen rows and the activation row's planes.
                 unsafe {
-                    let rows = Rows { base: rows.base.add(first * rows.stride), stride: rows.stride };
                     let mut sums = Sums::<S, F> {
+                        whole: rows,
                         layout,
                         token,
                         block,
@@ -81,6 +80,7 @@ impl<F: Superblock> Kernel for Single256<'_, F> {
                         floor: simd.splat_f(0.0),
                         format: PhantomData,
                     };
+                    let rows = Rows { base: rows.base.add(first * rows.stride), stride: rows.stride };
                     F::visit(simd, rows.at(block * F::BYTES), &mut sums);
                     let input = simd.as_f(simd.load_splat(token.add(layout.scales + 4 * block)));
                     acc = simd.fma(simd.to_f(sums.products), simd.mul_f(sums.scale, input), acc);
@@ -97,6 +97,8 @@ impl<F: Superblock> Kernel for Single256<'_, F> {
 
 /// The integer sums of a superblock while its parts come in.
 struct Sums<'a, S: Simd, F> {
+    /// All rows of the strip.
+    whole: Rows,
     layout: &'a Layout,
     token: *const u8,
     block: usize,
@@ -110,6 +112,8 @@ struct Sums<'a, S: Simd, F> {
 impl<S: Simd, F: Superblock> Sums<'_, S, F> {
     #[inline(always)]
     fn add<const G: usize>(&mut self, simd: S, sub: usize, plane: usize, codes: [S::I; G], scale: S::I) {
+        let subs = 256 / <F::Class as Class>::SUB;
+        prefetch_next(simd, self.whole, (self.block, F::BYTES), (sub % subs, subs));
         // SAFETY: whoever makes a `Single` vouches for the activation row's planes.
         let sums = unsafe {
             let start = match <F::Class as Class>::MINIMA {
@@ -154,7 +158,12 @@ impl<S: Simd, F: Superblock> Visitor<S> for Sums<'_, S, F> {
 /// # Safety
 /// `token` must be readable for 4 `G` bytes.
 #[inline(always)]
-unsafe fn dots<S: Simd, C: Class, const G: usize>(simd: S, start: S::I, codes: [S::I; G], token: *const u8) -> S::I {
+unsafe fn dots<S: Simd, C: Class, const G: usize>(
+    simd: S,
+    start: S::I,
+    codes: [S::I; G],
+    token: *const u8,
+) -> S::I {
     let mut sum = start;
     for (group, codes) in codes.into_iter().enumerate() {
         // SAFETY: the caller's promise.

@@ -48,7 +48,14 @@ enum Fill {
     Scale(f32),
 }
 
-fn weights(kind: Type, halves: &[usize], cols: usize, rows: usize, fill: Fill, random: &mut Random) -> Vec<u8> {
+fn weights(
+    kind: Type,
+    halves: &[usize],
+    cols: usize,
+    rows: usize,
+    fill: Fill,
+    random: &mut Random,
+) -> Vec<u8> {
     let mut bytes = vec![0u8; kind.row_bytes(cols).unwrap() * rows];
     for block in bytes.chunks_exact_mut(kind.block_bytes()) {
         for byte in block.iter_mut() {
@@ -144,12 +151,24 @@ fn computable() -> impl Iterator<Item = (Type, &'static [usize])> {
 fn products_equal_cores_f64_evaluation() {
     for (kind, halves) in computable() {
         for shape in [(256, 16, 1), (512, 48, 7), (2048, 32, 13), (16384, 16, 2)] {
-            for fill in [Fill::Random, Fill::Byte(0xff), Fill::Byte(0x80), Fill::Byte(0), Fill::Scale(-0.25), Fill::Scale(6e-8)] {
+            for fill in [
+                Fill::Random,
+                Fill::Byte(0xff),
+                Fill::Byte(0x80),
+                Fill::Byte(0),
+                Fill::Scale(-0.25),
+                Fill::Scale(6e-8),
+            ] {
                 let case = Case::new(kind, halves, shape, fill);
                 let expected = case.expected();
                 for isa in Isa::available() {
                     let error = nmse(&case.products(isa, case.tokens), &expected);
-                    assert!(error <= 1e-12, "{} {shape:?} {fill:?} {}: NMSE {error:e}", kind.name(), isa.name());
+                    assert!(
+                        error <= 1e-12,
+                        "{} {shape:?} {fill:?} {}: NMSE {error:e}",
+                        kind.name(),
+                        isa.name()
+                    );
                 }
             }
         }
@@ -165,7 +184,12 @@ fn a_result_does_not_depend_on_its_company() {
                 let bits = |group| case.products(isa, group).iter().map(|x| x.to_bits()).collect::<Vec<_>>();
                 let alone = bits(1);
                 for group in [2, 3, 4, 5, tokens] {
-                    assert!(bits(group) == alone, "{} {cols} {} in groups of {group}", kind.name(), isa.name());
+                    assert!(
+                        bits(group) == alone,
+                        "{} {cols} {} in groups of {group}",
+                        kind.name(),
+                        isa.name()
+                    );
                 }
             }
         }
@@ -184,11 +208,18 @@ fn both_vector_widths_give_the_same_bits() {
 
 #[test]
 fn ragged_shapes_are_padded() {
-    for (kind, cols, rows) in [(Type::F32, 7, 3), (Type::F16, 13, 17), (Type::BF16, 33, 1), (Type::Q8_0, 96, 5)] {
+    for (kind, cols, rows) in
+        [(Type::F32, 7, 3), (Type::F16, 13, 17), (Type::BF16, 33, 1), (Type::Q8_0, 96, 5)]
+    {
         let case = Case::new(kind, &[0][..usize::from(kind == Type::Q8_0)], (cols, rows, 4), Fill::Random);
         for isa in Isa::available() {
             for group in [1, 4] {
-                assert!(nmse(&case.products(isa, group), &case.expected()) <= 1e-12, "{} {}", kind.name(), isa.name());
+                assert!(
+                    nmse(&case.products(isa, group), &case.expected()) <= 1e-12,
+                    "{} {}",
+                    kind.name(),
+                    isa.name()
+                );
             }
         }
     }
@@ -228,5 +259,8 @@ fn what_is_no_matrix_is_refused() {
     use super::WeightsError;
     assert!(matches!(Weights::new(Type::IQ1_S, 256, &[]), Err(WeightsError::Kind(Type::IQ1_S))));
     assert!(matches!(Weights::new(Type::Q4_K, 128, &[]), Err(WeightsError::Columns { cols: 128, .. })));
-    assert!(matches!(Weights::new(Type::Q8_0, 32, &[0; 35]), Err(WeightsError::Bytes { row_bytes: 34, found: 35 })));
+    assert!(matches!(
+        Weights::new(Type::Q8_0, 32, &[0; 35]),
+        Err(WeightsError::Bytes { row_bytes: 34, found: 35 })
+    ));
 }

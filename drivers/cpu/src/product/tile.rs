@@ -66,7 +66,8 @@ impl<C: Class, const T: usize> Kernel for Tile32<'_, C, T> {
                     for t in 0..T {
                         let scale = simd.as_f(simd.load_splat(tokens[t].add(layout.scales + 4 * block)));
                         for i in 0..2 {
-                            acc[i][t] = simd.fma(simd.to_f(sums[i][t]), simd.mul_f(scales[i], scale), acc[i][t]);
+                            acc[i][t] =
+                                simd.fma(simd.to_f(sums[i][t]), simd.mul_f(scales[i], scale), acc[i][t]);
                         }
                     }
                     if C::MINIMA {
@@ -107,7 +108,8 @@ impl<C: Class, const T: usize> Kernel for Tile256<'_, C, T> {
                     for t in 0..T {
                         let scale = simd.as_f(simd.load_splat(tokens[t].add(layout.scales + 4 * block)));
                         for i in 0..2 {
-                            acc[i][t] = simd.fma(simd.to_f(sums[i][t]), simd.mul_f(scales[i], scale), acc[i][t]);
+                            acc[i][t] =
+                                simd.fma(simd.to_f(sums[i][t]), simd.mul_f(scales[i], scale), acc[i][t]);
                         }
                     }
                     if C::MINIMA {
@@ -116,7 +118,8 @@ impl<C: Class, const T: usize> Kernel for Tile256<'_, C, T> {
                         for t in 0..T {
                             let scale = simd.as_f(simd.load_splat(tokens[t].add(layout.scales + 4 * block)));
                             for i in 0..2 {
-                                acc[i][t] = simd.fnma(simd.to_f(sums[i][t]), simd.mul_f(floors[i], scale), acc[i][t]);
+                                acc[i][t] =
+                                    simd.fnma(simd.to_f(sums[i][t]), simd.mul_f(floors[i], scale), acc[i][t]);
                             }
                         }
                     }
@@ -290,7 +293,13 @@ unsafe fn minima<S: Simd, C: Class, const T: usize>(
 /// # Safety
 /// `out` must be writable for `T` rows of [`OUT`] floats.
 #[inline(always)]
-unsafe fn write<S: Simd, const T: usize>(simd: S, out: *mut f32, both: bool, lanes: [usize; 2], acc: [[S::F; T]; 2]) {
+unsafe fn write<S: Simd, const T: usize>(
+    simd: S,
+    out: *mut f32,
+    both: bool,
+    lanes: [usize; 2],
+    acc: [[S::F; T]; 2],
+) {
     for (lane, acc) in lanes.into_iter().zip(acc) {
         if lane >= STRIP && !both {
             continue;

@@ -25,13 +25,23 @@ impl<F> Unpack<F> {
     }
 }
 
-/// Asks for the part of the following strip that corresponds to sixteen blocks at `block`.
+/// How far ahead of their use weights are asked for, in bytes: the next strip, or this when a strip is less.
+const AHEAD: usize = 16 << 10;
+
+/// Asks for part `part` of `parts` of what lies ahead of sixteen blocks at `block`.
 ///
-/// Rows are contiguous, so the next strip begins where this one ends: reading ahead by a strip, in address order.
+/// Rows are contiguous, so the next strip begins where this one ends: reading ahead in address order.
+/// Requests are spread over the work on a block, since a core has few lines in flight at a time.
 #[inline(always)]
-pub(super) fn prefetch_next<S: Simd>(simd: S, rows: Rows, block: usize, bytes: usize) {
-    let start = STRIP * (rows.stride + block * bytes);
-    for line in 0..(STRIP * bytes).div_ceil(64) {
+pub(super) fn prefetch_next<S: Simd>(
+    simd: S,
+    rows: Rows,
+    (block, bytes): (usize, usize),
+    (part, parts): (usize, usize),
+) {
+    let share = STRIP * bytes / parts;
+    let start = (STRIP * rows.stride).max(AHEAD) + STRIP * block * bytes + part * share;
+    for line in 0..share.div_ceil(64) {
         simd.prefetch(rows.base.wrapping_add(start + 64 * line));
     }
 }
@@ -55,7 +65,7 @@ impl<F: Block32> Kernel for Unpack32<F> {
         let Unpack { rows, cols, out, .. } = self.0;
         let parts = Parts::new::<F::Class>(cols, 32);
         for block in 0..cols / 32 {
-            prefetch_next(simd, rows, block, F::BYTES);
+            prefetch_next(simd, rows, (block, F::BYTES), (0, 1));
             for half in 0..STRIP / S::LANES {
                 // SAFETY: `Unpack::new`: the rows have these blocks, scratch has these parts.
                 unsafe {
@@ -87,12 +97,17 @@ impl<F: Superblock> Kernel for Unpack256<F> {
         let Unpack { rows, cols, out, .. } = self.0;
         let parts = Parts::new::<F::Class>(cols, 256);
         for block in 0..cols / 256 {
-            prefetch_next(simd, rows, block, F::BYTES);
             for half in 0..STRIP / S::LANES {
                 // SAFETY: `Unpack::new`: the rows have these blocks, scratch has these parts.
                 unsafe {
-                    let (rows, lane) = lane_group::<S>(rows, half);
-                    let mut writer = Writer::<F::Class> { out: out.add(lane), parts, block, class: PhantomData };
+                    let mut writer = Writer::<F> {
+                        whole: rows,
+                        out: out.add(4 * half * S::LANES),
+                        parts,
+                        block,
+                        format: PhantomData,
+                    };
+                    let (rows, _) = lane_group::<S>(rows, half);
                     F::visit(simd, rows.at(block * F::BYTES), &mut writer);
                 }
             }
@@ -101,17 +116,20 @@ impl<F: Superblock> Kernel for Unpack256<F> {
 }
 
 /// Writes the parts of a superblock where [`Parts`] says.
-struct Writer<C> {
+struct Writer<F> {
+    /// All rows of the strip.
+    whole: Rows,
     out: *mut u8,
     parts: Parts,
     block: usize,
-    class: PhantomData<C>,
+    format: PhantomData<F>,
 }
 
-impl<S: Simd, C: Class> Visitor<S> for Writer<C> {
+impl<S: Simd, F: Superblock> Visitor<S> for Writer<F> {
     #[inline(always)]
     fn sub32(&mut self, simd: S, index: usize, codes: [S::I; 8], scale: S::I) {
         let sub = 8 * self.block + index;
+        prefetch_next(simd, self.whole, (self.block, F::BYTES), (index, 8));
         // SAFETY: `Unpack::new`: scratch has these parts.
         unsafe {
             for (group, codes) in codes.into_iter().enumerate() {
@@ -124,6 +142,7 @@ impl<S: Simd, C: Class> Visitor<S> for Writer<C> {
     #[inline(always)]
     fn sub16(&mut self, simd: S, index: usize, codes: [S::I; 4], scale: S::I) {
         let sub = 16 * self.block + index;
+        prefetch_next(simd, self.whole, (self.block, F::BYTES), (index, 16));
         // SAFETY: `Unpack::new`: scratch has these parts.
         unsafe {
             for (group, codes) in codes.into_iter().enumerate() {
@@ -135,7 +154,7 @@ impl<S: Simd, C: Class> Visitor<S> for Writer<C> {
 
     #[inline(always)]
     fn minima(&mut self, simd: S, index: usize, pair: S::I) {
-        let at = self.parts.minima + (128 / C::SUB * self.block + index) * VECTOR;
+        let at = self.parts.minima + (128 / <F::Class as Class>::SUB * self.block + index) * VECTOR;
         // SAFETY: `Unpack::new`: scratch has these parts.
         unsafe { simd.store(self.out.add(at), pair) };
     }
@@ -145,7 +164,7 @@ impl<S: Simd, C: Class> Visitor<S> for Writer<C> {
         // SAFETY: `Unpack::new`: scratch has these parts.
         unsafe {
             simd.store_f(self.out.add(self.parts.scales + self.block * VECTOR).cast(), d);
-            if C::MINIMA {
+            if <F::Class as Class>::MINIMA {
                 simd.store_f(self.out.add(self.parts.floors + self.block * VECTOR).cast(), dmin);
             }
         }

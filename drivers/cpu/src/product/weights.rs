@@ -44,7 +44,9 @@ impl fmt::Display for WeightsError {
                 let block = kind.block_len();
                 write!(f, "{cols} columns of {} are no whole number of blocks of {block}", kind.name())
             }
-            Self::Bytes { row_bytes, found } => write!(f, "{found} bytes are no whole number of rows of {row_bytes}"),
+            Self::Bytes { row_bytes, found } => {
+                write!(f, "{found} bytes are no whole number of rows of {row_bytes}")
+            }
         }
     }
 }
@@ -58,7 +60,8 @@ impl<'a> Weights<'a> {
     /// When there is no kernel for the type or the sizes do not fit it.
     pub fn new(kind: Type, cols: usize, data: &'a [u8]) -> Result<Self, WeightsError> {
         let activation = activation(kind).ok_or(WeightsError::Kind(kind))?;
-        let row_bytes = kind.row_bytes(cols).filter(|&bytes| bytes > 0).ok_or(WeightsError::Columns { kind, cols })?;
+        let row_bytes =
+            kind.row_bytes(cols).filter(|&bytes| bytes > 0).ok_or(WeightsError::Columns { kind, cols })?;
         if !data.len().is_multiple_of(row_bytes) {
             return Err(WeightsError::Bytes { row_bytes, found: data.len() });
         }
@@ -129,7 +132,9 @@ fn activation(kind: Type) -> Option<Activation> {
         Type::F32 | Type::F16 | Type::BF16 => Some(Activation::F32),
         Type::Q4_0 | Type::Q5_0 | Type::Q8_0 | Type::IQ4_NL | Type::MXFP4 => Some(Activation::Q8_0),
         Type::Q4_1 | Type::Q5_1 => Some(Activation::Q8_1),
-        Type::Q2_K | Type::Q3_K | Type::Q4_K | Type::Q5_K | Type::Q6_K | Type::IQ4_XS => Some(Activation::Q8_K),
+        Type::Q2_K | Type::Q3_K | Type::Q4_K | Type::Q5_K | Type::Q6_K | Type::IQ4_XS => {
+            Some(Activation::Q8_K)
+        }
         _ => None,
     }
 }

@@ -92,7 +92,7 @@ impl Simd for Avx2 {
             let x = _mm_max_ps(x, _mm_movehl_ps(x, x));
             _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)))
         };
-        prefetch(at: *const u8) -> () = _mm_prefetch::<_MM_HINT_T0>(at.cast());
+        prefetch(at: *const u8) -> () = _mm_prefetch::<_MM_HINT_T1>(at.cast());
     }
 
     memory! {
@@ -119,9 +119,11 @@ impl Simd for Avx2 {
             let ones = _mm256_set1_epi16(1);
             if WIDE {
                 // Two byte products of 255·127 overflow 16 bits: multiply the low seven bits and the top bit apart.
-                let low = _mm256_maddubs_epi16(_mm256_and_si256(weights, _mm256_set1_epi8(0x7f)), activations);
+                let low =
+                    _mm256_maddubs_epi16(_mm256_and_si256(weights, _mm256_set1_epi8(0x7f)), activations);
                 let top = _mm256_and_si256(_mm256_srli_epi16::<7>(weights), _mm256_set1_epi8(1));
-                let top = _mm256_slli_epi32::<7>(_mm256_madd_epi16(_mm256_maddubs_epi16(top, activations), ones));
+                let top =
+                    _mm256_slli_epi32::<7>(_mm256_madd_epi16(_mm256_maddubs_epi16(top, activations), ones));
                 return _mm256_add_epi32(acc, _mm256_add_epi32(top, _mm256_madd_epi16(low, ones)));
             }
             _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(weights, activations), ones))
@@ -143,7 +145,8 @@ impl Simd for Avx2 {
         let test = if group % 2 == 0 { 0x0804_0201 } else { 0x8040_2010_u32.cast_signed() };
         // SAFETY: the token exists only where these instructions do.
         unsafe {
-            let lanes = _mm_add_epi32(_mm_setr_epi32(0, 0x0404_0404, 0x0808_0808, 0x0c0c_0c0c), _mm_set1_epi32(byte));
+            let lanes =
+                _mm_add_epi32(_mm_setr_epi32(0, 0x0404_0404, 0x0808_0808, 0x0c0c_0c0c), _mm_set1_epi32(byte));
             let bytes = _mm256_shuffle_epi8(bits, _mm256_broadcastsi128_si256(lanes));
             let test = _mm256_set1_epi32(test);
             let set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, test), test);

@@ -80,7 +80,7 @@ impl Simd for Avx512 {
         min_f(a: __m512, b: __m512) -> __m512 = _mm512_min_ps(a, b);
         sum(x: __m512) -> f32 = _mm512_reduce_add_ps(x);
         max_lane(x: __m512) -> f32 = _mm512_reduce_max_ps(x);
-        prefetch(at: *const u8) -> () = _mm_prefetch::<_MM_HINT_T0>(at.cast());
+        prefetch(at: *const u8) -> () = _mm_prefetch::<_MM_HINT_T1>(at.cast());
     }
 
     memory! {
@@ -116,7 +116,8 @@ impl Simd for Avx512 {
         let test = if group % 2 == 0 { 0x0804_0201 } else { 0x8040_2010_u32.cast_signed() };
         // SAFETY: the token exists only where these instructions do.
         unsafe {
-            let lanes = _mm_add_epi32(_mm_setr_epi32(0, 0x0404_0404, 0x0808_0808, 0x0c0c_0c0c), _mm_set1_epi32(byte));
+            let lanes =
+                _mm_add_epi32(_mm_setr_epi32(0, 0x0404_0404, 0x0808_0808, 0x0c0c_0c0c), _mm_set1_epi32(byte));
             let bytes = _mm512_shuffle_epi8(bits, _mm512_broadcast_i32x4(lanes));
             let set = _mm512_test_epi8_mask(bytes, _mm512_set1_epi32(test));
             _mm512_maskz_set1_epi8(set, value.cast_signed())
