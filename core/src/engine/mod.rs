@@ -10,8 +10,10 @@ mod place;
 mod score;
 mod sequence;
 mod step;
+mod text;
 
 pub use admit::Engine;
 pub use config::{Config, EngineError, Memory, Request, SubmitError};
 pub use event::{Event, FinishReason, Nanos, Progress, RequestId, Usage};
 pub use score::{ScoreError, score};
+pub use text::TextStream;
