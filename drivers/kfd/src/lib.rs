@@ -3,7 +3,7 @@
 //! Nothing of ours is below this crate, and no runtime library is: `/dev/kfd`, the render nodes and sysfs are
 //! all it talks to, by system calls of its own. What a kernel computes and which kernel runs is not known here.
 //! All `unsafe` code is in [`sys`]; everything above it works on any [`sys::Kernel`], the real one or a
-//! software one.
+//! software one. Modules in the order they are used:
 #![no_std]
 
 extern crate alloc;
@@ -11,8 +11,16 @@ extern crate alloc;
 pub mod sys;
 
 mod heap;
-pub mod memory;
-pub mod process;
 pub mod topology;
+
+pub mod process;
+
+pub mod memory;
+
+pub mod code;
+pub mod packet;
+
+pub mod fault;
+pub mod queue;
 
 pub use heap::OutOfMemory;

@@ -5,13 +5,15 @@
 mod buffer;
 mod ledger;
 mod name;
-
+mod slab;
 mod space;
-
+mod upload;
 mod usage;
 
 pub use buffer::{AllocError, Buffer, FreeError, Handle};
 pub use ledger::{Entry, Ledger, Nearest, Totals};
 pub use name::Name;
+pub use slab::{Arena, Block};
 pub use space::{FRAGMENT, Space, SpaceError};
+pub use upload::{Bytes, File, Source, UploadError, Uploader};
 pub use usage::{Traits, Usage};

@@ -2,11 +2,14 @@
 
 use core::fmt::{self, Write};
 
-/// A name of at most 47 bytes; longer ones are cut at a character.
+/// A name of at most 63 bytes; longer ones are cut at a character.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Name(heapless::String<47>);
+pub struct Name(heapless::String<63>);
 
 impl Name {
+    /// Bytes that fit.
+    pub const CAPACITY: usize = 63;
+
     /// Takes a text.
     pub fn new(text: &str) -> Self {
         Self::format(format_args!("{text}"))
@@ -14,7 +17,7 @@ impl Name {
 
     /// Formats one, e.g. `kv_cache[12]`.
     pub fn format(args: fmt::Arguments<'_>) -> Self {
-        struct Cut(heapless::String<47>);
+        struct Cut(heapless::String<63>);
         impl Write for Cut {
             fn write_str(&mut self, text: &str) -> fmt::Result {
                 for character in text.chars() {

@@ -5,4 +5,6 @@ mod abi;
 mod bring_up;
 mod fake;
 mod machines;
+mod queue;
 mod topology;
+mod upload;

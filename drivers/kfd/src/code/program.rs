@@ -1,0 +1,123 @@
+//! A code object in device memory, with its kernels by name.
+
+use super::descriptor::Kernel;
+use super::elf::Object;
+use super::error::CodeError;
+use crate::heap::{OutOfMemory, filled, push};
+use crate::memory::{AllocError, Buffer, Bytes, FreeError, Name, UploadError, Uploader, Usage};
+use crate::process::{DeviceIndex, Process};
+use alloc::vec::Vec;
+use core::fmt;
+use embedded_hal::delay::DelayNs;
+
+/// Why a program was not loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The file.
+    Code(CodeError),
+    /// Device memory.
+    Alloc(AllocError),
+    /// The way there.
+    Upload(UploadError),
+    /// No host memory.
+    OutOfMemory,
+}
+
+impl From<CodeError> for LoadError {
+    fn from(error: CodeError) -> Self {
+        Self::Code(error)
+    }
+}
+
+impl From<AllocError> for LoadError {
+    fn from(error: AllocError) -> Self {
+        Self::Alloc(error)
+    }
+}
+
+impl From<OutOfMemory> for LoadError {
+    fn from(_: OutOfMemory) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(error) => write!(f, "code object: {error}"),
+            Self::Alloc(error) => write!(f, "code object: {error}"),
+            Self::Upload(error) => write!(f, "code object: {error}"),
+            Self::OutOfMemory => write!(f, "{OutOfMemory}"),
+        }
+    }
+}
+
+impl core::error::Error for LoadError {}
+
+/// Kernels in device memory. Their addresses are not used again in this process, so no stale instructions are
+/// ever fetched.
+#[derive(Debug)]
+pub struct Program {
+    buffer: Buffer,
+    kernels: Vec<(Name, Kernel)>,
+}
+
+impl Program {
+    /// Loads a code object for the device's instruction set, or for the relative whose kernels it runs.
+    pub fn load(
+        process: &mut Process<'_>,
+        uploader: &mut Uploader,
+        device: DeviceIndex,
+        file: &[u8],
+        delay: &mut dyn DelayNs,
+    ) -> Result<Self, LoadError> {
+        let isa = process.device(device).node().isa();
+        let object = Object::parse(file, isa.kernels().unwrap_or(isa))?;
+        let bytes = object.image_bytes();
+        let mut image = filled(usize::try_from(bytes).map_err(|_| OutOfMemory)?, 0u8)?;
+        let buffer = process.allocate(device, Usage::Code, bytes, Name::new("kernels"))?;
+        let va = buffer.va();
+        let result = object.image(va, &mut image).map_err(LoadError::Code).and_then(|()| {
+            let upload = uploader.upload(process, &buffer, 0, &mut Bytes(&image), bytes, delay);
+            upload.map_err(LoadError::Upload)?;
+            list(&object, va)
+        });
+        match result {
+            Ok(kernels) => Ok(Self { buffer, kernels }),
+            Err(error) => {
+                let _ = process.free(buffer);
+                Err(error)
+            }
+        }
+    }
+
+    /// The kernels by name.
+    pub fn kernels(&self) -> &[(Name, Kernel)] {
+        &self.kernels
+    }
+
+    /// A kernel by name.
+    pub fn kernel(&self, name: &str) -> Option<&Kernel> {
+        self.kernels.iter().find(|kernel| kernel.0.as_str() == name).map(|kernel| &kernel.1)
+    }
+
+    /// The kernel whose descriptor is at `va`: for fault reports.
+    pub fn name_of(&self, va: u64) -> Option<&Name> {
+        self.kernels.iter().find(|kernel| kernel.1.descriptor == va).map(|kernel| &kernel.0)
+    }
+
+    /// Frees the memory; no dispatch may be under way.
+    pub fn unload(self, process: &mut Process<'_>) -> Result<u64, FreeError> {
+        process.free(self.buffer)
+    }
+}
+
+fn list(object: &Object<'_>, base: u64) -> Result<Vec<(Name, Kernel)>, LoadError> {
+    let mut kernels = Vec::new();
+    for kernel in object.kernels(base) {
+        let (name, kernel) = kernel?;
+        push(&mut kernels, (Name::new(core::str::from_utf8(name).unwrap_or("?")), kernel))?;
+    }
+    Ok(kernels)
+}

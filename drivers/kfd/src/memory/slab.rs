@@ -1,0 +1,196 @@
+//! Small buffers inside large ones: slabs aligned for the GPU's page tables, named pieces, empty slabs given back.
+//!
+//! Buffers that the kernel wants stand-alone (rings, pointers, end of pipe, save areas) never come from here.
+
+use super::buffer::{AllocError, Buffer, FreeError};
+use super::ledger::Entry;
+use super::name::Name;
+use super::usage::Usage;
+use crate::heap::push;
+use crate::process::{DeviceIndex, Process};
+use crate::sys::Window;
+use alloc::vec::Vec;
+
+/// Alignment of every piece: a cache line pair of L2, and more than any load needs.
+const ALIGN: u64 = 256;
+
+/// Bytes of a slab that holds several pieces.
+const SLAB: u64 = 64 << 20;
+
+/// A piece of a slab.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Block {
+    va: u64,
+    bytes: u64,
+}
+
+impl Block {
+    /// First address.
+    pub fn va(&self) -> u64 {
+        self.va
+    }
+
+    /// Bytes, rounded up to 256.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    start: u64,
+    end: u64,
+}
+
+#[derive(Debug)]
+struct Slab {
+    buffer: Buffer,
+    /// Offsets, sorted, never touching.
+    gaps: Vec<Gap>,
+}
+
+/// Slabs of one usage on one device.
+#[derive(Debug)]
+pub struct Arena {
+    device: DeviceIndex,
+    usage: Usage,
+    slabs: Vec<Slab>,
+}
+
+impl Arena {
+    /// An arena that holds nothing yet.
+    pub fn new(device: DeviceIndex, usage: Usage) -> Self {
+        assert!(!usage.is_exact(), "{usage:?} must be stand-alone");
+        Self { device, usage, slabs: Vec::new() }
+    }
+
+    /// Bytes taken from the kernel.
+    pub fn held(&self) -> u64 {
+        self.slabs.iter().map(|slab| slab.buffer.bytes()).sum()
+    }
+
+    /// A piece of at least `bytes`. A piece that would fill a slab gets one of its own size.
+    pub fn allocate(
+        &mut self,
+        process: &mut Process<'_>,
+        bytes: u64,
+        name: Name,
+    ) -> Result<Block, AllocError> {
+        let rounded = bytes.checked_next_multiple_of(ALIGN).filter(|&rounded| rounded != 0);
+        let rounded = rounded.ok_or(AllocError::Size(bytes))?;
+        let found = self.slabs.iter_mut().find_map(|slab| slab.take(rounded));
+        let va = match found {
+            Some(va) => va,
+            None => self.grow(process, rounded, &name)?,
+        };
+        let (usage, gpu_id) = (self.usage, process.device(self.device).gpu_id());
+        let entry = Entry { va, bytes: rounded, gpu_id, usage, name, handle: None };
+        let block = Block { va, bytes: rounded };
+        match process.ledger.add(entry) {
+            Ok(()) => Ok(block),
+            Err(error) => {
+                let _ = self.free(process, block);
+                Err(error.into())
+            }
+        }
+    }
+
+    fn grow(&mut self, process: &mut Process<'_>, bytes: u64, name: &Name) -> Result<u64, AllocError> {
+        let size = bytes.max(SLAB);
+        let label = Name::format(format_args!("slab[{}] for {name}", self.slabs.len()));
+        let slab = process.allocate(self.device, self.usage, size, label);
+        // A slab that does not fit may still hold this piece.
+        let buffer = match slab {
+            Err(AllocError::NoMemory { .. }) if bytes < size => {
+                process.allocate(self.device, self.usage, bytes, name.clone())?
+            }
+            result => result?,
+        };
+        let mut slab = Slab { gaps: Vec::new(), buffer };
+        let end = slab.buffer.bytes();
+        let result = push(&mut slab.gaps, Gap { start: 0, end })
+            .and_then(|()| self.slabs.try_reserve(1).map_err(|_| crate::heap::OutOfMemory));
+        let va = match result {
+            Ok(()) => slab.take(bytes),
+            Err(error) => {
+                let _ = process.free(slab.buffer);
+                return Err(error.into());
+            }
+        };
+        self.slabs.push(slab);
+        va.ok_or(AllocError::Size(bytes))
+    }
+
+    /// The CPU's view of a piece: the slab's window and the offset in it. `None` where the CPU does not reach it.
+    pub fn window(&self, block: &Block) -> Option<(&Window, usize)> {
+        let slab = self.slabs.iter().find(|slab| slab.holds(block.va))?;
+        Some((slab.buffer.window()?, usize::try_from(block.va - slab.buffer.va()).ok()?))
+    }
+
+    /// The buffer that a piece lies in and its offset, for uploads.
+    pub fn buffer(&self, block: &Block) -> Option<(&Buffer, u64)> {
+        let slab = self.slabs.iter().find(|slab| slab.holds(block.va))?;
+        Some((&slab.buffer, block.va - slab.buffer.va()))
+    }
+
+    /// Gives a piece back; answers the bytes that went back to the kernel, which is 0 while its slab holds others.
+    pub fn free(&mut self, process: &mut Process<'_>, block: Block) -> Result<u64, FreeError> {
+        process.ledger.remove_piece(block.va);
+        let Some(index) = self.slabs.iter().position(|slab| slab.holds(block.va)) else { return Ok(0) };
+        let slab = &mut self.slabs[index];
+        slab.give(block.va - slab.buffer.va(), block.bytes);
+        if !slab.is_empty() {
+            return Ok(0);
+        }
+        let slab = self.slabs.swap_remove(index);
+        process.free(slab.buffer)
+    }
+
+    /// Gives everything back; answers the bytes.
+    pub fn destroy(mut self, process: &mut Process<'_>) -> Result<u64, FreeError> {
+        let mut bytes = 0;
+        while let Some(slab) = self.slabs.pop() {
+            bytes += process.free(slab.buffer)?;
+        }
+        Ok(bytes)
+    }
+}
+
+impl Slab {
+    fn holds(&self, va: u64) -> bool {
+        va >= self.buffer.va() && va - self.buffer.va() < self.buffer.bytes()
+    }
+
+    fn is_empty(&self) -> bool {
+        matches!(self.gaps.as_slice(), [gap] if gap.start == 0 && gap.end == self.buffer.bytes())
+    }
+
+    /// The start of the first gap that is large enough.
+    fn take(&mut self, bytes: u64) -> Option<u64> {
+        let at = self.gaps.iter().position(|gap| gap.end - gap.start >= bytes)?;
+        let start = self.gaps[at].start;
+        self.gaps[at].start += bytes;
+        if self.gaps[at].start == self.gaps[at].end {
+            self.gaps.remove(at);
+        }
+        Some(self.buffer.va() + start)
+    }
+
+    fn give(&mut self, start: u64, bytes: u64) {
+        let end = start + bytes;
+        let at = self.gaps.partition_point(|gap| gap.start < start);
+        let before = at > 0 && self.gaps[at - 1].end == start;
+        let after = self.gaps.get(at).is_some_and(|gap| gap.start == end);
+        match (before, after) {
+            (true, true) => {
+                self.gaps[at - 1].end = self.gaps[at].end;
+                self.gaps.remove(at);
+            }
+            (true, false) => self.gaps[at - 1].end = end,
+            (false, true) => self.gaps[at].start = start,
+            // Without host memory for one more gap the piece is lost until the slab goes.
+            (false, false) if self.gaps.try_reserve(1).is_ok() => self.gaps.insert(at, Gap { start, end }),
+            (false, false) => {}
+        }
+    }
+}

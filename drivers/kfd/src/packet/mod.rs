@@ -1,0 +1,12 @@
+//! What a queue is told: AQL packets, PM4 and SDMA words, and the recorder that lists dispatches.
+//!
+//! Pure encoding: no memory is mapped here and no doorbell rung.
+
+mod aql;
+mod pm4;
+mod recorder;
+pub mod sdma;
+
+pub use aql::{Dispatch, Header, Kind, Packet, Scope, barrier_and, pm4_buffer};
+pub use pm4::{IndirectBuffer, register};
+pub use recorder::{Acquire, Dependency, EncodeError, Recorded, Recorder};

@@ -1,0 +1,166 @@
+//! PM4 words of an indirect buffer that runs dispatches: only registers that change are written.
+//!
+//! Source: `amdgpu/gfx_v11_0.c`, `gfx_v12_0.c`, `soc15d.h`/`nvd.h` for the packets; `asic_reg/gc/gc_11_0_0_offset.h`,
+//! `gc_11_5_0_offset.h`, `gc_12_0_0_offset.h` for the registers, whose offsets are equal on all.
+
+use super::recorder::{Dependency, EncodeError, Recorded};
+use crate::topology::{Generation, Isa};
+
+const WAIT_DONE: [u32; 2] = [header(0x46, 2), 7 | 4 << 8];
+
+/// Compute registers as dword indexes relative to 0x2C00.
+pub mod register {
+    #![expect(missing_docs, reason = "the register names of the headers")]
+    pub const NUM_THREAD_X: u32 = 0x207;
+    pub const PGM_LO: u32 = 0x20C;
+    pub const PGM_RSRC1: u32 = 0x212;
+    pub const RESOURCE_LIMITS: u32 = 0x215;
+    pub const PGM_RSRC3: u32 = 0x228;
+    pub const START_X: u32 = 0x204;
+    pub const USER_DATA_0: u32 = 0x240;
+}
+
+mod opcode {
+    pub(super) const DISPATCH_DIRECT: u32 = 0x15;
+    pub(super) const INDIRECT_BUFFER: u32 = 0x3F;
+    pub(super) const ACQUIRE_MEM: u32 = 0x58;
+    pub(super) const SET_SH_REG: u32 = 0x76;
+}
+
+/// Bits of GCR_CNTL in ACQUIRE_MEM.
+pub(super) mod gcr {
+    pub(crate) const GLI_INV: u32 = 1;
+    pub(crate) const GLK_WB: u32 = 1 << 6;
+    pub(crate) const GLK_INV: u32 = 1 << 7;
+    pub(crate) const GLV_INV: u32 = 1 << 8;
+    pub(crate) const GL1_INV: u32 = 1 << 9;
+    pub(crate) const GL2_INV: u32 = 1 << 14;
+    pub(crate) const GL2_WB: u32 = 1 << 15;
+}
+
+/// Caches above L2: what an acquire of agent scope invalidates.
+const AGENT: u32 = gcr::GLK_INV | gcr::GLV_INV | gcr::GL1_INV;
+
+/// A type-3 header for a packet of `dwords` in total.
+const fn header(opcode: u32, dwords: u32) -> u32 {
+    3 << 30 | (dwords - 2) << 16 | opcode << 8
+}
+
+/// The jump to a buffer of `dwords` at `va`.
+pub(super) const fn indirect_buffer(va: u64, dwords: u32) -> [u32; 4] {
+    const VALID: u32 = 1 << 23;
+    let (low, high) = ((va & 0xffff_ffff) as u32, (va >> 32) as u32);
+    [header(opcode::INDIRECT_BUFFER, 4), low, high, dwords | VALID]
+}
+
+/// An indirect buffer being written, with what its registers hold so far.
+#[derive(Debug)]
+pub struct IndirectBuffer<'b> {
+    words: &'b mut [u32],
+    used: usize,
+    isa: Isa,
+    program: Option<[u32; 5]>,
+    threads: Option<[u32; 3]>,
+    is_started: bool,
+}
+
+impl<'b> IndirectBuffer<'b> {
+    /// Starts one in `words` for an instruction set: everything that is written later lies there.
+    pub fn new(words: &'b mut [u32], isa: Isa) -> Result<Self, EncodeError> {
+        let mut this = Self { words, used: 0, isa, program: None, threads: None, is_started: false };
+        // The envelope packet acquires for the packet processor; the caches of the shaders are acquired here.
+        this.acquire(AGENT | gcr::GLI_INV | gcr::GL2_INV)?;
+        Ok(this)
+    }
+
+    fn push(&mut self, words: &[u32]) -> Result<(), EncodeError> {
+        let end = self.used + words.len();
+        let available = self.words.len();
+        let room = self.words.get_mut(self.used..end);
+        room.ok_or(EncodeError::Full { needed: end, available })?.copy_from_slice(words);
+        self.used = end;
+        Ok(())
+    }
+
+    fn registers(&mut self, first: u32, values: &[u32]) -> Result<(), EncodeError> {
+        let count = u32::try_from(values.len()).map_err(|_| EncodeError::Empty)?;
+        self.push(&[header(opcode::SET_SH_REG, count + 2), first])?;
+        self.push(values)
+    }
+
+    fn acquire(&mut self, caches: u32) -> Result<(), EncodeError> {
+        // All addresses: size and base of everything; the poll interval is the kernel's.
+        self.push(&[header(opcode::ACQUIRE_MEM, 8), 0, 0xffff_ffff, 0x00ff_ffff, 0, 0, 10, caches])
+    }
+
+    /// Adds a dispatch behind those before it.
+    pub fn dispatch(&mut self, recorded: &Recorded) -> Result<(), EncodeError> {
+        let Recorded { kernel, dispatch, dependency, .. } = recorded;
+        if *dependency == Dependency::Previous && self.is_started {
+            self.push(&WAIT_DONE)?;
+            self.acquire(AGENT)?;
+        }
+        self.is_started = true;
+        let program = self.program_of(recorded);
+        if self.program != Some(program) {
+            let [low, high, rsrc1, rsrc2, rsrc3] = program;
+            self.registers(register::PGM_LO, &[low, high])?;
+            self.registers(register::PGM_RSRC1, &[rsrc1, rsrc2])?;
+            self.registers(register::PGM_RSRC3, &[rsrc3])?;
+            if self.program.is_none() {
+                self.registers(register::RESOURCE_LIMITS, &[0])?;
+                self.registers(register::START_X, &[0, 0, 0])?;
+            }
+            self.program = Some(program);
+        }
+        let full = dispatch.workgroup.map(u32::from);
+        let rest = [0, 1, 2].map(|axis| dispatch.grid[axis] % full[axis].max(1));
+        let partial = rest.iter().any(|&rest| rest != 0);
+        // The high half counts the work-items of the last group where groups may be partial.
+        let last = |axis: usize| if rest[axis] == 0 { full[axis] } else { rest[axis] };
+        let threads = [0, 1, 2].map(|axis| full[axis] | if partial { last(axis) << 16 } else { 0 });
+        if self.threads != Some(threads) {
+            self.registers(register::NUM_THREAD_X, &threads)?;
+            self.threads = Some(threads);
+        }
+        let kernarg = dispatch.kernarg;
+        self.registers(register::USER_DATA_0, &[(kernarg & 0xffff_ffff) as u32, (kernarg >> 32) as u32])?;
+        let groups = [0, 1, 2].map(|axis| dispatch.grid[axis].div_ceil(full[axis].max(1)));
+        let [x, y, z] = groups;
+        self.push(&[header(opcode::DISPATCH_DIRECT, 5), x, y, z, initiator(kernel.is_wave32, partial)])
+    }
+
+    fn program_of(&self, recorded: &Recorded) -> [u32; 5] {
+        const PRIVILEGED: u32 = 1 << 20;
+        const LDS_SHIFT: u32 = 15;
+        const LDS_MASK: u32 = 0x1ff << LDS_SHIFT;
+        let kernel = &recorded.kernel;
+        let code = kernel.entry >> 8;
+        // gfx11.0 saves waves correctly only when this bit is set.
+        let is_affected = self.isa.generation() == Generation::Gfx11 && self.isa.minor() == 0;
+        let rsrc1 = kernel.rsrc1 | if is_affected { PRIVILEGED } else { 0 };
+        let lds = recorded.dispatch.group_bytes.div_ceil(512);
+        let rsrc2 = kernel.rsrc2 & !LDS_MASK | lds << LDS_SHIFT & LDS_MASK;
+        [(code & 0xffff_ffff) as u32, (code >> 32) as u32, rsrc1, rsrc2, kernel.rsrc3]
+    }
+
+    /// Waits for all dispatches and writes L2 back, so that the host sees the results; answers the words used.
+    pub fn finish(mut self) -> Result<usize, EncodeError> {
+        if !self.is_started {
+            return Err(EncodeError::Empty);
+        }
+        self.push(&WAIT_DONE)?;
+        self.acquire(gcr::GL2_WB | gcr::GLK_WB)?;
+        Ok(self.used)
+    }
+}
+
+const fn initiator(is_wave32: bool, partial: bool) -> u32 {
+    const COMPUTE_SHADER_EN: u32 = 1;
+    const PARTIAL_TG_EN: u32 = 1 << 1;
+    const FORCE_START_AT_000: u32 = 1 << 2;
+    const CS_W32_EN: u32 = 1 << 15;
+    let wave = if is_wave32 { CS_W32_EN } else { 0 };
+    let partial = if partial { PARTIAL_TG_EN } else { 0 };
+    COMPUTE_SHADER_EN | FORCE_START_AT_000 | wave | partial
+}

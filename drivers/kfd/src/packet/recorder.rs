@@ -1,0 +1,262 @@
+//! A list of dispatches with their dependencies, encoded to AQL packets or to a PM4 indirect buffer.
+//!
+//! Scopes follow one rule: right by default, cheaper only where the caller has proved it. The first packet of a
+//! submission acquires from the system (host-written arguments, new code) and waits for earlier submissions, the
+//! last one releases to it, every other acquires and releases within the GPU.
+
+use super::aql::{Dispatch, Header, Kind, Packet, Scope};
+use super::pm4::IndirectBuffer;
+use crate::code::Kernel;
+use crate::heap::{OutOfMemory, push};
+use crate::topology::Isa;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// What a dispatch waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dependency {
+    /// Nothing: it may run beside its predecessors, back to the last one that waited.
+    None,
+    /// Everything before it.
+    Previous,
+}
+
+/// Whether caches above L2 have to be invalidated before a dispatch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acquire {
+    /// Always right.
+    Agent,
+    /// Left out: the caller has proved that nothing it reads was read before in this submission and rewritten
+    /// since, or the kernel invalidates by itself.
+    Proven,
+}
+
+/// One dispatch of the list.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recorded {
+    /// What runs.
+    pub kernel: Kernel,
+    /// Its shape and arguments.
+    pub dispatch: Dispatch,
+    /// What it waits for.
+    pub dependency: Dependency,
+    /// Whether its caches need invalidating.
+    pub acquire: Acquire,
+}
+
+/// Why a list was not encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// The list has no dispatch.
+    Empty,
+    /// Room for this many elements is needed and not there.
+    Full {
+        /// Elements needed, at least.
+        needed: usize,
+        /// Elements there.
+        available: usize,
+    },
+    /// A dispatch has a dimension of 0, or more work-items in a group than a kernel may have (1024).
+    Shape(Dispatch),
+}
+
+impl fmt::Display for EncodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("there is nothing to run"),
+            Self::Full { needed, available } => write!(f, "{needed} elements needed, {available} there"),
+            Self::Shape(dispatch) => {
+                write!(f, "grid {:?} by workgroup {:?} cannot be", dispatch.grid, dispatch.workgroup)
+            }
+        }
+    }
+}
+
+impl core::error::Error for EncodeError {}
+
+/// A list of dispatches. Made once, replayed often.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder {
+    list: Vec<Recorded>,
+}
+
+impl Recorder {
+    /// An empty list.
+    pub const fn new() -> Self {
+        Self { list: Vec::new() }
+    }
+
+    /// Forgets the list and keeps its memory.
+    pub fn clear(&mut self) {
+        self.list.clear();
+    }
+
+    /// Adds a dispatch.
+    pub fn add(&mut self, recorded: Recorded) -> Result<(), OutOfMemory> {
+        push(&mut self.list, recorded)
+    }
+
+    /// The dispatches.
+    pub fn list(&self) -> &[Recorded] {
+        &self.list
+    }
+
+    fn check(&self) -> Result<(), EncodeError> {
+        if self.list.is_empty() {
+            return Err(EncodeError::Empty);
+        }
+        for Recorded { dispatch, .. } in &self.list {
+            let items: u64 = dispatch.workgroup.iter().map(|&items| u64::from(items)).product();
+            if dispatch.grid.contains(&0) || !(1..=1024).contains(&items) {
+                return Err(EncodeError::Shape(*dispatch));
+            }
+        }
+        Ok(())
+    }
+
+    /// One AQL packet per dispatch into `out`; answers how many.
+    pub fn encode_aql(&self, out: &mut [Packet]) -> Result<usize, EncodeError> {
+        self.check()?;
+        let (needed, available) = (self.list.len(), out.len());
+        let out = out.get_mut(..needed).ok_or(EncodeError::Full { needed, available })?;
+        for (index, (recorded, packet)) in self.list.iter().zip(out).enumerate() {
+            let (first, last) = (index == 0, index + 1 == needed);
+            let acquire = match recorded.acquire {
+                _ if first => Scope::System,
+                Acquire::Agent => Scope::Agent,
+                Acquire::Proven => Scope::None,
+            };
+            let release = if last { Scope::System } else { Scope::Agent };
+            let barrier = first || recorded.dependency == Dependency::Previous;
+            *packet = recorded.dispatch.encode(Header { kind: Kind::Dispatch, barrier, acquire, release });
+        }
+        Ok(needed)
+    }
+
+    /// The same work as PM4 words into `out`, to be run by [`super::pm4_buffer`]; answers how many words.
+    pub fn encode_pm4(&self, isa: Isa, out: &mut [u32]) -> Result<usize, EncodeError> {
+        self.check()?;
+        let mut buffer = IndirectBuffer::new(out, isa)?;
+        for recorded in &self.list {
+            buffer.dispatch(recorded)?;
+        }
+        buffer.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(kernel: u64, kernarg: u64, dependency: Dependency, acquire: Acquire) -> Recorded {
+        let kernel = Kernel {
+            descriptor: kernel,
+            entry: kernel + 0x100,
+            rsrc1: 0x60AF_0003,
+            rsrc2: 0x0000_0384,
+            rsrc3: 0x10,
+            kernarg_bytes: 16,
+            group_bytes: 1024,
+            is_wave32: true,
+        };
+        let (workgroup, grid) = ([64, 1, 1], [640, 1, 1]);
+        let dispatch =
+            Dispatch { workgroup, grid, group_bytes: 1024, kernel_object: kernel.descriptor, kernarg };
+        Recorded { kernel, dispatch, dependency, acquire }
+    }
+
+    fn list() -> Recorder {
+        let mut recorder = Recorder::new();
+        for (index, (dependency, acquire)) in [
+            (Dependency::None, Acquire::Agent),
+            (Dependency::None, Acquire::Agent),
+            (Dependency::Previous, Acquire::Agent),
+            (Dependency::Previous, Acquire::Proven),
+            (Dependency::Previous, Acquire::Agent),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            recorder.add(recorded(0x10_0000, 0x2000 + index as u64 * 64, dependency, acquire)).expect("room");
+        }
+        recorder
+    }
+
+    #[test]
+    fn scopes_are_right_by_default() {
+        let mut packets = [Packet::INVALID; 5];
+        assert_eq!(list().encode_aql(&mut packets), Ok(5));
+        let headers = packets.map(|packet| packet.header());
+        assert_eq!(headers, [0x0D02, 0x0A02, 0x0B02, 0x0902, 0x1302]);
+        assert_eq!(list().encode_aql(&mut packets[..4]), Err(EncodeError::Full { needed: 5, available: 4 }));
+        let mut one = Recorder::new();
+        assert_eq!(one.encode_aql(&mut packets), Err(EncodeError::Empty));
+        one.add(recorded(0, 0, Dependency::None, Acquire::Proven)).expect("room");
+        assert_eq!(one.encode_aql(&mut packets), Ok(1));
+        assert_eq!(packets[0].header(), 0x1502);
+    }
+
+    #[test]
+    fn pm4_writes_what_changes_and_waits_where_it_must() {
+        let mut words = [0; 256];
+        let used = list().encode_pm4(Isa::GFX1100, &mut words).expect("room");
+        let mut at = 0;
+        let mut opcodes = Vec::new();
+        while at < used {
+            let word = words[at];
+            assert_eq!(word >> 30, 3, "a type-3 packet at {at}");
+            opcodes.push((word >> 8 & 0xff, words[at + 1]));
+            at += (word >> 16 & 0x3fff) as usize + 2;
+        }
+        assert_eq!(at, used);
+        let count = |opcode: u32| opcodes.iter().filter(|found| found.0 == opcode).count();
+        assert_eq!(count(0x15), 5, "dispatches");
+        assert_eq!(count(0x46), 4, "three dependencies and the end");
+        assert_eq!(count(0x58), 5, "the start, three dependencies and the end");
+        let programs = opcodes.iter().filter(|found| **found == (0x76, 0x20C)).count();
+        assert_eq!(programs, 1, "one kernel, written once");
+        let arguments = opcodes.iter().filter(|found| **found == (0x76, 0x240)).count();
+        assert_eq!(arguments, 5);
+        let first = words.iter().position(|&word| word == 0x20C).expect("PGM_LO");
+        assert_eq!(words[first + 1], 0x10_0100 >> 8);
+        let rsrc = words.iter().position(|&word| word == 0x212).expect("PGM_RSRC1");
+        assert_eq!(&words[rsrc + 1..rsrc + 3], &[0x60AF_0003 | 1 << 20, 0x384 | 2 << 15]);
+        let dispatch = words.iter().position(|&word| word == 0xC003_1500).expect("DISPATCH_DIRECT");
+        assert_eq!(&words[dispatch + 1..dispatch + 5], &[10, 1, 1, 0x8005]);
+        assert!(matches!(
+            list().encode_pm4(Isa::GFX1100, &mut words[..used - 1]),
+            Err(EncodeError::Full { .. })
+        ));
+    }
+
+    #[test]
+    fn partial_groups_are_counted_by_the_hardware() {
+        let mut recorder = Recorder::new();
+        let mut partial = recorded(0x10_0000, 0, Dependency::None, Acquire::Agent);
+        partial.dispatch.grid = [100, 3, 1];
+        recorder.add(partial).expect("room");
+        let mut words = [0; 128];
+        recorder.encode_pm4(Isa::GFX1201, &mut words).expect("room");
+        let threads = words.iter().position(|&word| word == 0x207).expect("NUM_THREAD_X");
+        assert_eq!(&words[threads + 1..threads + 4], &[64 | 36 << 16, 1 | 1 << 16, 1 | 1 << 16]);
+        let dispatch = words.iter().position(|&word| word == 0xC003_1500).expect("DISPATCH_DIRECT");
+        assert_eq!(&words[dispatch + 1..dispatch + 5], &[2, 3, 1, 0x8007]);
+        let rsrc = words.iter().position(|&word| word == 0x212).expect("PGM_RSRC1");
+        assert_eq!(words[rsrc + 1], 0x60AF_0003, "no workaround on gfx12");
+    }
+
+    #[test]
+    fn impossible_shapes_are_refused() {
+        for (workgroup, grid) in [([0, 1, 1], [1, 1, 1]), ([1025, 1, 1], [1, 1, 1]), ([64, 1, 1], [64, 0, 1])]
+        {
+            let mut recorder = Recorder::new();
+            let mut bad = recorded(0, 0, Dependency::None, Acquire::Agent);
+            (bad.dispatch.workgroup, bad.dispatch.grid) = (workgroup, grid);
+            recorder.add(bad).expect("room");
+            let error = EncodeError::Shape(bad.dispatch);
+            assert_eq!(recorder.encode_aql(&mut [Packet::INVALID]), Err(error));
+            assert_eq!(recorder.encode_pm4(Isa::GFX1100, &mut [0; 64]), Err(error));
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Queues: creation by the kernel's buffer rules, the ring and doorbell protocol, waiting, parking, SDMA.
+//!
+//! What packets say is [`crate::packet`]'s matter.
+
+mod compute;
+mod control;
+mod create;
+mod dma;
+mod kernarg;
+mod ring;
+mod save_area;
+mod wait;
+
+pub use compute::{Queue, Stretch, Submission, SubmitError};
+pub use control::{IdleTimer, Priority};
+pub use create::{CreateError, QueueOptions};
+pub use dma::{CopyEngine, CopyError, Ticket};
+pub use kernarg::Kernargs;
+pub use ring::{Producer, Words};
+pub use save_area::SaveArea;
+pub use wait::{Counter, Outcome, Patience, Sleep, Sleeper, WaitError, wait_until};

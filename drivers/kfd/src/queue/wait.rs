@@ -1,0 +1,283 @@
+//! Waiting for a submission: spin, then sleep in the kernel, always together with the exception events.
+//!
+//! The procedure is written over two small traits so that a test can drive it through every interleaving of a
+//! completion with the waiter's steps. Source: `amdkfd/kfd_events.c:kfd_wait_on_events` (event age closes the gap
+//! between the last look and the sleep); 200 µs of spinning is what ROCR-Runtime does.
+
+use super::compute::{Queue, Submission};
+use super::create::signal;
+use crate::fault::{Fault, InFlight, MemoryFault, QueueErrors};
+use crate::process::Process;
+use crate::sys::{Errno, EventData, HwException, MemoryException, WaitEvents, wait_result};
+use core::fmt;
+use embedded_hal::delay::DelayNs;
+
+/// What a waiter looks at.
+pub trait Counter {
+    /// How much is complete.
+    fn completed(&self) -> u64;
+    /// Anything that changes while work goes on.
+    fn progress(&self) -> u64;
+    /// Whether the other side has written an error where it can be seen without a system call.
+    fn has_error(&self) -> bool;
+}
+
+/// How a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleep {
+    /// The event was set, perhaps for another reason.
+    Woken,
+    /// The time is over.
+    TimedOut,
+    /// An exception event was set.
+    Exception,
+}
+
+/// How a waiter sleeps.
+pub trait Sleeper {
+    /// Whether it can sleep without missing a wake-up. Otherwise the caller polls.
+    fn can_sleep(&self) -> bool;
+    /// Sleeps at most so many milliseconds; 0 only looks.
+    fn sleep(&mut self, timeout_ms: u32) -> Result<Sleep, Errno>;
+}
+
+/// How long to do what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Microseconds of spinning before the first sleep.
+    pub spin_us: u32,
+    /// Milliseconds without any progress after which the GPU counts as hanging.
+    pub hang_ms: u32,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { spin_us: 200, hang_ms: 10_000 }
+    }
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The counter is there.
+    Complete,
+    /// The other side wrote an error.
+    Error,
+    /// An exception event was set.
+    Exception,
+    /// Nothing moved for so many milliseconds.
+    Hang(u32),
+}
+
+/// Longest single sleep, so that progress is looked at.
+const SLICE_MS: u32 = 1000;
+
+/// Step of spinning and of polling where sleeping is not safe.
+const SPIN_NS: u32 = 1000;
+const POLL_US: u32 = 50;
+
+/// Waits until `counter` reaches `target`.
+pub fn wait_until(
+    counter: &impl Counter,
+    sleeper: &mut impl Sleeper,
+    target: u64,
+    patience: Patience,
+    delay: &mut impl DelayNs,
+) -> Result<Outcome, Errno> {
+    let look = || {
+        if counter.completed() >= target {
+            return Some(Outcome::Complete);
+        }
+        counter.has_error().then_some(Outcome::Error)
+    };
+    for _ in 0..u64::from(patience.spin_us) * 1000 / u64::from(SPIN_NS) {
+        if let Some(outcome) = look() {
+            return Ok(outcome);
+        }
+        delay.delay_ns(SPIN_NS);
+    }
+    let (mut progress, mut quiet_us, mut idle_wakes) = (counter.progress(), 0u64, 0u32);
+    let hang_us = u64::from(patience.hang_ms) * 1000;
+    loop {
+        if let Some(outcome) = look() {
+            return Ok(outcome);
+        }
+        let left_ms = u32::try_from((hang_us - quiet_us.min(hang_us)).div_ceil(1000)).unwrap_or(SLICE_MS);
+        let timeout_ms = if sleeper.can_sleep() { left_ms.min(SLICE_MS) } else { 0 };
+        let slept = sleeper.sleep(timeout_ms)?;
+        if let Some(outcome) = look() {
+            return Ok(outcome);
+        }
+        quiet_us += match slept {
+            Sleep::Exception => return Ok(Outcome::Exception),
+            Sleep::TimedOut if timeout_ms > 0 => u64::from(timeout_ms) * 1000,
+            // The event of an earlier completion wakes once; more than that must not become a busy loop.
+            Sleep::Woken if idle_wakes == 0 => 0,
+            Sleep::Woken | Sleep::TimedOut => {
+                let pause =
+                    (POLL_US << idle_wakes.min(5)).min(if sleeper.can_sleep() { 1600 } else { POLL_US });
+                delay.delay_us(pause);
+                pause.into()
+            }
+        };
+        idle_wakes = if slept == Sleep::Woken { idle_wakes.saturating_add(1) } else { 0 };
+        let now = counter.progress();
+        if now != progress {
+            (progress, quiet_us) = (now, 0);
+        } else if quiet_us >= hang_us {
+            return Ok(Outcome::Hang(patience.hang_ms));
+        }
+    }
+}
+
+/// Why a wait did not end well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The GPU, its queue or its memory failed: [`Queue::fault`] tells how.
+    Faulted,
+    /// WAIT_EVENTS was refused.
+    Refused(Errno),
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Faulted => f.write_str("the queue has faulted"),
+            Self::Refused(errno) => write!(f, "WAIT_EVENTS: {errno}"),
+        }
+    }
+}
+
+impl core::error::Error for WaitError {}
+
+impl Counter for Queue {
+    fn completed(&self) -> u64 {
+        Self::completed(self).0
+    }
+
+    fn progress(&self) -> u64 {
+        // Both only grow.
+        Self::completed(self).0.wrapping_add(self.indexes().0)
+    }
+
+    fn has_error(&self) -> bool {
+        self.errors().is_some()
+    }
+}
+
+/// Sleeps on the queue's event and both exception events.
+struct QueueSleeper<'p, 'k> {
+    process: &'p Process<'k>,
+    can_sleep: bool,
+    event: u32,
+    age: u64,
+    memory: Option<MemoryException>,
+    hardware: Option<HwException>,
+}
+
+impl Sleeper for QueueSleeper<'_, '_> {
+    fn can_sleep(&self) -> bool {
+        self.can_sleep
+    }
+
+    fn sleep(&mut self, timeout_ms: u32) -> Result<Sleep, Errno> {
+        let mut elements = heapless::Vec::<EventData, 3>::new();
+        let age = if self.can_sleep { self.age } else { 0 };
+        let _ = elements.push(EventData::with_age(self.event, age));
+        if let Some(events) = &self.process.events {
+            let _ = elements.push(EventData::new(events.memory.0));
+            let _ = elements.push(EventData::new(events.hardware.0));
+        }
+        let mut arg = WaitEvents { timeout: timeout_ms, ..WaitEvents::default() };
+        self.process.kernel().wait(self.process.kfd.fd(), &mut arg, &mut elements)?;
+        if arg.wait_result != wait_result::COMPLETE {
+            return Ok(Sleep::TimedOut);
+        }
+        self.age = elements[0].age().max(1);
+        // Only data with a gpu id was written by the kernel.
+        let memory = elements.get(1).map(EventData::memory).filter(|memory| memory.gpu_id != 0);
+        let hardware = elements.get(2).map(EventData::hw).filter(|hardware| hardware.gpu_id != 0);
+        let is_exception = memory.is_some() || hardware.is_some();
+        self.memory = memory.or(self.memory);
+        self.hardware = hardware.or(self.hardware);
+        Ok(if is_exception { Sleep::Exception } else { Sleep::Woken })
+    }
+}
+
+impl Queue {
+    /// Errors that the packet processor or the kernel wrote for this queue.
+    pub fn errors(&self) -> Option<QueueErrors> {
+        let packet = self.signals().load64(signal::INACTIVE + signal::VALUE);
+        let exceptions = self.signals().load64(signal::EXCEPTIONS);
+        (packet != 0 || exceptions != 0).then_some(QueueErrors { packet, exceptions })
+    }
+
+    /// Waits until a submission is complete. On a fault the queue is dead, and the device too unless only the
+    /// queue failed; nothing is tried again.
+    pub fn wait(
+        &mut self,
+        process: &mut Process<'_>,
+        target: Submission,
+        patience: Patience,
+        delay: &mut impl DelayNs,
+    ) -> Result<(), WaitError> {
+        if self.fault.is_some() {
+            return Err(WaitError::Faulted);
+        }
+        let mut sleeper = QueueSleeper {
+            process,
+            can_sleep: process.version().has_event_age() && self.event().mailbox.is_some(),
+            event: self.event().id.0,
+            age: self.age,
+            memory: None,
+            hardware: None,
+        };
+        let outcome = wait_until(self, &mut sleeper, target.0, patience, delay);
+        let (age, memory, hardware) = (sleeper.age, sleeper.memory, sleeper.hardware);
+        self.age = age;
+        let fault = match outcome.map_err(WaitError::Refused)? {
+            Outcome::Complete => return Ok(()),
+            Outcome::Error => Fault::Queue(self.errors().unwrap_or_default(), self.flight()),
+            Outcome::Hang(ms) => Fault::Hang(ms, self.flight()),
+            Outcome::Exception => self.exception(process, memory, hardware),
+        };
+        if let Some(gpu_id) = fault.lost_gpu() {
+            process
+                .devices
+                .iter_mut()
+                .filter(|device| device.gpu_id() == gpu_id)
+                .for_each(|device| device.lost = true);
+        }
+        self.fault = Some(fault);
+        Err(WaitError::Faulted)
+    }
+
+    /// A reset explains a fault that came with it, not the other way round.
+    fn exception(
+        &self,
+        process: &Process<'_>,
+        memory: Option<MemoryException>,
+        hardware: Option<HwException>,
+    ) -> Fault {
+        match (hardware, memory) {
+            (Some(hardware), _) => Fault::Reset(hardware, self.flight()),
+            (None, Some(exception)) => {
+                let near = process.ledger().nearest(exception.va);
+                Fault::Memory(MemoryFault { exception, near }, self.flight())
+            }
+            (None, None) => Fault::Queue(self.errors().unwrap_or_default(), self.flight()),
+        }
+    }
+
+    fn flight(&self) -> InFlight {
+        let (read, written) = self.indexes();
+        let mut stretches = heapless::Vec::new();
+        for stretch in self.in_flight() {
+            if stretches.push(*stretch).is_err() {
+                break;
+            }
+        }
+        InFlight { read, written, stretches }
+    }
+}
