@@ -50,12 +50,22 @@ pub(super) fn table(
         let bytes = if index == 1 { ours.token_bytes } else { f64::NAN };
         line.write(&mut out, bytes, ours.bandwidth)?;
     }
-    writeln!(out, "\nRead bandwidth measured: {} GB/s.\n", figure(ours.bandwidth / 1e9, 1))?;
+    let file = std::fs::metadata(&task.model).map_or(f64::NAN, |file| file.len() as f64);
+    writeln!(
+        out,
+        "\nRead bandwidth measured: {} GB/s. Model file: {} MB.\n",
+        figure(ours.bandwidth / 1e9, 1),
+        figure(file / 1e6, 0)
+    )?;
     writeln!(out, "| | peak RSS MB | processor s | wall s | processors busy |")?;
     writeln!(out, "|---|---|---|---|---|")?;
     usage(&mut out, "doorbell", &ours.contestant)?;
     for (setting, peer) in ["no repack", "repack"].iter().zip(peers.into_iter().flatten()) {
         usage(&mut out, &format!("llama.cpp, {setting}"), peer)?;
+    }
+    let busy = ours.contestant.processor / ours.contestant.wall;
+    if busy < 0.8 * task.threads as f64 {
+        writeln!(out, "\nThe processors were busy with something else: these rates say little.")?;
     }
     Ok(out)
 }

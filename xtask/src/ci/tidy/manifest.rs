@@ -33,7 +33,8 @@ fn reasons(entry: &Entry) -> Vec<(usize, String)> {
 
 /// Everywhere else versions come from there.
 fn versions(entry: &Entry) -> Vec<(usize, String)> {
-    if entry.path == "Cargo.toml" || !entry.path.ends_with("/Cargo.toml") {
+    let own_workspace = entry.text.lines().any(|line| line == "[workspace]");
+    if own_workspace || !entry.path.ends_with("/Cargo.toml") {
         return Vec::new();
     }
     let own = dependencies(entry).into_iter().filter(|(_, _, line)| !line.contains("workspace = true"));
