@@ -9,8 +9,10 @@ extern crate std;
 pub mod budget;
 #[cfg(feature = "std")]
 pub mod bandwidth;
+pub mod attention;
 pub mod elementwise;
 pub mod features;
+pub mod kv;
 pub mod panel;
 #[cfg(feature = "std")]
 pub mod pool;
