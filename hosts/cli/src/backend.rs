@@ -32,24 +32,24 @@ pub(crate) struct Computer {
     pub(crate) device: Device,
     /// Threads on the CPU.
     pub(crate) threads: usize,
+    /// Why this device, if it wasn't named.
+    reason: Option<&'static str>,
 }
 
 impl Compute {
-    /// Finds the device; `auto` says on stderr what it chose and why.
+    /// Finds the device.
     pub(crate) fn resolve(&self) -> Result<Computer, Failure> {
         let choice = self.device.resolve().map_err(|error| Failure::new(Kind::Device, error))?;
-        if let Some(reason) = choice.reason {
-            note(format_args!("device {}: {reason}", choice.device));
-        }
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Ok(Computer { device: choice.device, threads: self.threads.map_or(cores, usize::from) })
+        let threads = self.threads.map_or(cores, usize::from);
+        Ok(Computer { device: choice.device, threads, reason: choice.reason })
     }
 }
 
 /// Refuses limits whose buffers don't fit into memory, before anything is reserved.
 pub(crate) fn check_memory(model: &Model<'_>, config: &Config) -> Result<(), Failure> {
-    let needed = config.memory(model, KV).map_err(|error| Failure::new(Kind::Memory, error))?;
-    let buffers = needed.total().saturating_sub(needed.weights);
+    let needed = config.memory(model, KV, HEAP).map_err(|error| Failure::new(Kind::Memory, error))?;
+    let buffers = needed.heap();
     match memory() {
         Some(memory) if buffers > memory.available => Err(Failure::new(
             Kind::Memory,
@@ -64,7 +64,7 @@ pub(crate) fn check_memory(model: &Model<'_>, config: &Config) -> Result<(), Fai
     }
 }
 
-/// A backend with `pages` KV pages per group.
+/// A backend with `pages` KV pages per group. Of a device that wasn't named, one line on stderr says why.
 pub(crate) fn open<'m, 'a>(
     model: &'m Model<'a>,
     pages: u32,
@@ -77,6 +77,9 @@ pub(crate) fn open<'m, 'a>(
             format_args!("device {} is not built in yet", computer.device),
         ));
     };
+    if let Some(reason) = computer.reason {
+        note(format_args!("device {}: {reason}", computer.device));
+    }
     Reference::new(model, pages, KV, Products::Quantised, HEAP)
         .map_err(|error| Failure::new(Kind::Memory, format_args!("{error}; use a smaller --ctx")))
 }

@@ -4,6 +4,7 @@ use crate::backend::{self, Computer};
 use crate::failure::{Failure, Kind};
 use crate::interrupt::Interrupt;
 use crate::loaded::HEAP;
+use crate::output::note;
 use crate::progress::Progress;
 use doorbell_core::backend::Backend;
 use doorbell_core::engine::{
@@ -28,11 +29,6 @@ const CONTEXT: u32 = 4096;
 pub(crate) fn config(model: &Model<'_>, context: Option<u32>) -> Config {
     let trained = model.hyper.context.max(1);
     let context = context.unwrap_or_else(|| trained.min(CONTEXT));
-    if context > trained {
-        crate::output::note(format_args!(
-            "the model was trained for {trained} tokens; answers beyond that may make no sense"
-        ));
-    }
     Config::new(context, 1, BATCH_ROWS.min(context))
 }
 
@@ -73,6 +69,12 @@ pub(crate) fn generator<'m, 'a>(
     computer: Computer,
 ) -> Result<Generator<'m, 'a, impl Backend + use<'m, 'a>>, Failure> {
     backend::check_memory(model, &config)?;
+    let trained = model.hyper.context;
+    if config.context > trained {
+        note(format_args!(
+            "the model was trained for {trained} tokens; answers beyond that may make no sense"
+        ));
+    }
     let backend = backend::open(model, config.pages, computer)?;
     let end_tokens: Vec<_> = tokenizer.eog().collect();
     let engine = Engine::new(model, backend, config, &end_tokens, HEAP)

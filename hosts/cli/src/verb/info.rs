@@ -10,6 +10,8 @@ use core::fmt::Write as _;
 use doorbell_core::engine::Memory;
 use doorbell_core::gguf::{Array, Gguf, Tensor, Value};
 use doorbell_core::model::Model;
+use doorbell_core::reference::Reference;
+use doorbell_core::token::Tokenizer;
 use doorbell_runtime::file::ModelFile;
 use serde_json::{Map, Value as Json, json};
 use std::path::PathBuf;
@@ -69,10 +71,11 @@ impl<'f> Summary<'f> {
         }
         let memory = Model::new(gguf, HEAP).map_err(|error| error.to_string()).and_then(|model| {
             let config = generate::config(&model, context);
-            config
-                .memory(&model, KV)
-                .map(|memory| (config.context, memory))
-                .map_err(|error| error.to_string())
+            let memory = config.memory(&model, KV, HEAP).map_err(|error| error.to_string())?;
+            let tokenizer = Tokenizer::new(gguf, HEAP).map_or(0, |tokenizer| tokenizer.heap_bytes() as u64);
+            let scratch = Reference::scratch_bytes(&model, config.pages) as u64;
+            let file = gguf.heap_bytes() as u64;
+            Ok((config.context, Memory { file, tokenizer, scratch, ..memory }))
         });
         Self { file, gguf, types, memory }
     }
@@ -100,9 +103,14 @@ impl<'f> Summary<'f> {
                 Ok((context, memory)) => json!({
                     "context": context,
                     "weights": memory.weights,
+                    "file": memory.file,
+                    "tokenizer": memory.tokenizer,
+                    "model": memory.model,
                     "kv": memory.kv,
                     "activations": memory.activations,
                     "outputs": memory.outputs,
+                    "scheduling": memory.scheduling,
+                    "scratch": memory.scratch,
                     "total": memory.total(),
                 }),
                 Err(_) => Json::Null,
@@ -150,12 +158,14 @@ impl<'f> Summary<'f> {
         let _ = match &self.memory {
             Ok((context, memory)) => writeln!(
                 out,
-                "memory for {context} tokens: {} (weights {}, keys and values {}, activations {}, outputs {})",
+                "memory for {context} tokens: {} (weights {}, keys and values {}, activations {}, outputs {}, \
+                 books {})",
                 size(memory.total()),
                 size(memory.weights),
                 size(memory.kv),
                 size(memory.activations),
-                size(memory.outputs)
+                size(memory.outputs),
+                size(memory.file + memory.tokenizer + memory.model + memory.scheduling + memory.scratch)
             ),
             Err(reason) => writeln!(out, "cannot be run: {reason}"),
         };

@@ -151,7 +151,7 @@ impl fmt::Display for Closing<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let usage = &self.answer.usage;
         let timings = Timings::new(usage);
-        let Computer { device, threads } = self.computer;
+        let Computer { device, threads, .. } = self.computer;
         write!(
             f,
             "prompt {} tokens, {:.1} tok/s; answer {} tokens, {:.1} tok/s; device {device}, {threads} threads",
