@@ -3,6 +3,7 @@
 //!
 //! Not here: the table (`kernels/isa`). Without LLVM the verb says so and succeeds.
 
+mod clang;
 mod llvm;
 mod random;
 
@@ -55,6 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut mismatches = 0;
     for target in TARGETS {
         mismatches += check_target(&judge, target, arguments)?;
+        mismatches += check_programs(&judge, target)?;
     }
     if mismatches > 0 {
         bail!("{mismatches} mismatches");
@@ -101,6 +103,26 @@ fn check_target(judge: &Judge, target: Target, arguments: &Arguments) -> Result<
         println!("  {row}: {count}\n    {example}");
     }
     Ok(report.total)
+}
+
+/// Decodes what clang makes of the programs in tests/opencl; the result counts what does not agree.
+fn check_programs(judge: &Judge, target: Target) -> Result<usize> {
+    let decoded = clang::decode_programs(judge, &folder("tests/opencl")?, target)?;
+    let unknown: usize = decoded.unknown.values().sum();
+    let different = decoded.different.len();
+    println!(
+        "{target}: {} clang objects, {} instructions, {unknown} outside the table, {different} with other text",
+        decoded.objects, decoded.instructions
+    );
+    let mut names: Vec<_> = decoded.unknown.iter().collect();
+    names.sort();
+    for (name, count) in names {
+        println!("  outside the table: {name} ({count})");
+    }
+    for line in decoded.different.iter().take(20) {
+        println!("  {line}");
+    }
+    Ok(unknown + different)
 }
 
 /// FNV-1a, so that a row's cases do not depend on its place in the table.

@@ -32,6 +32,6 @@ pub use inst::{
 };
 pub use operand::{InlineFloat, Operand, Scalar, Special, Vgpr, s, s_range, v, v_range};
 pub use print::Text;
-pub use row::{ABSENT, Flags, Format, Op, Row, Table, Timing};
+pub use row::{ABSENT, Flags, Format, Op, Row, Timing};
 pub use table::op;
 pub use target::{Generation, TARGETS, Target};

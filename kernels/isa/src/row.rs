@@ -52,9 +52,9 @@ pub enum Format {
     Mubuf,
 }
 
-/// Index of a table file in [`TABLES`].
+/// Index of a table file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Table {
+pub(crate) enum Table {
     /// One-source scalar.
     SOP1,
     /// Two-source scalar.
@@ -213,6 +213,7 @@ flags! {
     PREFETCH = 22, "Asks for lines without returning data.";
     TWO_OFFSETS = 23, "The 16-bit offset is two 8-bit offsets.";
     SIGNED = 25, "Integer dot product: neg_lo of the first two sources marks them signed.";
+    INDEXED = 26, "A register number is offset by M0: the registers touched are not those named.";
     SWIZZLE = 24, "The offset is a swizzle pattern.";
 }
 

@@ -8,10 +8,13 @@ use std::process::{Command, Output};
 
 const ASSEMBLER: &str = "llvm-mc-19";
 const DISASSEMBLER: &str = "llvm-objdump-19";
+const COMPILER: &str = "clang-19";
 
-/// Whether both tools can be started.
+/// Whether the tools can be started.
 pub(super) fn is_installed() -> bool {
-    [ASSEMBLER, DISASSEMBLER].iter().all(|tool| Command::new(tool).arg("--version").output().is_ok())
+    [ASSEMBLER, DISASSEMBLER, COMPILER]
+        .iter()
+        .all(|tool| Command::new(tool).arg("--version").output().is_ok())
 }
 
 /// What the assembler made of one line.
@@ -53,6 +56,20 @@ impl Judge {
             bail!("the assembler printed too many encodings");
         }
         Ok(results)
+    }
+
+    /// Compiles an OpenCL C program and returns the disassembly of its code.
+    pub(super) fn compile(&self, program: &Path, target: Target, level: &str) -> Result<String> {
+        let cpu = format!("-mcpu={target}");
+        let program = program.to_str().context("paths are UTF-8")?;
+        let language = ["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-nogpulib"];
+        let files = [level, &cpu, "-c", program, "-o", "program.o"];
+        let output = self.run(COMPILER, &[&language[..], &files[..]].concat())?;
+        if !output.status.success() {
+            bail!("{COMPILER}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        let output = self.run(DISASSEMBLER, &["-d", "program.o"])?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Disassembles instructions, each by itself at an address of its own.
@@ -103,7 +120,7 @@ fn encoding(line: &str) -> Option<Vec<u8>> {
     list.split(',').map(|byte| u8::from_str_radix(byte.trim().strip_prefix("0x")?, 16).ok()).collect()
 }
 
-/// Address and text of a line such as `\tv_nop    // 000000000000: 7E000000`.
+/// Address and text of a disassembled line such as `\tv_nop    // 000000000000: 7E000000`.
 pub(super) fn disassembled(line: &str) -> Option<(usize, String)> {
     let (text, comment) = line.rsplit_once("// ")?;
     let address = usize::from_str_radix(comment.split_once(':')?.0, 16).ok()?;

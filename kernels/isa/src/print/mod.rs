@@ -71,12 +71,31 @@ fn plain_operands(f: &mut fmt::Formatter<'_>, op: Op, operands: &[Operand]) -> f
     Ok(())
 }
 
-/// An operand as its slot shows it: the only difference by type is the long form of one constant.
+/// An operand as its slot shows it. Literals that an inline constant could hold are written like it, as the
+/// disassembler does; constants that are part of the operation are not.
 fn value(f: &mut fmt::Formatter<'_>, kind: Kind, operand: Operand) -> fmt::Result {
-    if operand == Operand::Float(InlineFloat::InverseTwoPi) && kind.ty.dwords() == 2 {
-        return f.write_str("0.15915494309189532");
+    match operand {
+        Operand::Float(InlineFloat::InverseTwoPi) if kind.ty.dwords() == 2 => {
+            f.write_str("0.15915494309189532")
+        }
+        Operand::Literal(bits) if kind.class != Class::Literal && kind.ty.dwords() == 1 => {
+            literal(f, kind, bits)
+        }
+        operand => operand.fmt(f),
     }
-    operand.fmt(f)
+}
+
+fn literal(f: &mut fmt::Formatter<'_>, kind: Kind, bits: u32) -> fmt::Result {
+    let half = (bits & 0xffff) as u16;
+    let (int, float) = match kind.ty.is_half() {
+        true => (i32::from(half.cast_signed()), InlineFloat::from_f16_bits(half)),
+        false => (bits.cast_signed(), InlineFloat::from_f32_bits(bits)),
+    };
+    match (int, float) {
+        (-16..=64, _) => int.fmt(f),
+        (_, Some(float)) => f.write_str(float.text()),
+        _ => write!(f, "0x{bits:x}"),
+    }
 }
 
 impl Text<'_> {
