@@ -1,7 +1,7 @@
 //! `cargo xtask unicode [--check]`: writes core's table of Unicode character classes.
 //!
-//! The general categories come from the crate `unicode-general-category`, pinned in the workspace; White_Space is
-//! the standard library's. How the table is read is core's matter (`core/src/token/class.rs`).
+//! The general categories come from the crate `unicode-general-category`, pinned in the workspace;
+//! White_Space is the standard library's. How the table is read is core's matter (`core/src/token/class.rs`).
 
 use anyhow::{Context as _, bail};
 use core::fmt::Write as _;

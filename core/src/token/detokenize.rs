@@ -15,8 +15,8 @@ pub struct DetokenizeOptions {
 impl Tokenizer<'_> {
     /// Appends the text of `tokens` to `out`, as bytes: tokens need not make up valid UTF-8.
     ///
-    /// The blanks that encoding has put in front are dropped, so that encoding the text again, markup written out,
-    /// gives the same tokens. Blanks before punctuation are removed where the model wants that.
+    /// The blanks that encoding has put in front are dropped, so that encoding the text again, markup written
+    /// out, gives the same tokens. Blanks before punctuation are removed where the model wants that.
     ///
     /// # Errors
     /// If the heap is used up.
@@ -50,8 +50,8 @@ impl Tokenizer<'_> {
     }
 }
 
-/// Whether the next piece starts with a blank that only encoding has put there: at the start of a text and behind
-/// every token that is cut out of it.
+/// Whether the next piece starts with a blank that only encoding has put there: at the start of a text and
+/// behind every token that is cut out of it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lead(bool);
 
@@ -90,8 +90,8 @@ fn clean(text: &mut heap::Vec<'_, u8>, start: usize) {
     });
 }
 
-/// Removes the blank before every place behind a blank for which `found` gives an answer, and with `true` the byte
-/// behind the place as well.
+/// Removes the blank before every place behind a blank for which `found` gives an answer, and with `true` the
+/// byte behind the place as well.
 fn pass(text: &mut heap::Vec<'_, u8>, start: usize, found: impl Fn(&[u8], usize) -> Option<bool>) {
     let mut end = start;
     let mut at = start;

@@ -1,4 +1,5 @@
-//! Text to tokens: markup is cut out, the rest is encoded piece by piece, and what the model wants around it is added.
+//! Text to tokens: markup is cut out, the rest is encoded piece by piece, and what the model wants around it
+//! is added.
 
 use super::alphabet::{self, BLANK};
 use super::markup::{Cut, Filter, MarkupScratch};
@@ -74,9 +75,9 @@ impl<'a> Tokenizer<'a> {
         self.emit(text, &Frame { bos: special && self.add_bos, eos: special && self.add_eos }, scratch, out)
     }
 
-    /// Appends the tokens of a rendered chat: markup counts, but not within the ranges of `content`, which are the
-    /// bytes of `text` that users wrote, in ascending order. A BOS token that the model wants is there exactly once,
-    /// whether or not the template has written it.
+    /// Appends the tokens of a rendered chat: markup counts, but not within the ranges of `content`, which
+    /// are the bytes of `text` that users wrote, in ascending order. A BOS token that the model wants is
+    /// there exactly once, whether or not the template has written it.
     ///
     /// # Errors
     /// As [`Self::encode`].

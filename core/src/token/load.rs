@@ -1,7 +1,7 @@
 //! Building a tokenizer from a model file's metadata.
 //!
-//! Defaults, overrides and leniency are llama.cpp's (`llama_vocab::impl::load`, 2026): ids beyond the vocabulary
-//! and merges that name no tokens are passed over, arrays of the wrong type or length are errors.
+//! Defaults, overrides and leniency are llama.cpp's (`llama_vocab::impl::load`, 2026): ids beyond the
+//! vocabulary and merges that name no tokens are passed over, arrays of the wrong type or length are errors.
 
 use super::alphabet;
 use super::bpe::Merges;

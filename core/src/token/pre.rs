@@ -4,7 +4,7 @@
 //! rule gives a model text that it has never seen. Source: `llama-vocab.cpp` (llama.cpp, 2026) for names and
 //! defaults, the models' tokenizer.json for the expressions.
 
-use super::class::{Char, LETTER, NUMBER, PUNCTUATION};
+use super::class::{Char, Class, LETTER, NUMBER, PUNCTUATION};
 use super::split::{Cl100k, Lead, O200k, Run, Stage};
 
 /// One row: names, scanners and what the names imply for a byte-level tokenizer.
@@ -67,6 +67,9 @@ const DEEPSEEK_PUNCTUATION: fn(Char) -> bool = |char| {
         0x21..=0x2f | 0x3a..=0x7e | 0xff01..=0xff0f | 0xff1a..=0xff5e | 0x2018..=0x201f | 0x3000..=0x3002)
 };
 const DEEPSEEK_LETTER: fn(Char) -> bool = |char| {
+    if char.code < 0x80 {
+        return matches!(char.class, Class::Upper | Class::Lower);
+    }
     let behind = DEEPSEEK_LETTERS.partition_point(|&(first, _)| first <= char.code);
     behind > 0 && char.code <= DEEPSEEK_LETTERS[behind - 1].1
 };

@@ -1,8 +1,9 @@
-//! Tokens with a role: begin, end of text, of turn, of message, fill-in-the-middle; and which of them end an answer.
+//! Tokens with a role: begin, end of text, of turn, of message, fill-in-the-middle; and which of them end an
+//! answer.
 //!
-//! Source: `llama_vocab::impl::load` of llama.cpp (2026): keys, texts and corrections. Files often miss roles, so
-//! most are found by text as well. Unlike there, a text that merges make is text and has no role: Qwen's `</s>`
-//! is what closes a struck-through word of HTML.
+//! Source: `llama_vocab::impl::load` of llama.cpp (2026): keys, texts and corrections. Files often miss
+//! roles, so most are found by text as well. Unlike there, a text that merges make is text and has no role:
+//! Qwen's `</s>` is what closes a struck-through word of HTML.
 
 use super::TokenId;
 use super::bpe::Merges;
@@ -146,7 +147,8 @@ impl Roles {
     }
 }
 
-/// Finds the roles that the file does not name, makes control tokens of what must be, and marks what ends an answer.
+/// Finds the roles that the file does not name, makes control tokens of what must be, and marks what ends an
+/// answer.
 pub(super) fn settle(roles: &mut Roles, vocabulary: &mut Vocabulary<'_>, merges: &Merges<'_>) {
     let markup = |vocabulary: &Vocabulary<'_>, text: &str| {
         let id = vocabulary.find(text.as_bytes())?;

@@ -1,8 +1,9 @@
-//! Pre-tokenisers: hand-written scanners that cut a text exactly as the regular expressions of tokenizer.json do.
+//! Pre-tokenisers: hand-written scanners that cut a text exactly as the regular expressions of tokenizer.json
+//! do.
 //!
-//! A rule is a list of stages; each stage acts on every piece of the one before, and what a stage leaves unmatched
-//! is a piece as well. Which model uses which rule is in `pre`. Text need not be UTF-8: a stray byte is a character
-//! of class `Other`. Every scanner is linear in the length of the text.
+//! A rule is a list of stages; each stage acts on every piece of the one before, and what a stage leaves
+//! unmatched is a piece as well. Which model uses which rule is in `pre`. Text need not be UTF-8: a stray
+//! byte is a character of class `Other`. Every scanner is linear in the length of the text.
 
 use super::class::{Char, Class, LETTER, MARK, NUMBER, PUNCTUATION, SPACE, SYMBOL, Set};
 
@@ -15,7 +16,8 @@ pub enum Stage {
     Cl100k(Cl100k),
     /// The family of o200k, see [`O200k`].
     O200k(O200k),
-    /// The last stage of DeepSeek-V3, see [`deepseek3`].
+    /// ``[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*``
+    /// `|\s*[\r\n]+|\s+(?!\S)|\s+`
     DeepSeek3,
     /// An optional lead and a run of characters, see [`Run`].
     Run(Run),
@@ -299,8 +301,7 @@ fn o200k(rule: &O200k, text: &[u8], at: usize) -> Option<usize> {
     space(text, at, true)
 }
 
-/// ``[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*``
-/// `|\s*[\r\n]+|\s+(?!\S)|\s+`
+/// The last stage of DeepSeek-V3.
 fn deepseek3(text: &[u8], at: usize) -> Option<usize> {
     let first = Char::at(text, at)?;
     let start = at + first.len;

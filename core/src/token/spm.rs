@@ -1,7 +1,7 @@
 //! SPM: neighbours join while their text is a token, the highest score first.
 //!
-//! Source: `llm_tokenizer_spm` of llama.cpp (2026). As in SentencePiece itself, and unlike there, text never joins
-//! to a control, unknown or byte token, so that nobody can write `</s>` by its letters.
+//! Source: `llm_tokenizer_spm` of llama.cpp (2026). As in SentencePiece itself, and unlike there, text never
+//! joins to a control, unknown or byte token, so that nobody can write `</s>` by its letters.
 
 use super::TokenId;
 use super::merge::{Joined, Symbol};
