@@ -37,6 +37,26 @@ pub fn with_capacity<'a, T>(heap: Heap<'a>, count: usize) -> Result<Vec<'a, T>, 
     Ok(vec)
 }
 
+/// Bytes that a vector has taken.
+pub fn held<T>(vec: &Vec<'_, T>) -> usize {
+    vec.capacity().saturating_mul(size_of::<T>())
+}
+
+/// Bytes that a hash table takes for `count` elements of type `T`, as hashbrown lays it out: a power of two of
+/// buckets of which an eighth stays free, and a byte for each behind them.
+pub fn table_bytes<T>(count: usize) -> usize {
+    const GROUP: usize = 16;
+    let buckets = match count {
+        0 => return 0,
+        1..=3 => 4,
+        4..=7 => 8,
+        8..=14 => 16,
+        _ => (count.saturating_mul(8) / 7).checked_next_power_of_two().unwrap_or(usize::MAX),
+    };
+    let elements = buckets.saturating_mul(size_of::<T>()).div_ceil(GROUP).saturating_mul(GROUP);
+    elements.saturating_add(buckets).saturating_add(GROUP)
+}
+
 /// A vector of `count` copies of `value`.
 pub fn filled<'a, T: Clone>(heap: Heap<'a>, count: usize, value: T) -> Result<Vec<'a, T>, OutOfMemory> {
     let mut vec = with_capacity(heap, count)?;
@@ -68,4 +88,37 @@ pub fn extend<T: Clone>(vec: &mut Vec<'_, T>, items: &[T]) -> Result<(), OutOfMe
     vec.try_reserve(items.len()).map_err(|_| refused::<T>(vec.len().saturating_add(items.len())))?;
     vec.extend_from_slice(items);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hashbrown::HashTable;
+
+    #[test]
+    fn tables_take_what_was_predicted() {
+        for count in [0, 1, 3, 4, 7, 8, 14, 15, 28, 29, 100, 1000, 5000] {
+            let mut small: HashTable<u32, Heap<'_>> = HashTable::new_in(&Global);
+            let mut large: HashTable<[u32; 5], Heap<'_>> = HashTable::new_in(&Global);
+            small.try_reserve(count, |_| 0).unwrap();
+            large.try_reserve(count, |_| 0).unwrap();
+            assert_eq!(small.allocation_size(), table_bytes::<u32>(count), "{count}");
+            assert_eq!(large.allocation_size(), table_bytes::<[u32; 5]>(count), "{count}");
+        }
+    }
+
+    #[test]
+    fn sizes_that_overflow_are_refused_not_wrapped() {
+        let heap: Heap<'_> = &Global;
+        assert_eq!(filled(heap, usize::MAX, 0_u64).unwrap_err(), OutOfMemory { bytes: usize::MAX });
+        assert_eq!(with_capacity::<u8>(heap, usize::MAX).unwrap_err(), OutOfMemory { bytes: usize::MAX });
+        let mut vec = copied(heap, &[1_u16, 2]).unwrap();
+        assert!(reserve(&mut vec, usize::MAX).is_err());
+        assert_eq!(held(&vec), 4);
+        push(&mut vec, 3).unwrap();
+        extend(&mut vec, &[4, 5]).unwrap();
+        assert_eq!(*vec, [1, 2, 3, 4, 5]);
+        extern crate alloc;
+        assert_eq!(alloc::format!("{}", OutOfMemory { bytes: 7 }), "out of memory: 7 bytes refused");
+    }
 }

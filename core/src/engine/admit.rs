@@ -4,7 +4,7 @@ use super::config::{Config, EngineError, Request, SubmitError, pages_of};
 use super::event::{FinishReason, Nanos, RequestId, Usage};
 use super::sequence::Sequence;
 use crate::backend::Backend;
-use crate::heap::{self, Heap, Vec};
+use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::model::Model;
 use crate::plan::{HeadResult, PageId, Plan, Run, Span};
 use crate::sample::{Sampler, SamplerScope, Scratch};
@@ -44,6 +44,32 @@ pub(super) struct StepBuffers<'m> {
     pub(super) spans: Vec<'m, Span>,
 }
 
+impl<'m> StepBuffers<'m> {
+    fn new(config: &Config, groups: usize, heap: Heap<'m>) -> Result<Self, OutOfMemory> {
+        let sequences = config.sequences as usize;
+        Ok(Self {
+            in_flight: false,
+            submitted: Nanos(0),
+            tokens: heap::with_capacity(heap, config.largest_shape().rows as usize)?,
+            runs: heap::with_capacity(heap, sequences)?,
+            outputs: heap::with_capacity(heap, sequences)?,
+            requests: heap::with_capacity(heap, sequences)?,
+            owners: heap::with_capacity(heap, sequences)?,
+            pages: heap::with_capacity(heap, config.full_pages() as usize)?,
+            spans: heap::with_capacity(heap, sequences.saturating_mul(groups))?,
+        })
+    }
+
+    /// Bytes of the buffers under these limits.
+    pub(super) fn bytes(config: &Config, groups: usize) -> usize {
+        let per_sequence = size_of::<Run>() + size_of::<u32>() + 2 * size_of::<RequestId>();
+        let per_sequence = per_sequence.saturating_add(size_of::<Span>().saturating_mul(groups));
+        let rows = size_of::<TokenId>().saturating_mul(config.largest_shape().rows as usize);
+        let pages = size_of::<PageId>().saturating_mul(config.full_pages() as usize);
+        per_sequence.saturating_mul(config.sequences as usize).saturating_add(rows).saturating_add(pages)
+    }
+}
+
 impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
     /// An engine without requests. `backend` has at least `config.pages` pages per group; `end_tokens` are those
     /// that end a turn.
@@ -52,46 +78,42 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
     /// [`EngineError`] when limits are unusable or memory is short.
     pub fn new(
         model: &'m Model<'a>,
-        backend: B,
+        mut backend: B,
         config: Config,
         end_tokens: &[TokenId],
         heap: Heap<'m>,
     ) -> Result<Self, EngineError<B::Error>> {
-        let rows = config.largest_shape().rows as usize;
         let limits = [config.context, config.sequences, config.batch_rows, config.pages];
         let live = config.sequences.checked_add(config.waiting);
         let usable = limits.iter().all(|&limit| limit > 0 && limit < u32::MAX) && live.is_some();
         if !usable {
             return Err(EngineError::Config(config));
         }
-        let sequences = config.sequences as usize;
-        let live = sequences + config.waiting as usize;
-        let tables = sequences * model.groups.len();
+        // The largest things last: what is needed on the way to a plan is then never on top of them.
+        let decode_plan = model.plan(config.decode_shape(), HeadResult::Logits, heap)?;
+        let full_plan = model.plan(config.largest_shape(), HeadResult::Logits, heap)?;
         let mut end_tokens = heap::copied(heap, end_tokens)?;
         end_tokens.sort_unstable();
-        let step = StepBuffers {
-            in_flight: false,
-            submitted: Nanos(0),
-            tokens: heap::with_capacity(heap, rows)?,
-            runs: heap::with_capacity(heap, sequences)?,
-            outputs: heap::with_capacity(heap, sequences)?,
-            requests: heap::with_capacity(heap, sequences)?,
-            owners: heap::with_capacity(heap, sequences)?,
-            pages: heap::with_capacity(heap, config.full_pages() as usize)?,
-            spans: heap::with_capacity(heap, tables)?,
-        };
+        let live = config.sequences as usize + config.waiting as usize;
+        let step = StepBuffers::new(&config, model.groups.len(), heap)?;
+        let sequences = heap::with_capacity(heap, live)?;
+        let pool = Pool::new(config.pages, heap)?;
+        let scratch = Scratch::new(model.vocabulary as usize, heap)?;
+        backend.reserve(&full_plan).map_err(EngineError::Backend)?;
+        backend.reserve(&decode_plan).map_err(EngineError::Backend)?;
+        let pace = Pace::new(config.step_target);
         Ok(Self {
-            decode_plan: model.plan(config.decode_shape(), HeadResult::Logits, heap)?,
-            full_plan: model.plan(config.largest_shape(), HeadResult::Logits, heap)?,
-            sequences: heap::with_capacity(heap, live)?,
-            pool: Pool::new(config.pages, heap)?,
-            pace: Pace::new(config.step_target),
-            scratch: Scratch::new(model.vocabulary as usize, heap)?,
             config,
             model,
             backend,
             heap,
             end_tokens,
+            decode_plan,
+            full_plan,
+            sequences,
+            pool,
+            pace,
+            scratch,
             step,
         })
     }

@@ -1,10 +1,8 @@
-//! Limits of an engine, the memory they need, and what may be asked of it.
+//! Limits of an engine, and what may be asked of it. The memory they need is in `memory`.
 
 use super::event::RequestId;
-use crate::backend::KvType;
-use crate::heap::{Global, Heap, OutOfMemory};
-use crate::model::Model;
-use crate::plan::{HeadResult, PAGE_TOKENS, PlanError, Shape};
+use crate::heap::OutOfMemory;
+use crate::plan::{PAGE_TOKENS, PlanError, Shape};
 use crate::sample::{LogitBias, SamplerError, SamplerParams};
 use crate::token::TokenId;
 use core::fmt;
@@ -29,26 +27,6 @@ pub struct Config {
 /// 50 ms: twenty tokens per second while somebody's prompt is computed.
 const STEP_TARGET: u64 = 50_000_000;
 
-/// Bytes that an engine needs, before anything is reserved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    /// Weights, as the file holds them.
-    pub weights: u64,
-    /// Keys and values.
-    pub kv: u64,
-    /// Activations of the largest step.
-    pub activations: u64,
-    /// Logits and sampler scratch.
-    pub outputs: u64,
-}
-
-impl Memory {
-    /// All of it.
-    pub fn total(&self) -> u64 {
-        [self.kv, self.activations, self.outputs].into_iter().fold(self.weights, u64::saturating_add)
-    }
-}
-
 impl Config {
     /// Limits with pages for all sequences at full context, and no waiting.
     pub fn new(context: u32, sequences: u32, batch_rows: u32) -> Self {
@@ -70,32 +48,12 @@ impl Config {
     pub fn largest_shape(&self) -> Shape {
         Shape { rows: self.batch_rows.max(self.sequences), outputs: self.sequences }
     }
-
-    /// Bytes needed for a model under these limits; what is reserved to find out is given back.
-    ///
-    /// # Errors
-    /// [`PlanError`] when the largest step can't be planned.
-    pub fn memory(&self, model: &Model<'_>, kv: KvType) -> Result<Memory, PlanError> {
-        let heap: Heap<'_> = &Global;
-        let plan = model.plan(self.largest_shape(), HeadResult::Logits, heap)?;
-        let tokens = u64::from(self.pages) * PAGE_TOKENS as u64;
-        let logits = u64::from(self.sequences) * u64::from(model.vocabulary) * 4;
-        Ok(Memory {
-            weights: model.weights.iter().map(|weight| weight.data.len() as u64).sum(),
-            kv: tokens.saturating_mul(model.kv_elements_per_token() as u64 * kv.bytes() as u64),
-            activations: plan.arena as u64 * 4,
-            outputs: logits + u64::from(model.vocabulary) * SAMPLER_BYTES,
-        })
-    }
 }
 
 /// Pages that hold so many tokens.
 pub(super) fn pages_of(tokens: u32) -> u32 {
     tokens.div_ceil(PAGE_TOKENS as u32)
 }
-
-/// Sampler scratch per vocabulary entry: a logit, a count, and a candidate.
-const SAMPLER_BYTES: u64 = 24;
 
 /// One request for text.
 #[derive(Clone, Copy, Debug)]

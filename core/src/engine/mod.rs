@@ -6,6 +6,7 @@
 mod admit;
 mod config;
 mod event;
+mod memory;
 mod place;
 mod score;
 mod sequence;
@@ -13,7 +14,8 @@ mod step;
 mod text;
 
 pub use admit::Engine;
-pub use config::{Config, EngineError, Memory, Request, SubmitError};
+pub use config::{Config, EngineError, Request, SubmitError};
 pub use event::{Event, FinishReason, Nanos, Progress, RequestId, Usage};
+pub use memory::Memory;
 pub use score::{ScoreError, score};
 pub use text::TextStream;

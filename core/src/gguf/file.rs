@@ -57,6 +57,11 @@ impl<'a> Gguf<'a> {
         self.alignment
     }
 
+    /// Bytes taken from the heap: the tables of keys and tensors. Texts and data stay in the file.
+    pub fn heap_bytes(&self) -> usize {
+        self.metadata.heap_bytes() + heap::held(&self.tensors) + self.names.heap_bytes()
+    }
+
     /// All metadata in file order.
     pub fn metadata(&self) -> &[Entry<'a>] {
         &self.metadata.entries

@@ -32,7 +32,9 @@ pub(super) struct Metadata<'a> {
 impl<'a> Metadata<'a> {
     /// Reads `count` entries, which the caller has checked against the limit and the bytes left.
     pub(super) fn read(cursor: &mut Cursor<'a>, count: u64, heap: Heap<'a>) -> Result<Self, GgufError> {
-        let mut entries = heap::Vec::new_in(heap);
+        // Each entry has at least a quarter of its size in the file.
+        let room = usize::try_from(count).unwrap_or(usize::MAX);
+        let mut entries = heap::with_capacity(heap, room).map_err(|error| memory(cursor, error))?;
         for index in 0..count {
             let entry = entry(cursor, index)?;
             heap::push(&mut entries, entry).map_err(|error| memory(cursor, error))?;
@@ -44,6 +46,10 @@ impl<'a> Metadata<'a> {
             return Err(Subject::Key(Label::new(key)).fault(at, Fault::DuplicateKey));
         }
         Ok(Self { entries, names })
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        heap::held(&self.entries) + self.names.heap_bytes()
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Option<&Entry<'a>> {

@@ -23,6 +23,10 @@ impl<'a> Names<'a> {
         Ok(Self { order })
     }
 
+    pub(super) fn heap_bytes(&self) -> usize {
+        heap::held(&self.order)
+    }
+
     /// The first item whose name an earlier one has.
     pub(super) fn duplicate<'n>(&self, name: impl Fn(usize) -> &'n [u8]) -> Option<usize> {
         let pairs = self.order.windows(2).map(|pair| (pair[0] as usize, pair[1] as usize));

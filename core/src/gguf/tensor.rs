@@ -81,7 +81,10 @@ pub(super) fn read<'a>(
     file: &'a [u8],
     heap: Heap<'a>,
 ) -> Result<heap::Vec<'a, Tensor<'a>>, GgufError> {
-    let mut tensors = heap::Vec::new_in(heap);
+    // Each declaration has at least a quarter of its size in the file.
+    let room = usize::try_from(count).unwrap_or(usize::MAX);
+    let mut tensors =
+        heap::with_capacity(heap, room).map_err(|error| Subject::Header.fault(cursor.at(), error.into()))?;
     let mut end = 0;
     for index in 0..count {
         let at = cursor.at();

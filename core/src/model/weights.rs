@@ -3,7 +3,7 @@
 use super::family::Family;
 use super::hyper::Hyper;
 use super::rope::Rope;
-use crate::heap::Vec;
+use crate::heap::{self, Vec};
 use crate::plan::{KvSlot, Matrix, Norm, RopeId, VectorId, WeightId};
 use crate::quant;
 
@@ -182,6 +182,21 @@ impl<'a> Model<'a> {
     /// A vector.
     pub fn vector(&self, id: VectorId) -> &[f32] {
         &self.vectors[id.index()]
+    }
+
+    /// Bytes taken from the heap: tables, and vectors in f32. Matrices stay in the file.
+    pub fn heap_bytes(&self) -> usize {
+        let vectors: usize = self.vectors.iter().map(heap::held).sum();
+        let ropes: usize = self.ropes.iter().map(|rope| heap::held(&rope.frequencies)).sum();
+        let tables = [
+            heap::held(&self.hyper.layers),
+            heap::held(&self.weights),
+            heap::held(&self.vectors),
+            heap::held(&self.ropes),
+            heap::held(&self.groups),
+            heap::held(&self.layers),
+        ];
+        vectors + ropes + tables.iter().sum::<usize>()
     }
 
     /// Elements of keys and values per token over all groups.

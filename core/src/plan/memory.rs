@@ -69,6 +69,11 @@ pub struct Plan<'a> {
 }
 
 impl Plan<'_> {
+    /// Bytes taken from the heap for operations and tensors; the arena is the backend's.
+    pub fn heap_bytes(&self) -> usize {
+        heap::held(&self.ops) + heap::held(&self.tensors)
+    }
+
     /// A tensor of this plan.
     pub fn tensor(&self, id: TensorId) -> &Tensor {
         &self.tensors[id.index()]

@@ -3,6 +3,7 @@
 //! Reserved once for a vocabulary and shared by all requests, since tokens are picked one after another.
 
 use super::error::SampleError;
+use super::exp::exp;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::token::TokenId;
 use core::cmp::Ordering;
@@ -50,6 +51,12 @@ impl<'a> Scratch<'a> {
         })
     }
 
+    /// Bytes that the buffers for a vocabulary take.
+    #[must_use]
+    pub fn bytes(vocab_len: usize) -> usize {
+        vocab_len.saturating_mul(size_of::<f32>() + size_of::<u32>() + size_of::<Candidate>())
+    }
+
     /// The candidates that the last draw chose among, with their final probabilities.
     #[must_use]
     pub fn survivors(&self) -> &[Candidate] {
@@ -63,13 +70,19 @@ impl<'a> Scratch<'a> {
         }
         self.candidates.clear();
         self.ordered = 0;
-        let mut highest = f32::NEG_INFINITY;
-        let mut finite = true;
-        for (own, &logit) in self.logits.iter_mut().zip(logits) {
-            *own = logit;
-            finite &= logit < f32::INFINITY;
-            highest = highest.max(logit);
+        self.logits.copy_from_slice(logits);
+        // eight at a time, without a chain from one to the next
+        let (mut highest, mut finite) = ([f32::NEG_INFINITY; 8], [true; 8]);
+        let (blocks, rest) = logits.as_chunks::<8>();
+        for block in blocks {
+            for ((highest, finite), &logit) in highest.iter_mut().zip(&mut finite).zip(block) {
+                *highest = if logit > *highest { logit } else { *highest };
+                *finite &= logit < f32::INFINITY;
+            }
         }
+        let highest =
+            highest.iter().chain(rest).fold(f32::NEG_INFINITY, |highest, &logit| highest.max(logit));
+        let finite = finite.iter().all(|finite| *finite) && rest.iter().all(|logit| *logit < f32::INFINITY);
         if !finite {
             let found = (0_u32..).zip(logits).find(|(_, logit)| logit.is_nan() || **logit == f32::INFINITY);
             if let Some((token, &logit)) = found {
@@ -107,6 +120,30 @@ impl<'a> Scratch<'a> {
             self.keep_likeliest(limit);
         }
         Ok(())
+    }
+
+    /// Makes the likeliest token the only candidate.
+    pub(super) fn collect_likeliest(&mut self) -> Result<(), SampleError> {
+        let mut best = (0, f32::NEG_INFINITY);
+        for (token, &logit) in (0_u32..).zip(self.logits.iter()) {
+            if logit > best.1 {
+                best = (token, logit);
+            }
+        }
+        let (token, logit) = best;
+        if logit == f32::NEG_INFINITY {
+            return Err(SampleError::AllForbidden);
+        }
+        self.candidates.push(Candidate { token: TokenId(token), logit, probability: 1.0 });
+        self.ordered = 1;
+        Ok(())
+    }
+
+    /// Keeps the candidates whose logit is at least `floor`, in the order that they have.
+    pub(super) fn keep_above(&mut self, floor: f32) {
+        let ordered = self.candidates[..self.ordered].iter().filter(|c| c.logit >= floor).count();
+        self.candidates.retain(|candidate| candidate.logit >= floor);
+        self.ordered = ordered;
     }
 
     /// Keeps the `count` likeliest candidates, in order.
@@ -160,7 +197,7 @@ impl<'a> Scratch<'a> {
         let highest = self.highest();
         let mut sum = 0.0_f64;
         for candidate in &mut self.candidates {
-            candidate.probability = libm::expf(candidate.logit - highest);
+            candidate.probability = exp(candidate.logit - highest);
             sum += f64::from(candidate.probability);
         }
         for candidate in &mut self.candidates {

@@ -50,6 +50,11 @@ impl<'a> Pool<'a> {
         Ok(Self { pages, index, free, free_count: count, oldest: NONE, newest: NONE, cached_count: 0 })
     }
 
+    /// Bytes that a pool of `count` pages takes.
+    pub fn bytes(count: u32) -> usize {
+        (count as usize).saturating_mul(size_of::<Page>()).saturating_add(Index::bytes(count))
+    }
+
     /// Pages that can be had: free and cached ones.
     pub fn available(&self) -> u32 {
         self.free_count + self.cached_count

@@ -47,6 +47,11 @@ impl<'a> Index<'a> {
         Ok(Self { entries: heap::filled(heap, count, entry)?, table, next: 1 })
     }
 
+    pub(super) fn bytes(pages: u32) -> usize {
+        let entries = (pages as usize).saturating_mul(size_of::<Entry>());
+        entries.saturating_add(heap::table_bytes::<PageId>(pages as usize))
+    }
+
     pub(super) fn find(&self, parent: Option<Key>, tokens: &[TokenId; PAGE_TOKENS]) -> Option<(PageId, Key)> {
         let entries = &self.entries;
         let equal = |page: &PageId| {

@@ -31,9 +31,9 @@ impl<'a> Merges<'a> {
 
     /// Merges in the order of their rank, each "left right".
     ///
-    /// The split is at the first blank that is not the first character. A merge is left out that has no blank,
-    /// that names a text which is no token, or whose result is no token: it could never give an id. Of two equal
-    /// ones the first counts.
+    /// The split is at the first blank that is not the first character. A merge is left out that has no
+    /// blank, that names a text which is no token, or whose result is no token: it could never give an id. Of
+    /// two equal ones the first counts.
     pub(super) fn new(
         heap: Heap<'a>,
         lines: impl ExactSizeIterator<Item = &'a [u8]>,
@@ -54,6 +54,11 @@ impl<'a> Merges<'a> {
             }
         }
         Ok(Self(table))
+    }
+
+    /// Bytes taken from the heap.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.0.allocation_size()
     }
 
     /// Whether some merge makes this token; the time goes by the number of merges.

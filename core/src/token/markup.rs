@@ -1,7 +1,8 @@
-//! Finding the tokens that are cut out of a text before anything else: control, user-defined and unknown ones.
+//! Finding the tokens that are cut out of a text before anything else: control, user-defined and unknown
+//! ones.
 //!
-//! The meaning is llama.cpp's: longer tokens first, each from left to right, in whatever text is left. The way is
-//! one pass that finds the longest match at every byte, and a queue of these by length.
+//! The meaning is llama.cpp's: longer tokens first, each from left to right, in whatever text is left. The
+//! way is one pass that finds the longest match at every byte, and a queue of these by length.
 
 use super::TokenId;
 use super::queue::Queue;
@@ -67,7 +68,8 @@ impl<'a> MarkupScratch<'a> {
 pub(super) struct Filter<'t> {
     /// Control and unknown tokens count, too.
     pub(super) control: bool,
-    /// Where no token counts but runs of white space: text of somebody who is not trusted, in ascending order.
+    /// Where no token counts but runs of white space: text of somebody who is not trusted, in ascending
+    /// order.
     pub(super) content: &'t [Range<usize>],
 }
 
@@ -130,6 +132,11 @@ impl<'a> Markup<'a> {
         Ok(Self { tokens, starts })
     }
 
+    /// Bytes taken from the heap.
+    pub(super) fn heap_bytes(&self) -> usize {
+        heap::held(&self.tokens)
+    }
+
     /// Finds the tokens in `text` that pass the filter; they do not overlap.
     pub(super) fn find(
         &self,
@@ -189,7 +196,8 @@ impl<'a> Markup<'a> {
     /// The place of the longest token that `text` starts with.
     fn longest(&self, text: &[u8]) -> Option<usize> {
         let mut place = self.tokens.partition_point(|token| token.text <= text).checked_sub(1);
-        // Every token that `text` starts with is a prefix of the greatest token that is not greater than `text`.
+        // Every token that `text` starts with is a prefix of the greatest token that is not greater than
+        // `text`.
         let nearest = self.tokens.get(place?)?.text;
         let common = nearest.iter().zip(text).take_while(|(a, b)| a == b).count();
         while let Some(at) = place

@@ -1,6 +1,7 @@
 //! A model's tokenizer: what is known about it and about each of its tokens.
 //!
-//! Building it from a file is in `load`, text to tokens in `encode`, tokens to text in `piece` and `detokenize`.
+//! Building it from a file is in `load`, text to tokens in `encode`, tokens to text in `piece` and
+//! `detokenize`.
 
 use super::bpe::Merges;
 use super::markup::Markup;
@@ -46,6 +47,12 @@ impl<'a> Tokenizer<'a> {
     /// The number of tokens that the model knows; ids are below it.
     pub fn vocab_len(&self) -> usize {
         self.len
+    }
+
+    /// Bytes taken from the heap: the tables of tokens and merges. Texts stay in the file.
+    pub fn heap_bytes(&self) -> usize {
+        let tables = self.vocabulary.heap_bytes() + self.merges.heap_bytes() + self.markup.heap_bytes();
+        tables + heap::held(&self.suppressed)
     }
 
     /// The kind of tokenizer: `bpe`, `spm` or `none`.

@@ -1,6 +1,7 @@
 //! The tokens of a model: text, kind and score by id, and the id by text.
 //!
-//! Texts are borrowed from the file. What kinds do to a prompt is in `markup`, what ends an answer in `special`.
+//! Texts are borrowed from the file. What kinds do to a prompt is in `markup`, what ends an answer in
+//! `special`.
 
 use super::TokenId;
 use crate::heap::{self, Heap, OutOfMemory};
@@ -133,6 +134,12 @@ impl<'a> Vocabulary<'a> {
             heap::push(&mut self.scores, score)?;
         }
         Ok(())
+    }
+
+    /// Bytes taken from the heap.
+    pub(super) fn heap_bytes(&self) -> usize {
+        let lists = heap::held(&self.texts) + heap::held(&self.traits) + heap::held(&self.scores);
+        lists + self.by_text.allocation_size()
     }
 
     /// The number of tokens.

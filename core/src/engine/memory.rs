@@ -1,0 +1,85 @@
+//! The memory that an engine needs, part by part, before it is reserved.
+
+use super::admit::StepBuffers;
+use super::config::{Config, pages_of};
+use super::sequence::Sequence;
+use crate::backend::KvType;
+use crate::heap::Heap;
+use crate::model::Model;
+use crate::plan::{HeadResult, PAGE_TOKENS, PageId, PlanError};
+use crate::sample::Scratch;
+use crate::scheduler::Pool;
+use crate::token::TokenId;
+
+/// Bytes that an engine needs. [`Config::memory`] knows all but what is zero there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Weights, as the file holds them. Not of the heap.
+    pub weights: u64,
+    /// Tables of keys and tensors: [`Gguf::heap_bytes`](crate::gguf::Gguf::heap_bytes), 0 until added.
+    pub file: u64,
+    /// Tables of tokens and merges: [`Tokenizer::heap_bytes`](crate::token::Tokenizer::heap_bytes), 0 until added.
+    pub tokenizer: u64,
+    /// The bound model.
+    pub model: u64,
+    /// Keys and values.
+    pub kv: u64,
+    /// Activations of the largest step.
+    pub activations: u64,
+    /// Logits and the sampler's buffers.
+    pub outputs: u64,
+    /// Plans, the books of pages, and requests at full context. Penalties take up to 8 bytes more for each token
+    /// of their window.
+    pub scheduling: u64,
+    /// What the backend takes beside keys, values, activations and logits, 0 until added.
+    pub scratch: u64,
+}
+
+impl Memory {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.heap().saturating_add(self.weights)
+    }
+
+    /// What comes from the heap.
+    pub fn heap(&self) -> u64 {
+        let tables = [self.file, self.tokenizer, self.model, self.scheduling];
+        let buffers = [self.kv, self.activations, self.outputs, self.scratch];
+        tables.into_iter().chain(buffers).fold(0, u64::saturating_add)
+    }
+}
+
+impl Config {
+    /// Bytes needed for a model under these limits. The plans are made to find out and given back to `heap`.
+    ///
+    /// # Errors
+    /// [`PlanError`] when a step can't be planned.
+    pub fn memory(&self, model: &Model<'_>, kv: KvType, heap: Heap<'_>) -> Result<Memory, PlanError> {
+        let decode = model.plan(self.decode_shape(), HeadResult::Logits, heap)?;
+        let full = model.plan(self.largest_shape(), HeadResult::Logits, heap)?;
+        let sequences = u64::from(self.sequences);
+        let live = sequences.saturating_add(self.waiting.into());
+        let per_request = size_of::<Sequence<'_>>()
+            + size_of::<TokenId>() * self.context as usize
+            + size_of::<PageId>() * pages_of(self.context) as usize;
+        let scheduling = [
+            decode.heap_bytes() as u64,
+            full.heap_bytes() as u64,
+            StepBuffers::bytes(self, model.groups.len()) as u64,
+            Pool::bytes(self.pages) as u64,
+            live.saturating_mul(per_request as u64),
+        ];
+        let tokens = u64::from(self.pages).saturating_mul(PAGE_TOKENS as u64);
+        let vocabulary = model.vocabulary as usize;
+        let results = (vocabulary * size_of::<f32>() + size_of::<TokenId>()) as u64;
+        Ok(Memory {
+            weights: model.weights.iter().map(|weight| weight.data.len() as u64).sum(),
+            model: model.heap_bytes() as u64,
+            kv: tokens.saturating_mul(model.kv_elements_per_token() as u64 * kv.bytes() as u64),
+            activations: decode.arena.max(full.arena) as u64 * 4,
+            outputs: sequences.saturating_mul(results).saturating_add(Scratch::bytes(vocabulary) as u64),
+            scheduling: scheduling.into_iter().fold(0, u64::saturating_add),
+            ..Memory::default()
+        })
+    }
+}

@@ -1,0 +1,66 @@
+//! What is taken: nothing per token and chunk, and in all as many bytes as were predicted.
+
+use crate::service::{Report, Service, run};
+use doorbell_core::backend::KvType;
+use doorbell_core::engine::Config;
+use doorbell_core::heap::Global;
+use doorbell_core::quant::Type;
+use doorbell_core::reference::Products;
+use doorbell_cpu::budget::Budget;
+use doorbell_tests::tiny::{self, Family, Shape};
+
+const TEXT: &str =
+    "the number of people that could write their own words was more than they had said, but not all";
+
+fn report(file: &[u8], service: &Service<'_>) -> (Report, usize) {
+    let budget = Budget::new(Global, usize::MAX);
+    let report = run(file, service, &budget, &|| budget.allocations()).unwrap();
+    assert_eq!(budget.live(), 0);
+    (report, budget.peak())
+}
+
+#[test]
+fn tokens_and_chunks_cost_no_allocation() {
+    for family in Family::ALL {
+        let file = tiny::f32_model(family, 7);
+        // One sequence of several chunks; three that share steps; prompts that take turns.
+        for (sequences, batch_rows) in [(1, 8), (3, 64), (2, 3)] {
+            let service = Service {
+                config: Config::new(128, sequences, batch_rows),
+                kv: KvType::F16,
+                products: Products::Quantised,
+                text: TEXT,
+                tokens: 64,
+            };
+            let (report, _) = report(&file, &service);
+            let [before, first, end] = report.allocations;
+            assert_eq!((before, first), (end, end), "{family:?} {sequences} {batch_rows}");
+        }
+    }
+}
+
+#[test]
+fn the_peak_is_what_was_predicted() {
+    let narrow = Family::ALL.map(|family| (family, Shape::NARROW, Type::Q8_0));
+    let wide = [(Family::Qwen3Moe, Shape::WIDE, Type::Q4_K)];
+    let mut worst = 0.0_f64;
+    for (family, shape, kind) in narrow.into_iter().chain(wide) {
+        let file = tiny::model(family, shape, kind, 8).to_bytes();
+        for kv in [KvType::F16, KvType::F32] {
+            for config in [Config::new(64, 1, 32), Config::new(256, 1, 64), Config::new(128, 3, 16)] {
+                let tokens = config.context;
+                let service = Service { config, kv, products: Products::Quantised, text: TEXT, tokens };
+                let (report, peak) = report(&file, &service);
+                let predicted = report.predicted.heap() as f64;
+                let error = (peak as f64 - predicted) / predicted;
+                assert!(
+                    error.abs() <= 0.02,
+                    "{family:?} {shape:?} {kind} {kv:?}: peak {peak}, {:?}",
+                    report.predicted
+                );
+                worst = if error.abs() > worst.abs() { error } else { worst };
+            }
+        }
+    }
+    println!("largest difference between peak and prediction: {:.3} %", worst * 100.0);
+}

@@ -1,0 +1,6 @@
+//! Memory: every refusal of the heap is a typed error, tokens cost no allocation, and what was predicted is taken.
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+mod accounting;
+mod exhaustion;
+mod service;

@@ -1,0 +1,153 @@
+//! A whole run over one heap, from the bytes of a file to the tokens of an answer. What it shows is elsewhere.
+
+use doorbell_core::backend::KvType;
+use doorbell_core::engine::{
+    Config, Engine, EngineError, Event, Memory, Nanos, Progress, Request, RequestId, SubmitError,
+};
+use doorbell_core::gguf::{Fault, Gguf, GgufError};
+use doorbell_core::heap::{self, Heap};
+use doorbell_core::model::{Model, ModelError};
+use doorbell_core::plan::PlanError;
+use doorbell_core::reference::{Products, Reference, ReferenceError};
+use doorbell_core::sample::{SamplerError, SamplerParams};
+use doorbell_core::token::{Detokenizer, EncodeError, EncodeOptions, TokenId, Tokenizer, TokenizerError};
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Service<'s> {
+    pub(crate) config: Config,
+    pub(crate) kv: KvType,
+    pub(crate) products: Products,
+    pub(crate) text: &'s str,
+    /// Tokens that each of the sequences generates at most.
+    pub(crate) tokens: u32,
+}
+
+/// The step that failed; every one of them because of the heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Step {
+    Parse,
+    Tokenizer,
+    Encode,
+    Model,
+    Backend,
+    Engine,
+    Submit,
+    Poll,
+    Detokenize,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) text: String,
+    pub(crate) predicted: Memory,
+    /// Counts of the heap's allocations: when requests were in, after the first step, at the end.
+    pub(crate) allocations: [usize; 3],
+}
+
+fn refused(step: Step, memory: bool, error: &dyn core::error::Error) -> Step {
+    assert!(memory, "{step:?} failed for another reason: {error}");
+    assert!(error.to_string().contains("out of memory"), "{error}");
+    step
+}
+
+/// Runs on `heap`, of which `allocations` counts.
+pub(crate) fn run<'h>(
+    file: &'h [u8],
+    service: &Service<'_>,
+    heap: Heap<'h>,
+    allocations: &dyn Fn() -> usize,
+) -> Result<Report, Step> {
+    let gguf = Gguf::parse(file, heap)
+        .map_err(|error: GgufError| refused(Step::Parse, matches!(error.fault, Fault::Memory(_)), &error))?;
+    let tokenizer = Tokenizer::new(&gguf, heap)
+        .map_err(|error| refused(Step::Tokenizer, matches!(error, TokenizerError::OutOfMemory(_)), &error))?;
+    let model = Model::new(&gguf, heap)
+        .map_err(|error| refused(Step::Model, matches!(error, ModelError::Memory(_)), &error))?;
+    serve(&gguf, &tokenizer, &model, service, heap, allocations)
+}
+
+fn serve<'m, 'a>(
+    gguf: &Gguf<'a>,
+    tokenizer: &Tokenizer<'a>,
+    model: &'m Model<'a>,
+    service: &Service<'_>,
+    heap: Heap<'m>,
+    allocations: &dyn Fn() -> usize,
+) -> Result<Report, Step> {
+    let config = service.config;
+    let memory = config
+        .memory(model, service.kv, heap)
+        .map_err(|error| refused(Step::Engine, matches!(error, PlanError::Memory(_)), &error))?;
+    let mut prompt = heap::Vec::new_in(heap);
+    tokenizer
+        .encode(service.text, EncodeOptions::default(), &mut prompt)
+        .map_err(|error| refused(Step::Encode, matches!(error, EncodeError::OutOfMemory(_)), &error))?;
+    let backend = Reference::new(model, config.pages, service.kv, service.products, heap)
+        .map_err(|error| refused(Step::Backend, true, &error))?;
+    let mut engine = Engine::new(model, backend, config, &[], heap).map_err(|error| {
+        let memory = matches!(
+            error,
+            EngineError::Memory(_)
+                | EngineError::Plan(PlanError::Memory(_))
+                | EngineError::Backend(ReferenceError::Memory(_))
+        );
+        refused(Step::Engine, memory, &error)
+    })?;
+    let params = SamplerParams::greedy();
+    for id in 0..config.sequences {
+        let request = Request {
+            id: RequestId(id.into()),
+            prompt: &prompt,
+            max_tokens: service.tokens,
+            sampler: &params,
+            bias: &[],
+            ignore_end: true,
+        };
+        engine.submit(&request, Nanos(0)).map_err(|error| {
+            let memory =
+                matches!(error, SubmitError::Memory(_) | SubmitError::Sampler(SamplerError::Memory(_)));
+            refused(Step::Submit, memory, &error)
+        })?;
+    }
+    let before = allocations();
+    let mut first = None;
+    let mut generated = Vec::new();
+    for time in 1.. {
+        let progress = engine.poll(Nanos(time), &mut |event| {
+            if let Event::Token { request: RequestId(0), token, .. } = event {
+                generated.push(token);
+            }
+        });
+        first.get_or_insert_with(allocations);
+        match progress {
+            Ok(Progress::Idle) => break,
+            Ok(_) => {}
+            Err(error) => {
+                let memory = matches!(error, EngineError::Backend(ReferenceError::Memory(_)));
+                return Err(refused(Step::Poll, memory, &error));
+            }
+        }
+    }
+    let allocations = [before, first.unwrap(), allocations()];
+    let predicted = Memory {
+        file: gguf.heap_bytes() as u64,
+        tokenizer: tokenizer.heap_bytes() as u64,
+        scratch: Reference::scratch_bytes(model, config.pages) as u64,
+        ..memory
+    };
+    Ok(Report { text: decode(tokenizer, &generated, heap)?, predicted, allocations })
+}
+
+fn decode(tokenizer: &Tokenizer<'_>, tokens: &[TokenId], heap: Heap<'_>) -> Result<String, Step> {
+    let mut text = heap::Vec::new_in(heap);
+    let mut detokenizer = Detokenizer::new(true);
+    let mut done = Ok(());
+    for &token in tokens {
+        done = done.and_then(|()| detokenizer.push(tokenizer, token, &mut text));
+    }
+    done.and_then(|()| detokenizer.finish(&mut text))
+        .map_err(|error| refused(Step::Detokenize, true, &error))?;
+    Ok(String::from_utf8(text.to_vec()).unwrap())
+}
