@@ -24,6 +24,19 @@ pub(super) fn likelier(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.partial_cmp(&a.logit).unwrap_or(Ordering::Equal).then(a.token.cmp(&b.token))
 }
 
+/// The highest of the logits, none of which is NaN.
+fn highest(logits: &[f32]) -> f32 {
+    // eight at a time, without a chain from one to the next
+    let (blocks, rest) = logits.as_chunks::<8>();
+    let mut lanes = [f32::NEG_INFINITY; 8];
+    for block in blocks {
+        for (lane, &logit) in lanes.iter_mut().zip(block) {
+            *lane = if logit > *lane { logit } else { *lane };
+        }
+    }
+    lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |highest, &logit| highest.max(logit))
+}
+
 /// The buffers of one step, for one vocabulary.
 pub struct Scratch<'a> {
     /// The logits after bias, mask and penalties, by token id.
@@ -71,25 +84,14 @@ impl<'a> Scratch<'a> {
         self.candidates.clear();
         self.ordered = 0;
         self.logits.copy_from_slice(logits);
-        // eight at a time, without a chain from one to the next
-        let (mut highest, mut finite) = ([f32::NEG_INFINITY; 8], [true; 8]);
-        let (blocks, rest) = logits.as_chunks::<8>();
-        for block in blocks {
-            for ((highest, finite), &logit) in highest.iter_mut().zip(&mut finite).zip(block) {
-                *highest = if logit > *highest { logit } else { *highest };
-                *finite &= logit < f32::INFINITY;
-            }
-        }
-        let highest =
-            highest.iter().chain(rest).fold(f32::NEG_INFINITY, |highest, &logit| highest.max(logit));
-        let finite = finite.iter().all(|finite| *finite) && rest.iter().all(|logit| *logit < f32::INFINITY);
+        let finite = logits.iter().fold(true, |finite, &logit| finite & (logit < f32::INFINITY));
         if !finite {
             let found = (0_u32..).zip(logits).find(|(_, logit)| logit.is_nan() || **logit == f32::INFINITY);
             if let Some((token, &logit)) = found {
                 return Err(SampleError::NotFinite { token: TokenId(token), logit });
             }
         }
-        if highest == f32::NEG_INFINITY { Err(SampleError::AllImpossible) } else { Ok(()) }
+        if highest(logits) == f32::NEG_INFINITY { Err(SampleError::AllImpossible) } else { Ok(()) }
     }
 
     /// Makes candidates of the tokens whose logit is at least `floor`: the `limit` likeliest, or all if 0.
@@ -124,16 +126,11 @@ impl<'a> Scratch<'a> {
 
     /// Makes the likeliest token the only candidate.
     pub(super) fn collect_likeliest(&mut self) -> Result<(), SampleError> {
-        let mut best = (0, f32::NEG_INFINITY);
-        for (token, &logit) in (0_u32..).zip(self.logits.iter()) {
-            if logit > best.1 {
-                best = (token, logit);
-            }
-        }
-        let (token, logit) = best;
-        if logit == f32::NEG_INFINITY {
+        let highest = highest(&self.logits);
+        let first = (0_u32..).zip(self.logits.iter()).find(|(_, logit)| **logit == highest);
+        let Some((token, &logit)) = first.filter(|_| highest > f32::NEG_INFINITY) else {
             return Err(SampleError::AllForbidden);
-        }
+        };
         self.candidates.push(Candidate { token: TokenId(token), logit, probability: 1.0 });
         self.ordered = 1;
         Ok(())

@@ -1,17 +1,20 @@
 //! The stages that look at the entropy of the candidates: typical sampling and the temperature.
 
-use super::candidates::Scratch;
+use super::candidates::{Candidate, Scratch, likelier};
 use core::cmp::Ordering;
 
+/// What the surprise of a candidate is, in nats, beyond the difference of its logit from the highest.
+///
+/// `-ln p = ln sum - (logit - highest)`, and the likeliest candidate has `p = 1 / sum`.
+fn log_sum(scratch: &Scratch<'_>, highest: f32) -> f32 {
+    let likeliest = scratch.candidates.iter().find(|candidate| candidate.logit == highest);
+    likeliest.map_or(0.0, |candidate| -libm::logf(candidate.probability))
+}
+
 /// Entropy in nats of the candidates' current probabilities.
-fn entropy(scratch: &Scratch<'_>) -> f32 {
-    let sum: f64 = scratch
-        .candidates
-        .iter()
-        .filter(|candidate| candidate.probability > 0.0)
-        .map(|candidate| f64::from(candidate.probability) * f64::from(libm::logf(candidate.probability)))
-        .sum();
-    -sum as f32
+fn entropy(scratch: &Scratch<'_>, highest: f32) -> f32 {
+    let weighted = |c: &Candidate| f64::from(c.probability) * f64::from(highest - c.logit);
+    scratch.candidates.iter().map(weighted).sum::<f64>() as f32 + log_sum(scratch, highest)
 }
 
 /// Locally typical sampling (Meister et al. 2022): keeps the candidates whose surprise is closest to the
@@ -21,22 +24,23 @@ pub(super) fn typical(scratch: &mut Scratch<'_>, p: f32, min_keep: usize) {
         return;
     }
     scratch.softmax();
-    let entropy = entropy(scratch);
-    // deviation with the place it had, smallest first; ties keep the likelier token
-    let deviation = |probability: f32| libm::fabsf(-libm::logf(probability) - entropy);
-    let closer = |a: &super::Candidate, b: &super::Candidate| {
-        let (a_deviation, b_deviation) = (deviation(a.probability), deviation(b.probability));
-        a_deviation
-            .partial_cmp(&b_deviation)
-            .unwrap_or(Ordering::Equal)
-            .then_with(|| super::candidates::likelier(a, b))
+    let highest = scratch.highest();
+    let (entropy, log_sum) = (entropy(scratch, highest), log_sum(scratch, highest));
+    let Scratch { candidates, logits, .. } = &mut *scratch;
+    // the adjusted logits aren't needed any more: they keep the deviations
+    for Candidate { token, logit, .. } in candidates.iter() {
+        logits[token.0 as usize] = libm::fabsf(highest - logit + log_sum - entropy);
+    }
+    // ties keep the likelier token
+    let closer = |a: &Candidate, b: &Candidate| {
+        let (a_deviation, b_deviation) = (logits[a.token.0 as usize], logits[b.token.0 as usize]);
+        a_deviation.partial_cmp(&b_deviation).unwrap_or(Ordering::Equal).then_with(|| likelier(a, b))
     };
-    let candidates = &mut scratch.candidates;
     let (mut sum, mut kept, mut sorted) = (0.0_f64, 0, 0);
     while kept < candidates.len() {
         if kept == sorted {
             let rest = &mut candidates[sorted..];
-            let more = sorted.max(64).min(rest.len());
+            let more = (sorted * 7).max(64).min(rest.len());
             if more < rest.len() {
                 rest.select_nth_unstable_by(more - 1, closer);
             }
@@ -66,7 +70,7 @@ pub(super) fn temperature(scratch: &mut Scratch<'_>, fixed: f32, range: f32, exp
         return;
     }
     scratch.softmax();
-    let normalised = (entropy(scratch) / libm::logf(len as f32)).clamp(0.0, 1.0);
+    let normalised = (entropy(scratch, scratch.highest()) / libm::logf(len as f32)).clamp(0.0, 1.0);
     let low = (fixed - range).max(0.0);
     divide(scratch, low + (fixed + range - low) * libm::powf(normalised, exponent));
 }

@@ -1,6 +1,7 @@
 //! Log-probabilities of the logits as the model made them, before bias, mask, penalties and temperature.
 
 use super::candidates::{Candidate, likelier};
+use super::exp::exp;
 use crate::token::TokenId;
 
 /// The most alternatives that one step reports, as in the `OpenAI` API.
@@ -27,7 +28,7 @@ pub struct LogProbs {
 /// The natural logarithm of the sum of the exponentials.
 fn log_sum_exp(logits: &[f32]) -> f64 {
     let highest = logits.iter().fold(f32::NEG_INFINITY, |highest, &logit| highest.max(logit));
-    let sum: f64 = logits.iter().map(|&logit| f64::from(libm::expf(logit - highest))).sum();
+    let sum: f64 = logits.iter().map(|&logit| f64::from(exp(logit - highest))).sum();
     f64::from(highest) + libm::log(sum)
 }
 

@@ -17,6 +17,7 @@ mod draw;
 mod dry;
 mod entropy;
 mod error;
+mod exp;
 mod history;
 mod logprobs;
 mod mask;

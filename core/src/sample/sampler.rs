@@ -169,7 +169,7 @@ impl<'a> Sampler<'a> {
         let reorders = params.typical_p < 1.0 || params.xtc.probability > 0.0;
         if greedy && !reorders {
             // the other stages always keep the likeliest token
-            return scratch.collect(f32::NEG_INFINITY, 1);
+            return scratch.collect_likeliest();
         }
         let floor = truncate::sigma_floor(&scratch.logits, params.top_n_sigma);
         scratch.collect(floor, params.top_k as usize)?;

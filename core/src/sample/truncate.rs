@@ -34,11 +34,12 @@ pub(super) fn top_p(scratch: &mut Scratch<'_>, p: f32, min_keep: usize) {
     }
     scratch.softmax();
     let len = scratch.candidates.len();
-    let (mut sum, mut kept) = (0.0_f64, 0);
+    let (mut sum, mut kept, mut ordered) = (0.0_f64, 0, 0);
     while kept < len && (sum < f64::from(p) || kept < min_keep.max(1)) {
         // orders ever larger runs: the tail of a large vocabulary is rarely needed
-        if kept.is_power_of_two() || kept == 0 {
-            scratch.order((kept * 2).max(64));
+        if kept == ordered {
+            ordered = (ordered * 8).max(64);
+            scratch.order(ordered);
         }
         sum += f64::from(scratch.candidates[kept].probability);
         kept += 1;
@@ -53,7 +54,11 @@ pub(super) fn min_p(scratch: &mut Scratch<'_>, p: f32, min_keep: usize) {
     }
     let floor = scratch.highest() + libm::logf(p);
     let above = scratch.candidates.iter().filter(|candidate| candidate.logit >= floor).count();
-    scratch.keep_likeliest(above.max(min_keep).max(1));
+    if above >= min_keep.max(1) {
+        scratch.keep_above(floor);
+    } else {
+        scratch.keep_likeliest(min_keep.max(1));
+    }
 }
 
 /// Drops all candidates with at least the threshold's probability but the least likely of them.
