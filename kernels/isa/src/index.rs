@@ -2,7 +2,7 @@
 //!
 //! Not here: the decoder.
 
-use crate::row::{ABSENT, Flags, Op, Table, raw_op};
+use crate::row::{ABSENT, Flags, Format, Op, raw_op};
 use crate::table::TABLES;
 use crate::target::Target;
 
@@ -10,7 +10,7 @@ use crate::target::Target;
 pub(crate) struct Index<const N: usize>([[u16; N]; 3]);
 
 impl<const N: usize> Index<N> {
-    const fn build(parts: &[(Table, usize)], long: bool) -> Self {
+    const fn build(parts: &[(Format, usize)], long: bool) -> Self {
         let mut map = [[ABSENT; N]; 3];
         let mut part = 0;
         while part < parts.len() {
@@ -45,29 +45,29 @@ pub(crate) const VOP1_LONG: u16 = 0x180;
 /// Distance of the 64-bit opcodes of VOP2 instructions.
 pub(crate) const VOP2_LONG: u16 = 0x100;
 
-pub(crate) static SOP1: Index<256> = Index::build(&[(Table::SOP1, 0)], false);
-pub(crate) static SOP2: Index<128> = Index::build(&[(Table::SOP2, 0)], false);
-pub(crate) static SOPC: Index<128> = Index::build(&[(Table::SOPC, 0)], false);
-pub(crate) static SOPK: Index<32> = Index::build(&[(Table::SOPK, 0)], false);
-pub(crate) static SOPP: Index<128> = Index::build(&[(Table::SOPP, 0)], false);
-pub(crate) static SMEM: Index<256> = Index::build(&[(Table::SMEM, 0)], false);
-pub(crate) static VOP1: Index<256> = Index::build(&[(Table::VOP1, 0)], false);
-pub(crate) static VOP2: Index<64> = Index::build(&[(Table::VOP2, 0)], false);
-pub(crate) static VOPC: Index<256> = Index::build(&[(Table::VOPC, 0)], false);
+pub(crate) static SOP1: Index<256> = Index::build(&[(Format::Sop1, 0)], false);
+pub(crate) static SOP2: Index<128> = Index::build(&[(Format::Sop2, 0)], false);
+pub(crate) static SOPC: Index<128> = Index::build(&[(Format::Sopc, 0)], false);
+pub(crate) static SOPK: Index<32> = Index::build(&[(Format::Sopk, 0)], false);
+pub(crate) static SOPP: Index<128> = Index::build(&[(Format::Sopp, 0)], false);
+pub(crate) static SMEM: Index<256> = Index::build(&[(Format::Smem, 0)], false);
+pub(crate) static VOP1: Index<256> = Index::build(&[(Format::Vop1, 0)], false);
+pub(crate) static VOP2: Index<64> = Index::build(&[(Format::Vop2, 0)], false);
+pub(crate) static VOPC: Index<256> = Index::build(&[(Format::Vopc, 0)], false);
 pub(crate) static VOP3: Index<1024> = Index::build(
     &[
-        (Table::VOP3, 0),
-        (Table::VOP3SD, 0),
-        (Table::VOPC, 0),
-        (Table::VOP2, VOP2_LONG as usize),
-        (Table::VOP1, VOP1_LONG as usize),
+        (Format::Vop3, 0),
+        (Format::Vop3sd, 0),
+        (Format::Vopc, 0),
+        (Format::Vop2, VOP2_LONG as usize),
+        (Format::Vop1, VOP1_LONG as usize),
     ],
     true,
 );
-pub(crate) static VOP3P: Index<128> = Index::build(&[(Table::VOP3P, 0)], false);
-pub(crate) static VOPD: Index<32> = Index::build(&[(Table::VOPD, 0)], false);
-pub(crate) static DS: Index<256> = Index::build(&[(Table::DS, 0)], false);
-pub(crate) static GLOBAL: Index<256> = Index::build(&[(Table::GLOBAL, 0)], false);
-pub(crate) static SCRATCH: Index<256> = Index::build(&[(Table::SCRATCH, 0)], false);
-pub(crate) static FLAT: Index<256> = Index::build(&[(Table::FLAT, 0)], false);
-pub(crate) static MUBUF: Index<256> = Index::build(&[(Table::MUBUF, 0)], false);
+pub(crate) static VOP3P: Index<128> = Index::build(&[(Format::Vop3p, 0)], false);
+pub(crate) static VOPD: Index<32> = Index::build(&[(Format::Vopd, 0)], false);
+pub(crate) static DS: Index<256> = Index::build(&[(Format::Ds, 0)], false);
+pub(crate) static GLOBAL: Index<256> = Index::build(&[(Format::Global, 0)], false);
+pub(crate) static SCRATCH: Index<256> = Index::build(&[(Format::Scratch, 0)], false);
+pub(crate) static FLAT: Index<256> = Index::build(&[(Format::Flat, 0)], false);
+pub(crate) static MUBUF: Index<256> = Index::build(&[(Format::Mubuf, 0)], false);

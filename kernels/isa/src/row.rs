@@ -11,7 +11,7 @@ use crate::target::{Generation, Target};
 /// Marks a generation that lacks the instruction in [`Row::opcodes`].
 pub const ABSENT: u16 = u16::MAX;
 
-/// Encoding format of an instruction.
+/// Encoding format of an instruction; also the index of its table file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Format {
     /// Scalar, one source.
@@ -50,47 +50,6 @@ pub enum Format {
     Flat,
     /// Buffer memory.
     Mubuf,
-}
-
-/// Index of a table file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Table {
-    /// One-source scalar.
-    SOP1,
-    /// Two-source scalar.
-    SOP2,
-    /// Scalar comparisons.
-    SOPC,
-    /// Scalar with constant.
-    SOPK,
-    /// Program control.
-    SOPP,
-    /// Scalar memory.
-    SMEM,
-    /// One-source vector.
-    VOP1,
-    /// Two-source vector.
-    VOP2,
-    /// Vector comparisons.
-    VOPC,
-    /// 64-bit vector.
-    VOP3,
-    /// 64-bit vector with scalar destination.
-    VOP3SD,
-    /// Packed.
-    VOP3P,
-    /// Dual-issue halves.
-    VOPD,
-    /// LDS.
-    DS,
-    /// Global.
-    GLOBAL,
-    /// Scratch.
-    SCRATCH,
-    /// Flat.
-    FLAT,
-    /// Buffer.
-    MUBUF,
 }
 
 /// Where an instruction executes and how long it occupies its unit. Figures: `reference` chapter of the docs;
@@ -296,7 +255,7 @@ pub struct Op(u16);
 const ROW_BITS: u32 = 9;
 
 impl Op {
-    pub(crate) const fn new(table: Table, row: u16) -> Self {
+    pub(crate) const fn new(table: Format, row: u16) -> Self {
         Self(((table as u16) << ROW_BITS) | row)
     }
 

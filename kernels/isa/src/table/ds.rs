@@ -5,7 +5,7 @@
 
 use super::rows;
 
-rows! { DS, Ds;
+rows! { Ds;
     ds_add_u32                          [0x00 0x00 0x00] = ADDR32 U32         , {ATOMIC}, Lds;
     ds_sub_u32                          [0x01 0x01 0x01] = ADDR32 U32         , {ATOMIC}, Lds;
     ds_rsub_u32                         [0x02 0x02 0x02] = ADDR32 U32         , {ATOMIC}, Lds;

@@ -45,7 +45,7 @@ macro_rules! text_name {
 
 /// Turns the lines of a table file into an array of rows and a module of [`Op`](crate::Op) constants.
 macro_rules! rows {
-    ($table:ident, $format:ident;
+    ($format:ident;
      $($name:ident $(as $text:ident)? [$a:tt $b:tt $c:tt] $($dst:ident)* = $($src:ident)*, {$($flag:ident)*},
        $timing:ident;)*) => {
         /// Constants of this table's instructions.
@@ -55,7 +55,7 @@ macro_rules! rows {
             enum Index { $($name),* }
             $(
                 #[doc = concat!("`", stringify!($name), "`")]
-                pub const $name: crate::Op = crate::Op::new(crate::row::Table::$table, Index::$name as u16);
+                pub const $name: crate::Op = crate::Op::new(crate::row::Format::$format, Index::$name as u16);
             )*
         }
 
@@ -100,7 +100,7 @@ pub mod op {
     pub use super::vopd::names::*;
 }
 
-/// All tables, indexed by [`Table`](crate::row::Table).
+/// All tables, indexed by [`Format`](crate::row::Format).
 pub(crate) static TABLES: [&[Row]; 18] = [
     sop1::ROWS,
     sop2::ROWS,

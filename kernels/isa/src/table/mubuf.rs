@@ -5,7 +5,7 @@
 
 use super::rows;
 
-rows! { MUBUF, Mubuf;
+rows! { Mubuf;
     buffer_load_u8    [0x10 0x10 0x10] B32 = VOFFSET R128 SOFF32 , {LOAD}, Vmem;
     buffer_load_i8    [0x11 0x11 0x11] B32 = VOFFSET R128 SOFF32 , {LOAD}, Vmem;
     buffer_load_u16   [0x12 0x12 0x12] B32 = VOFFSET R128 SOFF32 , {LOAD}, Vmem;

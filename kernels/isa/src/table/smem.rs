@@ -5,7 +5,7 @@
 
 use super::rows;
 
-rows! { SMEM, Smem;
+rows! { Smem;
     s_load_b32             [0x00 0x00 0x00] B32 = R64 SOFFSET           , {LOAD}, Smem;
     s_load_b64             [0x01 0x01 0x01] B64 = R64 SOFFSET           , {LOAD}, Smem;
     s_load_b128            [0x02 0x02 0x02] B128 = R64 SOFFSET          , {LOAD}, Smem;

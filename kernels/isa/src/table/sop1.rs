@@ -5,7 +5,7 @@
 
 use super::rows;
 
-rows! { SOP1, Sop1;
+rows! { Sop1;
     s_mov_b32                [0x00 0x00 0x00] B32 = B32     , {}, Salu;
     s_mov_b64                [0x01 0x01 0x01] B64 = B64     , {}, Salu;
     s_cmov_b32               [0x02 0x02 0x02] B32 = B32     , {SCC_IN READS_DST}, Salu;

@@ -5,7 +5,7 @@
 
 use super::rows;
 
-rows! { SOP2, Sop2;
+rows! { Sop2;
     s_add_u32            [0x00 0x00    -] U32 = U32 U32    , {SCC_OUT}, Salu;
     s_sub_u32            [0x01 0x01    -] U32 = U32 U32    , {SCC_OUT}, Salu;
     s_add_i32            [0x02 0x02    -] I32 = I32 I32    , {SCC_OUT}, Salu;

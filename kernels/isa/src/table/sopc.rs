@@ -5,7 +5,7 @@
 
 use super::rows;
 
-rows! { SOPC, Sopc;
+rows! { Sopc;
     s_cmp_eq_i32  [0x00 0x00 0x00] = I32 I32, {SCC_OUT}, Salu;
     s_cmp_lg_i32  [0x01 0x01 0x01] = I32 I32, {SCC_OUT}, Salu;
     s_cmp_gt_i32  [0x02 0x02 0x02] = I32 I32, {SCC_OUT}, Salu;

@@ -5,7 +5,7 @@
 
 use super::rows;
 
-rows! { SOPK, Sopk;
+rows! { Sopk;
     s_movk_i32         [0x00 0x00 0x00] I32 = HEX16 , {}, Salu;
     s_cmovk_i32        [0x02 0x02 0x02] I32 = HEX16 , {SCC_IN READS_DST}, Salu;
     s_cmpk_eq_i32      [0x03 0x03    -] = R32 HEX16 , {SCC_OUT}, Salu;

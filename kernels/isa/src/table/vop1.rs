@@ -5,7 +5,7 @@
 
 use super::rows;
 
-rows! { VOP1, Vop1;
+rows! { Vop1;
     v_nop                 [0x00 0x00 0x00] =         , {SHORT_ONLY}, Valu;
     v_mov_b32             [0x01 0x01 0x01] B32 = B32 , {DPP}, Valu;
     v_readfirstlane_b32   [0x02 0x02 0x02] S32 = V32 , {SHORT_ONLY}, Valu;

@@ -5,7 +5,7 @@
 
 use super::rows;
 
-rows! { VOP2, Vop2;
+rows! { Vop2;
     v_cndmask_b32                        [0x01 0x01 0x01] B32 = F32 F32 MASK     , {DPP}, Valu;
     v_dot2acc_f32_f16                    [0x02 0x02    -] F32 = PF16 PF16        , {SHORT_ONLY DPP READS_DST}, Valu;
     v_add_f32                            [0x03 0x03 0x03] F32 = F32 F32          , {DPP CLAMP OMOD}, Valu;

@@ -5,7 +5,7 @@
 
 use super::rows;
 
-rows! { VOP3, Vop3;
+rows! { Vop3;
     v_fma_dx9_zero_f32    [0x209 0x209 0x209] F32 = F32 F32 F32        , {CLAMP OMOD}, Valu;
     v_mad_i32_i24         [0x20a 0x20a 0x20a] I32 = I32 I32 I32        , {DPP CLAMP}, Valu;
     v_mad_u32_u24         [0x20b 0x20b 0x20b] U32 = U32 U32 U32        , {DPP CLAMP}, Valu;

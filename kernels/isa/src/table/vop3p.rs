@@ -5,7 +5,7 @@
 
 use super::rows;
 
-rows! { VOP3P, Vop3p;
+rows! { Vop3p;
     v_pk_mad_i16                                                 [0x00 0x00 0x00] PI16 = PI16 PI16 PI16, {CLAMP OPSEL NEG}, Valu;
     v_pk_mul_lo_u16                                              [0x01 0x01 0x01] PU16 = PU16 PU16     , {CLAMP OPSEL NEG}, Valu;
     v_pk_add_i16                                                 [0x02 0x02 0x02] PI16 = PI16 PI16     , {CLAMP OPSEL NEG}, Valu;

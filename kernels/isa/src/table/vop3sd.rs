@@ -5,7 +5,7 @@
 
 use super::rows;
 
-rows! { VOP3SD, Vop3sd;
+rows! { Vop3sd;
     v_div_scale_f32  [0x2fc 0x2fc 0x2fc] F32 MASK = F32 F32 F32, {CLAMP OMOD}, Valu;
     v_div_scale_f64  [0x2fd 0x2fd 0x2fd] F64 MASK = F64 F64 F64, {CLAMP OMOD}, F64;
     v_mad_u64_u32    [0x2fe 0x2fe    -] U64 MASK = U32 U32 U64, {CLAMP}, Quarter;

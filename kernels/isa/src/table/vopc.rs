@@ -5,7 +5,7 @@
 
 use super::rows;
 
-rows! { VOPC, Vopc;
+rows! { Vopc;
     v_cmp_f_f16      [0x00 0x00    -] MASK = F16 F16, {DPP CLAMP}, Valu;
     v_cmp_lt_f16     [0x01 0x01 0x01] MASK = F16 F16, {DPP CLAMP}, Valu;
     v_cmp_eq_f16     [0x02 0x02 0x02] MASK = F16 F16, {DPP CLAMP}, Valu;

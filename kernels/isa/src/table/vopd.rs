@@ -6,7 +6,7 @@
 
 use super::rows;
 
-rows! { VOPD, Vopd;
+rows! { Vopd;
     v_dual_fmac_f32         [0x00 0x00 0x00] F32 = F32 F32    , {READS_DST}, Valu;
     v_dual_fmaak_f32        [0x01 0x01 0x01] F32 = F32 F32 K32, {}, Valu;
     v_dual_fmamk_f32        [0x02 0x02 0x02] F32 = F32 K32 F32, {}, Valu;
