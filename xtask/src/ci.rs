@@ -79,7 +79,7 @@ fn generated() -> Result<(), anyhow::Error> {
 }
 
 fn clippy() -> Result<(), anyhow::Error> {
-    execute(&mut cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    execute(&mut cargo(["clippy", "--workspace", "--all-targets", "--keep-going", "--", "-D", "warnings"]))
 }
 
 fn no_std() -> Result<(), anyhow::Error> {
@@ -95,7 +95,7 @@ fn no_std() -> Result<(), anyhow::Error> {
 
 fn doc() -> Result<(), anyhow::Error> {
     execute(
-        cargo(["doc", "--workspace", "--no-deps", "--document-private-items"])
+        cargo(["doc", "--workspace", "--no-deps", "--document-private-items", "--keep-going"])
             .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"),
     )
 }
