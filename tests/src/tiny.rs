@@ -96,6 +96,11 @@ pub fn f32_model(family: Family, seed: u64) -> Vec<u8> {
     model(family, Shape::NARROW, Type::F32, seed).to_bytes()
 }
 
+/// The model that the program without an operating system (`tests/nostd`) embeds.
+pub fn embedded() -> Vec<u8> {
+    model(Family::Qwen3Moe, Shape::NARROW, Type::Q8_0, 3).to_bytes()
+}
+
 struct Builder {
     file: GgufFile,
     random: Random,

@@ -6,6 +6,7 @@ mod bench;
 mod ci;
 mod isa_check;
 mod model;
+mod nostd;
 mod process;
 mod run;
 mod test;
@@ -24,6 +25,8 @@ enum Verb {
     Test,
     /// Run all static checks, then all tests.
     Ci(ci::Arguments),
+    /// Build and run the program without std and libc, and compare it with the host.
+    Nostd,
     /// Fetch or make a model file under models/.
     Model(model::Arguments),
     /// Measure the program, interleaved with llama-bench when it is there.
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Test => test::run(),
         Verb::Ci(arguments) => ci::run(&arguments),
+        Verb::Nostd => nostd::run(),
         Verb::Model(arguments) => model::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),
         Verb::IsaCheck(arguments) => isa_check::run(&arguments),

@@ -1,0 +1,13 @@
+//! Writes the model that the program embeds, and says that the program brings its own start.
+
+use std::path::PathBuf;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo names the folder"));
+    let model = doorbell_tests::tiny::embedded();
+    std::fs::write(folder.join("model.gguf"), model).expect("the folder can be written to");
+    for argument in ["-nostartfiles", "-nostdlib", "-static", "-no-pie"] {
+        println!("cargo::rustc-link-arg-bins={argument}");
+    }
+}

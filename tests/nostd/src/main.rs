@@ -1,0 +1,26 @@
+//! The proof that the engine needs no operating system: a program without std and without a C library that answers a
+//! prompt with an embedded model, on one thread, from a heap over a fixed array.
+//!
+//! This crate has a panic handler, and std has one too, so a dependency that brings std in is a compile error (E0152).
+//! What it prints is compared with the engine on the host by `cargo xtask nostd`.
+#![no_std]
+#![no_main]
+
+mod answer;
+mod arena;
+mod kernels;
+mod system;
+
+use doorbell_isa as _;
+use doorbell_kfd as _;
+
+/// The model, made by `build.rs`.
+static MODEL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/model.gguf"));
+
+/// Called on a stack of its own by `system`; gives the exit code.
+fn run() -> u8 {
+    let complete = answer::print(MODEL, &arena::LARGE) && kernels::print(MODEL, &arena::LARGE);
+    // Far too little for the same work: it must end in an error, not in a panic.
+    let refused = answer::print(MODEL, &arena::SMALL);
+    u8::from(!complete || refused)
+}

@@ -1,0 +1,153 @@
+//! `cargo xtask nostd`: builds and runs the program without std and libc, and compares what it prints with the engine
+//! on the host. What the program proves is written in `tests/nostd`.
+
+use crate::process::{cargo, execute, output, root};
+use anyhow::{Context as _, bail, ensure};
+use doorbell_core::backend::KvType;
+use doorbell_core::engine::{Config, Engine, Event, Nanos, Progress, Request, RequestId};
+use doorbell_core::gguf::Gguf;
+use doorbell_core::heap::{self, Global, Heap};
+use doorbell_core::model::Model;
+use doorbell_core::reference::{Products, Reference};
+use doorbell_core::sample::SamplerParams;
+use doorbell_core::token::{EncodeOptions, Tokenizer};
+use doorbell_tests::tiny;
+
+const MANIFEST: &str = "tests/nostd/Cargo.toml";
+const HEAP: Heap<'static> = &Global;
+
+/// The program's request: what `tests/nostd/src/answer.rs` asks for.
+const PROMPT: &str = "how many people would write";
+const TOKENS: u32 = 24;
+
+/// How far the peak may be from the prediction.
+const TOLERANCE: f64 = 0.02;
+
+pub(crate) fn run() -> Result<(), anyhow::Error> {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        eprintln!("the program without std starts on x86-64 Linux only: skipped");
+        return Ok(());
+    }
+    let target = root().join("target/nostd");
+    for verb in ["clippy", "build"] {
+        let mut command = cargo([verb, "--release", "--quiet", "--manifest-path", MANIFEST, "--target-dir"]);
+        command.arg(&target);
+        if verb == "clippy" {
+            command.args(["--", "-D", "warnings"]);
+        }
+        execute(&mut command)?;
+    }
+    let program = target.join("release/doorbell-nostd");
+    let text = String::from_utf8(output(&mut crate::process::command(&program, [""; 0]))?)?;
+    let report = Report::read(&text).with_context(|| format!("the program printed:\n{text}"))?;
+    report.check(&host()?).with_context(|| format!("the program printed:\n{text}"))?;
+    let size = std::fs::metadata(&program)?.len();
+    println!(
+        "nostd: {} tokens equal, 0 allocations for them, peak {} bytes ({} predicted), {} instruction sets, \
+         program {} KiB of which the model {} KiB; too small a heap: {}",
+        report.tokens.len(),
+        report.peak,
+        report.predicted,
+        report.kernels.len(),
+        size / 1024,
+        tiny::embedded().len() / 1024,
+        report.refusal
+    );
+    Ok(())
+}
+
+/// What the program printed.
+#[derive(Debug, Default, PartialEq)]
+struct Report {
+    tokens: Vec<u32>,
+    allocations: u64,
+    peak: u64,
+    predicted: u64,
+    /// Differences of the driver's products from core's, by instruction set.
+    kernels: Vec<f64>,
+    refusal: String,
+}
+
+impl Report {
+    fn read(text: &str) -> Result<Self, anyhow::Error> {
+        let mut report = Self::default();
+        for line in text.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words[..] {
+                ["token", id] => report.tokens.push(id.parse()?),
+                ["allocations", _, "before", "tokens,", count, ..] => report.allocations = count.parse()?,
+                ["peak", peak, "predicted", predicted, ..] => {
+                    (report.peak, report.predicted) = (peak.parse()?, predicted.parse()?);
+                }
+                ["kernels", .., difference] => report.kernels.push(difference.parse()?),
+                ["refused", ..] => report.refusal = words[1..].join(" "),
+                ["prompt", _] => {}
+                _ => bail!("a line that nobody expects: {line}"),
+            }
+        }
+        Ok(report)
+    }
+
+    fn check(&self, expected: &[u32]) -> Result<(), anyhow::Error> {
+        ensure!(self.tokens == expected, "the tokens differ from the host's: {expected:?}");
+        ensure!(self.allocations == 0, "{} allocations for tokens", self.allocations);
+        let error = self.peak as f64 / self.predicted as f64 - 1.0;
+        ensure!(error.abs() <= TOLERANCE, "the peak is {:+.2} % from the prediction", error * 100.0);
+        ensure!(self.refusal.starts_with("out of memory"), "too small a heap was not refused");
+        ensure!(
+            !self.kernels.is_empty() && self.kernels.iter().all(|error| *error < 1e-5),
+            "the kernels err"
+        );
+        Ok(())
+    }
+}
+
+/// The tokens by the engine on the host.
+fn host() -> Result<Vec<u32>, anyhow::Error> {
+    let file = tiny::embedded();
+    let gguf = Gguf::parse(&file, HEAP)?;
+    let tokenizer = Tokenizer::new(&gguf, HEAP)?;
+    let model = Model::new(&gguf, HEAP)?;
+    let mut prompt = heap::Vec::new_in(HEAP);
+    tokenizer.encode(PROMPT, EncodeOptions::default(), &mut prompt)?;
+    let config = Config::new(model.hyper.context, 1, 64);
+    let backend = Reference::new(&model, config.pages, KvType::F16, Products::Quantised, HEAP)?;
+    let mut engine = Engine::new(&model, backend, config, &[], HEAP)?;
+    let sampler = &SamplerParams::greedy();
+    let id = RequestId(1);
+    let request = Request { id, prompt: &prompt, max_tokens: TOKENS, sampler, bias: &[], ignore_end: true };
+    engine.submit(&request, Nanos(0))?;
+    let mut tokens = Vec::new();
+    let mut events = |event: Event<'_>| {
+        if let Event::Token { token, .. } = event {
+            tokens.push(token.0);
+        }
+    };
+    while engine.poll(Nanos(0), &mut events)? != Progress::Idle {}
+    Ok(tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "prompt 7\ntoken 92\ntoken 5\nallocations 108 before tokens, 0 for tokens\n\
+        peak 100 predicted 101 array 1048576\nkernels Isa(Portable) 8.2e-8\n\
+        refused out of memory: 65536 bytes refused array 65536\n";
+
+    #[test]
+    fn what_the_program_prints_is_checked() {
+        let report = Report::read(TEXT).unwrap();
+        assert!(report.check(&[92, 5]).is_ok());
+        for (what, instead) in [
+            ("token 5", "token 6"),
+            (", 0 for", ", 1 for"),
+            ("peak 100", "peak 95"),
+            ("out of memory", "panic"),
+            ("8.2e-8", "8.2e-2"),
+        ] {
+            assert!(Report::read(&TEXT.replace(what, instead)).unwrap().check(&[92, 5]).is_err(), "{what}");
+        }
+        assert!(Report::read("panic at").is_err());
+    }
+}
