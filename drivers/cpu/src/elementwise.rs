@@ -205,36 +205,30 @@ fn rotate(pairing: Pairing, head: &mut [f32], cos: &[f32], sin: &[f32]) {
     }
 }
 
-/// `gate = glu(gate, up)`
+/// Rows of 32, gate in the first half and up in the second: `row[..16] = glu(row[..16], row[16..])`.
 #[derive(Debug)]
-pub struct Gated<'a> {
+pub struct GatedPairs<'a> {
     /// The non-linearity.
     pub kind: Glu,
     /// Changed in place.
-    pub gate: &'a mut [f32],
-    /// As long.
-    pub up: &'a [f32],
+    pub rows: &'a mut [f32],
 }
 
-impl Kernel for Gated<'_> {
+impl Kernel for GatedPairs<'_> {
     type Output = ();
 
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
-        let mut padded = [0.0; 16];
-        let mut at = 0;
-        update(simd, self.gate, |gate| {
-            let rest = &self.up[at..];
-            let from = if rest.len() >= S::LANES {
-                rest.as_ptr()
-            } else {
-                padded[..rest.len()].copy_from_slice(rest);
-                padded.as_ptr()
-            };
-            at += S::LANES.min(rest.len());
-            // SAFETY: LANES floats of `up`, or the padded copy of its end.
-            glu(simd, self.kind, gate, unsafe { simd.load_f(from) })
-        });
+        for row in self.rows.as_chunks_mut::<32>().0 {
+            let (gate, up) = row.split_at_mut(16);
+            for (gate, up) in gate.chunks_exact_mut(S::LANES).zip(up.chunks_exact(S::LANES)) {
+                // SAFETY: both chunks have LANES floats.
+                unsafe {
+                    let y = glu(simd, self.kind, simd.load_f(gate.as_ptr()), simd.load_f(up.as_ptr()));
+                    simd.store_f(gate.as_mut_ptr(), y);
+                }
+            }
+        }
     }
 }
 
@@ -264,6 +258,25 @@ impl Kernel for Cap<'_> {
                 });
             }
         }
+    }
+}
+
+/// `x = e^(x − minus)`
+#[derive(Debug)]
+pub struct Exponential<'a> {
+    /// Changed in place.
+    pub x: &'a mut [f32],
+    /// Subtracted first.
+    pub minus: f32,
+}
+
+impl Kernel for Exponential<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call<S: Simd>(self, simd: S) {
+        let minus = simd.splat_f(self.minus);
+        update(simd, self.x, |x| exp(simd, simd.sub_f(x, minus)));
     }
 }
 
@@ -378,14 +391,13 @@ mod tests {
     #[test]
     fn gated_activations_equal_the_reference() {
         for kind in [Glu::Silu, Glu::Gelu, Glu::Oai { alpha: 1.702, limit: 7.0 }] {
-            for len in [5, 16, 100] {
-                let (gate, up) = (values(len, 12.0), values(len + 3, 9.0)[3..].to_vec());
-                let expected: Vec<f32> =
-                    gate.iter().zip(&up).map(|(&gate, &up)| reference::glu(kind, gate, up)).collect();
-                for isa in Isa::available() {
-                    let mut out = gate.clone();
-                    isa.run(Gated { kind, gate: &mut out, up: &up });
-                    assert!(nmse(&out, &expected) < 1e-12, "{kind:?} {len} {}", isa.name());
+            let rows = values(32 * 9, 12.0);
+            for isa in Isa::available() {
+                let mut out = rows.clone();
+                isa.run(GatedPairs { kind, rows: &mut out });
+                for (row, out) in rows.as_chunks::<32>().0.iter().zip(out.as_chunks::<32>().0) {
+                    let expected: Vec<f32> = (0..16).map(|i| reference::glu(kind, row[i], row[16 + i])).collect();
+                    assert!(nmse(&out[..16], &expected) < 1e-12, "{kind:?} {}", isa.name());
                 }
             }
         }

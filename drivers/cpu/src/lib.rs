@@ -10,6 +10,8 @@ pub mod budget;
 #[cfg(feature = "std")]
 pub mod bandwidth;
 pub mod attention;
+#[cfg(feature = "std")]
+pub mod backend;
 pub mod elementwise;
 pub mod features;
 pub mod kv;

@@ -25,6 +25,7 @@ mod unpack;
 mod weights;
 
 pub use run::{Products, Selection};
+pub use tile::OUT as OUT_COLS;
 pub use scratch::Scratch;
 pub use weights::{Strip, Weights, WeightsError};
 

@@ -94,12 +94,27 @@ impl<'a> Products<'a> {
         match right {
             Some(right) if right.kind != left.kind => {
                 self.same_kind(left, None, scratch, out);
-                if !out.is_empty() {
-                    self.same_kind(right, None, scratch, &mut out[STRIP..]);
-                }
+                self.right(right, scratch, out);
             }
             _ => self.same_kind(left, right, scratch, out),
         }
+    }
+
+    /// The products of one strip, as those of a right one: `out[row][16..32]`.
+    ///
+    /// # Panics
+    /// As [`Self::pair`].
+    pub fn right(&self, strip: Strip<'_>, scratch: &mut Scratch<'_>, out: &mut [f32]) {
+        assert!(out.len() >= self.selection.len() * OUT, "room for the products");
+        if !self.selection.is_empty() {
+            self.same_kind(strip, None, scratch, &mut out[STRIP..]);
+        }
+    }
+
+    /// Activation rows that take part.
+    #[must_use]
+    pub const fn rows(&self) -> usize {
+        self.selection.len()
     }
 
     fn same_kind(

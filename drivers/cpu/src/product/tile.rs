@@ -13,7 +13,7 @@ use core::marker::PhantomData;
 pub(super) const TOKENS: usize = 6;
 
 /// Floats from one activation row's results to the next: both strips' rows.
-pub(super) const OUT: usize = 2 * STRIP;
+pub const OUT: usize = 2 * STRIP;
 
 /// A pair of unpacked strips and `T` activation rows.
 pub(super) struct Tile<'a, C, const T: usize> {

@@ -1,0 +1,251 @@
+//! The backend: what lives from step to step, and how a step starts and ends.
+#![expect(unsafe_code, reason = "lends each thread its own working memory")]
+
+use super::error::CpuError;
+use super::head::better;
+use super::local::Local;
+use super::shared::Buffer;
+use super::sizes::{Sizes, partial_floats};
+use super::step::{Context, Step};
+use crate::features::Isa;
+use crate::kv;
+use crate::pool::Pool;
+use crate::product::Weights;
+use doorbell_core::backend::{Backend, KvType, Output};
+use doorbell_core::heap::{self, Heap, OutOfMemory, Vec};
+use doorbell_core::model::Model;
+use doorbell_core::plan::{Batch, BatchLimits, HeadResult, Op, Plan};
+use doorbell_core::token::TokenId;
+
+/// Most floats of partial attention results; beyond it a step's attention is not cut by chunks.
+const PARTIAL_FLOATS: usize = 1 << 20;
+
+/// Executes plans on host cores.
+pub struct CpuBackend<'m, 'a> {
+    model: &'m Model<'a>,
+    isa: Isa,
+    pages: u32,
+    pool: Pool,
+    kv: Vec<'m, kv::Pool<'m>>,
+    locals: Vec<'m, Local<'m>>,
+    buffers: Buffers<'m>,
+    places: Vec<'m, (u32, u32)>,
+    tokens: Vec<'m, TokenId>,
+    finished: Option<Finished>,
+}
+
+/// What a finished step left.
+#[derive(Clone, Copy, Debug)]
+struct Finished {
+    result: HeadResult,
+    /// Logits in all.
+    logits: usize,
+}
+
+/// Memory that threads share during a step.
+#[derive(Debug)]
+struct Buffers<'h> {
+    arena: Buffer<'h>,
+    angles: Buffer<'h>,
+    panels: [Buffer<'h>; 4],
+    hidden: Buffer<'h>,
+    hidden_panel: Buffer<'h>,
+    router: Buffer<'h>,
+    logits: Buffer<'h>,
+    best: Buffer<'h>,
+    partials: Buffer<'h>,
+}
+
+impl core::fmt::Debug for CpuBackend<'_, '_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("CpuBackend").field("isa", &self.isa).field("pool", &self.pool).finish_non_exhaustive()
+    }
+}
+
+impl<'m, 'a> CpuBackend<'m, 'a> {
+    /// A backend with `pages` KV pages per group on `threads` threads, with the best instructions there are.
+    ///
+    /// # Errors
+    /// When memory or threads can't be had, or a weight has no kernel.
+    pub fn new(
+        model: &'m Model<'a>,
+        pages: u32,
+        kind: KvType,
+        threads: usize,
+        heap: Heap<'m>,
+    ) -> Result<Self, CpuError> {
+        Self::with_isa(model, pages, kind, threads, Isa::best(), heap)
+    }
+
+    /// As [`Self::new`], with given instructions.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_isa(
+        model: &'m Model<'a>,
+        pages: u32,
+        kind: KvType,
+        threads: usize,
+        isa: Isa,
+        heap: Heap<'m>,
+    ) -> Result<Self, CpuError> {
+        for weight in &model.weights {
+            Weights::new(weight.kind, weight.cols, weight.data)
+                .map_err(|_| CpuError::Weight { kind: weight.kind })?;
+        }
+        let mut pools = heap::with_capacity(heap, model.groups.len())?;
+        for group in &model.groups {
+            pools.push(kv::Pool::new(*group, pages, kind, heap)?);
+        }
+        let pool = Pool::new(threads).map_err(|_| CpuError::Thread { wanted: threads })?;
+        let mut locals = heap::with_capacity(heap, pool.threads())?;
+        locals.extend((0..pool.threads()).map(|_| Local::new(heap)));
+        let (places, tokens) = (Vec::new_in(heap), Vec::new_in(heap));
+        let buffers = Buffers::new(heap);
+        Ok(Self { model, isa, pages, pool, kv: pools, locals, buffers, places, tokens, finished: None })
+    }
+
+    /// The instructions in use, by name.
+    #[must_use]
+    pub fn isa(&self) -> &'static str {
+        self.isa.name()
+    }
+
+    /// Threads in use.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// Makes room for a plan.
+    fn grow(&mut self, plan: &Plan<'_>) -> Result<(), OutOfMemory> {
+        let sizes = Sizes::of(self.model, plan);
+        for local in &mut self.locals {
+            local.grow(&sizes)?;
+        }
+        self.tokens.clear();
+        self.places.clear();
+        heap::reserve(&mut self.tokens, sizes.outputs)?;
+        heap::reserve(&mut self.places, sizes.rows)?;
+        let stride = self.kv.iter().map(|pool| partial_floats(pool.shape())).max().unwrap_or(0);
+        let chunks = self.pages as usize * doorbell_core::plan::PAGE_TOKENS / crate::attention::CHUNK + 1;
+        let partials = sizes.rows.saturating_mul(sizes.heads).saturating_mul(chunks).saturating_mul(stride);
+        let angles: usize = self.model.ropes.iter().map(|rope| 2 * rope.frequencies.len()).sum();
+        let buffers = &mut self.buffers;
+        buffers.arena.grow(plan.arena)?;
+        buffers.angles.grow(angles * sizes.rows)?;
+        for (panel, bytes) in buffers.panels.iter_mut().zip(sizes.panels) {
+            panel.grow(bytes.div_ceil(4))?;
+        }
+        buffers.hidden.grow(sizes.hidden)?;
+        buffers.hidden_panel.grow(sizes.hidden_panel.div_ceil(4))?;
+        buffers.router.grow(sizes.router)?;
+        buffers.logits.grow(sizes.logits)?;
+        buffers.best.grow(2 * self.locals.len() * sizes.outputs)?;
+        buffers.partials.grow(partials.min(PARTIAL_FLOATS))
+    }
+
+    /// Joins the threads' best tokens.
+    fn join_best(&mut self, outputs: usize) {
+        let cells = self.buffers.best.floats().as_chunks::<2>().0;
+        self.tokens.clear();
+        for row in 0..outputs {
+            let found = (0..self.locals.len()).map(|thread| cells[thread * outputs + row]);
+            let best = found.map(|[value, token]| (value, token.to_bits())).fold((f32::NEG_INFINITY, u32::MAX), better);
+            // Without any number among the logits the first token stands, as in the reference.
+            self.tokens.push(TokenId(if best.1 == u32::MAX { 0 } else { best.1 }));
+        }
+    }
+}
+
+impl<'h> Buffers<'h> {
+    fn new(heap: Heap<'h>) -> Self {
+        let buffer = || Buffer::new(heap);
+        Self {
+            arena: buffer(),
+            angles: buffer(),
+            panels: [buffer(), buffer(), buffer(), buffer()],
+            hidden: buffer(),
+            hidden_panel: buffer(),
+            router: buffer(),
+            logits: buffer(),
+            best: buffer(),
+            partials: buffer(),
+        }
+    }
+}
+
+/// The threads' working memories, one for each.
+#[derive(Clone, Copy)]
+struct Locals<'h>(*mut Local<'h>);
+
+// SAFETY: each thread takes the one with its own number, and a step is over before they are used otherwise.
+unsafe impl Send for Locals<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Locals<'_> {}
+
+impl Backend for CpuBackend<'_, '_> {
+    type Error = CpuError;
+
+    fn supports(&self, _op: &Op) -> bool {
+        true
+    }
+
+    fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), CpuError> {
+        self.finished = None;
+        let limits = BatchLimits {
+            shape: plan.shape,
+            vocabulary: self.model.vocabulary,
+            groups: self.model.groups.len(),
+            pages: self.pages,
+        };
+        batch.check(&limits).map_err(CpuError::Batch)?;
+        self.grow(plan)?;
+        for run in batch.runs {
+            self.places.extend((0..run.rows).map(|row| (run.sequence, run.position + row)));
+        }
+        let locals = Locals(self.locals.as_mut_ptr());
+        let buffers = &mut self.buffers;
+        let context = Context {
+            isa: self.isa,
+            model: self.model,
+            plan,
+            batch,
+            pools: &self.kv,
+            places: &self.places,
+            arena: buffers.arena.cells(),
+            angles: buffers.angles.cells(),
+            panels: buffers.panels.each_mut().map(Buffer::cells),
+            hidden: buffers.hidden.cells(),
+            hidden_panel: buffers.hidden_panel.cells(),
+            router: buffers.router.cells(),
+            logits: buffers.logits.cells(),
+            best: buffers.best.cells(),
+            partials: buffers.partials.cells(),
+            partial_floats: buffers.partials.floats().len(),
+        };
+        self.pool.run(&|team| {
+            let locals = locals;
+            // SAFETY: there is one for each thread, and no other thread has this one's number.
+            let local = unsafe { &mut *locals.0.add(team.index()) };
+            Step { context: &context, team, local }.run();
+        });
+        for op in &plan.ops {
+            if let Op::Head(head) = op {
+                let logits = batch.outputs.len() * head.matrix.rows as usize;
+                self.finished = Some(Finished { result: head.result, logits });
+            }
+        }
+        if matches!(self.finished, Some(Finished { result: HeadResult::ArgMax, .. })) {
+            self.join_best(batch.outputs.len());
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<Option<Output<'_>>, CpuError> {
+        Ok(self.finished.take().map(|finished| match finished.result {
+            HeadResult::Logits => Output::Logits(&self.buffers.logits.floats()[..finished.logits]),
+            HeadResult::ArgMax => Output::Tokens(&self.tokens),
+        }))
+    }
+}

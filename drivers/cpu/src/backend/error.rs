@@ -1,0 +1,45 @@
+//! Why the backend can't run a model or a batch.
+
+use core::fmt;
+use doorbell_core::heap::OutOfMemory;
+use doorbell_core::plan::BatchError;
+use doorbell_core::quant::Type;
+
+/// Why the CPU can't run a model or a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CpuError {
+    /// The heap refused.
+    Memory(OutOfMemory),
+    /// The batch breaks a rule.
+    Batch(BatchError),
+    /// The system refused to start a thread.
+    Thread {
+        /// Threads asked for.
+        wanted: usize,
+    },
+    /// A weight is of a type without a kernel.
+    Weight {
+        /// The type.
+        kind: Type,
+    },
+}
+
+impl From<OutOfMemory> for CpuError {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Memory(error)
+    }
+}
+
+impl fmt::Display for CpuError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory(error) => error.fmt(f),
+            Self::Batch(error) => error.fmt(f),
+            Self::Thread { wanted } => write!(f, "the system refused to start {wanted} threads; ask for fewer"),
+            Self::Weight { kind } => write!(f, "no CPU kernel for weights of type {}", kind.name()),
+        }
+    }
+}
+
+impl core::error::Error for CpuError {}
