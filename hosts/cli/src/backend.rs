@@ -7,7 +7,7 @@ use core::num::NonZeroUsize;
 use doorbell_core::backend::{Backend, KvType};
 use doorbell_core::engine::Config;
 use doorbell_core::model::Model;
-use doorbell_core::reference::{Products, Reference};
+use doorbell_cpu::backend::{CpuBackend, CpuError};
 use doorbell_runtime::device::{Device, DeviceRequest};
 use doorbell_runtime::memory::memory;
 
@@ -80,6 +80,8 @@ pub(crate) fn open<'m, 'a>(
     if let Some(reason) = computer.reason {
         note(format_args!("device {}: {reason}", computer.device));
     }
-    Reference::new(model, pages, KV, Products::Quantised, HEAP)
-        .map_err(|error| Failure::new(Kind::Memory, format_args!("{error}; use a smaller --ctx")))
+    CpuBackend::new(model, pages, KV, computer.threads, HEAP).map_err(|error| match error {
+        CpuError::Memory(_) => Failure::new(Kind::Memory, format_args!("{error}; use a smaller --ctx")),
+        error => Failure::new(Kind::Device, error),
+    })
 }
