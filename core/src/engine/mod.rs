@@ -6,6 +6,7 @@
 mod admit;
 mod config;
 mod event;
+mod masks;
 mod memory;
 mod place;
 mod score;
@@ -16,6 +17,7 @@ mod text;
 pub use admit::Engine;
 pub use config::{Config, EngineError, Request, SubmitError};
 pub use event::{Event, FinishReason, Nanos, Progress, RequestId, Usage};
+pub use masks::Masks;
 pub use memory::Memory;
 pub use score::{ScoreError, score};
 pub use text::TextStream;

@@ -3,6 +3,7 @@
 use super::admit::Engine;
 use super::config::EngineError;
 use super::event::{Event, FinishReason, Nanos, Progress};
+use super::masks::{Masks, NoMasks};
 use super::sequence::Sequence;
 use crate::backend::{Backend, Output};
 use crate::plan::{Batch, PageTables, Run, Span};
@@ -21,7 +22,20 @@ impl<B: Backend> Engine<'_, '_, B> {
         now: Nanos,
         sink: &mut dyn FnMut(Event<'_>),
     ) -> Result<Progress, EngineError<B::Error>> {
-        if self.step.in_flight && !self.collect(now, sink)? {
+        self.poll_masked(now, &mut NoMasks, sink)
+    }
+
+    /// As [`Engine::poll`]; `masks` is asked which tokens may be picked, and told which were.
+    ///
+    /// # Errors
+    /// As [`Engine::poll`].
+    pub fn poll_masked(
+        &mut self,
+        now: Nanos,
+        masks: &mut dyn Masks,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Progress, EngineError<B::Error>> {
+        if self.step.in_flight && !self.collect(now, masks, sink)? {
             return Ok(Progress::Waiting);
         }
         self.retire(now, sink);
@@ -59,6 +73,7 @@ impl<B: Backend> Engine<'_, '_, B> {
     fn collect(
         &mut self,
         now: Nanos,
+        masks: &mut dyn Masks,
         sink: &mut dyn FnMut(Event<'_>),
     ) -> Result<bool, EngineError<B::Error>> {
         let output = match self.backend.poll() {
@@ -86,8 +101,12 @@ impl<B: Backend> Engine<'_, '_, B> {
             }
             let Output::Logits(logits) = output else { continue };
             let logits = &logits[row * vocabulary..(row + 1) * vocabulary];
-            match sequence.sampler.sample(logits, sequence.len(), None, &mut self.scratch) {
-                Ok(sampled) => extend(sequence, &sampled, &self.end_tokens, now, sink),
+            let position = sequence.len();
+            match sequence.sampler.sample(logits, position, masks.mask(owner), &mut self.scratch) {
+                Ok(sampled) => {
+                    masks.accept(owner, sampled.token);
+                    extend(sequence, &sampled, &self.end_tokens, now, sink);
+                }
                 Err(error) => sequence.ending = Some(FinishReason::Sampling(error)),
             }
         }

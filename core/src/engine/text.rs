@@ -14,7 +14,7 @@ pub struct TextStream<'a> {
     buffer: Vec<'a, u8>,
     /// Bytes of `buffer` that were handed out.
     told: usize,
-    stopped: bool,
+    stopped: Option<usize>,
 }
 
 impl<'a> TextStream<'a> {
@@ -28,11 +28,16 @@ impl<'a> TextStream<'a> {
             own.push(heap::copied(heap, stop.as_bytes())?);
         }
         let detokenizer = Detokenizer::new(special);
-        Ok(Self { detokenizer, stops: own, buffer: Vec::new_in(heap), told: 0, stopped: false })
+        Ok(Self { detokenizer, stops: own, buffer: Vec::new_in(heap), told: 0, stopped: None })
     }
 
     /// Whether a stop string came; nothing more is shown then.
     pub fn stopped(&self) -> bool {
+        self.stopped.is_some()
+    }
+
+    /// Which stop string came, as a place among those given that are not empty.
+    pub fn stop(&self) -> Option<usize> {
         self.stopped
     }
 
@@ -43,7 +48,7 @@ impl<'a> TextStream<'a> {
     pub fn push(&mut self, tokenizer: &Tokenizer<'_>, token: TokenId) -> Result<&str, OutOfMemory> {
         self.buffer.drain(..self.told);
         self.told = 0;
-        if !self.stopped {
+        if self.stopped.is_none() {
             self.detokenizer.push(tokenizer, token, &mut self.buffer)?;
             self.told = self.release();
         }
@@ -57,10 +62,10 @@ impl<'a> TextStream<'a> {
     pub fn finish(&mut self) -> Result<&str, OutOfMemory> {
         self.buffer.drain(..self.told);
         self.told = 0;
-        if !self.stopped {
+        if self.stopped.is_none() {
             self.detokenizer.finish(&mut self.buffer)?;
             let shown = self.release();
-            self.told = if self.stopped { shown } else { self.buffer.len() };
+            self.told = if self.stopped.is_some() { shown } else { self.buffer.len() };
         }
         Ok(self.shown())
     }
@@ -73,9 +78,9 @@ impl<'a> TextStream<'a> {
     /// Bytes that may be shown: up to the first stop string, or up to what may become one.
     fn release(&mut self) -> usize {
         let text = &self.buffer[..];
-        let first = self.stops.iter().filter_map(|stop| find(text, stop)).min();
-        if let Some(end) = first {
-            self.stopped = true;
+        let found = |(place, stop): (usize, &Vec<'_, u8>)| Some((find(text, stop)?, place));
+        if let Some((end, place)) = self.stops.iter().enumerate().filter_map(found).min() {
+            self.stopped = Some(place);
             return end;
         }
         let held = self.stops.iter().map(|stop| overlap(text, stop)).max().unwrap_or(0);

@@ -1,0 +1,25 @@
+//! What may restrict the tokens of a request: a grammar that lives in the host.
+
+use super::event::RequestId;
+use crate::sample::TokenMask;
+use crate::token::TokenId;
+
+/// The grammars of all requests that have one. Preempted requests keep their state here: tokens are picked once.
+pub trait Masks {
+    /// Which tokens of the request may be picked next; `None` allows all.
+    fn mask(&mut self, request: RequestId) -> Option<TokenMask<'_>>;
+
+    /// A token of the request was picked, possibly one that ends it.
+    fn accept(&mut self, request: RequestId, token: TokenId);
+}
+
+/// No request is restricted.
+pub(super) struct NoMasks;
+
+impl Masks for NoMasks {
+    fn mask(&mut self, _: RequestId) -> Option<TokenMask<'_>> {
+        None
+    }
+
+    fn accept(&mut self, _: RequestId, _: TokenId) {}
+}
