@@ -13,6 +13,7 @@ pub type Vec<'a, T> = allocator_api2::vec::Vec<T, Heap<'a>>;
 
 /// The heap could not give this many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct OutOfMemory {
     /// Bytes asked for (saturated when the request itself overflows).
     pub bytes: usize,

@@ -9,6 +9,7 @@ use core::fmt;
 
 /// Limits of an engine; what depends on them alone is reserved at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Config {
     /// Tokens that one sequence can hold, prompt and output together.
     pub context: u32,
@@ -74,6 +75,7 @@ pub struct Request<'r> {
 
 /// Why a request was not taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SubmitError {
     /// The prompt has no tokens.
@@ -140,6 +142,7 @@ impl core::error::Error for SubmitError {}
 
 /// Why an engine could not be made or could not go on.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum EngineError<E> {
     /// A limit of zero, or more than the arithmetic holds.

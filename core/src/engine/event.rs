@@ -5,14 +5,17 @@ use crate::token::TokenId;
 
 /// Names a request; chosen by the caller, who keeps it unique among live requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RequestId(pub u64);
 
 /// A point in time of the caller's clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Nanos(pub u64);
 
 /// Why a request ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum FinishReason {
     /// The model ended its turn with this token, which is not reported as output.
@@ -31,6 +34,7 @@ pub enum FinishReason {
 
 /// Counts and times of a finished request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Usage {
     /// Prompt tokens.
     pub prompt_tokens: u32,
@@ -52,6 +56,7 @@ pub struct Usage {
 
 /// Something that happened to a request.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Event<'e> {
     /// Part of the prompt has been computed.
@@ -85,6 +90,7 @@ pub enum Event<'e> {
 
 /// What the caller should do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Progress {
     /// No requests: wait for one.
     Idle,

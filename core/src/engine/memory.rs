@@ -13,6 +13,7 @@ use crate::token::TokenId;
 
 /// Bytes that an engine needs. [`Config::memory`] knows all but what is zero there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Memory {
     /// Weights, as the file holds them. Not of the heap.
     pub weights: u64,

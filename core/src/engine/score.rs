@@ -12,6 +12,7 @@ const CHUNK: u32 = 32;
 
 /// Why a text could not be scored.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ScoreError<E> {
     /// More tokens than positions can name.

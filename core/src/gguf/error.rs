@@ -7,6 +7,7 @@ use core::fmt;
 
 /// A name out of a file, kept inside the error: its first 64 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Label {
     bytes: heapless::Vec<u8, 64, u8>,
     cut: bool,
@@ -38,6 +39,7 @@ impl fmt::Display for Label {
 
 /// The part of the file that an error is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Subject {
     /// Magic, version and counts.
     Header,
@@ -55,6 +57,7 @@ pub enum Subject {
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Fault {
     /// The file ends before something that it declares.
@@ -196,6 +199,7 @@ pub enum Fault {
 
 /// A file that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct GgufError {
     /// What is wrong.
     pub fault: Fault,

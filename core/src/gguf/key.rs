@@ -5,6 +5,7 @@ use core::fmt;
 
 /// A key that a caller needs and the file does not give in a usable form.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum KeyError {
     /// The file has no such key.

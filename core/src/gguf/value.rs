@@ -6,6 +6,7 @@ use core::fmt;
 
 /// The type of a metadata value; the discriminant is its id in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
 pub enum Kind {
     /// Unsigned, 8 bits.

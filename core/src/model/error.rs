@@ -12,6 +12,7 @@ pub type Name = String<96>;
 
 /// What is wrong with one tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum TensorFault {
     /// It is not in the file.
@@ -29,6 +30,7 @@ pub enum TensorFault {
 
 /// Why a file is not a model that can be run.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ModelError {
     /// The heap refused.

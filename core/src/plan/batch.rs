@@ -98,6 +98,7 @@ pub struct BatchLimits {
 
 /// Why a batch can't be run. These are faults of the caller, not of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum BatchError {
     /// More rows or outputs than the plan was made for.

@@ -48,6 +48,7 @@ pub struct Tensor {
 
 /// The largest batch that a plan serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Shape {
     /// Rows.
     pub rows: u32,
@@ -82,6 +83,7 @@ impl Plan<'_> {
 
 /// Why a plan could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum PlanError {
     /// The heap refused.

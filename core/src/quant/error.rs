@@ -5,6 +5,7 @@ use core::fmt;
 
 /// Which argument had the wrong length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Buffer {
     /// Quantised weights, in bytes.
     Weights,
@@ -18,6 +19,7 @@ pub enum Buffer {
 
 /// A block operation that could not be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum QuantError {
     /// There is no arithmetic for this type (integers, run-time types, types that ggml has removed).

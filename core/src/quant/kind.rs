@@ -5,6 +5,7 @@
 
 /// A ggml tensor type, by its id in GGUF files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[expect(non_camel_case_types, reason = "the field's own names")]
 #[expect(missing_docs, reason = "each is named by the table below")]
 #[repr(u8)]

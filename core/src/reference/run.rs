@@ -20,6 +20,7 @@ use core::ops::Range;
 
 /// Why a reference step failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ReferenceError {
     /// The heap refused.

@@ -7,6 +7,7 @@ use core::fmt;
 
 /// Why a sampler can't be made from a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SamplerError {
     /// A parameter is outside its legal range.
@@ -69,6 +70,7 @@ impl From<OutOfMemory> for SamplerError {
 
 /// Why no token could be picked; it ends this request and concerns no other.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SampleError {
     /// The row of logits isn't as long as the vocabulary that the buffers were made for.

@@ -9,6 +9,7 @@ pub const TOP_MAX: usize = 20;
 
 /// A token and its log-probability in nats; minus infinity if it is impossible.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TokenLogProb {
     /// The token.
     pub token: TokenId,
@@ -18,6 +19,7 @@ pub struct TokenLogProb {
 
 /// What a step reports.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct LogProbs {
     /// The picked token.
     pub chosen: TokenLogProb,

@@ -142,6 +142,7 @@ pub struct LogitBias {
 
 /// A parameter is outside its legal range.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ParamError {
     /// The parameter's name as requests spell it.
     pub field: &'static str,

@@ -7,6 +7,7 @@ use core::fmt;
 
 /// A file's tokenizer that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum TokenizerError {
     /// A key is missing or of another type.
@@ -88,6 +89,7 @@ impl From<OutOfMemory> for TokenizerError {
 
 /// A text that can't be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum EncodeError {
     /// The model has no tokenizer.

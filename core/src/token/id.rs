@@ -4,6 +4,7 @@ use core::fmt;
 
 /// A token of the vocabulary that it came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(transparent)]
 pub struct TokenId(pub u32);
 
