@@ -23,4 +23,6 @@ pub mod packet;
 pub mod fault;
 pub mod queue;
 
+pub mod doctor;
+
 pub use heap::OutOfMemory;

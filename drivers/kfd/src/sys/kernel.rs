@@ -73,7 +73,7 @@ pub trait Kernel: Sync {
     /// Reads a small file from its start and answers the bytes read; what does not fit is cut.
     fn read(&self, path: &str, out: &mut [u8]) -> Result<usize, Errno>;
 
-    /// Calls `entry` with each name in a directory except `.` and `..`, in no order.
+    /// Calls `entry` with each name in a directory except `.` and `..`, in no order. It may call the kernel.
     fn list(&self, path: &str, entry: &mut dyn FnMut(&str)) -> Result<(), Errno>;
 
     /// Owner and permission of a path, links followed.

@@ -190,9 +190,22 @@ impl Machine {
                     .into(),
             );
             let device = format!("/sys/class/drm/renderD{}/device", gpu.render);
+            let pci = format!("/sys/bus/pci/devices/0000:{:02x}:00.0", gpu.bus);
+            put(&format!("{pci}/vendor"), "0x1002\n".into());
+            put(&format!("{pci}/class"), "0x030000\n".into());
+            put(&format!("{pci}/drm/card0/dev"), "226:0\n".into());
             put(&format!("{device}/mem_info_vram_total"), format!("{}\n", gpu.chip.vram));
             put(&format!("{device}/mem_info_gtt_total"), format!("{}\n", self.gtt));
         }
+        put("/sys/bus/pci/devices/0000:00:1f.3/vendor", "0x8086\n".into());
+        put("/sys/bus/pci/devices/0000:00:1f.3/class", "0x040300\n".into());
+        put("/sys/module/amdgpu/parameters/sched_policy", "0\n".into());
+        put("/sys/module/amdgpu/parameters/cwsr_enable", "1\n".into());
+        put(
+            "/proc/self/status",
+            "Name:\tx\nUid:\t1000\t1000\t1000\t1000\nGid:\t1000\t1000\t1000\t1000\nGroups:\t27 1000\n".into(),
+        );
+        put("/etc/group", "root:x:0:\nvideo:x:44:\nrender:x:992:someone\nuser:x:1000:\n".into());
         put("/sys/module/ttm/parameters/pages_limit", format!("{}\n", self.ttm_pages));
         put("/sys/module/amdgpu/parameters/no_system_mem_limit", "N\n".into());
         put("/proc/sys/kernel/osrelease", format!("{:?}-fixture\n", self.release));

@@ -3,7 +3,10 @@
 
 mod abi;
 mod bring_up;
+mod code;
+mod doctor;
 mod fake;
+mod interleaving;
 mod machines;
 mod queue;
 mod topology;

@@ -32,10 +32,6 @@ pub enum Raised {
 }
 
 impl Table {
-    pub fn count(&self) -> usize {
-        self.events.len()
-    }
-
     /// What an interrupt with this context id does.
     pub fn signal(&mut self, id: u32) {
         if let Some(event) = self.events.get_mut(&id) {

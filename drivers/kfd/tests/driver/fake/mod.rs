@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
-pub use events::Raised;
 pub use processor::{Dispatch, Trouble};
 
 /// What an open file is.
@@ -352,13 +351,12 @@ impl Kernel for Fake {
     }
 
     fn list(&self, path: &str, entry: &mut dyn FnMut(&str)) -> Result<(), Errno> {
-        let files = self.files.lock().expect("files");
         let prefix = format!("{path}/");
-        let names: BTreeSet<&str> = files
-            .keys()
-            .filter_map(|file| file.strip_prefix(&prefix))
-            .map(|rest| rest.split('/').next().unwrap_or(rest))
-            .collect();
+        let names: BTreeSet<String> = {
+            let files = self.files.lock().expect("files");
+            let below = files.keys().filter_map(|file| file.strip_prefix(&prefix));
+            below.map(|rest| rest.split('/').next().unwrap_or(rest).to_owned()).collect()
+        };
         // Lexical order, which is not numeric: callers have to sort.
         names.iter().for_each(|name| entry(name));
         if names.is_empty() { Err(Errno::ENOENT) } else { Ok(()) }
