@@ -17,7 +17,7 @@ pub(crate) const KV: KvType = KvType::F16;
 /// Which device computes, with how many threads.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Compute {
-    /// Who computes: auto, cpu, kfd[:N] or soft[:GFX]
+    /// Who computes: auto, cpu, kfd, kfd:N, soft or soft:GFX
     #[arg(long, value_name = "DEVICE", default_value_t)]
     device: DeviceRequest,
     /// Threads on the CPU [default: all cores]
