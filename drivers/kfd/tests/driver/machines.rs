@@ -165,37 +165,7 @@ impl Machine {
             format!("heap_type 0\nsize_in_bytes {}\nflags 0\nwidth 64\nmem_clk_max 5600\n", self.ram),
         );
         for (index, gpu) in self.gpus.iter().enumerate() {
-            let node = format!("{root}/nodes/{}", index + 1);
-            put(&format!("{node}/gpu_id"), format!("{}\n", gpu.gpu_id));
-            put(&format!("{node}/name"), "ip discovery\n".into());
-            put(&format!("{node}/properties"), self.gpu_properties(gpu));
-            let (heap, bank) = (if gpu.small_bar { 2 } else { 1 }, self.bank(&gpu.chip));
-            put(
-                &format!("{node}/mem_banks/0/properties"),
-                format!("heap_type {heap}\nsize_in_bytes {bank}\nflags 0\nwidth 256\nmem_clk_max 1250\n"),
-            );
-            put(
-                &format!("{node}/caches/0/properties"),
-                "processor_id_low 2147487744\nlevel 1\nsize 32\ncache_line_size 128\ncache_lines_per_tag 1\n\
-                 association 0\nlatency 0\ntype 9\nsibling_map 1,0,0\n"
-                    .into(),
-            );
-            put(
-                &format!("{node}/caches/1/properties"),
-                "processor_id_low 2147487744\nlevel 2\nsize 6144\ncache_line_size 128\ntype 9\n".into(),
-            );
-            put(
-                &format!("{node}/io_links/0/properties"),
-                "type 2\nversion_major 0\nversion_minor 0\nnode_from 1\nnode_to 0\nweight 20\nflags 1\n"
-                    .into(),
-            );
-            let device = format!("/sys/class/drm/renderD{}/device", gpu.render);
-            let pci = format!("/sys/bus/pci/devices/0000:{:02x}:00.0", gpu.bus);
-            put(&format!("{pci}/vendor"), "0x1002\n".into());
-            put(&format!("{pci}/class"), "0x030000\n".into());
-            put(&format!("{pci}/drm/card0/dev"), "226:0\n".into());
-            put(&format!("{device}/mem_info_vram_total"), format!("{}\n", gpu.chip.vram));
-            put(&format!("{device}/mem_info_gtt_total"), format!("{}\n", self.gtt));
+            self.gpu_files(index, gpu, &mut put);
         }
         put("/sys/bus/pci/devices/0000:00:1f.3/vendor", "0x8086\n".into());
         put("/sys/bus/pci/devices/0000:00:1f.3/class", "0x040300\n".into());
@@ -219,6 +189,41 @@ impl Machine {
             ),
         );
         files
+    }
+
+    /// The files of one GPU, whose node has this index.
+    fn gpu_files(&self, index: usize, gpu: &Gpu, put: &mut dyn FnMut(&str, String)) {
+        let root = doorbell_kfd::topology::ROOT;
+        let node = format!("{root}/nodes/{}", index + 1);
+        put(&format!("{node}/gpu_id"), format!("{}\n", gpu.gpu_id));
+        put(&format!("{node}/name"), "ip discovery\n".into());
+        put(&format!("{node}/properties"), self.gpu_properties(gpu));
+        let (heap, bank) = (if gpu.small_bar { 2 } else { 1 }, self.bank(&gpu.chip));
+        put(
+            &format!("{node}/mem_banks/0/properties"),
+            format!("heap_type {heap}\nsize_in_bytes {bank}\nflags 0\nwidth 256\nmem_clk_max 1250\n"),
+        );
+        put(
+            &format!("{node}/caches/0/properties"),
+            "processor_id_low 2147487744\nlevel 1\nsize 32\ncache_line_size 128\ncache_lines_per_tag 1\n\
+             association 0\nlatency 0\ntype 9\nsibling_map 1,0,0\n"
+                .into(),
+        );
+        put(
+            &format!("{node}/caches/1/properties"),
+            "processor_id_low 2147487744\nlevel 2\nsize 6144\ncache_line_size 128\ntype 9\n".into(),
+        );
+        put(
+            &format!("{node}/io_links/0/properties"),
+            "type 2\nversion_major 0\nversion_minor 0\nnode_from 1\nnode_to 0\nweight 20\nflags 1\n".into(),
+        );
+        let device = format!("/sys/class/drm/renderD{}/device", gpu.render);
+        let pci = format!("/sys/bus/pci/devices/0000:{:02x}:00.0", gpu.bus);
+        put(&format!("{pci}/vendor"), "0x1002\n".into());
+        put(&format!("{pci}/class"), "0x030000\n".into());
+        put(&format!("{pci}/drm/card0/dev"), "226:0\n".into());
+        put(&format!("{device}/mem_info_vram_total"), format!("{}\n", gpu.chip.vram));
+        put(&format!("{device}/mem_info_gtt_total"), format!("{}\n", self.gtt));
     }
 
     fn cpu_properties(&self) -> String {

@@ -33,7 +33,7 @@ pub fn open(fake: &Fake) -> Process<'_> {
     Process::open_all(fake, &Topology::scan(fake).expect("topology")).expect("bring-up")
 }
 
-fn packets(count: u32) -> Vec<Packet> {
+pub fn packets(count: u32) -> Vec<Packet> {
     let header = Header { kind: Kind::Dispatch, barrier: true, acquire: Scope::Agent, release: Scope::Agent };
     let dispatch = |index: u32| Dispatch {
         workgroup: [64, 1, 1],

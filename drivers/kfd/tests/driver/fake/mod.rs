@@ -38,6 +38,8 @@ pub struct Injection {
     pub trouble: Option<Trouble>,
     /// The kernel never keeps event ages (interface before 1.14).
     pub minor: Option<u32>,
+    /// Doorbells are stored and nothing more, until [`Fake::catch_up`].
+    pub is_asleep: bool,
     /// open("/dev/kfd") fails with this.
     pub open: Option<Errno>,
 }
@@ -114,6 +116,11 @@ impl Fake {
 
     pub fn inject(&self, change: impl FnOnce(&mut Injection)) {
         change(&mut self.state().injection);
+    }
+
+    /// Consumes and completes everything that was written to compute queues while asleep.
+    pub fn catch_up(&self) {
+        processor::catch_up(self, &mut self.state());
     }
 
     /// Requests so far, repeats included.
@@ -388,6 +395,9 @@ impl Kernel for Fake {
         sys::store_fence();
         doorbells.store64(offset, value);
         let mut state = self.state();
+        if state.injection.is_asleep {
+            return;
+        }
         let owner = state.doorbells.iter().rev().find(|window| window.0 == doorbells.address());
         let gpu = owner.expect("a doorbell window").1;
         processor::ring(self, &mut state, gpu, offset, value);

@@ -57,6 +57,18 @@ pub fn ring(fake: &Fake, state: &mut State, gpu: u32, doorbell: usize, value: u6
     state.queues = queues;
 }
 
+/// Runs every queue up to its write pointer.
+pub fn catch_up(fake: &Fake, state: &mut State) {
+    let queues = state.queues.queues.values();
+    let rung: Vec<_> = queues.map(|queue| (queue.gpu_id, queue.doorbell, queue.write_pointer)).collect();
+    for (gpu, doorbell, write_pointer) in rung {
+        if let Some(last) = load(state, gpu, write_pointer).and_then(|written| written.checked_sub(1)) {
+            ring(fake, state, gpu, doorbell, last);
+        }
+    }
+    state.dispatches.clear();
+}
+
 fn compute(fake: &Fake, state: &mut State, queue: &mut Queue, last: u64) {
     let gpu = queue.gpu_id;
     let written = load(state, gpu, queue.write_pointer).expect("write pointer");
