@@ -7,7 +7,7 @@ use core::num::NonZeroUsize;
 use doorbell_core::backend::{Backend, KvType};
 use doorbell_core::engine::Config;
 use doorbell_core::model::Model;
-use doorbell_cpu::backend::{CpuBackend, CpuError};
+use doorbell_runtime::compute::{self, ComputeError};
 use doorbell_runtime::device::{Device, DeviceRequest};
 use doorbell_runtime::memory::memory;
 
@@ -70,18 +70,11 @@ pub(crate) fn open<'m, 'a>(
     pages: u32,
     computer: Computer,
 ) -> Result<impl Backend + use<'m, 'a>, Failure> {
-    // auto and cpu are all there is, so that every device that resolves is the CPU
-    let Computer { device: Device::Cpu, .. } = computer else {
-        return Err(Failure::new(
-            Kind::Device,
-            format_args!("device {} is not built in yet", computer.device),
-        ));
-    };
     if let Some(reason) = computer.reason {
         note(format_args!("device {}: {reason}", computer.device));
     }
-    CpuBackend::new(model, pages, KV, computer.threads, HEAP).map_err(|error| match error {
-        CpuError::Memory(_) => Failure::new(Kind::Memory, format_args!("{error}; use a smaller --ctx")),
-        error => Failure::new(Kind::Device, error),
+    compute::backend(computer.device, model, pages, KV, computer.threads, HEAP).map_err(|error| {
+        let kind = if matches!(error, ComputeError::Memory(_)) { Kind::Memory } else { Kind::Device };
+        Failure::new(kind, error)
     })
 }

@@ -2,6 +2,7 @@
 //!
 //! Not here: what a model computes (core), who computes it (drivers), and how a host talks to its user.
 
+pub mod compute;
 pub mod device;
 pub mod file;
 pub mod memory;

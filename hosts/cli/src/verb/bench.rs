@@ -11,6 +11,7 @@ use doorbell_core::engine::{Config, FinishReason, Nanos};
 use doorbell_core::plan::{HeadResult, Shape};
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::TokenId;
+use doorbell_runtime::compute::read_bandwidth;
 use doorbell_runtime::memory::peak_resident;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -82,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let pp = (arguments.prompt > 0).then(|| test(arguments.prompt, 0)).transpose()?;
     let tg = (arguments.generate > 0).then(|| test(1, arguments.generate)).transpose()?;
-    let read = doorbell_cpu::bandwidth::read_bandwidth(computer.threads);
+    let read = read_bandwidth(computer.threads);
     let used = tg.as_ref().map(|tg| tg.mean() * per_token as f64);
     if arguments.json {
         return print_json(&json!({
