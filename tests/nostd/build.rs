@@ -10,4 +10,10 @@ fn main() {
     for argument in ["-nostartfiles", "-nostdlib", "-static", "-no-pie"] {
         println!("cargo::rustc-link-arg-bins={argument}");
     }
+    // The least severe level that defmt's macros compile in.
+    println!("cargo::rustc-env=DEFMT_LOG=info");
+    let script =
+        PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo names it")).join("link.x");
+    println!("cargo::rerun-if-changed={}", script.display());
+    println!("cargo::rustc-link-arg-bins=-Wl,--no-eh-frame-hdr,-T,{}", script.display());
 }

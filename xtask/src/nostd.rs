@@ -1,7 +1,7 @@
 //! `cargo xtask nostd`: builds and runs the program without std and libc, and compares what it prints with the engine
-//! on the host. What the program proves is written in `tests/nostd`.
+//! on the host; what it logs by defmt is decoded and compared as well. What the program proves is written in `tests/nostd`.
 
-use crate::process::{cargo, execute, output, root};
+use crate::process::{cargo, command, execute, root};
 use anyhow::{Context as _, bail, ensure};
 use doorbell_core::backend::KvType;
 use doorbell_core::engine::{Config, Engine, Event, Nanos, Progress, Request, RequestId};
@@ -12,8 +12,12 @@ use doorbell_core::reference::{Products, Reference};
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::{EncodeOptions, Tokenizer};
 use doorbell_tests::tiny;
+use std::fs::File;
+use std::process::Command;
 
 const MANIFEST: &str = "tests/nostd/Cargo.toml";
+const PROGRAM: &str = "doorbell-nostd";
+const DECODER: &str = "doorbell-nostd-decode";
 const HEAP: Heap<'static> = &Global;
 
 /// The program's request: what `tests/nostd/src/answer.rs` asks for.
@@ -29,18 +33,24 @@ pub(crate) fn run() -> Result<(), anyhow::Error> {
         return Ok(());
     }
     let target = root().join("target/nostd");
-    for verb in ["clippy", "build"] {
-        let mut command = cargo([verb, "--release", "--quiet", "--manifest-path", MANIFEST, "--target-dir"]);
-        command.arg(&target);
+    // One package at a time: together, the features that one asks for would reach the other.
+    for (verb, package) in [("clippy", PROGRAM), ("build", PROGRAM), ("build", DECODER)] {
+        let mut command = cargo([verb, "--release", "--quiet", "--package", package]);
+        command.args(["--manifest-path", MANIFEST, "--target-dir"]).arg(&target);
         if verb == "clippy" {
             command.args(["--", "-D", "warnings"]);
         }
         execute(&mut command)?;
     }
-    let program = target.join("release/doorbell-nostd");
-    let text = String::from_utf8(output(&mut crate::process::command(&program, [""; 0]))?)?;
-    let report = Report::read(&text).with_context(|| format!("the program printed:\n{text}"))?;
-    report.check(&host()?).with_context(|| format!("the program printed:\n{text}"))?;
+    let program = target.join("release").join(PROGRAM);
+    let frames = target.join("frames");
+    let printed = text(command(&program, [""; 0]).stderr(File::create(&frames)?))?;
+    let report = Report::read(&printed).with_context(|| format!("the program printed:\n{printed}"))?;
+    let expected = host()?;
+    report.check(&expected).with_context(|| format!("the program printed:\n{printed}"))?;
+    let decoder = target.join("release").join(DECODER);
+    let log = text(command(decoder, [&program]).stdin(File::open(&frames)?))?;
+    check_log(&log, &expected).with_context(|| format!("the program logged:\n{log}"))?;
     let size = std::fs::metadata(&program)?.len();
     println!(
         "nostd: {} tokens equal, 0 allocations for them, peak {} bytes ({} predicted), {} instruction sets, \
@@ -53,6 +63,27 @@ pub(crate) fn run() -> Result<(), anyhow::Error> {
         tiny::embedded().len() / 1024,
         report.refusal
     );
+    Ok(())
+}
+
+/// What a program prints.
+fn text(command: &mut Command) -> Result<String, anyhow::Error> {
+    let output = command.output().with_context(|| format!("start {:?}", command.get_program()))?;
+    let text = String::from_utf8(output.stdout)?;
+    ensure!(output.status.success(), "{:?}: {}\n{text}", command.get_program(), output.status);
+    Ok(text)
+}
+
+/// What the program logged by defmt, decoded: each event of the request, and the refusal.
+fn check_log(log: &str, tokens: &[u32]) -> Result<(), anyhow::Error> {
+    let has = |line: String| log.lines().any(|known| known == line);
+    for token in tokens {
+        let line = format!("info Token {{ request: RequestId(1), token: TokenId({token}), logprobs: None }}");
+        ensure!(has(line.clone()), "missing: {line}");
+    }
+    ensure!(log.contains("info Prefill { request: RequestId(1), done: "), "no progress of the prompt");
+    ensure!(log.contains("info Finished { request: RequestId(1), reason: MaxTokens, usage: "), "no end");
+    ensure!(log.contains("error no answer: Backend(OutOfMemory { bytes: "), "no refusal");
     Ok(())
 }
 

@@ -20,6 +20,7 @@ const PROMPT: &str = "how many people would write";
 const TOKENS: u32 = 24;
 
 /// Why there is no answer.
+#[derive(defmt::Format)]
 enum Failure {
     File(GgufError),
     Tokenizer(TokenizerError),
@@ -55,6 +56,7 @@ pub(crate) fn print<const N: usize>(file: &[u8], arena: &'static Arena<N>) -> bo
             true
         }
         Err(failure) => {
+            defmt::error!("no answer: {}", failure);
             line!("refused {failure} array {N}");
             false
         }
@@ -104,6 +106,7 @@ fn generate<'m, 'a>(
     line!("prompt {}", prompt.iter().len());
     let before = budget.allocations();
     let mut events = |event: Event<'_>| {
+        defmt::info!("{}", event);
         if let Event::Token { token, .. } = event {
             line!("token {token}");
         }

@@ -9,6 +9,7 @@
 mod answer;
 mod arena;
 mod kernels;
+mod log;
 mod system;
 
 use doorbell_isa as _;
