@@ -1,0 +1,15 @@
+//! A software GPU: the kernel's side of KFD plus an RDNA processor that is stricter than the hardware.
+//!
+//! Whatever the hardware may do in several ways a seed chooses here, and what it hides (early reads of loads, stale
+//! or unwritten data, races) is reported. Not here: what the instructions are called (doorbell-isa) and the driver
+//! that talks to the kernel (doorbell-kfd).
+#![no_std]
+
+extern crate alloc;
+
+#[cfg(test)]
+extern crate std;
+
+pub mod code;
+pub mod memory;
+pub mod processor;

@@ -1,0 +1,11 @@
+//! Memory that the software GPU sees: the GPU's address space and the local data share.
+//!
+//! Not here: which instruction accesses what (`processor`), who allocates (`kernel`).
+
+mod random;
+mod shadow;
+mod space;
+
+pub use random::Random;
+pub(crate) use shadow::Shadow;
+pub use space::{Access, MemoryFault, Region, Space};

@@ -1,0 +1,390 @@
+//! Dispatches: from a grid to resident workgroups, and the order in which their waves run.
+//!
+//! One host thread runs everything; the seed decides every order, so equal seeds give equal runs. Not here: packets
+//! (`command`), descriptors (`code`).
+
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use doorbell_isa::{Op, Target, Timing};
+
+use super::check::Finding;
+use super::unit::Core;
+use super::fault::{Cause, Fault};
+use super::group::{Group, GroupState};
+use super::mode::Mode;
+use super::program::Program;
+use super::step::{Next, Step};
+use super::tracker::{Register, Tracker};
+use super::wave::{Activity, EXEC, TTMP, Wave};
+use crate::memory::{Random, Space};
+
+/// How much is watched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// Results only.
+    Fast,
+    /// All sanitizers, late memory, random order.
+    Strict,
+}
+
+/// Choices of a run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How much is watched.
+    pub level: Level,
+    /// Seed of every choice.
+    pub seed: u64,
+    /// Instructions of all waves of one run, at most.
+    pub budget: u64,
+    /// Instructions without any store or barrier after which nothing is expected to happen any more.
+    pub patience: u64,
+    /// Workgroups that are resident at a time.
+    pub resident: usize,
+    /// Distance added to transcendental results, in last places: -1, 0 or 1.
+    pub perturb: i32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { level: Level::Strict, seed: 0, budget: u64::MAX, patience: 20_000_000, resident: 32, perturb: 0 }
+    }
+}
+
+/// One kernel launch, as the command processor has read it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Dispatch {
+    /// What reports call it.
+    pub name: String,
+    /// Address of the first instruction.
+    pub entry: u64,
+    /// Work-items per dimension.
+    pub grid: [u32; 3],
+    /// Work-items per group and dimension.
+    pub group: [u32; 3],
+    /// LDS bytes per group.
+    pub lds: usize,
+    /// Scratch bytes per work-item.
+    pub scratch: usize,
+    /// Vector registers per wave.
+    pub vgprs: usize,
+    /// Initial scalar registers from s0 (user SGPRs with their padding).
+    pub user: Vec<u32>,
+    /// Which user SGPRs hold a value.
+    pub user_defined: u32,
+    /// Group ids X, Y, Z wanted in scalar registers.
+    pub ids: [bool; 3],
+    /// MODE.
+    pub mode: u32,
+}
+
+/// What a run did.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Wave instructions.
+    pub instructions: u64,
+    /// The same by timing class, in the order of [`Timing`].
+    pub mix: [u64; 20],
+    /// Sanitizer findings, at most [`Report::MOST`] and one per instruction and kind.
+    pub findings: Vec<Finding>,
+    /// Interrupt messages.
+    pub interrupts: u64,
+    /// Cache invalidations and write-backs.
+    pub maintenance: u64,
+    /// Workgroups finished.
+    pub groups: u64,
+}
+
+impl Report {
+    /// Findings kept.
+    pub const MOST: usize = 64;
+
+    #[inline]
+    pub(crate) fn count(&mut self, step: &Step) {
+        self.instructions += 1;
+        self.mix[step.timing as usize] += 1;
+    }
+
+    pub(crate) fn find(&mut self, finding: Finding) {
+        let known = |other: &Finding| other.kind == finding.kind && other.pc == finding.pc;
+        if self.findings.len() < Self::MOST && !self.findings.iter().any(known) {
+            self.findings.push(finding);
+        }
+    }
+
+    /// Instructions of one timing class.
+    pub fn of(&self, timing: Timing) -> u64 {
+        self.mix[timing as usize]
+    }
+}
+
+/// Runs dispatches of one chip.
+pub struct Engine {
+    target: Target,
+    options: Options,
+    program: Program,
+    random: Random,
+    executed: BTreeSet<Op>,
+}
+
+/// Where the next group of a dispatch is.
+struct Cursor<'a> {
+    dispatch: &'a Dispatch,
+    next: u64,
+    count: [u32; 3],
+}
+
+impl Cursor<'_> {
+    fn total(&self) -> u64 {
+        self.count.iter().map(|count| u64::from(*count)).product()
+    }
+}
+
+impl Engine {
+    /// A processor without any code.
+    pub fn new(target: Target, options: Options) -> Self {
+        let random = Random::new(options.seed);
+        Self { target, options, program: Program::new(target), random, executed: BTreeSet::new() }
+    }
+
+    /// The chip.
+    pub fn target(&self) -> Target {
+        self.target
+    }
+
+    /// The choices.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Every instruction that was decoded to be executed.
+    pub fn executed(&mut self) -> &BTreeSet<Op> {
+        self.program.collect(&mut self.executed);
+        &self.executed
+    }
+
+    /// Runs dispatches that nothing orders among each other, all at once.
+    ///
+    /// # Errors
+    ///
+    /// The first fault; memory keeps what was stored until then.
+    pub fn run(&mut self, dispatches: &[Dispatch], space: &mut Space) -> Result<Report, Fault> {
+        let mut report = Report::default();
+        self.run_into(dispatches, space, &mut report)?;
+        Ok(report)
+    }
+
+    /// The same, adding to a report that survives a fault.
+    ///
+    /// # Errors
+    ///
+    /// The first fault.
+    pub fn run_into(
+        &mut self,
+        dispatches: &[Dispatch],
+        space: &mut Space,
+        report: &mut Report,
+    ) -> Result<(), Fault> {
+        self.program.collect(&mut self.executed);
+        self.program.revalidate(space);
+        let mut waiting: Vec<Cursor<'_>> = dispatches.iter().map(cursor).collect();
+        let mut groups: Vec<Group> = Vec::new();
+        let mut changes = (space.changes, report.instructions);
+        loop {
+            while groups.len() < self.options.resident.max(1)
+                && let Some(group) = self.next_group(&mut waiting)
+            {
+                groups.push(group);
+            }
+            if groups.is_empty() {
+                return Ok(());
+            }
+            let at = if self.options.level == Level::Strict { self.random.below(groups.len()) } else { 0 };
+            let rest = self.options.budget.saturating_sub(report.instructions);
+            let moved = self.turn(&mut groups[at], space, report, rest)?;
+            if groups[at].is_over() {
+                groups.swap_remove(at);
+                report.groups += 1;
+                changes = (space.changes, report.instructions);
+                continue;
+            }
+            if space.changes != changes.0 {
+                changes = (space.changes, report.instructions);
+            }
+            let stuck = report.instructions - changes.1 > self.options.patience;
+            if stuck || (!moved && groups.iter().all(is_blocked)) {
+                return Err(stop(&groups[at], Cause::Deadlock));
+            }
+            if report.instructions >= self.options.budget {
+                return Err(stop(&groups[at], Cause::Budget));
+            }
+            if self.options.level == Level::Fast {
+                groups.rotate_left(1);
+            }
+        }
+    }
+
+    fn next_group(&mut self, waiting: &mut Vec<Cursor<'_>>) -> Option<Group> {
+        waiting.retain(|cursor| cursor.next < cursor.total());
+        if waiting.is_empty() {
+            return None;
+        }
+        let strict = self.options.level == Level::Strict;
+        let at = if strict { self.random.below(waiting.len()) } else { 0 };
+        let cursor = &mut waiting[at];
+        let [x, y, _] = cursor.count.map(u64::from);
+        let number = cursor.next;
+        cursor.next += 1;
+        let id = [number % x, number / x % y, number / x / y].map(|part| part as u32);
+        let dispatch = cursor.dispatch;
+        Some(make_group(self.target, dispatch, id, strict, self.options.perturb))
+    }
+
+    /// Lets one group run for a while; whether anything was executed.
+    fn turn(
+        &mut self,
+        group: &mut Group,
+        space: &mut Space,
+        report: &mut Report,
+        rest: u64,
+    ) -> Result<bool, Fault> {
+        let strict = self.options.level == Level::Strict;
+        let count = group.waves.len();
+        let start = if strict { self.random.below(count) } else { 0 };
+        let mut moved = false;
+        for offset in 0..count {
+            let at = (start + offset) % count;
+            let quantum = if strict { 1 + self.random.below(64) as u64 } else { 10_000 };
+            moved |= self.run_wave(group, at, space, report, quantum.min(rest))?;
+            group.open_barrier();
+        }
+        Ok(moved)
+    }
+
+    /// Runs one wave until it yields or its quantum is over.
+    fn run_wave(
+        &mut self,
+        group: &mut Group,
+        at: usize,
+        space: &mut Space,
+        report: &mut Report,
+        quantum: u64,
+    ) -> Result<bool, Fault> {
+        let Group { state, waves } = group;
+        let wave = &mut waves[at];
+        if wave.activity == Activity::Ended {
+            return Ok(false);
+        }
+        let (id, number) = (state.id, wave.number);
+        let mut core = Core { wave, group: state, space, report, random: &mut self.random };
+        let fault = |pc: u64, cause: Cause| Fault { pc, group: id, wave: number, cause };
+        if core.wave.activity == Activity::AtBarrier {
+            core.settle().map_err(|cause| fault(core.wave.pc, cause))?;
+            return Ok(false);
+        }
+        for _ in 0..quantum {
+            match core.step(&mut self.program) {
+                Ok(Next::Yields) => break,
+                Ok(_) => {}
+                Err(cause) => return Err(fault(core.wave.pc, cause)),
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn is_blocked(group: &Group) -> bool {
+    group.waves.iter().all(|wave| wave.activity != Activity::Runs)
+}
+
+fn stop(group: &Group, cause: Cause) -> Fault {
+    let wave = group.waves.iter().find(|wave| wave.activity != Activity::Ended);
+    Fault {
+        pc: wave.map_or(0, |wave| wave.pc),
+        group: group.state.id,
+        wave: wave.map_or(0, |wave| wave.number),
+        cause,
+    }
+}
+
+fn cursor(dispatch: &Dispatch) -> Cursor<'_> {
+    let mut count = [0; 3];
+    for (count, (grid, group)) in count.iter_mut().zip(dispatch.grid.iter().zip(dispatch.group)) {
+        *count = grid.div_ceil(group.max(1));
+    }
+    Cursor { dispatch, next: 0, count }
+}
+
+/// A group at its start: work-items beyond the grid do not exist.
+fn make_group(target: Target, dispatch: &Dispatch, id: [u32; 3], strict: bool, perturb: i32) -> Group {
+    let mut size = [1; 3];
+    for (axis, size) in size.iter_mut().enumerate() {
+        let start = id[axis].saturating_mul(dispatch.group[axis]);
+        *size = dispatch.group[axis].max(1).min(dispatch.grid[axis].saturating_sub(start)).max(1);
+    }
+    let items: u32 = size.iter().product();
+    let state = GroupState::new(id, dispatch.lds, strict);
+    let waves = (0..items.div_ceil(32))
+        .map(|number| {
+            let mut wave = Wave::new(target, dispatch.vgprs, dispatch.scratch);
+            wave.number = number;
+            wave.pc = dispatch.entry;
+            wave.mode = Mode(dispatch.mode);
+            wave.perturb = perturb;
+            let lanes = (items - number * 32).min(32);
+            wave.sgpr[EXEC] = if lanes == 32 { u32::MAX } else { (1 << lanes) - 1 };
+            if let Some(ids) = wave.vgpr.first_mut() {
+                for (lane, slot) in (0u32..).zip(ids.iter_mut()) {
+                    let item = number * 32 + lane;
+                    let [x, y, z] = [item % size[0], item / size[0] % size[1], item / size[0] / size[1]];
+                    *slot = x | y << 10 | z << 20;
+                }
+            }
+            if strict {
+                wave.tracker = Some(alloc::boxed::Box::new(Tracker::new(
+                    dispatch.vgprs,
+                    dispatch.scratch.saturating_mul(32),
+                )));
+                define(&mut wave, Register::Vector(0));
+            }
+            set_scalars(&mut wave, dispatch, id);
+            wave
+        })
+        .collect();
+    Group { state, waves }
+}
+
+fn define(wave: &mut Wave, register: Register) {
+    let Some(tracker) = &mut wave.tracker else { return };
+    match register {
+        Register::Vector(number) => {
+            if let Some(slot) = tracker.vector.get_mut(number) {
+                *slot = [0; 2];
+            }
+        }
+        Register::Scalar(number) => tracker.scalar[number & 127] = false,
+    }
+}
+
+/// User SGPRs and group ids. gfx12 has the ids in ttmp9 and ttmp7 (reference: initial wave state).
+fn set_scalars(wave: &mut Wave, dispatch: &Dispatch, id: [u32; 3]) {
+    for (number, value) in dispatch.user.iter().enumerate() {
+        wave.set_scalar(number, *value);
+        if dispatch.user_defined >> number & 1 != 0 {
+            define(wave, Register::Scalar(number));
+        }
+    }
+    if wave.is_gfx12() {
+        wave.sgpr[TTMP + 9] = id[0];
+        wave.sgpr[TTMP + 7] = id[1] & 0xffff | id[2] << 16;
+        define(wave, Register::Scalar(TTMP + 9));
+        define(wave, Register::Scalar(TTMP + 7));
+        return;
+    }
+    let wanted = id.iter().zip(dispatch.ids).filter(|(_, wanted)| *wanted);
+    for (number, (value, _)) in (dispatch.user.len()..).zip(wanted) {
+        wave.set_scalar(number, *value);
+        define(wave, Register::Scalar(number));
+    }
+}

@@ -1,0 +1,72 @@
+//! A workgroup: its LDS, its barrier, its waves.
+//!
+//! Not here: the order in which groups run (`dispatch.rs`).
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::check::LdsShadow;
+use super::wave::{Activity, Wave};
+
+/// What the waves of a group share.
+pub(crate) struct GroupState {
+    /// Coordinates in the grid.
+    pub(crate) id: [u32; 3],
+    /// Local data share.
+    pub(crate) lds: Vec<u8>,
+    /// Waves that arrived at the barrier since it last opened.
+    pub(crate) arrived: u32,
+    /// How often the barrier has opened.
+    pub(crate) phase: u64,
+    /// Where the first wave arrived in this phase.
+    pub(crate) barrier_pc: u64,
+    /// LDS accesses of this phase.
+    pub(crate) shadow: Option<LdsShadow>,
+}
+
+impl GroupState {
+    pub(crate) fn new(id: [u32; 3], lds: usize, strict: bool) -> Self {
+        Self {
+            id,
+            lds: vec![0; lds],
+            arrived: 0,
+            phase: 0,
+            barrier_pc: 0,
+            shadow: strict.then(|| LdsShadow::new(lds)),
+        }
+    }
+}
+
+/// A resident workgroup.
+pub(crate) struct Group {
+    /// What the waves share.
+    pub(crate) state: GroupState,
+    /// The waves.
+    pub(crate) waves: Vec<Wave>,
+}
+
+impl Group {
+    /// Opens the barrier when every wave that has not ended has arrived.
+    pub(crate) fn open_barrier(&mut self) {
+        let live = self.waves.iter().filter(|wave| wave.activity != Activity::Ended).count() as u32;
+        if live == 0 || self.state.arrived < live {
+            return;
+        }
+        self.state.arrived = 0;
+        self.state.phase += 1;
+        for wave in &mut self.waves {
+            if wave.activity == Activity::AtBarrier {
+                wave.activity = Activity::Runs;
+                wave.signalled = false;
+            }
+        }
+        if let Some(shadow) = &mut self.state.shadow {
+            shadow.next_phase();
+        }
+    }
+
+    /// Whether all waves have ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.waves.iter().all(|wave| wave.activity == Activity::Ended)
+    }
+}

@@ -1,0 +1,64 @@
+//! Memory instructions: addresses at issue, data when the memory answers.
+//!
+//! An instruction becomes a [`Request`]; the queue of the wave decides when it is performed. Not here: that decision
+//! (`tracker.rs`), caches.
+
+mod address;
+mod alu;
+mod lds;
+mod request;
+mod scalar;
+mod transfer;
+
+use doorbell_isa::{Format, Op};
+
+pub(crate) use request::{Destination, Place, Request};
+pub(crate) use transfer::Transfer;
+
+use super::unit::Core;
+use super::fault::Cause;
+use super::step::{Next, Run, Step};
+
+/// Issues a vector memory or LDS instruction.
+fn issue(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
+    let Some(request) = address::request(core.wave, step)? else { return Ok(Next::Following) };
+    core.submit(step, request)?;
+    Ok(Next::Following)
+}
+
+/// Issues a scalar load.
+fn issue_scalar(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
+    let request = scalar::request(core.wave, step)?;
+    core.submit(step, request)?;
+    Ok(Next::Following)
+}
+
+/// Cache maintenance and prefetches move no data.
+fn maintenance(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
+    core.maintain(step);
+    Ok(Next::Following)
+}
+
+fn permute(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
+    let request = lds::permute(core.wave, step);
+    core.submit(step, request)?;
+    Ok(Next::Following)
+}
+
+/// The handler of a memory instruction.
+pub(crate) fn find(op: Op) -> Option<Run> {
+    use doorbell_isa::Flags;
+    let row = op.row();
+    let moves = row.has(Flags::LOAD) || row.has(Flags::STORE) || row.has(Flags::ATOMIC);
+    Some(Run::Special(match row.format {
+        Format::Smem if row.has(Flags::LOAD) => issue_scalar,
+        Format::Ds if row.has(Flags::PERMUTES) => permute,
+        Format::Ds | Format::Global | Format::Flat | Format::Scratch | Format::Mubuf if moves => {
+            transfer::find(row)?;
+            issue
+        }
+        Format::Smem | Format::Global | Format::Mubuf => maintenance,
+        Format::Ds if row.name == "ds_nop" => maintenance,
+        _ => return None,
+    }))
+}

@@ -1,0 +1,410 @@
+//! A memory instruction in flight, and what happens when the memory answers.
+//!
+//! Not here: how addresses are formed (`address.rs`).
+
+use alloc::vec::Vec;
+
+use super::super::unit::Memories;
+use super::super::fault::Cause;
+use super::super::vector::store;
+use super::super::wave::{APERTURE, Lanes, PRIVATE_BASE, SHARED_BASE, Wave};
+use super::transfer::Transfer;
+use crate::memory::Access;
+
+/// Which memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// The GPU's address space.
+    Global,
+    /// Chosen by the address.
+    Flat,
+    /// The group's LDS.
+    Lds,
+    /// The lane's scratch.
+    Scratch,
+    /// Scalar memory: one address for the wave.
+    Scalar,
+    /// Lanes of registers; nothing is accessed.
+    Lanes,
+}
+
+/// Registers that the answer goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Destination {
+    /// None.
+    Nothing,
+    /// Vector registers: first, count.
+    Vector(usize, usize),
+    /// Scalar registers: first, count.
+    Scalar(usize, usize),
+}
+
+/// One memory instruction in flight.
+#[derive(Clone)]
+pub(crate) struct Request {
+    /// Which memory.
+    pub(crate) place: Place,
+    /// What is moved.
+    pub(crate) transfer: Transfer,
+    /// Lanes that take part.
+    pub(crate) exec: u32,
+    /// Lanes whose access is out of a buffer's bounds: loads give 0, stores do nothing.
+    pub(crate) outside: u32,
+    /// First address of each lane.
+    pub(crate) address: [u64; 32],
+    /// Distance of the second access of pairs.
+    pub(crate) second: i64,
+    /// Data registers as they were at issue.
+    pub(crate) data: Vec<Lanes>,
+    /// Lanes of each data register without a value.
+    pub(crate) poison: Vec<u32>,
+    /// Where the answer goes.
+    pub(crate) destination: Destination,
+}
+
+/// Where one access really goes.
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    Global(u64),
+    Lds(u64),
+    Scratch(u64),
+}
+
+impl Request {
+    fn target(&self, address: u64) -> Target {
+        match self.place {
+            Place::Global | Place::Scalar | Place::Lanes => Target::Global(address),
+            Place::Lds => Target::Lds(address),
+            Place::Scratch => Target::Scratch(address),
+            Place::Flat if address.wrapping_sub(SHARED_BASE) < APERTURE => Target::Lds(address - SHARED_BASE),
+            Place::Flat if address.wrapping_sub(PRIVATE_BASE) < APERTURE => {
+                Target::Scratch(address - PRIVATE_BASE)
+            }
+            Place::Flat => Target::Global(address),
+        }
+    }
+
+    /// Whether any access can only be refused: found out at issue, where the program counter is known.
+    pub(crate) fn check(&self, wave: &Wave, memories: &mut Memories<'_>) -> Result<(), Cause> {
+        let len = self.transfer.bytes();
+        let access = if self.transfer.writes() { Access::Write } else { Access::Read };
+        for lane in 0..32 {
+            if self.exec >> lane & 1 == 0 || self.outside >> lane & 1 != 0 || self.place == Place::Lanes {
+                continue;
+            }
+            let first = self.address[lane];
+            check_one(wave, memories, self.target(first), len, access)?;
+            if self.second != 0 {
+                check_one(wave, memories, self.target(first.wrapping_add_signed(self.second)), len, access)?;
+            }
+            if self.place == Place::Scalar {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the data. Only called after `check`.
+    pub(crate) fn perform(&self, wave: &mut Wave, memories: &mut Memories<'_>) -> Result<(), Cause> {
+        match self.transfer {
+            Transfer::Load(_) if self.place == Place::Scalar => self.scalar(wave, memories),
+            Transfer::LoadSmall { bytes, signed } if self.place == Place::Scalar => {
+                let value = self.small(wave, memories, self.address[0], bytes, signed, 0)?;
+                if let Destination::Scalar(first, _) = self.destination {
+                    wave.set_scalar(first, if self.outside & 1 != 0 { 0 } else { value });
+                }
+                Ok(())
+            }
+            _ if self.place == Place::Lanes => self.answer(wave, &self.data.clone()),
+            _ => self.vector(wave, memories),
+        }
+    }
+
+    fn scalar(&self, wave: &mut Wave, memories: &mut Memories<'_>) -> Result<(), Cause> {
+        let Destination::Scalar(first, count) = self.destination else { return Ok(()) };
+        for index in 0..count {
+            let address = self.address[0].wrapping_add(4 * index as u64);
+            let value = if self.outside & 1 != 0 { 0 } else { memories.space.load32(address)? };
+            wave.set_scalar(first + index, value);
+        }
+        Ok(())
+    }
+
+    fn vector(&self, wave: &mut Wave, memories: &mut Memories<'_>) -> Result<(), Cause> {
+        let count = if let Destination::Vector(_, count) = self.destination { count } else { 0 };
+        let mut out = alloc::vec![[0; 32]; count];
+        if let (Destination::Vector(first, _), Transfer::LoadHalf { .. }) = (self.destination, self.transfer) {
+            out[0] = wave.vgpr[first];
+        }
+        for lane in 0..32 {
+            if self.exec >> lane & 1 != 0 && self.outside >> lane & 1 == 0 {
+                self.lane(wave, memories, lane, &mut out)?;
+            }
+        }
+        if let Transfer::LoadTransposed(bits) = self.transfer {
+            transpose(&mut out, bits);
+        }
+        self.answer(wave, &out)
+    }
+
+    fn answer(&self, wave: &mut Wave, out: &[Lanes]) -> Result<(), Cause> {
+        if let Destination::Vector(first, count) = self.destination {
+            for (index, value) in out.iter().enumerate().take(count) {
+                store(wave, first + index, value, self.exec);
+            }
+        }
+        Ok(())
+    }
+
+    fn lane(
+        &self,
+        wave: &mut Wave,
+        memories: &mut Memories<'_>,
+        lane: usize,
+        out: &mut [Lanes],
+    ) -> Result<(), Cause> {
+        let address = self.address[lane];
+        let other = address.wrapping_add_signed(self.second);
+        let word = |index: usize| self.data.get(index).map_or(0, |value| value[lane]);
+        match self.transfer {
+            Transfer::Load(words) => self.load(wave, memories, address, lane, &mut out[..usize::from(words)]),
+            Transfer::LoadTransposed(bits) => {
+                self.load(wave, memories, address, lane, &mut out[..usize::from(bits / 4)])
+            }
+            Transfer::LoadPair(words) => {
+                let (low, high) = out.split_at_mut(usize::from(words));
+                self.load(wave, memories, address, lane, low)?;
+                self.load(wave, memories, other, lane, high)
+            }
+            Transfer::LoadSmall { bytes, signed } => {
+                out[0][lane] = self.small(wave, memories, address, bytes, signed, lane)?;
+                Ok(())
+            }
+            Transfer::LoadHalf { bytes, signed, high } => {
+                let value = self.small(wave, memories, address, bytes, signed, lane)? & 0xffff;
+                let old = out[0][lane];
+                out[0][lane] = if high { old & 0xffff | value << 16 } else { old & 0xffff_0000 | value };
+                Ok(())
+            }
+            Transfer::Store(words) => {
+                (0..usize::from(words)).try_for_each(|index| {
+                    let at = address.wrapping_add(4 * index as u64);
+                    self.put(wave, memories, at, lane, &word(index).to_le_bytes())
+                })
+            }
+            Transfer::StoreSmall { bytes, high } => {
+                let value = if high { word(0) >> 16 } else { word(0) };
+                self.put(wave, memories, address, lane, &value.to_le_bytes()[..usize::from(bytes)])
+            }
+            Transfer::StorePair(words) => (0..usize::from(words)).try_for_each(|index| {
+                let step = 4 * index as u64;
+                self.put(wave, memories, address.wrapping_add(step), lane, &word(index).to_le_bytes())?;
+                let value = word(usize::from(words) + index);
+                self.put(wave, memories, other.wrapping_add(step), lane, &value.to_le_bytes())
+            }),
+            Transfer::ExchangePair(words) => {
+                let (low, high) = out.split_at_mut(usize::from(words));
+                self.load(wave, memories, address, lane, low)?;
+                self.load(wave, memories, other, lane, high)?;
+                (0..usize::from(words)).try_for_each(|index| {
+                    let step = 4 * index as u64;
+                    self.put(wave, memories, address.wrapping_add(step), lane, &word(index).to_le_bytes())?;
+                    let value = word(usize::from(words) + index);
+                    self.put(wave, memories, other.wrapping_add(step), lane, &value.to_le_bytes())
+                })
+            }
+            Transfer::Atomic { bytes, alu } => {
+                let mut raw = [0; 8];
+                let wide = usize::from(bytes);
+                self.get(wave, memories, address, lane, &mut raw[..wide])?;
+                let old = u64::from_le_bytes(raw);
+                let operand = |at: usize| match wide {
+                    4 => u64::from(word(at)),
+                    _ => u64::from(word(2 * at)) | u64::from(word(2 * at + 1)) << 32,
+                };
+                let new = alu(old, operand(0), operand(1));
+                self.put(wave, memories, address, lane, &new.to_le_bytes()[..wide])?;
+                for (index, slot) in out.iter_mut().enumerate().take(wide / 4) {
+                    slot[lane] = (old >> (32 * index)) as u32;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn load(
+        &self,
+        wave: &mut Wave,
+        memories: &mut Memories<'_>,
+        address: u64,
+        lane: usize,
+        out: &mut [Lanes],
+    ) -> Result<(), Cause> {
+        for (index, slot) in out.iter_mut().enumerate() {
+            let at = address.wrapping_add(4 * index as u64);
+            slot[lane] = match self.target(at) {
+                Target::Global(at) => memories.space.load32(at)?,
+                _ => {
+                    let mut bytes = [0; 4];
+                    self.get(wave, memories, at, lane, &mut bytes)?;
+                    u32::from_le_bytes(bytes)
+                }
+            };
+        }
+        Ok(())
+    }
+
+    fn small(
+        &self,
+        wave: &mut Wave,
+        memories: &mut Memories<'_>,
+        address: u64,
+        bytes: u8,
+        signed: bool,
+        lane: usize,
+    ) -> Result<u32, Cause> {
+        let mut raw = [0; 4];
+        self.get(wave, memories, address, lane, &mut raw[..usize::from(bytes)])?;
+        let shift = 32 - 8 * u32::from(bytes);
+        let raised = u32::from_le_bytes(raw) << shift;
+        Ok(if signed { (raised.cast_signed() >> shift).cast_unsigned() } else { raised >> shift })
+    }
+
+    fn get(
+        &self,
+        wave: &mut Wave,
+        memories: &mut Memories<'_>,
+        address: u64,
+        lane: usize,
+        out: &mut [u8],
+    ) -> Result<(), Cause> {
+        match self.target(address) {
+            Target::Global(at) => memories.space.read(at, out)?,
+            Target::Lds(at) => {
+                let size = memories.lds.len();
+                let bytes = slice(memories.lds, at, out.len()).ok_or(lds_fault(at, size))?;
+                out.copy_from_slice(bytes);
+            }
+            Target::Scratch(at) => {
+                let size = wave.scratch_lane;
+                let bytes = lane_slice(wave, at, lane, out.len()).ok_or(Cause::Scratch { offset: at, size })?;
+                out.copy_from_slice(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn put(
+        &self,
+        wave: &mut Wave,
+        memories: &mut Memories<'_>,
+        address: u64,
+        lane: usize,
+        bytes: &[u8],
+    ) -> Result<(), Cause> {
+        match self.target(address) {
+            Target::Global(at) => match bytes {
+                &[a, b, c, d] => memories.space.store32(at, u32::from_le_bytes([a, b, c, d]))?,
+                _ => memories.space.write(at, bytes)?,
+            },
+            Target::Lds(at) => {
+                let size = memories.lds.len();
+                let out = slice(memories.lds, at, bytes.len()).ok_or(lds_fault(at, size))?;
+                out.copy_from_slice(bytes);
+                memories.space.changes = memories.space.changes.wrapping_add(1);
+            }
+            Target::Scratch(at) => {
+                let size = wave.scratch_lane;
+                let out = lane_slice(wave, at, lane, bytes.len()).ok_or(Cause::Scratch { offset: at, size })?;
+                out.copy_from_slice(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// LDS bytes that one lane touches, for the race check: start, length, and the second piece of pairs.
+    pub(crate) fn lds_pieces(&self, lane: usize) -> [Option<(usize, usize)>; 2] {
+        let piece = |address: u64| match self.target(address) {
+            Target::Lds(at) if self.place != Place::Lanes => Some((usize::try_from(at).ok()?, self.transfer.bytes())),
+            _ => None,
+        };
+        let first = self.address[lane];
+        [piece(first), if self.second == 0 { None } else { piece(first.wrapping_add_signed(self.second)) }]
+    }
+
+    /// Global bytes that one lane touches.
+    pub(crate) fn global_piece(&self, lane: usize) -> Option<(u64, usize)> {
+        match self.target(self.address[lane]) {
+            Target::Global(at) if self.place != Place::Lanes => Some((at, self.transfer.bytes())),
+            _ => None,
+        }
+    }
+
+    /// Scratch bytes that one lane touches, as a range of the wave's scratch memory.
+    pub(crate) fn scratch_piece(&self, wave: &Wave, lane: usize) -> Option<(usize, usize)> {
+        match self.target(self.address[lane]) {
+            Target::Scratch(at) if self.place != Place::Lanes => {
+                Some((usize::try_from(at).ok()? + lane * wave.scratch_lane, self.transfer.bytes()))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn lds_fault(address: u64, size: usize) -> Cause {
+    Cause::Lds { address, size }
+}
+
+fn slice(memory: &mut [u8], at: u64, len: usize) -> Option<&mut [u8]> {
+    let start = usize::try_from(at).ok()?;
+    memory.get_mut(start..start.checked_add(len)?)
+}
+
+fn lane_slice(wave: &mut Wave, at: u64, lane: usize, len: usize) -> Option<&mut [u8]> {
+    let start = usize::try_from(at).ok()?;
+    let inside = start.checked_add(len).is_some_and(|end| end <= wave.scratch_lane);
+    let base = lane * wave.scratch_lane;
+    if inside { wave.scratch.get_mut(base + start..base + start + len) } else { None }
+}
+
+fn check_one(
+    wave: &Wave,
+    memories: &mut Memories<'_>,
+    target: Target,
+    len: usize,
+    access: Access,
+) -> Result<(), Cause> {
+    let inside = |at: u64, size: usize| {
+        usize::try_from(at).ok().and_then(|start| start.checked_add(len)).is_some_and(|end| end <= size)
+    };
+    match target {
+        Target::Global(at) => memories.space.check(at, len, access)?,
+        Target::Lds(at) if !inside(at, memories.lds.len()) => return Err(lds_fault(at, memories.lds.len())),
+        Target::Scratch(at) if !inside(at, wave.scratch_lane) => {
+            return Err(Cause::Scratch { offset: at, size: wave.scratch_lane });
+        }
+        Target::Lds(_) | Target::Scratch(_) => {}
+    }
+    Ok(())
+}
+
+/// Exchanges rows and columns: lane `l` loaded eight elements of row `l mod 16` from column `8 * (l / 16)` and
+/// receives column `l mod 16` from row `8 * (l / 16)`.
+fn transpose(out: &mut [Lanes], bits: u8) {
+    let per = 32 / u32::from(bits);
+    let mask = (1 << bits) - 1;
+    let loaded = out.to_vec();
+    let element = |lane: usize, index: u32| {
+        loaded[(index / per) as usize][lane] >> (index % per * u32::from(bits)) & mask
+    };
+    for (register, value) in out.iter_mut().enumerate() {
+        for (lane, slot) in value.iter_mut().enumerate() {
+            *slot = 0;
+            for part in 0..per {
+                let row = 8 * (lane / 16) + register * per as usize + part as usize;
+                let from = row + 16 * (lane % 16 / 8);
+                *slot |= element(from, (lane % 8) as u32) << (part * u32::from(bits));
+            }
+        }
+    }
+}

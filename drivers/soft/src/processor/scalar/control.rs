@@ -1,0 +1,267 @@
+//! Program control: branches, barriers, messages, hardware registers, waits.
+//!
+//! Not here: what a wait means for outstanding operations (`tracker.rs`), when a barrier opens (`group.rs`).
+
+use doorbell_isa::{Op, op};
+
+use super::super::unit::Core;
+use super::super::fault::Cause;
+use super::super::mode::Mode;
+use super::super::step::{Dest, Next, Run, Step};
+use super::super::wave::{Activity, EXEC, VCC, Wave};
+use super::operand;
+
+type Outcome = Result<Next, Cause>;
+
+fn hint(_: &mut Core<'_>, _: &Step) -> Outcome {
+    Ok(Next::Following)
+}
+
+/// Ends the turn of the wave, so that others get on.
+fn sleep(_: &mut Core<'_>, _: &Step) -> Outcome {
+    Ok(Next::Yields)
+}
+
+fn end(core: &mut Core<'_>, _: &Step) -> Outcome {
+    core.wave.activity = Activity::Ended;
+    Ok(Next::Yields)
+}
+
+/// Target of a branch by a signed distance in dwords from the next instruction.
+fn target(core: &Core<'_>, step: &Step) -> u64 {
+    let distance = i64::from((operand(core.wave, step, 0) as u32).cast_signed());
+    step.next().wrapping_add_signed(distance * 4)
+}
+
+fn jump(core: &mut Core<'_>, to: u64) -> Outcome {
+    core.wave.pc = to;
+    Ok(Next::Jumped)
+}
+
+fn branch_if(core: &mut Core<'_>, step: &Step, condition: bool) -> Outcome {
+    if condition { jump(core, target(core, step)) } else { Ok(Next::Following) }
+}
+
+fn store_link(core: &mut Core<'_>, step: &Step) {
+    if let Dest::Scalar(number) = step.dst[0] {
+        core.wave.set_scalar64(usize::from(number), step.next());
+    }
+}
+
+fn getpc(core: &mut Core<'_>, step: &Step) -> Outcome {
+    store_link(core, step);
+    Ok(Next::Following)
+}
+
+fn setpc(core: &mut Core<'_>, step: &Step) -> Outcome {
+    jump(core, operand(core.wave, step, 0))
+}
+
+fn swappc(core: &mut Core<'_>, step: &Step) -> Outcome {
+    let to = operand(core.wave, step, 0);
+    store_link(core, step);
+    jump(core, to)
+}
+
+fn call(core: &mut Core<'_>, step: &Step) -> Outcome {
+    let to = target(core, step);
+    store_link(core, step);
+    jump(core, to)
+}
+
+fn trap(_: &mut Core<'_>, _: &Step) -> Outcome {
+    Err(Cause::Unsupported("s_trap without a trap handler"))
+}
+
+/// Bits of the two-bit rounding fields and the four denormal bits.
+fn set_mode(wave: &mut Wave, shift: u32, value: u64) {
+    let bits = (value as u32 & 15) << shift;
+    wave.mode = Mode(wave.mode.0 & !(15 << shift) | bits);
+}
+
+fn round_mode(core: &mut Core<'_>, step: &Step) -> Outcome {
+    let value = operand(core.wave, step, 0);
+    set_mode(core.wave, 0, value);
+    Ok(Next::Following)
+}
+
+fn denorm_mode(core: &mut Core<'_>, step: &Step) -> Outcome {
+    let value = operand(core.wave, step, 0);
+    set_mode(core.wave, 4, value);
+    Ok(Next::Following)
+}
+
+/// A field of a hardware register: number, lowest bit, mask in place.
+fn field(immediate: u64) -> (u64, u32, u32) {
+    let size = (immediate >> 11 & 31) as u32 + 1;
+    let low = (immediate >> 6 & 31) as u32;
+    let mask = if size == 32 { u32::MAX } else { (1 << size) - 1 };
+    (immediate & 63, low, mask)
+}
+
+const HW_MODE: u64 = 1;
+const HW_ID: u64 = 23;
+const HW_CYCLES: u64 = 29;
+
+fn getreg(core: &mut Core<'_>, step: &Step) -> Outcome {
+    let (number, low, mask) = field(operand(core.wave, step, 0));
+    let value = match number {
+        HW_MODE => core.wave.mode.0,
+        HW_ID => core.wave.number,
+        HW_CYCLES => core.wave.count as u32,
+        _ => 0,
+    };
+    if let Dest::Scalar(register) = step.dst[0] {
+        core.wave.set_scalar(usize::from(register), value >> low & mask);
+    }
+    Ok(Next::Following)
+}
+
+fn setreg(core: &mut Core<'_>, step: &Step) -> Outcome {
+    let (number, low, mask) = field(operand(core.wave, step, 0));
+    let value = operand(core.wave, step, 1) as u32;
+    if number == HW_MODE {
+        let old = core.wave.mode.0;
+        core.wave.mode = Mode(old & !(mask << low) | (value & mask) << low);
+    }
+    Ok(Next::Following)
+}
+
+const MSG_INTERRUPT: u64 = 1;
+const MSG_DEALLOC_VGPRS: u64 = 3;
+const MSG_GET_REALTIME: u64 = 0x83;
+
+fn sendmsg(core: &mut Core<'_>, step: &Step) -> Outcome {
+    match operand(core.wave, step, 0) & 0xff {
+        MSG_INTERRUPT => core.report.interrupts += 1,
+        MSG_DEALLOC_VGPRS => core.wave.released = true,
+        _ => {}
+    }
+    Ok(Next::Following)
+}
+
+fn sendmsg_rtn(core: &mut Core<'_>, step: &Step) -> Outcome {
+    let value = match operand(core.wave, step, 0) & 0xff {
+        MSG_GET_REALTIME => core.report.instructions,
+        _ => 0,
+    };
+    if let Dest::Scalar(number) = step.dst[0] {
+        let wide = step.row().dst[0].ty.dwords() == 2;
+        if wide {
+            core.wave.set_scalar64(usize::from(number), value);
+        } else {
+            core.wave.set_scalar(usize::from(number), value as u32);
+        }
+    }
+    Ok(Next::Following)
+}
+
+/// Arrives at the workgroup barrier and waits.
+fn barrier(core: &mut Core<'_>, step: &Step) -> Outcome {
+    core.arrive(step);
+    core.await_barrier(step)
+}
+
+/// Only the workgroup barrier, number -1, exists here.
+fn is_workgroup(core: &Core<'_>, step: &Step) -> Result<bool, Cause> {
+    match operand(core.wave, step, 0) as u16 {
+        0xffff => Ok(true),
+        0 => Ok(false),
+        _ => Err(Cause::Unsupported("only the workgroup barrier is modelled")),
+    }
+}
+
+fn barrier_signal(core: &mut Core<'_>, step: &Step) -> Outcome {
+    if is_workgroup(core, step)? {
+        core.arrive(step);
+    }
+    Ok(Next::Following)
+}
+
+fn barrier_signal_isfirst(core: &mut Core<'_>, step: &Step) -> Outcome {
+    let workgroup = is_workgroup(core, step)?;
+    core.wave.scc = workgroup && core.group.arrived == 0;
+    if workgroup {
+        core.arrive(step);
+    }
+    Ok(Next::Following)
+}
+
+fn barrier_wait(core: &mut Core<'_>, step: &Step) -> Outcome {
+    if is_workgroup(core, step)? { core.await_barrier(step) } else { Ok(Next::Following) }
+}
+
+fn barrier_leave(core: &mut Core<'_>, _: &Step) -> Outcome {
+    core.wave.scc = false;
+    Ok(Next::Following)
+}
+
+macro_rules! branch {
+    (|$wave:ident| $condition:expr) => {
+        Run::Special(|core, step| {
+            let $wave = &*core.wave;
+            let taken = $condition;
+            branch_if(core, step, taken)
+        })
+    };
+}
+
+const HINT: Run = Run::Special(hint);
+/// Waits act on the queue of outstanding operations before the handler runs.
+const WAIT: Run = Run::Special(hint);
+
+pub(super) static TABLE: &[(Op, Run)] = &[
+    (op::s_getpc_b64, Run::Special(getpc)),
+    (op::s_setpc_b64, Run::Special(setpc)),
+    (op::s_swappc_b64, Run::Special(swappc)),
+    (op::s_call_b64, Run::Special(call)),
+    (op::s_sendmsg_rtn_b32, Run::Special(sendmsg_rtn)),
+    (op::s_sendmsg_rtn_b64, Run::Special(sendmsg_rtn)),
+    (op::s_barrier_signal, Run::Special(barrier_signal)),
+    (op::s_barrier_signal_isfirst, Run::Special(barrier_signal_isfirst)),
+    (op::s_barrier_wait, Run::Special(barrier_wait)),
+    (op::s_barrier_leave, Run::Special(barrier_leave)),
+    (op::s_barrier, Run::Special(barrier)),
+    (op::s_sleep_var, Run::Special(sleep)),
+    (op::s_sleep, Run::Special(sleep)),
+    (op::s_getreg_b32, Run::Special(getreg)),
+    (op::s_setreg_b32, Run::Special(setreg)),
+    (op::s_setreg_imm32_b32, Run::Special(setreg)),
+    (op::s_round_mode, Run::Special(round_mode)),
+    (op::s_denorm_mode, Run::Special(denorm_mode)),
+    (op::s_sendmsg, Run::Special(sendmsg)),
+    (op::s_trap, Run::Special(trap)),
+    (op::s_endpgm, Run::Special(end)),
+    (op::s_branch, branch!(|_wave| true)),
+    (op::s_cbranch_scc0, branch!(|wave| !wave.scc)),
+    (op::s_cbranch_scc1, branch!(|wave| wave.scc)),
+    (op::s_cbranch_vccz, branch!(|wave| wave.sgpr[VCC] == 0)),
+    (op::s_cbranch_vccnz, branch!(|wave| wave.sgpr[VCC] != 0)),
+    (op::s_cbranch_execz, branch!(|wave| wave.sgpr[EXEC] == 0)),
+    (op::s_cbranch_execnz, branch!(|wave| wave.sgpr[EXEC] != 0)),
+    (op::s_nop, HINT),
+    (op::s_set_inst_prefetch_distance, HINT),
+    (op::s_clause, HINT),
+    (op::s_delay_alu, HINT),
+    (op::s_code_end, HINT),
+    (op::s_setprio, HINT),
+    (op::s_icache_inv, HINT),
+    (op::s_singleuse_vdst, HINT),
+    (op::s_waitcnt_depctr, HINT),
+    (op::s_wait_alu, HINT),
+    (op::s_waitcnt, WAIT),
+    (op::s_wait_idle, WAIT),
+    (op::s_waitcnt_vscnt, WAIT),
+    (op::s_waitcnt_vmcnt, WAIT),
+    (op::s_waitcnt_expcnt, WAIT),
+    (op::s_waitcnt_lgkmcnt, WAIT),
+    (op::s_wait_loadcnt, WAIT),
+    (op::s_wait_storecnt, WAIT),
+    (op::s_wait_samplecnt, WAIT),
+    (op::s_wait_bvhcnt, WAIT),
+    (op::s_wait_expcnt, WAIT),
+    (op::s_wait_dscnt, WAIT),
+    (op::s_wait_kmcnt, WAIT),
+    (op::s_wait_loadcnt_dscnt, WAIT),
+    (op::s_wait_storecnt_dscnt, WAIT),
+];

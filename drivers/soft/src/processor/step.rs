@@ -1,0 +1,299 @@
+//! A decoded instruction, ready to execute: handler, operands by number, constants resolved.
+//!
+//! Not here: the handlers' meaning (`scalar`, `vector`, `memory_ops`), the cache of steps (`program.rs`).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use doorbell_isa::kind::{Class, Kind, Type};
+use doorbell_isa::{
+    Access as Direction, Form, Format, Inst, Lanes as Move, Operand, OutputModifier, Resource, Row, Special,
+    Timing,
+};
+
+use super::unit::{Core, effects_of};
+use super::fault::Cause;
+use super::vector::Env;
+use super::wave::{Lanes, PRIVATE_BASE, SHARED_BASE, Wave, Wide};
+
+/// What an instruction reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source {
+    /// Vector registers from this one.
+    Vgpr(u8),
+    /// Scalar registers from this encoding number.
+    Scalar(u8),
+    /// A constant, as the slot's type sees it.
+    Const(u64),
+    /// Scalar condition code.
+    Scc,
+    /// A scalar register as one bit per lane.
+    Mask(u8),
+}
+
+/// What an instruction writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dest {
+    /// Nothing.
+    None,
+    /// Vector registers from this one.
+    Vgpr(u8),
+    /// Scalar registers from this encoding number.
+    Scalar(u8),
+}
+
+/// Where control goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// The following instruction.
+    Following,
+    /// Somewhere else; the program counter is set.
+    Jumped,
+    /// The wave stops for now: barrier, end, sleep.
+    Yields,
+}
+
+/// Vector operation on registers of up to 32 bits.
+pub(crate) type Op32 = fn(&Env, &[&Lanes; 3], &mut Lanes);
+/// Vector operation with 64-bit registers.
+pub(crate) type Op64 = fn(&Env, &[Wide; 3], &mut Wide);
+/// Vector comparison: bit per lane.
+pub(crate) type Compare32 = fn(&Env, &[&Lanes; 3]) -> u32;
+/// Vector comparison of 64-bit values.
+pub(crate) type Compare64 = fn(&Env, &[Wide; 3]) -> u32;
+/// Vector operation with a lane mask as second result.
+pub(crate) type Carry32 = fn(&Env, &[&Lanes; 3], &mut Lanes) -> u32;
+/// The same on 64-bit values.
+pub(crate) type Carry64 = fn(&Env, &[Wide; 3], &mut Wide) -> u32;
+/// Scalar operation.
+pub(crate) type ScalarOp = fn(&mut Wave, [u64; 3]) -> u64;
+/// Anything else.
+pub(crate) type SpecialOp = fn(&mut Core<'_>, &Step) -> Result<Next, Cause>;
+
+/// How an instruction executes.
+#[derive(Clone, Copy)]
+pub(crate) enum Run {
+    /// Scalar sources to a scalar register.
+    Scalar(ScalarOp),
+    /// Lane by lane, 32 bits.
+    Op32(Op32),
+    /// Lane by lane on the low, then the high halves.
+    Packed(Op32),
+    /// Lane by lane, 64 bits.
+    Op64(Op64),
+    /// Comparison.
+    Compare32(Compare32),
+    /// Comparison of 64-bit values.
+    Compare64(Compare64),
+    /// With carry.
+    Carry32(Carry32),
+    /// With carry, 64 bits.
+    Carry64(Carry64),
+    /// Two halves at once.
+    Dual(Op32, Op32),
+    /// Its own way.
+    Special(SpecialOp),
+}
+
+/// A decoded instruction.
+#[derive(Clone)]
+pub(crate) struct Step {
+    /// The instruction.
+    pub(crate) inst: Inst,
+    /// Address.
+    pub(crate) at: u64,
+    /// Dwords.
+    pub(crate) words: u8,
+    /// Handler.
+    pub(crate) run: Run,
+    /// Timing class.
+    pub(crate) timing: Timing,
+    /// Destinations.
+    pub(crate) dst: [Dest; 2],
+    /// Sources in text order.
+    pub(crate) src: [Source; 4],
+    /// Sources used.
+    pub(crate) sources: u8,
+    /// No lane move, no modifier, no half register: operands go to the handler as they are.
+    pub(crate) plain: bool,
+    /// Highest vector register named.
+    pub(crate) highest: u16,
+    /// The destination's old value is an input.
+    pub(crate) reads_dst: bool,
+    /// Registers read and written.
+    pub(crate) effects: Vec<(Direction, Resource)>,
+    /// The second half of a dual-issue instruction.
+    pub(crate) other: Option<Box<Step>>,
+}
+
+impl Step {
+    /// The table row.
+    #[inline]
+    pub(crate) fn row(&self) -> &'static Row {
+        self.inst.row()
+    }
+
+    /// Address of the next instruction.
+    #[inline]
+    pub(crate) fn next(&self) -> u64 {
+        self.at.wrapping_add(u64::from(self.words) * 4)
+    }
+
+    /// First vector register of the first destination.
+    #[inline]
+    pub(crate) fn vdst(&self) -> usize {
+        if let Dest::Vgpr(first) = self.dst[0] { usize::from(first) } else { 0 }
+    }
+
+    /// Vector register of a source.
+    pub(crate) fn vsrc(&self, index: usize) -> Option<usize> {
+        if let Source::Vgpr(first) = self.src[index] { Some(usize::from(first)) } else { None }
+    }
+}
+
+/// Bits that a constant operand shows to a slot of this type.
+fn constant(operand: Operand, ty: Type, half: bool) -> Option<u64> {
+    let wide = matches!(ty, Type::B64 | Type::I64 | Type::U64 | Type::F64);
+    Some(match operand {
+        Operand::Int(value) if wide => i64::from(value).cast_unsigned(),
+        Operand::Int(value) => u64::from(i32::from(value).cast_unsigned()),
+        Operand::Float(float) => match ty {
+            _ if wide && float.f32_bits() == 0x3e22_f983 => 0x3fc4_5f30_6dc9_c882,
+            _ if wide => f64::from(f32::from_bits(float.f32_bits())).to_bits(),
+            Type::F16 | Type::B16 | Type::I16 | Type::U16 | Type::PF16 => u64::from(float.f16_bits()),
+            Type::BF16 | Type::PBF16 => u64::from(float.f32_bits() >> 16),
+            Type::Mix if half => u64::from(float.f16_bits()),
+            _ => u64::from(float.f32_bits()),
+        },
+        Operand::Literal(value) => match ty {
+            Type::F64 => u64::from(value) << 32,
+            Type::I64 => i64::from(value.cast_signed()).cast_unsigned(),
+            _ => u64::from(value),
+        },
+        Operand::Immediate(value) => u64::from(value.cast_unsigned()),
+        Operand::Special(special) => {
+            let base = match special {
+                Special::SharedBase => SHARED_BASE,
+                Special::SharedLimit => SHARED_BASE + 0xffff_ffff,
+                Special::PrivateBase => PRIVATE_BASE,
+                Special::PrivateLimit => PRIVATE_BASE + 0xffff_ffff,
+                Special::Scc => return None,
+            };
+            if wide { base } else { base >> 32 }
+        }
+        Operand::Off => u64::MAX,
+        Operand::Vgpr(_) | Operand::Scalar(_) => return None,
+    })
+}
+
+fn source(operand: Operand, ty: Type, half: bool) -> Source {
+    match operand {
+        Operand::Vgpr(reg) => Source::Vgpr(reg.first),
+        Operand::Scalar(reg) => Source::Scalar(reg.first),
+        other => constant(other, ty, half).map_or(Source::Scc, Source::Const),
+    }
+}
+
+fn destination(operand: Operand) -> Dest {
+    match operand {
+        Operand::Vgpr(reg) => Dest::Vgpr(reg.first),
+        Operand::Scalar(reg) => Dest::Scalar(reg.first),
+        _ => Dest::None,
+    }
+}
+
+/// Highest vector register that any operand names.
+fn highest(inst: &Inst) -> u16 {
+    let second = inst.second.iter().flat_map(|(_, operands)| operands.as_slice().iter());
+    let operands = inst.operands.as_slice().iter().chain(second);
+    operands
+        .filter_map(|operand| operand.vgpr())
+        .map(|reg| u16::from(reg.first) + u16::from(reg.count) - 1)
+        .max()
+        .unwrap_or(0)
+}
+
+fn is_plain(inst: &Inst) -> bool {
+    let row = inst.row();
+    let modifiers = inst.modifiers;
+    let kinds = || row.dst.iter().chain(row.src);
+    let simple = |kind: &Kind| {
+        !kind.ty.is_half()
+            && kind.ty != Type::Mix
+            && !(row.format == Format::Vop3p && kind.ty != Type::B32 && kind.ty != Type::I32 && kind.ty != Type::U32)
+    };
+    inst.lanes == Move::Own
+        && modifiers.neg == 0
+        && modifiers.abs == 0
+        && modifiers.op_sel == 0
+        && !modifiers.clamp
+        && modifiers.omod == OutputModifier::None
+        && kinds().all(simple)
+}
+
+impl Step {
+    /// Resolves an instruction at an address for a handler.
+    pub(crate) fn new(inst: Inst, at: u64, words: u8, run: Run) -> Self {
+        let row = inst.row();
+        let mut step = Self {
+            at,
+            words,
+            run,
+            timing: row.timing,
+            dst: [Dest::None; 2],
+            src: [Source::Const(0); 4],
+            sources: 0,
+            plain: is_plain(&inst) || (row.format == Format::Vop3p && dot_is_plain(&inst)),
+            highest: highest(&inst),
+            reads_dst: row.has(doorbell_isa::Flags::READS_DST),
+            effects: effects_of(&inst),
+            other: None,
+            inst,
+        };
+        for (slot, operand) in step.dst.iter_mut().zip(inst.dst()) {
+            *slot = destination(*operand);
+        }
+        let kinds = row.src.iter();
+        for (index, (operand, kind)) in inst.src().iter().zip(kinds).enumerate().take(4) {
+            let half = inst.modifiers.op_sel_hi >> index & 1 != 0;
+            step.src[index] = match (source(*operand, kind.ty, half), kind.class) {
+                (Source::Scalar(first), Class::Mask) => Source::Mask(first),
+                (found, _) => found,
+            };
+            step.sources += 1;
+        }
+        if let (Some((op, operands)), Run::Dual(_, run)) = (step.inst.second, run) {
+            let inst = Inst { form: Form::Short, ..Inst::with_operands(op, operands) };
+            step.other = Some(Box::new(Self::new(inst, at, words, Run::Op32(run))));
+        }
+        step
+    }
+
+    /// Whether the instruction goes to a memory, so that its results come later.
+    pub(crate) fn is_memory(&self) -> bool {
+        matches!(
+            self.row().format,
+            Format::Smem | Format::Ds | Format::Global | Format::Flat | Format::Scratch | Format::Mubuf
+        )
+    }
+
+    /// Which halves of its destination the instruction writes.
+    pub(crate) fn written_halves(&self) -> [bool; 2] {
+        let row = self.row();
+        match (row.name, row.dst.first()) {
+            ("v_fma_mixhi_f16", _) => [false, true],
+            ("v_fma_mixlo_f16", _) => [true, false],
+            (_, Some(kind)) if kind.ty.is_half() && row.is_vector() => {
+                let high = self.inst.modifiers.op_sel & 8 != 0;
+                [!high, high]
+            }
+            _ => [true, true],
+        }
+    }
+}
+
+/// Integer dot products read sign selection from the modifiers themselves.
+fn dot_is_plain(inst: &Inst) -> bool {
+    let row = inst.row();
+    row.src.iter().all(|kind| matches!(kind.ty, Type::B32 | Type::I32 | Type::U32))
+}

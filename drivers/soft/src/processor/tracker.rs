@@ -1,0 +1,243 @@
+//! The watch over one wave: outstanding operations by counter, undefined registers, hazards.
+//!
+//! Operations of one class are performed in issue order, each at a time that the seed chooses between issue and
+//! the wait that retires it. Undefined values are tracked by halves of registers. Not here: LDS (`check.rs`), who
+//! reports findings (`unit.rs`).
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use doorbell_isa::{Counter, Counters, Generation, Inst, Resource, Target};
+
+use super::memory_ops::{Destination, Place, Request};
+use super::wave::EXEC;
+use crate::memory::Shadow;
+
+/// An operation that a counter still counts.
+pub(crate) struct Pending {
+    /// What is left to do; none once performed.
+    pub(crate) request: Option<Request>,
+    /// Registers it will write or wrote.
+    pub(crate) destination: Destination,
+    /// Which memory.
+    pub(crate) place: Place,
+    /// Counters that count it, bit by [`Counter`].
+    pub(crate) counters: Counters,
+    /// Counters whose part is retired.
+    pub(crate) retired: Counters,
+    /// Address of the instruction.
+    pub(crate) pc: u64,
+}
+
+impl Pending {
+    fn counts(&self, counter: Counter) -> bool {
+        self.counters.has(counter) && !self.retired.has(counter)
+    }
+
+    fn covers(&self, register: Register) -> bool {
+        let (found, first, count) = match (self.destination, register) {
+            (Destination::Vector(first, count), Register::Vector(number)) => (number, first, count),
+            (Destination::Scalar(first, count), Register::Scalar(number)) => (number, first, count),
+            _ => return false,
+        };
+        (first..first + count).contains(&found)
+    }
+}
+
+/// One register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Register {
+    /// Vector.
+    Vector(usize),
+    /// Scalar, by encoding number.
+    Scalar(usize),
+}
+
+/// Registers of a resource.
+pub(crate) fn registers(resource: Resource) -> impl Iterator<Item = Register> {
+    let (vector, first, count) = match resource {
+        Resource::Vgpr(reg) => (true, usize::from(reg.first), usize::from(reg.count)),
+        Resource::Scalar(reg) => (false, usize::from(reg.first), usize::from(reg.count)),
+        Resource::Scc => (false, 0, 0),
+    };
+    (first..first + count)
+        .map(move |number| if vector { Register::Vector(number) } else { Register::Scalar(number) })
+}
+
+/// Counts that a wait lets through; `None` leaves a counter alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub(crate) load: Option<usize>,
+    pub(crate) store: Option<usize>,
+    pub(crate) lds: Option<usize>,
+    pub(crate) scalar: Option<usize>,
+    /// lgkmcnt of gfx11: LDS and scalar operations together.
+    pub(crate) shared: Option<usize>,
+}
+
+impl Wait {
+    const ALL: Self = Self { load: Some(0), store: Some(0), lds: Some(0), scalar: Some(0), shared: None };
+
+    /// What a wait instruction waits for.
+    pub(crate) fn of(inst: &Inst, target: Target) -> Option<Self> {
+        let value = inst.src().last().and_then(|operand| match operand {
+            doorbell_isa::Operand::Immediate(value) => Some(value.cast_unsigned() as usize),
+            _ => None,
+        });
+        let value = value.unwrap_or(0);
+        let gfx12 = target.generation() == Generation::Gfx12;
+        let none = Self::default();
+        let field = |shift: usize| Some(value >> shift & 63);
+        Some(match inst.op.name() {
+            "s_waitcnt" if gfx12 => Self::ALL,
+            "s_waitcnt" => Self { load: field(10), shared: field(4), ..none },
+            "s_wait_idle" => Self::ALL,
+            "s_waitcnt_vscnt" | "s_wait_storecnt" => Self { store: Some(value), ..none },
+            "s_waitcnt_vmcnt" | "s_wait_loadcnt" => Self { load: Some(value), ..none },
+            "s_waitcnt_lgkmcnt" => Self { shared: Some(value), ..none },
+            "s_wait_dscnt" => Self { lds: Some(value), ..none },
+            "s_wait_kmcnt" => Self { scalar: Some(value), ..none },
+            "s_wait_loadcnt_dscnt" => Self { load: field(8), lds: field(0), ..none },
+            "s_wait_storecnt_dscnt" => Self { store: field(8), lds: field(0), ..none },
+            _ => return None,
+        })
+    }
+}
+
+/// Vector instructions since something happened, for hazards.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Age {
+    /// Register written.
+    pub(crate) register: usize,
+    /// Vector instructions since.
+    pub(crate) vector: u32,
+    /// Transcendental instructions since.
+    pub(crate) trans: u32,
+    /// Where.
+    pub(crate) pc: u64,
+}
+
+/// The watch.
+pub(crate) struct Tracker {
+    /// In issue order.
+    pub(crate) pending: VecDeque<Pending>,
+    /// Lanes without a value, low and high halves, by vector register.
+    pub(crate) vector: Vec<[u32; 2]>,
+    /// Scalar registers without a value, by encoding number.
+    pub(crate) scalar: [bool; 128],
+    /// SCC has no value.
+    pub(crate) scc: bool,
+    /// Scratch bytes with a value.
+    pub(crate) scratch: Shadow,
+    /// Results of transcendental instructions that may not be read yet.
+    pub(crate) trans: Vec<Age>,
+    /// Result registers of the last matrix instruction, if no vector instruction followed.
+    pub(crate) matrix: Option<(usize, usize, u64)>,
+    /// A comparison wrote EXEC and no vector instruction followed.
+    pub(crate) compared: Option<u64>,
+}
+
+impl core::fmt::Debug for Tracker {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Tracker").field("pending", &self.pending.len()).finish_non_exhaustive()
+    }
+}
+
+impl Clone for Tracker {
+    fn clone(&self) -> Self {
+        Self::new(self.vector.len(), 0)
+    }
+}
+
+impl Tracker {
+    /// Everything undefined except EXEC, nothing outstanding.
+    pub(crate) fn new(vectors: usize, scratch: usize) -> Self {
+        let mut scalar = [true; 128];
+        scalar[EXEC] = false;
+        scalar[EXEC + 1] = false;
+        scalar[super::wave::NULL] = false;
+        Self {
+            pending: VecDeque::new(),
+            vector: vec![[u32::MAX; 2]; vectors],
+            scalar,
+            scc: true,
+            scratch: Shadow::undefined(scratch),
+            trans: Vec::new(),
+            matrix: None,
+            compared: None,
+        }
+    }
+
+    /// The oldest outstanding operation that writes a register.
+    pub(crate) fn outstanding(&self, register: Register) -> Option<&Pending> {
+        self.pending.iter().find(|pending| pending.covers(register))
+    }
+
+    fn count(&self, counter: Counter) -> usize {
+        self.pending.iter().filter(|pending| pending.counts(counter)).count()
+    }
+
+    /// Retires the oldest parts of a counter until `left` remain.
+    fn retire(&mut self, counter: Counter, left: usize) {
+        let mut excess = self.count(counter).saturating_sub(left);
+        for pending in &mut self.pending {
+            if excess == 0 {
+                break;
+            }
+            if pending.counts(counter) {
+                pending.retired = pending.retired.with(counter);
+                excess -= 1;
+            }
+        }
+    }
+
+    /// Marks what a wait retires. Operations stay in the queue until `sweep`.
+    pub(crate) fn wait(&mut self, wait: Wait) {
+        if let Some(left) = wait.load {
+            self.retire(Counter::Load, left);
+        }
+        if let Some(left) = wait.store {
+            self.retire(Counter::Store, left);
+        }
+        if let Some(left) = wait.lds.or(wait.shared) {
+            // Scalar operations of the same counter may have been the ones to finish.
+            self.retire(Counter::Lds, left);
+        }
+        // Scalar operations finish in any order, so only an empty counter says anything.
+        if wait.scalar.or(wait.shared) == Some(0) {
+            self.retire(Counter::Scalar, 0);
+        }
+    }
+
+    /// Position behind the last operation that is completely retired.
+    pub(crate) fn retired(&self) -> Option<usize> {
+        self.pending.iter().position(|pending| {
+            [Counter::Load, Counter::Store, Counter::Lds, Counter::Scalar]
+                .iter()
+                .all(|counter| !pending.counts(*counter))
+        })
+    }
+
+    /// Half masks of a vector register.
+    pub(crate) fn halves(&self, number: usize) -> [u32; 2] {
+        self.vector.get(number).copied().unwrap_or([0; 2])
+    }
+
+    /// Whether a register has lanes without a value among `exec`.
+    pub(crate) fn is_undefined(&self, register: Register, exec: u32) -> bool {
+        match register {
+            Register::Vector(number) => self.halves(number).iter().any(|lanes| lanes & exec != 0),
+            Register::Scalar(number) => self.scalar[number & 127],
+        }
+    }
+
+    /// Ages the hazards by one vector instruction.
+    pub(crate) fn age(&mut self, is_trans: bool) {
+        for age in &mut self.trans {
+            age.vector += 1;
+            age.trans += u32::from(is_trans);
+        }
+        self.trans.retain(|age| age.vector <= 5 && age.trans <= 1);
+    }
+}

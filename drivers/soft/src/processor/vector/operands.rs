@@ -1,0 +1,494 @@
+//! From registers to handlers and back: halves, signs, lane moves, output modifiers, EXEC.
+//!
+//! Not here: any arithmetic beyond the modifiers.
+
+use doorbell_isa::kind::Type;
+use doorbell_isa::{DppControl, Flags, Form, Format, Lanes as Move, OutputModifier};
+
+use super::super::unit::Core;
+use super::super::fault::Cause;
+use super::super::float::{
+    F16, f16_to_f32, flush16, flush32, flush64, mul16, mul32, mul64,
+};
+use super::super::mode::{Mode, Round};
+use super::super::step::{Dest, Next, Run, Source, Step};
+use super::super::wave::{Lanes, VCC, Wave, Wide};
+
+/// What a handler may know besides its operands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Env {
+    /// MODE.
+    pub(crate) mode: Mode,
+    /// Rounding of f32.
+    pub(crate) round32: Round,
+    /// Rounding of f16 and f64.
+    pub(crate) round64: Round,
+    /// neg, or neg_lo of packed instructions.
+    pub(crate) neg: u8,
+    /// Clamp.
+    pub(crate) clamp: bool,
+    /// Half selects.
+    pub(crate) op_sel: u8,
+    /// VCC.
+    pub(crate) vcc: u32,
+    /// Distance added to transcendental results, in last places.
+    pub(crate) perturb: i32,
+}
+
+impl Env {
+    pub(crate) fn new(wave: &Wave, step: &Step) -> Self {
+        Self {
+            mode: wave.mode,
+            round32: wave.mode.round32(),
+            round64: wave.mode.round64(),
+            neg: step.inst.modifiers.neg,
+            clamp: step.inst.modifiers.clamp,
+            op_sel: step.inst.modifiers.op_sel,
+            vcc: wave.sgpr[VCC],
+            perturb: wave.perturb,
+        }
+    }
+}
+
+const ZERO: Lanes = [0; 32];
+
+/// Bit `lane` of a mask as 0 or 1.
+fn spread(mask: u32) -> Lanes {
+    core::array::from_fn(|lane| mask >> lane & 1)
+}
+
+/// The raw value of a source in every lane.
+#[inline]
+fn raw<'w>(wave: &'w Wave, source: Source, buffer: &'w mut Lanes) -> &'w Lanes {
+    match source {
+        Source::Vgpr(first) => return &wave.vgpr[usize::from(first)],
+        Source::Scalar(number) => *buffer = [wave.scalar(usize::from(number)); 32],
+        Source::Const(value) => *buffer = [value as u32; 32],
+        Source::Scc => *buffer = [u32::from(wave.scc); 32],
+        Source::Mask(number) => *buffer = spread(wave.scalar(usize::from(number))),
+    }
+    buffer
+}
+
+/// A source as one value per lane, and lanes of the destination that a lane move leaves alone.
+pub(crate) fn moved(wave: &Wave, step: &Step, index: usize) -> (Lanes, u32) {
+    let mut buffer = ZERO;
+    let value = *raw(wave, step.src[index], &mut buffer);
+    if index == 0 { move_lanes(&value, step.inst.lanes, wave.exec()) } else { (value, 0) }
+}
+
+/// Source lane of `lane`, or none if it lies outside the row.
+fn dpp_source(control: DppControl, lane: usize) -> Option<usize> {
+    let (row, at) = (lane & !15, lane & 15);
+    let inside = match control {
+        DppControl::QuadPerm(select) => (at & !3) + usize::from(select[at & 3]),
+        DppControl::RowShl(by) => at + usize::from(by),
+        DppControl::RowShr(by) => at.wrapping_sub(usize::from(by)),
+        DppControl::RowRor(by) => (at + 16 - usize::from(by)) & 15,
+        DppControl::RowMirror => 15 - at,
+        DppControl::RowHalfMirror => (at & 8) + 7 - (at & 7),
+        DppControl::RowShare(from) => usize::from(from),
+        DppControl::RowXmask(mask) => at ^ usize::from(mask),
+    };
+    (inside < 16).then(|| row + inside)
+}
+
+fn move_lanes(value: &Lanes, lanes: Move, exec: u32) -> (Lanes, u32) {
+    let active = |lane: usize| exec >> lane & 1 != 0;
+    match lanes {
+        Move::Own => (*value, 0),
+        Move::Dpp8 { select, fetch_inactive } => {
+            let pick = |lane: usize| {
+                let from = (lane & !7) + usize::from(select[lane & 7]);
+                if fetch_inactive || active(from) { value[from] } else { 0 }
+            };
+            (core::array::from_fn(pick), 0)
+        }
+        Move::Dpp16(dpp) => {
+            let mut kept = 0;
+            let mut out = ZERO;
+            for (lane, out) in out.iter_mut().enumerate() {
+                let source = dpp_source(dpp.control, lane)
+                    .filter(|from| dpp.fetch_inactive || active(*from));
+                match source {
+                    Some(from) => *out = value[from],
+                    None if dpp.bound_ctrl => {}
+                    None => kept |= 1 << lane,
+                }
+                let masked = dpp.row_mask >> (lane / 16) & 1 == 0 || dpp.bank_mask >> (lane / 4 % 4) & 1 == 0;
+                if masked {
+                    kept |= 1 << lane;
+                }
+            }
+            (out, kept)
+        }
+    }
+}
+
+/// Applies abs, then neg, to one value of a type.
+fn signed(bits: u32, ty: Type, abs: bool, neg: bool) -> u32 {
+    let sign = match ty {
+        Type::F16 | Type::BF16 | Type::B16 => 0x8000,
+        _ => 0x8000_0000,
+    };
+    let bits = if abs { bits & !sign } else { bits };
+    if neg { bits ^ sign } else { bits }
+}
+
+/// Which half of a register an operand of 16 bits is, and whether it goes to the high half of the result.
+fn half(bits: u32, high: bool) -> u32 {
+    if high { bits >> 16 } else { bits & 0xffff }
+}
+
+/// One source with all modifiers, low 32 bits.
+fn modified(wave: &Wave, step: &Step, index: usize) -> (Lanes, u32) {
+    let (mut value, kept) = moved(wave, step, index);
+    let Some(kind) = step.row().src.get(index) else { return (value, kept) };
+    let modifiers = step.inst.modifiers;
+    let bit = |mask: u8| mask >> index & 1 != 0;
+    let packed = step.row().format == Format::Vop3p;
+    let (neg, abs) = (bit(modifiers.neg), bit(modifiers.abs));
+    for lane in &mut value {
+        *lane = match kind.ty {
+            Type::Mix if bit(modifiers.op_sel_hi) => {
+                let bits = f16_to_f32(input16(half(*lane, bit(modifiers.op_sel)), wave.mode)).to_bits();
+                signed(bits, Type::F32, abs, neg)
+            }
+            Type::Mix => input32(signed(*lane, Type::F32, abs, neg), wave.mode),
+            Type::PF16 | Type::PBF16 | Type::PI16 | Type::PU16 if packed => {
+                let low = half(*lane, bit(modifiers.op_sel)) ^ if neg { 0x8000 } else { 0 };
+                let high = half(*lane, bit(modifiers.op_sel_hi)) ^ if abs { 0x8000 } else { 0 };
+                let [low, high] = [low, high].map(|bits| match kind.ty {
+                    Type::PF16 => input16(bits, wave.mode),
+                    _ => bits,
+                });
+                low | high << 16
+            }
+            Type::PF16 | Type::PBF16 if neg => *lane ^ 0x8000_8000,
+            ty if ty.is_half() => {
+                let bits = signed(half(*lane, bit(modifiers.op_sel)), ty, abs, neg);
+                if ty == Type::F16 { input16(bits, wave.mode) } else { bits }
+            }
+            // Dot products: neg_hi of the third source is its absolute value.
+            Type::F32 => input32(signed(*lane, Type::F32, abs, neg), wave.mode),
+            _ => *lane,
+        };
+    }
+    (value, kept)
+}
+
+fn input32(bits: u32, mode: Mode) -> u32 {
+    if mode.keeps_in32() { bits } else { flush32(bits) }
+}
+
+fn input16(bits: u32, mode: Mode) -> u32 {
+    if mode.keeps_in64() { bits } else { flush16(bits) }
+}
+
+/// One source as 64-bit lanes; 32-bit sources are zero-extended after their own modifiers.
+fn widened(wave: &Wave, step: &Step, index: usize) -> Wide {
+    let Some(kind) = step.row().src.get(index) else { return [0; 32] };
+    if kind.ty.dwords() < 2 {
+        return modified(wave, step, index).0.map(u64::from);
+    }
+    let mut value: Wide = match step.src[index] {
+        Source::Vgpr(first) => {
+            let first = usize::from(first);
+            let (low, high) = (&wave.vgpr[first], &wave.vgpr[first + 1]);
+            core::array::from_fn(|lane| u64::from(low[lane]) | u64::from(high[lane]) << 32)
+        }
+        Source::Scalar(number) => [wave.scalar64(usize::from(number)); 32],
+        Source::Mask(number) => spread(wave.scalar(usize::from(number))).map(u64::from),
+        Source::Const(bits) => [bits; 32],
+        Source::Scc => [u64::from(wave.scc); 32],
+    };
+    if kind.ty == Type::F64 {
+        let modifiers = step.inst.modifiers;
+        for lane in &mut value {
+            let bits = if modifiers.abs >> index & 1 != 0 { *lane & !(1 << 63) } else { *lane };
+            let bits = if modifiers.neg >> index & 1 != 0 { bits ^ 1 << 63 } else { bits };
+            *lane = if wave.mode.keeps_in64() { bits } else { flush64(bits) };
+        }
+    }
+    value
+}
+
+/// Applies the output multiplier, then the clamp, to one float result.
+fn finished(bits: u32, ty: Type, step: &Step, mode: Mode) -> u32 {
+    let modifiers = step.inst.modifiers;
+    let factor = match modifiers.omod {
+        OutputModifier::None => 1.0,
+        OutputModifier::Double => 2.0,
+        OutputModifier::Quadruple => 4.0,
+        OutputModifier::Half => 0.5,
+    };
+    match ty {
+        Type::F32 => {
+            // The multiplier is ignored where denormal results are kept.
+            let scaled = if factor == 1.0 || mode.keeps_out32() {
+                bits
+            } else {
+                mul32(f32::from_bits(bits), factor, mode.round32()).to_bits()
+            };
+            let bits = if mode.keeps_out32() { scaled } else { flush32(scaled) };
+            if modifiers.clamp { clamp32(bits, mode) } else { bits }
+        }
+        _ => {
+            let scaled = if factor == 1.0 || mode.keeps_out64() {
+                bits
+            } else {
+                mul16(bits, F16.encode(f64::from(factor), Round::Nearest), mode.round64())
+            };
+            let bits = if mode.keeps_out64() { scaled } else { flush16(scaled) };
+            if modifiers.clamp { F16.encode(f64::from(f32::from_bits(clamp32(f16_to_f32(bits).to_bits(), mode))), Round::Nearest) } else { bits }
+        }
+    }
+}
+
+fn clamp32(bits: u32, mode: Mode) -> u32 {
+    let value = f32::from_bits(bits);
+    if value.is_nan() {
+        return if mode.dx10_clamp() { 0 } else { bits };
+    }
+    if bits >> 31 != 0 { 0 } else { value.min(1.0).to_bits() }
+}
+
+fn finished64(bits: u64, step: &Step, mode: Mode) -> u64 {
+    let modifiers = step.inst.modifiers;
+    let factor = match modifiers.omod {
+        OutputModifier::None => 1.0,
+        OutputModifier::Double => 2.0,
+        OutputModifier::Quadruple => 4.0,
+        OutputModifier::Half => 0.5,
+    };
+    let scaled = if factor == 1.0 || mode.keeps_out64() {
+        bits
+    } else {
+        mul64(f64::from_bits(bits), factor, mode.round64()).to_bits()
+    };
+    let bits = if mode.keeps_out64() { scaled } else { flush64(scaled) };
+    let value = f64::from_bits(bits);
+    match modifiers.clamp {
+        true if value.is_nan() => if mode.dx10_clamp() { 0 } else { bits },
+        true if bits >> 63 != 0 => 0,
+        true => value.min(1.0).to_bits(),
+        false => bits,
+    }
+}
+
+/// Stores lanes of a mask.
+#[inline]
+pub(crate) fn store(wave: &mut Wave, register: usize, value: &Lanes, mask: u32) {
+    let out = &mut wave.vgpr[register];
+    if mask == u32::MAX {
+        *out = *value;
+        return;
+    }
+    for (lane, (out, value)) in out.iter_mut().zip(value).enumerate() {
+        if mask >> lane & 1 != 0 {
+            *out = *value;
+        }
+    }
+}
+
+/// Writes a 32-bit (or smaller) vector result with output modifiers.
+fn commit(wave: &mut Wave, step: &Step, value: &mut Lanes, mask: u32) {
+    let Some(kind) = step.row().dst.first() else { return };
+    let mode = wave.mode;
+    match kind.ty {
+        Type::F32 | Type::F16 => value.iter_mut().for_each(|bits| *bits = finished(*bits, kind.ty, step, mode)),
+        Type::PF16 => {
+            for bits in value.iter_mut() {
+                let halves = [*bits & 0xffff, *bits >> 16].map(|bits| finished(bits, Type::F16, step, mode));
+                *bits = halves[0] | halves[1] << 16;
+            }
+        }
+        _ => {}
+    }
+    let Dest::Vgpr(first) = step.dst[0] else {
+        if let Dest::Scalar(number) = step.dst[0] {
+            wave.set_scalar(usize::from(number), value[0]);
+        }
+        return;
+    };
+    let register = usize::from(first);
+    if kind.ty.is_half() {
+        let high = match step.row().name {
+            "v_fma_mixhi_f16" => true,
+            "v_fma_mixlo_f16" => false,
+            _ => step.inst.modifiers.op_sel & 8 != 0,
+        };
+        for (bits, old) in value.iter_mut().zip(&wave.vgpr[register]) {
+            *bits = if high { old & 0xffff | *bits << 16 } else { old & 0xffff_0000 | *bits & 0xffff };
+        }
+    }
+    store(wave, register, value, mask);
+}
+
+fn commit64(wave: &mut Wave, step: &Step, value: &mut Wide, mask: u32) {
+    let Some(kind) = step.row().dst.first() else { return };
+    let mode = wave.mode;
+    match kind.ty {
+        Type::F64 => value.iter_mut().for_each(|bits| *bits = finished64(*bits, step, mode)),
+        Type::F32 => {
+            value.iter_mut().for_each(|bits| *bits = finished(*bits as u32, Type::F32, step, mode).into());
+        }
+        _ => {}
+    }
+    let Dest::Vgpr(first) = step.dst[0] else { return };
+    store(wave, usize::from(first), &value.map(|bits| bits as u32), mask);
+    if kind.ty.dwords() == 2 {
+        store(wave, usize::from(first) + 1, &value.map(|bits| (bits >> 32) as u32), mask);
+    }
+}
+
+/// Whether values pass unchanged between registers and handlers under this MODE.
+fn passes(wave: &Wave, step: &Step) -> bool {
+    step.plain && wave.mode.0 & 0x30 == 0x30
+}
+
+/// Executes a vector arithmetic instruction.
+pub(crate) fn execute(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
+    let env = Env::new(core.wave, step);
+    match step.run {
+        Run::Op32(handler) => op32(core.wave, step, &env, handler),
+        Run::Packed(handler) => packed(core.wave, step, &env, handler),
+        Run::Dual(..) => dual(core.wave, step, &env),
+        Run::Op64(handler) => {
+            let sources = core::array::from_fn(|index| widened(core.wave, step, index));
+            let mut out = [0; 32];
+            handler(&env, &sources, &mut out);
+            let mask = core.wave.exec();
+            commit64(core.wave, step, &mut out, mask);
+        }
+        Run::Compare32(handler) => {
+            let (sources, kept) = gather(core.wave, step);
+            let mask = handler(&env, &[&sources[0], &sources[1], &sources[2]]);
+            write_mask(core.wave, step, mask & core.wave.exec() & !kept);
+        }
+        Run::Compare64(handler) => {
+            let sources = core::array::from_fn(|index| widened(core.wave, step, index));
+            let mask = handler(&env, &sources) & core.wave.exec();
+            write_mask(core.wave, step, mask);
+        }
+        Run::Carry32(handler) => {
+            let (sources, kept) = gather(core.wave, step);
+            let mut out = ZERO;
+            let carry = handler(&env, &[&sources[0], &sources[1], &sources[2]], &mut out);
+            let mask = core.wave.exec() & !kept;
+            commit(core.wave, step, &mut out, mask);
+            write_second(core.wave, step, carry & mask);
+        }
+        Run::Carry64(handler) => {
+            let sources = core::array::from_fn(|index| widened(core.wave, step, index));
+            let mut out = [0; 32];
+            let mask = core.wave.exec();
+            let carry = handler(&env, &sources, &mut out);
+            commit64(core.wave, step, &mut out, mask);
+            write_second(core.wave, step, carry & mask);
+        }
+        Run::Scalar(_) | Run::Special(_) => return Err(Cause::Unsupported("not a vector instruction")),
+    }
+    Ok(Next::Following)
+}
+
+/// All sources with their modifiers.
+fn gather(wave: &Wave, step: &Step) -> ([Lanes; 3], u32) {
+    let mut kept = 0;
+    let sources = core::array::from_fn(|index| {
+        if index >= usize::from(step.sources) {
+            return ZERO;
+        }
+        let (value, left) = modified(wave, step, index);
+        kept |= left;
+        value
+    });
+    (sources, kept)
+}
+
+#[inline]
+fn op32(wave: &mut Wave, step: &Step, env: &Env, handler: super::super::step::Op32) {
+    if passes(wave, step) {
+        let mut buffers = [ZERO; 3];
+        let [a, b, c] = &mut buffers;
+        let mut out = if step.reads_dst { wave.vgpr[step.vdst()] } else { ZERO };
+        let sources = [
+            raw(wave, step.src[0], a),
+            if step.sources > 1 { raw(wave, step.src[1], b) } else { &ZERO },
+            if step.sources > 2 { raw(wave, step.src[2], c) } else { &ZERO },
+        ];
+        handler(env, &sources, &mut out);
+        let mask = wave.exec();
+        match step.dst[0] {
+            Dest::Vgpr(first) => store(wave, usize::from(first), &out, mask),
+            Dest::Scalar(number) => wave.set_scalar(usize::from(number), out[0]),
+            Dest::None => {}
+        }
+        return;
+    }
+    let (sources, kept) = gather(wave, step);
+    let mut out = old(wave, step);
+    handler(env, &[&sources[0], &sources[1], &sources[2]], &mut out);
+    let mask = wave.exec() & !kept;
+    commit(wave, step, &mut out, mask);
+}
+
+/// The destination's old value as the accumulator sees it.
+fn old(wave: &Wave, step: &Step) -> Lanes {
+    let (true, Dest::Vgpr(first)) = (step.reads_dst, step.dst[0]) else { return ZERO };
+    let mut value = wave.vgpr[usize::from(first)];
+    match step.row().dst.first().map(|kind| kind.ty) {
+        Some(Type::F32) => value.iter_mut().for_each(|bits| *bits = input32(*bits, wave.mode)),
+        Some(ty) if ty.is_half() => {
+            let high = step.inst.form == Form::Long && step.inst.modifiers.op_sel & 8 != 0;
+            value.iter_mut().for_each(|bits| *bits = half(*bits, high));
+        }
+        _ => {}
+    }
+    value
+}
+
+fn packed(wave: &mut Wave, step: &Step, env: &Env, handler: super::super::step::Op32) {
+    let (sources, kept) = gather(wave, step);
+    let before = if step.row().has(Flags::READS_DST) { wave.vgpr[step.vdst()] } else { ZERO };
+    let [mut low, mut high] = [before.map(|bits| bits & 0xffff), before.map(|bits| bits >> 16)];
+    let lows = sources.map(|value| value.map(|bits| bits & 0xffff));
+    let highs = sources.map(|value| value.map(|bits| bits >> 16));
+    handler(env, &[&lows[0], &lows[1], &lows[2]], &mut low);
+    handler(env, &[&highs[0], &highs[1], &highs[2]], &mut high);
+    let mut out: Lanes = core::array::from_fn(|lane| low[lane] & 0xffff | high[lane] << 16);
+    let mask = wave.exec() & !kept;
+    commit(wave, step, &mut out, mask);
+}
+
+/// Both halves of a dual-issue instruction read before either writes.
+fn dual(wave: &mut Wave, step: &Step, env: &Env) {
+    let (Run::Dual(first, second), Some(other)) = (step.run, step.other.as_deref()) else { return };
+    let results = [(step, first), (other, second)].map(|(step, handler)| {
+        let (mut sources, _) = gather(wave, step);
+        if step.row().has(Flags::VCC_IN) {
+            sources[2] = spread(wave.scalar(VCC));
+        }
+        let mut out = old(wave, step);
+        handler(env, &[&sources[0], &sources[1], &sources[2]], &mut out);
+        out
+    });
+    let mask = wave.exec();
+    for (step, mut out) in [step, other].into_iter().zip(results) {
+        commit(wave, step, &mut out, mask);
+    }
+}
+
+fn write_mask(wave: &mut Wave, step: &Step, mask: u32) {
+    match step.dst[0] {
+        Dest::Scalar(number) => wave.set_scalar(usize::from(number), mask),
+        _ if step.row().has(Flags::EXEC_OUT) => wave.sgpr[super::super::wave::EXEC] = mask,
+        _ => {}
+    }
+}
+
+fn write_second(wave: &mut Wave, step: &Step, mask: u32) {
+    if let Dest::Scalar(number) = step.dst[1] {
+        wave.set_scalar(usize::from(number), mask);
+    }
+}

@@ -1,0 +1,149 @@
+//! Architectural state of one wave of 32 lanes.
+//!
+//! Not here: what instructions do with it, outstanding memory operations (`tracker.rs`).
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use doorbell_isa::{Generation, Target};
+
+use super::mode::Mode;
+use super::tracker::Tracker;
+
+/// One value per lane.
+pub(crate) type Lanes = [u32; 32];
+/// One 64-bit value per lane.
+pub(crate) type Wide = [u64; 32];
+
+/// Encoding number of the low half of VCC.
+pub(crate) const VCC: usize = 106;
+/// Encoding number of the first trap-handler register.
+pub(crate) const TTMP: usize = 108;
+/// Encoding number of the null register.
+pub(crate) const NULL: usize = 124;
+/// Encoding number of m0.
+pub(crate) const M0: usize = 125;
+/// Encoding number of EXEC.
+pub(crate) const EXEC: usize = 126;
+/// Base of the LDS window in the flat address space (KFD: LDS aperture).
+pub(crate) const SHARED_BASE: u64 = 0x1_0000_0000_0000;
+/// Base of the scratch window in the flat address space (KFD: scratch aperture).
+pub(crate) const PRIVATE_BASE: u64 = 0x2_0000_0000_0000;
+/// Bytes of either window.
+pub(crate) const APERTURE: u64 = 1 << 32;
+
+/// What a wave is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Activity {
+    /// Executes.
+    Runs,
+    /// Waits at a barrier for the others.
+    AtBarrier,
+    /// Over.
+    Ended,
+}
+
+/// One wave.
+#[derive(Clone, Debug)]
+pub(crate) struct Wave {
+    /// Number in its workgroup.
+    pub(crate) number: u32,
+    /// Address of the next instruction.
+    pub(crate) pc: u64,
+    /// Vector registers that the kernel descriptor allocates.
+    pub(crate) vgpr: Vec<Lanes>,
+    /// Scalar registers by encoding number: s0 to s105, VCC, ttmp, null, m0, EXEC.
+    pub(crate) sgpr: [u32; 128],
+    /// Scalar condition code.
+    pub(crate) scc: bool,
+    /// MODE.
+    pub(crate) mode: Mode,
+    /// What it is doing.
+    pub(crate) activity: Activity,
+    /// The barrier was signalled and not yet waited for.
+    pub(crate) signalled: bool,
+    /// Phase of the barrier that was signalled.
+    pub(crate) phase: u64,
+    /// Instructions executed.
+    pub(crate) count: u64,
+    /// MSG_DEALLOC_VGPRS was sent.
+    pub(crate) released: bool,
+    /// Scratch memory, lane after lane.
+    pub(crate) scratch: Vec<u8>,
+    /// Scratch bytes of one lane.
+    pub(crate) scratch_lane: usize,
+    /// Chip.
+    pub(crate) target: Target,
+    /// Outstanding operations and undefined values, where they are watched.
+    pub(crate) tracker: Option<Box<Tracker>>,
+    /// Distance added to transcendental results, in units of the last place.
+    pub(crate) perturb: i32,
+}
+
+impl Wave {
+    /// A wave with `vgprs` vector registers and `scratch` bytes per lane, all zero.
+    pub(crate) fn new(target: Target, vgprs: usize, scratch: usize) -> Self {
+        Self {
+            number: 0,
+            pc: 0,
+            vgpr: vec![[0; 32]; vgprs],
+            sgpr: [0; 128],
+            scc: false,
+            mode: Mode(0xf0),
+            activity: Activity::Runs,
+            signalled: false,
+            phase: 0,
+            count: 0,
+            released: false,
+            scratch: vec![0; scratch.saturating_mul(32)],
+            scratch_lane: scratch,
+            target,
+            tracker: None,
+            perturb: 0,
+        }
+    }
+
+    /// Active lanes.
+    #[inline]
+    pub(crate) fn exec(&self) -> u32 {
+        self.sgpr[EXEC]
+    }
+
+    /// Whether the chip is RDNA4.
+    pub(crate) fn is_gfx12(&self) -> bool {
+        self.target.generation() == Generation::Gfx12
+    }
+
+    /// A scalar register.
+    #[inline]
+    pub(crate) fn scalar(&self, number: usize) -> u32 {
+        if number == NULL { 0 } else { self.sgpr[number & 127] }
+    }
+
+    /// A pair of scalar registers.
+    #[inline]
+    pub(crate) fn scalar64(&self, number: usize) -> u64 {
+        if number == NULL {
+            return 0;
+        }
+        u64::from(self.scalar(number)) | u64::from(self.scalar(number + 1)) << 32
+    }
+
+    /// Writes a scalar register; null swallows it.
+    #[inline]
+    pub(crate) fn set_scalar(&mut self, number: usize, value: u32) {
+        if number != NULL {
+            self.sgpr[number & 127] = value;
+        }
+    }
+
+    /// Writes a pair of scalar registers.
+    #[inline]
+    pub(crate) fn set_scalar64(&mut self, number: usize, value: u64) {
+        if number != NULL {
+            self.set_scalar(number, value as u32);
+            self.set_scalar(number + 1, (value >> 32) as u32);
+        }
+    }
+}
