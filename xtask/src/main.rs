@@ -5,12 +5,14 @@
 mod bench;
 mod ci;
 mod isa_check;
+mod kernels;
 mod model;
 mod nostd;
 mod process;
 mod run;
 mod test;
 mod unicode;
+mod vm;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -33,6 +35,11 @@ enum Verb {
     Bench(bench::Arguments),
     /// Compare the instruction table with LLVM, where it is installed.
     IsaCheck(isa_check::Arguments),
+    /// List, print and write the compiler's sample kernels.
+    #[command(subcommand)]
+    Kernels(kernels::Arguments),
+    /// Boot real kernels in QEMU and compare what KFD answers with the committed transcripts.
+    Vm(vm::Arguments),
     /// Write core's table of Unicode character classes.
     Unicode {
         /// Only compare it with what is there.
@@ -50,6 +57,8 @@ fn main() -> ExitCode {
         Verb::Model(arguments) => model::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),
         Verb::IsaCheck(arguments) => isa_check::run(&arguments),
+        Verb::Kernels(arguments) => kernels::run(&arguments),
+        Verb::Vm(arguments) => vm::run(&arguments),
         Verb::Unicode { check } => unicode::run(check),
     };
     match done {

@@ -1,0 +1,148 @@
+//! The pipeline: IR in, checked machine code out.
+
+use crate::check;
+use crate::ir::Function;
+use crate::machine::{Machine, Physical};
+use crate::object::{Resources, code_object};
+use crate::pass::{allocate, emit, hazards, legalise, schedule, uniformity, verify, vopd, waits};
+use crate::report::Report;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::{self, Write as _};
+use doorbell_isa::{Target, decode};
+
+/// What a compilation may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Most VGPRs: fewer keep more waves resident.
+    pub max_vgprs: u16,
+    /// Reorder by latency.
+    pub schedule: bool,
+    /// Form dual-issue pairs.
+    pub dual_issue: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { max_vgprs: 256, schedule: true, dual_issue: true }
+    }
+}
+
+/// Why a function did not become a kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// The function is malformed.
+    Verify(verify::VerifyError),
+    /// A value is wrongly declared uniform.
+    Uniformity(uniformity::UniformityError),
+    /// The target lacks something.
+    Legalise(legalise::LegaliseError),
+    /// Too many registers.
+    Pressure(allocate::PressureError),
+    /// The code does not encode.
+    Emit(emit::EmitError),
+    /// The register allocation is wrong: a fault of the compiler.
+    Allocation(check::allocation::AllocationError),
+    /// A wait or hazard fix is missing: a fault of the compiler.
+    Binary(check::binary::BinaryError),
+}
+
+impl fmt::Display for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Verify(error) => error.fmt(f),
+            Self::Uniformity(error) => error.fmt(f),
+            Self::Legalise(error) => error.fmt(f),
+            Self::Pressure(error) => error.fmt(f),
+            Self::Emit(error) => error.fmt(f),
+            Self::Allocation(error) => write!(f, "allocation check: {error}"),
+            Self::Binary(error) => write!(f, "machine code check: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for CompileError {}
+
+/// A compiled and checked kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kernel {
+    /// The function it was made from.
+    pub function: Function,
+    /// The chip.
+    pub target: Target,
+    /// Machine code without padding.
+    pub words: Vec<u32>,
+    /// Registers, LDS, arguments.
+    pub resources: Resources,
+}
+
+impl Kernel {
+    /// The code object file.
+    pub fn object(&self) -> Vec<u8> {
+        code_object(&self.function, &self.words, &self.resources, self.target)
+    }
+
+    /// Static figures.
+    pub fn report(&self) -> Report {
+        Report::new(&self.words, &self.resources, self.target)
+    }
+
+    /// Assembly text, one instruction a line after its byte offset.
+    pub fn assembly(&self) -> String {
+        let mut text = String::new();
+        let mut at = 0;
+        while let Some(Ok((inst, length))) = self.words.get(at..).map(|rest| decode(rest, self.target)) {
+            let _ = writeln!(text, "{:04x}  {}", 4 * at, inst.text(self.target));
+            at += length;
+        }
+        text
+    }
+}
+
+/// Compiles a function for a target.
+///
+/// # Errors
+///
+/// The first pass or check that refuses.
+pub fn compile(function: &Function, target: Target, options: &Options) -> Result<Kernel, CompileError> {
+    verify::verify(function).map_err(CompileError::Verify)?;
+    uniformity::uniformity(function).map_err(CompileError::Uniformity)?;
+    let lowered = legalise::legalise(function, target).map_err(CompileError::Legalise)?;
+    let (machine, allocation) = place(lowered, options).map_err(CompileError::Pressure)?;
+    let mut code: Physical = allocate::rewrite(&machine, &allocation);
+    check::allocation::check(&machine, &code).map_err(CompileError::Allocation)?;
+    if options.dual_issue {
+        vopd::pair(&mut code);
+    }
+    waits::insert(&mut code);
+    hazards::insert(&mut code);
+    let words = emit::emit(&code).map_err(CompileError::Emit)?;
+    check::binary::check(&words, target).map_err(CompileError::Binary)?;
+    let resources = Resources {
+        vgprs: allocation.vgprs,
+        sgprs: allocation.sgprs,
+        lds_bytes: function.lds_bytes,
+        kernarg_bytes: function.kernarg_bytes(),
+        workgroup: function.workgroup,
+        entry: machine.entry,
+        code_bytes: 4 * words.len() as u32,
+    };
+    Ok(Kernel { function: function.clone(), target, words, resources })
+}
+
+/// Schedules and allocates; without scheduling if that needs too many registers.
+fn place(
+    lowered: Machine,
+    options: &Options,
+) -> Result<(Machine, allocate::Allocation), allocate::PressureError> {
+    if options.schedule {
+        let mut machine = lowered.clone();
+        schedule::schedule(&mut machine);
+        if let Ok(allocation) = allocate::allocate(&machine, options.max_vgprs) {
+            return Ok((machine, allocation));
+        }
+    }
+    let allocation = allocate::allocate(&lowered, options.max_vgprs)?;
+    Ok((lowered, allocation))
+}

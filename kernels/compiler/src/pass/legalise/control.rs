@@ -1,0 +1,185 @@
+//! Branches and loops: uniform conditions jump, others mask lanes.
+
+use super::{LegaliseError, Lower, Place, whole};
+use crate::ir::{Carried, Merged, Op, Region, Value};
+use crate::machine::{Arg, Bank, BlockId, Item, Part};
+use alloc::vec;
+use alloc::vec::Vec;
+use doorbell_isa::{self as isa, Operand, Scalar, op};
+
+const EXEC: Arg = Arg::Fixed(Operand::Scalar(Scalar::EXEC_LO));
+
+impl Lower<'_> {
+    /// Pushes a branch whose target is set later; the result is its place.
+    fn branch(&mut self, op: isa::Op) -> (usize, usize) {
+        self.push(op, vec![Arg::Block(BlockId(0))]);
+        let block = self.machine.blocks.len() - 1;
+        (block, self.machine.blocks[block].items.len() - 1)
+    }
+
+    fn aim(&mut self, branch: (usize, usize), to: BlockId) {
+        if let Some(Item::Instr(instr)) = self.machine.blocks[branch.0].items.get_mut(branch.1) {
+            instr.args = vec![Arg::Block(to)];
+        }
+    }
+
+    pub(super) fn branches(
+        &mut self,
+        condition: Value,
+        then: &Region,
+        otherwise: &Region,
+        merged: &[Merged],
+    ) -> Result<(), LegaliseError> {
+        let Some(place) = self.place(condition).cloned() else {
+            return Err(Self::misplaced(&Op::FirstLane(condition)));
+        };
+        let lanes = !matches!(place, Place::Compare(..));
+        let mut results = Vec::new();
+        for merge in merged {
+            let ty = self.ty(merge.result);
+            let bank = if ty.uniform && !lanes { Bank::Scalar } else { Bank::Vector };
+            let dwords = self.dwords(ty);
+            let reg = self.machine.reg(bank, dwords);
+            self.block().push(Item::Undefined(reg));
+            results.push(whole(&self.machine, reg));
+        }
+        match place {
+            Place::Compare(op, args) => {
+                self.compare(op, args)?;
+                let skip = self.branch(op::s_cbranch_scc0);
+                self.next_block();
+                self.region(then)?;
+                self.merge(merged, &results, |merge| merge.then, false)?;
+                let end = self.branch(op::s_branch);
+                let second = self.next_block();
+                self.aim(skip, second);
+                self.region(otherwise)?;
+                self.merge(merged, &results, |merge| merge.otherwise, false)?;
+                let after = self.next_block();
+                self.aim(end, after);
+            }
+            _ => {
+                let Place::Part(mask) = place else { return Err(Self::misplaced(&Op::FirstLane(condition))) };
+                self.masked(mask, then, otherwise, merged, &results)?;
+            }
+        }
+        for (merge, part) in merged.iter().zip(results) {
+            self.set(merge.result, Place::Part(part));
+        }
+        Ok(())
+    }
+
+    fn masked(
+        &mut self,
+        mask: Part,
+        then: &Region,
+        otherwise: &Region,
+        merged: &[Merged],
+        results: &[Part],
+    ) -> Result<(), LegaliseError> {
+        let saved = self.machine.reg(Bank::Scalar, 1);
+        let saved = Arg::Reg(whole(&self.machine, saved));
+        self.push(op::s_and_saveexec_b32, vec![saved, Arg::Reg(mask)]);
+        let skip = self.branch(op::s_cbranch_execz);
+        self.next_block();
+        self.region(then)?;
+        self.merge(merged, results, |merge| merge.then, true)?;
+        let second = self.next_block();
+        self.aim(skip, second);
+        if !otherwise.nodes.is_empty() || !merged.is_empty() {
+            // The lanes that were active and did not take the first branch.
+            self.push(op::s_xor_b32, vec![EXEC, EXEC, saved]);
+            let skip = self.branch(op::s_cbranch_execz);
+            self.next_block();
+            self.region(otherwise)?;
+            self.merge(merged, results, |merge| merge.otherwise, true)?;
+            let after = self.next_block();
+            self.aim(skip, after);
+        }
+        self.push(op::s_mov_b32, vec![EXEC, saved]);
+        Ok(())
+    }
+
+    fn merge(
+        &mut self,
+        merged: &[Merged],
+        results: &[Part],
+        side: impl Fn(&Merged) -> Value,
+        keeps: bool,
+    ) -> Result<(), LegaliseError> {
+        for (merge, part) in merged.iter().zip(results) {
+            let arg = self.arg(side(merge), &Op::FirstLane(merge.result))?;
+            self.copy(*part, arg, keeps);
+        }
+        Ok(())
+    }
+
+    pub(super) fn repeat(
+        &mut self,
+        carried: &[Carried],
+        body: &Region,
+        again: Value,
+    ) -> Result<(), LegaliseError> {
+        let mut parts = Vec::new();
+        for value in carried {
+            let ty = self.ty(value.inside);
+            let initial = self.arg(value.initial, &Op::FirstLane(value.inside))?;
+            let bank = if ty.uniform { Bank::Scalar } else { Bank::Vector };
+            let dwords = self.dwords(ty);
+            let reg = self.machine.reg(bank, dwords);
+            if dwords > 1 {
+                self.block().push(Item::Undefined(reg));
+            }
+            let part = whole(&self.machine, reg);
+            self.copy(part, initial, false);
+            self.set(value.inside, Place::Part(part));
+            if self.uses.in_place(value, carried, body) {
+                self.wanted[value.next.index()] = Some(part);
+            }
+            parts.push(part);
+        }
+        let head = self.next_block();
+        self.region(body)?;
+        let Some(Place::Compare(op, args)) = self.place(again).cloned() else {
+            return Err(Self::misplaced(&Op::FirstLane(again)));
+        };
+        // Before the moves: the condition may read current values. Moves leave SCC alone.
+        self.compare(op, args)?;
+        self.carry(carried, &parts)?;
+        let back = self.branch(op::s_cbranch_scc1);
+        self.aim(back, head);
+        self.next_block();
+        for (value, part) in carried.iter().zip(parts) {
+            self.set(value.result, Place::Part(part));
+        }
+        Ok(())
+    }
+
+    /// Moves the next values into the carried registers, through temporaries where they cross.
+    fn carry(&mut self, carried: &[Carried], parts: &[Part]) -> Result<(), LegaliseError> {
+        let mut moves = Vec::new();
+        for (value, part) in carried.iter().zip(parts) {
+            let arg = self.arg(value.next, &Op::FirstLane(value.inside))?;
+            if arg != Arg::Reg(*part) {
+                moves.push((*part, arg));
+            }
+        }
+        let crossing = moves.iter().any(|(_, arg)| matches!(arg, Arg::Reg(part) if parts.contains(part)));
+        if crossing {
+            for (part, arg) in &mut moves {
+                let info = self.machine.info(part.reg);
+                let reg = self.machine.reg(info.bank, part.count);
+                if part.count > 1 {
+                    self.block().push(Item::Undefined(reg));
+                }
+                let temporary = whole(&self.machine, reg);
+                self.copy(temporary, *arg, false);
+                *arg = Arg::Reg(temporary);
+            }
+        }
+        for (part, arg) in moves {
+            self.copy(part, arg, false);
+        }
+        Ok(())
+    }
+}

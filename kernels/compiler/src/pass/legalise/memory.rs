@@ -1,0 +1,203 @@
+//! Loads, stores, atomics and barriers with their ordering.
+
+use super::{LegaliseError, Lower, Place, whole};
+use crate::ir::{Address, AtomicOp, Op, Scope, Space, Value, Width};
+use crate::machine::{Arg, Bank, Instr, Item, Part, Release};
+use alloc::vec;
+use alloc::vec::Vec;
+use doorbell_isa::{self as isa, Cache, Generation, Operand, op};
+
+/// Load instructions: width, global, LDS.
+static LOADS: [(Width, isa::Op, isa::Op); 7] = [
+    (Width::U8, op::global_load_u8, op::ds_load_u8),
+    (Width::I8, op::global_load_i8, op::ds_load_i8),
+    (Width::U16, op::global_load_u16, op::ds_load_u16),
+    (Width::Dwords(1), op::global_load_b32, op::ds_load_b32),
+    (Width::Dwords(2), op::global_load_b64, op::ds_load_b64),
+    (Width::Dwords(3), op::global_load_b96, op::ds_load_b96),
+    (Width::Dwords(4), op::global_load_b128, op::ds_load_b128),
+];
+
+/// Store instructions: width, global, LDS.
+static STORES: [(Width, isa::Op, isa::Op); 6] = [
+    (Width::U8, op::global_store_b8, op::ds_store_b8),
+    (Width::U16, op::global_store_b16, op::ds_store_b16),
+    (Width::Dwords(1), op::global_store_b32, op::ds_store_b32),
+    (Width::Dwords(2), op::global_store_b64, op::ds_store_b64),
+    (Width::Dwords(3), op::global_store_b96, op::ds_store_b96),
+    (Width::Dwords(4), op::global_store_b128, op::ds_store_b128),
+];
+
+/// Atomic instructions: operation, global, LDS.
+static ATOMICS: [(AtomicOp, isa::Op, isa::Op); 3] = [
+    (AtomicOp::AddInt, op::global_atomic_add_u32, op::ds_add_u32),
+    (AtomicOp::AddFloat, op::global_atomic_add_f32, op::ds_add_f32),
+    (AtomicOp::MaxUnsigned, op::global_atomic_max_u32, op::ds_max_u32),
+];
+
+impl Lower<'_> {
+    pub(super) fn memory_operation(
+        &mut self,
+        result: Option<Value>,
+        operation: &Op,
+    ) -> Result<(), LegaliseError> {
+        match operation {
+            Op::Load(address, width) => {
+                let Some(value) = result else { return Ok(()) };
+                if self.ty(value).uniform {
+                    return self.scalar_load(value, address, *width, operation);
+                }
+                let Some((_, global, lds)) = LOADS.iter().find(|row| row.0 == *width) else {
+                    return Err(Self::misplaced(operation));
+                };
+                let op = if address.space == Space::Global { *global } else { *lds };
+                let part = self.result(value, Bank::Vector);
+                self.access(op, Some(part), None, address, operation)?;
+                self.set(value, Place::Part(part));
+                Ok(())
+            }
+            Op::Store(address, width, value) => {
+                let arg = self.arg(*value, operation)?;
+                let data = self.in_vector(arg);
+                let width = if *width == Width::I8 { Width::U8 } else { *width };
+                let Some((_, global, lds)) = STORES.iter().find(|row| row.0 == width) else {
+                    return Err(Self::misplaced(operation));
+                };
+                let op = if address.space == Space::Global { *global } else { *lds };
+                self.access(op, None, Some(data), address, operation)
+            }
+            Op::Atomic(atomic, scope, address, value) => {
+                let arg = self.arg(*value, operation)?;
+                let data = self.in_vector(arg);
+                let Some((_, global, lds)) = ATOMICS.iter().find(|row| row.0 == *atomic) else {
+                    return Err(Self::misplaced(operation));
+                };
+                let op = if address.space == Space::Global { *global } else { *lds };
+                self.access(op, None, Some(data), address, operation)?;
+                self.set_scope(*scope);
+                Ok(())
+            }
+            Op::Barrier { global } => {
+                self.barrier(*global);
+                Ok(())
+            }
+            other => Err(Self::misplaced(other)),
+        }
+    }
+
+    /// Marks the last instruction with the scope of an atomic, on targets that encode it.
+    fn set_scope(&mut self, scope: Scope) {
+        let gfx12 = self.target.generation() == Generation::Gfx12;
+        if let Some(Item::Instr(instr)) = self.block().last_mut()
+            && gfx12
+            && instr.op.row().format == isa::Format::Global
+        {
+            let scope = if scope == Scope::Device { isa::Scope::Device } else { isa::Scope::Se };
+            instr.memory.cache = Cache::Gfx12 { scope, hint: 0 };
+        }
+    }
+
+    /// A vector-memory or LDS access.
+    fn access(
+        &mut self,
+        op: isa::Op,
+        result: Option<Part>,
+        data: Option<Part>,
+        address: &Address,
+        operation: &Op,
+    ) -> Result<(), LegaliseError> {
+        let mut constant = address.constant;
+        let mut offset = match address.offset {
+            Some(value) => self.arg(value, operation)?,
+            None => Arg::Reg(self.zero()),
+        };
+        if let Arg::Fixed(Operand::Int(value)) = offset {
+            constant = constant.saturating_add(i32::from(value));
+            offset = Arg::Reg(self.zero());
+        }
+        let offset = self.in_vector(offset);
+        let mut args: Vec<Arg> = result.into_iter().map(Arg::Reg).collect();
+        args.push(Arg::Reg(offset));
+        args.extend(data.map(Arg::Reg));
+        if let Some(base) = address.base {
+            args.push(self.arg(base, operation)?);
+        }
+        let address_at = usize::from(result.is_some());
+        let mut instr = Instr::new(op, args);
+        instr.memory.offset = constant;
+        if !self.encodes(&instr) && constant != 0 {
+            // The constant is out of the field's range: add it to the register.
+            let reg = self.machine.reg(Bank::Vector, 1);
+            let sum = Arg::Reg(whole(&self.machine, reg));
+            let add = vec![sum, Arg::Fixed(Operand::int(constant)), Arg::Reg(offset)];
+            self.emit(Instr::new(op::v_add_nc_u32, add), true)?;
+            instr.args[address_at] = sum;
+            instr.memory.offset = 0;
+        }
+        self.emit(instr, false)
+    }
+
+    /// A load through the scalar cache.
+    fn scalar_load(
+        &mut self,
+        value: Value,
+        address: &Address,
+        width: Width,
+        operation: &Op,
+    ) -> Result<(), LegaliseError> {
+        let op = match width {
+            Width::Dwords(1) => op::s_load_b32,
+            Width::Dwords(2) => op::s_load_b64,
+            Width::Dwords(4) => op::s_load_b128,
+            _ => return Err(Self::misplaced(operation)),
+        };
+        let Some(base) = address.base else { return Err(Self::misplaced(operation)) };
+        let base = self.arg(base, operation)?;
+        let mut constant = address.constant;
+        let mut offset = match address.offset {
+            Some(value) => self.arg(value, operation)?,
+            None => Arg::Fixed(Operand::Off),
+        };
+        match offset {
+            Arg::Fixed(Operand::Int(value)) => {
+                constant = constant.saturating_add(i32::from(value));
+                offset = Arg::Fixed(Operand::Off);
+            }
+            Arg::Fixed(Operand::Literal(_)) => {
+                let reg = self.machine.reg(Bank::Scalar, 1);
+                let part = Arg::Reg(whole(&self.machine, reg));
+                self.push(op::s_mov_b32, vec![part, offset]);
+                offset = part;
+            }
+            _ => {}
+        }
+        let part = self.result(value, Bank::Scalar);
+        let mut instr = Instr::new(op, vec![Arg::Reg(part), base, offset]);
+        instr.memory.offset = constant;
+        self.emit(instr, false)?;
+        self.set(value, Place::Part(part));
+        Ok(())
+    }
+
+    /// Release, barrier, acquire at workgroup scope (WGP mode: two vector caches).
+    fn barrier(&mut self, global: bool) {
+        self.block().push(Item::Release(Release { global, lds: true }));
+        let gfx12 = self.target.generation() == Generation::Gfx12;
+        if gfx12 {
+            self.push(op::s_barrier_signal, vec![Arg::Fixed(Operand::Int(-1))]);
+            self.push(op::s_barrier_wait, vec![Arg::Fixed(Operand::Immediate(0xffff))]);
+        } else {
+            self.push(op::s_barrier, Vec::new());
+        }
+        if !global {
+            return;
+        }
+        if gfx12 {
+            let mut instr = Instr::new(op::global_inv, Vec::new());
+            instr.memory.cache = Cache::Gfx12 { scope: isa::Scope::Se, hint: 0 };
+            self.block().push(Item::Instr(instr));
+        } else {
+            self.push(op::buffer_gl0_inv, Vec::new());
+        }
+    }
+}

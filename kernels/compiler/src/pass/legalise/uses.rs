@@ -1,0 +1,153 @@
+//! Where values are defined and used: what may be defined in place.
+
+use crate::ir::{Carried, Elem, Function, Node, Op, Region, Value};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Uses of every value, in order of execution without branches.
+pub(super) struct Uses {
+    /// Position of the definition and the region it stands in directly.
+    defined: Vec<Option<(u32, u32)>>,
+    /// Last position of a use.
+    last: Vec<u32>,
+    /// Number of uses.
+    count: Vec<u32>,
+    /// The pack that is the only user of a value, and the index in it.
+    pub(super) packed: Vec<Option<(Value, u8)>>,
+    /// Axes whose workgroup number is read.
+    pub(super) workgroup_ids: [bool; 3],
+    /// Operands of uniform comparisons, which are computed where they are used.
+    compared: Vec<Vec<Value>>,
+    position: u32,
+    regions: u32,
+}
+
+impl Uses {
+    /// Collects the uses of a function.
+    pub(super) fn of(function: &Function) -> Self {
+        let count = function.types.len();
+        let mut uses = Self {
+            defined: vec![None; count],
+            last: vec![0; count],
+            count: vec![0; count],
+            packed: vec![None; count],
+            workgroup_ids: [true, false, false],
+            compared: vec![Vec::new(); count],
+            position: 0,
+            regions: 0,
+        };
+        uses.region(&function.body);
+        uses.packs(function, &function.body, &mut 0);
+        uses
+    }
+
+    fn used(&mut self, value: Value) {
+        if let Some(count) = self.count.get_mut(value.index()) {
+            *count += 1;
+            self.last[value.index()] = self.position;
+            for operand in self.compared[value.index()].clone() {
+                self.used(operand);
+            }
+        }
+    }
+
+    fn region(&mut self, region: &Region) {
+        let number = self.regions;
+        self.regions += 1;
+        for node in &region.nodes {
+            self.position += 1;
+            match node {
+                Node::Op(result, op) => {
+                    for value in operands(op) {
+                        self.used(value);
+                    }
+                    if let Op::WorkgroupId(axis) = op {
+                        self.workgroup_ids[*axis as usize] = true;
+                    }
+                    if let (Some(value), Op::Alu(alu, values)) = (result, op)
+                        && alu.row().result == Elem::Bool
+                    {
+                        self.compared[value.index()].clone_from(values);
+                    }
+                    if let Some(slot) = result.and_then(|value| self.defined.get_mut(value.index())) {
+                        *slot = Some((self.position, number));
+                    }
+                }
+                Node::If { condition, then, otherwise, merged } => {
+                    self.used(*condition);
+                    self.region(then);
+                    self.region(otherwise);
+                    self.position += 1;
+                    for merge in merged {
+                        self.used(merge.then);
+                        self.used(merge.otherwise);
+                    }
+                }
+                Node::Loop { carried, body, again } => {
+                    for value in carried {
+                        self.used(value.initial);
+                    }
+                    self.region(body);
+                    self.position += 1;
+                    self.used(*again);
+                    for value in carried {
+                        self.used(value.next);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Finds values whose only use is a pack in the same region.
+    fn packs(&mut self, function: &Function, region: &Region, regions: &mut u32) {
+        let number = *regions;
+        *regions += 1;
+        for node in &region.nodes {
+            match node {
+                Node::Op(Some(pack), Op::Pack(values)) if values.len() > 1 => {
+                    for (index, value) in values.iter().enumerate() {
+                        let here = self.defined[value.index()].is_some_and(|(_, region)| region == number);
+                        let single =
+                            function.ty(*value).is_some_and(|ty| ty.count == 1 && ty.elem != Elem::Wide);
+                        if here && single && self.count[value.index()] == 1 {
+                            self.packed[value.index()] = Some((*pack, index as u8));
+                        }
+                    }
+                }
+                Node::Op(..) => {}
+                Node::If { then, otherwise, .. } => {
+                    self.packs(function, then, regions);
+                    self.packs(function, otherwise, regions);
+                }
+                Node::Loop { body, .. } => self.packs(function, body, regions),
+            }
+        }
+    }
+
+    /// Whether the next value of a carried one may be defined in the register of the current: the current is not
+    /// needed afterwards, and the next is computed directly in the body (`region` is the body's number).
+    pub(super) fn in_place(&self, value: &Carried, all: &[Carried], body: &Region) -> bool {
+        let Some((position, _)) = self.defined[value.next.index()] else { return false };
+        let direct =
+            body.nodes.iter().any(|node| matches!(node, Node::Op(Some(result), _) if *result == value.next));
+        let shared =
+            all.iter().filter(|other| other.next == value.next || other.next == value.inside).count() > 1;
+        let crossed = all.iter().any(|other| other.next == value.inside);
+        direct && !shared && !crossed && self.last[value.inside.index()] <= position
+    }
+}
+
+/// Values that an operation reads.
+pub(crate) fn operands(op: &Op) -> Vec<Value> {
+    let address = |address: &crate::ir::Address| address.base.into_iter().chain(address.offset);
+    match op {
+        Op::Constant(_) | Op::Argument { .. } | Op::WorkgroupId(_) | Op::WorkitemId => Vec::new(),
+        Op::Barrier { .. } | Op::ZeroFragment => Vec::new(),
+        Op::Alu(_, values) | Op::Pack(values) => values.clone(),
+        Op::Select(a, b, c) => vec![*a, *b, *c],
+        Op::Extract(a, _) | Op::LaneXor(a, _) | Op::FirstLane(a) => vec![*a],
+        Op::Load(from, _) => address(from).collect(),
+        Op::Store(to, _, value) | Op::Atomic(_, _, to, value) => address(to).chain([*value]).collect(),
+        Op::Dot4 { values, .. } | Op::Matrix(_, values) => values.to_vec(),
+    }
+}

@@ -1,0 +1,83 @@
+//! `cargo xtask kernels`: lists the compiler's sample kernels; prints IR, assembly or report; writes code objects.
+
+use anyhow::{Context, Result, bail};
+use doorbell_compiler::sample::SAMPLES;
+use doorbell_compiler::{Kernel, Options, compile};
+use doorbell_isa::Target;
+use std::path::PathBuf;
+
+/// What to do with the kernels.
+#[derive(clap::Subcommand)]
+pub(crate) enum Arguments {
+    /// Names, one a line.
+    List(Chip),
+    /// IR of a kernel.
+    Ir(Chosen),
+    /// Machine code of a kernel as text.
+    Asm(Chosen),
+    /// Registers, instruction mix, issue clocks.
+    Report(Chosen),
+    /// Code object of a kernel.
+    Object {
+        /// The kernel.
+        #[command(flatten)]
+        chosen: Chosen,
+        /// File to write.
+        #[arg(short)]
+        output: PathBuf,
+    },
+}
+
+/// A chip.
+#[derive(clap::Args)]
+pub(crate) struct Chip {
+    /// Chip, for example gfx1100.
+    #[arg(long, default_value = "gfx1100")]
+    chip: String,
+}
+
+/// A kernel and a chip.
+#[derive(clap::Args)]
+pub(crate) struct Chosen {
+    /// Name of the kernel.
+    name: String,
+    /// Chip.
+    #[command(flatten)]
+    chip: Chip,
+}
+
+impl Chip {
+    fn target(&self) -> Result<Target> {
+        Target::from_name(&self.chip).with_context(|| format!("unknown chip {:?}", self.chip))
+    }
+}
+
+impl Chosen {
+    fn compile(&self) -> Result<Kernel> {
+        let target = self.chip.target()?;
+        let Some(sample) = SAMPLES.iter().find(|sample| sample.name == self.name) else {
+            bail!("no kernel {:?}: see `cargo xtask kernels list`", self.name);
+        };
+        Ok(compile(&(sample.build)(target), target, &Options::default())?)
+    }
+}
+
+/// Does it.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    match arguments {
+        Arguments::List(chip) => {
+            chip.target()?;
+            for sample in SAMPLES {
+                println!("{}", sample.name);
+            }
+        }
+        Arguments::Ir(chosen) => print!("{}", chosen.compile()?.function),
+        Arguments::Asm(chosen) => print!("{}", chosen.compile()?.assembly()),
+        Arguments::Report(chosen) => print!("{}", chosen.compile()?.report()),
+        Arguments::Object { chosen, output } => {
+            std::fs::write(output, chosen.compile()?.object())
+                .with_context(|| format!("cannot write {}", output.display()))?;
+        }
+    }
+    Ok(())
+}
