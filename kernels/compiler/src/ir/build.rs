@@ -174,6 +174,13 @@ impl Builder {
         self.emit(ty, Op::Extract(a, index))
     }
 
+    /// One register of an accumulator.
+    pub fn accumulator(&mut self, a: Value, register: u8) -> Value {
+        let float = self.ty(a).elem == Elem::Fragment(Fragment::FloatAcc);
+        let elem = if float { Elem::Float } else { Elem::Int };
+        self.emit(Type::of(elem, false), Op::Extract(a, register))
+    }
+
     /// Elements to one value.
     pub fn pack(&mut self, values: &[Value]) -> Value {
         let elem = values.first().map_or(Elem::Int, |value| self.ty(*value).elem);

@@ -2,7 +2,7 @@
 //!
 //! Checks definitions before uses, types, conditions, addresses, sizes. Not here: uniformity (`uniformity`).
 
-use crate::ir::{Address, Elem, Function, Node, Op, Region, Space, Type, Value};
+use crate::ir::{Address, Elem, Fragment, Function, Node, Op, Region, Space, Type, Value};
 use crate::pass::legalise;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -275,12 +275,16 @@ impl Check<'_> {
                 self.same(*b, value, &text)?;
                 self.data(value, 1, &text)
             }
-            Op::Extract(a, index) => match self.ty(*a) {
-                Some(from) if *index < from.count && from.elem == ty.elem && ty.count == 1 => {
-                    self.data(value, 1, &text)
-                }
-                _ => wrong(),
-            },
+            Op::Extract(a, index) => {
+                let from = self.ty(*a).unwrap_or(ty);
+                let elem = match from.elem {
+                    Elem::Fragment(Fragment::FloatAcc) if *index < 8 => Elem::Float,
+                    Elem::Fragment(Fragment::IntAcc) if *index < 8 => Elem::Int,
+                    elem if *index < from.count => elem,
+                    _ => return wrong(),
+                };
+                if elem == ty.elem && ty.count == 1 { self.data(value, 1, &text) } else { wrong() }
+            }
             Op::Pack(values) => self.pack(ty, values, &text),
             Op::Load(address, width) => {
                 self.address(address, &text)?;
@@ -320,8 +324,8 @@ impl Check<'_> {
         let plain = |ty: &Type| matches!(ty.elem, Elem::Int | Elem::Float | Elem::HalfPair);
         let total: u32 = types.iter().map(|ty| u32::from(ty.count)).sum();
         let fits = match ty.elem {
-            // Eight dwords on gfx11, four on gfx12: the target decides, `legalise` compares.
-            Elem::Fragment(_) => ty.count == 1 && types.len() > 1,
+            // How many dwords is the target's affair: `legalise` compares.
+            Elem::Fragment(_) => ty.count == 1,
             _ if types.len() == 1 => plain(&ty) && types[0].count == ty.count,
             _ => plain(&ty) && total == u32::from(ty.count) && (1..=4).contains(&total),
         };
@@ -335,7 +339,7 @@ impl Check<'_> {
         ty: Type,
         text: &str,
     ) -> Result<(), VerifyError> {
-        use crate::ir::{Fragment, MatrixOp};
+        use crate::ir::MatrixOp;
         let (input, accumulator) = match matrix {
             MatrixOp::Half => (Fragment::Half, Fragment::FloatAcc),
             MatrixOp::Byte { .. } => (Fragment::Byte, Fragment::IntAcc),

@@ -150,11 +150,17 @@ impl Lower<'_> {
     }
 
     fn pack(&mut self, value: Value, values: &[Value], operation: &Op) -> Result<(), LegaliseError> {
-        if let [single] = values {
+        if let [single] = values
+            && self.dwords(self.ty(*single)) == self.dwords(self.ty(value))
+        {
             // The same bits under another type.
             let Some(place) = self.place(*single).cloned() else { return Err(Self::misplaced(operation)) };
             self.set(value, place);
             return Ok(());
+        }
+        let total: u32 = values.iter().map(|element| u32::from(self.dwords(self.ty(*element)))).sum();
+        if total != u32::from(self.dwords(self.ty(value))) {
+            return Err(Self::misplaced(operation));
         }
         let reg = self.tuple(value);
         let mut first = 0;

@@ -245,11 +245,10 @@ impl Lower<'_> {
             return part;
         }
         if bank == Bank::Vector
-            && let Some((pack, index)) = self.uses.packed[value.index()]
-            && count == 1
+            && let Some((pack, first)) = self.uses.packed[value.index()]
         {
             let reg = self.tuple(pack);
-            return Part { reg, first: index, count };
+            return Part { reg, first, count };
         }
         let reg = self.machine.reg(bank, count);
         Part { reg, first: 0, count }

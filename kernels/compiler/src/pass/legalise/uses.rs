@@ -12,7 +12,7 @@ pub(super) struct Uses {
     last: Vec<u32>,
     /// Number of uses.
     count: Vec<u32>,
-    /// The pack that is the only user of a value, and the index in it.
+    /// The pack that is the only user of a value, and the first dword in it.
     pub(super) packed: Vec<Option<(Value, u8)>>,
     /// Axes whose workgroup number is read.
     pub(super) workgroup_ids: [bool; 3],
@@ -105,13 +105,15 @@ impl Uses {
         for node in &region.nodes {
             match node {
                 Node::Op(Some(pack), Op::Pack(values)) if values.len() > 1 => {
-                    for (index, value) in values.iter().enumerate() {
+                    let mut offset = 0;
+                    for value in values {
                         let here = self.defined[value.index()].is_some_and(|(_, region)| region == number);
-                        let single =
-                            function.ty(*value).is_some_and(|ty| ty.count == 1 && ty.elem != Elem::Wide);
-                        if here && single && self.count[value.index()] == 1 {
-                            self.packed[value.index()] = Some((*pack, index as u8));
+                        let plain = |elem| matches!(elem, Elem::Int | Elem::Float | Elem::HalfPair);
+                        let count = function.ty(*value).filter(|ty| plain(ty.elem)).map_or(0, |ty| ty.count);
+                        if here && count > 0 && self.count[value.index()] == 1 {
+                            self.packed[value.index()] = Some((*pack, offset));
                         }
+                        offset += count;
                     }
                 }
                 Node::Op(..) => {}

@@ -1,0 +1,184 @@
+//! Q4_K: 256 weights in 144 bytes (f16 d and dmin, 12 bytes of 6-bit scales and minima, 128 bytes of nibbles).
+
+use super::vector::shl;
+use crate::ir::{Address, Alu, Axis, Builder, Elem, Function, Value, Width};
+use alloc::vec;
+use alloc::vec::Vec;
+use doorbell_isa::Target;
+
+/// Bytes of a block of 256 weights.
+const BLOCK: u32 = 144;
+/// Bytes of a Q8_1 block of 32 activations: f16 d, f16 sum, 32 signed bytes.
+const ACTIVATIONS: u32 = 36;
+
+/// `address` moved by a constant.
+fn at(address: Address, constant: i32) -> Address {
+    Address { constant: address.constant + constant, ..address }
+}
+
+/// d and dmin as floats from the first dword of a block.
+fn block_scales(k: &mut Builder, header: Value) -> (Value, Value) {
+    let halves = k.bits(header, Elem::HalfPair);
+    let d = k.cvt_f_h(halves);
+    let sixteen = k.int(16);
+    let high = k.shr(header, sixteen);
+    let high = k.bits(high, Elem::HalfPair);
+    (d, k.cvt_f_h(high))
+}
+
+/// Six-bit scale and minimum of sub-block `pair` (a lane's number, 0 to 7) from the three scale dwords: the first
+/// four lie in the low six bits of bytes, the others in nibbles of the third dword with their two high bits above
+/// the first four.
+fn sub_scales(k: &mut Builder, dwords: [Value; 3], pair: Value) -> (Value, Value) {
+    let (three, four) = (k.int(3), k.int(4));
+    let low = k.and(pair, three);
+    let shift = k.shl(low, three);
+    let byte = |k: &mut Builder, dword: Value| k.shr(dword, shift);
+    let [scales, minima, both] = dwords;
+    let (scale, minimum, rest) = (byte(k, scales), byte(k, minima), byte(k, both));
+    let (mask6, mask4, mask2) = (k.int(63), k.int(15), k.int(0x30));
+    let two = k.int(2);
+    let first = k.lt_u(pair, four);
+    let (scale_low, minimum_low) = (k.and(scale, mask6), k.and(minimum, mask6));
+    let high = |k: &mut Builder, byte: Value| {
+        let bits = k.shr(byte, two);
+        k.and(bits, mask2)
+    };
+    let (scale_bits, minimum_bits) = (high(k, scale), high(k, minimum));
+    let rest_low = k.and(rest, mask4);
+    let scale_high = k.or(rest_low, scale_bits);
+    let nibble = k.bfe(rest, 4, 4);
+    let minimum_high = k.or(nibble, minimum_bits);
+    (k.select(first, scale_low, scale_high), k.select(first, minimum_low, minimum_high))
+}
+
+/// `out[i] = dequantised block weights`: one wave per block, eight weights a lane.
+pub(super) fn dequantise(_target: Target) -> Function {
+    let mut k = Builder::new("q4k_dequantise", 32);
+    let (blocks, out) = (k.buffer("blocks"), k.buffer("out"));
+    let group = k.workgroup_id(Axis::X);
+    let lane = k.workitem_id();
+    let size = k.int(BLOCK);
+    let block = k.mul(group, size);
+    let header = k.load(k.global(blocks, block), Width::Dwords(4), Elem::Int);
+    let parts: Vec<Value> = (0..4).map(|index| k.extract(header, index)).collect();
+    let (d, dmin) = block_scales(&mut k, parts[0]);
+    // Lane l holds bytes 4l to 4l+3: low nibbles belong to sub-block 2 * (l / 8), high ones to the next.
+    let three = k.int(3);
+    let chunk = k.shr(lane, three);
+    let pair = shl(&mut k, chunk, 1);
+    let own = shl(&mut k, lane, 2);
+    let from = k.add(block, own);
+    let quants = k.load(at(k.global(blocks, from), 16), Width::Dwords(1), Elem::Int);
+    let four = k.int(4);
+    let mask = k.int(0x0f0f_0f0f);
+    let seven = k.int(7);
+    let within = k.and(lane, seven);
+    let bytes = shl(&mut k, within, 4);
+    let eight = shl(&mut k, chunk, 8);
+    let column = k.add(eight, bytes);
+    let ten = k.int(10);
+    let row = k.shl(group, ten);
+    let first = k.add(row, column);
+    for half in 0..2u32 {
+        let number = k.int(half);
+        let sub = k.add(pair, number);
+        let (scale, minimum) = sub_scales(&mut k, [parts[1], parts[2], parts[3]], sub);
+        let (scale, minimum) = (k.cvt_f_u(scale), k.cvt_f_u(minimum));
+        let scale = k.fmul(scale, d);
+        let minimum = k.fmul(minimum, dmin);
+        let nibbles = if half == 0 { quants } else { k.shr(quants, four) };
+        let nibbles = k.and(nibbles, mask);
+        let mut values = vec![];
+        for index in 0..4 {
+            let q = k.byte_to_float(nibbles, index);
+            let product = k.fmul(q, scale);
+            values.push(k.fsub(product, minimum));
+        }
+        let values = k.pack(&values);
+        k.store(at(k.global(out, first), 128 * half.cast_signed()), Width::Dwords(4), values);
+    }
+    k.finish()
+}
+
+/// `out[row] = weights[row] . activations`: one wave per row, eight lanes per block, so four blocks a trip. Each lane
+/// takes 16 bytes of nibbles: 16 weights of each of two sub-blocks.
+pub(super) fn gemv(_target: Target) -> Function {
+    let mut k = Builder::new("q4k_q8_gemv", 32);
+    let (weights, activations, out) = (k.buffer("weights"), k.buffer("activations"), k.buffer("out"));
+    let blocks = k.scalar("blocks", Elem::Int);
+    let row = k.workgroup_id(Axis::X);
+    let lane = k.workitem_id();
+    let (one, three, seven) = (k.int(1), k.int(3), k.int(7));
+    let own_block = k.shr(lane, three);
+    let part = k.and(lane, seven);
+    // Lanes 2c and 2c+1 share the 32 bytes of sub-blocks 2c and 2c+1.
+    let chunk = k.shr(part, one);
+    let half = k.and(part, one);
+    let first_sub = shl(&mut k, chunk, 1);
+    let second_sub = k.or(first_sub, one);
+    let size = k.int(BLOCK);
+    let row_blocks = k.mul(row, blocks);
+    let row_start = k.mul(row_blocks, size);
+    let lane_start = k.mul24(own_block, size);
+    let base = k.add(row_start, lane_start);
+    let own_bytes = shl(&mut k, part, 4);
+    let eight_blocks = k.int(8 * ACTIVATIONS);
+    let block_activations = k.mul24(own_block, eight_blocks);
+    let two_blocks = k.int(2 * ACTIVATIONS);
+    let pair_activations = k.mul24(chunk, two_blocks);
+    let activation_base = k.add(block_activations, pair_activations);
+    let half_bytes = shl(&mut k, half, 4);
+    let (zero, end) = (k.float(0.0), blocks);
+    let (start, step) = (k.int(0), k.int(4));
+    let mask = k.int(0x0f0f_0f0f);
+    let four = k.int(4);
+    let total = k.for_range([start, end, step], &[zero], |k, block, carried| {
+        let ahead = k.mul(block, size);
+        let here = k.add(base, ahead);
+        let header = k.load(k.global(weights, here), Width::Dwords(4), Elem::Int);
+        let from = k.add(here, own_bytes);
+        let nibbles = k.load(at(k.global(weights, from), 16), Width::Dwords(4), Elem::Int);
+        let moved = k.mul(block, eight_blocks);
+        let x = k.add(activation_base, moved);
+        let x_own = k.add(x, half_bytes);
+        let parts: Vec<Value> = (0..4).map(|index| k.extract(header, index)).collect();
+        let (d, dmin) = block_scales(k, parts[0]);
+        let mut sum = carried[0];
+        for (number, sub) in [(0, first_sub), (1, second_sub)] {
+            let offset = number * ACTIVATIONS.cast_signed();
+            let scales = k.load(at(k.global(activations, x), offset), Width::Dwords(1), Elem::Int);
+            let bytes = k.load(at(k.global(activations, x_own), offset + 4), Width::Dwords(4), Elem::Int);
+            let mut products = k.int(0);
+            let mut ones = k.int(0);
+            let all_ones = k.int(0x0101_0101);
+            for index in 0..4 {
+                let quants = k.extract(nibbles, index);
+                let quants = if number == 0 { quants } else { k.shr(quants, four) };
+                let quants = k.and(quants, mask);
+                let activation = k.extract(bytes, index);
+                products = k.dot4(false, true, [quants, activation, products]);
+                ones = k.dot4(false, true, [all_ones, activation, ones]);
+            }
+            let (scale, minimum) = sub_scales(k, [parts[1], parts[2], parts[3]], sub);
+            let (scale, minimum) = (k.cvt_f_u(scale), k.cvt_f_u(minimum));
+            let (scale, minimum) = (k.fmul(scale, d), k.fmul(minimum, dmin));
+            let (products, ones) = (k.cvt_f_i(products), k.cvt_f_i(ones));
+            let less = k.fmul(ones, minimum);
+            let product = k.fmul(products, scale);
+            let value = k.fsub(product, less);
+            let halves = k.bits(scales, Elem::HalfPair);
+            let activation_scale = k.cvt_f_h(halves);
+            sum = k.fma(value, activation_scale, sum);
+        }
+        vec![sum]
+    })[0];
+    let total = k.reduce_wave(total, Alu::fadd);
+    let none = k.int(0);
+    let leader = k.eq(lane, none);
+    k.when(leader, |k| {
+        let offset = shl(k, row, 2);
+        k.store(k.global(out, offset), Width::Dwords(1), total);
+    });
+    k.finish()
+}
