@@ -140,11 +140,15 @@ impl Lower<'_> {
         }
         let head = self.next_block();
         self.region(body)?;
-        let Some(Place::Compare(op, args)) = self.place(again).cloned() else {
-            return Err(Self::misplaced(&Op::FirstLane(again)));
-        };
         // Before the moves: the condition may read current values. Moves leave SCC alone.
-        self.compare(op, args)?;
+        match self.place(again).cloned() {
+            Some(Place::Compare(op, args)) => self.compare(op, args)?,
+            // Compared in VGPRs: the mask of active lanes is all or nothing.
+            Some(Place::Part(mask)) => {
+                self.compare(op::s_cmp_lg_u32, [Arg::Reg(mask), Arg::Fixed(Operand::Int(0))])?;
+            }
+            _ => return Err(Self::misplaced(&Op::FirstLane(again))),
+        }
         self.carry(carried, &parts)?;
         let back = self.branch(op::s_cbranch_scc1);
         self.aim(back, head);

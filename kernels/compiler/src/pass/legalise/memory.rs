@@ -155,7 +155,10 @@ impl Lower<'_> {
         let base = self.arg(base, operation)?;
         let mut constant = address.constant;
         let mut offset = match address.offset {
-            Some(value) => self.arg(value, operation)?,
+            Some(value) => {
+                let arg = self.arg(value, operation)?;
+                self.in_scalar(arg)
+            }
             None => Arg::Fixed(Operand::Off),
         };
         match offset {

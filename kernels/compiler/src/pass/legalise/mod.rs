@@ -229,6 +229,18 @@ impl Lower<'_> {
         Part { reg, first: 0, count }
     }
 
+    /// A uniform argument in scalar registers.
+    fn in_scalar(&mut self, arg: Arg) -> Arg {
+        let Arg::Reg(part) = arg else { return arg };
+        if self.bank(arg) == Some(Bank::Scalar) {
+            return arg;
+        }
+        let reg = self.machine.reg(Bank::Scalar, part.count);
+        let to = whole(&self.machine, reg);
+        self.copy(to, arg, false);
+        Arg::Reg(to)
+    }
+
     /// A constant zero in a VGPR.
     fn zero(&mut self) -> Part {
         self.in_vector(Arg::Fixed(Operand::Int(0)))
@@ -278,9 +290,11 @@ impl Lower<'_> {
         for index in 0..to.count {
             let part = Part { reg: to.reg, first: to.first + index, count: 1 };
             let source = element(from, index);
-            let op = match self.machine.info(to.reg).bank {
-                Bank::Vector => op::v_mov_b32,
-                Bank::Scalar => op::s_mov_b32,
+            let op = match (self.machine.info(to.reg).bank, self.bank(source)) {
+                (Bank::Vector, _) => op::v_mov_b32,
+                // A uniform value that no scalar instruction could compute.
+                (Bank::Scalar, Some(Bank::Vector)) => op::v_readfirstlane_b32,
+                (Bank::Scalar, _) => op::s_mov_b32,
             };
             let mut instr = Instr::new(op, vec![Arg::Reg(part), source]);
             instr.keeps = keeps;
