@@ -360,10 +360,10 @@ fn define(wave: &mut Wave, register: Register) {
     match register {
         Register::Vector(number) => {
             if let Some(slot) = tracker.vector.get_mut(number) {
-                *slot = [0; 2];
+                *slot = [0; 32];
             }
         }
-        Register::Scalar(number) => tracker.scalar[number & 127] = false,
+        Register::Scalar(number) => tracker.scalar[number & 127] = 0,
     }
 }
 

@@ -14,7 +14,9 @@ mod program;
 mod scalar;
 mod step;
 mod tracker;
+mod undefined;
 mod vector;
+mod watch;
 mod wave;
 
 pub use check::{Finding, Kind as FindingKind};

@@ -277,17 +277,16 @@ impl Step {
         )
     }
 
-    /// Which halves of its destination the instruction writes.
-    pub(crate) fn written_halves(&self) -> [bool; 2] {
+    /// Which bits of a vector register the instruction writes.
+    pub(crate) fn written_bits(&self) -> u32 {
         let row = self.row();
         match (row.name, row.dst.first()) {
-            ("v_fma_mixhi_f16", _) => [false, true],
-            ("v_fma_mixlo_f16", _) => [true, false],
+            ("v_fma_mixhi_f16", _) => 0xffff_0000,
+            ("v_fma_mixlo_f16", _) => 0xffff,
             (_, Some(kind)) if kind.ty.is_half() && row.is_vector() => {
-                let high = self.inst.modifiers.op_sel & 8 != 0;
-                [!high, high]
+                if self.inst.modifiers.op_sel & 8 != 0 { 0xffff_0000 } else { 0xffff }
             }
-            _ => [true, true],
+            _ => u32::MAX,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The watch over one wave: outstanding operations by counter, undefined registers, hazards.
 //!
 //! Operations of one class are performed in issue order, each at a time that the seed chooses between issue and
-//! the wait that retires it. Undefined values are tracked by halves of registers. Not here: LDS (`check.rs`), who
+//! the wait that retires it. Undefined values are tracked bit by bit. Not here: LDS (`check.rs`), who
 //! reports findings (`unit.rs`).
 
 use alloc::collections::VecDeque;
@@ -11,8 +11,7 @@ use alloc::vec::Vec;
 use doorbell_isa::{Counter, Counters, Generation, Inst, Resource, Target};
 
 use super::memory_ops::{Destination, Place, Request};
-use super::wave::EXEC;
-use crate::memory::Shadow;
+use super::wave::{EXEC, Lanes};
 
 /// An operation that a counter still counts.
 pub(crate) struct Pending {
@@ -122,14 +121,14 @@ pub(crate) struct Age {
 pub(crate) struct Tracker {
     /// In issue order.
     pub(crate) pending: VecDeque<Pending>,
-    /// Lanes without a value, low and high halves, by vector register.
-    pub(crate) vector: Vec<[u32; 2]>,
-    /// Scalar registers without a value, by encoding number.
-    pub(crate) scalar: [bool; 128],
+    /// Bits without a value, by vector register.
+    pub(crate) vector: Vec<Lanes>,
+    /// Bits without a value, by encoding number of the scalar register.
+    pub(crate) scalar: [u32; 128],
     /// SCC has no value.
     pub(crate) scc: bool,
-    /// Scratch bytes with a value.
-    pub(crate) scratch: Shadow,
+    /// Bits without a value of the wave's scratch memory.
+    pub(crate) scratch: Vec<u8>,
     /// Results of transcendental instructions that may not be read yet.
     pub(crate) trans: Vec<Age>,
     /// Result registers of the last matrix instruction, if no vector instruction followed.
@@ -146,23 +145,23 @@ impl core::fmt::Debug for Tracker {
 
 impl Clone for Tracker {
     fn clone(&self) -> Self {
-        Self::new(self.vector.len(), 0)
+        Self::new(self.vector.len(), self.scratch.len())
     }
 }
 
 impl Tracker {
     /// Everything undefined except EXEC, nothing outstanding.
     pub(crate) fn new(vectors: usize, scratch: usize) -> Self {
-        let mut scalar = [true; 128];
-        scalar[EXEC] = false;
-        scalar[EXEC + 1] = false;
-        scalar[super::wave::NULL] = false;
+        let mut scalar = [u32::MAX; 128];
+        scalar[EXEC] = 0;
+        scalar[EXEC + 1] = 0;
+        scalar[super::wave::NULL] = 0;
         Self {
             pending: VecDeque::new(),
-            vector: vec![[u32::MAX; 2]; vectors],
+            vector: vec![[u32::MAX; 32]; vectors],
             scalar,
             scc: true,
-            scratch: Shadow::undefined(scratch),
+            scratch: vec![0xff; scratch],
             trans: Vec::new(),
             matrix: None,
             compared: None,
@@ -219,16 +218,19 @@ impl Tracker {
         })
     }
 
-    /// Half masks of a vector register.
-    pub(crate) fn halves(&self, number: usize) -> [u32; 2] {
-        self.vector.get(number).copied().unwrap_or([0; 2])
+    /// Undefined bits of a vector register.
+    pub(crate) fn lanes(&self, number: usize) -> Lanes {
+        self.vector.get(number).copied().unwrap_or([0; 32])
     }
 
-    /// Whether a register has lanes without a value among `exec`.
+    /// Whether a register has bits without a value among the lanes of `exec`.
     pub(crate) fn is_undefined(&self, register: Register, exec: u32) -> bool {
         match register {
-            Register::Vector(number) => self.halves(number).iter().any(|lanes| lanes & exec != 0),
-            Register::Scalar(number) => self.scalar[number & 127],
+            Register::Vector(number) => {
+                let lanes = self.vector.get(number);
+                lanes.is_some_and(|lanes| (0..32).any(|lane| exec >> lane & 1 != 0 && lanes[lane] != 0))
+            }
+            Register::Scalar(number) => self.scalar[number & 127] != 0,
         }
     }
 

@@ -56,8 +56,8 @@ pub(crate) struct Request {
     pub(crate) second: i64,
     /// Data registers as they were at issue.
     pub(crate) data: Vec<Lanes>,
-    /// Lanes of each data register without a value.
-    pub(crate) poison: Vec<u32>,
+    /// Bits of each data register without a value, where that is watched.
+    pub(crate) poison: Vec<Lanes>,
     /// Where the answer goes.
     pub(crate) destination: Destination,
 }

@@ -24,6 +24,8 @@ struct Limits {
     scale: i32,
     /// Smallest normal value.
     smallest: f64,
+    /// Difference of exponent fields from which the quotient may be denormal.
+    near_underflow: i32,
 }
 
 fn field32(value: f64) -> i32 {
@@ -35,9 +37,9 @@ fn field64(value: f64) -> i32 {
 }
 
 const SINGLE: Limits =
-    Limits { field: field32, near_overflow: 96, tiny: 23, scale: 64, smallest: f32::MIN_POSITIVE as f64 };
+    Limits { field: field32, near_overflow: 96, tiny: 23, scale: 64, smallest: f32::MIN_POSITIVE as f64, near_underflow: -126 };
 const DOUBLE: Limits =
-    Limits { field: field64, near_overflow: 768, tiny: 53, scale: 128, smallest: f64::MIN_POSITIVE };
+    Limits { field: field64, near_overflow: 768, tiny: 53, scale: 128, smallest: f64::MIN_POSITIVE, near_underflow: -1022 };
 
 /// Denormal or zero of the format.
 fn is_small(value: f64, limits: Limits) -> bool {
@@ -57,15 +59,14 @@ fn div_scale(value: f64, denominator: f64, numerator: f64, limits: Limits) -> (f
     if is_small(denominator, limits) {
         return (scale64(value, scale), false);
     }
-    let small_quotient = is_small(numerator / denominator, limits);
+    let small_quotient = field(numerator) - field(denominator) <= limits.near_underflow;
     let small_reciprocal = is_small(1.0 / denominator, limits);
     match (small_reciprocal, small_quotient) {
         (true, true) => (if same(denominator) { scale64(value, -scale) } else { value }, true),
         (true, false) => (scale64(value, -scale), false),
         (false, true) => (if same(numerator) { scale64(value, scale) } else { value }, true),
-        (false, false) if field(numerator) <= limits.tiny => {
-            (if same(numerator) { scale64(value, scale) } else { value }, true)
-        }
+        // Both are scaled, so the quotient is not.
+        (false, false) if field(numerator) <= limits.tiny => (scale64(value, scale), false),
         _ => (value, false),
     }
 }

@@ -1,0 +1,176 @@
+//! The watched step: outstanding registers, hazards, control flow.
+//!
+//! Not here: undefined values (`undefined.rs`), LDS (`check.rs`).
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use doorbell_isa::{Access as Direction, Flags, Format, Generation, Operand, Resource, Timing};
+
+use super::check::Kind;
+use super::fault::Cause;
+use super::memory_ops::Place;
+use super::step::{Dest, Next, Step};
+use super::tracker::{Age, Register, Wait, registers};
+use super::unit::Core;
+use super::wave::{Activity, EXEC, VCC};
+
+impl Core<'_> {
+    pub(crate) fn watched(&mut self, step: &Step) -> Result<Next, Cause> {
+        if let Some(wait) = Wait::of(&step.inst, self.wave.target) {
+            self.wait(wait)?;
+            return self.execute(step);
+        }
+        while self.random.once_in(8) && self.perform_next()? {}
+        self.check_outstanding(step);
+        self.check_hazards(step);
+        self.check_control(step);
+        if step.row().has(Flags::MATRIX) {
+            self.check_matrix(step);
+        }
+        let next = if self.is_tainted(step) { self.execute_tainted(step)? } else { self.execute_clean(step)? };
+        if self.wave.activity == Activity::Ended {
+            while self.perform_next()? {}
+        }
+        Ok(next)
+    }
+
+    /// Reads and overwrites of registers whose load is outstanding.
+    fn check_outstanding(&mut self, step: &Step) {
+        let Some(tracker) = &self.wave.tracker else { return };
+        if tracker.pending.is_empty() {
+            return;
+        }
+        let in_order = self.wave.target.generation() != Generation::Gfx12;
+        let format = step.row().format;
+        let mut found = None;
+        for (direction, resource) in &step.effects {
+            for register in registers(*resource) {
+                let Some(pending) = tracker.outstanding(register) else { continue };
+                let same_class = match pending.place {
+                    Place::Lds | Place::Lanes => format == Format::Ds,
+                    Place::Global | Place::Scratch => {
+                        in_order && matches!(format, Format::Global | Format::Scratch | Format::Mubuf)
+                    }
+                    _ => false,
+                };
+                let half_load = step.row().has(Flags::READS_DST) && step.row().has(Flags::LOAD);
+                let allowed = same_class && (*direction == Direction::Write || half_load);
+                if !allowed {
+                    found = Some((*direction, register, pending.pc));
+                }
+            }
+        }
+        if let Some((direction, register, pc)) = found {
+            let kind = if direction == Direction::Read { Kind::ReadBeforeWait } else { Kind::WriteBeforeWait };
+            self.find(kind, step, Some(pc), format!("{register:?} is still being loaded"));
+        }
+    }
+
+    /// Branches and EXEC by undefined values.
+    fn check_control(&mut self, step: &Step) {
+        let Some(tracker) = &self.wave.tracker else { return };
+        let row = step.row();
+        if !row.has(Flags::BRANCHES) {
+            return;
+        }
+        let by_scc = row.has(Flags::SCC_IN) && tracker.scc;
+        let by_vcc = row.has(Flags::VCC_IN) && tracker.scalar[VCC] != 0;
+        let by_exec = row.has(Flags::EXEC_IN) && tracker.scalar[EXEC] != 0;
+        let by_register = step.effects.iter().any(|(direction, resource)| {
+            *direction == Direction::Read
+                && registers(*resource).any(|register| tracker.is_undefined(register, u32::MAX))
+        });
+        if by_scc || by_vcc || by_exec || by_register {
+            self.find(Kind::UndefinedControl, step, None, "the condition was never written".into());
+        }
+    }
+
+    fn check_matrix(&mut self, step: &Step) {
+        if self.wave.exec() != u32::MAX {
+            let detail = format!("EXEC is {:#010x}", self.wave.exec());
+            self.find(Kind::MatrixExec, step, None, detail);
+        }
+        if self.wave.is_gfx12() {
+            return;
+        }
+        for index in 0..2 {
+            let (Some(first), Some(kind)) = (step.vsrc(index), step.row().src.get(index)) else { continue };
+            for register in first..first + usize::from(kind.ty.dwords()) {
+                let value = &self.wave.vgpr[register];
+                if value[..16] != value[16..] {
+                    let detail = format!("lanes 0 to 15 and 16 to 31 of v{register} differ");
+                    self.find(Kind::MatrixCopies, step, None, detail);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn check_hazards(&mut self, step: &Step) {
+        let row = step.row();
+        let target = self.wave.target;
+        let Some(tracker) = &mut self.wave.tracker else { return };
+        let reads = |wanted: usize| {
+            step.effects.iter().any(|(direction, resource)| {
+                *direction == Direction::Read
+                    && registers(*resource).any(|register| register == Register::Vector(wanted))
+            })
+        };
+        let mut found: Vec<(Kind, u64, String)> = Vec::new();
+        if matches!(row.format, Format::Ds | Format::Global | Format::Flat | Format::Scratch | Format::Mubuf) {
+            tracker.trans.clear();
+        }
+        if row.name == "s_waitcnt_depctr" && step.inst.src().first().is_some_and(is_vdst_wait) {
+            tracker.trans.clear();
+        }
+        if row.is_vector() {
+            let early = tracker.trans.iter().find(|age| reads(age.register));
+            if let Some(age) = early.filter(|_| target.generation() == Generation::Gfx11) {
+                found.push((Kind::TransHazard, age.pc, format!("v{} is a transcendental result", age.register)));
+            }
+            if row.has(Flags::MATRIX)
+                && let Some((first, count, pc)) = tracker.matrix
+            {
+                let overlaps = (0..2).filter_map(|index| step.vsrc(index).zip(row.src.get(index))).any(
+                    |(start, kind)| start < first + count && first < start + usize::from(kind.ty.dwords()),
+                );
+                if overlaps {
+                    found.push((Kind::MatrixHazard, pc, "input is the result just computed".into()));
+                }
+            }
+            if let Some(pc) = tracker.compared.filter(|_| row.name.starts_with("v_permlane")) {
+                found.push((Kind::PermlaneHazard, pc, "EXEC was just written".into()));
+            }
+            tracker.matrix = None;
+            tracker.compared = (row.has(Flags::EXEC_OUT)).then_some(step.at);
+            let is_trans = row.timing == Timing::Trans;
+            tracker.age(is_trans);
+            if let Dest::Vgpr(first) = step.dst[0] {
+                let register = usize::from(first);
+                if is_trans {
+                    tracker.trans.push(Age { register, vector: 0, trans: 0, pc: step.at });
+                } else {
+                    tracker.trans.retain(|age| age.register != register);
+                }
+                if row.has(Flags::MATRIX) {
+                    tracker.matrix = Some((register, usize::from(row.dst[0].ty.dwords()), step.at));
+                }
+            }
+        }
+        let released = self.wave.released
+            && step.effects.iter().any(|(_, resource)| matches!(resource, Resource::Vgpr(_)));
+        if released {
+            found.push((Kind::AfterRelease, step.at, "vector registers were given back".into()));
+        }
+        for (kind, other, detail) in found {
+            self.find(kind, step, Some(other), detail);
+        }
+    }
+}
+
+/// `s_waitcnt_depctr` with va_vdst = 0.
+fn is_vdst_wait(operand: &Operand) -> bool {
+    matches!(operand, Operand::Immediate(value) if value >> 12 & 15 == 0)
+}

@@ -1,0 +1,1 @@
+//! Programs that each sanitizer must catch.
