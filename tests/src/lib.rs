@@ -4,6 +4,7 @@
 
 pub mod blocks;
 pub mod gguf_writer;
+pub mod hostile;
 pub mod random;
 pub mod tiny;
 pub mod vocabulary;

@@ -70,6 +70,20 @@ impl Shape {
         vocab: 512,
         context: 256,
     };
+    /// As small as a model can be: for tests that load thousands of them.
+    pub const TINY: Self = Self {
+        layers: 1,
+        hidden: 32,
+        heads: 2,
+        kv_heads: 1,
+        head_dim: 16,
+        ff: 32,
+        experts: 4,
+        experts_used: 2,
+        expert_ff: 32,
+        vocab: 384,
+        context: 64,
+    };
     /// Rows of 256 and 512: for K-quants too.
     pub const WIDE: Self =
         Self { hidden: 256, head_dim: 64, ff: 512, expert_ff: 256, context: 512, ..Self::NARROW };

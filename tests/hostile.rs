@@ -1,0 +1,116 @@
+//! Hostile input, in numbers that fit a test run: every truncation, many mutations, random bytes through every driver of
+//! `doorbell_tests::hostile`. More of it is `DOORBELL_MUTATIONS=100000 cargo test` and `cargo xtask fuzz`.
+
+use doorbell_core::quant::Type;
+use doorbell_tests::hostile::{Reached, bind, detoken, edited, gguf, open, sample, token};
+use doorbell_tests::random::Random;
+use doorbell_tests::tiny::{self, Family, Shape};
+use std::path::Path;
+
+/// A vocabulary of either kind, and experts in quantised stacks.
+fn three() -> [Vec<u8>; 3] {
+    [(Family::Llama, Type::F32), (Family::Gemma3, Type::Q8_0), (Family::Qwen3Moe, Type::Q4_0)]
+        .map(|(family, kind)| tiny::model(family, Shape::TINY, kind, 9).to_bytes())
+}
+
+#[test]
+fn every_truncation_is_survived() {
+    for file in three() {
+        assert_eq!(open(&file), Reached::Logits);
+        // The padding behind the last tensor may lack.
+        let whole = (0..file.len()).filter(|&len| open(&file[..len]) != Reached::Nothing).count();
+        assert!(whole < 32, "{whole} truncations were read");
+    }
+}
+
+/// How many mutations to try.
+fn count() -> u64 {
+    std::env::var("DOORBELL_MUTATIONS").map_or(3000, |count| count.parse().expect("a number"))
+}
+
+/// Overwrites, inserts or removes a few bytes anywhere, mostly in the part that is not data.
+fn mutate(file: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..=random.below(4) {
+        let front = if random.below(4) == 0 { file.len() } else { file.len().min(14 << 10) };
+        let place = random.below(front);
+        let end = (place + [1, 1, 4, 8][random.below(4)]).min(file.len());
+        match random.below(6) {
+            0 => file[place..end].fill(0xff),
+            1 => file[place..end].fill(0),
+            2 => file[place] ^= 1 << random.below(8),
+            3 => drop(file.drain(place..end)),
+            4 => drop(file.splice(place..place, (0..end - place).map(|_| random.below(256) as u8))),
+            _ => file[place] = random.below(256) as u8,
+        }
+        if file.is_empty() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn random_mutations_are_survived() {
+    let files = three();
+    let mut reached = [0_u64; 4];
+    for seed in 0..count() {
+        let mut random = Random::new(seed);
+        let mut file = files[random.below(files.len())].clone();
+        mutate(&mut file, &mut random);
+        reached[open(&file) as usize] += 1;
+    }
+    println!("not read, read, bound, computed: {reached:?}");
+    assert!(reached[Reached::File as usize] > 0 && reached[Reached::Logits as usize] > 0);
+}
+
+#[test]
+fn random_edits_are_survived() {
+    let mut reached = [0_u64; 4];
+    for seed in 0..count() {
+        let mut random = Random::new(seed);
+        let mut bytes = vec![0; 1 + random.below(200)];
+        random.fill(&mut bytes);
+        reached[open(&edited(&bytes)) as usize] += 1;
+    }
+    println!("not read, read, bound, computed: {reached:?}");
+    assert!(reached[Reached::File as usize] > 0 && reached[Reached::Logits as usize] > 0);
+}
+
+fn with_random_bytes(most: usize, driver: fn(&[u8])) {
+    for seed in 0..count() {
+        let mut random = Random::new(seed);
+        let mut bytes = vec![0; random.below(most)];
+        random.fill(&mut bytes);
+        driver(&bytes);
+    }
+}
+
+#[test]
+fn any_text_is_encoded() {
+    with_random_bytes(200, token);
+}
+
+#[test]
+fn any_tokens_are_decoded() {
+    with_random_bytes(200, detoken);
+}
+
+#[test]
+fn any_logits_are_sampled_or_refused() {
+    with_random_bytes(600, sample);
+}
+
+/// Inputs that once broke a rule, and the seeds of the fuzz targets, each through its driver.
+#[test]
+fn kept_inputs_are_survived() {
+    let drivers: [(&str, fn(&[u8])); 5] =
+        [("gguf", gguf), ("bind", bind), ("token", token), ("detoken", detoken), ("sample", sample)];
+    for (name, driver) in drivers {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/kept").join(name);
+        let Ok(entries) = std::fs::read_dir(folder) else { continue };
+        for entry in entries {
+            let path = entry.expect("a folder that can be read").path();
+            println!("{}", path.display());
+            driver(&std::fs::read(path).expect("a file that can be read"));
+        }
+    }
+}
