@@ -38,6 +38,16 @@ def silu(x):
     return x / (1 + np.exp(-x))
 
 
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def clamped_swiglu(gate, up):
+    """gpt-oss: both sides clamped, a steeper sigmoid, and up shifted by one."""
+    gate, up = np.minimum(gate, 7), np.clip(up, -7, 7)
+    return gate * sigmoid(1.702 * gate) * (up + 1)
+
+
 def gelu_tanh(x):
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
 
@@ -70,7 +80,7 @@ def rotate(x, dims, rope, split):
     return out
 
 
-def attend(q, k, v, scale, window):
+def attend(q, k, v, scale, window, sinks=None):
     tokens, heads, _ = q.shape
     group = heads // k.shape[1]
     distance = np.arange(tokens)[:, None] - np.arange(tokens)[None, :]
@@ -78,18 +88,28 @@ def attend(q, k, v, scale, window):
     out = []
     for head in range(heads):
         score = np.where(visible, q[:, head] @ k[:, head // group].T * scale, -np.inf)
-        out.append(softmax(score) @ v[:, head // group])
+        if sinks is not None:
+            score = np.concatenate([score, np.full((tokens, 1), sinks[head])], axis=1)
+        out.append(softmax(score)[:, :tokens] @ v[:, head // group])
     return np.concatenate(out, axis=1)
 
 
-def experts(x, gate, up, down, router, used):
+def experts(x, stacks, biases, router, used, rule):
+    """Stacks and biases are gate, up and down; a rule is one of the three ways to weigh the chosen."""
+    (gate, up, down), (gate_bias, up_bias, down_bias) = stacks, biases
     out = np.zeros_like(x)
-    for row, probability in enumerate(softmax(x @ router.T)):
+    for row, score in enumerate(router):
+        probability = score if rule == "softmax of chosen" else softmax(score)
         chosen = np.argsort(-probability, kind="stable")[:used]
-        weight = probability[chosen] / probability[chosen].sum()
+        weight = probability[chosen]
+        if rule == "softmax of chosen":
+            weight = softmax(weight)
+        elif rule == "renormalised":
+            weight = weight / weight.sum()
+        activation = clamped_swiglu if rule == "softmax of chosen" else lambda a, b: silu(a) * b
         for expert, share in zip(chosen, weight):
-            hidden = silu(gate[expert] @ x[row]) * (up[expert] @ x[row])
-            out[row] += share * (down[expert] @ hidden)
+            hidden = activation(gate[expert] @ x[row] + gate_bias[expert], up[expert] @ x[row] + up_bias[expert])
+            out[row] += share * (down[expert] @ hidden + down_bias[expert])
     return out
 
 
@@ -147,9 +167,12 @@ class Case:
             self.norm(p + "attn_q_norm.weight", self.dim)
             self.norm(p + "attn_k_norm.weight", self.dim)
         self.weight(p + "attn_output.weight", self.width, q)
+        if self.arch == "gpt-oss":
+            self.weight(p + "attn_output.bias", self.width, std=0.5)
+            self.weight(p + "attn_sinks.weight", self.heads, std=1)
         if self.has("post_norm"):
             self.norm(p + "post_attention_norm.weight", self.width)
-        self.norm(p + "ffn_norm.weight", self.width)
+        self.norm(p + self.ffn_norm(), self.width)
         if self.used:
             self.fill_experts(p)
         else:
@@ -160,6 +183,9 @@ class Case:
                 self.weight(p + "ffn_down.scale", 1, std=1)
         if self.has("post_norm"):
             self.norm(p + "post_ffw_norm.weight", self.width)
+
+    def ffn_norm(self):
+        return "post_attention_norm.weight" if self.arch == "gpt-oss" else "ffn_norm.weight"
 
     def fill_experts(self, p):
         count, ffn = self.options["experts"], self.ffn
@@ -173,6 +199,17 @@ class Case:
         if self.has("scales"):
             for part in ["gate", "up", "down"]:
                 self.weight(p + f"ffn_{part}_exps.scale", count, std=1)
+        if self.arch == "gpt-oss":
+            self.weight(p + "ffn_gate_inp.bias", count, std=0.5)
+            # Wide enough to meet the clamps.
+            for part, rows in [("gate", ffn), ("up", ffn), ("down", self.width)]:
+                self.weight(p + f"ffn_{part}_exps.bias", count, rows, std=4)
+        if self.has("shared"):
+            shared = self.options["shared"]
+            self.weight(p + "ffn_gate_inp_shexp.weight", self.width, std=0.5)
+            self.weight(p + "ffn_gate_shexp.weight", shared, self.width)
+            self.weight(p + "ffn_up_shexp.weight", shared, self.width)
+            self.weight(p + "ffn_down_shexp.weight", self.width, shared)
 
     # ---- the file
 
@@ -214,6 +251,8 @@ class Case:
             u32("expert_count", self.options["experts"])
             u32("expert_used_count", self.used)
             u32("expert_feed_forward_length", self.ffn)
+        if self.has("shared"):
+            u32("expert_shared_feed_forward_length", self.options["shared"])
         if "scale" in rope:
             f32("rope.scaling.factor", 1 / rope["scale"])
             writer.add_string(f"{self.arch}.rope.scaling.type", "yarn" if "yarn_context" in rope else "linear")
@@ -236,7 +275,8 @@ class Case:
     def is_windowed(self, layer):
         if "pattern" in self.options:
             return self.options["pattern"][layer]
-        return "window" in self.options and layer % 6 < 5
+        period = 2 if self.arch == "gpt-oss" else 6
+        return "window" in self.options and layer % period < period - 1
 
     def rope(self, layer):
         rope = {"base": 10000.0, **self.options.get("rope", {})}
@@ -262,7 +302,8 @@ class Case:
         split = self.arch != "llama"
         q, k = (rotate(y, self.dim, self.rope(layer), split) for y in (q, k))
         window = self.options["window"] if self.is_windowed(layer) else None
-        return self.linear(attend(q, k, v, 1 / np.sqrt(self.dim), window), p + "attn_output")
+        sinks = t.get(p + "attn_sinks.weight")
+        return self.linear(attend(q, k, v, 1 / np.sqrt(self.dim), window, sinks), p + "attn_output")
 
     def feed_forward(self, x, layer):
         p, t = f"blk.{layer}.", self.tensors
@@ -276,7 +317,16 @@ class Case:
             gate, up = np.split(stack("gate_up"), 2, axis=1)
         else:
             gate, up = stack("gate"), stack("up")
-        return experts(x, gate, up, stack("down"), t[p + "ffn_gate_inp.weight"], self.used)
+        count = self.options["experts"]
+        biases = [t.get(p + f"ffn_{part}_exps.bias", np.zeros((count, 1))) for part in ["gate", "up", "down"]]
+        rule = {"gpt-oss": "softmax of chosen", "qwen2moe": "plain"}.get(self.arch, "renormalised")
+        router = self.linear(x, p + "ffn_gate_inp")
+        out = experts(x, (gate, up, stack("down")), biases, router, self.used, rule)
+        if self.has("shared"):
+            hidden = silu(self.linear(x, p + "ffn_gate_shexp")) * self.linear(x, p + "ffn_up_shexp")
+            share = sigmoid(x @ t[p + "ffn_gate_inp_shexp.weight"])
+            out = out + share[:, None] * self.linear(hidden, p + "ffn_down_shexp")
+        return out
 
     def logits(self):
         t = self.tensors
@@ -289,7 +339,7 @@ class Case:
             if self.has("post_norm"):
                 branch = rms_norm(branch, t[p + "post_attention_norm.weight"], EPS)
             x = x + branch
-            branch = self.feed_forward(rms_norm(x, t[p + "ffn_norm.weight"], EPS), layer)
+            branch = self.feed_forward(rms_norm(x, t[p + self.ffn_norm()], EPS), layer)
             if self.has("post_norm"):
                 branch = rms_norm(branch, t[p + "post_ffw_norm.weight"], EPS)
             x = x + branch
@@ -308,12 +358,15 @@ def cases():
         Case("qwen2", "qwen2", bias=True),
         Case("qwen2-fused", "qwen2", bias=True, fused=True, fused_bias=True),
         Case("qwen2-fused-weights", "qwen2", bias=True, fused=True, tied=True),
+        Case("qwen2moe", "qwen2moe", bias=True, experts=8, used=3, ffn=12, shared=20),
         Case("qwen3", "qwen3", head_norm=True, dim=16, kv_heads=1),
         Case("qwen3-scales", "qwen3", head_norm=True, scales=True),
         Case("qwen3moe", "qwen3moe", head_norm=True, dim=16, experts=8, used=3, ffn=12),
         Case("qwen3moe-fused", "qwen3moe", head_norm=True, experts=4, used=2, ffn=16, fused_experts=True, fused=True),
         Case("qwen3moe-scales", "qwen3moe", head_norm=True, experts=4, used=2, ffn=16, scales=True),
         Case("gemma3", "gemma3", layers=6, ffn=24, rope={"base": 50000.0, "scale": 1 / 8}, **gemma),
+        Case("gpt-oss", "gpt-oss", bias=True, dim=16, experts=8, used=3, ffn=12, window=5,
+             rope={"base": 5000.0, "scale": 1 / 32, "yarn_context": 32}),
         Case("gemma3-pattern", "gemma3", pattern=[True, False], cap=20.0, dim=16, **gemma),
     ]
 
