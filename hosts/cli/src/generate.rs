@@ -217,7 +217,7 @@ pub(crate) struct Timings {
     pub(crate) prefill: f64,
     /// From the first token to the end, in seconds.
     pub(crate) decode: f64,
-    /// Prompt tokens a second.
+    /// Prompt tokens that were not in the cache, a second.
     pub(crate) prefill_rate: f64,
     /// Tokens after the first a second; 0 if there are none.
     pub(crate) decode_rate: f64,
@@ -233,7 +233,7 @@ impl Timings {
         Self {
             prefill,
             decode,
-            prefill_rate: rate(usage.prompt_tokens, prefill),
+            prefill_rate: rate(usage.prompt_tokens.saturating_sub(usage.cached_tokens), prefill),
             decode_rate: rate(usage.generated_tokens.saturating_sub(1), decode),
         }
     }

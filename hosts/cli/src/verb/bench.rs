@@ -78,7 +78,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let config = Config::new(context, 1, BATCH_ROWS);
     let mut generator = generate::generator(&model, &tokenizer, config, computer)?;
     let mut test = |prompt: u16, generated: u16| -> Result<Rates, Failure> {
-        let tokens: Vec<_> = (0..u32::from(prompt)).map(|i| TokenId(mixed(i) % model.vocabulary)).collect();
+        let tokens = |repetition: u16| {
+            // another first token each time, or the engine would find the prompt in its cache
+            let numbers = (0..u32::from(prompt)).map(|i| mixed(i + u32::from(repetition)));
+            numbers.map(|number| TokenId(number % model.vocabulary)).collect::<Vec<_>>()
+        };
         measure(&mut generator, &tokens, generated, arguments.repetitions).map(Rates)
     };
     let pp = (arguments.prompt > 0).then(|| test(arguments.prompt, 0)).transpose()?;
@@ -119,16 +123,17 @@ fn mixed(index: u32) -> u32 {
 /// Tokens a second of each repetition: of the prompt, or of `generated` tokens after it if there are any.
 fn measure<B: Backend>(
     generator: &mut Generator<'_, '_, B>,
-    prompt: &[TokenId],
+    prompt: &dyn Fn(u16) -> Vec<TokenId>,
     generated: u16,
     repetitions: u16,
 ) -> Result<Vec<f64>, Failure> {
     let params = SamplerParams::greedy();
     // the first token comes with the prompt
     let max_tokens = u32::from(generated) + 1;
-    let task = Task { prompt, max_tokens, params: &params, bias: &[], ignore_end: true };
     let mut rates = Vec::new();
     for repetition in 0..=repetitions {
+        let prompt = prompt(repetition);
+        let task = Task { prompt: &prompt, max_tokens, params: &params, bias: &[], ignore_end: true };
         let answer = generator.run(&task, &mut |_| Ok(()))?;
         match answer.reason {
             FinishReason::Cancelled => return Err(Failure::silent(Kind::Interrupted)),
@@ -138,7 +143,7 @@ fn measure<B: Backend>(
         let usage = answer.usage;
         let seconds = |from: Nanos, to: Nanos| to.0.saturating_sub(from.0).max(1) as f64 / 1e9;
         let rate = if generated == 0 {
-            prompt.len() as f64 / seconds(usage.started, usage.first_token)
+            f64::from(usage.prompt_tokens - usage.cached_tokens) / seconds(usage.started, usage.first_token)
         } else {
             f64::from(generated) / seconds(usage.first_token, usage.finished)
         };

@@ -154,8 +154,12 @@ impl fmt::Display for Closing<'_> {
         let Computer { device, threads, .. } = self.computer;
         write!(
             f,
-            "prompt {} tokens, {:.1} tok/s; answer {} tokens, {:.1} tok/s; device {device}, {threads} threads",
-            usage.prompt_tokens, timings.prefill_rate, usage.generated_tokens, timings.decode_rate,
+            "prompt {} tokens ({} cached), {:.1} tok/s; answer {} tokens, {:.1} tok/s; device {device}, {threads} threads",
+            usage.prompt_tokens,
+            usage.cached_tokens,
+            timings.prefill_rate,
+            usage.generated_tokens,
+            timings.decode_rate,
         )?;
         if self.answer.reason == FinishReason::ContextFull {
             f.write_str("; the context is full, --ctx gives more")?;
@@ -172,6 +176,7 @@ fn document(answer: &Answer, computer: Computer, seed: u64) -> Value {
         "tokens": ids,
         "text": answer.text,
         "prompt_tokens": answer.usage.prompt_tokens,
+        "cached_tokens": answer.usage.cached_tokens,
         "finish_reason": reason(&answer.reason),
         "seed": seed,
         "timings": {
