@@ -8,9 +8,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use doorbell_kfd::sys::{Errno, Place, Shared, Window};
+use doorbell_kfd::sys::{Errno, Place, Shared, Span, Window};
 
 use super::shadow::Shadow;
+
+/// Bytes left unmapped around an allocation.
+const GUARD: usize = 4096;
 
 /// What an access does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,7 +134,7 @@ impl Space {
     ///
     /// What the host's kernel says to the mapping.
     pub fn allocate(&mut self, name: &str, len: usize) -> Result<Arc<Window>, Errno> {
-        let window = Arc::new(Shared::new(len)?.map(0, len, Place::Anywhere)?);
+        let window = guarded(len)?;
         self.add(Region::new(window.address(), len as u64, name, window.clone()));
         Ok(window)
     }
@@ -142,7 +145,7 @@ impl Space {
     ///
     /// What the host's kernel says to the mapping.
     pub fn allocate_undefined(&mut self, name: &str, len: usize) -> Result<Arc<Window>, Errno> {
-        let window = Arc::new(Shared::new(len)?.map(0, len, Place::Anywhere)?);
+        let window = guarded(len)?;
         self.add(Region::new(window.address(), len as u64, name, window.clone()).undefined());
         Ok(window)
     }
@@ -337,6 +340,13 @@ impl Space {
             }
         }
     }
+}
+
+/// Zeroed memory with an unmapped page on either side.
+fn guarded(len: usize) -> Result<Arc<Window>, Errno> {
+    let size = len.max(1).checked_next_multiple_of(GUARD).ok_or(Errno::ENOMEM)?;
+    let span = Span::reserve(size.checked_add(2 * GUARD).ok_or(Errno::ENOMEM)?, GUARD)?;
+    Ok(Arc::new(Shared::new(size)?.map(0, size, Place::At(&span, GUARD))?))
 }
 
 #[inline]

@@ -1,6 +1,6 @@
 //! Undefined values: which bits have none, and where they must not go.
 //!
-//! An instruction with undefined sources runs three times, twice with other values in their place; what differs in
+//! An instruction with undefined sources is repeated with other values in their place; what differs in
 //! its results is undefined as well. Not here: who calls (`watch.rs`, `unit.rs`).
 
 use alloc::format;
@@ -14,7 +14,7 @@ use super::fault::Cause;
 use super::memory_ops::{Destination, Place, Request, Transfer};
 use super::mode::Mode;
 use super::scalar;
-use super::step::{Next, Run, Step};
+use super::step::{Next, Run, Source, Step};
 use super::tracker::{Register, Tracker, registers};
 use super::unit::Core;
 use super::wave::{EXEC, Lanes, Wave};
@@ -76,9 +76,9 @@ impl Core<'_> {
         let tracker = self.wave.tracker.take();
         // Only arithmetic is repeated; control flow reports its undefined condition elsewhere.
         let repeated = !matches!(step.run, Run::Special(_)) || step.row().is_vector();
-        for _ in 0..if repeated { 2 } else { 0 } {
+        for fill in if repeated { &[Fill::Random, Fill::Complement, Fill::Other][..] } else { &[] } {
             if let Some(tracker) = &tracker {
-                scramble(self.wave, step, tracker, self.random);
+                scramble(self.wave, step, tracker, *fill, self.random);
             }
             let outcome = self.execute(step);
             variants.push(Saved::of(self.wave, step));
@@ -316,11 +316,49 @@ impl Saved {
     }
 }
 
-/// Replaces undefined source bits by random ones.
-fn scramble(wave: &mut Wave, step: &Step, tracker: &Tracker, random: &mut Random) {
-    if tracker.scc {
-        wave.scc = random.once_in(2);
+/// What takes the place of undefined bits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fill {
+    /// Random bits.
+    Random,
+    /// The opposite of what is there.
+    Complement,
+    /// The bits of the other source, for comparisons.
+    Other,
+}
+
+/// A source as one value per lane.
+fn lanes_of(wave: &Wave, source: Source) -> Lanes {
+    match source {
+        Source::Vgpr(number) => wave.vgpr[usize::from(number)],
+        Source::Scalar(number) | Source::Mask(number) => [wave.scalar(usize::from(number)); 32],
+        Source::Const(value) => [value as u32; 32],
+        Source::Scc => [u32::from(wave.scc); 32],
     }
+}
+
+/// Replaces undefined source bits.
+fn scramble(wave: &mut Wave, step: &Step, tracker: &Tracker, fill: Fill, random: &mut Random) {
+    if tracker.scc {
+        wave.scc = match fill {
+            Fill::Random => random.once_in(2),
+            _ => !wave.scc,
+        };
+    }
+    let sources = [lanes_of(wave, step.src[0]), lanes_of(wave, step.src[1])];
+    let is_second = |found: bool, number: usize| match step.src[1] {
+        Source::Vgpr(first) => found && usize::from(first) == number,
+        Source::Scalar(first) => !found && usize::from(first) == number,
+        _ => false,
+    };
+    let mut bits = |old: u32, mask: u32, other: u32| {
+        let new = match fill {
+            Fill::Random => random.next() as u32,
+            Fill::Complement => !old,
+            Fill::Other => other,
+        };
+        old & !mask | new & mask
+    };
     for (direction, resource) in &step.effects {
         if *direction != Direction::Read {
             continue;
@@ -328,14 +366,16 @@ fn scramble(wave: &mut Wave, step: &Step, tracker: &Tracker, random: &mut Random
         for register in registers(*resource) {
             match register {
                 Register::Vector(number) => {
+                    let other = &sources[usize::from(!is_second(true, number))];
                     let masks = tracker.lanes(number);
-                    for (value, mask) in wave.vgpr[number].iter_mut().zip(masks) {
-                        *value = *value & !mask | random.next() as u32 & mask;
+                    let lanes = wave.vgpr[number].iter_mut().zip(masks).zip(other);
+                    for ((value, mask), other) in lanes {
+                        *value = bits(*value, mask, *other);
                     }
                 }
                 Register::Scalar(number) => {
-                    let mask = tracker.scalar[number & 127];
-                    let value = wave.scalar(number) & !mask | random.next() as u32 & mask;
+                    let other = sources[usize::from(!is_second(false, number))][0];
+                    let value = bits(wave.scalar(number), tracker.scalar[number & 127], other);
                     wave.set_scalar(number, value);
                 }
             }
