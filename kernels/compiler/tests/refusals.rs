@@ -8,7 +8,7 @@ use doorbell_compiler::{CompileError, Options, compile};
 use doorbell_isa::Target;
 
 fn error(builder: Builder) -> CompileError {
-    compile(&builder.finish(), Target::Gfx1100, &Options::default()).unwrap_err()
+    compile(&builder.finish(), Target::Gfx1100, &Options::default()).expect_err("refused")
 }
 
 #[test]

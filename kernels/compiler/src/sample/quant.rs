@@ -101,6 +101,38 @@ pub(super) fn dequantise(_target: Target) -> Function {
     k.finish()
 }
 
+/// Adds 16 weights of a sub-block times 16 activations to a sum: `d_x * (scale * q.x - minimum * sum(x))`.
+/// `from` are the addresses of the activation block's header and of the lane's bytes before the header's four.
+fn sub_block(
+    k: &mut Builder,
+    high: bool,
+    nibbles: Value,
+    from: [Address; 2],
+    scales: [Value; 2],
+    sum: Value,
+) -> Value {
+    let header = k.load(from[0], Width::Dwords(1), Elem::Int);
+    let bytes = k.load(at(from[1], 4), Width::Dwords(4), Elem::Int);
+    let (mask, four, all_ones) = (k.int(0x0f0f_0f0f), k.int(4), k.int(0x0101_0101));
+    let mut products = k.int(0);
+    let mut ones = k.int(0);
+    for index in 0..4 {
+        let quants = k.extract(nibbles, index);
+        let quants = if high { k.shr(quants, four) } else { quants };
+        let quants = k.and(quants, mask);
+        let activation = k.extract(bytes, index);
+        products = k.dot4(false, true, [quants, activation, products]);
+        ones = k.dot4(false, true, [all_ones, activation, ones]);
+    }
+    let (products, ones) = (k.cvt_f_i(products), k.cvt_f_i(ones));
+    let less = k.fmul(ones, scales[1]);
+    let product = k.fmul(products, scales[0]);
+    let value = k.fsub(product, less);
+    let halves = k.bits(header, Elem::HalfPair);
+    let activation_scale = k.cvt_f_h(halves);
+    k.fma(value, activation_scale, sum)
+}
+
 /// `out[row] = weights[row] . activations`: one wave per row, eight lanes per block, so four blocks a trip. Each lane
 /// takes 16 bytes of nibbles: 16 weights of each of two sub-blocks.
 pub(super) fn gemv(_target: Target) -> Function {
@@ -131,8 +163,6 @@ pub(super) fn gemv(_target: Target) -> Function {
     let half_bytes = shl(&mut k, half, 4);
     let (zero, end) = (k.float(0.0), blocks);
     let (start, step) = (k.int(0), k.int(4));
-    let mask = k.int(0x0f0f_0f0f);
-    let four = k.int(4);
     let total = k.for_range([start, end, step], &[zero], |k, block, carried| {
         let ahead = k.mul(block, size);
         let here = k.add(base, ahead);
@@ -146,30 +176,12 @@ pub(super) fn gemv(_target: Target) -> Function {
         let (d, dmin) = block_scales(k, parts[0]);
         let mut sum = carried[0];
         for (number, sub) in [(0, first_sub), (1, second_sub)] {
-            let offset = number * ACTIVATIONS.cast_signed();
-            let scales = k.load(at(k.global(activations, x), offset), Width::Dwords(1), Elem::Int);
-            let bytes = k.load(at(k.global(activations, x_own), offset + 4), Width::Dwords(4), Elem::Int);
-            let mut products = k.int(0);
-            let mut ones = k.int(0);
-            let all_ones = k.int(0x0101_0101);
-            for index in 0..4 {
-                let quants = k.extract(nibbles, index);
-                let quants = if number == 0 { quants } else { k.shr(quants, four) };
-                let quants = k.and(quants, mask);
-                let activation = k.extract(bytes, index);
-                products = k.dot4(false, true, [quants, activation, products]);
-                ones = k.dot4(false, true, [all_ones, activation, ones]);
-            }
+            let from = [k.global(activations, x), k.global(activations, x_own)];
+            let from = from.map(|address| at(address, number * ACTIVATIONS.cast_signed()));
             let (scale, minimum) = sub_scales(k, [parts[1], parts[2], parts[3]], sub);
             let (scale, minimum) = (k.cvt_f_u(scale), k.cvt_f_u(minimum));
-            let (scale, minimum) = (k.fmul(scale, d), k.fmul(minimum, dmin));
-            let (products, ones) = (k.cvt_f_i(products), k.cvt_f_i(ones));
-            let less = k.fmul(ones, minimum);
-            let product = k.fmul(products, scale);
-            let value = k.fsub(product, less);
-            let halves = k.bits(scales, Elem::HalfPair);
-            let activation_scale = k.cvt_f_h(halves);
-            sum = k.fma(value, activation_scale, sum);
+            let scales = [k.fmul(scale, d), k.fmul(minimum, dmin)];
+            sum = sub_block(k, number == 1, nibbles, from, scales, sum);
         }
         vec![sum]
     })[0];
