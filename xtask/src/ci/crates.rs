@@ -35,7 +35,7 @@ pub(super) const OUTSIDE: [&str; 2] = ["doorbell-tests", "xtask"];
 #[rustfmt::skip]
 const ROWS: [Row; 14] = [
     row(CORE, "core", &[], true),
-    row(CPU, "drivers/cpu", &[CORE], false),
+    row(CPU, "drivers/cpu", &[CORE], true),
     row(KFD, "drivers/kfd", &[], true),
     row(SOFT, "drivers/soft", &[KFD, ISA], true),
     row(GPU, "drivers/gpu", &[CORE, KFD, KERNELS], true),
