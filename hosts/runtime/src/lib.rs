@@ -1,9 +1,15 @@
-//! What all hosts share: model files, the choice of a device, memory, chat templates.
+//! What all hosts share: model files, the choice of a device, memory, chat templates, the engine's thread, output
+//! shapes, and the parts of answers.
 //!
 //! Not here: what a model computes (core), who computes it (drivers), and how a host talks to its user.
 
+extern crate alloc;
+
+pub mod answer;
+pub mod constrain;
 pub mod compute;
 pub mod device;
 pub mod file;
 pub mod memory;
+pub mod serve;
 pub mod template;

@@ -1,0 +1,152 @@
+//! The bodies of calls, each style its own notation.
+
+use super::style::CallStyle;
+use super::tools::Tools;
+use serde_json::{Map, Value};
+
+/// A call as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) name: String,
+    /// A JSON document.
+    pub(super) arguments: String,
+}
+
+/// The calls in the text between the marks; `None` if it is not what the style promises.
+pub(super) fn parse(style: CallStyle, body: &str, tools: &Tools) -> Option<Vec<Call>> {
+    match style {
+        CallStyle::Hermes => json_calls(body),
+        // a model of one style may fall into the other
+        CallStyle::Functions => functions(body, tools).or_else(|| json_calls(body)),
+        CallStyle::ArgumentPairs => pairs(body, tools).map(|call| vec![call]),
+        CallStyle::Bare => bare(body, tools),
+        CallStyle::Bracketed => bracketed(body),
+        CallStyle::DeepSeek => deep_seek(body),
+        CallStyle::None | CallStyle::Harmony => None,
+    }
+}
+
+/// One call of `{"name": N, "arguments": {...}}`, where the arguments may be called parameters.
+fn json_call(value: &Value) -> Option<Call> {
+    let name = value.get("name")?.as_str()?.to_owned();
+    let arguments = match value.get("arguments").or_else(|| value.get("parameters")) {
+        None | Some(Value::Null) => "{}".to_owned(),
+        Some(Value::String(text)) if serde_json::from_str::<Value>(text).is_ok() => text.clone(),
+        Some(value) => value.to_string(),
+    };
+    Some(Call { name, arguments })
+}
+
+/// One or more JSON documents of calls, or lists of them, one behind the other.
+fn json_calls(body: &str) -> Option<Vec<Call>> {
+    let mut calls = Vec::new();
+    for value in serde_json::Deserializer::from_str(body.trim()).into_iter::<Value>() {
+        match value.ok()? {
+            Value::Array(values) => {
+                for value in &values {
+                    calls.push(json_call(value)?);
+                }
+            }
+            value => calls.push(json_call(&value)?),
+        }
+    }
+    (!calls.is_empty()).then_some(calls)
+}
+
+fn bare(body: &str, tools: &Tools) -> Option<Vec<Call>> {
+    let body = body.trim();
+    let body = body.strip_prefix("<|python_tag|>").unwrap_or(body);
+    // calls may be strung together with semicolons
+    let calls = json_calls(body).or_else(|| {
+        let parts = body.split(';').map(|part| json_calls(part).filter(|calls| calls.len() == 1));
+        parts.collect::<Option<Vec<_>>>().map(|calls| calls.concat())
+    })?;
+    // an ordinary JSON answer may have a name, too
+    calls.iter().all(|call| tools.has(&call.name)).then_some(calls)
+}
+
+/// The text between `open` and `close`, and what is behind; without `close`, all the rest up to `until`.
+fn between<'t>(text: &'t str, open: &str, close: &str, until: &[&str]) -> Option<(&'t str, &'t str)> {
+    let (_, rest) = text.split_once(open)?;
+    let ends = until.iter().filter_map(|end| rest.find(end)).chain(rest.find(close));
+    let end = ends.min().unwrap_or(rest.len());
+    let behind = rest[end..].strip_prefix(close).unwrap_or(&rest[end..]);
+    Some((&rest[..end], behind))
+}
+
+/// The line end behind an opening mark and before a closing one belongs to the marks.
+fn trim_lines(text: &str) -> &str {
+    let text = text.strip_prefix('\n').unwrap_or(text);
+    text.strip_suffix('\n').unwrap_or(text)
+}
+
+fn functions(body: &str, tools: &Tools) -> Option<Vec<Call>> {
+    let mut calls = Vec::new();
+    let mut rest = body;
+    while let Some((function, behind)) = between(rest, "<function=", "</function>", &[]) {
+        rest = behind;
+        let (name, mut parameters) = function.split_once('>')?;
+        let name = name.trim().trim_matches('"');
+        let mut arguments = Map::new();
+        while let Some((parameter, behind)) =
+            between(parameters, "<parameter=", "</parameter>", &["<parameter="])
+        {
+            parameters = behind;
+            let (key, text) = parameter.split_once('>')?;
+            let key = key.trim().trim_matches('"');
+            arguments.insert(key.to_owned(), tools.value(name, key, trim_lines(text)));
+        }
+        calls.push(Call { name: name.to_owned(), arguments: Value::Object(arguments).to_string() });
+    }
+    (!calls.is_empty()).then_some(calls)
+}
+
+fn pairs(body: &str, tools: &Tools) -> Option<Call> {
+    let end = body.find("<arg_key>").unwrap_or(body.len());
+    let name = body[..end].trim();
+    if name.is_empty() || name.contains(['{', '<']) {
+        return None;
+    }
+    let mut arguments = Map::new();
+    let mut rest = &body[end..];
+    while let Some((key, behind)) = between(rest, "<arg_key>", "</arg_key>", &[]) {
+        let (text, behind) = between(behind, "<arg_value>", "</arg_value>", &["<arg_key>"])?;
+        rest = behind;
+        let key = key.trim();
+        arguments.insert(key.to_owned(), tools.value(name, key, trim_lines(text)));
+    }
+    Some(Call { name: name.to_owned(), arguments: Value::Object(arguments).to_string() })
+}
+
+fn bracketed(body: &str) -> Option<Vec<Call>> {
+    let mut calls = Vec::new();
+    for part in body.split("[TOOL_CALLS]").map(str::trim).filter(|part| !part.is_empty()) {
+        if part.starts_with('[') {
+            calls.extend(json_calls(part)?);
+            continue;
+        }
+        let (name, arguments) = match part.split_once("[ARGS]") {
+            Some(split) => split,
+            None => part.split_at(part.find('{')?),
+        };
+        let name = name.split("[CALL_ID]").next().unwrap_or(name).trim();
+        let arguments = arguments.trim();
+        serde_json::from_str::<Value>(arguments).ok()?;
+        calls.push(Call { name: name.to_owned(), arguments: arguments.to_owned() });
+    }
+    (!calls.is_empty()).then_some(calls)
+}
+
+fn deep_seek(body: &str) -> Option<Vec<Call>> {
+    let mut calls = Vec::new();
+    let mut rest = body;
+    while let Some((call, behind)) = between(rest, "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", &[])
+    {
+        rest = behind;
+        let (name, arguments) = call.split_once("<｜tool▁sep｜>")?;
+        let (name, arguments) = (name.trim(), arguments.trim());
+        serde_json::from_str::<Value>(arguments).ok()?;
+        calls.push(Call { name: name.to_owned(), arguments: arguments.to_owned() });
+    }
+    (!calls.is_empty()).then_some(calls)
+}

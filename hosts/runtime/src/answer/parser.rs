@@ -1,0 +1,273 @@
+//! Takes the text of one answer as it comes and hands on its parts. No text is lost: what looks like a call and is
+//! none stays text.
+
+use super::calls;
+use super::delta::Delta;
+use super::harmony::Harmony;
+use super::scan;
+use super::style::{CallStyle, Style};
+use super::tools::Tools;
+
+/// Where the reader is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Nothing but white space has come.
+    Start,
+    Reasoning,
+    Text,
+    /// Behind this opening mark of a call.
+    Call(&'static str),
+}
+
+/// Reads one answer.
+#[derive(Clone, Debug)]
+pub struct AnswerParser {
+    style: Style,
+    tools: Tools,
+    place: Place,
+    buffer: String,
+    /// White space that is shown only if text follows.
+    blank: String,
+    /// White space between reasoning and text belongs to neither.
+    skip_blank: bool,
+    calls: usize,
+    harmony: Option<Harmony>,
+}
+
+/// The closing half of a pair whose opening half the model left out.
+const STRAY: &str = "</tool_call>";
+
+/// The marks that open a call in this style.
+fn openings(style: CallStyle) -> &'static [&'static str] {
+    match style {
+        CallStyle::None | CallStyle::Bare | CallStyle::Harmony => &[],
+        CallStyle::Hermes | CallStyle::ArgumentPairs => &["<tool_call>"],
+        CallStyle::Functions => &["<tool_call>", "<function=", STRAY],
+        CallStyle::Bracketed => &["[TOOL_CALLS]"],
+        CallStyle::DeepSeek => &["<｜tool▁calls▁begin｜>"],
+    }
+}
+
+/// The mark that closes what `opening` opened; `None` if only the end of the answer does.
+fn closing(opening: &str) -> Option<&'static str> {
+    match opening {
+        "<tool_call>" => Some("</tool_call>"),
+        "<function=" => Some("</function>"),
+        "<｜tool▁calls▁begin｜>" => Some("<｜tool▁calls▁end｜>"),
+        _ => None,
+    }
+}
+
+impl AnswerParser {
+    /// A reader of an answer whose prompt ended in the middle of reasoning if `thinking`. Without tools nothing is
+    /// taken for a call.
+    #[must_use]
+    pub fn new(mut style: Style, tools: Tools, thinking: bool) -> Self {
+        let harmony = (style.calls == CallStyle::Harmony).then(Harmony::new);
+        if tools.is_empty() {
+            style.calls = CallStyle::None;
+        }
+        let place = if thinking { Place::Reasoning } else { Place::Start };
+        Self {
+            style,
+            tools,
+            place,
+            buffer: String::new(),
+            blank: String::new(),
+            skip_blank: false,
+            calls: 0,
+            harmony,
+        }
+    }
+
+    /// Calls that have come so far.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.harmony.as_ref().map_or(self.calls, |harmony| harmony.calls)
+    }
+
+    /// Takes more text.
+    pub fn push(&mut self, text: &str, out: &mut Vec<Delta>) {
+        if let Some(harmony) = &mut self.harmony {
+            return harmony.push(text, out);
+        }
+        self.buffer.push_str(text);
+        while self.step(out) {}
+    }
+
+    /// Hands on what was held back, when no more text comes.
+    pub fn finish(&mut self, out: &mut Vec<Delta>) {
+        if let Some(harmony) = &mut self.harmony {
+            return harmony.finish(out);
+        }
+        let rest = core::mem::take(&mut self.buffer);
+        match self.place {
+            Place::Start if self.skip_blank => {}
+            Place::Reasoning => emit_reasoning(rest.trim_end(), out),
+            Place::Call(opening) => self.call(opening, &rest, "", out),
+            Place::Start | Place::Text => {
+                if self.calls == 0 {
+                    self.text(&rest, out);
+                    let blank = core::mem::take(&mut self.blank);
+                    emit_text(&blank, out);
+                } else if !rest.trim().is_empty() {
+                    self.text(rest.trim_end(), out);
+                }
+            }
+        }
+    }
+
+    /// Reads on as far as the text goes; whether there is more to do.
+    fn step(&mut self, out: &mut Vec<Delta>) -> bool {
+        match self.place {
+            Place::Start => self.start(),
+            Place::Reasoning => self.reasoning(out),
+            Place::Text => self.plain(out),
+            Place::Call(opening) => {
+                let Some(close) = closing(opening) else { return false };
+                let Some(at) = self.buffer.find(close) else { return false };
+                let body = self.buffer[..at].to_owned();
+                self.buffer.drain(..at + close.len());
+                self.place = Place::Text;
+                self.call(opening, &body, close, out);
+                true
+            }
+        }
+    }
+
+    fn start(&mut self) -> bool {
+        let blank = self.buffer.len() - self.buffer.trim_start().len();
+        let text = &self.buffer[blank..];
+        if text.is_empty() {
+            return false;
+        }
+        let blank = if self.skip_blank {
+            self.buffer.drain(..blank);
+            self.skip_blank = false;
+            0
+        } else {
+            blank
+        };
+        let text = &self.buffer[blank..];
+        if let Some(marks) = self.style.thinking {
+            if text.starts_with(marks.open) {
+                self.buffer.drain(..blank + marks.open.len());
+                self.place = Place::Reasoning;
+                return true;
+            }
+            if marks.open.starts_with(text) {
+                return false;
+            }
+        }
+        if self.style.calls == CallStyle::Bare {
+            if text.starts_with('{') || text.starts_with("<|python_tag|>") {
+                self.place = Place::Call("");
+                return true;
+            }
+            if "<|python_tag|>".starts_with(text) {
+                return false;
+            }
+        }
+        self.place = Place::Text;
+        true
+    }
+
+    fn reasoning(&mut self, out: &mut Vec<Delta>) -> bool {
+        let Some(marks) = self.style.thinking else { return false };
+        if self.blank.is_empty() {
+            let trimmed = self.buffer.trim_start().len();
+            self.buffer.drain(..self.buffer.len() - trimmed);
+        }
+        let mut ends = vec![marks.close];
+        ends.extend(openings(self.style.calls));
+        if let Some((at, end)) = scan::first(&self.buffer, &ends) {
+            emit_reasoning(self.buffer[..at].trim_end(), out);
+            self.blank.clear();
+            if end == marks.close {
+                self.buffer.drain(..at + end.len());
+                self.place = Place::Start;
+                self.skip_blank = true;
+                // reasoning comes once
+                self.style.thinking = None;
+            } else {
+                self.buffer.drain(..at);
+                self.place = Place::Text;
+            }
+            return true;
+        }
+        let shown = self.buffer.len() - scan::pending(&self.buffer, &ends);
+        let shown = shown - scan::trailing_blank(&self.buffer[..shown]);
+        if shown > 0 {
+            let text: String = self.buffer.drain(..shown).collect();
+            emit_reasoning(&text, out);
+            // from now on white space is part of the reasoning
+            " ".clone_into(&mut self.blank);
+        }
+        false
+    }
+
+    fn plain(&mut self, out: &mut Vec<Delta>) -> bool {
+        let marks = openings(self.style.calls);
+        if let Some((at, opening)) = scan::first(&self.buffer, marks) {
+            let before: String = self.buffer.drain(..at).collect();
+            self.buffer.drain(..opening.len());
+            self.text(&before, out);
+            if opening != STRAY {
+                self.place = Place::Call(opening);
+            } else if self.calls == 0 {
+                self.text(opening, out);
+            }
+            return true;
+        }
+        let shown = self.buffer.len() - scan::pending(&self.buffer, marks);
+        let text: String = self.buffer.drain(..shown).collect();
+        self.text(&text, out);
+        false
+    }
+
+    /// Hands on text; where calls may follow, white space at its end waits.
+    fn text(&mut self, text: &str, out: &mut Vec<Delta>) {
+        if self.style.calls == CallStyle::None {
+            return emit_text(text, out);
+        }
+        let end = text.trim_end().len();
+        if end > 0 {
+            let blank = core::mem::take(&mut self.blank);
+            emit_text(&format!("{blank}{}", &text[..end]), out);
+        }
+        self.blank.push_str(&text[end..]);
+    }
+
+    /// Hands on the calls of a body, or the body as it stood.
+    fn call(&mut self, opening: &str, body: &str, close: &str, out: &mut Vec<Delta>) {
+        let whole = if opening == "<function=" { format!("{opening}{body}{close}") } else { body.to_owned() };
+        let known = |calls: &Vec<calls::Call>| {
+            opening != "<function=" || calls.iter().all(|call| self.tools.has(&call.name))
+        };
+        let Some(calls) = calls::parse(self.style.calls, &whole, &self.tools).filter(known) else {
+            let blank = core::mem::take(&mut self.blank);
+            let text = format!("{blank}{opening}{body}{close}");
+            self.place = Place::Text;
+            return self.text(&text, out);
+        };
+        self.blank.clear();
+        for calls::Call { name, arguments } in calls {
+            let index = self.calls;
+            self.calls += 1;
+            out.push(Delta::Call { index, name });
+            out.push(Delta::Arguments { index, text: arguments });
+        }
+    }
+}
+
+fn emit_text(text: &str, out: &mut Vec<Delta>) {
+    if !text.is_empty() {
+        out.push(Delta::Text(text.to_owned()));
+    }
+}
+
+fn emit_reasoning(text: &str, out: &mut Vec<Delta>) {
+    if !text.is_empty() {
+        out.push(Delta::Reasoning(text.to_owned()));
+    }
+}

@@ -1,0 +1,109 @@
+//! Which marks a model uses, as its chat template shows.
+
+/// How a family of models writes calls of tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallStyle {
+    /// The template knows no calls.
+    None,
+    /// `<tool_call>{"name": N, "arguments": {...}}</tool_call>`: Qwen 2.5 and 3, Hermes, `QwQ`, `SmolLM3`.
+    Hermes,
+    /// `<tool_call><function=N><parameter=P>V</parameter></function></tool_call>`: Qwen3-Coder, Qwen 3.5, Nemotron 3.
+    Functions,
+    /// `<tool_call>N<arg_key>K</arg_key><arg_value>V</arg_value></tool_call>`: GLM 4.5 and later.
+    ArgumentPairs,
+    /// `{"name": N, "parameters": {...}}` as the whole message: Llama 3.
+    Bare,
+    /// `[TOOL_CALLS][{"name": N, "arguments": {...}}]` or `[TOOL_CALLS]N[ARGS]{...}`: Mistral.
+    Bracketed,
+    /// `<｜tool▁calls▁begin｜>...`: `DeepSeek` V3.1.
+    DeepSeek,
+    /// Channels and recipients: gpt-oss.
+    Harmony,
+}
+
+/// The marks around reasoning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thinking {
+    /// The mark in front.
+    pub open: &'static str,
+    /// The mark behind.
+    pub close: &'static str,
+}
+
+/// The marks of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Of calls.
+    pub calls: CallStyle,
+    /// Of reasoning; harmony has its own.
+    pub thinking: Option<Thinking>,
+}
+
+/// What a template contains, and the style that it shows; the first that fits counts.
+const SIGNS: [(&str, CallStyle); 9] = [
+    ("<|channel|>", CallStyle::Harmony),
+    ("[TOOL_CALLS]", CallStyle::Bracketed),
+    ("<｜tool▁calls▁begin｜>", CallStyle::DeepSeek),
+    ("<arg_key>", CallStyle::ArgumentPairs),
+    ("<function=", CallStyle::Functions),
+    ("<tool_call>", CallStyle::Hermes),
+    ("<|python_tag|>", CallStyle::Bare),
+    ("ipython", CallStyle::Bare),
+    ("\"parameters\": dictionary", CallStyle::Bare),
+];
+
+const THINKING: [Thinking; 2] =
+    [Thinking { open: "<think>", close: "</think>" }, Thinking { open: "[THINK]", close: "[/THINK]" }];
+
+impl Style {
+    /// A model that only writes text.
+    pub const PLAIN: Self = Self { calls: CallStyle::None, thinking: None };
+
+    /// The style that a template shows.
+    #[must_use]
+    pub fn of_template(source: &str) -> Self {
+        let calls = SIGNS.iter().find(|(sign, _)| source.contains(sign));
+        let calls = calls.map_or(CallStyle::None, |&(_, style)| style);
+        let thinking = THINKING.into_iter().find(|marks| source.contains(marks.close));
+        Self { calls, thinking: thinking.filter(|_| calls != CallStyle::Harmony) }
+    }
+
+    /// Whether the marks are control tokens, which the text of an answer must show then.
+    #[must_use]
+    pub fn needs_control_tokens(&self) -> bool {
+        let control = matches!(self.calls, CallStyle::Harmony | CallStyle::Bracketed | CallStyle::DeepSeek);
+        control || self.thinking.is_some_and(|marks| marks.open.starts_with('['))
+    }
+
+    /// Whether the model can reason apart from its answer.
+    #[must_use]
+    pub fn can_think(&self) -> bool {
+        self.thinking.is_some() || self.calls == CallStyle::Harmony
+    }
+
+    /// Whether a rendered prompt leaves the model in the middle of its reasoning.
+    #[must_use]
+    pub fn begins_thinking(&self, prompt: &str) -> bool {
+        let Some(marks) = self.thinking else { return false };
+        prompt.trim_end().ends_with(marks.open)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_show_their_style() {
+        let qwen3 = "{{ '<tool_call>\\n' }}{{ '</think>' }}";
+        let style = Style::of_template(qwen3);
+        assert_eq!(style.calls, CallStyle::Hermes);
+        assert_eq!(style.thinking.unwrap().open, "<think>");
+        assert!(style.begins_thinking("<|im_start|>assistant\n<think>\n"));
+        assert!(!style.begins_thinking("<|im_start|>assistant\n<think>\n\n</think>\n\n"));
+        assert_eq!(Style::of_template("<tool_call>\n<function=").calls, CallStyle::Functions);
+        assert!(Style::of_template("<|channel|>analysis</think>").thinking.is_none());
+        assert_eq!(Style::of_template("{{ messages }}"), Style::PLAIN);
+    }
+}

@@ -1,0 +1,12 @@
+//! Structured output: JSON schemas, regular expressions and grammars as masks over the vocabulary.
+//!
+//! The parser is llguidance; core only applies the masks. What a grammar can't express is an error before the
+//! first token, never silently left out.
+
+mod constraint;
+mod error;
+mod gbnf;
+mod vocabulary;
+
+pub use constraint::{Constraint, Grammars, Shape};
+pub use error::GrammarError;

@@ -1,0 +1,120 @@
+//! One job for the engine, and what its owner hears of it.
+
+use crate::constrain::Constraint;
+use core::fmt;
+use doorbell_core::engine::{SubmitError, Usage};
+use doorbell_core::sample::{LogitBias, SampleError, SamplerParams};
+use doorbell_core::token::TokenId;
+
+/// What is to be generated, and who hears of it.
+pub struct Job {
+    /// The prompt; at least one token.
+    pub prompt: Vec<TokenId>,
+    /// Tokens to generate at most.
+    pub max_tokens: u32,
+    /// How tokens are picked.
+    pub params: SamplerParams,
+    /// Added to logits.
+    pub bias: Vec<LogitBias>,
+    /// Texts that end the answer and do not show; empty ones are ignored.
+    pub stops: Vec<String>,
+    /// Whether to go on past tokens that end a turn.
+    pub ignore_end: bool,
+    /// Whether control tokens show as their texts.
+    pub special: bool,
+    /// What the answer must look like, if anything.
+    pub constraint: Option<Constraint>,
+    /// Hears every update, in order; called on the engine's thread, so that it must not block.
+    pub on_update: Box<dyn FnMut(Update) + Send>,
+}
+
+/// Something that happened to a job.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Update {
+    /// It was taken, and waits or runs.
+    Accepted,
+    /// It was not taken; the last update.
+    Refused(SubmitError),
+    /// Part of the prompt has been computed.
+    Prefill {
+        /// Prompt tokens computed so far.
+        done: u32,
+        /// Prompt tokens in all.
+        total: u32,
+    },
+    /// Tokens came.
+    Piece(Piece),
+    /// It is over; the last update.
+    Finished(Finish),
+}
+
+/// What one or more tokens added to an answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Piece {
+    /// Text that may be shown now: whole characters, and nothing that may become a stop text.
+    pub text: String,
+    /// The tokens that came.
+    pub tokens: Vec<TokenReport>,
+}
+
+/// One generated token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenReport {
+    /// The token.
+    pub token: TokenId,
+    /// Its log-probability, and the likeliest tokens with theirs, if the job asked for them.
+    pub log_probs: Option<(f32, Vec<(TokenId, f32)>)>,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finish {
+    /// Why.
+    pub end: End,
+    /// Counts and times.
+    pub usage: Usage,
+}
+
+/// Why a job ended.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum End {
+    /// The model ended its turn.
+    Turn,
+    /// This stop text came.
+    Stop(String),
+    /// The limit of tokens.
+    MaxTokens,
+    /// The context is full.
+    ContextFull,
+    /// The grammar allows nothing more.
+    GrammarComplete,
+    /// Nobody listens any more, or the service ends.
+    Cancelled,
+    /// The device failed.
+    DeviceFailed,
+    /// No token could be picked.
+    Sampling(SampleError),
+    /// The grammar failed.
+    Grammar(String),
+    /// The heap refused.
+    Memory,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Turn => f.write_str("the model ended its turn"),
+            Self::Stop(text) => write!(f, "the stop text {text:?} came"),
+            Self::MaxTokens => f.write_str("the limit of tokens was reached"),
+            Self::ContextFull => f.write_str("the context is full"),
+            Self::GrammarComplete => f.write_str("the answer is complete"),
+            Self::Cancelled => f.write_str("the request was cancelled"),
+            Self::DeviceFailed => f.write_str("the device failed; try again"),
+            Self::Sampling(error) => error.fmt(f),
+            Self::Grammar(reason) => write!(f, "the grammar failed: {reason}"),
+            Self::Memory => f.write_str("out of memory; ask for fewer tokens"),
+        }
+    }
+}

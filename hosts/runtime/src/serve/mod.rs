@@ -1,0 +1,12 @@
+//! The engine on a thread of its own: jobs go in through a channel, what happens to them comes out of callbacks.
+//!
+//! The thread sleeps while there is nothing to do. Not here: protocols, and who is allowed to ask.
+
+mod job;
+mod load;
+mod service;
+mod worker;
+
+pub use job::{End, Finish, Job, Piece, TokenReport, Update};
+pub use load::{Load, Snapshot};
+pub use service::{Service, ServiceError, Ticket};

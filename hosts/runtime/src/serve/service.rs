@@ -1,0 +1,102 @@
+//! The handle to the engine's thread: start it, give it jobs, end it.
+
+use super::job::Job;
+use super::load::{Load, Snapshot};
+use super::worker::{Command, Worker};
+use alloc::sync::Arc;
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+use doorbell_core::backend::Backend;
+use doorbell_core::engine::{Engine, RequestId};
+use doorbell_core::token::Tokenizer;
+use std::io;
+use std::sync::mpsc::{Sender, channel};
+
+/// The engine's thread, shared by all who give it jobs.
+#[derive(Clone)]
+pub struct Service {
+    commands: Sender<Command>,
+    load: Arc<Load>,
+    next: Arc<AtomicU64>,
+}
+
+/// Why a service can't be started or used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// The system gives no thread.
+    Thread(io::Error),
+    /// The engine's thread has ended.
+    Ended,
+}
+
+impl fmt::Display for ServiceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Thread(error) => write!(f, "no thread for the engine: {error}"),
+            Self::Ended => f.write_str("the engine has ended; start the server again"),
+        }
+    }
+}
+
+impl core::error::Error for ServiceError {}
+
+/// A job that was handed over. Dropping it cancels the job within one step.
+pub struct Ticket {
+    id: RequestId,
+    commands: Sender<Command>,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        // a thread that has ended has cancelled everything
+        _ = self.commands.send(Command::Cancel(self.id));
+    }
+}
+
+impl Service {
+    /// Starts the thread. Model and tokenizer live as long as the process, as what a server serves does.
+    ///
+    /// # Errors
+    /// [`ServiceError::Thread`]
+    pub fn start<B>(
+        engine: Engine<'static, 'static, B>,
+        tokenizer: &'static Tokenizer<'static>,
+    ) -> Result<Self, ServiceError>
+    where
+        B: Backend + Send + 'static,
+    {
+        let (commands, receiver) = channel();
+        let load = Arc::new(Load::default());
+        let worker = Worker::new(engine, tokenizer, receiver, Arc::clone(&load));
+        let thread = std::thread::Builder::new().name("engine".into());
+        thread.spawn(move || worker.run()).map_err(ServiceError::Thread)?;
+        Ok(Self { commands, load, next: Arc::default() })
+    }
+
+    /// Hands a job over; everything else comes through its callback.
+    ///
+    /// # Errors
+    /// [`ServiceError::Ended`]
+    pub fn submit(&self, job: Job) -> Result<Ticket, ServiceError> {
+        let id = RequestId(self.next.fetch_add(1, Ordering::Relaxed));
+        let sent = self.commands.send(Command::Submit(id, Box::new(job)));
+        sent.map_err(|_| ServiceError::Ended)?;
+        Ok(Ticket { id, commands: self.commands.clone() })
+    }
+
+    /// How busy the engine is.
+    pub fn load(&self) -> Snapshot {
+        self.load.snapshot()
+    }
+
+    /// Takes no more jobs; the thread ends when those it has are over.
+    pub fn drain(&self) {
+        _ = self.commands.send(Command::Drain);
+    }
+
+    /// Cancels all jobs and ends the thread.
+    pub fn stop(&self) {
+        _ = self.commands.send(Command::Stop);
+    }
+}

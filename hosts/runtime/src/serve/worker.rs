@@ -1,0 +1,304 @@
+//! The loop of the engine's thread: take commands, poll, tell.
+
+use super::job::{End, Finish, Job, Piece, TokenReport, Update};
+use super::load::Load;
+use crate::constrain::Constraint;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use doorbell_core::backend::Backend;
+use doorbell_core::engine::{
+    Engine, Event, FinishReason, Masks, Nanos, Progress, Request, RequestId, SubmitError, TextStream, Usage,
+};
+use doorbell_core::heap::Global;
+use doorbell_core::sample::{LogProbs, TokenMask};
+use doorbell_core::token::{TokenId, Tokenizer};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::Instant;
+
+/// How long to leave a device alone that has not finished its step.
+const DEVICE_PAUSE: Duration = Duration::from_micros(50);
+
+/// What the thread is told.
+pub(super) enum Command {
+    Submit(RequestId, Box<Job>),
+    Cancel(RequestId),
+    Drain,
+    Stop,
+}
+
+/// The state of the thread.
+pub(super) struct Worker<B> {
+    engine: Engine<'static, 'static, B>,
+    commands: Receiver<Command>,
+    /// No new jobs are taken.
+    draining: bool,
+    /// Nobody is left who could send commands, or the end was ordered.
+    stopping: bool,
+    live: Live,
+    load: Arc<Load>,
+    clock: Instant,
+}
+
+/// The jobs that the engine has.
+struct Live {
+    tokenizer: &'static Tokenizer<'static>,
+    jobs: BTreeMap<RequestId, Running>,
+    constraints: Constraints,
+    /// Jobs to be cancelled after this poll.
+    cut: Vec<RequestId>,
+    tokens: u64,
+    events: u64,
+}
+
+/// The grammars of the jobs that have one.
+struct Constraints(BTreeMap<RequestId, Constraint>);
+
+impl Masks for Constraints {
+    fn mask(&mut self, request: RequestId) -> Option<TokenMask<'_>> {
+        self.0.get_mut(&request)?.mask()
+    }
+
+    fn accept(&mut self, request: RequestId, token: TokenId) {
+        if let Some(constraint) = self.0.get_mut(&request) {
+            constraint.accept(token);
+        }
+    }
+}
+
+/// A job in the engine.
+struct Running {
+    stream: TextStream<'static>,
+    stops: Vec<String>,
+    on_update: Box<dyn FnMut(Update) + Send>,
+    /// Why it was cut, if the engine only knows that it was cancelled.
+    end: Option<End>,
+    started: bool,
+}
+
+impl<B: Backend> Worker<B> {
+    pub(super) fn new(
+        engine: Engine<'static, 'static, B>,
+        tokenizer: &'static Tokenizer<'static>,
+        commands: Receiver<Command>,
+        load: Arc<Load>,
+    ) -> Self {
+        let constraints = Constraints(BTreeMap::new());
+        let live =
+            Live { tokenizer, jobs: BTreeMap::new(), constraints, cut: Vec::new(), tokens: 0, events: 0 };
+        let clock = Instant::now();
+        let worker = Self { engine, commands, draining: false, stopping: false, live, load, clock };
+        worker.publish();
+        worker
+    }
+
+    pub(super) fn run(mut self) {
+        let mut progress = Progress::Idle;
+        let mut quiet = false;
+        loop {
+            self.take_commands(progress, quiet);
+            if self.live.jobs.is_empty() && (self.draining || self.stopping) {
+                break;
+            }
+            let before = self.live.events;
+            progress = self.poll();
+            // one poll may start a step without a word, two that say nothing mean that the device is busy
+            quiet = self.live.events == before && progress == Progress::Waiting;
+            self.publish();
+        }
+        self.load.ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for a command if there is nothing else to do, then takes all there are.
+    fn take_commands(&mut self, progress: Progress, quiet: bool) {
+        if progress == Progress::Idle && self.live.jobs.is_empty() && !self.draining {
+            match self.commands.recv() {
+                Ok(command) => self.obey(command),
+                Err(_) => self.stopping = true,
+            }
+        } else if quiet {
+            match self.commands.recv_timeout(DEVICE_PAUSE) {
+                Ok(command) => self.obey(command),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => self.stopping = true,
+            }
+        }
+        loop {
+            match self.commands.try_recv() {
+                Ok(command) => self.obey(command),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => {
+                    self.stopping = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Submit(id, job) => self.submit(id, *job),
+            Command::Cancel(id) => self.engine.cancel(id),
+            Command::Drain => self.draining = true,
+            Command::Stop => {
+                self.draining = true;
+                self.live.jobs.keys().for_each(|&id| self.engine.cancel(id));
+            }
+        }
+    }
+
+    fn submit(&mut self, id: RequestId, mut job: Job) {
+        if self.draining {
+            return (job.on_update)(Update::Finished(Finish {
+                end: End::Cancelled,
+                usage: Usage::default(),
+            }));
+        }
+        let request = Request {
+            id,
+            prompt: &job.prompt,
+            max_tokens: job.max_tokens,
+            sampler: &job.params,
+            bias: &job.bias,
+            ignore_end: job.ignore_end,
+        };
+        let now = self.now();
+        job.stops.retain(|stop| !stop.is_empty());
+        let stops: Vec<&str> = job.stops.iter().map(String::as_str).collect();
+        let stream = match TextStream::new(&stops, job.special, &Global) {
+            Ok(stream) => stream,
+            Err(error) => return (job.on_update)(Update::Refused(SubmitError::Memory(error))),
+        };
+        if let Err(error) = self.engine.submit(&request, now) {
+            return (job.on_update)(Update::Refused(error));
+        }
+        if let Some(constraint) = job.constraint {
+            self.live.constraints.0.insert(id, constraint);
+        }
+        (job.on_update)(Update::Accepted);
+        let running =
+            Running { stream, stops: job.stops, on_update: job.on_update, end: None, started: false };
+        self.live.jobs.insert(id, running);
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn poll(&mut self) -> Progress {
+        let now = self.now();
+        // taken out, because the engine asks for masks while it tells what happened
+        let mut constraints = core::mem::replace(&mut self.live.constraints, Constraints(BTreeMap::new()));
+        let live = &mut self.live;
+        let polled = self.engine.poll_masked(now, &mut constraints, &mut |event| live.take(event));
+        self.live.constraints = constraints;
+        for id in self.live.ended_grammars() {
+            self.live.cut.push(id);
+        }
+        while let Some(id) = self.live.cut.pop() {
+            self.engine.cancel(id);
+        }
+        self.load.device_lost.store(polled.is_err(), Ordering::Relaxed);
+        polled.unwrap_or(Progress::Waiting)
+    }
+
+    fn publish(&self) {
+        let set = |value: &core::sync::atomic::AtomicU64, number: u64| value.store(number, Ordering::Relaxed);
+        set(&self.load.live, self.live.jobs.len() as u64);
+        set(&self.load.running, self.live.jobs.values().filter(|job| job.started).count() as u64);
+        set(&self.load.steps, self.live.events);
+        set(&self.load.tokens, self.live.tokens);
+        set(&self.load.pages_free, self.engine.pool().available().into());
+        set(&self.load.pages, self.engine.pool().total().into());
+    }
+}
+
+impl Live {
+    fn take(&mut self, event: Event<'_>) {
+        self.events += 1;
+        match event {
+            Event::Prefill { request, done, total } => {
+                if let Some(job) = self.jobs.get_mut(&request) {
+                    job.started = true;
+                    (job.on_update)(Update::Prefill { done, total });
+                }
+            }
+            Event::Token { request, token, logprobs } => self.token(request, token, logprobs),
+            Event::Finished { request, reason, usage } => self.finish(request, &reason, usage),
+            _ => {}
+        }
+    }
+
+    fn token(&mut self, request: RequestId, token: TokenId, log_probs: Option<&LogProbs>) {
+        self.tokens += 1;
+        let Some(job) = self.jobs.get_mut(&request) else { return };
+        if job.end.is_some() {
+            return;
+        }
+        let log_probs = log_probs.map(|report| {
+            let top = report.top.iter().map(|top| (top.token, top.log_prob)).collect();
+            (report.chosen.log_prob, top)
+        });
+        let Ok(text) = job.stream.push(self.tokenizer, token).map(ToOwned::to_owned) else {
+            job.end = Some(End::Memory);
+            self.cut.push(request);
+            return;
+        };
+        (job.on_update)(Update::Piece(Piece { text, tokens: vec![TokenReport { token, log_probs }] }));
+        job.stop(request, &mut self.cut);
+    }
+
+    fn finish(&mut self, request: RequestId, reason: &FinishReason, usage: Usage) {
+        let Some(mut job) = self.jobs.remove(&request) else { return };
+        if job.end.is_none() {
+            let rest = job.stream.finish().map(ToOwned::to_owned).unwrap_or_default();
+            if !rest.is_empty() {
+                (job.on_update)(Update::Piece(Piece { text: rest, tokens: Vec::new() }));
+            }
+            job.stop(request, &mut Vec::new());
+        }
+        let end = job.end.unwrap_or(match reason {
+            FinishReason::EndOfGeneration(_) => End::Turn,
+            FinishReason::MaxTokens => End::MaxTokens,
+            FinishReason::ContextFull => End::ContextFull,
+            FinishReason::Sampling(error) => End::Sampling(*error),
+            FinishReason::DeviceFailed => End::DeviceFailed,
+            _ => End::Cancelled,
+        });
+        (job.on_update)(Update::Finished(Finish { end, usage }));
+    }
+
+    /// Jobs whose grammar has failed or allows nothing more.
+    fn ended_grammars(&mut self) -> Vec<RequestId> {
+        let mut ended = Vec::new();
+        for (&id, constraint) in &self.constraints.0 {
+            let Some(job) = self.jobs.get_mut(&id).filter(|job| job.end.is_none()) else { continue };
+            job.end = match constraint.failure() {
+                Some(reason) => Some(End::Grammar(reason.to_owned())),
+                None if constraint.complete() => Some(End::GrammarComplete),
+                None => None,
+            };
+            if job.end.is_some() {
+                if let Ok(rest) = job.stream.finish()
+                    && !rest.is_empty()
+                {
+                    let text = rest.to_owned();
+                    (job.on_update)(Update::Piece(Piece { text, tokens: Vec::new() }));
+                }
+                ended.push(id);
+            }
+        }
+        ended
+    }
+}
+
+impl Running {
+    /// Notes the stop text that came, if one did, and has the job cut.
+    fn stop(&mut self, request: RequestId, cut: &mut Vec<RequestId>) {
+        if let Some(stop) = self.stream.stop() {
+            self.end = Some(End::Stop(self.stops.get(stop).cloned().unwrap_or_default()));
+            cut.push(request);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Answers of every family, whole and byte by byte: the parts are the same however the text comes.
+
+use doorbell_runtime::answer::{AnswerParser, Delta, Style, Tools};
+use serde_json::{Value, json};
+
+fn tools() -> Tools {
+    let weather = json!({ "type": "object", "properties": {
+        "city": { "type": "string" }, "days": { "type": "integer" }, "tags": { "type": "array" },
+        "unit": { "type": ["string", "null"] } } });
+    Tools::new(&[
+        json!({ "type": "function", "function": { "name": "weather", "parameters": weather } }),
+        json!({ "type": "function", "function": { "name": "now" } }),
+    ])
+}
+
+/// The parts, neighbours of a kind joined.
+fn parts(style: Style, thinking: bool, pieces: &[&str]) -> Vec<Delta> {
+    let mut parser = AnswerParser::new(style, tools(), thinking);
+    let mut out = Vec::new();
+    for piece in pieces {
+        parser.push(piece, &mut out);
+    }
+    parser.finish(&mut out);
+    let mut joined: Vec<Delta> = Vec::new();
+    for delta in out {
+        match (joined.last_mut(), &delta) {
+            (Some(Delta::Text(text)), Delta::Text(more)) => text.push_str(more),
+            (Some(Delta::Reasoning(text)), Delta::Reasoning(more)) => text.push_str(more),
+            (Some(Delta::Arguments { index, text }), Delta::Arguments { index: same, text: more })
+                if index == same =>
+            {
+                text.push_str(more)
+            }
+            _ => joined.push(delta),
+        }
+    }
+    joined
+}
+
+fn text(text: &str) -> Delta {
+    Delta::Text(text.into())
+}
+
+fn reasoning(text: &str) -> Delta {
+    Delta::Reasoning(text.into())
+}
+
+fn call(index: usize, name: &str, arguments: &Value) -> [Delta; 2] {
+    [Delta::Call { index, name: name.into() }, Delta::Arguments { index, text: arguments.to_string() }]
+}
+
+#[track_caller]
+fn check(template: &str, thinking: bool, answer: &str, expected: &[Delta]) {
+    let style = Style::of_template(template);
+    assert_eq!(parts(style, thinking, &[answer]), expected, "whole: {answer}");
+    let letters: Vec<String> = answer.chars().map(String::from).collect();
+    let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
+    assert_eq!(parts(style, thinking, &letters), expected, "letter by letter: {answer}");
+}
+
+const QWEN3: &str = "<tool_call> <think></think>";
+
+#[test]
+fn hermes_calls_and_reasoning() {
+    let [a, b] = call(0, "weather", &json!({"city": "Köln"}));
+    let answer = "<think>\nLet me see.\n\nYes.\n</think>\n\nI ask.\n<tool_call>\n\
+                  {\"name\": \"weather\", \"arguments\": {\"city\": \"Köln\"}}\n</tool_call>";
+    check(QWEN3, false, answer, &[reasoning("Let me see.\n\nYes."), text("I ask."), a, b]);
+    let [a, b] = call(0, "now", &json!({}));
+    let [c, d] = call(1, "weather", &json!({"city": "Rom"}));
+    let two = "<tool_call>\n{\"name\": \"now\"}\n</tool_call>\n<tool_call>\n\
+               {\"name\": \"weather\", \"arguments\": \"{\\\"city\\\":\\\"Rom\\\"}\"}\n</tool_call>\n";
+    check(QWEN3, false, two, &[a, b, c, d]);
+}
+
+#[test]
+fn a_prompt_may_end_in_the_middle_of_reasoning() {
+    check(QWEN3, true, "hm\n</think>\n\nYes.", &[reasoning("hm"), text("Yes.")]);
+    check(QWEN3, true, "cut off", &[reasoning("cut off")]);
+    check(QWEN3, false, "<think>\n\n</think>\n\nNo.", &[text("No.")]);
+}
+
+#[test]
+fn a_call_ends_unclosed_reasoning() {
+    let [a, b] = call(0, "now", &json!({}));
+    check(
+        QWEN3,
+        true,
+        "I must ask\n<tool_call>{\"name\":\"now\"}</tool_call>",
+        &[reasoning("I must ask"), a, b],
+    );
+}
+
+#[test]
+fn what_is_no_call_stays_text() {
+    for answer in [
+        "<tool_call>\nnot JSON\n</tool_call> rest",
+        "<tool_call>{\"name\": \"now\"",
+        "a < b and <tool is no mark\n",
+        "white space at the end \n\n",
+    ] {
+        check(QWEN3, false, answer, &[text(answer)]);
+    }
+}
+
+#[test]
+fn parameters_in_tags_have_the_types_of_the_schema() {
+    let template = "<tool_call>\n<function=";
+    let arguments = json!({"city": "New\nYork 42", "days": 3, "tags": ["a"], "unit": null});
+    let [a, b] = call(0, "weather", &arguments);
+    let answer = "<tool_call>\n<function=weather>\n<parameter=city>\nNew\nYork 42\n</parameter>\n<parameter=days>\n3\n\
+                  </parameter>\n<parameter=tags>\n[\"a\"]\n</parameter>\n<parameter=unit>\nnull\n</parameter>\n\
+                  </function>\n</tool_call>";
+    check(template, false, answer, &[a.clone(), b.clone()]);
+    // the first mark may be missing
+    check(template, false, &answer["<tool_call>\n".len()..], &[a, b]);
+    check(template, false, "see <function=unknown></function>", &[text("see <function=unknown></function>")]);
+}
+
+#[test]
+fn an_argument_that_is_neither_json_nor_literal_is_passed_as_it_stands() {
+    let [a, b] = call(0, "weather", &json!({"tags": "{'a': 1}", "days": "three"}));
+    let answer = "<tool_call>\n<function=weather>\n<parameter=tags>\n{'a': 1}\n</parameter>\n<parameter=days>\nthree\n\
+                  </parameter>\n</function>\n</tool_call>";
+    check("<function=", false, answer, &[a, b]);
+}
+
+#[test]
+fn glm_pairs() {
+    let [a, b] = call(0, "weather", &json!({"city": "Bonn", "days": 2}));
+    let answer = "\n<think>so</think>\n<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Bonn</arg_value>\n\
+                  <arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>";
+    check("<arg_key> </think>", false, answer, &[reasoning("so"), a, b]);
+}
+
+#[test]
+fn llama_calls_are_the_whole_message() {
+    let [a, b] = call(0, "weather", &json!({"city": "Ulm"}));
+    let answer = "{\"name\": \"weather\", \"parameters\": {\"city\": \"Ulm\"}}";
+    check("<|python_tag|>", false, answer, &[a.clone(), b.clone()]);
+    check("<|python_tag|>", false, &format!("<|python_tag|>{answer}"), &[a, b]);
+    let other = "{\"name\": \"Bob\", \"age\": 3}";
+    check("<|python_tag|>", false, other, &[text(other)]);
+}
+
+#[test]
+fn mistral_lists_and_arguments() {
+    let [a, b] = call(0, "weather", &json!({"city": "Paris"}));
+    let list =
+        "[TOOL_CALLS][{\"name\": \"weather\", \"arguments\": {\"city\": \"Paris\"}, \"id\": \"abcdefghi\"}]";
+    check("[TOOL_CALLS]", false, list, &[a.clone(), b.clone()]);
+    let [c, d] = call(1, "now", &json!({}));
+    let newer = "[TOOL_CALLS]weather[ARGS]{\"city\":\"Paris\"}[TOOL_CALLS]now[ARGS]{}";
+    check("[TOOL_CALLS]", false, newer, &[a, b, c, d]);
+    check("[TOOL_CALLS] [THINK][/THINK]", false, "[THINK]so[/THINK]Yes.", &[reasoning("so"), text("Yes.")]);
+}
+
+#[test]
+fn deepseek_calls() {
+    let [a, b] = call(0, "weather", &json!({"city": "Lyon"}));
+    let answer = "Ok.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"city\":\"Lyon\"}\
+                  <｜tool▁call▁end｜><｜tool▁calls▁end｜>";
+    check("<｜tool▁calls▁begin｜>", false, answer, &[text("Ok."), a, b]);
+}
+
+#[test]
+fn harmony_channels_and_recipients() {
+    let template = "<|channel|>";
+    let answer = "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant<|channel|>final<|message|>Hi<|return|>";
+    check(template, false, answer, &[reasoning("Think."), text("Hi")]);
+    let [a, b] = call(0, "weather", &json!({"city": "Rom"}));
+    for header in [
+        "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>",
+        " to=functions.weather<|channel|>commentary json<|message|>",
+        "<|channel|>analysis to=functions.weather<|message|>",
+    ] {
+        check(template, false, &format!("{header}{{\"city\":\"Rom\"}}"), &[a.clone(), b.clone()]);
+    }
+    check(template, false, "<|channel|>commentary", &[]);
+}
+
+#[test]
+fn without_tools_nothing_is_a_call() {
+    let mut parser = AnswerParser::new(Style::of_template(QWEN3), Tools::default(), false);
+    let mut out = Vec::new();
+    parser.push("<tool_call>{\"name\":\"now\"}</tool_call> ", &mut out);
+    parser.finish(&mut out);
+    assert_eq!(out, [text("<tool_call>{\"name\":\"now\"}</tool_call> ")]);
+}

@@ -1,0 +1,138 @@
+//! What a request asks for, as a conversation in `OpenAI`'s form.
+
+use crate::call::Call;
+use crate::chat::{self, Conversation, ToolChoice};
+use crate::error::Failure;
+use crate::fields::Fields;
+use crate::openai::options;
+use serde_json::{Map, Value, json};
+
+pub(super) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversation, Failure> {
+    let mut list = Vec::new();
+    if let Some(system) = fields.get("system") {
+        let text =
+            text_of(system).ok_or_else(|| fields.wrong("system", "must be a string or text blocks"))?;
+        list.push(json!({ "role": "system", "content": text }));
+    }
+    let messages = fields.list("messages")?.ok_or_else(|| fields.wrong("messages", "is missing"))?;
+    for (index, message) in messages.iter().enumerate() {
+        add(&format!("messages[{index}]"), message, &mut list)?;
+    }
+    let mut options = options::options(&call.app, fields)?;
+    options.stops = fields.texts("stop_sequences")?;
+    options.answers = 1;
+    let mut variables = Map::new();
+    if let Some(thinking) = fields.get("thinking") {
+        let kind = Fields::of(thinking, "thinking")?.text("type")?;
+        variables.insert("enable_thinking".into(), (kind != Some("disabled")).into());
+    }
+    let (choice, one_call) = choice(fields)?;
+    Ok(Conversation {
+        messages: chat::messages(&list)?,
+        tools: tools(fields)?,
+        choice,
+        one_call,
+        shape: None,
+        variables,
+        split_reasoning: true,
+        options,
+    })
+}
+
+/// The text of a string or of text blocks.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(blocks) => {
+            let texts: Option<Vec<&str>> = blocks.iter().map(|block| block.get("text")?.as_str()).collect();
+            Some(texts?.join("\n"))
+        }
+        Value::Null => Some(String::new()),
+        _ => None,
+    }
+}
+
+/// Appends one message: results of tools are messages of their own, and come before the text beside them.
+fn add(path: &str, message: &Value, list: &mut Vec<Value>) -> Result<(), Failure> {
+    let message = Fields::of(message, path)?;
+    let role = message.text("role")?.ok_or_else(|| message.wrong("role", "is missing"))?;
+    let content = message.get("content").cloned().unwrap_or_default();
+    let Value::Array(blocks) = &content else {
+        let text = text_of(&content).ok_or_else(|| message.wrong("content", "must be a string or blocks"))?;
+        list.push(json!({ "role": role, "content": text }));
+        return Ok(());
+    };
+    let (mut texts, mut thoughts, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+    for (at, block) in blocks.iter().enumerate() {
+        let path = format!("{path}.content[{at}]");
+        let block = Fields::of(block, &path)?;
+        match block.text("type")?.unwrap_or("text") {
+            "text" => texts.push(block.text("text")?.unwrap_or_default().to_owned()),
+            "thinking" => thoughts.push(block.text("thinking")?.unwrap_or_default().to_owned()),
+            "redacted_thinking" => {}
+            "tool_use" => {
+                let name = block.text("name")?.ok_or_else(|| block.wrong("name", "is missing"))?;
+                let input = block.get("input").cloned().unwrap_or_else(|| json!({}));
+                let function = json!({ "name": name, "arguments": input.to_string() });
+                let id = block.text("id")?.unwrap_or_default();
+                calls.push(json!({ "id": id, "type": "function", "function": function }));
+            }
+            "tool_result" => {
+                let content = block.get("content").cloned().unwrap_or_default();
+                let text = text_of(&content)
+                    .ok_or_else(|| block.wrong("content", "must be a string or text blocks"))?;
+                let id = block.text("tool_use_id")?.unwrap_or_default();
+                list.push(json!({ "role": "tool", "tool_call_id": id, "content": text }));
+            }
+            other => {
+                return Err(
+                    block.wrong("type", format_args!("{other:?} blocks are not supported by this model"))
+                );
+            }
+        }
+    }
+    if texts.is_empty() && calls.is_empty() && thoughts.is_empty() {
+        return Ok(());
+    }
+    let mut own = json!({ "role": role, "content": texts.join("\n") });
+    if !thoughts.is_empty() {
+        own["reasoning_content"] = thoughts.join("\n").into();
+    }
+    if !calls.is_empty() {
+        own["tool_calls"] = calls.into();
+    }
+    list.push(own);
+    Ok(())
+}
+
+fn tools(fields: &Fields<'_>) -> Result<Vec<Value>, Failure> {
+    let tools = fields.list("tools")?.unwrap_or_default();
+    // tools that only Anthropic's own servers have come without a schema
+    let function = |tool: &Value| {
+        let name = tool.get("name")?.as_str()?;
+        let schema = tool.get("input_schema")?;
+        Some(json!({ "type": "function", "function": {
+            "name": name,
+            "description": tool.get("description").cloned().unwrap_or_default(),
+            "parameters": schema,
+        } }))
+    };
+    Ok(tools.iter().filter_map(function).collect())
+}
+
+fn choice(fields: &Fields<'_>) -> Result<(ToolChoice, bool), Failure> {
+    let Some(choice) = fields.get("tool_choice") else { return Ok((ToolChoice::Auto, false)) };
+    let choice = Fields::of(choice, "tool_choice")?;
+    let one = choice.flag("disable_parallel_tool_use")?.unwrap_or(false);
+    let kind = match choice.text("type")?.unwrap_or("auto") {
+        "auto" => ToolChoice::Auto,
+        "any" => ToolChoice::Required,
+        "none" => ToolChoice::None,
+        "tool" => {
+            let name = choice.text("name")?.ok_or_else(|| choice.wrong("name", "is missing"))?;
+            ToolChoice::Named(name.to_owned())
+        }
+        _ => return Err(choice.wrong("type", "must be auto, any, tool or none")),
+    };
+    Ok((kind, one))
+}

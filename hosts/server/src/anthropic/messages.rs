@@ -1,0 +1,98 @@
+//! `/v1/messages` and `/v1/messages/count_tokens`
+
+use super::{input, stream};
+use crate::call::Call;
+use crate::chat;
+use crate::error::{Failure, Kind};
+use crate::fields::Fields;
+use crate::generate::{Ending, Generation, Reason};
+use crate::openai::chat::{Header, Message, collect};
+use crate::stream::json;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Value, json};
+
+pub(crate) async fn messages(call: Call) -> Result<Response, Failure> {
+    let body = call.json()?;
+    let fields = Fields::of_request(&body)?;
+    if fields.count("max_tokens")?.is_none() {
+        return Err(fields.wrong("max_tokens", "is missing"));
+    }
+    let conversation = input::conversation(&call, &fields)?;
+    let header = Header::new(&call, "msg_", fields.text("model")?);
+    let generation = Generation::begin(&call.app, chat::order(&call.app, conversation).await?).await?;
+    if fields.flag("stream")?.unwrap_or(false) {
+        return Ok(stream::respond(&call, header, generation));
+    }
+    let answers = collect(generation, 1).await?;
+    let (Some(message), Some(ending)) =
+        (answers.first(), answers.first().and_then(|answer| answer.ending.as_ref()))
+    else {
+        return Err(Failure::new(Kind::Internal, "the answer is missing"));
+    };
+    let (reason, stop) = stop_reason(&ending.reason);
+    let document = json!({
+        "id": header.id,
+        "type": "message",
+        "role": "assistant",
+        "model": header.model,
+        "content": blocks(message),
+        "stop_reason": reason,
+        "stop_sequence": stop,
+        "usage": usage(ending),
+    });
+    Ok(json(StatusCode::OK, &document))
+}
+
+pub(crate) async fn count_tokens(call: Call) -> Result<Response, Failure> {
+    let body = call.json()?;
+    let fields = Fields::of_request(&body)?;
+    let conversation = input::conversation(&call, &fields)?;
+    let (_, rendered) = chat::rendered(&call.app, conversation).await?;
+    Ok(json(StatusCode::OK, &json!({ "input_tokens": rendered.tokens.len() })))
+}
+
+/// The word for an end, and the stop text that came.
+pub(super) fn stop_reason(reason: &Reason) -> (&'static str, Option<&str>) {
+    match reason {
+        Reason::Stop => ("end_turn", None),
+        Reason::StopText(text) => ("stop_sequence", Some(text)),
+        Reason::Length => ("max_tokens", None),
+        Reason::Calls => ("tool_use", None),
+    }
+}
+
+/// Cached tokens are not among the input.
+pub(super) fn usage(ending: &Ending) -> Value {
+    let usage = &ending.usage;
+    json!({
+        "input_tokens": usage.prompt_tokens.saturating_sub(usage.cached_tokens),
+        "cache_read_input_tokens": usage.cached_tokens,
+        "cache_creation_input_tokens": 0,
+        "output_tokens": usage.generated_tokens,
+    })
+}
+
+/// The arguments of a call as an object; what is none stays readable.
+fn call_input(arguments: &str) -> Value {
+    match serde_json::from_str(arguments) {
+        Ok(value @ Value::Object(_)) => value,
+        Ok(value) => json!({ "arguments": value }),
+        Err(_) => json!({ "arguments": arguments }),
+    }
+}
+
+fn blocks(message: &Message) -> Vec<Value> {
+    let mut blocks = Vec::new();
+    if !message.reasoning.is_empty() {
+        blocks.push(json!({ "type": "thinking", "thinking": message.reasoning, "signature": "" }));
+    }
+    if !message.text.is_empty() {
+        blocks.push(json!({ "type": "text", "text": message.text }));
+    }
+    for call in &message.calls {
+        let input = call_input(&call.arguments);
+        blocks.push(json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input }));
+    }
+    blocks
+}

@@ -1,0 +1,129 @@
+//! What all handlers share: the model that is served, the settings, the numbers.
+
+use crate::metrics::Metrics;
+use crate::settings::Settings;
+use core::sync::atomic::AtomicUsize;
+use doorbell_core::heap::{self, Global, Heap};
+use doorbell_core::sample::{LogitBias, SamplerParams};
+use doorbell_core::token::{DetokenizeOptions, EncodeOptions, TokenId, Tokenizer};
+use doorbell_runtime::answer::Style;
+use doorbell_runtime::constrain::Grammars;
+use doorbell_runtime::serve::Service;
+use doorbell_runtime::template::ChatTemplate;
+use std::sync::Mutex;
+use std::time::SystemTime;
+
+/// Where the server allocates what core asks for.
+pub(crate) const HEAP: Heap<'static> = &Global;
+
+/// What is known about a model file.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// `general.architecture`
+    pub architecture: String,
+    /// Quantisation of most weights, as files are labelled.
+    pub quantization: String,
+    /// Weights in all.
+    pub parameters: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Length of a token's vector.
+    pub embedding: u32,
+    /// Tokens that it was trained for.
+    pub trained_context: u32,
+    /// What computes, for people.
+    pub device: String,
+}
+
+/// The one model of a server, ready to answer.
+pub struct Served {
+    /// What clients call it.
+    pub name: String,
+    /// Its tokenizer.
+    pub tokenizer: &'static Tokenizer<'static>,
+    /// Its chat template and the source of that, if it has one.
+    pub template: Option<(ChatTemplate, String)>,
+    /// The engine that runs it.
+    pub service: Service,
+    /// How tokens are picked where a request doesn't say.
+    pub defaults: SamplerParams,
+    /// Tokens that are never picked.
+    pub suppressed: Vec<LogitBias>,
+    /// Tokens of a prompt and its answer.
+    pub context: u32,
+    /// Requests that are computed at a time.
+    pub parallel: u32,
+    /// What is known about the file.
+    pub facts: Facts,
+}
+
+/// What all handlers share.
+pub(crate) struct App {
+    pub(crate) served: Served,
+    pub(crate) settings: Settings,
+    pub(crate) metrics: Metrics,
+    pub(crate) style: Style,
+    pub(crate) grammars: Grammars,
+    pub(crate) started: SystemTime,
+    /// Requests in progress.
+    pub(crate) in_flight: AtomicUsize,
+    /// What the last finished request took, for `/v1/stats`.
+    pub(crate) last: Mutex<Option<crate::generate::Ending>>,
+}
+
+impl App {
+    pub(crate) fn new(served: Served, settings: Settings) -> Self {
+        let style = served.template.as_ref().map_or(Style::PLAIN, |(_, source)| Style::of_template(source));
+        Self {
+            served,
+            settings,
+            metrics: Metrics::new(),
+            style,
+            grammars: Grammars::new(),
+            started: SystemTime::now(),
+            in_flight: AtomicUsize::new(0),
+            last: Mutex::new(None),
+        }
+    }
+
+    /// Seconds since 1970 at which the server started; the age that models are given.
+    pub(crate) fn created(&self) -> u64 {
+        seconds(self.started)
+    }
+
+    /// The tokens of a text.
+    pub(crate) fn encode(
+        &self,
+        text: &str,
+        options: EncodeOptions,
+    ) -> Result<Vec<TokenId>, crate::error::Failure> {
+        let mut tokens = heap::Vec::new_in(HEAP);
+        let encoded = self.served.tokenizer.encode(text, options, &mut tokens);
+        encoded.map_err(|error| crate::error::Failure::new(crate::error::Kind::Invalid, error))?;
+        Ok(tokens.to_vec())
+    }
+
+    /// The text of tokens.
+    pub(crate) fn decode(&self, tokens: &[TokenId]) -> String {
+        let mut text = heap::Vec::new_in(HEAP);
+        let options = DetokenizeOptions { special: true, ..DetokenizeOptions::default() };
+        // a refused allocation leaves the text short, which is all that can be done about it here
+        _ = self.served.tokenizer.detokenize(tokens, options, &mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// The bytes of one token, control tokens as their texts.
+    pub(crate) fn piece(&self, token: TokenId) -> Vec<u8> {
+        self.served.tokenizer.bytes(token, true).collect()
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Seconds since 1970, now.
+pub(crate) fn now() -> u64 {
+    seconds(SystemTime::now())
+}

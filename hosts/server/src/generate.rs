@@ -1,0 +1,360 @@
+//! One generation, whatever protocol asked for it: jobs for the engine, and the parts of the answers as they come.
+
+use crate::app::App;
+use crate::error::{Failure, Kind};
+use alloc::sync::Arc;
+use core::hash::BuildHasher as _;
+use doorbell_core::engine::{Nanos, Usage};
+use doorbell_core::sample::{LogitBias, SamplerParams};
+use doorbell_core::token::TokenId;
+use doorbell_runtime::answer::{AnswerParser, Delta};
+use doorbell_runtime::constrain::Shape;
+use doorbell_runtime::serve::{End, Finish, Job, Ticket, TokenReport, Update};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// Answers that one request may ask for.
+pub(crate) const MOST_ANSWERS: u32 = 64;
+
+/// How an answer is to be generated.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// `None`: as many as the context holds.
+    pub(crate) max_tokens: Option<u32>,
+    pub(crate) params: SamplerParams,
+    /// `None`: a new one for every request.
+    pub(crate) seed: Option<u64>,
+    pub(crate) bias: Vec<LogitBias>,
+    pub(crate) stops: Vec<String>,
+    pub(crate) ignore_end: bool,
+    /// Answers to the same prompt.
+    pub(crate) answers: u32,
+}
+
+/// What is to be generated.
+pub(crate) struct Order {
+    pub(crate) prompt: Vec<TokenId>,
+    pub(crate) options: Options,
+    /// Reads the answers; without one they are text.
+    pub(crate) parser: Option<AnswerParser>,
+    /// Whether control tokens show.
+    pub(crate) special: bool,
+    pub(crate) shape: Option<Shape>,
+    /// Whether an answer ends with its first call.
+    pub(crate) one_call: bool,
+}
+
+/// Why an answer ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// The model ended its turn.
+    Stop,
+    /// This stop text came.
+    StopText(String),
+    /// A limit.
+    Length,
+    /// The answer calls tools.
+    Calls,
+}
+
+impl Reason {
+    /// `OpenAI`'s word.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Stop | Self::StopText(_) => "stop",
+            Self::Length => "length",
+            Self::Calls => "tool_calls",
+        }
+    }
+}
+
+/// The end of an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Ending {
+    pub(crate) reason: Reason,
+    pub(crate) usage: Usage,
+    /// Tokens that came before the answer proper.
+    pub(crate) reasoning_tokens: u32,
+}
+
+/// What came.
+#[derive(Debug)]
+pub(crate) enum Part {
+    /// Part of the prompt has been computed.
+    Prefill { done: u32, total: u32 },
+    /// More of the answer: its parts, the text before it was read, and the tokens.
+    More { deltas: Vec<Delta>, text: String, tokens: Vec<TokenReport> },
+    /// The answer is over.
+    Over(Ending),
+    /// The answer failed.
+    Failed(Failure),
+}
+
+/// One answer of a generation.
+struct Answer {
+    parser: Option<AnswerParser>,
+    ticket: Option<Ticket>,
+    one_call: bool,
+    /// Cut behind its first call.
+    cut: bool,
+    reasoning_tokens: u32,
+    over: bool,
+}
+
+/// Answers under way. Dropping it cancels them.
+pub(crate) struct Generation {
+    app: Arc<App>,
+    updates: UnboundedReceiver<(usize, Update)>,
+    answers: Vec<Answer>,
+    early: Vec<(usize, Update)>,
+    pub(crate) prompt_tokens: usize,
+}
+
+/// A seed that nobody chose. Below 2^53, so that it survives readers of JSON that know only doubles.
+fn random_seed() -> u64 {
+    std::hash::RandomState::new().hash_one(0) >> 11
+}
+
+impl Generation {
+    /// Hands the order to the engine and waits until it is taken, so that refusals come before the first byte.
+    pub(crate) async fn begin(app: &Arc<App>, order: Order) -> Result<Self, Failure> {
+        let seed = order.options.seed.unwrap_or_else(random_seed);
+        let prompt_tokens = order.prompt.len();
+        let (sender, updates) = unbounded_channel();
+        let mut answers = Vec::new();
+        for number in 0..order.options.answers.max(1) {
+            let index = answers.len();
+            let sender = sender.clone();
+            let constraint = match &order.shape {
+                Some(shape) => Some(app.grammars.constraint(app.served.tokenizer, shape)?),
+                None => None,
+            };
+            let mut params = order.options.params.clone();
+            // answers of one request differ, and so do those of seeds that are neighbours
+            params.seed = seed ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let job = Job {
+                prompt: order.prompt.clone(),
+                max_tokens: order.options.max_tokens.unwrap_or(u32::MAX),
+                params,
+                bias: order.options.bias.clone(),
+                stops: order.options.stops.clone(),
+                ignore_end: order.options.ignore_end,
+                special: order.special,
+                constraint,
+                // a reader that has gone drops the ticket, too
+                on_update: Box::new(move |update| _ = sender.send((index, update))),
+            };
+            let ticket = Some(app.served.service.submit(job)?);
+            let parser = order.parser.clone();
+            let one_call = order.one_call;
+            answers.push(Answer { parser, ticket, one_call, cut: false, reasoning_tokens: 0, over: false });
+        }
+        let mut generation =
+            Self { app: Arc::clone(app), updates, answers, early: Vec::new(), prompt_tokens };
+        generation.accepted().await?;
+        generation.early.reverse();
+        Ok(generation)
+    }
+
+    /// How many answers there are.
+    pub(crate) fn answers(&self) -> usize {
+        self.answers.len()
+    }
+
+    /// Waits until all answers are taken.
+    async fn accepted(&mut self) -> Result<(), Failure> {
+        let mut waiting = self.answers.len();
+        while waiting > 0 {
+            match self.updates.recv().await {
+                Some((_, Update::Accepted)) => waiting -= 1,
+                Some((_, Update::Refused(error))) => {
+                    self.app.metrics.refused();
+                    return Err(error.into());
+                }
+                Some((_, Update::Finished(Finish { end: End::Cancelled, .. }))) | None => {
+                    return Err(Failure::new(Kind::Unavailable, "the server is shutting down"));
+                }
+                Some(early) => self.early.push(early),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next part, and of which answer; `None` when all are over.
+    pub(crate) async fn next(&mut self) -> Option<(usize, Part)> {
+        loop {
+            if self.answers.iter().all(|answer| answer.over) {
+                return None;
+            }
+            let update = match self.early.pop() {
+                Some(update) => update,
+                None => self.updates.recv().await?,
+            };
+            let (index, update) = update;
+            match update {
+                Update::Prefill { done, total } => return Some((index, Part::Prefill { done, total })),
+                Update::Piece(piece) => {
+                    if let Some(part) = self.answers[index].take(piece.text, piece.tokens) {
+                        return Some((index, part));
+                    }
+                }
+                Update::Finished(finish) => return Some((index, self.finish(index, finish))),
+                _ => {}
+            }
+        }
+    }
+
+    fn finish(&mut self, index: usize, finish: Finish) -> Part {
+        let answer = &mut self.answers[index];
+        // what the parser held back comes first
+        let mut deltas = Vec::new();
+        if let Some(mut parser) = answer.parser.take() {
+            let calls_before = parser.calls();
+            if !answer.cut {
+                parser.finish(&mut deltas);
+                answer.limit(&mut deltas);
+            }
+            answer.cut |= parser.calls() > 0 || calls_before > 0;
+        }
+        if !deltas.is_empty() {
+            self.early.push((index, Update::Finished(finish)));
+            return Part::More { deltas, text: String::new(), tokens: Vec::new() };
+        }
+        answer.over = true;
+        answer.ticket = None;
+        if !answer.cut
+            && let Some(failure) = Failure::of_end(&finish.end)
+        {
+            self.app.metrics.failed();
+            return Part::Failed(failure);
+        }
+        let reason = match finish.end {
+            End::MaxTokens | End::ContextFull => Reason::Length,
+            _ if answer.cut => Reason::Calls,
+            End::Stop(text) => Reason::StopText(text),
+            _ => Reason::Stop,
+        };
+        let ending = Ending { reason, usage: finish.usage, reasoning_tokens: answer.reasoning_tokens };
+        self.app.metrics.finished(&ending);
+        if let Ok(mut last) = self.app.last.lock() {
+            *last = Some(ending.clone());
+        }
+        Part::Over(ending)
+    }
+}
+
+impl Answer {
+    /// Reads more text; `None` if nothing is to be told.
+    fn take(&mut self, text: String, tokens: Vec<TokenReport>) -> Option<Part> {
+        if self.cut {
+            return None;
+        }
+        let mut deltas = Vec::new();
+        match &mut self.parser {
+            Some(parser) => parser.push(&text, &mut deltas),
+            None if text.is_empty() => {}
+            None => deltas.push(Delta::Text(text.clone())),
+        }
+        if deltas.iter().any(|delta| matches!(delta, Delta::Reasoning(_))) {
+            self.reasoning_tokens += u32::try_from(tokens.len()).unwrap_or(u32::MAX);
+        }
+        self.limit(&mut deltas);
+        Some(Part::More { deltas, text, tokens })
+    }
+
+    /// Ends the answer behind its first call, if it may have only one.
+    fn limit(&mut self, deltas: &mut Vec<Delta>) {
+        let second = |delta: &Delta| match delta {
+            Delta::Call { index, .. } | Delta::Arguments { index, .. } => *index > 0,
+            _ => false,
+        };
+        if self.one_call
+            && let Some(at) = deltas.iter().position(second)
+        {
+            deltas.truncate(at);
+            self.cut = true;
+            self.ticket = None;
+        }
+    }
+}
+
+/// Milliseconds from one time to another.
+fn milliseconds(from: Nanos, to: Nanos) -> f64 {
+    to.0.saturating_sub(from.0) as f64 / 1e6
+}
+
+/// Times of an ending, ms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) queue: f64,
+    /// From the first step to the first token.
+    pub(crate) prompt: f64,
+    /// From the first token to the end.
+    pub(crate) predicted: f64,
+    pub(crate) total: f64,
+}
+
+impl Ending {
+    pub(crate) fn times(&self) -> Times {
+        let usage = &self.usage;
+        // what never was is no time
+        let started = usage.started.max(usage.submitted);
+        let first = if usage.first_token.0 == 0 { usage.finished } else { usage.first_token };
+        Times {
+            queue: milliseconds(usage.submitted, started),
+            prompt: milliseconds(started, first),
+            predicted: milliseconds(first, usage.finished),
+            total: milliseconds(usage.submitted, usage.finished),
+        }
+    }
+
+    /// llama-server's `timings`.
+    pub(crate) fn timings(&self) -> Value {
+        let times = self.times();
+        let computed = self.usage.prompt_tokens.saturating_sub(self.usage.cached_tokens);
+        let generated = self.usage.generated_tokens;
+        let per = |time: f64, count: u32| if count > 0 { time / f64::from(count) } else { 0.0 };
+        let rate = |time: f64, count: u32| if time > 0.0 { f64::from(count) * 1e3 / time } else { 0.0 };
+        json!({
+            "cache_n": self.usage.cached_tokens,
+            "prompt_n": computed,
+            "prompt_ms": times.prompt,
+            "prompt_per_token_ms": per(times.prompt, computed),
+            "prompt_per_second": rate(times.prompt, computed),
+            "predicted_n": generated,
+            "predicted_ms": times.predicted,
+            "predicted_per_token_ms": per(times.predicted, generated),
+            "predicted_per_second": rate(times.predicted, generated.saturating_sub(1)),
+            "queue_ms": times.queue,
+        })
+    }
+}
+
+/// The sum of what answers to one prompt used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Total {
+    pub(crate) prompt: u32,
+    pub(crate) cached: u32,
+    pub(crate) generated: u32,
+    pub(crate) reasoning: u32,
+}
+
+impl Total {
+    pub(crate) fn add(&mut self, ending: &Ending) {
+        self.prompt = ending.usage.prompt_tokens;
+        self.cached = self.cached.max(ending.usage.cached_tokens);
+        self.generated = self.generated.saturating_add(ending.usage.generated_tokens);
+        self.reasoning = self.reasoning.saturating_add(ending.reasoning_tokens);
+    }
+
+    /// `OpenAI`'s `usage`.
+    pub(crate) fn usage(&self) -> Value {
+        json!({
+            "prompt_tokens": self.prompt,
+            "completion_tokens": self.generated,
+            "total_tokens": self.prompt.saturating_add(self.generated),
+            "prompt_tokens_details": { "cached_tokens": self.cached },
+            "completion_tokens_details": { "reasoning_tokens": self.reasoning },
+        })
+    }
+}

@@ -1,0 +1,28 @@
+//! The HTTP API: one model behind the protocols of `OpenAI`, Anthropic and Ollama.
+//!
+//! Not here: the engine (core), its thread and the forms of answers (runtime), and the command line (cli).
+
+extern crate alloc;
+
+mod access;
+mod anthropic;
+mod app;
+mod call;
+mod chat;
+mod dispatch;
+mod error;
+mod fields;
+mod generate;
+mod listen;
+mod metrics;
+mod ollama;
+mod openai;
+mod operations;
+mod page;
+mod routes;
+mod settings;
+mod stream;
+
+pub use app::{Facts, Served};
+pub use listen::{Server, ServerError, signals};
+pub use settings::{DEFAULT_PORT, Settings};

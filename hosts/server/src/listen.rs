@@ -1,0 +1,118 @@
+//! The life of the server: listen, answer, and end in good order.
+
+use crate::app::{App, Served};
+use crate::dispatch;
+use crate::settings::Settings;
+use alloc::sync::Arc;
+use core::fmt;
+use core::future::Future;
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::io;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// Why a server can't be started or has ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The address can't be listened on.
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's words.
+        error: io::Error,
+    },
+    /// The system refuses what a server needs: threads, signals, sockets.
+    System(io::Error),
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen { address, error } => {
+                write!(f, "cannot listen on {address}: {error}; choose another --port")
+            }
+            Self::System(error) => write!(f, "the server cannot go on: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for ServerError {}
+
+/// A server that listens.
+pub struct Server {
+    listener: TcpListener,
+    app: Arc<App>,
+}
+
+impl Server {
+    /// Listens; answers come from [`Server::run`]. With port 0 the system chooses one.
+    ///
+    /// # Errors
+    /// [`ServerError::Listen`]
+    pub async fn bind(served: Served, settings: Settings) -> Result<Self, ServerError> {
+        let address = settings.address;
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(|error| ServerError::Listen { address, error })?;
+        if !address.ip().is_loopback() && settings.api_keys.is_empty() {
+            tracing::warn!(%address, "everybody who reaches this address can use the model; give it a key with --api-key");
+        }
+        Ok(Self { listener, app: Arc::new(App::new(served, settings)) })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// [`ServerError::System`]
+    pub fn address(&self) -> Result<SocketAddr, ServerError> {
+        self.listener.local_addr().map_err(ServerError::System)
+    }
+
+    /// Answers until `end` comes, then lets answers go on for a while and ends.
+    ///
+    /// # Errors
+    /// [`ServerError::System`]
+    pub async fn run(self, end: impl Future<Output = ()> + Send + 'static) -> Result<(), ServerError> {
+        let Self { listener, app } = self;
+        let drain = app.settings.drain;
+        let service = app.served.service.clone();
+        let (ending, ended) = watch::channel(false);
+        let mut seen = ended.clone();
+        let router = dispatch::router(&app);
+        let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
+            end.await;
+            tracing::info!("ending; answers in progress have {} s", drain.as_secs_f32());
+            service.drain();
+            _ = ending.send(true);
+        });
+        let late = async move {
+            // the sender sends before it goes
+            _ = seen.wait_for(|&ended| ended).await;
+            tokio::time::sleep(drain).await;
+            app.served.service.stop();
+            // streams tell their readers so, and connections that only idle are closed with the process
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        };
+        tokio::select! {
+            served = serving.into_future() => served.map_err(ServerError::System),
+            () = late => Ok(()),
+        }
+    }
+}
+
+/// Comes with SIGTERM or Ctrl-C.
+///
+/// # Errors
+/// [`ServerError::System`]
+pub fn signals() -> Result<impl Future<Output = ()> + Send + 'static, ServerError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServerError::System)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerError::System)?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}

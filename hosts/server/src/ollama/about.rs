@@ -1,0 +1,102 @@
+//! What Ollama's clients ask about models and the server.
+
+use super::time;
+use crate::app::App;
+use crate::call::Call;
+use crate::error::{Failure, Kind};
+use crate::stream::json;
+use axum::http::StatusCode;
+use axum::response::Response;
+use core::time::Duration;
+use serde_json::{Value, json};
+
+/// The version of Ollama whose protocol this is; clients compare it.
+const VERSION: &str = "0.6.4";
+
+fn details(app: &App) -> Value {
+    let facts = &app.served.facts;
+    json!({
+        "parent_model": "",
+        "format": "gguf",
+        "family": facts.architecture,
+        "families": [facts.architecture],
+        "parameter_size": format!("{:.1}B", facts.parameters as f64 / 1e9),
+        "quantization_level": facts.quantization,
+    })
+}
+
+/// Clients want a digest; what tells models of one server apart is their name.
+fn digest(app: &App) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in app.served.name.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    format!("{hash:016x}").repeat(4)
+}
+
+fn model(app: &App) -> Value {
+    json!({
+        "name": app.served.name,
+        "model": app.served.name,
+        "modified_at": time::text(app.started),
+        "size": app.served.facts.bytes,
+        "digest": digest(app),
+        "details": details(app),
+    })
+}
+
+pub(crate) async fn tags(call: Call) -> Result<Response, Failure> {
+    Ok(json(StatusCode::OK, &json!({ "models": [model(&call.app)] })))
+}
+
+pub(crate) async fn running(call: Call) -> Result<Response, Failure> {
+    let mut model = model(&call.app);
+    model["size_vram"] = 0.into();
+    // a served model stays
+    let year = Duration::from_secs(365 * 86_400);
+    model["expires_at"] = time::text(call.app.started + year).into();
+    model["context_length"] = call.app.served.context.into();
+    Ok(json(StatusCode::OK, &json!({ "models": [model] })))
+}
+
+pub(crate) async fn version(_: Call) -> Result<Response, Failure> {
+    Ok(json(StatusCode::OK, &json!({ "version": VERSION })))
+}
+
+pub(crate) async fn show(call: Call) -> Result<Response, Failure> {
+    let app = &call.app;
+    let facts = &app.served.facts;
+    let body = call.json()?;
+    let name = body.get("model").or_else(|| body.get("name")).and_then(Value::as_str).unwrap_or_default();
+    if name != app.served.name {
+        return Err(Failure::new(Kind::NotFound, format_args!("model '{name}' not found")));
+    }
+    let mut capabilities = vec!["completion"];
+    if app.served.template.is_some() {
+        capabilities.push("tools");
+    }
+    if app.style.can_think() {
+        capabilities.push("thinking");
+    }
+    let template = app.served.template.as_ref().map(|(_, source)| source.as_str()).unwrap_or_default();
+    let family = &facts.architecture;
+    let document = json!({
+        "modelfile": "",
+        "parameters": "",
+        "template": template,
+        "details": details(app),
+        "model_info": {
+            "general.architecture": family,
+            "general.parameter_count": facts.parameters,
+            (format!("{family}.context_length")): facts.trained_context,
+            (format!("{family}.embedding_length")): facts.embedding,
+        },
+        "capabilities": capabilities,
+        "modified_at": time::text(app.started),
+    });
+    Ok(json(StatusCode::OK, &document))
+}
+
+pub(crate) async fn unsupported(_: Call) -> Result<Response, Failure> {
+    Err(Failure::new(Kind::NotSupported, "this server has one model, given on its command line"))
+}

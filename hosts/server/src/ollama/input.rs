@@ -1,0 +1,101 @@
+//! Options, formats and messages of Ollama's requests.
+
+use crate::call::Call;
+use crate::chat::{self, Conversation, ToolChoice};
+use crate::error::Failure;
+use crate::fields::Fields;
+use crate::generate::Options;
+use crate::openai::options;
+use doorbell_runtime::constrain::Shape;
+use serde_json::{Map, Value, json};
+
+/// The sampling options, which Ollama keeps in an object of their own.
+pub(super) fn options(call: &Call, fields: &Fields<'_>) -> Result<Options, Failure> {
+    let empty = Value::Object(Map::new());
+    let inner = Fields::of(fields.get("options").unwrap_or(&empty), "options")?;
+    let mut options = options::options(&call.app, &inner)?;
+    options.answers = 1;
+    // -1 and -2 are "no limit" and "fill the context"
+    if inner.integer("num_predict")?.is_some_and(|count| count >= 0) {
+        options.max_tokens = inner.count("num_predict")?;
+    }
+    if fields.flag("logprobs")?.unwrap_or(false) {
+        let top = u8::try_from(fields.count("top_logprobs")?.unwrap_or(0)).ok().filter(|&top| top <= 20);
+        options.params.logprobs =
+            Some(top.ok_or_else(|| fields.wrong("top_logprobs", "must be at most 20"))?);
+    }
+    Ok(options)
+}
+
+/// What the answer must look like.
+pub(super) fn shape(fields: &Fields<'_>) -> Result<Option<Shape>, Failure> {
+    match fields.get("format") {
+        None => Ok(None),
+        Some(Value::String(word)) if word.is_empty() => Ok(None),
+        Some(Value::String(word)) if word == "json" => Ok(Some(Shape::JsonObject)),
+        Some(schema @ Value::Object(_)) => Ok(Some(Shape::JsonSchema(schema.clone()))),
+        Some(_) => Err(fields.wrong("format", "must be \"json\" or a JSON schema")),
+    }
+}
+
+/// The template's variables that `think` sets.
+pub(super) fn variables(fields: &Fields<'_>) -> Map<String, Value> {
+    let mut variables = Map::new();
+    match fields.get("think") {
+        Some(Value::Bool(think)) => _ = variables.insert("enable_thinking".into(), (*think).into()),
+        Some(Value::String(effort)) => {
+            variables.insert("enable_thinking".into(), true.into());
+            variables.insert("reasoning_effort".into(), effort.as_str().into());
+        }
+        _ => {}
+    }
+    variables
+}
+
+pub(super) fn conversation(
+    call: &Call,
+    fields: &Fields<'_>,
+    messages: &[Value],
+) -> Result<Conversation, Failure> {
+    let list = messages.iter().enumerate().map(|(index, message)| translate(index, message));
+    let list = list.collect::<Result<Vec<Value>, Failure>>()?;
+    Ok(Conversation {
+        messages: chat::messages(&list)?,
+        tools: fields.list("tools")?.unwrap_or_default().to_vec(),
+        choice: ToolChoice::Auto,
+        one_call: false,
+        shape: shape(fields)?,
+        variables: variables(fields),
+        split_reasoning: fields.get("think") != Some(&Value::Bool(false)),
+        options: options(call, fields)?,
+    })
+}
+
+/// A message in `OpenAI`'s form: arguments of calls are texts there.
+fn translate(index: usize, message: &Value) -> Result<Value, Failure> {
+    let path = format!("messages[{index}]");
+    let fields = Fields::of(message, &path)?;
+    if fields.list("images")?.is_some_and(|images| !images.is_empty()) {
+        return Err(fields.wrong("images", "images are not supported by this model"));
+    }
+    let mut translated = json!({ "role": fields.get("role"), "content": fields.get("content") });
+    if let Some(thinking) = fields.text("thinking")? {
+        translated["reasoning_content"] = thinking.into();
+    }
+    if let Some(name) = fields.text("tool_name")? {
+        translated["name"] = name.into();
+    }
+    if let Some(calls) = fields.list("tool_calls")? {
+        let call = |call: &Value| {
+            let function = call.get("function").cloned().unwrap_or_default();
+            let arguments = match function.get("arguments") {
+                Some(Value::String(text)) => text.clone(),
+                Some(value) => value.to_string(),
+                None => "{}".to_owned(),
+            };
+            json!({ "type": "function", "function": { "name": function.get("name"), "arguments": arguments } })
+        };
+        translated["tool_calls"] = calls.iter().map(call).collect();
+    }
+    Ok(translated)
+}

@@ -1,0 +1,238 @@
+//! `/v1/chat/completions`
+
+use super::{chat_stream, logprobs, options};
+use crate::app;
+use crate::call::{self, Call};
+use crate::chat::{self, Conversation, ToolChoice};
+use crate::error::Failure;
+use crate::fields::Fields;
+use crate::generate::{Ending, Generation, Part, Total};
+use crate::stream::json;
+use axum::http::StatusCode;
+use axum::response::Response;
+use doorbell_runtime::answer::Delta;
+use doorbell_runtime::serve::TokenReport;
+use serde_json::{Map, Value, json};
+
+/// What all documents of one answer repeat.
+#[derive(Clone, Debug)]
+pub(crate) struct Header {
+    pub(crate) id: String,
+    pub(crate) created: u64,
+    pub(crate) model: String,
+}
+
+impl Header {
+    pub(crate) fn new(call: &Call, prefix: &str, requested: Option<&str>) -> Self {
+        let model = requested.filter(|name| !name.is_empty()).unwrap_or(&call.app.served.name);
+        Self { id: call::id(prefix), created: app::now(), model: model.to_owned() }
+    }
+
+    /// A document of this kind, without choices.
+    pub(crate) fn document(&self, object: &str) -> Map<String, Value> {
+        let mut document = Map::new();
+        document.insert("id".into(), self.id.as_str().into());
+        document.insert("object".into(), object.into());
+        document.insert("created".into(), self.created.into());
+        document.insert("model".into(), self.model.as_str().into());
+        document.insert("system_fingerprint".into(), concat!("doorbell-", env!("CARGO_PKG_VERSION")).into());
+        document
+    }
+}
+
+pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
+    let body = call.json()?;
+    let fields = Fields::of_request(&body)?;
+    let conversation = conversation(&call, &fields)?;
+    let wants = Wants::of(&fields)?;
+    let header = Header::new(&call, "chatcmpl-", fields.text("model")?);
+    let order = chat::order(&call.app, conversation).await?;
+    let generation = Generation::begin(&call.app, order).await?;
+    if fields.flag("stream")?.unwrap_or(false) {
+        return Ok(chat_stream::respond(&call, header, wants, generation));
+    }
+    whole(&call, &header, generation).await
+}
+
+/// What a stream shall tell beside the answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wants {
+    pub(super) usage: bool,
+    pub(super) progress: bool,
+}
+
+impl Wants {
+    pub(super) fn of(fields: &Fields<'_>) -> Result<Self, Failure> {
+        let usage = match fields.get("stream_options") {
+            Some(options) => Fields::of(options, "stream_options")?.flag("include_usage")?,
+            None => None,
+        };
+        Ok(Self { usage: usage.unwrap_or(false), progress: fields.flag("return_progress")?.unwrap_or(false) })
+    }
+}
+
+/// The conversation of a request.
+pub(crate) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversation, Failure> {
+    let messages = fields.list("messages")?.ok_or_else(|| fields.wrong("messages", "is missing"))?;
+    let mut options = options::options(&call.app, fields)?;
+    if fields.flag("logprobs")?.unwrap_or(false) {
+        let top = fields.count("top_logprobs")?.unwrap_or(0);
+        let top = u8::try_from(top).ok().filter(|&top| top <= 20);
+        options.params.logprobs =
+            Some(top.ok_or_else(|| fields.wrong("top_logprobs", "must be at most 20"))?);
+    } else if fields.count("top_logprobs")?.is_some_and(|top| top > 0) {
+        return Err(fields.wrong("top_logprobs", "needs logprobs to be true"));
+    }
+    let tools = fields.list("tools")?.unwrap_or_default();
+    for (index, tool) in tools.iter().enumerate() {
+        let name = tool.get("function").and_then(|function| function.get("name")?.as_str());
+        if name.is_none() {
+            return Err(Failure::field(format!("tools[{index}].function.name"), "must be a string"));
+        }
+    }
+    Ok(Conversation {
+        messages: chat::messages(messages)?,
+        tools: tools.to_vec(),
+        choice: tool_choice(fields)?,
+        one_call: fields.flag("parallel_tool_calls")? == Some(false),
+        shape: options::shape(fields)?,
+        variables: variables(fields)?,
+        split_reasoning: fields.text("reasoning_format")? != Some("none"),
+        options,
+    })
+}
+
+fn tool_choice(fields: &Fields<'_>) -> Result<ToolChoice, Failure> {
+    match fields.get("tool_choice") {
+        None => Ok(ToolChoice::Auto),
+        Some(Value::String(word)) => match word.as_str() {
+            "none" => Ok(ToolChoice::None),
+            "auto" => Ok(ToolChoice::Auto),
+            "required" => Ok(ToolChoice::Required),
+            _ => Err(fields.wrong("tool_choice", "must be none, auto, required or a function")),
+        },
+        Some(value) => {
+            let name = value.get("function").unwrap_or(value).get("name").and_then(Value::as_str);
+            let name = name.ok_or_else(|| fields.wrong("tool_choice.function.name", "must be a string"))?;
+            Ok(ToolChoice::Named(name.to_owned()))
+        }
+    }
+}
+
+/// The template's variables that a request sets.
+fn variables(fields: &Fields<'_>) -> Result<Map<String, Value>, Failure> {
+    let mut variables = Map::new();
+    if let Some(effort) = fields.text("reasoning_effort")? {
+        if effort == "none" {
+            variables.insert("enable_thinking".into(), false.into());
+        } else {
+            variables.insert("reasoning_effort".into(), effort.into());
+        }
+    }
+    if let Some(more) = fields.object("chat_template_kwargs")? {
+        variables.extend(more.clone());
+    }
+    Ok(variables)
+}
+
+/// An answer put together.
+#[derive(Debug, Default)]
+pub(crate) struct Message {
+    pub(crate) text: String,
+    pub(crate) reasoning: String,
+    pub(crate) calls: Vec<ToolCall>,
+    pub(crate) tokens: Vec<TokenReport>,
+    pub(crate) ending: Option<Ending>,
+}
+
+/// A call put together.
+#[derive(Clone, Debug)]
+pub(crate) struct ToolCall {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: String,
+}
+
+impl Message {
+    pub(crate) fn take(&mut self, deltas: Vec<Delta>, tokens: Vec<TokenReport>) {
+        for delta in deltas {
+            match delta {
+                Delta::Reasoning(text) => self.reasoning.push_str(&text),
+                Delta::Text(text) => self.text.push_str(&text),
+                Delta::Call { name, .. } => {
+                    self.calls.push(ToolCall { id: call::id("call_"), name, arguments: String::new() });
+                }
+                Delta::Arguments { index, text } => {
+                    if let Some(call) = self.calls.get_mut(index) {
+                        call.arguments.push_str(&text);
+                    }
+                }
+            }
+        }
+        self.tokens.extend(tokens);
+    }
+
+    fn document(&self) -> Value {
+        let mut message = Map::new();
+        message.insert("role".into(), "assistant".into());
+        let silent = self.text.is_empty() && !self.calls.is_empty();
+        message.insert("content".into(), if silent { Value::Null } else { self.text.as_str().into() });
+        if !self.reasoning.is_empty() {
+            message.insert("reasoning_content".into(), self.reasoning.as_str().into());
+        }
+        if !self.calls.is_empty() {
+            message.insert("tool_calls".into(), self.calls.iter().map(ToolCall::document).collect());
+        }
+        Value::Object(message)
+    }
+}
+
+impl ToolCall {
+    fn document(&self) -> Value {
+        json!({
+            "id": self.id,
+            "type": "function",
+            "function": { "name": self.name, "arguments": self.arguments },
+        })
+    }
+}
+
+/// All answers put together, or the first failure.
+pub(crate) async fn collect(mut generation: Generation, answers: usize) -> Result<Vec<Message>, Failure> {
+    let mut messages: Vec<Message> = (0..answers).map(|_| Message::default()).collect();
+    while let Some((index, part)) = generation.next().await {
+        match part {
+            Part::Prefill { .. } => {}
+            Part::More { deltas, tokens, .. } => messages[index].take(deltas, tokens),
+            Part::Over(ending) => messages[index].ending = Some(ending),
+            Part::Failed(failure) => return Err(failure),
+        }
+    }
+    Ok(messages)
+}
+
+async fn whole(call: &Call, header: &Header, generation: Generation) -> Result<Response, Failure> {
+    let answers = generation.answers();
+    let messages = collect(generation, answers).await?;
+    let mut total = Total::default();
+    let mut choices = Vec::new();
+    let mut timings = Value::Null;
+    for (index, message) in messages.iter().enumerate() {
+        let ending = message.ending.as_ref();
+        if let Some(ending) = ending {
+            total.add(ending);
+            timings = ending.timings();
+        }
+        choices.push(json!({
+            "index": index,
+            "message": message.document(),
+            "logprobs": logprobs::chat(&call.app, &message.tokens),
+            "finish_reason": ending.map(|ending| ending.reason.word()),
+        }));
+    }
+    let mut document = header.document("chat.completion");
+    document.insert("choices".into(), choices.into());
+    document.insert("usage".into(), total.usage());
+    document.insert("timings".into(), timings);
+    Ok(json(StatusCode::OK, &Value::Object(document)))
+}

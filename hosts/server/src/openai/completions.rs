@@ -1,0 +1,261 @@
+//! `/v1/completions`: prompts are continued as they stand.
+
+use super::chat::{Header, Wants};
+use super::{logprobs, options};
+use crate::app::App;
+use crate::call::Call;
+use crate::error::{Dialect, Failure, Kind};
+use crate::fields::{self, Fields};
+use crate::generate::{Generation, Order, Part, Total};
+use crate::stream::{self, Framing, Gone, Writer, json};
+use alloc::sync::Arc;
+use axum::http::StatusCode;
+use axum::response::Response;
+use doorbell_core::token::{EncodeOptions, Special, TokenId};
+use doorbell_runtime::serve::TokenReport;
+use serde_json::{Map, Value, json};
+
+/// Prompts of one request.
+const MOST_PROMPTS: usize = 64;
+
+/// Tokens that a request without a limit gets, as `OpenAI` has it.
+const DEFAULT_TOKENS: u32 = 16;
+
+/// One prompt.
+struct Prompt {
+    tokens: Vec<TokenId>,
+    /// What `echo` repeats.
+    text: String,
+}
+
+pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
+    let body = call.json()?;
+    let fields = Fields::of_request(&body)?;
+    let prompts = prompts(&call.app, &fields)?;
+    let mut options = options::options(&call.app, &fields)?;
+    options.max_tokens.get_or_insert(DEFAULT_TOKENS);
+    if let Some(top) = log_probs(&fields)? {
+        options.params.logprobs = Some(top);
+    }
+    let echo = fields.flag("echo")?.unwrap_or(false);
+    if echo && options.params.logprobs.is_some() {
+        return Err(Failure::new(
+            Kind::NotSupported,
+            "echo with logprobs is not available; `doorbell score` tells how likely a text is",
+        ));
+    }
+    let best_of = fields.count("best_of")?.unwrap_or(options.answers);
+    if best_of != options.answers {
+        return Err(fields.wrong("best_of", "must be as n; answers are not ranked"));
+    }
+    let shape = options::shape(&fields)?;
+    let header = Header::new(&call, "cmpl-", fields.text("model")?);
+    let wants = Wants::of(&fields)?;
+    let mut runs = Vec::new();
+    for prompt in prompts {
+        let order = Order {
+            prompt: prompt.tokens,
+            options: options.clone(),
+            parser: None,
+            special: false,
+            shape: shape.clone(),
+            one_call: false,
+        };
+        let echo = if echo { prompt.text } else { String::new() };
+        runs.push(Run { generation: Generation::begin(&call.app, order).await?, echo });
+    }
+    if fields.flag("stream")?.unwrap_or(false) {
+        let app = Arc::clone(&call.app);
+        let keep_alive = app.settings.keep_alive;
+        return Ok(stream::stream(Framing::Events, keep_alive, |writer| async move {
+            write(&app, &header, wants, &writer, runs).await
+        }));
+    }
+    whole(&call.app, &header, runs).await
+}
+
+/// A prompt under way.
+struct Run {
+    generation: Generation,
+    echo: String,
+}
+
+fn log_probs(fields: &Fields<'_>) -> Result<Option<u8>, Failure> {
+    let top = match fields.get("logprobs") {
+        None | Some(Value::Bool(false)) => return Ok(None),
+        Some(Value::Bool(true)) => 0,
+        Some(_) => fields.count("logprobs")?.unwrap_or(0),
+    };
+    match u8::try_from(top) {
+        Ok(top) if top <= 20 => Ok(Some(top)),
+        _ => Err(fields.wrong("logprobs", "must be at most 20")),
+    }
+}
+
+/// The prompts: a text, a list of tokens, or a list of either. With a suffix, a text in the form for filling in.
+fn prompts(app: &App, fields: &Fields<'_>) -> Result<Vec<Prompt>, Failure> {
+    let value = fields.get("prompt").ok_or_else(|| fields.wrong("prompt", "is missing"))?;
+    if let Some(suffix) = fields.text("suffix")?.filter(|suffix| !suffix.is_empty()) {
+        let text =
+            value.as_str().ok_or_else(|| fields.wrong("prompt", "must be a string beside a suffix"))?;
+        return fill_in(app, text, suffix).map(|prompt| vec![prompt]);
+    }
+    match value {
+        Value::Array(items) if !items.is_empty() && !items.iter().all(Value::is_number) => {
+            if items.len() > MOST_PROMPTS {
+                return Err(fields.wrong("prompt", format_args!("must be at most {MOST_PROMPTS} prompts")));
+            }
+            items.iter().map(|item| prompt(app, fields, item)).collect()
+        }
+        value => Ok(vec![prompt(app, fields, value)?]),
+    }
+}
+
+fn prompt(app: &App, fields: &Fields<'_>, value: &Value) -> Result<Prompt, Failure> {
+    match value {
+        Value::String(text) => {
+            let tokens = app.encode(text, EncodeOptions { add_special: true, parse_special: true })?;
+            Ok(Prompt { tokens, text: text.clone() })
+        }
+        Value::Array(ids) => {
+            let tokens: Option<Vec<TokenId>> = ids.iter().map(|id| fields::count(id).map(TokenId)).collect();
+            let tokens = tokens.ok_or_else(|| fields.wrong("prompt", "must be of token ids"))?;
+            let text = app.decode(&tokens);
+            Ok(Prompt { tokens, text })
+        }
+        _ => Err(fields.wrong("prompt", "must be a string or a list of strings or token ids")),
+    }
+}
+
+/// The prompt of a model that fills in: what is before and what is behind, then its turn.
+fn fill_in(app: &App, before: &str, behind: &str) -> Result<Prompt, Failure> {
+    let tokenizer = app.served.tokenizer;
+    let special = |role| {
+        tokenizer
+            .special(role)
+            .ok_or_else(|| Failure::new(Kind::NotSupported, "suffix: the model has no tokens for filling in"))
+    };
+    let (prefix, suffix, middle) =
+        (special(Special::FimPrefix)?, special(Special::FimSuffix)?, special(Special::FimMiddle)?);
+    let plain = EncodeOptions::default();
+    let mut tokens: Vec<TokenId> =
+        tokenizer.add_bos().then(|| tokenizer.bos()).flatten().into_iter().collect();
+    tokens.push(prefix);
+    tokens.extend(app.encode(before, plain)?);
+    tokens.push(suffix);
+    tokens.extend(app.encode(behind, plain)?);
+    tokens.push(middle);
+    Ok(Prompt { tokens, text: before.to_owned() })
+}
+
+/// A choice put together.
+#[derive(Default)]
+struct Choice {
+    text: String,
+    tokens: Vec<TokenReport>,
+    finish: Option<&'static str>,
+}
+
+async fn whole(app: &App, header: &Header, runs: Vec<Run>) -> Result<Response, Failure> {
+    let mut document = header.document("text_completion");
+    let mut choices = Vec::new();
+    let mut sum = Total::default();
+    for mut run in runs {
+        let mut answers: Vec<Choice> = (0..run.generation.answers()).map(|_| Choice::default()).collect();
+        let mut total = Total::default();
+        while let Some((index, part)) = run.generation.next().await {
+            match part {
+                Part::Prefill { .. } => {}
+                Part::More { text, tokens, .. } => {
+                    answers[index].text.push_str(&text);
+                    answers[index].tokens.extend(tokens);
+                }
+                Part::Over(ending) => {
+                    total.add(&ending);
+                    answers[index].finish = Some(ending.reason.word());
+                    document.insert("timings".into(), ending.timings());
+                }
+                Part::Failed(failure) => return Err(failure),
+            }
+        }
+        sum.prompt = sum.prompt.saturating_add(total.prompt);
+        sum.cached = sum.cached.saturating_add(total.cached);
+        sum.generated = sum.generated.saturating_add(total.generated);
+        for answer in answers {
+            let mut offset = run.echo.chars().count();
+            choices.push(json!({
+                "text": format!("{}{}", run.echo, answer.text),
+                "index": choices.len(),
+                "logprobs": logprobs::completion(app, &answer.tokens, &mut offset),
+                "finish_reason": answer.finish,
+            }));
+        }
+    }
+    document.insert("choices".into(), choices.into());
+    document.insert("usage".into(), sum.usage());
+    Ok(json(StatusCode::OK, &Value::Object(document)))
+}
+
+/// Streams the prompts one behind the other; their computation goes on side by side.
+async fn write(
+    app: &App,
+    header: &Header,
+    wants: Wants,
+    writer: &Writer,
+    runs: Vec<Run>,
+) -> Result<(), Gone> {
+    let mut sum = Total::default();
+    let mut first = 0;
+    let chunk = |index: usize, text: &str, log_probs: Option<Value>, finish: Option<&str>| {
+        let mut document: Map<String, Value> = header.document("text_completion");
+        let choice = json!({ "text": text, "index": index, "logprobs": log_probs, "finish_reason": finish });
+        document.insert("choices".into(), json!([choice]));
+        if wants.usage {
+            document.insert("usage".into(), Value::Null);
+        }
+        document
+    };
+    for mut run in runs {
+        let answers = run.generation.answers();
+        let mut offsets = vec![run.echo.chars().count(); answers];
+        let mut total = Total::default();
+        if !run.echo.is_empty() {
+            for index in 0..answers {
+                writer.data(&Value::Object(chunk(first + index, &run.echo, None, None))).await?;
+            }
+        }
+        while let Some((index, part)) = run.generation.next().await {
+            let place = first + index;
+            match part {
+                Part::Prefill { .. } => {}
+                Part::More { text, tokens, .. } => {
+                    let log_probs = logprobs::completion(app, &tokens, &mut offsets[index]);
+                    if !text.is_empty() || log_probs.is_some() {
+                        writer.data(&Value::Object(chunk(place, &text, log_probs, None))).await?;
+                    }
+                }
+                Part::Over(ending) => {
+                    total.add(&ending);
+                    let mut document = chunk(place, "", None, Some(ending.reason.word()));
+                    document.insert("timings".into(), ending.timings());
+                    writer.data(&Value::Object(document)).await?;
+                }
+                Part::Failed(failure) => {
+                    writer.data(&failure.document(Dialect::OpenAi)).await?;
+                    return writer.done().await;
+                }
+            }
+        }
+        first += answers;
+        sum.prompt = sum.prompt.saturating_add(total.prompt);
+        sum.cached = sum.cached.saturating_add(total.cached);
+        sum.generated = sum.generated.saturating_add(total.generated);
+    }
+    if wants.usage {
+        let mut document = header.document("text_completion");
+        document.insert("choices".into(), json!([]));
+        document.insert("usage".into(), sum.usage());
+        writer.data(&Value::Object(document)).await?;
+    }
+    writer.done().await
+}

@@ -1,0 +1,57 @@
+//! Log-probabilities in the two shapes of `OpenAI`'s protocol.
+
+use crate::app::App;
+use doorbell_core::token::TokenId;
+use doorbell_runtime::serve::TokenReport;
+use serde_json::{Map, Value, json};
+
+/// JSON knows no infinity; this is far below anything a model computes.
+fn finite(log_prob: f32) -> f32 {
+    log_prob.max(-9999.0)
+}
+
+fn entry(app: &App, token: TokenId, log_prob: f32) -> Map<String, Value> {
+    let bytes = app.piece(token);
+    let mut entry = Map::new();
+    entry.insert("id".into(), token.0.into());
+    entry.insert("token".into(), String::from_utf8_lossy(&bytes).into());
+    entry.insert("logprob".into(), json!(finite(log_prob)));
+    entry.insert("bytes".into(), json!(bytes));
+    entry
+}
+
+/// The `logprobs` of a chat choice; `None` if no token has any.
+pub(super) fn chat(app: &App, tokens: &[TokenReport]) -> Option<Value> {
+    let content = tokens.iter().filter_map(|report| {
+        let (log_prob, top) = report.log_probs.as_ref()?;
+        let mut chosen = entry(app, report.token, *log_prob);
+        let top: Vec<_> = top.iter().map(|&(token, log_prob)| entry(app, token, log_prob)).collect();
+        chosen.insert("top_logprobs".into(), json!(top));
+        Some(Value::Object(chosen))
+    });
+    let content: Vec<Value> = content.collect();
+    (!content.is_empty()).then(|| json!({ "content": content, "refusal": null }))
+}
+
+/// The `logprobs` of a text completion, whose text begins at `offset` characters.
+pub(super) fn completion(app: &App, tokens: &[TokenReport], offset: &mut usize) -> Option<Value> {
+    let (mut texts, mut own, mut tops, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for report in tokens {
+        let Some((log_prob, top)) = &report.log_probs else { continue };
+        let text = String::from_utf8_lossy(&app.piece(report.token)).into_owned();
+        offsets.push(*offset);
+        *offset += text.chars().count();
+        texts.push(text);
+        own.push(finite(*log_prob));
+        let mut map = Map::new();
+        for &(token, log_prob) in top {
+            let text = String::from_utf8_lossy(&app.piece(token)).into_owned();
+            // the likelier of two tokens that look alike
+            map.entry(text).or_insert_with(|| json!(finite(log_prob)));
+        }
+        tops.push(map);
+    }
+    (!texts.is_empty()).then(
+        || json!({ "tokens": texts, "token_logprobs": own, "top_logprobs": tops, "text_offset": offsets }),
+    )
+}

@@ -1,0 +1,138 @@
+//! `/v1/responses`, without memory: every request brings its whole conversation.
+
+use super::chat::{Header, Message};
+use super::responses_stream;
+use super::{chat, responses_input};
+use crate::call::{self, Call};
+use crate::chat::order;
+use crate::error::Failure;
+use crate::fields::Fields;
+use crate::generate::{Ending, Generation, Reason};
+use crate::stream::json;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+
+/// The fields of a request that its answer repeats, and what they are if absent.
+fn repeated() -> [(&'static str, Value); 12] {
+    [
+        ("instructions", Value::Null),
+        ("max_output_tokens", Value::Null),
+        ("metadata", json!({})),
+        ("parallel_tool_calls", json!(true)),
+        ("previous_response_id", Value::Null),
+        ("reasoning", json!({ "effort": null, "summary": null })),
+        ("temperature", Value::Null),
+        ("text", json!({ "format": { "type": "text" } })),
+        ("tool_choice", json!("auto")),
+        ("tools", json!([])),
+        ("top_p", Value::Null),
+        ("truncation", json!("disabled")),
+    ]
+}
+
+/// What every version of one response repeats.
+pub(super) struct Frame {
+    header: Header,
+    repeated: Map<String, Value>,
+}
+
+impl Frame {
+    fn new(header: Header, fields: &Fields<'_>) -> Self {
+        let repeated = repeated()
+            .into_iter()
+            .map(|(name, absent)| (name.to_owned(), fields.get(name).cloned().unwrap_or(absent)));
+        Self { header, repeated: repeated.collect() }
+    }
+
+    /// The response at some stage.
+    pub(super) fn document(&self, status: &str, output: &[Value], ending: Option<&Ending>) -> Value {
+        let mut document = Map::new();
+        document.insert("id".into(), self.header.id.as_str().into());
+        document.insert("object".into(), "response".into());
+        document.insert("created_at".into(), self.header.created.into());
+        document.insert("status".into(), status.into());
+        document.insert("background".into(), false.into());
+        document.insert("error".into(), Value::Null);
+        let cut = (status == "incomplete").then(|| json!({ "reason": "max_output_tokens" }));
+        document.insert("incomplete_details".into(), cut.unwrap_or_default());
+        document.insert("model".into(), self.header.model.as_str().into());
+        document.insert("output".into(), output.into());
+        document.extend(self.repeated.clone());
+        document.insert("store".into(), false.into());
+        document.insert("usage".into(), ending.map(usage).unwrap_or_default());
+        Value::Object(document)
+    }
+}
+
+fn usage(ending: &Ending) -> Value {
+    let usage = &ending.usage;
+    json!({
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": { "cached_tokens": usage.cached_tokens },
+        "output_tokens": usage.generated_tokens,
+        "output_tokens_details": { "reasoning_tokens": ending.reasoning_tokens },
+        "total_tokens": usage.prompt_tokens.saturating_add(usage.generated_tokens),
+    })
+}
+
+/// How a response stands that ended so.
+pub(super) fn status(ending: &Ending) -> &'static str {
+    if ending.reason == Reason::Length { "incomplete" } else { "completed" }
+}
+
+pub(super) fn reasoning_item(id: &str, text: &str) -> Value {
+    json!({
+        "id": id, "type": "reasoning", "summary": [],
+        "content": [{ "type": "reasoning_text", "text": text }], "status": "completed",
+    })
+}
+
+pub(super) fn text_part(text: &str) -> Value {
+    json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
+}
+
+pub(super) fn message_item(id: &str, status: &str, parts: &[Value]) -> Value {
+    json!({ "id": id, "type": "message", "role": "assistant", "status": status, "content": parts })
+}
+
+pub(super) fn call_item(id: &str, call_id: &str, status: &str, name: &str, arguments: &str) -> Value {
+    json!({
+        "id": id, "type": "function_call", "status": status,
+        "call_id": call_id, "name": name, "arguments": arguments,
+    })
+}
+
+/// The items of a whole answer.
+fn items(message: &Message) -> Vec<Value> {
+    let mut items = Vec::new();
+    if !message.reasoning.is_empty() {
+        items.push(reasoning_item(&call::id("rs_"), &message.reasoning));
+    }
+    if !message.text.is_empty() || message.calls.is_empty() {
+        items.push(message_item(&call::id("msg_"), "completed", &[text_part(&message.text)]));
+    }
+    for tool in &message.calls {
+        items.push(call_item(&call::id("fc_"), &tool.id, "completed", &tool.name, &tool.arguments));
+    }
+    items
+}
+
+pub(crate) async fn responses(call: Call) -> Result<Response, Failure> {
+    let body = call.json()?;
+    let fields = Fields::of_request(&body)?;
+    let conversation = responses_input::conversation(&call, &fields)?;
+    let header = Header::new(&call, "resp_", fields.text("model")?);
+    let frame = Frame::new(header, &fields);
+    let generation = Generation::begin(&call.app, order(&call.app, conversation).await?).await?;
+    if fields.flag("stream")?.unwrap_or(false) {
+        return Ok(responses_stream::respond(&call, frame, generation));
+    }
+    let messages = chat::collect(generation, 1).await?;
+    let (message, ending) = match messages.first() {
+        Some(message) => (message, message.ending.as_ref()),
+        None => return Err(Failure::new(crate::error::Kind::Internal, "the answer is missing")),
+    };
+    let status = ending.map_or("completed", status);
+    Ok(json(StatusCode::OK, &frame.document(status, &items(message), ending)))
+}

@@ -1,0 +1,183 @@
+//! `/v1/responses` as a stream: every event says which item and part it belongs to, and its number.
+
+use super::responses::{Frame, call_item, message_item, reasoning_item, status, text_part};
+use crate::call::{self, Call};
+use crate::error::{Dialect, Failure};
+use crate::generate::{Ending, Generation, Part};
+use crate::stream::{self, Framing, Gone, Writer};
+use axum::response::Response;
+use doorbell_runtime::answer::Delta;
+use serde_json::{Value, json};
+
+pub(super) fn respond(call: &Call, frame: Frame, generation: Generation) -> Response {
+    stream::stream(Framing::Events, call.app.settings.keep_alive, |writer| async move {
+        Events { frame, writer, number: 0, done: Vec::new(), open: None }.write(generation).await
+    })
+}
+
+/// The item that is being written.
+enum Open {
+    Reasoning { id: String, text: String },
+    Message { id: String, text: String },
+    Call { id: String, call_id: String, name: String, arguments: String },
+}
+
+struct Events {
+    frame: Frame,
+    writer: Writer,
+    /// Of the next event.
+    number: u64,
+    /// Items that are complete.
+    done: Vec<Value>,
+    open: Option<Open>,
+}
+
+impl Events {
+    async fn write(mut self, mut generation: Generation) -> Result<(), Gone> {
+        for name in ["response.created", "response.in_progress"] {
+            let response = self.frame.document("in_progress", &[], None);
+            self.send(name, json!({ "response": response })).await?;
+        }
+        while let Some((_, part)) = generation.next().await {
+            match part {
+                Part::Prefill { .. } => {}
+                Part::More { deltas, .. } => {
+                    for delta in deltas {
+                        self.take(delta).await?;
+                    }
+                }
+                Part::Over(ending) => return self.finish(&ending).await,
+                Part::Failed(failure) => return self.fail(&failure).await,
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, name: &str, mut event: Value) -> Result<(), Gone> {
+        event["type"] = name.into();
+        event["sequence_number"] = self.number.into();
+        self.number += 1;
+        self.writer.event(name, &event).await
+    }
+
+    /// An event of the part that is being written.
+    async fn send_part(&mut self, name: &str, id: &str, more: (&str, Value)) -> Result<(), Gone> {
+        let mut event = json!({ "item_id": id, "output_index": self.done.len(), "content_index": 0 });
+        event[more.0] = more.1;
+        if name.starts_with("response.output_text") {
+            event["logprobs"] = json!([]);
+        }
+        self.send(name, event).await
+    }
+
+    async fn take(&mut self, delta: Delta) -> Result<(), Gone> {
+        match delta {
+            Delta::Reasoning(more) => {
+                if !matches!(self.open, Some(Open::Reasoning { .. })) {
+                    self.begin_reasoning().await?;
+                }
+                let Some(Open::Reasoning { id, text }) = &mut self.open else { return Ok(()) };
+                text.push_str(&more);
+                let id = id.clone();
+                self.send_part("response.reasoning_text.delta", &id, ("delta", more.into())).await
+            }
+            Delta::Text(more) => {
+                if !matches!(self.open, Some(Open::Message { .. })) {
+                    self.begin_message().await?;
+                }
+                let Some(Open::Message { id, text }) = &mut self.open else { return Ok(()) };
+                text.push_str(&more);
+                let id = id.clone();
+                self.send_part("response.output_text.delta", &id, ("delta", more.into())).await
+            }
+            Delta::Call { name, .. } => self.begin_call(name).await,
+            Delta::Arguments { text, .. } => {
+                let Some(Open::Call { id, arguments, .. }) = &mut self.open else { return Ok(()) };
+                arguments.push_str(&text);
+                let event = json!({ "item_id": id, "output_index": self.done.len(), "delta": text });
+                self.send("response.function_call_arguments.delta", event).await
+            }
+        }
+    }
+
+    async fn added(&mut self, item: Value) -> Result<(), Gone> {
+        let event = json!({ "output_index": self.done.len(), "item": item });
+        self.send("response.output_item.added", event).await
+    }
+
+    async fn begin_reasoning(&mut self) -> Result<(), Gone> {
+        self.close().await?;
+        let id = call::id("rs_");
+        let item =
+            json!({ "id": id, "type": "reasoning", "summary": [], "content": [], "status": "in_progress" });
+        self.added(item).await?;
+        let part = json!({ "type": "reasoning_text", "text": "" });
+        self.send_part("response.content_part.added", &id, ("part", part)).await?;
+        self.open = Some(Open::Reasoning { id, text: String::new() });
+        Ok(())
+    }
+
+    async fn begin_message(&mut self) -> Result<(), Gone> {
+        self.close().await?;
+        let id = call::id("msg_");
+        self.added(message_item(&id, "in_progress", &[])).await?;
+        self.send_part("response.content_part.added", &id, ("part", text_part(""))).await?;
+        self.open = Some(Open::Message { id, text: String::new() });
+        Ok(())
+    }
+
+    async fn begin_call(&mut self, name: String) -> Result<(), Gone> {
+        self.close().await?;
+        let (id, call_id) = (call::id("fc_"), call::id("call_"));
+        self.added(call_item(&id, &call_id, "in_progress", &name, "")).await?;
+        self.open = Some(Open::Call { id, call_id, name, arguments: String::new() });
+        Ok(())
+    }
+
+    /// Completes the item that is being written, if there is one.
+    async fn close(&mut self) -> Result<(), Gone> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let item = match open {
+            Open::Reasoning { id, text } => {
+                self.send_part("response.reasoning_text.done", &id, ("text", text.as_str().into())).await?;
+                let part = json!({ "type": "reasoning_text", "text": text });
+                self.send_part("response.content_part.done", &id, ("part", part)).await?;
+                reasoning_item(&id, &text)
+            }
+            Open::Message { id, text } => {
+                self.send_part("response.output_text.done", &id, ("text", text.as_str().into())).await?;
+                let part = text_part(&text);
+                self.send_part("response.content_part.done", &id, ("part", part.clone())).await?;
+                message_item(&id, "completed", &[part])
+            }
+            Open::Call { id, call_id, name, arguments } => {
+                let event = json!({
+                    "item_id": id, "output_index": self.done.len(), "name": name, "arguments": arguments,
+                });
+                self.send("response.function_call_arguments.done", event).await?;
+                call_item(&id, &call_id, "completed", &name, &arguments)
+            }
+        };
+        let event = json!({ "output_index": self.done.len(), "item": item });
+        self.send("response.output_item.done", event).await?;
+        self.done.push(item);
+        Ok(())
+    }
+
+    async fn finish(&mut self, ending: &Ending) -> Result<(), Gone> {
+        if self.open.is_none() && self.done.is_empty() {
+            self.begin_message().await?;
+        }
+        self.close().await?;
+        let status = status(ending);
+        let response = self.frame.document(status, &self.done, Some(ending));
+        self.send(&format!("response.{status}"), json!({ "response": response })).await
+    }
+
+    async fn fail(&mut self, failure: &Failure) -> Result<(), Gone> {
+        let mut response = self.frame.document("failed", &self.done, None);
+        response["error"] = json!({ "code": "server_error", "message": failure.message });
+        self.send("response.failed", json!({ "response": response })).await?;
+        self.writer.data(&failure.document(Dialect::OpenAi)).await
+    }
+}

@@ -1,0 +1,179 @@
+//! What operators and dashboards ask: health, numbers, and the way from text to tokens.
+
+use crate::call::Call;
+use crate::chat;
+use crate::error::{Failure, Kind};
+use crate::fields::{self, Fields};
+use crate::openai;
+use crate::stream::{json, with_type};
+use axum::http::StatusCode;
+use axum::response::Response;
+use core::sync::atomic::Ordering;
+use doorbell_core::token::{EncodeOptions, TokenId};
+use doorbell_runtime::memory;
+use serde_json::{Value, json};
+
+pub(crate) async fn health(call: Call) -> Result<Response, Failure> {
+    let load = call.app.served.service.load();
+    if load.device_lost || load.ended {
+        return Err(Failure::new(Kind::Unavailable, "the device has failed; start the server again"));
+    }
+    let document = json!({
+        "status": "ok",
+        "version": env!("CARGO_PKG_VERSION"),
+        "model_loaded": call.app.served.name,
+        "device": call.app.served.facts.device,
+        "requests": { "running": load.running, "waiting": load.live.saturating_sub(load.running) },
+    });
+    Ok(json(StatusCode::OK, &document))
+}
+
+/// Answers as long as the process does.
+pub(crate) async fn live(_: Call) -> Result<Response, Failure> {
+    Ok(json(StatusCode::OK, &json!({ "status": "ok" })))
+}
+
+pub(crate) async fn metrics(call: Call) -> Result<Response, Failure> {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(with_type(StatusCode::OK, kind, call.app.metrics.text(&call.app)))
+}
+
+/// What the last finished request took, in Lemonade's words.
+pub(crate) async fn stats(call: Call) -> Result<Response, Failure> {
+    let last = call.app.last.lock().ok().and_then(|last| last.clone());
+    let Some(last) = last else { return Ok(json(StatusCode::OK, &json!({}))) };
+    let times = last.times();
+    let tokens = last.usage.generated_tokens;
+    let rate =
+        if times.predicted > 0.0 { f64::from(tokens.saturating_sub(1)) * 1e3 / times.predicted } else { 0.0 };
+    let document = json!({
+        "time_to_first_token": (times.queue + times.prompt) / 1e3,
+        "tokens_per_second": rate,
+        "input_tokens": last.usage.prompt_tokens,
+        "output_tokens": tokens,
+        "prompt_tokens": last.usage.prompt_tokens,
+        "cache_tokens": last.usage.cached_tokens,
+        "queue_seconds": times.queue / 1e3,
+        "timings": last.timings(),
+    });
+    Ok(json(StatusCode::OK, &document))
+}
+
+pub(crate) async fn system_info(call: Call) -> Result<Response, Failure> {
+    let memory = memory::memory();
+    let cores = std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
+    let document = json!({
+        "os": std::env::consts::OS,
+        "architecture": std::env::consts::ARCH,
+        "cores": cores,
+        "memory_total_bytes": memory.map(|memory| memory.total),
+        "memory_available_bytes": memory.map(|memory| memory.available),
+        "peak_resident_bytes": memory::peak_resident(),
+        "device": call.app.served.facts.device,
+        "version": env!("CARGO_PKG_VERSION"),
+    });
+    Ok(json(StatusCode::OK, &document))
+}
+
+pub(crate) async fn props(call: Call) -> Result<Response, Failure> {
+    let app = &call.app;
+    let defaults = &app.served.defaults;
+    let template = app.served.template.as_ref().map(|(_, source)| source.as_str());
+    let document = json!({
+        "default_generation_settings": {
+            "n_ctx": app.served.context,
+            "params": {
+                "temperature": defaults.temperature,
+                "top_k": defaults.top_k,
+                "top_p": defaults.top_p,
+                "min_p": defaults.min_p,
+                "repeat_penalty": defaults.penalties.repeat,
+                "n_predict": -1,
+            },
+        },
+        "total_slots": app.served.parallel,
+        "model_alias": app.served.name,
+        "chat_template": template.unwrap_or_default(),
+        "modalities": { "vision": false, "audio": false },
+        "build_info": concat!("doorbell ", env!("CARGO_PKG_VERSION")),
+        "is_sleeping": false,
+        "requests_in_flight": app.in_flight.load(Ordering::Relaxed),
+    });
+    Ok(json(StatusCode::OK, &document))
+}
+
+pub(crate) async fn tokenize(call: Call) -> Result<Response, Failure> {
+    let body = call.json()?;
+    let fields = Fields::of_request(&body)?;
+    // llama-server says content, Lemonade and vLLM prompt or input
+    let text = [fields.text("content")?, fields.text("prompt")?, fields.text("input")?];
+    let text = text.into_iter().flatten().next().ok_or_else(|| fields.wrong("content", "is missing"))?;
+    let options = EncodeOptions {
+        add_special: fields.flag("add_special")?.unwrap_or(false),
+        parse_special: fields.flag("parse_special")?.unwrap_or(true),
+    };
+    let tokens = call.app.encode(text, options)?;
+    let piece = |&token: &TokenId| {
+        let piece = match String::from_utf8(call.app.piece(token)) {
+            Ok(text) => Value::from(text),
+            Err(error) => json!(error.as_bytes()),
+        };
+        json!({ "id": token.0, "piece": piece })
+    };
+    let list: Vec<Value> = if fields.flag("with_pieces")?.unwrap_or(false) {
+        tokens.iter().map(piece).collect()
+    } else {
+        tokens.iter().map(|token| token.0.into()).collect()
+    };
+    Ok(json(StatusCode::OK, &json!({ "tokens": list, "count": tokens.len() })))
+}
+
+pub(crate) async fn detokenize(call: Call) -> Result<Response, Failure> {
+    let body = call.json()?;
+    let fields = Fields::of_request(&body)?;
+    let list = fields.list("tokens")?.ok_or_else(|| fields.wrong("tokens", "is missing"))?;
+    let tokens: Option<Vec<TokenId>> = list.iter().map(|id| fields::count(id).map(TokenId)).collect();
+    let tokens = tokens.ok_or_else(|| fields.wrong("tokens", "must be token ids"))?;
+    let known = call.app.served.tokenizer.vocab_len();
+    if let Some(token) = tokens.iter().find(|token| token.0 as usize >= known) {
+        return Err(fields.wrong("tokens", format_args!("{} is not in the vocabulary", token.0)));
+    }
+    Ok(json(StatusCode::OK, &json!({ "content": call.app.decode(&tokens) })))
+}
+
+pub(crate) async fn apply_template(call: Call) -> Result<Response, Failure> {
+    let body = call.json()?;
+    let fields = Fields::of_request(&body)?;
+    let conversation = openai::chat::conversation(&call, &fields)?;
+    let (_, rendered) = chat::rendered(&call.app, conversation).await?;
+    Ok(json(StatusCode::OK, &json!({ "prompt": rendered.text, "tokens": rendered.tokens.len() })))
+}
+
+pub(crate) async fn slots(call: Call) -> Result<Response, Failure> {
+    let load = call.app.served.service.load();
+    let slot = |id: u32| json!({ "id": id, "n_ctx": call.app.served.context, "is_processing": u64::from(id) < load.running, "speculative": false });
+    let slots: Vec<Value> = (0..call.app.served.parallel).map(slot).collect();
+    Ok(json(StatusCode::OK, &slots.into()))
+}
+
+/// Lemonade's order to load a model: the one there is, is.
+pub(crate) async fn load(call: Call) -> Result<Response, Failure> {
+    let body = call.json()?;
+    let fields = Fields::of_request(&body)?;
+    let name = fields.text("model_name")?.or(fields.text("model")?);
+    if name.is_some_and(|name| name != call.app.served.name) {
+        return Err(Failure::new(
+            Kind::NotFound,
+            format_args!(
+                "this server has only {:?}; start another one for other models",
+                call.app.served.name
+            ),
+        ));
+    }
+    let document = json!({ "status": "success", "message": "the model is loaded" });
+    Ok(json(StatusCode::OK, &document))
+}
+
+pub(crate) async fn unsupported(_: Call) -> Result<Response, Failure> {
+    Err(Failure::new(Kind::NotSupported, "this server has no such function"))
+}

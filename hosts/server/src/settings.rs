@@ -1,0 +1,42 @@
+//! What an operator can decide.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+/// The port that Lemonade's clients try first.
+pub const DEFAULT_PORT: u16 = 13305;
+
+/// What an operator can decide.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// Keys that open the server; with none, everybody who reaches it may use it.
+    pub api_keys: Vec<String>,
+    /// Origins of web pages that may use it, beside its own; `*` allows all.
+    pub origins: Vec<String>,
+    /// The longest body of a request, in bytes.
+    pub body_limit: usize,
+    /// Requests that may be in progress at a time.
+    pub concurrency: usize,
+    /// Silence after which a stream gets a comment, so that nobody takes it for dead.
+    pub keep_alive: Duration,
+    /// How long answers may go on after the order to end.
+    pub drain: Duration,
+}
+
+impl Settings {
+    /// Listening at `address`, open, 64 MiB bodies, 1024 requests.
+    #[must_use]
+    pub fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            api_keys: Vec::new(),
+            origins: Vec::new(),
+            body_limit: 64 << 20,
+            concurrency: 1024,
+            keep_alive: Duration::from_secs(10),
+            drain: Duration::from_secs(4),
+        }
+    }
+}
