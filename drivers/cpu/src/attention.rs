@@ -151,19 +151,19 @@ fn run<S: Simd, E: Element, const T: usize>(simd: S, chunk: Attention<'_, T>) ->
         }
     }
     let columns = pages.start * PAGE_TOKENS..pages.end * PAGE_TOKENS;
-    let weights = from_fn(|t| {
+    let mut weights = [nothing; T];
+    for t in 0..T {
         let row = &mut chunk.scores[t * CHUNK..(t + 1) * CHUNK][columns.clone()];
-        let at =
-            |position: u32| ((position - chunk.first) as usize).saturating_sub(columns.start).min(row.len());
         if seen[t].is_empty() {
             row.fill(0.0);
-            return nothing;
+            continue;
         }
-        let (start, end) = (at(seen[t].start), at(seen[t].end));
+        let base = chunk.first as usize + columns.start;
+        let (start, end) = (seen[t].start as usize - base, seen[t].end as usize - base);
         row[..start].fill(f32::NEG_INFINITY);
         row[end..].fill(f32::NEG_INFINITY);
-        softmax_part(simd, row)
-    });
+        weights[t] = softmax_part(simd, row);
+    }
     let tokens = (low - chunk.first) as usize..(high - chunk.first) as usize;
     let values = chunk.values.as_mut_ptr();
     // SAFETY: `check`: the pages are readable, the scores and values long enough.
