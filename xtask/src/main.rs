@@ -4,6 +4,7 @@
 
 mod bench;
 mod ci;
+mod fuzz;
 mod isa_check;
 mod kernels;
 mod model;
@@ -29,6 +30,8 @@ enum Verb {
     Ci(ci::Arguments),
     /// Build and run the program without std and libc, and compare it with the host.
     Nostd,
+    /// Feed hostile input to the reader, the binder, the tokenizer or the sampler.
+    Fuzz(fuzz::Arguments),
     /// Fetch or make a model file under models/.
     Model(model::Arguments),
     /// Measure the program, interleaved with llama-bench when it is there.
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Verb::Test => test::run(),
         Verb::Ci(arguments) => ci::run(&arguments),
         Verb::Nostd => nostd::run(),
+        Verb::Fuzz(arguments) => fuzz::run(&arguments),
         Verb::Model(arguments) => model::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),
         Verb::IsaCheck(arguments) => isa_check::run(&arguments),
