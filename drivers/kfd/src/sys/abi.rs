@@ -342,7 +342,7 @@ pub mod alloc_flag {
     pub const VRAM: u32 = 1 << 0;
     /// System memory of the kernel's own.
     pub const GTT: u32 = 1 << 1;
-    /// The caller's memory; never used here and refused by [`super::Linux`].
+    /// The caller's memory; never used here and refused by [`crate::sys::Linux`].
     pub const USERPTR: u32 = 1 << 2;
     /// The process's doorbell slice.
     pub const DOORBELL: u32 = 1 << 3;

@@ -16,17 +16,20 @@ pub enum Release {
     V6_1,
     /// 6.12: minor 17.
     V6_12,
-    /// 7.2: minor 23.
+    /// 6.18: minor 18.
+    V6_18,
+    /// 7.2 and 7.3: minor 23.
     V7_2,
 }
 
 impl Release {
-    pub const ALL: [Self; 3] = [Self::V6_1, Self::V6_12, Self::V7_2];
+    pub const ALL: [Self; 4] = [Self::V6_1, Self::V6_12, Self::V6_18, Self::V7_2];
 
     pub fn minor(self) -> u32 {
         match self {
             Self::V6_1 => 11,
             Self::V6_12 => 17,
+            Self::V6_18 => 18,
             Self::V7_2 => 23,
         }
     }
@@ -142,7 +145,7 @@ impl Machine {
         let from_gtt = match self.release {
             Release::V6_1 => false,
             Release::V6_12 => chip.is_apu,
-            Release::V7_2 => chip.is_apu && chip.vram < self.gtt,
+            Release::V6_18 | Release::V7_2 => chip.is_apu && chip.vram < self.gtt,
         };
         if from_gtt { self.ttm_pages * 4096 } else { chip.vram }
     }
@@ -227,13 +230,16 @@ impl Machine {
     }
 
     fn cpu_properties(&self) -> String {
+        let sizes = if self.release > Release::V6_1 { "cwsr_size 0\nctl_stack_size 0\n" } else { "" };
         "cpu_cores_count 16\nsimd_count 0\nmem_banks_count 1\ncaches_count 0\nio_links_count 0\np2p_links_count 0\n\
          cpu_core_id_base 0\nsimd_id_base 0\nmax_waves_per_simd 0\nlds_size_in_kb 0\ngds_size_in_kb 0\nnum_gws 0\n\
          wave_front_size 0\narray_count 0\nsimd_arrays_per_engine 0\ncu_per_simd_array 0\nsimd_per_cu 0\n\
          max_slots_scratch_cu 0\ngfx_target_version 0\nvendor_id 0\ndevice_id 0\nlocation_id 0\ndomain 0\n\
          drm_render_minor 0\nhive_id 0\nnum_sdma_engines 0\nnum_sdma_xgmi_engines 0\nnum_sdma_queues_per_engine 0\n\
-         num_cp_queues 0\nmax_engine_clk_ccompute 5000\n"
+         num_cp_queues 0\n"
             .to_owned()
+            + sizes
+            + "max_engine_clk_ccompute 5000\n"
     }
 
     fn gpu_properties(&self, gpu: &Gpu) -> String {
@@ -258,7 +264,7 @@ impl Machine {
             text,
             "max_engine_clk_fcompute 2500\nlocal_mem_size 0\nfw_version 2220\ncapability 671588992\n"
         );
-        if self.release > Release::V6_12 {
+        if self.release > Release::V6_18 {
             text.push_str("capability2 0\n");
         }
         if self.release > Release::V6_1 {

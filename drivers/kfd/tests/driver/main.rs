@@ -9,6 +9,7 @@
 mod abi;
 mod bring_up;
 mod code;
+mod conformance;
 mod doctor;
 mod fake;
 mod figures;
@@ -16,4 +17,5 @@ mod interleaving;
 mod machines;
 mod queue;
 mod topology;
+mod transcript;
 mod upload;

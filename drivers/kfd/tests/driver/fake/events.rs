@@ -106,7 +106,10 @@ fn create(state: &mut State, arg: &mut CreateEvent) -> Result<(), Errno> {
         state.events.next_other += 1;
         0x4000_0000 + state.events.next_other - 1
     };
-    (arg.event_id, arg.event_trigger_data, arg.event_slot_index) = (id, id, id);
+    (arg.event_id, arg.event_trigger_data) = (id, id);
+    if arg.event_type == event_type::SIGNAL {
+        arg.event_slot_index = id;
+    }
     let event = Event { kind: arg.event_type, auto_reset: arg.auto_reset != 0, age: 1, ..Event::default() };
     state.events.events.insert(id, event);
     Ok(())

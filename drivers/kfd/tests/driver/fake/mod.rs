@@ -71,6 +71,7 @@ pub struct Fake {
     state: Mutex<State>,
     doorbells: Shared,
     mmio: Shared,
+    event_page: Shared,
 }
 
 fn read<T: bytemuck::Pod>(arg: &[u8]) -> T {
@@ -88,7 +89,10 @@ impl Fake {
         let stats = Mutex::default();
         let doorbells = shared(2 * machine.gpus.len().max(1));
         let (mmio, denied, state) = (shared(1), Mutex::default(), Mutex::default());
-        Self { machine, files, denied, stats, state, doorbells, mmio }
+        let event_page = shared(8);
+        let slots = event_page.map(0, 32768, Place::Anywhere).expect("memory");
+        (0..4096).for_each(|slot| slots.store64(slot * 8, u64::MAX));
+        Self { machine, files, denied, stats, state, doorbells, mmio, event_page }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -173,7 +177,8 @@ impl Fake {
             arg.num_of_nodes = count;
             return Ok(());
         }
-        if arg.num_of_nodes > count + 1 {
+        // Newer kernels fill what there is.
+        if arg.num_of_nodes > count + 1 && self.machine.release <= Release::V6_12 {
             return Err(Errno::EINVAL);
         }
         let base = if self.machine.release == Release::V6_1 { 0x4000 } else { 0x10000 };
@@ -238,11 +243,18 @@ impl Fake {
             request::ACQUIRE_VM => self.acquire_vm(state, read(arg)),
             request::GET_CLOCK_COUNTERS => {
                 let mut clocks: GetClockCounters = read(arg);
-                clocks.gpu_clock_counter = state.calls.len() as u64;
+                clocks.gpu_clock_counter =
+                    if self.is_gpu(clocks.gpu_id) { state.calls.len() as u64 } else { 0 };
                 clocks.system_clock_freq = 1_000_000_000;
                 write(arg, &clocks);
                 Ok(())
             }
+            // Without a device there is none to ask; this driver makes these calls on none.
+            request::SET_TRAP_HANDLER | request::SMI_EVENTS | request::SET_MEMORY_POLICY => {
+                Err(Errno::EINVAL)
+            }
+            request::SET_XNACK_MODE if self.machine.release <= Release::V6_12 => Err(Errno::EPERM),
+            request::SET_XNACK_MODE => Ok(()),
             request::RUNTIME_ENABLE if self.minor(state) < 13 => Err(Errno::ENOTTY),
             request::RUNTIME_ENABLE if state.queues.count() > 0 => Err(Errno::EEXIST),
             request::RUNTIME_ENABLE if state.is_runtime_enabled => Err(Errno::EBUSY),
@@ -340,6 +352,9 @@ impl Kernel for Fake {
                     state.doorbells.push((window.address(), gpu_id));
                     Ok(window)
                 }
+                // The kernel's own event page: slots of a process that brought none.
+                2 if len <= 32768 => self.event_page.map(0, len, place),
+                2 => Err(Errno::EINVAL),
                 0 if len == 4096 => self.mmio.map(0, 4096, place),
                 _ => Err(Errno::EFAULT),
             },

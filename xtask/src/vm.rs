@@ -1,0 +1,140 @@
+//! `cargo xtask vm [KERNEL]`: boots Debian kernels with amdgpu and no GPU in QEMU and compares what KFD answers with
+//! the committed transcript. What is asked is in `drivers/kfd/tests/driver/transcript.rs`.
+//!
+//! Emulation only (TCG): it works everywhere and takes 10 to 30 seconds per kernel.
+
+mod initramfs;
+mod package;
+
+use crate::process::{cargo, execute, root, works};
+use anyhow::{Context as _, bail, ensure};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What `cargo xtask vm` takes.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// `6.1`, `6.12`, `backports`, or a folder of unpacked kernel packages; all three when none is named.
+    kernel: Vec<String>,
+    /// Write the transcript instead of comparing it.
+    #[arg(long)]
+    bless: bool,
+}
+
+/// Most time for one boot.
+const BOOT: Duration = Duration::from_secs(900);
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
+    if !works("qemu-system-x86_64", &["--version"]) {
+        println!("vm: no qemu-system-x86_64 here (package qemu-system-x86): skipped");
+        return Ok(());
+    }
+    let all: Vec<String> = package::SUITES.iter().map(|suite| suite.name.to_owned()).collect();
+    let chosen = if arguments.kernel.is_empty() { &all } else { &arguments.kernel };
+    let probe = build_probe()?;
+    let mut differ = Vec::new();
+    for name in chosen {
+        let folder = match package::SUITES.iter().find(|suite| suite.name == *name) {
+            Some(suite) => package::unpacked(suite)?,
+            None => Some(PathBuf::from(name)),
+        };
+        let Some(folder) = folder else {
+            println!("vm: the packages of kernel {name} cannot be fetched here: skipped");
+            continue;
+        };
+        if !boot_and_compare(&folder, &probe, arguments.bless)? {
+            differ.push(name.as_str());
+        }
+    }
+    ensure!(differ.is_empty(), "other answers than the committed ones: {}", differ.join(", "));
+    Ok(())
+}
+
+fn build_probe() -> Result<PathBuf, anyhow::Error> {
+    const TARGET: &str = "x86_64-unknown-linux-gnu";
+    let arguments = ["rustc", "--quiet", "--package", "doorbell-kfd", "--example", "vm_probe", "--release"];
+    let mut command = cargo(arguments);
+    command.args(["--target", TARGET, "--", "-C", "target-feature=+crt-static"]);
+    execute(&mut command)?;
+    Ok(root().join("target").join(TARGET).join("release/examples/vm_probe"))
+}
+
+/// `6.12` of `6.12.117+deb13-amd64`.
+fn series(release: &str) -> String {
+    release.split(['.', '-', '+']).take(2).collect::<Vec<_>>().join(".")
+}
+
+/// Whether the transcript is the committed one, or has been written.
+fn boot_and_compare(folder: &Path, probe: &Path, bless: bool) -> Result<bool, anyhow::Error> {
+    let kernel = package::Kernel::find(folder)?;
+    let work = root().join("target/vm");
+    std::fs::create_dir_all(&work)?;
+    let image = work.join("initramfs.cpio");
+    std::fs::write(&image, initramfs::build(probe, &kernel)?)?;
+    let start = Instant::now();
+    let console = boot(&kernel.image, &image)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let clean = console.replace('\r', "");
+    let transcript = clean.split_once("== begin\n").and_then(|(_, rest)| rest.split_once("== end\n"));
+    let Some((transcript, _)) = transcript else {
+        bail!("kernel {} printed no transcript:\n{clean}", kernel.release);
+    };
+    let golden = root().join(format!("drivers/kfd/tests/goldens/kernel-{}.txt", series(&kernel.release)));
+    if bless {
+        std::fs::write(&golden, transcript)?;
+        println!("vm: kernel {} in {seconds:.1} s, written to {}", kernel.release, golden.display());
+        return Ok(true);
+    }
+    let expected = std::fs::read_to_string(&golden).with_context(|| {
+        format!("{}: no transcript of this series yet; --bless writes it", golden.display())
+    })?;
+    let lines = expected.lines().count();
+    for (expected, got) in expected.lines().zip(transcript.lines()).filter(|(expected, got)| expected != got)
+    {
+        println!("vm: kernel {}\n  expected {expected}\n  got      {got}", kernel.release);
+    }
+    let equal = expected == transcript;
+    println!("vm: kernel {} in {seconds:.1} s, {lines} answers, equal: {equal}", kernel.release);
+    Ok(equal)
+}
+
+/// Boots and answers everything the console said.
+fn boot(kernel: &Path, initramfs: &Path) -> Result<String, anyhow::Error> {
+    let mut command = Command::new("qemu-system-x86_64");
+    command.args([
+        "-accel",
+        "tcg",
+        "-cpu",
+        "max",
+        "-smp",
+        "2",
+        "-m",
+        "1024",
+        "-nodefaults",
+        "-no-user-config",
+    ]);
+    command.args(["-display", "none", "-serial", "stdio", "-no-reboot"]);
+    command.arg("-kernel").arg(kernel).arg("-initrd").arg(initramfs);
+    command.args(["-append", "console=ttyS0 loglevel=0 panic=-1"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let mut child = command.spawn().context("start qemu-system-x86_64")?;
+    let mut output = child.stdout.take().context("console of the machine")?;
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        output.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let deadline = Instant::now() + BOOT;
+    while child.try_wait()?.is_none() {
+        if Instant::now() > deadline {
+            child.kill()?;
+            child.wait()?;
+            let said = reader.join().map_err(|_| anyhow::anyhow!("reader of the console"))??;
+            bail!("no end after {} s; the console said:\n{}", BOOT.as_secs(), String::from_utf8_lossy(&said));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let bytes = reader.join().map_err(|_| anyhow::anyhow!("reader of the console"))??;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

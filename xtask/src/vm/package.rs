@@ -1,0 +1,116 @@
+//! Debian's kernel packages: fetching them with apt's own lists and keys, but into `target/vm`; nothing is installed.
+
+use crate::process::{command, execute, output, root, works};
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where a kernel comes from.
+pub(super) struct Suite {
+    /// What the user calls it.
+    pub(super) name: &'static str,
+    /// Debian suite.
+    suite: &'static str,
+}
+
+pub(super) const SUITES: [Suite; 3] = [
+    Suite { name: "6.1", suite: "bookworm" },
+    Suite { name: "6.12", suite: "trixie" },
+    Suite { name: "backports", suite: "trixie-backports" },
+];
+
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// An unpacked kernel.
+pub(super) struct Kernel {
+    /// `uname -r`.
+    pub(super) release: String,
+    /// The bootable file.
+    pub(super) image: PathBuf,
+    /// The folder of its modules.
+    pub(super) modules: PathBuf,
+}
+
+impl Kernel {
+    /// Looks for a kernel below a folder of unpacked packages.
+    pub(super) fn find(folder: &Path) -> Result<Self, anyhow::Error> {
+        let modules = ["lib/modules", "usr/lib/modules"].map(|path| folder.join(path));
+        let modules = modules.iter().filter_map(|path| std::fs::read_dir(path).ok()).flatten().flatten();
+        let modules = modules.map(|entry| entry.path()).find(|path| path.join("kernel").is_dir());
+        let modules = modules.with_context(|| format!("{}: no kernel modules", folder.display()))?;
+        let release = modules.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let places = [folder.join(format!("boot/vmlinuz-{release}")), modules.join("vmlinuz")];
+        let image = places.into_iter().find(|path| path.is_file());
+        let image = image.with_context(|| format!("{}: no vmlinuz", folder.display()))?;
+        Ok(Self { release, image, modules })
+    }
+}
+
+/// apt-get or apt-cache with lists and caches of our own for one suite.
+fn apt(tool: &str, folder: &Path, arguments: &[&str]) -> Command {
+    let mut apt = command(tool, [""; 0]);
+    apt.current_dir(folder);
+    for (option, path) in [
+        ("Dir::State", folder.join("state")),
+        ("Dir::Cache", folder.join("cache")),
+        ("Dir::Etc::sourcelist", folder.join("sources.list")),
+        ("Dir::Etc::sourceparts", PathBuf::from("/dev/null")),
+        ("Dir::State::status", PathBuf::from("/var/lib/dpkg/status")),
+        ("APT::Sandbox::User", PathBuf::from("root")),
+    ] {
+        apt.arg("-o").arg(format!("{option}={}", path.display()));
+    }
+    apt.args(arguments);
+    apt
+}
+
+/// The kernel packages that `package` needs, itself included where it holds files.
+fn needed(folder: &Path, package: &str) -> Result<Vec<String>, anyhow::Error> {
+    let text =
+        String::from_utf8(output(&mut apt("apt-cache", folder, &["depends", "--important", package]))?)?;
+    let mut packages = vec![package.to_owned()];
+    for line in text.lines() {
+        let Some(name) = line.trim().strip_prefix("Depends: ") else { continue };
+        let is_part =
+            ["linux-image-", "linux-binary-", "linux-modules-"].iter().any(|part| name.starts_with(part));
+        if is_part && !packages.iter().any(|known| known == name) {
+            packages.extend(needed(folder, name)?);
+        }
+    }
+    packages.sort();
+    packages.dedup();
+    Ok(packages)
+}
+
+/// The unpacked kernel of a suite, fetched when it is not there yet; `None` where apt cannot.
+pub(super) fn unpacked(suite: &Suite) -> Result<Option<PathBuf>, anyhow::Error> {
+    let folder = root().join("target/vm").join(suite.name);
+    let unpacked = folder.join("root");
+    if Kernel::find(&unpacked).is_ok() {
+        return Ok(Some(unpacked));
+    }
+    if !works("apt-get", &["--version"]) || !Path::new(KEYRING).exists() {
+        return Ok(None);
+    }
+    for part in ["state/lists/partial", "cache/archives/partial", "root"] {
+        std::fs::create_dir_all(folder.join(part))?;
+    }
+    let source = format!("deb [signed-by={KEYRING}] http://deb.debian.org/debian {} main\n", suite.suite);
+    std::fs::write(folder.join("sources.list"), source)?;
+    if execute(&mut apt("apt-get", &folder, &["update", "-qq"])).is_err() {
+        return Ok(None);
+    }
+    let packages = needed(&folder, "linux-image-amd64")?;
+    let mut download = apt("apt-get", &folder, &["download", "-qq"]);
+    if execute(download.args(&packages)).is_err() {
+        return Ok(None);
+    }
+    for entry in std::fs::read_dir(&folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            execute(Command::new("dpkg-deb").arg("-x").arg(&path).arg(&unpacked))?;
+            std::fs::remove_file(&path)?;
+        }
+    }
+    Ok(Some(unpacked))
+}
