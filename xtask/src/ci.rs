@@ -7,7 +7,7 @@ mod crates;
 mod tidy;
 
 use crate::process::{cargo, command, execute, works};
-use crate::{isa_check, nostd, test, unicode};
+use crate::{isa_check, kernels, nostd, test, unicode};
 use anyhow::bail;
 
 /// What `cargo xtask ci` takes.
@@ -38,7 +38,7 @@ const STEPS: [Step; 10] = [
     Step("doc", "no warning in the documentation", doc),
     Step("deny", "licences and duplicate versions, where cargo-deny is installed", deny),
     Step("test", "all tests", test::run),
-    Step("isa", "the instruction table agrees with LLVM, where that is installed", isa),
+    Step("isa", "instruction table and code objects agree with LLVM, where that is installed", isa),
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
@@ -100,7 +100,8 @@ fn doc() -> Result<(), anyhow::Error> {
 }
 
 fn isa() -> Result<(), anyhow::Error> {
-    isa_check::run(&isa_check::Arguments::default())
+    isa_check::run(&isa_check::Arguments::default())?;
+    kernels::check()
 }
 
 fn deny() -> Result<(), anyhow::Error> {

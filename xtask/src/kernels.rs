@@ -1,10 +1,13 @@
 //! `cargo xtask kernels`: lists the compiler's sample kernels; prints IR, assembly or report; writes code objects.
 
+mod judge;
+
 use anyhow::{Context, Result, bail};
 use doorbell_compiler::sample::SAMPLES;
 use doorbell_compiler::{Kernel, Options, compile};
 use doorbell_isa::Target;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// What to do with the kernels.
 #[derive(clap::Subcommand)]
@@ -17,6 +20,10 @@ pub(crate) enum Arguments {
     Asm(Chosen),
     /// Registers, instruction mix, issue clocks.
     Report(Chosen),
+    /// Ask LLVM about all code objects and descriptors, where it is installed.
+    Check,
+    /// Time that compiling takes, median and maximum of a hundred runs per kernel.
+    Time(Chip),
     /// Code object of a kernel.
     Object {
         /// The kernel.
@@ -71,6 +78,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
                 println!("{}", sample.name);
             }
         }
+        Arguments::Check => return check(),
+        Arguments::Time(chip) => return time(chip.target()?),
         Arguments::Ir(chosen) => print!("{}", chosen.compile()?.function),
         Arguments::Asm(chosen) => print!("{}", chosen.compile()?.assembly()),
         Arguments::Report(chosen) => print!("{}", chosen.compile()?.report()),
@@ -78,6 +87,32 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             std::fs::write(output, chosen.compile()?.object())
                 .with_context(|| format!("cannot write {}", output.display()))?;
         }
+    }
+    Ok(())
+}
+
+/// Asks LLVM about all code objects.
+pub(crate) fn check() -> Result<()> {
+    if !crate::process::works("llvm-readelf-19", &["--version"]) {
+        eprintln!("kernels: LLVM 19 is not installed, nothing compared");
+        return Ok(());
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")?;
+    judge::check(&root.join("target/kernels"))
+}
+
+fn time(target: Target) -> Result<()> {
+    for sample in SAMPLES {
+        let function = (sample.build)(target);
+        let mut times = Vec::new();
+        for _ in 0..100 {
+            let start = Instant::now();
+            compile(&function, target, &Options::default())?;
+            times.push(start.elapsed());
+        }
+        times.sort();
+        let (median, most) = (times[times.len() / 2], times[times.len() - 1]);
+        println!("{:16} median {median:8.1?}  maximum {most:8.1?}", sample.name);
     }
     Ok(())
 }

@@ -90,6 +90,7 @@ impl Generator {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm per operation")]
     fn step(&mut self, k: &mut Builder) {
         let buffer = self.buffers[self.random.below(self.buffers.len())];
         let Some(offset) = self.pick(Elem::Int) else { return };
@@ -241,6 +242,7 @@ fn random_functions_compile_or_are_refused() {
     assert!(ALU.len() < 256);
     let cases = std::env::var("DOORBELL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1500);
     let (mut compiled, mut refused) = (0, 0);
+    let mut reasons = [0u32; 4];
     for seed in 0..cases {
         let function = function(seed);
         let target = TARGETS[(seed % 8) as usize];
@@ -250,9 +252,18 @@ fn random_functions_compile_or_are_refused() {
             Err(error @ (CompileError::Allocation(_) | CompileError::Binary(_) | CompileError::Emit(_))) => {
                 panic!("seed {seed} {target}: {error}\n{function}")
             }
-            Err(_) => refused += 1,
+            Err(error) => {
+                refused += 1;
+                let reason = match error {
+                    CompileError::Verify(_) => 0,
+                    CompileError::Uniformity(_) => 1,
+                    CompileError::Legalise(_) => 2,
+                    _ => 3,
+                };
+                reasons[reason] += 1;
+            }
         }
     }
-    println!("{compiled} compiled, {refused} refused");
+    println!("{compiled} compiled, {refused} refused (verify, uniformity, legalise, pressure: {reasons:?})");
     assert!(compiled * 2 > cases, "{compiled} compiled, {refused} refused");
 }
