@@ -11,5 +11,6 @@ extern crate alloc;
 extern crate std;
 
 pub mod code;
+pub mod command;
 pub mod memory;
 pub mod processor;

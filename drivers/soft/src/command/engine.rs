@@ -1,0 +1,190 @@
+//! Runs the queues of one GPU: batches of dispatches, completion, errors.
+//!
+//! Not here: packet formats (`aql.rs`, `pm4.rs`, `sdma.rs`).
+
+use alloc::vec::Vec;
+
+use doorbell_isa::Target;
+
+use super::queue::{Queue, QueueKind};
+use super::{aql, pm4, sdma};
+use crate::memory::{Access, MemoryFault, Random, Space};
+use crate::processor::{Cause, Dispatch, Engine, Fault, Options, Report};
+
+/// Something the command processor tells the kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// An interrupt with this context id.
+    Interrupt(u32),
+    /// A page fault; all queues of the process on this GPU stop.
+    PageFault {
+        /// Address, rounded down to its page.
+        page: u64,
+        /// A store.
+        write: bool,
+        /// Something is mapped there that forbids the access.
+        present: bool,
+    },
+}
+
+/// A dispatch in flight with its completion signal.
+pub(super) struct InFlight {
+    pub(super) dispatch: Dispatch,
+    pub(super) signal: u64,
+    pub(super) profiled: bool,
+}
+
+/// What a queue does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    /// Consumed something.
+    Advanced,
+    /// Nothing to do, or a condition does not hold yet.
+    Waits,
+    /// Stopped.
+    Stopped,
+}
+
+/// The command processor of one GPU.
+pub struct CommandProcessor {
+    pub(super) engine: Engine,
+    pub(super) random: Random,
+    /// What all dispatches did.
+    pub report: Report,
+    /// Faults of waves, oldest first, at most [`CommandProcessor::MOST`].
+    pub faults: Vec<Fault>,
+    pub(super) notices: Vec<Notice>,
+    pub(super) batch: Vec<InFlight>,
+    pub(super) registers: Vec<u32>,
+}
+
+/// Dispatches that may be in flight without a barrier between them.
+const MOST_IN_FLIGHT: usize = 4;
+
+impl CommandProcessor {
+    /// Faults kept.
+    pub const MOST: usize = 32;
+
+    /// A command processor for a chip.
+    pub fn new(target: Target, options: Options) -> Self {
+        Self {
+            random: Random::new(options.seed ^ 0x6370),
+            engine: Engine::new(target, options),
+            report: Report::default(),
+            faults: Vec::new(),
+            notices: Vec::new(),
+            batch: Vec::new(),
+            registers: alloc::vec![0; pm4::REGISTERS],
+        }
+    }
+
+    /// The GPU's clock, 100 MHz: one tick per wave instruction here.
+    pub fn clock(&self) -> u64 {
+        self.report.instructions
+    }
+
+    /// Runs a queue as far as it goes; answers what the kernel has to know.
+    pub fn run(&mut self, queue: &mut Queue, space: &mut Space) -> Vec<Notice> {
+        while queue.is_active && !queue.is_stopped {
+            let outcome = match queue.kind {
+                QueueKind::Aql => aql::step(self, queue, space),
+                QueueKind::Pm4 => pm4::step(self, queue, space),
+                QueueKind::Sdma => sdma::step(self, queue, space),
+            };
+            let outcome = outcome.unwrap_or_else(|fault| self.page_fault(&fault, Access::Read));
+            match outcome {
+                Outcome::Advanced => {}
+                Outcome::Waits => break,
+                Outcome::Stopped => queue.is_stopped = true,
+            }
+        }
+        if !self.flush(queue, space) {
+            queue.is_stopped = true;
+        }
+        core::mem::take(&mut self.notices)
+    }
+
+    /// Up to where a ring may be read: the doorbell, or what the scheduler finds in the write pointer.
+    pub(super) fn limit(&mut self, queue: &Queue, space: &mut Space) -> Result<u64, MemoryFault> {
+        let written = space.load64(queue.write_pointer)?;
+        let Some(rung) = queue.rung else { return Ok(queue.read) };
+        let told = if queue.kind == QueueKind::Aql { rung.wrapping_add(1) } else { rung };
+        Ok(if self.random.once_in(2) { told.max(written) } else { told })
+    }
+
+    /// Adds a dispatch to those in flight.
+    pub(super) fn launch(&mut self, queue: &Queue, space: &mut Space, flight: InFlight) -> bool {
+        self.batch.push(flight);
+        self.batch.len() < MOST_IN_FLIGHT || self.flush(queue, space)
+    }
+
+    /// Runs everything in flight to its end and signals it; false if the queue has to stop.
+    pub(super) fn flush(&mut self, queue: &Queue, space: &mut Space) -> bool {
+        if self.batch.is_empty() {
+            return true;
+        }
+        let mut batch = core::mem::take(&mut self.batch);
+        let start = self.clock();
+        let dispatches: Vec<Dispatch> = batch.iter().map(|flight| flight.dispatch.clone()).collect();
+        if let Err(fault) = self.engine.run_into(&dispatches, space, &mut self.report) {
+            if let Cause::Memory(memory) = &fault.cause {
+                self.page_fault(memory, memory.access);
+            }
+            if self.faults.len() < Self::MOST {
+                self.faults.push(fault);
+            }
+            // Without a trap handler a wave that cannot go on is halted: the dispatch never completes.
+            return false;
+        }
+        // Nothing orders the completions of dispatches that overlap.
+        while !batch.is_empty() {
+            let flight = batch.swap_remove(self.random.below(batch.len()));
+            if self.complete(&flight, start, space).is_err() {
+                return false;
+            }
+        }
+        let _ = queue;
+        true
+    }
+
+    fn complete(&mut self, flight: &InFlight, start: u64, space: &mut Space) -> Result<(), MemoryFault> {
+        let signal = flight.signal;
+        if signal != 0 && flight.profiled {
+            space.store64(signal + 32, start)?;
+            space.store64(signal + 40, self.clock())?;
+        }
+        self.signal(signal, space)
+    }
+
+    /// Counts a completion signal down and wakes who waits for its event.
+    pub(super) fn signal(&mut self, signal: u64, space: &mut Space) -> Result<(), MemoryFault> {
+        if signal == 0 {
+            return Ok(());
+        }
+        space.subtract64(signal + 8, 1)?;
+        self.mailbox(signal, space)
+    }
+
+    /// Writes a signal's event id to its mailbox, then interrupts.
+    pub(super) fn mailbox(&mut self, signal: u64, space: &mut Space) -> Result<(), MemoryFault> {
+        let mailbox = space.load64(signal + 16)?;
+        if mailbox != 0 {
+            let event = space.load32(signal + 24)?;
+            space.store64(mailbox, event.into())?;
+            self.notices.push(Notice::Interrupt(event));
+        }
+        Ok(())
+    }
+
+    pub(super) fn page_fault(&mut self, fault: &MemoryFault, access: Access) -> Outcome {
+        let write = access == Access::Write || fault.access == Access::Write;
+        let notice = Notice::PageFault { page: fault.address & !4095, write, present: fault.forbidden };
+        self.notices.push(notice);
+        Outcome::Stopped
+    }
+
+    /// The processor, for its coverage and options.
+    pub fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+}
