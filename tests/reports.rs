@@ -1,0 +1,424 @@
+//! Faults that were reported against other engines, each as a case here. `docs/testing.md` maps all of them to tests;
+//! those of the reader alone are in `core/tests/gguf`, those of text in `tests/token/reports.rs`.
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use doorbell_core::backend::KvType;
+use doorbell_core::engine::{
+    Config, Engine, Event, FinishReason, Nanos, Progress, Request, RequestId, score,
+};
+use doorbell_core::gguf::Gguf;
+use doorbell_core::heap::{self, Global, Heap};
+use doorbell_core::model::{Model, ModelError};
+use doorbell_core::plan::{Attend, Gating, GroupId, KvSlot, Matrix, Route, TensorId, WeightId};
+use doorbell_core::quant::{self, Activation, Type};
+use doorbell_core::reference::{
+    AttendBuffers, Cache, Cached, Heads, Products, Reference, attend_row, route_row,
+};
+use doorbell_core::sample::{SampleError, Sampler, SamplerParams, SamplerScope, Scratch};
+use doorbell_core::token::{EncodeOptions, TokenId, Tokenizer, TokenizerError};
+use doorbell_tests::blocks;
+use doorbell_tests::gguf_writer::{GgufFile, Value};
+use doorbell_tests::random::Random;
+use doorbell_tests::tiny::{self, Family, Shape};
+use doorbell_tests::vocabulary;
+
+const HEAP: Heap<'static> = &Global;
+
+fn with_model<T>(file: &GgufFile, check: impl FnOnce(Result<Model<'_>, ModelError>) -> T) -> T {
+    let bytes = file.to_bytes();
+    let gguf = Gguf::parse(&bytes, HEAP).unwrap();
+    check(Model::new(&gguf, HEAP))
+}
+
+fn set(file: &mut GgufFile, key: &str, value: Option<Value>) {
+    file.metadata.retain(|(known, _)| known != key.as_bytes());
+    if let Some(value) = value {
+        file.meta(key, value);
+    }
+}
+
+/// A BPE vocabulary of 300 tokens with changes, and what comes of it.
+fn with_vocabulary<T>(
+    changes: &[(&str, Option<Value>)],
+    check: impl FnOnce(Result<Tokenizer<'_>, TokenizerError>) -> T,
+) -> T {
+    let mut file = GgufFile::new();
+    for (key, value) in vocabulary::bpe(300, "qwen2").metadata {
+        file.meta(key, value);
+    }
+    for (key, value) in changes {
+        set(&mut file, &format!("tokenizer.ggml.{key}"), value.clone());
+    }
+    let bytes = file.to_bytes();
+    let gguf = Gguf::parse(&bytes, HEAP).unwrap();
+    check(Tokenizer::new(&gguf, HEAP))
+}
+
+#[test]
+fn row_37_of_two_equal_tokens_the_last_is_found() {
+    let mut tokens = vocabulary::bpe(300, "qwen2").tokens;
+    tokens[280] = tokens[65].clone();
+    with_vocabulary(&[("tokens", Some(Value::strings(&tokens)))], |tokenizer| {
+        let tokenizer = tokenizer.unwrap();
+        assert_eq!(tokenizer.find(tokens[65].as_bytes()), Some(TokenId(280)));
+        let mut out = heap::Vec::new_in(HEAP);
+        tokenizer.encode("a b c", EncodeOptions::default(), &mut out).unwrap();
+    });
+}
+
+#[test]
+fn row_38_a_bos_that_is_wanted_and_not_there_is_left_out() {
+    let changes = [
+        ("add_bos_token", Some(Value::Bool(true))),
+        ("bos_token_id", None),
+        ("tokens", Some(Value::strings(["a", "b"]))),
+        ("token_type", None),
+        ("merges", Some(Value::strings::<&str>([]))),
+    ];
+    with_vocabulary(&changes, |tokenizer| {
+        let tokenizer = tokenizer.unwrap();
+        assert!(tokenizer.add_bos() && tokenizer.bos().is_none());
+        let mut out = heap::Vec::new_in(HEAP);
+        let options = EncodeOptions { add_special: true, parse_special: true };
+        tokenizer.encode("ab", options, &mut out).unwrap();
+        assert_eq!(*out, [TokenId(0), TokenId(1)]);
+    });
+}
+
+#[test]
+fn row_39_an_end_token_beyond_the_vocabulary_is_none() {
+    let changes = [
+        ("tokens", Some(Value::strings(["a"]))),
+        ("token_type", None),
+        ("merges", Some(Value::strings::<&str>([]))),
+        ("eos_token_id", Some(Value::U32(u32::MAX))),
+    ];
+    with_vocabulary(&changes, |tokenizer| {
+        let tokenizer = tokenizer.unwrap();
+        assert_eq!(tokenizer.eos(), None);
+        assert!(!tokenizer.is_eog(TokenId(u32::MAX)));
+    });
+}
+
+#[test]
+fn row_40_lists_shorter_than_the_vocabulary_are_refused() {
+    let short = [("token_type", Value::i32s([1; 299])), ("scores", Value::f32s([0.0; 2]))];
+    for (key, value) in short {
+        with_vocabulary(&[(key, Some(value))], |tokenizer| {
+            let error = tokenizer.unwrap_err();
+            assert!(matches!(error, TokenizerError::TooShort { expected: 300, .. }), "{error}");
+            assert!(error.to_string().contains(key), "{error}");
+        });
+    }
+}
+
+#[test]
+fn row_41_layers_beyond_the_limit_and_none_are_refused() {
+    for layers in [0, 513, u32::MAX] {
+        let mut file = tiny::model(Family::Llama, Shape::TINY, Type::F32, 1);
+        set(&mut file, "llama.block_count", Some(Value::U32(layers)));
+        with_model(&file, |model| {
+            let error = model.unwrap_err();
+            assert!(matches!(&error, ModelError::Value { key, .. } if key == "llama.block_count"), "{error}");
+        });
+    }
+}
+
+#[test]
+fn row_52_a_missing_rule_is_the_default_one() {
+    for pre in [None, Some("".into()), Some("default".into())] {
+        with_vocabulary(&[("pre", pre)], |tokenizer| {
+            assert_eq!(tokenizer.unwrap().pre_name(), Some("default"));
+        });
+    }
+}
+
+#[test]
+fn row_53_an_architecture_that_is_unknown_or_missing_is_told() {
+    for (name, expected) in [
+        (Some(Value::from("mamba9")), "\"mamba9\" is not supported; supported are llama"),
+        (None, "no text key general.architecture"),
+        (Some(Value::U32(1)), "general.architecture"),
+    ] {
+        let mut file = tiny::model(Family::Llama, Shape::TINY, Type::F32, 1);
+        set(&mut file, "general.architecture", name);
+        with_model(&file, |model| {
+            let error = model.unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        });
+    }
+}
+
+#[test]
+fn row_54_heads_of_any_width_are_cached() {
+    let shape = Shape { hidden: 60, head_dim: 20, heads: 3, ..Shape::TINY };
+    for kv in [KvType::F16, KvType::F32] {
+        with_model(&tiny::model(Family::Qwen3, shape, Type::F32, 1), |model| {
+            let logits = scores(&model.unwrap(), &[TokenId(1), TokenId(2), TokenId(3)], kv);
+            assert!(logits.iter().all(|logit| logit.is_finite()));
+        });
+    }
+}
+
+#[test]
+fn row_55_other_kinds_of_files_go_by_the_same_rules() {
+    let mut file = GgufFile::new();
+    file.meta("general.architecture", "clip".into());
+    file.meta("clip.vision.image_size", Value::U32(u32::MAX));
+    file.tensor_f32("v.patch_embd.weight", &[4, 4], &[0.0; 16]);
+    with_model(&file, |model| {
+        let error = model.unwrap_err();
+        assert!(matches!(error, ModelError::UnknownArchitecture(_)), "{error}");
+    });
+    let whole = file.to_bytes();
+    assert!((0..whole.len()).all(|len| Gguf::parse(&whole[..len], HEAP).is_err()));
+}
+
+/// Logits after every token.
+fn scores(model: &Model<'_>, tokens: &[TokenId], kv: KvType) -> Vec<f32> {
+    let pages = tokens.len().div_ceil(32) as u32;
+    let mut backend = Reference::new(model, pages, kv, Products::Quantised, HEAP).unwrap();
+    let mut all = Vec::new();
+    score(model, &mut backend, tokens, HEAP, &mut || (), &mut |_, row| all.extend_from_slice(row)).unwrap();
+    all
+}
+
+#[test]
+fn row_100_large_activations_of_one_sign_stay_finite() {
+    let values: Vec<f32> = (0..256).map(|place| 3000.0 + place as f32).collect();
+    let mut random = Random::new(1);
+    let minima = blocks::KINDS.into_iter().filter(|kind| {
+        matches!(kind.activation(), Some(Activation::Q8_1 | Activation::Q8_K | Activation::Q8_0))
+    });
+    let mut count = 0;
+    for kind in minima {
+        let format = kind.activation().unwrap();
+        let mut activation = vec![0; format.row_bytes(256).unwrap()];
+        format.quantize(&values, &mut activation).unwrap();
+        let mut weights = vec![0; kind.row_bytes(256).unwrap()];
+        blocks::fill(kind, 0.5, &mut random, &mut weights);
+        let mut plain = [0.0; 256];
+        quant::dequantize(kind, &weights, &mut plain).unwrap();
+        let terms = || plain.iter().zip(&values).map(|(w, x)| f64::from(w * x));
+        let (expected, size) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
+        let found = f64::from(quant::dot(kind, &weights, &activation).unwrap());
+        assert!((found - expected).abs() < size * 0.01, "{kind}: {found} instead of {expected}");
+        count += 1;
+    }
+    assert!(count > 8);
+}
+
+/// A model whose embedding of token 5 is no number.
+fn poisoned() -> GgufFile {
+    let mut file = tiny::model(Family::Llama, Shape::TINY, Type::F32, 2);
+    let row = Shape::TINY.hidden * 4;
+    file.tensors[0].1[5 * row..6 * row].as_chunks_mut::<4>().0.fill(f32::NAN.to_le_bytes());
+    assert_eq!(file.tensors[0].0.name, b"token_embd.weight");
+    file
+}
+
+/// Tokens and ends of requests that share an engine, submitted one after the other or all at once.
+fn answers(model: &Model<'_>, prompts: &[&[u32]], together: bool) -> Vec<(Vec<TokenId>, FinishReason)> {
+    let config = Config::new(64, prompts.len() as u32, 8);
+    let backend = Reference::new(model, config.pages, KvType::F16, Products::Exact, HEAP).unwrap();
+    let mut engine = Engine::new(model, backend, config, &[], HEAP).unwrap();
+    let sampler = &SamplerParams::greedy();
+    let mut answers: Vec<_> = prompts.iter().map(|_| (Vec::new(), None)).collect();
+    for (id, prompt) in (0..).zip(prompts) {
+        let prompt: Vec<TokenId> = prompt.iter().copied().map(TokenId).collect();
+        let id = RequestId(id);
+        let request = Request { id, prompt: &prompt, max_tokens: 8, sampler, bias: &[], ignore_end: true };
+        engine.submit(&request, Nanos(0)).unwrap();
+        let last = id.0 as usize + 1 == prompts.len();
+        let mut events = |event: Event<'_>| match event {
+            Event::Token { request, token, .. } => answers[request.0 as usize].0.push(token),
+            Event::Finished { request, reason, .. } => answers[request.0 as usize].1 = Some(reason),
+            _ => {}
+        };
+        while (!together || last) && engine.poll(Nanos(1), &mut events).unwrap() != Progress::Idle {}
+    }
+    answers.into_iter().map(|(tokens, reason)| (tokens, reason.unwrap())).collect()
+}
+
+#[test]
+fn rows_101_107_113_what_is_no_number_ends_one_request_and_poisons_no_other() {
+    with_model(&poisoned(), |model| {
+        let model = model.unwrap();
+        let good: &[u32] = &[1, 2, 3, 4];
+        let alone = answers(&model, &[good], false);
+        assert_eq!(alone[0].1, FinishReason::MaxTokens);
+        // Before it, so that its pages are used again; and beside it in the same steps.
+        for together in [false, true] {
+            let both = answers(&model, &[&[1, 5, 2], good], together);
+            let ended = &both[0];
+            assert!(ended.0.is_empty());
+            let reason = ended.1;
+            assert!(matches!(reason, FinishReason::Sampling(SampleError::NotFinite { .. })), "{reason:?}");
+            assert_eq!(both[1], alone[0], "together: {together}");
+        }
+    });
+}
+
+/// Keys and values that are their positions; the future is no number.
+struct Positions(u32);
+
+impl Cache for Positions {
+    fn read(&self, _: Cached, position: u32, _: usize, to: &mut [f32]) {
+        to.fill(if position <= self.0 { position as f32 } else { f32::NAN });
+    }
+}
+
+#[test]
+fn rows_101_102_a_row_sees_its_window_and_nothing_else() {
+    let heads = Heads { query: 2, kv: 1, key_dim: 2, value_dim: 2 };
+    let kv = KvSlot { group: GroupId(0), layer: 0 };
+    let attend = |position, window, scale| {
+        let op = Attend {
+            query: TensorId(0),
+            kv,
+            heads: 2,
+            scale,
+            window,
+            soft_cap: None,
+            sinks: None,
+            out: TensorId(1),
+        };
+        let (mut scores, mut vector, mut out) = ([0.0; 16], [0.0; 2], [f32::NAN; 4]);
+        let buffers = AttendBuffers { scores: &mut scores, vector: &mut vector, out: &mut out };
+        attend_row(&op, heads, position, &[1.0; 4], &Positions(position), None, buffers);
+        out
+    };
+    // A window of one is never empty: a row sees itself.
+    assert_eq!(attend(9, Some(1), 1.0), [9.0; 4]);
+    assert_eq!(attend(0, None, 1.0), [0.0; 4]);
+    // Equal scores: the mean of what is seen.
+    assert_eq!(attend(9, Some(4), 0.0), [7.5; 4]);
+    assert_eq!(attend(3, Some(100), 0.0), [1.5; 4]);
+}
+
+#[test]
+fn row_103_chunks_near_the_size_of_a_page_change_nothing() {
+    with_model(&tiny::model(Family::Gemma3, Shape { context: 128, ..Shape::TINY }, Type::F32, 4), |model| {
+        let model = model.unwrap();
+        for len in [31, 32, 33, 63, 64, 65] {
+            let prompt: Vec<TokenId> = (0..len).map(|place| TokenId(place * 7 % 380)).collect();
+            let answer = |batch_rows| {
+                let config = Config::new(96, 1, batch_rows);
+                let backend =
+                    Reference::new(&model, config.pages, KvType::F16, Products::Quantised, HEAP).unwrap();
+                let mut engine = Engine::new(&model, backend, config, &[], HEAP).unwrap();
+                let sampler = &SamplerParams::greedy();
+                let id = RequestId(0);
+                let request =
+                    Request { id, prompt: &prompt, max_tokens: 4, sampler, bias: &[], ignore_end: true };
+                engine.submit(&request, Nanos(0)).unwrap();
+                let mut tokens = Vec::new();
+                let mut events = |event: Event<'_>| {
+                    if let Event::Token { token, .. } = event {
+                        tokens.push(token);
+                    }
+                };
+                while engine.poll(Nanos(1), &mut events).unwrap() != Progress::Idle {}
+                tokens
+            };
+            let whole = answer(len);
+            assert_eq!(whole.len(), 4);
+            for rows in [31, 32, 33, 48] {
+                assert_eq!(answer(rows), whole, "{len} tokens in chunks of {rows}");
+            }
+        }
+    });
+}
+
+#[test]
+fn row_104_ties_go_to_the_lower_token_and_only_ties() {
+    let scope = SamplerScope { request: 0, vocab_len: 5, context_len: 8, breakers: None };
+    let mut sampler = Sampler::new(&SamplerParams::greedy(), &[], scope, HEAP).unwrap();
+    let mut scratch = Scratch::new(5, HEAP).unwrap();
+    let mut pick = |logits: [f32; 5]| sampler.sample(&logits, 0, None, &mut scratch).unwrap().token;
+    assert_eq!(pick([1.0, 3.0, 2.0, 3.0, 3.0]), TokenId(1));
+    assert_eq!(pick([1.0, 3.0, 2.0, 3.0_f32.next_up(), 3.0]), TokenId(3));
+    assert_eq!(pick([-0.0, 0.0, 0.0, -0.0, -1.0]), TokenId(0));
+}
+
+fn route(gating: Gating, renormalise: bool, products: &[f32], top_k: usize) -> (Vec<u32>, Vec<f32>) {
+    let router = Matrix { weight: WeightId(0), first_row: 0, rows: 4, scale: None, bias: None };
+    let op = Route {
+        input: TensorId(0),
+        norm: None,
+        router,
+        gating,
+        selection_bias: None,
+        top_k: top_k as u32,
+        renormalise,
+        scale: 1.0,
+        ids: TensorId(1),
+        weights: TensorId(2),
+    };
+    let (mut ids, mut weights) = (vec![0; top_k], vec![0.0; top_k]);
+    route_row(&op, None, &mut products.to_vec(), &mut ids, &mut weights);
+    (ids, weights)
+}
+
+#[test]
+fn row_105_experts_that_differ_in_the_last_bit_are_told_apart() {
+    let close = [1.0, 1.0_f32.next_up(), 1.0, 0.5];
+    for gating in [Gating::SoftmaxOfChosen, Gating::Sigmoid] {
+        let (ids, _) = route(gating, false, &close, 2);
+        let wanted = if gating == Gating::Sigmoid { [0, 1] } else { [1, 0] };
+        // The sigmoid of both is the same number; then the lower expert is the first.
+        assert_eq!(ids, wanted, "{gating:?}");
+    }
+    assert_eq!(route(Gating::Softmax, false, &[2.0; 4], 3).0, [0, 1, 2]);
+}
+
+#[test]
+fn row_106_the_orders_of_softmax_and_choice_are_told_apart() {
+    let products = [1.0, 3.0, 2.0, -1.0];
+    let shares: Vec<f64> = products.iter().map(|x| f64::from(*x).exp()).collect();
+    let all: f64 = shares.iter().sum();
+    let near = |found: &[f32], expected: &[f64]| {
+        assert!(found.iter().zip(expected).all(|(a, b)| (f64::from(*a) - b).abs() < 1e-6), "{found:?}");
+    };
+    let (ids, plain) = route(Gating::Softmax, false, &products, 2);
+    assert_eq!(ids, [1, 2]);
+    near(&plain, &[shares[1] / all, shares[2] / all]);
+    let chosen = shares[1] + shares[2];
+    near(&route(Gating::Softmax, true, &products, 2).1, &[shares[1] / chosen, shares[2] / chosen]);
+    near(&route(Gating::SoftmaxOfChosen, false, &products, 2).1, &[shares[1] / chosen, shares[2] / chosen]);
+    // One expert: all of the weight, or its share.
+    near(&route(Gating::Softmax, true, &products, 1).1, &[1.0]);
+    near(&route(Gating::SoftmaxOfChosen, false, &products, 1).1, &[1.0]);
+    near(&route(Gating::Softmax, false, &products, 1).1, &[shares[1] / all]);
+}
+
+#[test]
+fn row_110_logits_far_into_a_text_are_alive() {
+    let shape = Shape { context: 4096, ..Shape::TINY };
+    for family in [Family::Llama, Family::Gemma3] {
+        with_model(&tiny::model(family, shape, Type::F32, 5), |model| {
+            let model = model.unwrap();
+            let tokens: Vec<TokenId> = (0..2176).map(|place| TokenId(place * 31 % 380)).collect();
+            let logits = scores(&model, &tokens, KvType::F16);
+            for row in logits.chunks_exact(model.vocabulary as usize).skip(2000) {
+                let size = row.iter().fold(0_f32, |size, logit| size.max(logit.abs()));
+                assert!(size.is_finite() && size > 0.1, "{family:?}: {size}");
+            }
+        });
+    }
+}
+
+#[test]
+fn row_112_rows_of_zeros_are_quantised_to_zeros() {
+    let formats = [Activation::F32, Activation::Q8_0, Activation::Q8_1, Activation::Q8_K];
+    for format in formats {
+        let mut out = vec![0xff; format.row_bytes(256).unwrap()];
+        format.quantize(&[0.0; 256], &mut out).unwrap();
+        let kinds = blocks::KINDS.into_iter().filter(|kind| kind.activation() == Some(format));
+        for kind in kinds {
+            let mut weights = vec![0; kind.row_bytes(256).unwrap()];
+            blocks::fill(kind, 0.5, &mut Random::new(3), &mut weights);
+            assert_eq!(quant::dot(kind, &weights, &out).unwrap(), 0.0, "{kind}");
+        }
+    }
+}
