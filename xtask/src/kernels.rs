@@ -1,6 +1,7 @@
 //! `cargo xtask kernels`: lists the compiler's sample kernels; prints IR, assembly or report; writes code objects.
 
 mod judge;
+mod rival;
 
 use anyhow::{Context, Result, bail};
 use doorbell_compiler::sample::SAMPLES;
@@ -22,6 +23,8 @@ pub(crate) enum Arguments {
     Report(Chosen),
     /// Ask LLVM about all code objects and descriptors, where it is installed.
     Check,
+    /// Compare registers and instructions with clang's for the same kernels.
+    Compare(Chip),
     /// Time that compiling takes, median and maximum of a hundred runs per kernel.
     Time(Chip),
     /// Code object of a kernel.
@@ -79,6 +82,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             }
         }
         Arguments::Check => return check(),
+        Arguments::Compare(chip) => {
+            let root = root()?;
+            let program = root.join("tests/opencl/samples.cl");
+            return rival::compare(&program, &root.join("target/kernels"), chip.target()?);
+        }
         Arguments::Time(chip) => return time(chip.target()?),
         Arguments::Ir(chosen) => print!("{}", chosen.compile()?.function),
         Arguments::Asm(chosen) => print!("{}", chosen.compile()?.assembly()),
@@ -97,8 +105,7 @@ pub(crate) fn check() -> Result<()> {
         eprintln!("kernels: LLVM 19 is not installed, nothing compared");
         return Ok(());
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")?;
-    judge::check(&root.join("target/kernels"))
+    judge::check(&root()?.join("target/kernels"))
 }
 
 fn time(target: Target) -> Result<()> {
@@ -115,4 +122,8 @@ fn time(target: Target) -> Result<()> {
         println!("{:16} median {median:8.1?}  maximum {most:8.1?}", sample.name);
     }
     Ok(())
+}
+
+fn root() -> Result<&'static Path> {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")
 }

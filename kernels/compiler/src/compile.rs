@@ -4,7 +4,7 @@ use crate::check;
 use crate::ir::Function;
 use crate::machine::{Machine, Physical};
 use crate::object::{Resources, code_object};
-use crate::pass::{allocate, emit, hazards, legalise, schedule, uniformity, verify, vopd, waits};
+use crate::pass::{allocate, clause, emit, hazards, legalise, schedule, uniformity, verify, vopd, waits};
 use crate::report::Report;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -117,6 +117,7 @@ pub fn compile(function: &Function, target: Target, options: &Options) -> Result
     }
     waits::insert(&mut code);
     hazards::insert(&mut code);
+    clause::mark(&mut code);
     let words = emit::emit(&code).map_err(CompileError::Emit)?;
     check::binary::check(&words, target).map_err(CompileError::Binary)?;
     let resources = Resources {

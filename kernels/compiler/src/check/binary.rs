@@ -73,6 +73,7 @@ pub fn check(words: &[u32], target: Target) -> Result<(), BinaryError> {
     transcendentals(&code)?;
     matrices(&code)?;
     permutes(&code)?;
+    clauses(&code)?;
     scalar_reads(&code)
 }
 
@@ -344,6 +345,41 @@ fn permutes(code: &Code) -> Result<(), BinaryError> {
                 _ => Ok(Some(())),
             }
         })?;
+    }
+    Ok(())
+}
+
+/// What may stand together in a clause.
+fn clause_kind(inst: &Inst) -> Option<(Format, bool)> {
+    let row = inst.row();
+    let memory = row.has(Flags::LOAD.with(Flags::STORE));
+    let format = match row.format {
+        Format::Global | Format::Mubuf | Format::Scratch => Format::Global,
+        format @ (Format::Smem | Format::Ds) => format,
+        _ => return None,
+    };
+    memory.then_some((format, row.has(Flags::LOAD)))
+}
+
+/// A clause holds as many instructions of one kind as it says, entered from the top only.
+fn clauses(code: &Code) -> Result<(), BinaryError> {
+    for (start, inst) in code.insts.iter().enumerate() {
+        let ("s_clause", [Operand::Immediate(length)]) = (inst.row().name, inst.operands.as_slice()) else {
+            continue;
+        };
+        let members = start + 1..start + 2 + (*length as usize & 63);
+        let wanted = code.insts.get(start + 1).and_then(clause_kind);
+        for member in members.clone() {
+            let found = code.insts.get(member).and_then(clause_kind);
+            let entered = code
+                .successors
+                .iter()
+                .enumerate()
+                .any(|(from, next)| from + 1 != member && next.contains(&member));
+            if wanted.is_none() || found != wanted || entered {
+                return Err(hazard(code, member.min(code.insts.len() - 1), start));
+            }
+        }
     }
     Ok(())
 }

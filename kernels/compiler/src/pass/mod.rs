@@ -1,6 +1,7 @@
 //! The passes, in the order in which `compile` runs them; one file each.
 
 pub mod allocate;
+pub mod clause;
 pub mod emit;
 pub mod hazards;
 pub mod legalise;
