@@ -1,6 +1,8 @@
-//! Tests of the software GPU: instruction values, compiled programs, coverage, sanitizers.
+//! Tests of the software GPU: instruction values, compiled programs, coverage, sanitizers, the driver on it, errnos.
 
 mod coverage;
+mod driver;
+mod errno;
 mod opencl;
 mod program;
 mod references;

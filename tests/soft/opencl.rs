@@ -62,7 +62,8 @@ pub(crate) fn run(
     arguments.store32(16, ITEMS as u32);
     let entry = object.kernel(kernel).ok_or("no such kernel")?;
     let address = code.address() + entry.descriptor;
-    let descriptor = Descriptor::parse(&object.image[entry.descriptor as usize..]).map_err(|e| e.to_string())?;
+    let descriptor =
+        Descriptor::parse(&object.image[entry.descriptor as usize..]).map_err(|e| e.to_string())?;
     let launch = Launch {
         name: kernel.into(),
         grid: [ITEMS as u32, 1, 1],

@@ -55,7 +55,12 @@ impl Machine {
     }
 
     /// Runs one group.
-    pub(crate) fn run(&mut self, target: Target, options: Options, dispatch: Dispatch) -> Result<Report, Fault> {
+    pub(crate) fn run(
+        &mut self,
+        target: Target,
+        options: Options,
+        dispatch: Dispatch,
+    ) -> Result<Report, Fault> {
         Engine::new(target, options).run(&[dispatch], &mut self.space)
     }
 }

@@ -18,9 +18,7 @@ pub(crate) static REFERENCES: &[Reference] = &[
     }),
     ("lds_histogram", |input| groups(input, histogram)),
     ("lds_transpose", |input| {
-        groups(input, |group| {
-            (0..64).map(|at| (unit(group[at % 8 * 8 + at / 8]) * 2.0).to_bits()).collect()
-        })
+        groups(input, |group| (0..64).map(|at| (unit(group[at % 8 * 8 + at / 8]) * 2.0).to_bits()).collect())
     }),
     ("lds_wide", |input| groups(input, wide)),
     ("global_atomics", global_atomics),
@@ -103,11 +101,7 @@ fn swizzle(wave: &[u32]) -> Vec<u32> {
             let crossed = wave[lane ^ 1];
             let select: u64 = 0xfedc_ba98_7654_3210;
             let other = wave[(lane & 16 ^ 16) + (select >> (lane % 16 * 4) & 15) as usize];
-            permuted
-                ^ swapped.wrapping_mul(3)
-                ^ shifted.wrapping_mul(5)
-                ^ crossed.wrapping_mul(7)
-                ^ other
+            permuted ^ swapped.wrapping_mul(3) ^ shifted.wrapping_mul(5) ^ crossed.wrapping_mul(7) ^ other
         })
         .collect()
 }
@@ -115,9 +109,14 @@ fn swizzle(wave: &[u32]) -> Vec<u32> {
 fn dot(a: u32, b: u32, width: u32, sign_a: bool, sign_b: bool, start: i64) -> u32 {
     let part = |word: u32, at: u32, signed: bool| {
         let raised = word << (32 - width * (at + 1));
-        if signed { i64::from(raised.cast_signed() >> (32 - width)) } else { i64::from(raised >> (32 - width)) }
+        if signed {
+            i64::from(raised.cast_signed() >> (32 - width))
+        } else {
+            i64::from(raised >> (32 - width))
+        }
     };
-    (0..32 / width).map(|at| part(a, at, sign_a) * part(b, at, sign_b)).sum::<i64>().wrapping_add(start) as u32
+    (0..32 / width).map(|at| part(a, at, sign_a) * part(b, at, sign_b)).sum::<i64>().wrapping_add(start)
+        as u32
 }
 
 fn dot_bytes(input: &[u32]) -> Vec<u32> {
@@ -185,11 +184,13 @@ fn matrix_bytes(group: &[u32]) -> Vec<u32> {
 }
 
 fn matrix_bytes_for(group: &[u32], gfx12: bool) -> Vec<u32> {
-    let byte = |line: usize, k: usize, shift: usize| group[(line * 4 + k / 4 + shift) % 64].to_le_bytes()[k % 4];
+    let byte =
+        |line: usize, k: usize, shift: usize| group[(line * 4 + k / 4 + shift) % 64].to_le_bytes()[k % 4];
     let mut result = [[0; 16]; 16];
     for (row, slots) in result.iter_mut().enumerate() {
         for (column, slot) in slots.iter_mut().enumerate() {
-            let products = (0..16).map(|k| i32::from(byte(row, k, 0).cast_signed()) * i32::from(byte(column, k, 21)));
+            let products =
+                (0..16).map(|k| i32::from(byte(row, k, 0).cast_signed()) * i32::from(byte(column, k, 21)));
             *slot = (row as i32 * 16 + column as i32 - 100 + products.sum::<i32>()).cast_unsigned();
         }
     }
@@ -199,8 +200,12 @@ fn matrix_bytes_for(group: &[u32], gfx12: bool) -> Vec<u32> {
 /// The expectation of a group kernel on a chip.
 pub(crate) fn expected(name: &str, input: &[u32], gfx12: bool) -> Option<Vec<u32>> {
     match (name, gfx12) {
-        ("matrix_half", true) => Some(input.chunks(64).flat_map(|group| matrix_half_for(group, true)).collect()),
-        ("matrix_bytes", true) => Some(input.chunks(64).flat_map(|group| matrix_bytes_for(group, true)).collect()),
+        ("matrix_half", true) => {
+            Some(input.chunks(64).flat_map(|group| matrix_half_for(group, true)).collect())
+        }
+        ("matrix_bytes", true) => {
+            Some(input.chunks(64).flat_map(|group| matrix_bytes_for(group, true)).collect())
+        }
         _ => REFERENCES.iter().find(|reference| reference.0 == name).map(|reference| reference.1(input)),
     }
 }

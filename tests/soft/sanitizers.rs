@@ -172,7 +172,8 @@ fn waves_that_touch_the_same_lds_bytes_unordered_are_caught() {
     // The neighbour wave's words, before a barrier.
     let other = Inst::new(op::v_xor_b32, [v(12), int(128), v(10)]);
     let write_read = [offset(), other, lds_store(10, 10), wait_all(), lds_load(2, 12), wait_all(), end()];
-    let clean = [offset(), other, lds_store(10, 10), wait_all(), barrier(), lds_load(2, 12), wait_all(), end()];
+    let clean =
+        [offset(), other, lds_store(10, 10), wait_all(), barrier(), lds_load(2, 12), wait_all(), end()];
     // A store that is still on its way at the barrier is not ordered by it.
     let late = [offset(), other, lds_store(10, 10), barrier(), lds_load(2, 12), wait_all(), end()];
     expect(FindingKind::LdsRace, 64, &[&write_write, &write_read, &late], &clean);
@@ -200,7 +201,10 @@ fn waves_at_different_barriers_are_caught() {
 
 fn matrix() -> Vec<Inst> {
     let mut code: Vec<Inst> = (16..40).map(|register| mov(register, 0)).collect();
-    code.push(Inst::new(op::v_wmma_f32_16x16x16_f16, [v_range(40, 8), v_range(16, 8), v_range(24, 8), v_range(32, 8)]));
+    code.push(Inst::new(
+        op::v_wmma_f32_16x16x16_f16,
+        [v_range(40, 8), v_range(16, 8), v_range(24, 8), v_range(32, 8)],
+    ));
     code.push(end());
     code
 }
@@ -211,7 +215,10 @@ fn matrix_instructions_with_inactive_lanes_are_caught() {
     let mut masked = clean.clone();
     masked.insert(24, Inst::new(op::s_mov_b32, [Operand::EXEC_LO, int(1)]));
     assert_eq!(kinds(Target::Gfx1100, &masked, 32), [FindingKind::MatrixExec]);
-    assert_eq!(kinds(Target::Gfx1100, &clean, 16), [FindingKind::MatrixExec, FindingKind::UndefinedStore][..1]);
+    assert_eq!(
+        kinds(Target::Gfx1100, &clean, 16),
+        [FindingKind::MatrixExec, FindingKind::UndefinedStore][..1]
+    );
     assert_eq!(kinds(Target::Gfx1100, &clean, 32), []);
 }
 
@@ -239,7 +246,10 @@ fn hazards_that_the_chip_does_not_resolve_are_caught() {
     assert_eq!(kinds(Target::Gfx1100, &program(6), 32), []);
 
     let mut chained = matrix();
-    let next = Inst::new(op::v_wmma_f32_16x16x16_f16, [v_range(48, 8), v_range(40, 8), v_range(24, 8), v_range(32, 8)]);
+    let next = Inst::new(
+        op::v_wmma_f32_16x16x16_f16,
+        [v_range(48, 8), v_range(40, 8), v_range(24, 8), v_range(32, 8)],
+    );
     chained.insert(25, next);
     assert_eq!(kinds(Target::Gfx1100, &chained, 32), [FindingKind::MatrixHazard]);
     chained.insert(25, Inst::new(op::v_nop, []));
@@ -309,7 +319,8 @@ fn deleting_any_wait_of_a_compiled_kernel_is_caught() {
     let kernel = object.kernel("k_integer_mix").unwrap();
     let descriptor = Descriptor::parse(&object.image[kernel.descriptor as usize..]).unwrap();
     let start = (kernel.descriptor as i64 + descriptor.entry) as usize;
-    let words: Vec<u32> = object.image[start..].chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect();
+    let words: Vec<u32> =
+        object.image[start..].chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect();
     let mut waits = Vec::new();
     let mut at = 0;
     loop {
@@ -339,7 +350,8 @@ fn deleting_any_wait_of_a_compiled_kernel_is_caught() {
             kernarg: data.address() + 4096,
             ..Launch::default()
         };
-        let dispatch = descriptor.dispatch(code.address() + kernel.descriptor, &launch, object.target).unwrap();
+        let dispatch =
+            descriptor.dispatch(code.address() + kernel.descriptor, &launch, object.target).unwrap();
         let mut report = Report::default();
         let mut engine = Engine::new(object.target, options(3));
         // The wrong address that a register still holds may also fault, after the finding.

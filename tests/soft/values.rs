@@ -162,7 +162,8 @@ fn is_decodable(case: &Case<'_>) -> bool {
 fn registers_hold_the_values_that_hardware_gives() {
     let file = include_str!("../goldens/soft/values.txt");
     let cases: Vec<Case<'_>> = file.lines().map(parse).collect();
-    let (decodable, foreign): (Vec<&Case<'_>>, Vec<&Case<'_>>) = cases.iter().partition(|case| is_decodable(case));
+    let (decodable, foreign): (Vec<&Case<'_>>, Vec<&Case<'_>>) =
+        cases.iter().partition(|case| is_decodable(case));
     let mut wrong = Vec::new();
     for case in &decodable {
         if let Err(why) = run(case, KEEPING)

@@ -12,5 +12,6 @@ extern crate std;
 
 pub mod code;
 pub mod command;
+pub mod kernel;
 pub mod memory;
 pub mod processor;

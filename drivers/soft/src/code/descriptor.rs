@@ -123,7 +123,12 @@ impl Descriptor {
     /// # Errors
     ///
     /// If the chip could not run it.
-    pub fn dispatch(&self, address: u64, launch: &Launch, target: Target) -> Result<Dispatch, DescriptorError> {
+    pub fn dispatch(
+        &self,
+        address: u64,
+        launch: &Launch,
+        target: Target,
+    ) -> Result<Dispatch, DescriptorError> {
         if self.properties >> 10 & 1 == 0 {
             return Err(DescriptorError::Wave64);
         }

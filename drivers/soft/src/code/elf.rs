@@ -154,7 +154,8 @@ impl CodeObject {
             let (name, value) = (bytes.number(entry, 4)?, bytes.number(entry + 8, 8)?);
             let text = usize::try_from(name).ok().and_then(|start| names.get(start..)).unwrap_or(&[]);
             let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
-            let Some(name) = core::str::from_utf8(&text[..end]).ok().and_then(|name| name.strip_suffix(".kd"))
+            let Some(name) =
+                core::str::from_utf8(&text[..end]).ok().and_then(|name| name.strip_suffix(".kd"))
             else {
                 continue;
             };
@@ -166,7 +167,12 @@ impl CodeObject {
         Ok(())
     }
 
-    fn relocations(&mut self, bytes: Bytes<'_>, section: Section, sections: &[Section]) -> Result<(), ElfError> {
+    fn relocations(
+        &mut self,
+        bytes: Bytes<'_>,
+        section: Section,
+        sections: &[Section],
+    ) -> Result<(), ElfError> {
         for index in 0..section.size / 24 {
             let entry = section.offset + index * 24;
             let (at, info) = (bytes.number(entry, 8)?, bytes.number(entry + 8, 8)?);

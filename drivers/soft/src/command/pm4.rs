@@ -152,7 +152,9 @@ fn packet(
             let slots = cp.registers.get_mut(first..first + values.len());
             done(slots.map(|slots| slots.copy_from_slice(values)).is_some())
         }
-        (opcode::DISPATCH_DIRECT, [x, y, z, initiator]) => dispatch(cp, queue, space, [*x, *y, *z], *initiator),
+        (opcode::DISPATCH_DIRECT, [x, y, z, initiator]) => {
+            dispatch(cp, queue, space, [*x, *y, *z], *initiator)
+        }
         // Every event waits for the dispatches before it here; CS_PARTIAL_FLUSH is the one that says so.
         (opcode::EVENT_WRITE, [_, ..]) => done(cp.flush(queue, space)),
         (opcode::WRITE_DATA, [_, low, high, values @ ..]) => {
@@ -222,7 +224,8 @@ fn dispatch(
         let (full, partial) = (threads & mask, threads >> 16);
         let whole = groups[axis].saturating_mul(full);
         group[axis] = full;
-        grid[axis] = if initiator & 2 != 0 && partial != 0 { whole - full.min(whole) + partial } else { whole };
+        grid[axis] =
+            if initiator & 2 != 0 && partial != 0 { whole - full.min(whole) + partial } else { whole };
     }
     if grid.contains(&0) {
         return Outcome::Advanced;

@@ -2,10 +2,12 @@
 //!
 //! Not here: which instruction accesses what (`processor`), who allocates (`kernel`).
 
+mod lock;
 mod random;
 mod shadow;
 mod space;
 
+pub(crate) use lock::Lock;
 pub use random::Random;
 pub(crate) use shadow::Shadow;
 pub use space::{Access, MemoryFault, Region, Space};

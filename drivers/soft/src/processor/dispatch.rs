@@ -10,13 +10,13 @@ use alloc::vec::Vec;
 use doorbell_isa::{Op, Target, Timing};
 
 use super::check::Finding;
-use super::unit::Core;
 use super::fault::{Cause, Fault};
 use super::group::{Group, GroupState};
 use super::mode::Mode;
 use super::program::Program;
 use super::step::{Next, Step};
 use super::tracker::{Register, Tracker};
+use super::unit::Core;
 use super::wave::{Activity, EXEC, TTMP, Wave};
 use crate::memory::{Random, Space};
 
@@ -48,7 +48,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { level: Level::Strict, seed: 0, budget: u64::MAX, patience: 20_000_000, resident: 32, perturb: 0 }
+        Self {
+            level: Level::Strict,
+            seed: 0,
+            budget: u64::MAX,
+            patience: 20_000_000,
+            resident: 32,
+            perturb: 0,
+        }
     }
 }
 

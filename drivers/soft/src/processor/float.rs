@@ -110,7 +110,8 @@ impl Format {
         let special =
             if self.has_infinity { magnitude >= self.infinity() } else { magnitude == self.infinity() };
         if special {
-            let payload = if self.has_infinity { u64::from(fraction) << (52 - self.mantissa) } else { 1 << 51 };
+            let payload =
+                if self.has_infinity { u64::from(fraction) << (52 - self.mantissa) } else { 1 << 51 };
             return f64::from_bits(sign | 0x7ff0_0000_0000_0000 | payload);
         }
         let leading = if exponent == 0 { 0 } else { 1 << self.mantissa };
@@ -344,10 +345,13 @@ mod tests {
     fn fused_product_equals_the_host() {
         let mut random = crate::memory::Random::new(7);
         for _ in 0..200_000 {
-            let [a, b, c] = [0; 3].map(|_| f32::from_bits(random.next() as u32));
+            let [a, b, c] = [0; 3].map(|_| f32::from_bits(random.bits() as u32));
             let expected = a.mul_add(b, c);
             let found = fma32(a, b, c, Round::Nearest);
-            assert!(expected.to_bits() == found.to_bits() || expected.is_nan() && found.is_nan(), "{a:e} {b:e} {c:e}");
+            assert!(
+                expected.to_bits() == found.to_bits() || expected.is_nan() && found.is_nan(),
+                "{a:e} {b:e} {c:e}"
+            );
         }
     }
 }

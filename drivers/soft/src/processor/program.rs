@@ -2,7 +2,6 @@
 //!
 //! Not here: execution.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -46,7 +45,7 @@ pub(crate) struct Program {
     target: Target,
     blocks: Vec<Block>,
     last: usize,
-    steps: Vec<Box<Step>>,
+    steps: Vec<Step>,
 }
 
 impl Program {
@@ -80,7 +79,11 @@ impl Program {
 
     fn block(&mut self, pc: u64, space: &mut Space) -> Result<usize, Cause> {
         let base = pc & !(BLOCK * 4 - 1);
-        if self.blocks.get(self.last).is_some_and(|block| block.base <= pc && pc - block.base < block.words.len() as u64 * 4) {
+        if self
+            .blocks
+            .get(self.last)
+            .is_some_and(|block| block.base <= pc && pc - block.base < block.words.len() as u64 * 4)
+        {
             return Ok(self.last);
         }
         let inside = |block: &Block| block.base <= pc && pc - block.base < block.words.len() as u64 * 4;
@@ -139,7 +142,7 @@ impl Program {
         let (inst, length) = decode(&words, self.target).map_err(Cause::Illegal)?;
         let run = handler(&inst).ok_or(Cause::Unsupported("instruction without a handler"))?;
         let words = u8::try_from(length).map_err(|_| Cause::Unsupported("overlong instruction"))?;
-        self.steps.push(Box::new(Step::new(inst, pc, words, run)));
+        self.steps.push(Step::new(inst, pc, words, run));
         let number = u32::try_from(self.steps.len()).map_err(|_| Cause::Budget)?;
         self.blocks[self.last].index[at] = number;
         Ok(&self.steps[number as usize - 1])

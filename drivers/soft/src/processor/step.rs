@@ -11,8 +11,8 @@ use doorbell_isa::{
     Timing,
 };
 
-use super::unit::{Core, effects_of};
 use super::fault::Cause;
+use super::unit::{Core, effects_of};
 use super::vector::Env;
 use super::wave::{Lanes, PRIVATE_BASE, SHARED_BASE, Wave, Wide};
 
@@ -123,7 +123,7 @@ pub(crate) struct Step {
     /// Registers read and written.
     pub(crate) effects: Vec<(Direction, Resource)>,
     /// The second half of a dual-issue instruction.
-    pub(crate) other: Option<Box<Step>>,
+    pub(crate) other: Option<Box<Self>>,
 }
 
 impl Step {
@@ -220,7 +220,10 @@ fn is_plain(inst: &Inst) -> bool {
     let simple = |kind: &Kind| {
         !kind.ty.is_half()
             && kind.ty != Type::Mix
-            && !(row.format == Format::Vop3p && kind.ty != Type::B32 && kind.ty != Type::I32 && kind.ty != Type::U32)
+            && !(row.format == Format::Vop3p
+                && kind.ty != Type::B32
+                && kind.ty != Type::I32
+                && kind.ty != Type::U32)
     };
     inst.lanes == Move::Own
         && modifiers.neg == 0

@@ -113,16 +113,18 @@ impl Core<'_> {
             };
             for register in registers(resource) {
                 match register {
-                    Register::Vector(number) if kind.class == Class::Data => poison.push(tracker.lanes(number)),
+                    Register::Vector(number) if kind.class == Class::Data => {
+                        poison.push(tracker.lanes(number))
+                    }
                     _ if request.place == Place::Lanes => {}
                     _ if tracker.is_undefined(register, exec) => undefined_address = Some(register),
                     _ => {}
                 }
             }
         }
-        let stored = poison.iter().any(|lanes: &Lanes| (0..32).any(|lane| {
-            exec >> lane & 1 != 0 && lanes[lane] & stored_bits(request.transfer) != 0
-        }));
+        let stored = poison.iter().any(|lanes: &Lanes| {
+            (0..32).any(|lane| exec >> lane & 1 != 0 && lanes[lane] & stored_bits(request.transfer) != 0)
+        });
         request.poison = poison;
         if let Some(register) = undefined_address {
             let detail = format!("{register:?} was never written");
@@ -137,7 +139,9 @@ impl Core<'_> {
     /// After an operation was performed: which registers and bytes have a value now.
     pub(crate) fn define(&mut self, request: &Request) {
         if request.place == Place::Lanes {
-            if let (Destination::Vector(first, _), Some(tracker)) = (request.destination, &mut self.wave.tracker) {
+            if let (Destination::Vector(first, _), Some(tracker)) =
+                (request.destination, &mut self.wave.tracker)
+            {
                 set_lanes(&mut tracker.vector[first], &[0; 32], request.exec, u32::MAX);
             }
             return;
@@ -353,7 +357,7 @@ fn scramble(wave: &mut Wave, step: &Step, tracker: &Tracker, fill: Fill, random:
     };
     let mut bits = |old: u32, mask: u32, other: u32| {
         let new = match fill {
-            Fill::Random => random.next() as u32,
+            Fill::Random => random.bits() as u32,
             Fill::Complement => !old,
             Fill::Other => other,
         };

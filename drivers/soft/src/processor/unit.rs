@@ -51,11 +51,7 @@ impl Core<'_> {
         if usize::from(step.highest) >= self.wave.vgpr.len() {
             return Err(Cause::Register { number: step.highest.into(), allocated: self.wave.vgpr.len() });
         }
-        let next = if self.wave.tracker.is_some() {
-            self.watched(step)?
-        } else {
-            self.execute(step)?
-        };
+        let next = if self.wave.tracker.is_some() { self.watched(step)? } else { self.execute(step)? };
         self.wave.count += 1;
         self.report.count(step);
         if next != Next::Jumped {

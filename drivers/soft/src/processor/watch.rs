@@ -29,7 +29,8 @@ impl Core<'_> {
         if step.row().has(Flags::MATRIX) {
             self.check_matrix(step);
         }
-        let next = if self.is_tainted(step) { self.execute_tainted(step)? } else { self.execute_clean(step)? };
+        let next =
+            if self.is_tainted(step) { self.execute_tainted(step)? } else { self.execute_clean(step)? };
         if self.wave.activity == Activity::Ended {
             while self.perform_next()? {}
         }
@@ -63,7 +64,8 @@ impl Core<'_> {
             }
         }
         if let Some((direction, register, pc)) = found {
-            let kind = if direction == Direction::Read { Kind::ReadBeforeWait } else { Kind::WriteBeforeWait };
+            let kind =
+                if direction == Direction::Read { Kind::ReadBeforeWait } else { Kind::WriteBeforeWait };
             self.find(kind, step, Some(pc), format!("{register:?} is still being loaded"));
         }
     }
@@ -119,7 +121,8 @@ impl Core<'_> {
             })
         };
         let mut found: Vec<(Kind, u64, String)> = Vec::new();
-        if matches!(row.format, Format::Ds | Format::Global | Format::Flat | Format::Scratch | Format::Mubuf) {
+        if matches!(row.format, Format::Ds | Format::Global | Format::Flat | Format::Scratch | Format::Mubuf)
+        {
             tracker.trans.clear();
         }
         if row.name == "s_waitcnt_depctr" && step.inst.src().first().is_some_and(is_vdst_wait) {
@@ -128,7 +131,11 @@ impl Core<'_> {
         if row.is_vector() {
             let early = tracker.trans.iter().find(|age| reads(age.register));
             if let Some(age) = early.filter(|_| target.generation() == Generation::Gfx11) {
-                found.push((Kind::TransHazard, age.pc, format!("v{} is a transcendental result", age.register)));
+                found.push((
+                    Kind::TransHazard,
+                    age.pc,
+                    format!("v{} is a transcendental result", age.register),
+                ));
             }
             if row.has(Flags::MATRIX)
                 && let Some((first, count, pc)) = tracker.matrix

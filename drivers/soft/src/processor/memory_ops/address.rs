@@ -136,7 +136,9 @@ fn lds(wave: &Wave, step: &Step, transfer: Transfer) -> ([u64; 32], i64) {
 /// Data registers: those of every source that is neither address nor base.
 fn data(wave: &Wave, step: &Step) -> Vec<Lanes> {
     let mut data = Vec::new();
-    for (index, kind) in step.row().src.iter().enumerate().skip(usize::from(step.row().format != Format::Mubuf)) {
+    for (index, kind) in
+        step.row().src.iter().enumerate().skip(usize::from(step.row().format != Format::Mubuf))
+    {
         if kind.class == Class::Data
             && let Some(first) = step.vsrc(index)
         {

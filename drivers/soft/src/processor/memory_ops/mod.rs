@@ -15,9 +15,9 @@ use doorbell_isa::{Format, Op};
 pub(crate) use request::{Destination, Place, Request};
 pub(crate) use transfer::Transfer;
 
-use super::unit::Core;
 use super::fault::Cause;
 use super::step::{Next, Run, Step};
+use super::unit::Core;
 
 /// Issues a vector memory or LDS instruction.
 fn issue(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {

@@ -4,8 +4,8 @@
 
 use alloc::vec::Vec;
 
-use super::super::unit::Memories;
 use super::super::fault::Cause;
+use super::super::unit::Memories;
 use super::super::vector::store;
 use super::super::wave::{APERTURE, Lanes, PRIVATE_BASE, SHARED_BASE, Wave};
 use super::transfer::Transfer;
@@ -133,7 +133,8 @@ impl Request {
     fn vector(&self, wave: &mut Wave, memories: &mut Memories<'_>) -> Result<(), Cause> {
         let count = if let Destination::Vector(_, count) = self.destination { count } else { 0 };
         let mut out = alloc::vec![[0; 32]; count];
-        if let (Destination::Vector(first, _), Transfer::LoadHalf { .. }) = (self.destination, self.transfer) {
+        if let (Destination::Vector(first, _), Transfer::LoadHalf { .. }) = (self.destination, self.transfer)
+        {
             out[0] = wave.vgpr[first];
         }
         for lane in 0..32 {
@@ -186,32 +187,20 @@ impl Request {
                 out[0][lane] = if high { old & 0xffff | value << 16 } else { old & 0xffff_0000 | value };
                 Ok(())
             }
-            Transfer::Store(words) => {
-                (0..usize::from(words)).try_for_each(|index| {
-                    let at = address.wrapping_add(4 * index as u64);
-                    self.put(wave, memories, at, lane, &word(index).to_le_bytes())
-                })
-            }
+            Transfer::Store(words) => (0..usize::from(words)).try_for_each(|index| {
+                let at = address.wrapping_add(4 * index as u64);
+                self.put(wave, memories, at, lane, &word(index).to_le_bytes())
+            }),
             Transfer::StoreSmall { bytes, high } => {
                 let value = if high { word(0) >> 16 } else { word(0) };
                 self.put(wave, memories, address, lane, &value.to_le_bytes()[..usize::from(bytes)])
             }
-            Transfer::StorePair(words) => (0..usize::from(words)).try_for_each(|index| {
-                let step = 4 * index as u64;
-                self.put(wave, memories, address.wrapping_add(step), lane, &word(index).to_le_bytes())?;
-                let value = word(usize::from(words) + index);
-                self.put(wave, memories, other.wrapping_add(step), lane, &value.to_le_bytes())
-            }),
+            Transfer::StorePair(words) => self.store_pair(wave, memories, lane, words.into()),
             Transfer::ExchangePair(words) => {
                 let (low, high) = out.split_at_mut(usize::from(words));
                 self.load(wave, memories, address, lane, low)?;
                 self.load(wave, memories, other, lane, high)?;
-                (0..usize::from(words)).try_for_each(|index| {
-                    let step = 4 * index as u64;
-                    self.put(wave, memories, address.wrapping_add(step), lane, &word(index).to_le_bytes())?;
-                    let value = word(usize::from(words) + index);
-                    self.put(wave, memories, other.wrapping_add(step), lane, &value.to_le_bytes())
-                })
+                self.store_pair(wave, memories, lane, words.into())
             }
             Transfer::Atomic { bytes, alu } => {
                 let mut raw = [0; 8];
@@ -230,6 +219,24 @@ impl Request {
                 Ok(())
             }
         }
+    }
+
+    fn store_pair(
+        &self,
+        wave: &mut Wave,
+        memories: &mut Memories<'_>,
+        lane: usize,
+        words: usize,
+    ) -> Result<(), Cause> {
+        let address = self.address[lane];
+        for (half, start) in [address, address.wrapping_add_signed(self.second)].into_iter().enumerate() {
+            for index in 0..words {
+                let word = self.data.get(half * words + index).map_or(0, |value| value[lane]);
+                let at = start.wrapping_add(4 * index as u64);
+                self.put(wave, memories, at, lane, &word.to_le_bytes())?;
+            }
+        }
+        Ok(())
     }
 
     fn load(
@@ -287,7 +294,8 @@ impl Request {
             }
             Target::Scratch(at) => {
                 let size = wave.scratch_lane;
-                let bytes = lane_slice(wave, at, lane, out.len()).ok_or(Cause::Scratch { offset: at, size })?;
+                let bytes =
+                    lane_slice(wave, at, lane, out.len()).ok_or(Cause::Scratch { offset: at, size })?;
                 out.copy_from_slice(bytes);
             }
         }
@@ -315,7 +323,8 @@ impl Request {
             }
             Target::Scratch(at) => {
                 let size = wave.scratch_lane;
-                let out = lane_slice(wave, at, lane, bytes.len()).ok_or(Cause::Scratch { offset: at, size })?;
+                let out =
+                    lane_slice(wave, at, lane, bytes.len()).ok_or(Cause::Scratch { offset: at, size })?;
                 out.copy_from_slice(bytes);
             }
         }
@@ -325,7 +334,9 @@ impl Request {
     /// LDS bytes that one lane touches, for the race check: start, length, and the second piece of pairs.
     pub(crate) fn lds_pieces(&self, lane: usize) -> [Option<(usize, usize)>; 2] {
         let piece = |address: u64| match self.target(address) {
-            Target::Lds(at) if self.place != Place::Lanes => Some((usize::try_from(at).ok()?, self.transfer.bytes())),
+            Target::Lds(at) if self.place != Place::Lanes => {
+                Some((usize::try_from(at).ok()?, self.transfer.bytes()))
+            }
             _ => None,
         };
         let first = self.address[lane];

@@ -59,7 +59,9 @@ impl Transfer {
         usize::from(match self {
             Self::Load(words) | Self::Store(words) => words * 4,
             Self::LoadPair(words) | Self::StorePair(words) | Self::ExchangePair(words) => words * 4,
-            Self::LoadSmall { bytes, .. } | Self::LoadHalf { bytes, .. } | Self::StoreSmall { bytes, .. } => bytes,
+            Self::LoadSmall { bytes, .. } | Self::LoadHalf { bytes, .. } | Self::StoreSmall { bytes, .. } => {
+                bytes
+            }
             Self::Atomic { bytes, .. } => bytes,
             Self::LoadTransposed(bits) => bits,
         })

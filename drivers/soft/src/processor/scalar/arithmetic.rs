@@ -194,7 +194,10 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::s_cls_i32, Run::Scalar(|_, [a, ..]| cls(lo(a)).into())),
     (op::s_cls_i32_i64, Run::Scalar(|_, [a, ..]| cls64(a))),
     (op::s_sext_i32_i8, Run::Scalar(|_, [a, ..]| i32::from((a as u8).cast_signed()).cast_unsigned().into())),
-    (op::s_sext_i32_i16, Run::Scalar(|_, [a, ..]| i32::from((a as u16).cast_signed()).cast_unsigned().into())),
+    (
+        op::s_sext_i32_i16,
+        Run::Scalar(|_, [a, ..]| i32::from((a as u16).cast_signed()).cast_unsigned().into()),
+    ),
     (op::s_bitset0_b32, Run::Scalar(|_, [a, _, old]| old & !(1 << (a & 31)))),
     (op::s_bitset1_b32, Run::Scalar(|_, [a, _, old]| old | 1 << (a & 31))),
     (op::s_bitset0_b64, Run::Scalar(|_, [a, _, old]| old & !(1 << (a & 63)))),
@@ -297,7 +300,10 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::s_bfm_b64, Run::Scalar(|_, [a, b, _]| bfm64(a, b))),
     (op::s_mul_i32, Run::Scalar(|_, [a, b, _]| lo(a).wrapping_mul(lo(b)).into())),
     (op::s_mul_hi_u32, Run::Scalar(|_, [a, b, _]| (u64::from(lo(a)) * u64::from(lo(b))) >> 32)),
-    (op::s_mul_hi_i32, Run::Scalar(|_, [a, b, _]| ((i64::from(i(a)) * i64::from(i(b))) >> 32).cast_unsigned())),
+    (
+        op::s_mul_hi_i32,
+        Run::Scalar(|_, [a, b, _]| ((i64::from(i(a)) * i64::from(i(b))) >> 32).cast_unsigned()),
+    ),
     (op::s_cselect_b32, Run::Scalar(|w, [a, b, _]| if w.scc { a } else { b })),
     (op::s_cselect_b64, Run::Scalar(|w, [a, b, _]| if w.scc { a } else { b })),
     (op::s_pack_ll_b32_b16, Run::Scalar(|_, [a, b, _]| pack(a, b))),
@@ -322,7 +328,12 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::s_fmaak_f32, Run::Scalar(|w, [a, b, c]| bits(fma32(f(a), f(b), f(c), w.mode.round32())))),
     (op::s_fmamk_f32, Run::Scalar(|w, [a, b, c]| bits(fma32(f(a), f(b), f(c), w.mode.round32())))),
     (op::s_fmac_f32, Run::Scalar(|w, [a, b, old]| bits(fma32(f(a), f(b), f(old), w.mode.round32())))),
-    (op::s_cvt_pk_rtz_f16_f32, Run::Scalar(|_, [a, b, _]| u64::from(f32_to_f16(f(a), Round::Zero) | f32_to_f16(f(b), Round::Zero) << 16))),
+    (
+        op::s_cvt_pk_rtz_f16_f32,
+        Run::Scalar(|_, [a, b, _]| {
+            u64::from(f32_to_f16(f(a), Round::Zero) | f32_to_f16(f(b), Round::Zero) << 16)
+        }),
+    ),
     (op::s_add_f16, Run::Scalar(|w, [a, b, _]| add16(lo(a), lo(b), w.mode.round64()).into())),
     (op::s_sub_f16, Run::Scalar(|w, [a, b, _]| add16(lo(a), lo(b) ^ 0x8000, w.mode.round64()).into())),
     (op::s_mul_f16, Run::Scalar(|w, [a, b, _]| mul16(lo(a), lo(b), w.mode.round64()).into())),

@@ -4,10 +4,10 @@
 
 use doorbell_isa::{Op, op};
 
-use super::super::unit::Core;
 use super::super::fault::Cause;
 use super::super::mode::Mode;
 use super::super::step::{Dest, Next, Run, Step};
+use super::super::unit::Core;
 use super::super::wave::{Activity, EXEC, VCC, Wave};
 use super::operand;
 

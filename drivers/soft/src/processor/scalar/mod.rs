@@ -8,8 +8,8 @@ mod control;
 
 use doorbell_isa::{Op, Row};
 
-use super::unit::Core;
 use super::step::{Dest, Run, ScalarOp, Source, Step};
+use super::unit::Core;
 use super::wave::Wave;
 
 /// The handler of a scalar instruction.

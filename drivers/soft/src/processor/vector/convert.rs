@@ -141,7 +141,10 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::v_cvt_f32_f16, Run::Op32(per_lane!(|_e, a| quiet(h(a))))),
     (op::v_cvt_nearest_i32_f32, Run::Op32(per_lane!(|_e, a| to_i32(libm::floorf(f(a) + 0.5))))),
     (op::v_cvt_floor_i32_f32, Run::Op32(per_lane!(|_e, a| to_i32(libm::floorf(f(a)))))),
-    (op::v_cvt_off_f32_i4, Run::Op32(per_lane!(|_e, a| (((a << 28).cast_signed() >> 28) as f32 / 16.0).to_bits()))),
+    (
+        op::v_cvt_off_f32_i4,
+        Run::Op32(per_lane!(|_e, a| (((a << 28).cast_signed() >> 28) as f32 / 16.0).to_bits())),
+    ),
     (op::v_cvt_f32_ubyte0, Run::Op32(per_lane!(|_e, a| ((a & 0xff) as f32).to_bits()))),
     (op::v_cvt_f32_ubyte1, Run::Op32(per_lane!(|_e, a| ((a >> 8 & 0xff) as f32).to_bits()))),
     (op::v_cvt_f32_ubyte2, Run::Op32(per_lane!(|_e, a| ((a >> 16 & 0xff) as f32).to_bits()))),
@@ -154,7 +157,10 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::v_frexp_exp_i32_f32, Run::Op32(per_lane!(|_e, a| frexp_exp(f(a).into()).cast_unsigned()))),
     (op::v_frexp_mant_f32, Run::Op32(per_lane!(|_e, a| (frexp_mant(f(a).into()) as f32).to_bits()))),
     (op::v_cvt_f16_u16, Run::Op32(per_lane!(|e, a| F16.encode(f64::from(a & 0xffff), e.round64)))),
-    (op::v_cvt_f16_i16, Run::Op32(per_lane!(|e, a| F16.encode(f64::from((a as u16).cast_signed()), e.round64)))),
+    (
+        op::v_cvt_f16_i16,
+        Run::Op32(per_lane!(|e, a| F16.encode(f64::from((a as u16).cast_signed()), e.round64))),
+    ),
     (op::v_cvt_u16_f16, Run::Op32(per_lane!(|_e, a| to_u16(h(a))))),
     (op::v_cvt_i16_f16, Run::Op32(per_lane!(|_e, a| to_i16(h(a))))),
     (op::v_frexp_mant_f16, Run::Op32(per_lane!(|_e, a| F16.encode(frexp_mant(h(a).into()), Round::Nearest)))),
@@ -169,9 +175,12 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::v_cvt_i32_i16, Run::Op32(per_lane!(|_e, a| i32::from((a as u16).cast_signed()).cast_unsigned()))),
     (op::v_cvt_u32_u16, Run::Op32(per_lane!(|_e, a| a & 0xffff))),
     (op::v_sat_pk_u8_i16, Run::Op32(per_lane!(|_e, a| sat_u8(a) | sat_u8(a >> 16) << 8))),
-    (op::v_cvt_pk_rtz_f16_f32, Run::Op32(per_lane!(|_e, a, b| {
-        pack(f32_to_f16(f(a), Round::Zero), f32_to_f16(f(b), Round::Zero))
-    }))),
+    (
+        op::v_cvt_pk_rtz_f16_f32,
+        Run::Op32(per_lane!(|_e, a, b| {
+            pack(f32_to_f16(f(a), Round::Zero), f32_to_f16(f(b), Round::Zero))
+        })),
+    ),
     (op::v_pack_b32_f16, Run::Op32(per_lane!(|_e, a, b| pack(a, b)))),
     (op::v_cvt_pk_i16_f32, Run::Op32(per_lane!(|_e, a, b| pack(to_i16(f(a)), to_i16(f(b)))))),
     (op::v_cvt_pk_u16_f32, Run::Op32(per_lane!(|_e, a, b| pack(to_u16(f(a)), to_u16(f(b)))))),
@@ -180,10 +189,14 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::v_cvt_pk_norm_i16_f32, Run::Op32(per_lane!(|_e, a, b| pack(snorm32(a), snorm32(b))))),
     (op::v_cvt_pk_norm_u16_f32, Run::Op32(per_lane!(|_e, a, b| pack(unorm32(a), unorm32(b))))),
     (op::v_cvt_pk_u16_u32, Run::Op32(per_lane!(|_e, a, b| pack(a.min(0xffff), b.min(0xffff))))),
-    (op::v_cvt_pk_i16_i32, Run::Op32(per_lane!(|_e, a, b| {
-        let [a, b] = [a, b].map(|value| value.cast_signed().clamp(i16::MIN.into(), i16::MAX.into()).cast_unsigned());
-        pack(a, b)
-    }))),
+    (
+        op::v_cvt_pk_i16_i32,
+        Run::Op32(per_lane!(|_e, a, b| {
+            let [a, b] = [a, b]
+                .map(|value| value.cast_signed().clamp(i16::MIN.into(), i16::MAX.into()).cast_unsigned());
+            pack(a, b)
+        })),
+    ),
     (op::v_cvt_pk_u8_f32, Run::Op32(per_lane!(|_e, a, b, c| pk_u8(a, b, c)))),
     (op::v_ldexp_f32, Run::Op32(per_lane!(|e, a, b| ldexp32(f(a), b, e.round32)))),
     (op::v_cvt_f32_fp8, Run::Op32(per_lane!(|e, a| small(FP8, a >> (byte_of(e.op_sel) * 8))))),

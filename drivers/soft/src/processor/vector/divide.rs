@@ -36,10 +36,22 @@ fn field64(value: f64) -> i32 {
     (value.to_bits() >> 52 & 0x7ff) as i32
 }
 
-const SINGLE: Limits =
-    Limits { field: field32, near_overflow: 96, tiny: 23, scale: 64, smallest: f32::MIN_POSITIVE as f64, near_underflow: -126 };
-const DOUBLE: Limits =
-    Limits { field: field64, near_overflow: 768, tiny: 53, scale: 128, smallest: f64::MIN_POSITIVE, near_underflow: -1022 };
+const SINGLE: Limits = Limits {
+    field: field32,
+    near_overflow: 96,
+    tiny: 23,
+    scale: 64,
+    smallest: f32::MIN_POSITIVE as f64,
+    near_underflow: -126,
+};
+const DOUBLE: Limits = Limits {
+    field: field64,
+    near_overflow: 768,
+    tiny: 53,
+    scale: 128,
+    smallest: f64::MIN_POSITIVE,
+    near_underflow: -1022,
+};
 
 /// Denormal or zero of the format.
 fn is_small(value: f64, limits: Limits) -> bool {
@@ -80,11 +92,14 @@ fn div_fixup(quotient: f64, denominator: f64, numerator: f64, lowest: i32, field
         quiet(numerator)
     } else if denominator.is_nan() {
         quiet(denominator)
-    } else if (denominator == 0.0 && numerator == 0.0) || (denominator.is_infinite() && numerator.is_infinite()) {
+    } else if (denominator == 0.0 && numerator == 0.0)
+        || (denominator.is_infinite() && numerator.is_infinite())
+    {
         f64::from_bits(0xfff8_0000_0000_0000)
     } else if denominator == 0.0 || numerator.is_infinite() {
         signed(f64::INFINITY)
-    } else if denominator.is_infinite() || numerator == 0.0 || field(numerator) - field(denominator) < lowest {
+    } else if denominator.is_infinite() || numerator == 0.0 || field(numerator) - field(denominator) < lowest
+    {
         signed(0.0)
     } else if quotient.is_nan() {
         signed(f64::INFINITY)
@@ -116,49 +131,73 @@ fn fmas64(a: f64, b: f64, c: f64, rescale: bool, round: Round) -> f64 {
 }
 
 pub(super) static TABLE: &[(Op, Run)] = &[
-    (op::v_div_scale_f32, Run::Carry64(|_, s, out| {
-        let mut mask = 0;
-        for (lane, out) in out.iter_mut().enumerate() {
-            let [value, denominator, numerator] = [0, 1, 2].map(|index| f64::from(f(s[index][lane] as u32)));
-            let (scaled, rescale) = div_scale(value, denominator, numerator, SINGLE);
-            *out = narrow(scaled).into();
-            mask |= u32::from(rescale) << lane;
-        }
-        mask
-    })),
-    (op::v_div_scale_f64, Run::Carry64(|_, s, out| {
-        let mut mask = 0;
-        for (lane, out) in out.iter_mut().enumerate() {
-            let [value, denominator, numerator] = [0, 1, 2].map(|index| f64::from_bits(s[index][lane]));
-            let (scaled, rescale) = div_scale(value, denominator, numerator, DOUBLE);
-            *out = scaled.to_bits();
-            mask |= u32::from(rescale) << lane;
-        }
-        mask
-    })),
-    (op::v_div_fmas_f32, Run::Op32(|e, s, out| {
-        for (lane, out) in out.iter_mut().enumerate() {
-            *out = fmas32(s[0][lane], s[1][lane], s[2][lane], e.vcc >> lane & 1 != 0, e.round32);
-        }
-    })),
-    (op::v_div_fmas_f64, Run::Op64(|e, s, out| {
-        for (lane, out) in out.iter_mut().enumerate() {
-            let [a, b, c] = [0, 1, 2].map(|index| f64::from_bits(s[index][lane]));
-            *out = fmas64(a, b, c, e.vcc >> lane & 1 != 0, e.round64).to_bits();
-        }
-    })),
-    (op::v_div_fixup_f32, Run::Op64(wide!(|_e, s| {
-        let [quotient, denominator, numerator] = s.map(|bits| f64::from(f(bits as u32)));
-        narrow(div_fixup(quotient, denominator, numerator, -150, field32)).into()
-    }))),
-    (op::v_div_fixup_f64, Run::Op64(wide!(|_e, s| {
-        let [quotient, denominator, numerator] = s.map(f64::from_bits);
-        div_fixup(quotient, denominator, numerator, -1075, field64).to_bits()
-    }))),
-    (op::v_div_fixup_f16, Run::Op32(|_, s, out| {
-        for (lane, out) in out.iter_mut().enumerate() {
-            let [quotient, denominator, numerator] = [0, 1, 2].map(|index| f64::from(f16_to_f32(s[index][lane])));
-            *out = F16.encode(div_fixup(quotient, denominator, numerator, i32::MIN, |_| 0), Round::Nearest);
-        }
-    })),
+    (
+        op::v_div_scale_f32,
+        Run::Carry64(|_, s, out| {
+            let mut mask = 0;
+            for (lane, out) in out.iter_mut().enumerate() {
+                let [value, denominator, numerator] =
+                    [0, 1, 2].map(|index| f64::from(f(s[index][lane] as u32)));
+                let (scaled, rescale) = div_scale(value, denominator, numerator, SINGLE);
+                *out = narrow(scaled).into();
+                mask |= u32::from(rescale) << lane;
+            }
+            mask
+        }),
+    ),
+    (
+        op::v_div_scale_f64,
+        Run::Carry64(|_, s, out| {
+            let mut mask = 0;
+            for (lane, out) in out.iter_mut().enumerate() {
+                let [value, denominator, numerator] = [0, 1, 2].map(|index| f64::from_bits(s[index][lane]));
+                let (scaled, rescale) = div_scale(value, denominator, numerator, DOUBLE);
+                *out = scaled.to_bits();
+                mask |= u32::from(rescale) << lane;
+            }
+            mask
+        }),
+    ),
+    (
+        op::v_div_fmas_f32,
+        Run::Op32(|e, s, out| {
+            for (lane, out) in out.iter_mut().enumerate() {
+                *out = fmas32(s[0][lane], s[1][lane], s[2][lane], e.vcc >> lane & 1 != 0, e.round32);
+            }
+        }),
+    ),
+    (
+        op::v_div_fmas_f64,
+        Run::Op64(|e, s, out| {
+            for (lane, out) in out.iter_mut().enumerate() {
+                let [a, b, c] = [0, 1, 2].map(|index| f64::from_bits(s[index][lane]));
+                *out = fmas64(a, b, c, e.vcc >> lane & 1 != 0, e.round64).to_bits();
+            }
+        }),
+    ),
+    (
+        op::v_div_fixup_f32,
+        Run::Op64(wide!(|_e, s| {
+            let [quotient, denominator, numerator] = s.map(|bits| f64::from(f(bits as u32)));
+            narrow(div_fixup(quotient, denominator, numerator, -150, field32)).into()
+        })),
+    ),
+    (
+        op::v_div_fixup_f64,
+        Run::Op64(wide!(|_e, s| {
+            let [quotient, denominator, numerator] = s.map(f64::from_bits);
+            div_fixup(quotient, denominator, numerator, -1075, field64).to_bits()
+        })),
+    ),
+    (
+        op::v_div_fixup_f16,
+        Run::Op32(|_, s, out| {
+            for (lane, out) in out.iter_mut().enumerate() {
+                let [quotient, denominator, numerator] =
+                    [0, 1, 2].map(|index| f64::from(f16_to_f32(s[index][lane])));
+                *out =
+                    F16.encode(div_fixup(quotient, denominator, numerator, i32::MIN, |_| 0), Round::Nearest);
+            }
+        }),
+    ),
 ];

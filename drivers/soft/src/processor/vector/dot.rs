@@ -65,12 +65,18 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::v_dot2acc_f32_f16, DOT2ACC),
     (op::v_dual_dot2acc_f32_f16, DOT2ACC),
     (op::v_dot2_f32_bf16, Run::Op32(per_lane!(|e, a, b, c| dot2_bf16(a, b, c, e.round32)))),
-    (op::v_dot2_f16_f16, Run::Op32(per_lane!(|e, a, b, c| {
-        F16.encode(dot2(halves(a), halves(b), f64::from(f16_to_f32(c))), e.round64)
-    }))),
-    (op::v_dot2_bf16_bf16, Run::Op32(per_lane!(|_e, a, b, c| {
-        BF16.encode(dot2(brains(a), brains(b), f64::from(bf16_to_f32(c))), Round::Nearest)
-    }))),
+    (
+        op::v_dot2_f16_f16,
+        Run::Op32(per_lane!(|e, a, b, c| {
+            F16.encode(dot2(halves(a), halves(b), f64::from(f16_to_f32(c))), e.round64)
+        })),
+    ),
+    (
+        op::v_dot2_bf16_bf16,
+        Run::Op32(per_lane!(|_e, a, b, c| {
+            BF16.encode(dot2(brains(a), brains(b), f64::from(bf16_to_f32(c))), Round::Nearest)
+        })),
+    ),
     (op::v_dot4_i32_iu8, Run::Op32(per_lane!(|e, a, b, c| dot(a, b, c, 8, e.neg, e.clamp)))),
     (op::v_dot8_i32_iu4, Run::Op32(per_lane!(|e, a, b, c| dot(a, b, c, 4, e.neg, e.clamp)))),
     (op::v_dot4_u32_u8, Run::Op32(per_lane!(|e, a, b, c| dot_unsigned(a, b, c, 8, e.clamp)))),

@@ -135,11 +135,7 @@ fn mad_i24(a: u32, b: u32, c: u32, clamp: bool) -> u32 {
 
 fn mad_u24(a: u32, b: u32, c: u32, clamp: bool) -> u32 {
     let exact = u64::from(u24(a)) * u64::from(u24(b));
-    if clamp {
-        (exact + u64::from(c)).min(u32::MAX.into()) as u32
-    } else {
-        (exact as u32).wrapping_add(c)
-    }
+    if clamp { (exact + u64::from(c)).min(u32::MAX.into()) as u32 } else { (exact as u32).wrapping_add(c) }
 }
 
 fn med3<T: Ord>(a: T, b: T, c: T) -> T {
@@ -179,7 +175,8 @@ macro_rules! mad64 {
         Run::Carry64(|_, s, out| {
             let mut mask = 0;
             for (lane, out) in out.iter_mut().enumerate() {
-                let product = i128::from(s[0][lane] as u32 as $narrow) * i128::from(s[1][lane] as u32 as $narrow);
+                let product =
+                    i128::from(s[0][lane] as u32 as $narrow) * i128::from(s[1][lane] as u32 as $narrow);
                 let sum = product + i128::from(s[2][lane] as $wide);
                 *out = sum as u64;
                 let carried = if $signed { i64::try_from(sum).is_err() } else { u64::try_from(sum).is_err() };
@@ -211,9 +208,15 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::v_ctz_i32_b32, Run::Op32(per_lane!(|_e, a| ctz(a)))),
     (op::v_cls_i32, Run::Op32(per_lane!(|_e, a| cls(a)))),
     (op::v_mul_i32_i24, Run::Op32(per_lane!(|_e, a, b| i24(a).wrapping_mul(i24(b)).cast_unsigned()))),
-    (op::v_mul_hi_i32_i24, Run::Op32(per_lane!(|_e, a, b| ((i64::from(i24(a)) * i64::from(i24(b))) >> 32) as u32))),
+    (
+        op::v_mul_hi_i32_i24,
+        Run::Op32(per_lane!(|_e, a, b| ((i64::from(i24(a)) * i64::from(i24(b))) >> 32) as u32)),
+    ),
     (op::v_mul_u32_u24, Run::Op32(per_lane!(|_e, a, b| u24(a).wrapping_mul(u24(b))))),
-    (op::v_mul_hi_u32_u24, Run::Op32(per_lane!(|_e, a, b| ((u64::from(u24(a)) * u64::from(u24(b))) >> 32) as u32))),
+    (
+        op::v_mul_hi_u32_u24,
+        Run::Op32(per_lane!(|_e, a, b| ((u64::from(u24(a)) * u64::from(u24(b))) >> 32) as u32)),
+    ),
     (op::v_min_i32, Run::Op32(per_lane!(|_e, a, b| i(a).min(i(b)).cast_unsigned()))),
     (op::v_max_i32, Run::Op32(per_lane!(|_e, a, b| i(a).max(i(b)).cast_unsigned()))),
     (op::v_min_u32, Run::Op32(per_lane!(|_e, a, b| a.min(b)))),
@@ -239,8 +242,14 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::v_bfe_i32, Run::Op32(per_lane!(|_e, a, b, c| bfe_i32(a, b, c)))),
     (op::v_bfi_b32, Run::Op32(per_lane!(|_e, a, b, c| a & b | !a & c))),
     (op::v_lerp_u8, Run::Op32(per_lane!(|_e, a, b, c| lerp_u8(a, b, c)))),
-    (op::v_alignbit_b32, Run::Op32(per_lane!(|_e, a, b, c| ((u64::from(a) << 32 | u64::from(b)) >> (c & 31)) as u32))),
-    (op::v_alignbyte_b32, Run::Op32(per_lane!(|_e, a, b, c| ((u64::from(a) << 32 | u64::from(b)) >> ((c & 3) * 8)) as u32))),
+    (
+        op::v_alignbit_b32,
+        Run::Op32(per_lane!(|_e, a, b, c| ((u64::from(a) << 32 | u64::from(b)) >> (c & 31)) as u32)),
+    ),
+    (
+        op::v_alignbyte_b32,
+        Run::Op32(per_lane!(|_e, a, b, c| ((u64::from(a) << 32 | u64::from(b)) >> ((c & 3) * 8)) as u32)),
+    ),
     (op::v_min3_i32, Run::Op32(per_lane!(|_e, a, b, c| i(a).min(i(b)).min(i(c)).cast_unsigned()))),
     (op::v_min3_u32, Run::Op32(per_lane!(|_e, a, b, c| a.min(b).min(c)))),
     (op::v_max3_i32, Run::Op32(per_lane!(|_e, a, b, c| i(a).max(i(b)).max(i(c)).cast_unsigned()))),
@@ -269,11 +278,14 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::v_or3_b32, Run::Op32(per_lane!(|_e, a, b, c| a | b | c))),
     (op::v_bfm_b32, Run::Op32(per_lane!(|_e, a, b| ones(a) << (b & 31)))),
     (op::v_bcnt_u32_b32, Run::Op32(per_lane!(|_e, a, b| a.count_ones().wrapping_add(b)))),
-    (op::v_mbcnt_lo_u32_b32, Run::Op32(|_, s, out| {
-        for (lane, out) in out.iter_mut().enumerate() {
-            *out = (s[0][lane] & ((1 << lane) - 1)).count_ones().wrapping_add(s[1][lane]);
-        }
-    })),
+    (
+        op::v_mbcnt_lo_u32_b32,
+        Run::Op32(|_, s, out| {
+            for (lane, out) in out.iter_mut().enumerate() {
+                *out = (s[0][lane] & ((1 << lane) - 1)).count_ones().wrapping_add(s[1][lane]);
+            }
+        }),
+    ),
     (op::v_mbcnt_hi_u32_b32, Run::Op32(per_lane!(|_e, _a, b| b))),
     (op::v_mul_lo_u32, Run::Op32(per_lane!(|_e, a, b| a.wrapping_mul(b)))),
     (op::v_mul_hi_u32, Run::Op32(per_lane!(|_e, a, b| ((u64::from(a) * u64::from(b)) >> 32) as u32))),

@@ -4,9 +4,9 @@
 
 use doorbell_isa::{Op, op};
 
-use super::super::unit::Core;
 use super::super::fault::Cause;
 use super::super::step::{Dest, Next, Run, Source, Step};
+use super::super::unit::Core;
 use super::super::wave::{Lanes, M0, Wave};
 use super::integer::windows;
 use super::operands::store;

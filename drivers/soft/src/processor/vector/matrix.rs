@@ -5,11 +5,11 @@
 
 use doorbell_isa::{Op, op};
 
-use super::super::unit::Core;
 use super::super::fault::Cause;
 use super::super::float::{BF8, BF16, F16, FP8, Format, add_odd, round32};
 use super::super::mode::Round;
 use super::super::step::{Next, Run, Source, Step};
+use super::super::unit::Core;
 use super::super::wave::{Lanes, Wave};
 use super::dot::element;
 

@@ -5,13 +5,11 @@
 use doorbell_isa::kind::Type;
 use doorbell_isa::{DppControl, Flags, Form, Format, Lanes as Move, OutputModifier};
 
-use super::super::unit::Core;
 use super::super::fault::Cause;
-use super::super::float::{
-    F16, f16_to_f32, flush16, flush32, flush64, mul16, mul32, mul64,
-};
+use super::super::float::{F16, f16_to_f32, flush16, flush32, flush64, mul16, mul32, mul64};
 use super::super::mode::{Mode, Round};
 use super::super::step::{Dest, Next, Run, Source, Step};
+use super::super::unit::Core;
 use super::super::wave::{Lanes, VCC, Wave, Wide};
 
 /// What a handler may know besides its operands.
@@ -108,8 +106,7 @@ fn move_lanes(value: &Lanes, lanes: Move, exec: u32) -> (Lanes, u32) {
             let mut kept = 0;
             let mut out = ZERO;
             for (lane, out) in out.iter_mut().enumerate() {
-                let source = dpp_source(dpp.control, lane)
-                    .filter(|from| dpp.fetch_inactive || active(*from));
+                let source = dpp_source(dpp.control, lane).filter(|from| dpp.fetch_inactive || active(*from));
                 match source {
                     Some(from) => *out = value[from],
                     None if dpp.bound_ctrl => {}
@@ -240,7 +237,14 @@ fn finished(bits: u32, ty: Type, step: &Step, mode: Mode) -> u32 {
                 mul16(bits, F16.encode(f64::from(factor), Round::Nearest), mode.round64())
             };
             let bits = if mode.keeps_out64() { scaled } else { flush16(scaled) };
-            if modifiers.clamp { F16.encode(f64::from(f32::from_bits(clamp32(f16_to_f32(bits).to_bits(), mode))), Round::Nearest) } else { bits }
+            if modifiers.clamp {
+                F16.encode(
+                    f64::from(f32::from_bits(clamp32(f16_to_f32(bits).to_bits(), mode))),
+                    Round::Nearest,
+                )
+            } else {
+                bits
+            }
         }
     }
 }
@@ -269,7 +273,13 @@ fn finished64(bits: u64, step: &Step, mode: Mode) -> u64 {
     let bits = if mode.keeps_out64() { scaled } else { flush64(scaled) };
     let value = f64::from_bits(bits);
     match modifiers.clamp {
-        true if value.is_nan() => if mode.dx10_clamp() { 0 } else { bits },
+        true if value.is_nan() => {
+            if mode.dx10_clamp() {
+                0
+            } else {
+                bits
+            }
+        }
         true if bits >> 63 != 0 => 0,
         true => value.min(1.0).to_bits(),
         false => bits,
@@ -296,7 +306,9 @@ fn commit(wave: &mut Wave, step: &Step, value: &mut Lanes, mask: u32) {
     let Some(kind) = step.row().dst.first() else { return };
     let mode = wave.mode;
     match kind.ty {
-        Type::F32 | Type::F16 => value.iter_mut().for_each(|bits| *bits = finished(*bits, kind.ty, step, mode)),
+        Type::F32 | Type::F16 => {
+            value.iter_mut().for_each(|bits| *bits = finished(*bits, kind.ty, step, mode))
+        }
         Type::PF16 => {
             for bits in value.iter_mut() {
                 let halves = [*bits & 0xffff, *bits >> 16].map(|bits| finished(bits, Type::F16, step, mode));

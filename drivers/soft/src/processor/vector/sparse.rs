@@ -5,10 +5,10 @@
 
 use doorbell_isa::{Op, op};
 
-use super::super::unit::Core;
 use super::super::fault::Cause;
 use super::super::float::{BF8, BF16, F16, FP8, add_odd};
 use super::super::step::{Next, Run, Step};
+use super::super::unit::Core;
 use super::super::wave::Wave;
 use super::matrix::{
     Element, Output, Shape, accumulator, finish, output_place, place, register, registers, value,
@@ -39,10 +39,10 @@ fn load_sparse(wave: &Wave, step: &Step, shape: Shape) -> [[f64; 64]; 16] {
     let shift = if groups <= 4 && step.inst.modifiers.op_sel & 1 != 0 { 16 } else { 0 };
     let indexes = register(wave, step.src[2], 0);
     let mut out = [[0.0; 64]; 16];
-    for lane in 0..32 {
+    for (lane, index) in indexes.iter().enumerate() {
         let (row, half) = (lane & 15, lane >> 4);
         for group in 0..groups {
-            let choice = indexes[lane] >> shift >> (4 * group) & 15;
+            let choice = index >> shift >> (4 * group) & 15;
             for second in 0..2 {
                 let element = group * 2 + second;
                 let bits = register(wave, step.src[0], element / per)[lane];

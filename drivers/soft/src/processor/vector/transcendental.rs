@@ -48,7 +48,11 @@ fn sin(x: f64) -> f64 {
         return f64::NAN;
     }
     let turn = x - libm::trunc(x);
-    if turn == 0.0 || turn.abs() == 0.5 { 0.0f64.copysign(x) } else { libm::sin(turn * core::f64::consts::TAU) }
+    if turn == 0.0 || turn.abs() == 0.5 {
+        0.0f64.copysign(x)
+    } else {
+        libm::sin(turn * core::f64::consts::TAU)
+    }
 }
 
 /// Cosine of `x` revolutions.

@@ -1,0 +1,16 @@
+//! The kernel's side of KFD: files, ioctls with their errnos, events, memory, queues; on chosen kernel versions.
+//!
+//! Not here: packets (`command`), the driver (doorbell-kfd).
+
+mod calls;
+mod events;
+mod files;
+mod inject;
+mod machine;
+mod queues;
+mod ranges;
+mod soft;
+
+pub use inject::Injection;
+pub use machine::{CHIPS, Chip, Gpu, Machine, Release, chip};
+pub use soft::SoftKernel;
