@@ -6,5 +6,6 @@ pub mod blocks;
 pub mod gguf_writer;
 pub mod hostile;
 pub mod random;
+pub mod scripted;
 pub mod tiny;
 pub mod vocabulary;

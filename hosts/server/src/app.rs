@@ -1,61 +1,18 @@
 //! What all handlers share: the model that is served, the settings, the numbers.
 
 use crate::metrics::Metrics;
+use crate::served::Served;
 use crate::settings::Settings;
 use core::sync::atomic::AtomicUsize;
 use doorbell_core::heap::{self, Global, Heap};
-use doorbell_core::sample::{LogitBias, SamplerParams};
-use doorbell_core::token::{DetokenizeOptions, EncodeOptions, TokenId, Tokenizer};
+use doorbell_core::token::{DetokenizeOptions, EncodeOptions, TokenId};
 use doorbell_runtime::answer::Style;
 use doorbell_runtime::constrain::Grammars;
-use doorbell_runtime::serve::Service;
-use doorbell_runtime::template::ChatTemplate;
 use std::sync::Mutex;
 use std::time::SystemTime;
 
 /// Where the server allocates what core asks for.
 pub(crate) const HEAP: Heap<'static> = &Global;
-
-/// What is known about a model file.
-#[derive(Clone, Debug, Default)]
-pub struct Facts {
-    /// `general.architecture`
-    pub architecture: String,
-    /// Quantisation of most weights, as files are labelled.
-    pub quantization: String,
-    /// Weights in all.
-    pub parameters: u64,
-    /// Bytes of the file.
-    pub bytes: u64,
-    /// Length of a token's vector.
-    pub embedding: u32,
-    /// Tokens that it was trained for.
-    pub trained_context: u32,
-    /// What computes, for people.
-    pub device: String,
-}
-
-/// The one model of a server, ready to answer.
-pub struct Served {
-    /// What clients call it.
-    pub name: String,
-    /// Its tokenizer.
-    pub tokenizer: &'static Tokenizer<'static>,
-    /// Its chat template and the source of that, if it has one.
-    pub template: Option<(ChatTemplate, String)>,
-    /// The engine that runs it.
-    pub service: Service,
-    /// How tokens are picked where a request doesn't say.
-    pub defaults: SamplerParams,
-    /// Tokens that are never picked.
-    pub suppressed: Vec<LogitBias>,
-    /// Tokens of a prompt and its answer.
-    pub context: u32,
-    /// Requests that are computed at a time.
-    pub parallel: u32,
-    /// What is known about the file.
-    pub facts: Facts,
-}
 
 /// What all handlers share.
 pub(crate) struct App {

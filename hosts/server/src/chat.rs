@@ -8,7 +8,7 @@ use core::fmt::Write as _;
 use doorbell_core::heap;
 use doorbell_core::token::{Scratch, TokenId};
 use doorbell_runtime::answer::{AnswerParser, CallStyle, Style, Tools};
-use doorbell_runtime::constrain::Shape;
+use doorbell_runtime::constrain::{Shape, spaced};
 use doorbell_runtime::template::{ChatInput, Moment};
 use serde_json::{Map, Value, json};
 
@@ -132,8 +132,8 @@ fn shape(
         return Err(Failure::new(Kind::NotSupported, message));
     }
     let body = match shape {
-        Shape::JsonObject => "body: %json {\"type\": \"object\"}\n".to_owned(),
-        Shape::JsonSchema(schema) => format!("body: %json {schema}\n"),
+        Shape::JsonObject => format!("body: %json {}\n", spaced(&json!({ "type": "object" }))),
+        Shape::JsonSchema(schema) => format!("body: %json {}\n", spaced(schema)),
         // whoever writes a grammar says where the reasoning goes
         other => return Ok(Some(other.clone())),
     };
@@ -177,6 +177,7 @@ fn forced_call(
     });
     let any: Vec<Value> = any.collect();
     let object = if let [one] = any.as_slice() { one.clone() } else { json!({ "anyOf": any }) };
+    let object = spaced(&object);
     let more = if one_call || name.is_some() { "" } else { " (\"\\n\" call)*" };
     match style {
         CallStyle::Bare => Ok(format!("body: %json {object}\n")),

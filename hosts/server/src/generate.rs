@@ -8,7 +8,7 @@ use doorbell_core::engine::{Nanos, Usage};
 use doorbell_core::sample::{LogitBias, SamplerParams};
 use doorbell_core::token::TokenId;
 use doorbell_runtime::answer::{AnswerParser, Delta};
-use doorbell_runtime::constrain::Shape;
+use doorbell_runtime::constrain::{Constraint, Shape};
 use doorbell_runtime::serve::{End, Finish, Job, Ticket, TokenReport, Update};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -115,20 +115,31 @@ fn random_seed() -> u64 {
     std::hash::RandomState::new().hash_one(0) >> 11
 }
 
+/// A constraint for each answer. Compiling takes its time, so not on the threads that serve sockets.
+async fn constraints(app: &Arc<App>, shape: Option<Shape>, count: u32) -> Result<Vec<Constraint>, Failure> {
+    let Some(shape) = shape else { return Ok(Vec::new()) };
+    let app = Arc::clone(app);
+    let compiling = tokio::task::spawn_blocking(move || {
+        (0..count)
+            .map(|_| app.grammars.constraint(app.served.tokenizer, &shape))
+            .collect::<Result<Vec<_>, _>>()
+    });
+    Ok(compiling.await.map_err(|error| Failure::new(Kind::Internal, error))??)
+}
+
 impl Generation {
     /// Hands the order to the engine and waits until it is taken, so that refusals come before the first byte.
     pub(crate) async fn begin(app: &Arc<App>, order: Order) -> Result<Self, Failure> {
         let seed = order.options.seed.unwrap_or_else(random_seed);
         let prompt_tokens = order.prompt.len();
+        let count = order.options.answers.max(1);
+        let mut constraints = constraints(app, order.shape, count).await?;
         let (sender, updates) = unbounded_channel();
         let mut answers = Vec::new();
-        for number in 0..order.options.answers.max(1) {
+        for number in 0..count {
             let index = answers.len();
             let sender = sender.clone();
-            let constraint = match &order.shape {
-                Some(shape) => Some(app.grammars.constraint(app.served.tokenizer, shape)?),
-                None => None,
-            };
+            let constraint = constraints.pop();
             let mut params = order.options.params.clone();
             // answers of one request differ, and so do those of seeds that are neighbours
             params.seed = seed ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);

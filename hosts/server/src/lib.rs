@@ -20,9 +20,10 @@ mod openai;
 mod operations;
 mod page;
 mod routes;
+mod served;
 mod settings;
 mod stream;
 
-pub use app::{Facts, Served};
 pub use listen::{Server, ServerError, signals};
+pub use served::{Facts, Running, Served, ServedError};
 pub use settings::{DEFAULT_PORT, Settings};

@@ -1,7 +1,8 @@
 //! The life of the server: listen, answer, and end in good order.
 
-use crate::app::{App, Served};
+use crate::app::App;
 use crate::dispatch;
+use crate::served::Served;
 use crate::settings::Settings;
 use alloc::sync::Arc;
 use core::fmt;

@@ -48,18 +48,37 @@ impl Grammars {
     pub fn constraint(&self, tokenizer: &Tokenizer<'_>, shape: &Shape) -> Result<Constraint, GrammarError> {
         let factory = self.factory.get_or_init(|| factory(tokenizer)).as_ref().map_err(Clone::clone)?;
         let grammar = match shape {
-            Shape::JsonObject => TopLevelGrammar::from_json_schema(json!({ "type": "object" })),
-            Shape::JsonSchema(schema) => TopLevelGrammar::from_json_schema(schema.clone()),
+            Shape::JsonObject => TopLevelGrammar::from_json_schema(spaced(&json!({ "type": "object" }))),
+            Shape::JsonSchema(schema) => TopLevelGrammar::from_json_schema(spaced(schema)),
             Shape::Regex(regex) => TopLevelGrammar::from_regex(regex),
             Shape::Gbnf(text) => TopLevelGrammar::from_lark(gbnf::to_lark(text)?),
             Shape::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
         };
-        let matcher = Matcher::new(factory.create_parser(grammar));
-        match matcher.get_error() {
-            Some(reason) => Err(GrammarError::Unusable { reason: first_line(&reason) }),
-            None => Ok(Constraint { matcher, mask: SimpleVob::new(), failure: None }),
+        let mut matcher = Matcher::new(factory.create_parser(grammar));
+        // a shape that nothing has would otherwise show only with the first token
+        let first = matcher.compute_mask_or_eos();
+        match first {
+            Ok(mask) if mask.is_zero() => {
+                Err(GrammarError::Unusable { reason: "no text has this shape".into() })
+            }
+            Ok(mask) => Ok(Constraint { matcher, mask, failure: None }),
+            Err(error) => Err(GrammarError::Unusable { reason: first_line(&error.to_string()) }),
         }
     }
+}
+
+/// White space between the parts of a JSON document: enough for any layout, not enough to go on for ever.
+const BLANK: &str = "[ \\n\\r\\t]{0,32}";
+
+/// A schema whose documents have bounded white space. Options that came with it are dropped, as they could make the
+/// parser overlook what it doesn't know.
+#[must_use]
+pub fn spaced(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Some(schema) = schema.as_object_mut() {
+        schema.insert("x-guidance".into(), json!({ "whitespace_pattern": BLANK }));
+    }
+    schema
 }
 
 fn factory(tokenizer: &Tokenizer<'_>) -> Result<ParserFactory, GrammarError> {

@@ -8,5 +8,5 @@ mod error;
 mod gbnf;
 mod vocabulary;
 
-pub use constraint::{Constraint, Grammars, Shape};
+pub use constraint::{Constraint, Grammars, Shape, spaced};
 pub use error::GrammarError;

@@ -48,6 +48,8 @@ struct Live {
     constraints: Constraints,
     /// Jobs to be cancelled after this poll.
     cut: Vec<RequestId>,
+    /// Jobs that are over, to be told when the numbers are up to date.
+    over: Vec<(Running, Finish)>,
     tokens: u64,
     events: u64,
 }
@@ -85,8 +87,15 @@ impl<B: Backend> Worker<B> {
         load: Arc<Load>,
     ) -> Self {
         let constraints = Constraints(BTreeMap::new());
-        let live =
-            Live { tokenizer, jobs: BTreeMap::new(), constraints, cut: Vec::new(), tokens: 0, events: 0 };
+        let live = Live {
+            tokenizer,
+            jobs: BTreeMap::new(),
+            constraints,
+            cut: Vec::new(),
+            over: Vec::new(),
+            tokens: 0,
+            events: 0,
+        };
         let clock = Instant::now();
         let worker = Self { engine, commands, draining: false, stopping: false, live, load, clock };
         worker.publish();
@@ -106,6 +115,9 @@ impl<B: Backend> Worker<B> {
             // one poll may start a step without a word, two that say nothing mean that the device is busy
             quiet = self.live.events == before && progress == Progress::Waiting;
             self.publish();
+            for (mut job, finish) in self.live.over.drain(..) {
+                (job.on_update)(Update::Finished(finish));
+            }
         }
         self.load.ended.store(true, Ordering::Relaxed);
     }
@@ -258,7 +270,7 @@ impl Live {
             }
             job.stop(request, &mut Vec::new());
         }
-        let end = job.end.unwrap_or(match reason {
+        let end = job.end.take().unwrap_or(match reason {
             FinishReason::EndOfGeneration(_) => End::Turn,
             FinishReason::MaxTokens => End::MaxTokens,
             FinishReason::ContextFull => End::ContextFull,
@@ -266,7 +278,7 @@ impl Live {
             FinishReason::DeviceFailed => End::DeviceFailed,
             _ => End::Cancelled,
         });
-        (job.on_update)(Update::Finished(Finish { end, usage }));
+        self.over.push((job, Finish { end, usage }));
     }
 
     /// Jobs whose grammar has failed or allows nothing more.

@@ -1,0 +1,150 @@
+//! The model that a server serves, and what is known about its file.
+
+use core::fmt;
+use doorbell_core::gguf::{Gguf, KeyError};
+use doorbell_core::sample::{LogitBias, SamplerParams};
+use doorbell_core::token::{TokenId, Tokenizer};
+use doorbell_runtime::serve::Service;
+use doorbell_runtime::template::{ChatTemplate, SpecialTokens, TemplateError};
+
+/// What is known about a model file.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// `general.architecture`
+    pub architecture: String,
+    /// The type of most weights.
+    pub quantization: String,
+    /// Weights in all.
+    pub parameters: u64,
+    /// Bytes of the weights.
+    pub bytes: u64,
+    /// Length of a token's vector.
+    pub embedding: u32,
+    /// Tokens that it was trained for.
+    pub trained_context: u32,
+    /// What computes, for people.
+    pub device: String,
+}
+
+/// The one model of a server, ready to answer.
+pub struct Served {
+    /// What clients call it.
+    pub name: String,
+    /// Its tokenizer.
+    pub tokenizer: &'static Tokenizer<'static>,
+    /// Its chat template and the source of that, if it has one.
+    pub template: Option<(ChatTemplate, String)>,
+    /// The engine that runs it.
+    pub service: Service,
+    /// How tokens are picked where a request doesn't say.
+    pub defaults: SamplerParams,
+    /// Tokens that are never picked.
+    pub suppressed: Vec<LogitBias>,
+    /// Tokens of a prompt and its answer.
+    pub context: u32,
+    /// Requests that are computed at a time.
+    pub parallel: u32,
+    /// What is known about the file.
+    pub facts: Facts,
+}
+
+/// Why a model can't be served.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ServedError {
+    /// The chat template is wrong.
+    Template(TemplateError),
+    /// A key of the file has a value that doesn't fit.
+    Key(KeyError),
+}
+
+impl fmt::Display for ServedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Template(error) => error.fmt(f),
+            Self::Key(error) => write!(f, "metadata: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for ServedError {}
+
+/// What a server needs beside the file.
+pub struct Running {
+    /// The engine that runs the model.
+    pub service: Service,
+    /// Tokens of a prompt and its answer.
+    pub context: u32,
+    /// Requests that are computed at a time.
+    pub parallel: u32,
+    /// What computes, for people.
+    pub device: String,
+}
+
+impl Served {
+    /// A model as its file describes it.
+    ///
+    /// # Errors
+    /// [`ServedError`]
+    pub fn new(
+        name: String,
+        gguf: &Gguf<'_>,
+        tokenizer: &'static Tokenizer<'static>,
+        running: Running,
+    ) -> Result<Self, ServedError> {
+        let source = gguf.get("tokenizer.chat_template").and_then(|value| value.text());
+        let template = source.map(|source| {
+            let text = |token: Option<TokenId>| {
+                let text = token.and_then(|token| tokenizer.text(token)).unwrap_or_default();
+                String::from_utf8_lossy(text).into_owned()
+            };
+            let special = SpecialTokens { bos: text(tokenizer.bos()), eos: text(tokenizer.eos()) };
+            ChatTemplate::new(source, special).map(|template| (template, source.to_owned()))
+        });
+        let ban = |&token: &TokenId| LogitBias { token, bias: f32::NEG_INFINITY };
+        Ok(Self {
+            name,
+            tokenizer,
+            template: template.transpose().map_err(ServedError::Template)?,
+            service: running.service,
+            defaults: SamplerParams::of_model(gguf).map_err(ServedError::Key)?,
+            suppressed: tokenizer.suppressed().iter().map(ban).collect(),
+            context: running.context,
+            parallel: running.parallel,
+            facts: facts(gguf, running.device),
+        })
+    }
+}
+
+fn facts(gguf: &Gguf<'_>, device: String) -> Facts {
+    let architecture = gguf.get("general.architecture").and_then(|value| value.text()).unwrap_or_default();
+    let number = |key: &str| {
+        let value = gguf.find::<u32>(&format!("{architecture}.{key}"));
+        value.ok().flatten().unwrap_or(0)
+    };
+    let mut parameters = 0_u64;
+    let mut bytes = 0_u64;
+    // the type that holds most bytes
+    let mut kinds: Vec<(String, u64)> = Vec::new();
+    for tensor in gguf.tensors() {
+        let elements = tensor.dims.iter().fold(1_u64, |product, &dim| product.saturating_mul(dim));
+        parameters = parameters.saturating_add(elements);
+        let size = tensor.data.len() as u64;
+        bytes = bytes.saturating_add(size);
+        let kind = tensor.kind.name();
+        match kinds.iter_mut().find(|(known, _)| known == kind) {
+            Some((_, sum)) => *sum = sum.saturating_add(size),
+            None => kinds.push((kind.to_owned(), size)),
+        }
+    }
+    let quantization = kinds.into_iter().max_by_key(|&(_, size)| size).map(|(kind, _)| kind);
+    Facts {
+        architecture: architecture.to_owned(),
+        quantization: quantization.unwrap_or_default(),
+        parameters,
+        bytes,
+        embedding: number("embedding_length"),
+        trained_context: number("context_length"),
+        device,
+    }
+}

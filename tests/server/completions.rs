@@ -1,0 +1,81 @@
+//! `/v1/completions`
+
+use crate::client::Server;
+use crate::serving::Kind;
+use serde_json::{Value, json};
+
+fn text(answer: &Value, index: usize) -> &str {
+    answer["choices"][index]["text"].as_str().unwrap()
+}
+
+#[test]
+fn prompts_are_texts_tokens_or_lists_of_them() {
+    let server = Server::start(&Kind::default());
+    let complete =
+        |prompt: Value| server.post("/v1/completions", &json!({ "prompt": prompt, "temperature": 0 })).ok();
+    let answer = complete(json!("[[abc]]"));
+    assert_eq!(answer["object"], "text_completion");
+    assert_eq!(text(&answer, 0), "abc");
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+    let tokens = server.post("/tokenize", &json!({ "content": "[[tok]]" })).ok()["tokens"].clone();
+    assert_eq!(text(&complete(tokens.clone()), 0), "tok");
+    let both = complete(json!(["[[one]]", "[[two]]"]));
+    assert_eq!((text(&both, 0), text(&both, 1)), ("one", "two"));
+    assert_eq!(both["choices"][1]["index"], 1);
+    assert_eq!(text(&complete(json!([tokens, "[[mixed]]"])), 1), "mixed");
+    assert_eq!(both["usage"]["completion_tokens"], 6);
+}
+
+#[test]
+fn a_prompt_is_echoed() {
+    let server = Server::start(&Kind::default());
+    let body = json!({ "prompt": "[[abc]]", "echo": true, "temperature": 0 });
+    assert_eq!(text(&server.post("/v1/completions", &body).ok(), 0), "[[abc]]abc");
+    let body = json!({ "prompt": "[[abc]]", "echo": true, "temperature": 0, "stream": true });
+    let events = server.post("/v1/completions", &body).events();
+    let texts: String = events.iter().map(|event| text(event, 0)).collect();
+    assert_eq!(texts, "[[abc]]abc");
+    let body = json!({ "prompt": "[[abc]]", "echo": true, "logprobs": 1 });
+    let refusal = server.post("/v1/completions", &body);
+    assert_eq!(
+        (refusal.status, refusal.json()["error"]["type"].as_str()),
+        (501, Some("not_supported_error"))
+    );
+}
+
+#[test]
+fn log_probabilities_are_in_the_older_shape() {
+    let server = Server::start(&Kind::default());
+    let body = json!({ "prompt": "[[ab]]", "logprobs": 2, "temperature": 0 });
+    let answer = server.post("/v1/completions", &body).ok();
+    let logprobs = &answer["choices"][0]["logprobs"];
+    assert_eq!(logprobs["tokens"], json!(["a", "b"]));
+    assert_eq!(logprobs["text_offset"], json!([0, 1]));
+    assert_eq!(logprobs["top_logprobs"][0].as_object().unwrap().len(), 2);
+    assert_eq!(logprobs["token_logprobs"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn without_a_limit_there_are_sixteen_tokens() {
+    let server = Server::start(&Kind::default());
+    let body = json!({ "prompt": format!("[[{}]]", "x".repeat(40)), "temperature": 0 });
+    let answer = server.post("/v1/completions", &body).ok();
+    assert_eq!(text(&answer, 0), "x".repeat(16));
+    assert_eq!(answer["choices"][0]["finish_reason"], "length");
+}
+
+#[test]
+fn end_tokens_can_be_ignored() {
+    let server = Server::start(&Kind::default());
+    let body = json!({ "prompt": "[[ab]]", "ignore_eos": true, "max_tokens": 9, "temperature": 0 });
+    let answer = server.post("/v1/completions", &body).ok();
+    assert_eq!(answer["usage"]["completion_tokens"], 9);
+    assert_eq!(answer["choices"][0]["finish_reason"], "length");
+}
+
+#[test]
+fn a_suffix_needs_a_model_that_fills_in() {
+    let server = Server::start(&Kind::default());
+    let refusal = server.post("/v1/completions", &json!({ "prompt": "a", "suffix": "b" }));
+    assert_eq!(refusal.status, 501);
+}

@@ -1,0 +1,201 @@
+//! Keys, origins, sizes, queues, clients that go, and the end.
+
+use crate::chat::{ask, with};
+use crate::client::Server;
+use crate::serving::Kind;
+use serde_json::json;
+use std::io::{Read, Write};
+use std::time::Duration;
+
+/// A request that goes on until it is cancelled.
+fn endless() -> String {
+    with(ask("[[go]]"), json!({ "ignore_eos": true, "stream": true })).to_string()
+}
+
+#[test]
+fn keys_are_asked_for_where_something_is_computed() {
+    let mut kind = Kind::default();
+    kind.settings.api_keys = vec!["secret".into()];
+    let server = Server::start(&kind);
+    let body = ask("[[a]]").to_string();
+    let status =
+        |headers: &[(&str, &str)]| server.send("POST", "/v1/chat/completions", headers, &body).status;
+    assert_eq!(status(&[]), 401);
+    assert_eq!(status(&[("authorization", "Bearer wrong")]), 401);
+    assert_eq!(status(&[("authorization", "Bearer secret")]), 200);
+    assert_eq!(status(&[("x-api-key", "secret")]), 200);
+    let refusal = server.send("POST", "/v1/chat/completions", &[], &body).json();
+    assert_eq!(refusal["error"]["type"], "authentication_error");
+    assert_eq!(refusal["error"]["code"], 401);
+    for open in ["/health", "/v1/health", "/v1/models", "/live", "/"] {
+        assert_eq!(server.get(open).status, 200, "{open}");
+    }
+    assert_eq!(server.get("/props").status, 401);
+    assert_eq!(server.get("/metrics").status, 401);
+}
+
+#[test]
+fn pages_of_strangers_are_refused() {
+    let mut kind = Kind::default();
+    kind.settings.origins = vec!["https://chat.example".into()];
+    let server = Server::start(&kind);
+    let from = |headers: &[(&str, &str)]| server.send("GET", "/v1/models", headers, "");
+    assert_eq!(from(&[("origin", "https://evil.example")]).status, 403);
+    assert_eq!(from(&[("origin", "null")]).status, 403);
+    let allowed = from(&[("origin", "https://chat.example")]);
+    assert_eq!(allowed.header("access-control-allow-origin"), Some("https://chat.example"));
+    let own = format!("http://{}", server.address);
+    assert_eq!(from(&[("origin", &own)]).status, 200);
+    assert_eq!(from(&[("origin", "http://localhost:3000")]).status, 200);
+    // a name that a stranger made lead here
+    assert_eq!(from(&[("host", "evil.example:80")]).status, 403);
+    let before = [("origin", "https://chat.example"), ("access-control-request-headers", "authorization")];
+    let preflight = server.send("OPTIONS", "/v1/chat/completions", &before, "");
+    assert_eq!(preflight.status, 204);
+    assert_eq!(preflight.header("access-control-allow-headers"), Some("authorization"));
+    assert_eq!(server.send("OPTIONS", "/v1/models", &[("origin", "https://evil.example")], "").status, 403);
+}
+
+#[test]
+fn bodies_that_are_too_large_or_broken_are_refused() {
+    let mut kind = Kind::default();
+    kind.settings.body_limit = 4096;
+    let server = Server::start(&kind);
+    let large = server.send("POST", "/v1/chat/completions", &[], &"x".repeat(5000));
+    assert_eq!(large.status, 413);
+    for body in [
+        "",
+        "{",
+        "[]",
+        "\"text\"",
+        "{\"messages\": 3}",
+        "{\"messages\": []}",
+        "{\"messages\": [1]}",
+        "{\"messages\": [{\"role\": 1}]}",
+        "{\"messages\": [{\"role\": \"user\", \"content\": 5}]}",
+        "\u{0}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"temperature\":\"hot\"}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"n\":0}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"top_p\":-1}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"temperature\":1e999}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{}]}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}",
+    ] {
+        let answer = server.send("POST", "/v1/chat/completions", &[], body);
+        assert_eq!(answer.status, 400, "{body}: {}", answer.body);
+        let error = &answer.json()["error"];
+        assert_eq!(error["type"], "invalid_request_error", "{body}");
+        assert!(error["message"].is_string() && error.get("param").is_some());
+    }
+    let deep = format!("{}1{}", "[".repeat(1000), "]".repeat(1000));
+    assert_eq!(server.send("POST", "/v1/chat/completions", &[], &deep).status, 400);
+    assert_eq!(server.post("/v1/chat/completions", &ask("[[a]]")).status, 200);
+}
+
+#[test]
+fn the_field_at_fault_is_named() {
+    let server = Server::start(&Kind::default());
+    let refusal = server.post("/v1/chat/completions", &with(ask("a"), json!({ "temperature": "hot" })));
+    assert_eq!(refusal.json()["error"]["param"], "temperature");
+    let body = json!({ "messages": [{ "role": "user", "content": "a" }, { "content": "b" }] });
+    assert_eq!(server.post("/v1/chat/completions", &body).json()["error"]["param"], "messages[1].role");
+}
+
+#[test]
+fn unknown_fields_are_ignored() {
+    let server = Server::start(&Kind::default());
+    let fields = json!({ "user": "me", "store": true, "metadata": { "a": 1 }, "no_such_field": [1], "seed": null,
+        "stop": null, "tools": null, "stream_options": null, "service_tier": "auto" });
+    assert_eq!(server.post("/v1/chat/completions", &with(ask("[[a]]"), fields)).status, 200);
+}
+
+#[test]
+fn a_full_queue_is_told_with_a_time_to_come_back() {
+    let kind = Kind { parallel: 1, waiting: 1, pause: Duration::from_millis(2), ..Kind::default() };
+    let server = Server::start(&kind);
+    let first = server.open("POST", "/v1/chat/completions", &[], &endless());
+    let second = server.open("POST", "/v1/chat/completions", &[], &endless());
+    while server.get("/health").json()["requests"]["waiting"] != 1 {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let refusal = server.post("/v1/chat/completions", &ask("[[a]]"));
+    assert_eq!(refusal.status, 429);
+    assert_eq!(refusal.header("retry-after"), Some("1"));
+    drop((first, second));
+    server.wait_idle();
+    assert_eq!(server.post("/v1/chat/completions", &ask("[[a]]")).status, 200);
+}
+
+#[test]
+fn requests_in_progress_are_limited() {
+    let mut kind = Kind { pause: Duration::from_millis(2), ..Kind::default() };
+    kind.settings.concurrency = 1;
+    let server = Server::start(&kind);
+    let mut first = server.open("POST", "/v1/chat/completions", &[], &endless());
+    first.read_exact(&mut [0; 64]).unwrap();
+    assert_eq!(server.post("/v1/chat/completions", &ask("[[a]]")).status, 429);
+    assert_eq!(server.get("/health").status, 200);
+    drop(first);
+    server.wait_idle();
+}
+
+#[test]
+fn clients_that_go_leave_nothing_behind() {
+    let kind = Kind { pause: Duration::from_millis(1), ..Kind::default() };
+    let server = Server::start(&kind);
+    let whole = with(ask("[[go]]"), json!({ "ignore_eos": true })).to_string();
+    for round in 0..40 {
+        let body = if round % 2 == 0 { endless() } else { whole.clone() };
+        let mut stream = server.open("POST", "/v1/chat/completions", &[], &body);
+        if round % 4 == 0 {
+            stream.read_exact(&mut [0; 200]).unwrap();
+        }
+    }
+    server.wait_idle();
+    // half a request, and one that is none
+    let mut half = std::net::TcpStream::connect(server.address).unwrap();
+    half.write_all(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
+        .unwrap();
+    drop(half);
+    let mut none = std::net::TcpStream::connect(server.address).unwrap();
+    none.write_all(&[0xff; 100]).unwrap();
+    drop(none);
+    assert_eq!(server.post("/v1/chat/completions", &ask("[[still here]]")).status, 200);
+    assert_eq!(server.metric("vllm:kv_cache_usage_perc"), 0.0);
+}
+
+#[test]
+fn silence_is_filled_with_comments() {
+    let mut kind = Kind { pause: Duration::from_millis(150), ..Kind::default() };
+    kind.settings.keep_alive = Duration::from_millis(20);
+    let server = Server::start(&kind);
+    let answer = server.post("/v1/chat/completions", &with(ask("[[ab]]"), json!({ "stream": true })));
+    assert!(answer.body.contains(": keep-alive\n\n"), "{}", answer.body);
+    assert_eq!(crate::chat::joined(&answer.events(), 0, "content"), "ab");
+}
+
+#[test]
+fn the_end_lets_answers_finish() {
+    let kind = Kind { pause: Duration::from_millis(5), ..Kind::default() };
+    let mut server = Server::start(&kind);
+    let body = with(ask("[[a whole sentence]]"), json!({ "stream": true })).to_string();
+    let mut stream = server.open("POST", "/v1/chat/completions", &[], &body);
+    stream.read_exact(&mut [0; 64]).unwrap();
+    server.stop();
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("[DONE]"), "{rest}");
+}
+
+#[test]
+fn the_end_does_not_wait_for_ever() {
+    let mut kind = Kind { pause: Duration::from_millis(5), ..Kind::default() };
+    kind.settings.drain = Duration::from_millis(100);
+    let mut server = Server::start(&kind);
+    let mut stream = server.open("POST", "/v1/chat/completions", &[], &endless());
+    stream.read_exact(&mut [0; 64]).unwrap();
+    server.stop();
+    let mut rest = String::new();
+    _ = stream.read_to_string(&mut rest);
+    assert!(rest.contains("shutting down"), "{rest}");
+}

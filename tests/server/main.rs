@@ -1,0 +1,14 @@
+//! The server over loopback, with a model whose answers are known to the byte.
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+mod anthropic;
+mod chat;
+mod client;
+mod completions;
+mod limits;
+mod ollama;
+mod operations;
+mod reports;
+mod responses;
+mod serving;
+mod shapes;

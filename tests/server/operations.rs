@@ -1,0 +1,91 @@
+//! What operators ask.
+
+use crate::chat::ask;
+use crate::client::Server;
+use crate::serving::Kind;
+use serde_json::{Value, json};
+
+#[test]
+fn health_numbers_and_models_are_told() {
+    let server = Server::start(&Kind::default());
+    assert_eq!(server.get("/health").ok()["status"], "ok");
+    assert_eq!(server.get("/live").ok()["status"], "ok");
+    assert_eq!(server.get("/v1/stats").ok(), json!({}));
+    server.post("/v1/chat/completions", &ask("[[abc]]")).ok();
+    let stats = server.get("/v1/stats").ok();
+    assert_eq!(stats["output_tokens"], 3);
+    assert!(stats["time_to_first_token"].as_f64().unwrap() > 0.0);
+    assert_eq!(server.get("/v1/system-info").ok()["device"], "scripted");
+    assert_eq!(server.get("/props").ok()["total_slots"], 4);
+    assert_eq!(server.get("/slots").ok().as_array().unwrap().len(), 4);
+    let models = server.get("/v1/models").ok();
+    assert_eq!(models["data"][0]["id"], "scripted");
+    assert_eq!(models["data"][0]["meta"]["n_vocab"], 512);
+    assert_eq!(server.get("/v1/models/scripted").ok(), models["data"][0]);
+    let missing = server.get("/v1/models/other%2Fmodel");
+    assert_eq!(missing.status, 404);
+    assert!(missing.body.contains("other/model"));
+}
+
+#[test]
+fn metrics_have_the_names_that_dashboards_know() {
+    let server = Server::start(&Kind::default());
+    server.post("/v1/chat/completions", &ask("[[abc]]")).ok();
+    assert_eq!(server.metric("vllm:generation_tokens_total"), 3.0);
+    assert_eq!(server.metric("llamacpp:tokens_predicted_total"), 3.0);
+    assert_eq!(server.metric("vllm:time_to_first_token_seconds_count"), 1.0);
+    assert_eq!(server.metric("vllm:num_requests_running"), 0.0);
+    assert_eq!(server.metric("doorbell_up"), 1.0);
+    assert!(server.get("/metrics").body.ends_with("# EOF\n"));
+}
+
+#[test]
+fn every_version_of_a_path_answers() {
+    let server = Server::start(&Kind::default());
+    for prefix in ["/v1", "/api/v1", "/v0", "/api/v0"] {
+        assert_eq!(server.get(&format!("{prefix}/models")).status, 200);
+        assert_eq!(server.get(&format!("{prefix}/health")).status, 200);
+        let answer = server.post(&format!("{prefix}/chat/completions"), &ask("[[hi]]")).ok();
+        assert_eq!(answer["choices"][0]["message"]["content"], "hi");
+    }
+}
+
+#[test]
+fn text_becomes_tokens_and_text_again() {
+    let server = Server::start(&Kind::default());
+    let body = json!({ "content": "the 北 <|im_end|>", "with_pieces": true });
+    let tokens = server.post("/tokenize", &body).ok();
+    let tokens = tokens["tokens"].as_array().unwrap();
+    assert_eq!(tokens.last().unwrap()["piece"], "<|im_end|>");
+    assert!(tokens.iter().any(|token| token["piece"].is_array()), "a part of a character is bytes");
+    let ids: Vec<Value> = tokens.iter().map(|token| token["id"].clone()).collect();
+    let text = server.post("/detokenize", &json!({ "tokens": ids })).ok();
+    assert_eq!(text["content"], "the 北 <|im_end|>");
+    assert_eq!(server.post("/detokenize", &json!({ "tokens": [512] })).status, 400);
+    assert_eq!(server.post("/detokenize", &json!({ "tokens": [-1] })).status, 400);
+}
+
+#[test]
+fn the_page_needs_nothing_from_elsewhere() {
+    let server = Server::start(&Kind::default());
+    let page = server.get("/");
+    assert_eq!(page.status, 200);
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(page.header("content-security-policy").unwrap().contains("default-src 'none'"));
+    assert!(!page.body.contains("http:") && !page.body.contains("https:") && !page.body.contains(" src="));
+    assert_eq!(server.send("HEAD", "/", &[], "").status, 200);
+}
+
+#[test]
+fn what_there_is_not_is_said_in_json() {
+    let server = Server::start(&Kind::default());
+    let missing = server.get("/v1/nothing");
+    assert_eq!((missing.status, missing.json()["error"]["code"].as_u64()), (404, Some(404)));
+    let wrong = server.get("/v1/chat/completions");
+    assert_eq!(wrong.status, 405);
+    let embeddings = server.post("/v1/embeddings", &json!({ "input": "a" }));
+    assert_eq!(
+        (embeddings.status, embeddings.json()["error"]["type"].as_str()),
+        (501, Some("not_supported_error"))
+    );
+}

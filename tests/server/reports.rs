@@ -1,0 +1,360 @@
+//! Public reports of what broke other servers; the number is the row of our list, the source is where it was told.
+
+use crate::chat::{CALL, ask, joined, weather, with};
+use crate::client::Server;
+use crate::serving::Kind;
+use doorbell_tests::scripted::NAN;
+use serde_json::{Value, json};
+use std::io::Read;
+use std::time::Duration;
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn content(answer: &Value) -> &str {
+    answer["choices"][0]["message"]["content"].as_str().unwrap()
+}
+
+/// The text of a streamed answer.
+fn streamed(server: &Server, body: &Value) -> String {
+    joined(&server.post(CHAT, &with(body.clone(), json!({ "stream": true }))).events(), 0, "content")
+}
+
+/// A template that raises unless roles alternate and the system message comes first.
+const STRICT: &str = "{% for m in messages %}{% if m.role == 'system' and not loop.first %}\
+{{ raise_exception('System message must be at the beginning.') }}{% endif %}\
+{% if loop.previtem is defined and loop.previtem.role == m.role %}\
+{{ raise_exception('Conversation roles must alternate') }}{% endif %}\
+{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}";
+
+#[test]
+fn row_68_a_system_message_that_is_not_first_is_refused_in_the_templates_words() {
+    let server = Server::start(&Kind { template: Some(STRICT), ..Kind::default() });
+    let body =
+        json!({ "messages": [{ "role": "user", "content": "a" }, { "role": "system", "content": "b" }] });
+    let refusal = server.post(CHAT, &body);
+    assert_eq!(refusal.status, 400);
+    let message = refusal.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("System message must be at the beginning."), "{message}");
+    assert_eq!(server.post(CHAT, &ask("[[a]]")).status, 200);
+}
+
+#[test]
+fn row_69_a_template_that_wants_lists_gets_text_without_growing() {
+    let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% for part in m.content %}\
+                    {% if part.type is defined %}{{ part.text }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}";
+    let server = Server::start(&Kind { template: Some(template), ..Kind::default() });
+    let prompt = server.post("/apply-template", &ask("text")).ok();
+    assert!(prompt["prompt"].as_str().unwrap().len() < 100);
+}
+
+#[test]
+fn row_70_two_turns_in_a_row_are_refused_whole() {
+    let server = Server::start(&Kind { template: Some(STRICT), ..Kind::default() });
+    let body =
+        json!({ "messages": [{ "role": "user", "content": "a" }, { "role": "user", "content": "b" }] });
+    let refusal = server.post(CHAT, &body);
+    assert_eq!(refusal.status, 400);
+    assert!(refusal.body.contains("Conversation roles must alternate"));
+}
+
+#[test]
+fn row_71_a_go_template_is_no_chat_template() {
+    use doorbell_runtime::template::{ChatTemplate, SpecialTokens};
+    let go = "{{ if .System }}<|im_start|>system\n{{ .System }}<|im_end|>{{ end }}";
+    assert!(ChatTemplate::new(go, SpecialTokens::default()).is_err());
+}
+
+#[test]
+fn row_72_no_tools_are_no_grammar() {
+    let server = Server::start(&Kind::default());
+    for choice in ["auto", "none"] {
+        let body = with(ask("[[a]]"), json!({ "tools": [], "tool_choice": choice }));
+        assert_eq!(content(&server.post(CHAT, &body).ok()), "a");
+    }
+}
+
+#[test]
+fn row_73_a_growing_conversation_keeps_its_prefix() {
+    let server = Server::start(&Kind::default());
+    let mut messages = vec![json!({ "role": "system", "content": "be brief ".repeat(40) })];
+    for turn in 0..4 {
+        messages.push(json!({ "role": "user", "content": format!("[[answer {turn}]]") }));
+        let answer = server.post(CHAT, &json!({ "messages": messages, "temperature": 0 })).ok();
+        let usage = &answer["usage"];
+        let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+        assert!(turn == 0 || cached + 96 > usage["prompt_tokens"].as_u64().unwrap(), "{usage}");
+        messages.push(answer["choices"][0]["message"].clone());
+    }
+}
+
+#[test]
+fn row_74_nan_ends_one_request_and_no_other() {
+    let kind = Kind { pause: Duration::from_millis(1), ..Kind::default() };
+    let server = Server::start(&kind);
+    std::thread::scope(|scope| {
+        let good = scope.spawn(|| server.post(CHAT, &ask("[[this one goes on and on]]")).ok());
+        let bad = server.post(CHAT, &ask(&format!("[[ab{NAN}]]")));
+        assert_eq!((bad.status, bad.json()["error"]["type"].as_str()), (500, Some("server_error")));
+        assert_eq!(content(&good.join().unwrap()), "this one goes on and on");
+    });
+    let body = with(ask(&format!("[[ab{NAN}]]")), json!({ "stream": true }));
+    let events = server.post(CHAT, &body).events();
+    assert_eq!(joined(&events[..events.len() - 1], 0, "content"), "ab");
+    assert!(events.last().unwrap()["error"]["message"].as_str().unwrap().contains("NaN"));
+}
+
+#[test]
+fn row_75_a_window_of_nothing_is_no_penalty() {
+    let server = Server::start(&Kind::default());
+    let body = with(ask("[[aaaa]]"), json!({ "repeat_last_n": 0, "repeat_penalty": 2 }));
+    assert_eq!(content(&server.post(CHAT, &body).ok()), "aaaa");
+}
+
+#[test]
+fn row_76_top_k_of_nothing_is_off() {
+    let server = Server::start(&Kind::default());
+    for top_k in [0, -1] {
+        assert_eq!(content(&server.post(CHAT, &with(ask("[[abc]]"), json!({ "top_k": top_k }))).ok()), "abc");
+    }
+}
+
+#[test]
+fn row_77_biases_in_every_form_are_taken_and_concern_one_request() {
+    let server = Server::start(&Kind::default());
+    for bias in
+        [json!({}), json!({ "5": -100 }), json!([[5, -1.5]]), json!([[5, false]]), json!([["z", false]])]
+    {
+        assert_eq!(
+            content(&server.post(CHAT, &with(ask("[[abc]]"), json!({ "logit_bias": bias }))).ok()),
+            "abc"
+        );
+    }
+    for bias in [json!(3), json!({ "99999999": 1 }), json!({ "5": "x" }), json!([5])] {
+        assert_eq!(
+            server.post(CHAT, &with(ask("[[abc]]"), json!({ "logit_bias": bias }))).status,
+            400,
+            "{bias}"
+        );
+    }
+}
+
+#[test]
+fn row_79_penalties_count_without_temperature_too() {
+    let server = Server::start(&Kind::default());
+    let body = with(ask("[[aaaa]]"), json!({ "frequency_penalty": 100, "max_tokens": 4 }));
+    assert_ne!(content(&server.post(CHAT, &body).ok()), "aaaa");
+}
+
+#[test]
+fn row_81_a_stop_text_over_several_tokens_is_cut_off() {
+    let server = Server::start(&Kind::default());
+    let body = with(ask("[[A B C L M N O P Q R S]]"), json!({ "stop": "O P Q" }));
+    let answer = server.post(CHAT, &body).ok();
+    assert_eq!(content(&answer), "A B C L M N ");
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+    assert_eq!(streamed(&server, &body), "A B C L M N ");
+    let list = with(ask("[[one two three]]"), json!({ "stop": ["three", "two"] }));
+    assert_eq!(content(&server.post(CHAT, &list).ok()), "one ");
+}
+
+#[test]
+fn row_82_a_stop_text_that_only_begins_is_shown() {
+    let server = Server::start(&Kind::default());
+    for text in ["ends in O P", "O P then more", "O P O P"] {
+        let body = with(ask(&format!("[[{text}]]")), json!({ "stop": ["O P Q"] }));
+        assert_eq!(content(&server.post(CHAT, &body).ok()), text);
+        assert_eq!(streamed(&server, &body), text);
+    }
+}
+
+#[test]
+fn row_83_every_chunk_has_choices_and_the_last_has_none() {
+    let server = Server::start(&Kind::default());
+    let body = with(ask("[[ab]]"), json!({ "stream": true, "stream_options": { "include_usage": true } }));
+    let events = server.post(CHAT, &body).events();
+    assert!(events.iter().all(|event| event["choices"].is_array()));
+    assert_eq!(events.last().unwrap()["choices"], json!([]));
+}
+
+#[test]
+fn row_84_a_client_that_goes_frees_its_place_queued_or_running() {
+    let kind = Kind { parallel: 1, pause: Duration::from_millis(2), ..Kind::default() };
+    let server = Server::start(&kind);
+    for stream in [true, false] {
+        let body = with(ask("[[go]]"), json!({ "ignore_eos": true, "stream": stream })).to_string();
+        let running = server.open("POST", CHAT, &[], &body);
+        let queued = server.open("POST", CHAT, &[], &body);
+        while server.get("/health").json()["requests"] != json!({ "running": 1, "waiting": 1 }) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        drop(queued);
+        while server.get("/health").json()["requests"]["waiting"] != 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        drop(running);
+        server.wait_idle();
+    }
+}
+
+#[test]
+fn row_85_a_character_that_is_cut_is_replaced_at_the_end() {
+    let server = Server::start(&Kind::default());
+    let body = with(ask("[[a北]]"), json!({ "max_tokens": 3 }));
+    assert_eq!(content(&server.post(CHAT, &body).ok()), "a\u{fffd}");
+    assert_eq!(streamed(&server, &body), "a\u{fffd}");
+    assert_eq!(streamed(&server, &ask("[[a北b]]")), "a北b");
+}
+
+#[test]
+fn row_86_a_name_comes_once_and_arguments_in_pieces() {
+    let server = Server::start(&Kind::default());
+    let body = with(ask(&format!("[[{CALL}]]")), json!({ "tools": weather(), "stream": true }));
+    let events = server.post(CHAT, &body).events();
+    let calls: Vec<&Value> =
+        events.iter().filter_map(|event| event["choices"][0]["delta"]["tool_calls"].get(0)).collect();
+    assert_eq!(calls.iter().filter(|call| call["function"]["name"] == "weather").count(), 1);
+    assert_eq!(calls.iter().filter(|call| call.get("id").is_some()).count(), 1);
+    assert_eq!(calls[0]["function"]["arguments"], "");
+    assert!(calls.iter().all(|call| call["index"] == 0));
+    let arguments: String = calls.iter().filter_map(|call| call["function"]["arguments"].as_str()).collect();
+    assert_eq!(arguments, "{\"city\":\"Köln\"}");
+}
+
+#[test]
+fn row_87_an_answer_with_calls_ends_with_tool_calls() {
+    let server = Server::start(&Kind::default());
+    let body = with(ask(&format!("[[{CALL}]]")), json!({ "tools": weather(), "stream": true }));
+    let events = server.post(CHAT, &body).events();
+    let reasons: Vec<_> =
+        events.iter().filter_map(|event| event["choices"][0]["finish_reason"].as_str()).collect();
+    assert_eq!(reasons, ["tool_calls"]);
+}
+
+#[test]
+fn row_88_a_call_id_of_null_in_the_history_is_taken() {
+    let server = Server::start(&Kind::default());
+    let call =
+        json!({ "id": null, "type": "function", "function": { "name": "weather", "arguments": "{}" } });
+    let body = json!({ "messages": [
+        { "role": "user", "content": "q" },
+        { "role": "assistant", "content": null, "tool_calls": [call] },
+        { "role": "tool", "tool_call_id": null, "content": "sunny" },
+        { "role": "user", "content": "[[thanks]]" },
+    ] });
+    assert_eq!(content(&server.post(CHAT, &body).ok()), "thanks");
+}
+
+#[test]
+fn row_89_a_prompt_that_is_too_long_is_refused_with_numbers() {
+    let server = Server::start(&Kind { context: 128, ..Kind::default() });
+    let refusal = server.post(CHAT, &ask(&"x y z ".repeat(100)));
+    assert_eq!(refusal.status, 400);
+    let error = &refusal.json()["error"];
+    assert_eq!(error["type"], "exceed_context_size_error");
+    assert_eq!(error["code"], "context_length_exceeded");
+    assert_eq!(error["n_ctx"], 128);
+    assert!(error["n_prompt_tokens"].as_u64().unwrap() > 128);
+}
+
+#[test]
+fn row_90_a_far_too_long_prompt_does_not_wait_in_the_queue() {
+    let kind = Kind { parallel: 1, waiting: 4, pause: Duration::from_millis(2), ..Kind::default() };
+    let server = Server::start(&kind);
+    let body = with(ask("[[go]]"), json!({ "ignore_eos": true, "stream": true })).to_string();
+    let mut running = server.open("POST", CHAT, &[], &body);
+    running.read_exact(&mut [0; 64]).unwrap();
+    assert_eq!(server.post(CHAT, &ask(&"word ".repeat(50_000))).status, 400);
+    assert_eq!(server.get("/health").json()["requests"], json!({ "running": 1, "waiting": 0 }));
+    drop(running);
+    server.wait_idle();
+}
+
+#[test]
+fn row_91_requests_that_need_each_others_pages_all_finish() {
+    // four requests of ten pages each, and eighteen pages
+    let kind = Kind { context: 512, pages: Some(18), ..Kind::default() };
+    let server = Server::start(&kind);
+    let text = "abcdefghij".repeat(20);
+    std::thread::scope(|scope| {
+        let ask = |_| scope.spawn(|| server.post(CHAT, &ask(&format!("[[{text}]]"))).ok());
+        for answer in [0, 1, 2, 3].map(ask) {
+            assert_eq!(content(&answer.join().unwrap()), text);
+        }
+    });
+    assert_eq!(server.metric("vllm:kv_cache_usage_perc"), 0.0);
+}
+
+#[test]
+fn row_93_a_schema_that_can_not_be_kept_is_refused() {
+    let server = Server::start(&Kind::default());
+    for (schema, word) in [
+        (json!({ "type": "array", "uniqueItems": true }), "uniqueItems"),
+        (json!({ "not": { "type": "string" } }), "not"),
+        (json!({ "type": "object", "if": {}, "then": {} }), "if"),
+        (json!({ "$ref": "https://example.org/schema" }), "example.org"),
+    ] {
+        let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema } });
+        let refusal = server.post(CHAT, &with(ask("[[1]]"), json!({ "response_format": format })));
+        assert_eq!(refusal.status, 400, "{schema}");
+        assert!(refusal.body.contains(word), "{}", refusal.body);
+    }
+}
+
+#[test]
+fn row_94_a_definition_of_itself_by_itself_ends() {
+    let server = Server::start(&Kind::default());
+    let schema = json!({ "$defs": { "A": { "$ref": "#/$defs/A" } }, "$ref": "#/$defs/A" });
+    let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema } });
+    let refusal =
+        server.post(CHAT, &with(ask("[[1]]"), json!({ "response_format": format, "max_tokens": 4 })));
+    assert_eq!(refusal.status, 400, "{}", refusal.body);
+    assert_eq!(server.post(CHAT, &ask("[[a]]")).status, 200);
+}
+
+#[test]
+fn row_95_references_into_lists_and_to_enumerations_are_followed() {
+    let server = Server::start(&Kind::default());
+    let schema = json!({
+        "$defs": { "colour": { "enum": ["red", "blue"] }, "list": { "anyOf": [{ "$ref": "#/$defs/colour" }] } },
+        "type": "object",
+        "properties": { "a": { "$ref": "#/$defs/list/anyOf/0" } },
+        "required": ["a"], "additionalProperties": false,
+    });
+    let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema } });
+    let answer =
+        server.post(CHAT, &with(ask("[[{\"a\":\"red\"}]]"), json!({ "response_format": format }))).ok();
+    assert_eq!(content(&answer), "{\"a\":\"red\"}");
+}
+
+#[test]
+fn row_97_a_negative_count_is_refused() {
+    let server = Server::start(&Kind::default());
+    for field in ["n_discard", "max_tokens", "n", "top_logprobs"] {
+        assert_eq!(server.post(CHAT, &with(ask("[[a]]"), json!({ field: -32 }))).status, 400, "{field}");
+    }
+}
+
+#[test]
+fn row_98_earlier_reasoning_reaches_a_template_that_keeps_it() {
+    let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}<think>\
+                    {{ m.reasoning_content }}</think>{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}";
+    let server = Server::start(&Kind { template: Some(template), ..Kind::default() });
+    let body = json!({ "messages": [
+        { "role": "user", "content": "a" },
+        { "role": "assistant", "content": "b", "reasoning_content": "because" },
+    ] });
+    let prompt = server.post("/apply-template", &body).ok();
+    assert!(prompt["prompt"].as_str().unwrap().contains("<think>because</think>b"));
+}
+
+#[test]
+fn row_99_asking_with_get_computes_nothing() {
+    let server = Server::start(&Kind::default());
+    for path in
+        ["/", "/health", "/metrics", "/props", "/slots", "/v1/models", "/v1/stats", "/api/tags", "/api/ps"]
+    {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
+    assert_eq!(server.metric("llamacpp:prompt_tokens_total"), 0.0);
+    assert_eq!(server.get("/v1/chat/completions").status, 405);
+}

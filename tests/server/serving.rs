@@ -1,0 +1,74 @@
+//! Servers of scripted models on ports of their own.
+
+use doorbell_core::engine::{Config, Engine};
+use doorbell_core::gguf::Gguf;
+use doorbell_core::heap::{Global, Heap};
+use doorbell_core::model::Model;
+use doorbell_core::quant::Type;
+use doorbell_core::token::Tokenizer;
+use doorbell_runtime::serve::Service;
+use doorbell_server::{Running, Served, Server, Settings};
+use doorbell_tests::gguf_writer::Value;
+use doorbell_tests::scripted::Scripted;
+use doorbell_tests::tiny::{self, Family, Shape};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+const HEAP: Heap<'static> = &Global;
+
+/// What kind of server.
+#[derive(Clone, Debug)]
+pub(crate) struct Kind {
+    pub(crate) context: u32,
+    pub(crate) parallel: u32,
+    pub(crate) waiting: u32,
+    /// KV pages; `None` is enough for all at full context.
+    pub(crate) pages: Option<u32>,
+    pub(crate) template: Option<&'static str>,
+    /// How long a step takes.
+    pub(crate) pause: Duration,
+    pub(crate) settings: Settings,
+}
+
+impl Default for Kind {
+    fn default() -> Self {
+        Self {
+            context: 2048,
+            parallel: 4,
+            waiting: 64,
+            pages: None,
+            template: None,
+            pause: Duration::ZERO,
+            settings: Settings::new(SocketAddr::from(([127, 0, 0, 1], 0))),
+        }
+    }
+}
+
+/// A model with nothing to compute. It lives as long as the process, as a served one does.
+pub(crate) fn served(kind: &Kind) -> Served {
+    let shape = Shape { context: kind.context as usize, vocab: 512, ..Shape::TINY };
+    let mut file = tiny::model(Family::Qwen3, shape, Type::F32, 1);
+    if let Some(template) = kind.template {
+        file.metadata.retain(|(key, _)| key != b"tokenizer.chat_template");
+        file.meta("tokenizer.chat_template", Value::from(template));
+    }
+    let bytes: &'static [u8] = Box::leak(file.to_bytes().into_boxed_slice());
+    let gguf: &'static Gguf<'static> = Box::leak(Box::new(Gguf::parse(bytes, HEAP).unwrap()));
+    let model: &'static Model<'static> = Box::leak(Box::new(Model::new(gguf, HEAP).unwrap()));
+    let tokenizer: &'static Tokenizer<'static> = Box::leak(Box::new(Tokenizer::new(gguf, HEAP).unwrap()));
+    let mut config = Config::new(kind.context, kind.parallel, 64);
+    config.waiting = kind.waiting;
+    config.pages = kind.pages.unwrap_or(config.pages);
+    let backend = Scripted::new(model, tokenizer, config.pages, kind.pause);
+    let end_tokens: Vec<_> = tokenizer.eog().collect();
+    let engine = Engine::new(model, backend, config, &end_tokens, HEAP).unwrap();
+    let service = Service::start(engine, tokenizer).unwrap();
+    let running =
+        Running { service, context: kind.context, parallel: kind.parallel, device: "scripted".into() };
+    Served::new("scripted".into(), gguf, tokenizer, running).unwrap()
+}
+
+/// A server that listens. Call from within a tokio runtime.
+pub(crate) async fn bind(kind: &Kind) -> Server {
+    Server::bind(served(kind), kind.settings.clone()).await.unwrap()
+}

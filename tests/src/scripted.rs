@@ -1,0 +1,124 @@
+//! A backend that says what the prompt tells it to say, so that answers are known to the byte.
+//!
+//! The text between the last `[[` and `]]` of the prompt is the answer, byte by byte, one token each; without it the
+//! answer is `ok`. It reads the tokens that the KV pages say came before, as a real model does. Needs a byte-level
+//! vocabulary whose turns end with `<|im_end|>`.
+
+use doorbell_core::backend::{Backend, Output};
+use doorbell_core::model::Model;
+use doorbell_core::plan::{Batch, BatchError, BatchLimits, GroupId, Op, PAGE_TOKENS, Plan};
+use doorbell_core::token::{TokenId, Tokenizer};
+use std::thread;
+use std::time::Duration;
+
+/// Where the answer to a rendered conversation begins.
+const TURN: &[u8] = b"<|im_start|>assistant\n";
+
+/// What makes the logits of the next step NaN.
+pub const NAN: &str = "{NaN}";
+
+/// See the module.
+pub struct Scripted {
+    tokens: Vec<TokenId>,
+    /// The bytes of every token.
+    pieces: Vec<Vec<u8>>,
+    /// The token of every byte.
+    bytes: [TokenId; 256],
+    end: TokenId,
+    limits: BatchLimits,
+    logits: Vec<f32>,
+    pause: Duration,
+    in_flight: bool,
+}
+
+impl Scripted {
+    /// For a model with `pages` KV pages; every step takes `pause`.
+    ///
+    /// # Panics
+    /// If a byte has no token.
+    pub fn new(model: &Model<'_>, tokenizer: &Tokenizer<'_>, pages: u32, pause: Duration) -> Self {
+        let pieces: Vec<Vec<u8>> =
+            (0..model.vocabulary).map(|id| tokenizer.bytes(TokenId(id), true).collect()).collect();
+        let of_byte = |byte: usize| {
+            let id = pieces.iter().position(|piece| piece.as_slice() == [byte as u8]);
+            TokenId(id.expect("every byte has a token") as u32)
+        };
+        let shape = doorbell_core::plan::Shape { rows: 0, outputs: 0 };
+        Self {
+            tokens: vec![TokenId(0); pages as usize * PAGE_TOKENS],
+            bytes: core::array::from_fn(of_byte),
+            pieces,
+            end: tokenizer.find(b"<|im_end|>").expect("turns end"),
+            limits: BatchLimits { shape, vocabulary: model.vocabulary, groups: model.groups.len(), pages },
+            logits: Vec::new(),
+            pause,
+            in_flight: false,
+        }
+    }
+
+    /// The logits behind these tokens: one token is far likelier than the others, of which some have an order.
+    fn scores(&self, history: &[TokenId], out: &mut [f32]) {
+        let text: Vec<u8> = history.iter().flat_map(|token| self.pieces[token.0 as usize].clone()).collect();
+        let find = |from: usize, what: &[u8]| {
+            let rest = &text[from..];
+            rest.windows(what.len()).rposition(|window| window == what).map(|at| from + at)
+        };
+        let open = find(0, b"[[");
+        let script = open.and_then(|open| Some((open + 2, find(open, b"]]")?)));
+        let turn = find(0, TURN).map(|at| at + TURN.len());
+        let (script, begin) = match script {
+            Some((from, to)) => (&text[from..to], turn.filter(|&turn| turn > to).unwrap_or(to + 2)),
+            None => (&b"ok"[..], turn.unwrap_or(text.len())),
+        };
+        let said = &text[begin.min(text.len())..];
+        // what a grammar made of it instead does not matter: the place is what counts
+        let rest = script.get(said.len()..).unwrap_or_default();
+        if rest.starts_with(NAN.as_bytes()) {
+            return out.fill(f32::NAN);
+        }
+        for (token, logit) in out.iter_mut().enumerate() {
+            *logit = -10.0 - token as f32 / 1000.0;
+        }
+        let next = rest.first().map_or(self.end, |&byte| self.bytes[usize::from(byte)]);
+        out[next.0 as usize] = 10.0;
+    }
+}
+
+impl Backend for Scripted {
+    type Error = BatchError;
+
+    fn supports(&self, _op: &Op) -> bool {
+        true
+    }
+
+    fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), BatchError> {
+        batch.check(&BatchLimits { shape: plan.shape, ..self.limits })?;
+        thread::sleep(self.pause);
+        let mut logits = std::mem::take(&mut self.logits);
+        logits.clear();
+        for row in 0..batch.rows() as u32 {
+            let Some((sequence, position)) = batch.place(row) else { continue };
+            let pages = batch.tables.of(sequence, GroupId(0));
+            let cell = |position: usize| {
+                pages[position / PAGE_TOKENS].0 as usize * PAGE_TOKENS + position % PAGE_TOKENS
+            };
+            self.tokens[cell(position as usize)] = batch.tokens[row as usize];
+            if batch.outputs.contains(&row) {
+                let history: Vec<TokenId> = (0..=position as usize).map(|at| self.tokens[cell(at)]).collect();
+                let start = logits.len();
+                logits.resize(start + self.limits.vocabulary as usize, 0.0);
+                self.scores(&history, &mut logits[start..]);
+            }
+        }
+        self.logits = logits;
+        self.in_flight = true;
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<Option<Output<'_>>, BatchError> {
+        if !std::mem::take(&mut self.in_flight) {
+            return Ok(None);
+        }
+        Ok(Some(Output::Logits(&self.logits)))
+    }
+}
