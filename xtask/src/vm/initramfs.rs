@@ -2,7 +2,7 @@
 
 use super::package::Kernel;
 use anyhow::{Context as _, ensure};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -46,8 +46,8 @@ fn add(archive: &mut Vec<u8>, name: &str, mode: u32, device: (u32, u32), bytes: 
 }
 
 /// Module files by name, `-` written as `_`.
-fn index(folder: &Path) -> Result<BTreeMap<String, PathBuf>, anyhow::Error> {
-    let mut found = BTreeMap::new();
+fn index(folder: &Path) -> Result<HashMap<String, PathBuf>, anyhow::Error> {
+    let mut found = HashMap::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder)? {
@@ -104,4 +104,27 @@ fn modules(folder: &Path, wanted: &str) -> Result<Vec<(String, Vec<u8>)>, anyhow
     }
     ensure!(done.last().is_some_and(|module| module.0 == wanted), "{}: no {wanted}", folder.display());
     Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn needs_are_read_from_the_module() {
+        let image = b"\x7fELF..\0license=GPL\0depends=drm,i2c-algo-bit\0vermagic=6.1\0";
+        assert_eq!(depends(image), ["drm", "i2c_algo_bit"]);
+        assert!(depends(b"\0depends=\0").is_empty());
+        assert!(depends(b"nothing").is_empty());
+    }
+
+    #[test]
+    fn entries_are_padded_to_four() {
+        let mut archive = Vec::new();
+        add(&mut archive, "a", FILE, (0, 0), b"xyz");
+        assert_eq!(archive.len(), 116);
+        assert_eq!(&archive[..14], b"07070100000000");
+        assert_eq!(&archive[54..62], b"00000003", "size");
+        assert_eq!(&archive[110..], b"a\0xyz\0");
+    }
 }

@@ -57,6 +57,7 @@ fn apt(tool: &str, folder: &Path, arguments: &[&str]) -> Command {
         ("Dir::Etc::sourceparts", PathBuf::from("/dev/null")),
         ("Dir::State::status", PathBuf::from("/var/lib/dpkg/status")),
         ("APT::Sandbox::User", PathBuf::from("root")),
+        ("APT::Update::Error-Mode", PathBuf::from("any")),
     ] {
         apt.arg("-o").arg(format!("{option}={}", path.display()));
     }
@@ -95,12 +96,19 @@ pub(super) fn unpacked(suite: &Suite) -> Result<Option<PathBuf>, anyhow::Error> 
     for part in ["state/lists/partial", "cache/archives/partial", "root"] {
         std::fs::create_dir_all(folder.join(part))?;
     }
-    let source = format!("deb [signed-by={KEYRING}] http://deb.debian.org/debian {} main\n", suite.suite);
+    let mut source = format!("deb [signed-by={KEYRING}] http://deb.debian.org/debian {} main\n", suite.suite);
+    // Backports have no security suite.
+    if !suite.suite.contains('-') {
+        let suite = suite.suite;
+        source.push_str(&format!(
+            "deb [signed-by={KEYRING}] http://deb.debian.org/debian-security {suite}-security main\n"
+        ));
+    }
     std::fs::write(folder.join("sources.list"), source)?;
     if execute(&mut apt("apt-get", &folder, &["update", "-qq"])).is_err() {
         return Ok(None);
     }
-    let packages = needed(&folder, "linux-image-amd64")?;
+    let Ok(packages) = needed(&folder, "linux-image-amd64") else { return Ok(None) };
     let mut download = apt("apt-get", &folder, &["download", "-qq"]);
     if execute(download.args(&packages)).is_err() {
         return Ok(None);

@@ -16,7 +16,10 @@ fn the_fake_kernel_answers_what_real_kernels_without_a_gpu_answer() {
         let fake = Fake::new(Machine::new(release, GIB, &[]));
         let got = transcript(&fake);
         for (expected, got) in expected.lines().zip(got.lines()) {
-            assert_eq!(got, expected, "{release:?}");
+            // Where releases of a series differ the line has several answers: `call: one | other`.
+            let (call, answers) = expected.split_once(": ").expect("call and answer");
+            let allowed = answers.split(" | ").any(|answer| got == format!("{call}: {answer}"));
+            assert!(allowed, "{release:?}: {got}, expected {expected}");
         }
         assert_eq!(got.lines().count(), expected.lines().count(), "{release:?}");
     }
