@@ -3,7 +3,7 @@
 use crate::check;
 use crate::ir::Function;
 use crate::machine::{Machine, Physical};
-use crate::object::{Resources, code_object};
+use crate::object::{CODE_END, Descriptor, PADDING_WORDS, Resources, code_object};
 use crate::pass::{allocate, clause, emit, hazards, legalise, schedule, uniformity, verify, vopd, waits};
 use crate::report::Report;
 use alloc::string::String;
@@ -83,6 +83,17 @@ impl Kernel {
         code_object(&self.function, &self.words, &self.resources, self.target)
     }
 
+    /// Code as it must lie in memory: 256-byte aligned, padded so that prefetch stays inside.
+    pub fn image(&self) -> Vec<u8> {
+        let padding = core::iter::repeat_n(CODE_END, PADDING_WORDS);
+        self.words.iter().copied().chain(padding).flat_map(u32::to_le_bytes).collect()
+    }
+
+    /// The kernel descriptor, for loading without an ELF file: `code_offset` is the distance from it to the code.
+    pub fn descriptor(&self, code_offset: i64) -> [u8; 64] {
+        Descriptor::new(&self.resources, self.target).bytes(code_offset)
+    }
+
     /// Static figures.
     pub fn report(&self) -> Report {
         Report::new(&self.words, &self.resources, self.target)
@@ -112,6 +123,7 @@ pub fn compile(function: &Function, target: Target, options: &Options) -> Result
     let (machine, allocation) = place(lowered, options).map_err(CompileError::Pressure)?;
     let mut code: Physical = allocate::rewrite(&machine, &allocation);
     check::allocation::check(&machine, &code).map_err(CompileError::Allocation)?;
+    emit::widen(&mut code);
     if options.dual_issue {
         vopd::pair(&mut code);
     }

@@ -99,3 +99,44 @@ fn impossible_pressure_names_the_instruction() {
         other => panic!("{other}"),
     }
 }
+
+#[test]
+fn barriers_and_matrices_need_all_lanes() {
+    let mut k = Builder::new("divergent", 32);
+    let item = k.workitem_id();
+    let one = k.int(1);
+    let condition = k.lt_u(item, one);
+    k.when(condition, |k| k.barrier(false));
+    let found = error(k);
+    assert_eq!(found, CompileError::Verify(VerifyError::Divergent { operation: "barrier".to_string() }));
+}
+
+#[test]
+fn halves_in_high_registers_take_the_long_form() {
+    let mut k = Builder::new("high", 32);
+    let (a, out) = (k.buffer("a"), k.buffer("out"));
+    let item = k.workitem_id();
+    let two = k.int(2);
+    let offset = k.shl(item, two);
+    let loads: Vec<Value> = (0..50)
+        .map(|index| {
+            let mut address = k.global(a, offset);
+            address.constant = 16 * index;
+            k.load(address, Width::Dwords(4), Elem::HalfPair)
+        })
+        .collect();
+    let mut sum = k.float(0.0);
+    for load in loads {
+        for index in 0..4 {
+            let halves = k.extract(load, index);
+            let value = k.cvt_f_h(halves);
+            sum = k.fadd(sum, value);
+        }
+    }
+    let to = k.global(out, offset);
+    k.store(to, Width::Dwords(1), sum);
+    let options = Options { schedule: false, ..Options::default() };
+    let kernel = compile(&k.finish(), Target::Gfx1100, &options).unwrap();
+    assert!(kernel.resources.vgprs > 128);
+    assert!(kernel.assembly().contains("v_cvt_f32_f16_e64"), "{}", kernel.assembly());
+}

@@ -6,6 +6,9 @@ use doorbell_isa::{Generation, Target};
 /// `s_code_end` dwords that follow the code: instruction prefetch must not leave mapped memory.
 pub const PADDING_WORDS: usize = 96;
 
+/// `s_code_end`.
+pub const CODE_END: u32 = 0xbf9f_0000;
+
 /// What a kernel needs of the chip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resources {

@@ -2,7 +2,7 @@
 //!
 //! Segments: read-only (note, dynamic symbols, descriptor), code, dynamic section. Not here: the descriptor's fields.
 
-use super::descriptor::{Descriptor, PADDING_WORDS, Resources};
+use super::descriptor::{CODE_END, Descriptor, PADDING_WORDS, Resources};
 use super::msgpack::Writer;
 use crate::ir::{ArgumentKind, Function};
 use alloc::format;
@@ -12,8 +12,6 @@ use alloc::vec::Vec;
 use doorbell_isa::Target;
 
 const PAGE: usize = 0x1000;
-/// `s_code_end`.
-const CODE_END: u32 = 0xbf9f_0000;
 const HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
 const SECTION_HEADER: usize = 64;

@@ -2,7 +2,9 @@
 
 mod descriptor;
 mod elf;
+mod kernarg;
 mod msgpack;
 
-pub use descriptor::{Descriptor, PADDING_WORDS, Resources};
+pub use descriptor::{CODE_END, Descriptor, PADDING_WORDS, Resources};
 pub use elf::code_object;
+pub use kernarg::{ArgumentError, ArgumentValue, pack_arguments};

@@ -31,6 +31,18 @@ impl fmt::Display for EmitError {
 
 impl core::error::Error for EmitError {}
 
+/// Gives the 64-bit form to instructions whose registers the 32-bit form does not reach (16-bit operands above v127).
+pub fn widen(code: &mut Physical) {
+    for line in code.blocks.iter_mut().flatten() {
+        if let Line::Inst(inst, None) = line
+            && encode(inst, code.target).is_err()
+            && encode(&inst.long(), code.target).is_ok()
+        {
+            *inst = inst.long();
+        }
+    }
+}
+
 /// Encodes all blocks.
 ///
 /// # Errors

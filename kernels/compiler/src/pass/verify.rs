@@ -33,6 +33,11 @@ pub enum VerifyError {
         /// The operation.
         operation: String,
     },
+    /// An operation that all lanes must reach stands where only some may be active.
+    Divergent {
+        /// The operation.
+        operation: String,
+    },
     /// More LDS than a workgroup can have.
     Lds {
         /// Bytes asked for.
@@ -51,6 +56,7 @@ impl fmt::Display for VerifyError {
             Self::Undefined { value, operation } => write!(f, "{operation}: {value} is not defined here"),
             Self::Redefined { value } => write!(f, "{value} is defined twice or has no type"),
             Self::Type { operation } => write!(f, "{operation}: operand or result of the wrong type"),
+            Self::Divergent { operation } => write!(f, "{operation}: not all lanes may get here"),
             Self::Lds { bytes } => write!(f, "{bytes} bytes of LDS, at most {MAX_LDS} exist"),
             Self::Workgroup { size } => {
                 write!(f, "workgroup of {size}, expected a multiple of 32 up to 1024")
@@ -75,7 +81,8 @@ pub fn verify(function: &Function) -> Result<(), VerifyError> {
         return Err(VerifyError::Workgroup { size });
     }
     let count = function.types.len();
-    let mut check = Check { function, visible: vec![false; count], defined: vec![false; count], depth: 0 };
+    let mut check =
+        Check { function, visible: vec![false; count], defined: vec![false; count], depth: 0, divergent: 0 };
     check.region(&function.body)
 }
 
@@ -87,6 +94,8 @@ struct Check<'a> {
     visible: Vec<bool>,
     defined: Vec<bool>,
     depth: u32,
+    /// Branches around that mask lanes.
+    divergent: u32,
 }
 
 impl Check<'_> {
@@ -108,8 +117,11 @@ impl Check<'_> {
                 Node::If { condition, then, otherwise, merged } => {
                     self.used(*condition, "if")?;
                     self.elem(*condition, Elem::Bool, "if")?;
+                    let masks = !self.ty(*condition).is_some_and(|ty| ty.uniform);
+                    self.divergent += u32::from(masks);
                     self.nested(then, merged.iter().map(|merge| merge.then).collect())?;
                     self.nested(otherwise, merged.iter().map(|merge| merge.otherwise).collect())?;
+                    self.divergent -= u32::from(masks);
                     for merge in merged {
                         self.same(merge.then, merge.result, "merge")?;
                         self.same(merge.otherwise, merge.result, "merge")?;
@@ -233,6 +245,9 @@ impl Check<'_> {
         let text = op.to_string();
         for value in legalise::operands(op) {
             self.used(value, &text)?;
+        }
+        if self.divergent > 0 && matches!(op, Op::Matrix(..) | Op::Barrier { .. }) {
+            return Err(VerifyError::Divergent { operation: text });
         }
         let elem = |value: Value, elem: Elem| self.elem(value, elem, &text);
         let wrong = || Err(Self::wrong(&text));
