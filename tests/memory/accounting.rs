@@ -1,6 +1,6 @@
 //! What is taken: nothing per token and chunk, and in all as many bytes as were predicted.
 
-use crate::service::{Report, Service, run};
+use crate::service::{Computer, Report, Service, run};
 use doorbell_core::backend::KvType;
 use doorbell_core::engine::Config;
 use doorbell_core::heap::Global;
@@ -19,22 +19,20 @@ fn report(file: &[u8], service: &Service<'_>) -> (Report, usize) {
     (report, budget.peak())
 }
 
+const COMPUTERS: [Computer; 3] =
+    [Computer::Reference(Products::Quantised), Computer::Cpu(1), Computer::Cpu(2)];
+
 #[test]
 fn tokens_and_chunks_cost_no_allocation() {
-    for family in Family::ALL {
+    for (family, computer) in Family::ALL.into_iter().flat_map(|f| COMPUTERS.map(|computer| (f, computer))) {
         let file = tiny::f32_model(family, 7);
         // One sequence of several chunks; three that share steps; prompts that take turns.
         for (sequences, batch_rows) in [(1, 8), (3, 64), (2, 3)] {
-            let service = Service {
-                config: Config::new(128, sequences, batch_rows),
-                kv: KvType::F16,
-                products: Products::Quantised,
-                text: TEXT,
-                tokens: 64,
-            };
+            let config = Config::new(128, sequences, batch_rows);
+            let service = Service { config, kv: KvType::F16, computer, text: TEXT, tokens: 64 };
             let (report, _) = report(&file, &service);
             let [before, first, end] = report.allocations;
-            assert_eq!((before, first), (end, end), "{family:?} {sequences} {batch_rows}");
+            assert_eq!((before, first), (end, end), "{family:?} {computer:?} {sequences} {batch_rows}");
         }
     }
 }
@@ -46,18 +44,18 @@ fn the_peak_is_what_was_predicted() {
     let mut worst = 0.0_f64;
     for (family, shape, kind) in narrow.into_iter().chain(wide) {
         let file = tiny::model(family, shape, kind, 8).to_bytes();
-        for kv in [KvType::F16, KvType::F32] {
+        for (kv, computer) in [KvType::F16, KvType::F32]
+            .into_iter()
+            .flat_map(|kv| [COMPUTERS[0], COMPUTERS[2]].map(|c| (kv, c)))
+        {
             for config in [Config::new(64, 1, 32), Config::new(256, 1, 64), Config::new(128, 3, 16)] {
                 let tokens = config.context;
-                let service = Service { config, kv, products: Products::Quantised, text: TEXT, tokens };
+                let service = Service { config, kv, computer, text: TEXT, tokens };
                 let (report, peak) = report(&file, &service);
                 let predicted = report.predicted.heap() as f64;
                 let error = (peak as f64 - predicted) / predicted;
-                assert!(
-                    error.abs() <= 0.02,
-                    "{family:?} {shape:?} {kind} {kv:?}: peak {peak}, {:?}",
-                    report.predicted
-                );
+                let case = format!("{family:?} {kind} {kv:?} {computer:?} {config:?}");
+                assert!(error.abs() <= 0.02, "{case}: peak {peak}, {:?}", report.predicted);
                 worst = if error.abs() > worst.abs() { error } else { worst };
             }
         }

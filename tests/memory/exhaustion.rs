@@ -1,6 +1,6 @@
 //! A heap that refuses, at every allocation in turn and below every size: a typed error, and everything comes back.
 
-use crate::service::{Service, Step, run};
+use crate::service::{Computer, Service, Step, run};
 use doorbell_core::backend::KvType;
 use doorbell_core::engine::Config;
 use doorbell_core::heap::Global;
@@ -13,7 +13,7 @@ fn service() -> Service<'static> {
     Service {
         config: Config::new(64, 2, 8),
         kv: KvType::F16,
-        products: Products::Quantised,
+        computer: Computer::Reference(Products::Quantised),
         text: "the people could write more than two numbers",
         tokens: 2,
     }

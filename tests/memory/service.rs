@@ -1,26 +1,35 @@
 //! A whole run over one heap, from the bytes of a file to the tokens of an answer. What it shows is elsewhere.
 
-use doorbell_core::backend::KvType;
+use doorbell_core::backend::{Backend, KvType};
 use doorbell_core::engine::{
     Config, Engine, EngineError, Event, Memory, Nanos, Progress, Request, RequestId, SubmitError,
 };
 use doorbell_core::gguf::{Fault, Gguf, GgufError};
-use doorbell_core::heap::{self, Heap};
+use doorbell_core::heap::{self, Heap, OutOfMemory};
 use doorbell_core::model::{Model, ModelError};
-use doorbell_core::plan::PlanError;
-use doorbell_core::reference::{Products, Reference, ReferenceError};
+use doorbell_core::plan::{HeadResult, PlanError};
+use doorbell_core::reference::{Products, Reference};
 use doorbell_core::sample::{SamplerError, SamplerParams};
 use doorbell_core::token::{Detokenizer, EncodeError, EncodeOptions, TokenId, Tokenizer, TokenizerError};
+use doorbell_cpu::backend::{CpuBackend, CpuError};
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Service<'s> {
     pub(crate) config: Config,
     pub(crate) kv: KvType,
-    pub(crate) products: Products,
+    pub(crate) computer: Computer,
     pub(crate) text: &'s str,
     /// Tokens that each of the sequences generates at most.
     pub(crate) tokens: u32,
+}
+
+/// Who computes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Computer {
+    Reference(Products),
+    /// With so many threads.
+    Cpu(usize),
 }
 
 /// The step that failed; every one of them because of the heap.
@@ -76,30 +85,63 @@ fn serve<'m, 'a>(
     heap: Heap<'m>,
     allocations: &dyn Fn() -> usize,
 ) -> Result<Report, Step> {
-    let config = service.config;
-    let memory = config
-        .memory(model, service.kv, heap)
-        .map_err(|error| refused(Step::Engine, matches!(error, PlanError::Memory(_)), &error))?;
+    let Service { config, kv, computer, .. } = *service;
+    let unplanned = |error: PlanError| refused(Step::Engine, matches!(error, PlanError::Memory(_)), &error);
+    let memory = config.memory(model, kv, heap).map_err(unplanned)?;
     let mut prompt = heap::Vec::new_in(heap);
     tokenizer
         .encode(service.text, EncodeOptions::default(), &mut prompt)
         .map_err(|error| refused(Step::Encode, matches!(error, EncodeError::OutOfMemory(_)), &error))?;
-    let backend = Reference::new(model, config.pages, service.kv, service.products, heap)
-        .map_err(|error| refused(Step::Backend, true, &error))?;
-    let mut engine = Engine::new(model, backend, config, &[], heap).map_err(|error| {
-        let memory = matches!(
-            error,
-            EngineError::Memory(_)
-                | EngineError::Plan(PlanError::Memory(_))
-                | EngineError::Backend(ReferenceError::Memory(_))
-        );
-        refused(Step::Engine, memory, &error)
-    })?;
+    let no_backend = |error: OutOfMemory| refused(Step::Backend, true, &error);
+    let (scratch, generated, allocations) = match computer {
+        Computer::Reference(products) => {
+            let backend = Reference::new(model, config.pages, kv, products, heap).map_err(no_backend)?;
+            let scratch = Reference::scratch_bytes(model, config.pages);
+            let (tokens, counts) = generate(model, backend, &prompt, service, heap, allocations)?;
+            (scratch, tokens, counts)
+        }
+        Computer::Cpu(threads) => {
+            let plan = model.plan(config.largest_shape(), HeadResult::Logits, heap).map_err(unplanned)?;
+            let scratch = CpuBackend::scratch_bytes(model, config.pages, kv, threads, &plan, heap)
+                .map_err(no_backend)?;
+            drop(plan);
+            let backend = CpuBackend::new(model, config.pages, kv, threads, heap)
+                .map_err(|error| refused(Step::Backend, matches!(error, CpuError::Memory(_)), &error))?;
+            let (tokens, counts) = generate(model, backend, &prompt, service, heap, allocations)?;
+            (scratch, tokens, counts)
+        }
+    };
+    let predicted = Memory {
+        file: gguf.heap_bytes() as u64,
+        tokenizer: tokenizer.heap_bytes() as u64,
+        scratch: scratch as u64,
+        ..memory
+    };
+    Ok(Report { text: decode(tokenizer, &generated, heap)?, predicted, allocations })
+}
+
+/// The tokens of the first request, and the counts of [`Report::allocations`].
+fn generate<'m, B: Backend>(
+    model: &'m Model<'_>,
+    backend: B,
+    prompt: &[TokenId],
+    service: &Service<'_>,
+    heap: Heap<'m>,
+    allocations: &dyn Fn() -> usize,
+) -> Result<(Vec<TokenId>, [usize; 3]), Step> {
+    let config = service.config;
+    let unusable = |step: Step, error: EngineError<B::Error>| {
+        let of_backend = matches!(error, EngineError::Backend(_));
+        let memory = matches!(error, EngineError::Memory(_) | EngineError::Plan(PlanError::Memory(_)));
+        refused(step, memory || of_backend, &error)
+    };
+    let mut engine =
+        Engine::new(model, backend, config, &[], heap).map_err(|error| unusable(Step::Engine, error))?;
     let params = SamplerParams::greedy();
     for id in 0..config.sequences {
         let request = Request {
             id: RequestId(id.into()),
-            prompt: &prompt,
+            prompt,
             max_tokens: service.tokens,
             sampler: &params,
             bias: &[],
@@ -124,20 +166,10 @@ fn serve<'m, 'a>(
         match progress {
             Ok(Progress::Idle) => break,
             Ok(_) => {}
-            Err(error) => {
-                let memory = matches!(error, EngineError::Backend(ReferenceError::Memory(_)));
-                return Err(refused(Step::Poll, memory, &error));
-            }
+            Err(error) => return Err(unusable(Step::Poll, error)),
         }
     }
-    let allocations = [before, first.unwrap(), allocations()];
-    let predicted = Memory {
-        file: gguf.heap_bytes() as u64,
-        tokenizer: tokenizer.heap_bytes() as u64,
-        scratch: Reference::scratch_bytes(model, config.pages) as u64,
-        ..memory
-    };
-    Ok(Report { text: decode(tokenizer, &generated, heap)?, predicted, allocations })
+    Ok((generated, [before, first.unwrap(), allocations()]))
 }
 
 fn decode(tokenizer: &Tokenizer<'_>, tokens: &[TokenId], heap: Heap<'_>) -> Result<String, Step> {

@@ -78,11 +78,18 @@ impl<A: Allocator> Budget<A> {
 }
 
 // SAFETY: every block comes from `inner` with the layout that was asked for and goes back to it with the same layout;
-// the counters do not touch blocks. Growing and shrinking are the trait's own, which call the two functions below.
+// the counters do not touch blocks. Growing and shrinking are the trait's own, which call the functions below.
 unsafe impl<A: Allocator> Allocator for Budget<A> {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         self.take(layout.size())?;
         self.inner.allocate(layout).inspect_err(|_| {
+            self.live.fetch_sub(layout.size(), Relaxed);
+        })
+    }
+
+    fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        self.take(layout.size())?;
+        self.inner.allocate_zeroed(layout).inspect_err(|_| {
             self.live.fetch_sub(layout.size(), Relaxed);
         })
     }

@@ -7,6 +7,7 @@ use super::local::Local;
 use super::shared::Buffer;
 use super::sizes::{Sizes, partial_floats};
 use super::step::{Context, Step};
+use crate::budget::Budget;
 use crate::features::Isa;
 use crate::kv;
 use crate::pool::Pool;
@@ -14,7 +15,7 @@ use crate::product::Weights;
 use doorbell_core::backend::{Backend, KvType, Output};
 use doorbell_core::heap::{self, Heap, OutOfMemory, Vec};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, BatchLimits, HeadResult, Op, Plan};
+use doorbell_core::plan::{Batch, BatchLimits, HeadResult, Op, PAGE_TOKENS, Plan};
 use doorbell_core::token::TokenId;
 
 /// Most floats of partial attention results; beyond it a step's attention is not cut by chunks.
@@ -128,21 +129,45 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
         heap::reserve(&mut self.tokens, sizes.outputs)?;
         heap::reserve(&mut self.places, sizes.rows)?;
         let stride = self.kv.iter().map(|pool| partial_floats(pool.shape())).max().unwrap_or(0);
-        let chunks = self.pages as usize * doorbell_core::plan::PAGE_TOKENS / crate::attention::CHUNK + 1;
-        let partials = sizes.rows.saturating_mul(sizes.heads).saturating_mul(chunks).saturating_mul(stride);
-        let angles: usize = self.model.ropes.iter().map(|rope| 2 * rope.frequencies.len()).sum();
-        let buffers = &mut self.buffers;
-        buffers.arena.grow(plan.arena)?;
-        buffers.angles.grow(angles * sizes.rows)?;
-        for (panel, bytes) in buffers.panels.iter_mut().zip(sizes.panels) {
-            panel.grow(bytes.div_ceil(4))?;
+        self.buffers.arena.grow(plan.arena)?;
+        self.buffers.logits.grow(sizes.logits)?;
+        self.buffers.grow(self.model, &sizes, (self.pages, stride), self.locals.len())
+    }
+
+    /// Bytes that a backend takes beside activations, logits, and keys and values at their plain size, for steps of
+    /// `plan`. The working memory is taken from `heap` to find out, and given back.
+    ///
+    /// # Errors
+    /// When it can't be had.
+    pub fn scratch_bytes(
+        model: &Model<'_>,
+        pages: u32,
+        kind: KvType,
+        threads: usize,
+        plan: &Plan<'_>,
+        heap: Heap<'_>,
+    ) -> Result<usize, OutOfMemory> {
+        let budget = Budget::new(heap, usize::MAX);
+        let sizes = Sizes::of(model, plan);
+        let mut local = Local::new(&budget);
+        local.grow(&sizes)?;
+        let locals = threads * (budget.live() + size_of::<Local<'_>>());
+        let too_large = OutOfMemory { bytes: usize::MAX };
+        let (mut padding, mut stride) = (0, 0);
+        for group in &model.groups {
+            let (key, value) = (group.key_dim as usize, group.value_dim as usize);
+            let shape = kv::PageShape::new(kind, key, value).ok_or(too_large)?;
+            let parts = usize::from(group.layers) * group.heads as usize * pages as usize;
+            padding += parts * (shape.head_bytes - (key + value) * PAGE_TOKENS * kind.bytes());
+            stride = stride.max(partial_floats(&shape));
         }
-        buffers.hidden.grow(sizes.hidden)?;
-        buffers.hidden_panel.grow(sizes.hidden_panel.div_ceil(4))?;
-        buffers.router.grow(sizes.router)?;
-        buffers.logits.grow(sizes.logits)?;
-        buffers.best.grow(2 * self.locals.len() * sizes.outputs)?;
-        buffers.partials.grow(partials.min(PARTIAL_FLOATS))
+        let before = budget.live();
+        let mut buffers = Buffers::new(&budget);
+        buffers.grow(model, &sizes, (pages, stride), threads)?;
+        let shared = budget.live() - before;
+        let lists = sizes.outputs * size_of::<TokenId>() + sizes.rows * size_of::<(u32, u32)>();
+        let pools = model.groups.len() * size_of::<kv::Pool<'_>>();
+        Ok(locals + padding + shared + lists + pools)
     }
 
     /// Joins the threads' best tokens.
@@ -151,7 +176,9 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
         self.tokens.clear();
         for row in 0..outputs {
             let found = (0..self.locals.len()).map(|thread| cells[thread * outputs + row]);
-            let best = found.map(|[value, token]| (value, token.to_bits())).fold((f32::NEG_INFINITY, u32::MAX), better);
+            let best = found
+                .map(|[value, token]| (value, token.to_bits()))
+                .fold((f32::NEG_INFINITY, u32::MAX), better);
             // Without any number among the logits the first token stands, as in the reference.
             self.tokens.push(TokenId(if best.1 == u32::MAX { 0 } else { best.1 }));
         }
@@ -175,6 +202,30 @@ impl<'h> Buffers<'h> {
     }
 }
 
+impl Buffers<'_> {
+    /// Makes room in all but the arena and the logits; `pages` of KV per group, and floats of a partial result.
+    fn grow(
+        &mut self,
+        model: &Model<'_>,
+        sizes: &Sizes,
+        (pages, stride): (u32, usize),
+        threads: usize,
+    ) -> Result<(), OutOfMemory> {
+        let chunks = pages as usize * PAGE_TOKENS / crate::attention::CHUNK + 1;
+        let partials = sizes.rows.saturating_mul(sizes.heads).saturating_mul(chunks).saturating_mul(stride);
+        let angles: usize = model.ropes.iter().map(|rope| 2 * rope.frequencies.len()).sum();
+        self.angles.grow(angles * sizes.rows)?;
+        for (panel, bytes) in self.panels.iter_mut().zip(sizes.panels) {
+            panel.grow(bytes.div_ceil(4))?;
+        }
+        self.hidden.grow(sizes.hidden)?;
+        self.hidden_panel.grow(sizes.hidden_panel.div_ceil(4))?;
+        self.router.grow(sizes.router)?;
+        self.best.grow(2 * threads * sizes.outputs)?;
+        self.partials.grow(partials.min(PARTIAL_FLOATS))
+    }
+}
+
 /// The threads' working memories, one for each.
 #[derive(Clone, Copy)]
 struct Locals<'h>(*mut Local<'h>);
@@ -189,6 +240,10 @@ impl Backend for CpuBackend<'_, '_> {
 
     fn supports(&self, _op: &Op) -> bool {
         true
+    }
+
+    fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), CpuError> {
+        Ok(self.grow(plan)?)
     }
 
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), CpuError> {
