@@ -396,7 +396,8 @@ mod tests {
                 let mut out = rows.clone();
                 isa.run(GatedPairs { kind, rows: &mut out });
                 for (row, out) in rows.as_chunks::<32>().0.iter().zip(out.as_chunks::<32>().0) {
-                    let expected: Vec<f32> = (0..16).map(|i| reference::glu(kind, row[i], row[16 + i])).collect();
+                    let expected: Vec<f32> =
+                        (0..16).map(|i| reference::glu(kind, row[i], row[16 + i])).collect();
                     assert!(nmse(&out[..16], &expected) < 1e-12, "{kind:?} {}", isa.name());
                 }
             }

@@ -36,7 +36,9 @@ impl fmt::Display for CpuError {
         match self {
             Self::Memory(error) => error.fmt(f),
             Self::Batch(error) => error.fmt(f),
-            Self::Thread { wanted } => write!(f, "the system refused to start {wanted} threads; ask for fewer"),
+            Self::Thread { wanted } => {
+                write!(f, "the system refused to start {wanted} threads; ask for fewer")
+            }
             Self::Weight { kind } => write!(f, "no CPU kernel for weights of type {}", kind.name()),
         }
     }

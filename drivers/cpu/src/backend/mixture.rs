@@ -104,7 +104,8 @@ impl<'s> Step<'s, '_> {
         let top_k = op.top_k as usize;
         let mixture = &self.local.mixture;
         // SAFETY: this task's row.
-        let (ids, weights) = unsafe { (self.write(op.ids, row, 0, top_k), self.write(op.weights, row, 0, top_k)) };
+        let (ids, weights) =
+            unsafe { (self.write(op.ids, row, 0, top_k), self.write(op.weights, row, 0, top_k)) };
         for (out, &id) in ids.iter_mut().zip(&mixture.ids[at..]) {
             *out = f32::from_bits(id);
         }
@@ -215,7 +216,8 @@ impl<'s> Step<'s, '_> {
     /// The hidden rows as the down matrices take them.
     fn hidden_panel(&mut self, op: &Experts) -> Panel<'s> {
         let weights = self.weights(&op.down, 0);
-        let layout = Layout::new(weights.activation(), weights.cols()).expect("the layout of an accepted weight");
+        let layout =
+            Layout::new(weights.activation(), weights.cols()).expect("the layout of an accepted weight");
         let choices = self.local.mixture.rows.len();
         let own = choices <= OWN_CHOICES;
         let cells = if own { self.local.hidden_panel.cells() } else { self.context.hidden_panel };

@@ -78,7 +78,8 @@ impl<'s> Step<'s, '_> {
                 let rows = self.pair(matrix, panels, task);
                 self.each_row(matrix, task, rows, |step, row, first, y| {
                     // SAFETY: this task's columns; the gate is not written in this phase.
-                    let (to, gate) = unsafe { (step.write(to, row, first, y.len()), step.read(gate, row)[0]) };
+                    let (to, gate) =
+                        unsafe { (step.write(to, row, first, y.len()), step.read(gate, row)[0]) };
                     let factor = sigmoid(gate);
                     to.iter_mut().zip(y).for_each(|(to, y)| *to += factor * y);
                 });
@@ -96,7 +97,9 @@ impl<'s> Step<'s, '_> {
             Epilogue::Value { kv } => {
                 let rows = self.pair(matrix, panels, task);
                 let dim = self.context.pools[kv.group.index()].shape().value_dim;
-                self.each_row(matrix, task, rows, |step, row, first, y| step.cache_values(kv, dim, (input, row, first), y));
+                self.each_row(matrix, task, rows, |step, row, first, y| {
+                    step.cache_values(kv, dim, (input, row, first), y)
+                });
             }
         }
     }
@@ -228,7 +231,13 @@ impl<'s> Step<'s, '_> {
         }
     }
 
-    fn finish_head(&mut self, rule: HeadRule, (input, row): (TensorId, usize), head: usize, target: HeadTarget) {
+    fn finish_head(
+        &mut self,
+        rule: HeadRule,
+        (input, row): (TensorId, usize),
+        head: usize,
+        target: HeadTarget,
+    ) {
         let (context, dim) = (self.context, rule.head_dim);
         let batch_row = self.batch_row(input, row);
         let norm = rule.norm.map(|norm| (context.model.vector(norm.weight), norm.eps));
@@ -249,7 +258,9 @@ impl<'s> Step<'s, '_> {
                 let pages = context.batch.tables.of(sequence, kv.group);
                 let block = &self.local.block.floats()[row * dim..(row + 1) * dim];
                 // SAFETY: this task's head at this row's position; no two rows share one.
-                unsafe { context.pools[kv.group.index()].write_key(context.isa, pages, kv, (position, head), block) };
+                unsafe {
+                    context.pools[kv.group.index()].write_key(context.isa, pages, kv, (position, head), block)
+                };
             }
         }
     }
@@ -265,7 +276,15 @@ impl<'s> Step<'s, '_> {
             let count = (dim - at).min(y.len() - done);
             let part = &y[done..done + count];
             // SAFETY: this task's columns at this row's position; no two rows share one.
-            unsafe { context.pools[kv.group.index()].write_value(context.isa, pages, kv, (position, head, at), part) };
+            unsafe {
+                context.pools[kv.group.index()].write_value(
+                    context.isa,
+                    pages,
+                    kv,
+                    (position, head, at),
+                    part,
+                )
+            };
             done += count;
         }
     }

@@ -69,7 +69,9 @@ impl Sizes {
                 Op::Project(op) => {
                     for part in &op.parts {
                         match part.epilogue {
-                            Epilogue::Query { head_dim, .. } => raise(&mut sizes.block, widest * head_dim as usize),
+                            Epilogue::Query { head_dim, .. } => {
+                                raise(&mut sizes.block, widest * head_dim as usize)
+                            }
                             Epilogue::Key { kv, .. } => {
                                 let group = &model.groups[kv.group.index()];
                                 raise(&mut sizes.block, widest * group.key_dim as usize);

@@ -268,8 +268,9 @@ impl<'s> Step<'s, '_> {
         panels: &'x [Option<Panel<'x>>; 4],
         weights: &Weights<'_>,
     ) -> Products<'x> {
-        let (layout, bytes) =
-            panels[weights.activation() as usize].as_ref().expect("a panel for every matrix of the operation");
+        let (layout, bytes) = panels[weights.activation() as usize]
+            .as_ref()
+            .expect("a panel for every matrix of the operation");
         let count = bytes.len() / layout.stride;
         Products::new(self.context.isa, layout, bytes, Selection::Range { first: 0, count })
     }

@@ -150,9 +150,9 @@ impl<'a> Products<'a> {
         run(self, left, right, scratch, out);
     }
 
-    fn token(&self, index: usize) -> *const u8 {
+    fn term(&self, index: usize, term: usize) -> *const u8 {
         let start = self.selection.row(index) * self.layout.stride;
-        self.panel[start..start + self.layout.stride].as_ptr()
+        self.panel[start..start + self.layout.stride][term * self.layout.term..].as_ptr()
     }
 
     fn block32<F: Block32>(
@@ -220,44 +220,61 @@ impl<'a> Products<'a> {
         out: &mut [f32],
     ) {
         for (strip, out) in [Some(left), right].into_iter().flatten().zip(out.as_chunks_mut::<STRIP>().0) {
-            let (layout, token) = (self.layout, self.token(0));
+            let (layout, terms) = (self.layout, [self.term(0, 0), self.term(0, 1)]);
             run(Single {
                 rows: rows(strip, scratch),
                 layout,
-                token,
+                terms,
                 out: out.as_mut_ptr(),
                 format: PhantomData,
             });
         }
     }
 
+    /// Tiles over all activation rows. The terms of a row are neighbours in a tile, and added at its end.
     fn tiles<K: Tiles<C>, C>(&self, strips: Unpacked, offset: u32, out: &mut [f32]) {
         let (mut done, count) = (0, self.selection.len());
         while done < count {
-            let out = out[done * OUT..].as_mut_ptr();
-            done += match count - done {
+            let out = &mut out[done * OUT..];
+            done += match (count - done) * self.layout.terms {
                 TOKENS.. => self.tile::<K, C, TOKENS>(strips, offset, done, out),
-                3.. => self.tile::<K, C, 3>(strips, offset, done, out),
-                2 => self.tile::<K, C, 2>(strips, offset, done, out),
+                4.. => self.tile::<K, C, 4>(strips, offset, done, out),
+                2.. => self.tile::<K, C, 2>(strips, offset, done, out),
                 _ => self.tile::<K, C, 1>(strips, offset, done, out),
             };
         }
     }
 
+    /// `T` terms from row `first` on; gives how many rows they make.
     fn tile<K: Tiles<C>, C, const T: usize>(
         &self,
         strips: Unpacked,
         offset: u32,
         first: usize,
-        out: *mut f32,
+        out: &mut [f32],
     ) -> usize {
-        let tokens = core::array::from_fn(|t| self.token(first + t));
+        let count = self.layout.terms;
+        let tokens = core::array::from_fn(|t| self.term(first + t / count, t % count));
         let Unpacked { strips, both } = strips;
+        let mut terms = [[0f32; OUT]; T];
+        let layout = self.layout;
+        let results = terms.as_mut_ptr().cast();
         K::run::<T>(
             self.isa,
-            Tile { strips, both, layout: self.layout, tokens, offset, out, class: PhantomData },
+            Tile { strips, both, layout, tokens, offset, out: results, class: PhantomData },
         );
-        T
+        let columns = if both { OUT } else { STRIP };
+        for (out, terms) in out.chunks_mut(OUT).zip(terms.chunks_exact(count)) {
+            match terms {
+                [first, second] => {
+                    for (out, (a, b)) in out[..columns].iter_mut().zip(first.iter().zip(second)) {
+                        *out = a + b;
+                    }
+                }
+                _ => out[..columns].copy_from_slice(&terms[0][..columns]),
+            }
+        }
+        T / count
     }
 }
 

@@ -1,4 +1,5 @@
-//! One activation row: weights go from the file's bytes into the dot product without a stop in memory.
+//! One activation row: weights go from the file's bytes into the dot products of its two terms without a stop in
+//! memory.
 #![expect(unsafe_code, reason = "walks raw rows and a raw activation row")]
 
 use super::unpack::prefetch_next;
@@ -11,7 +12,7 @@ use core::marker::PhantomData;
 pub(super) struct Single<'a, F> {
     pub(super) rows: Rows,
     pub(super) layout: &'a Layout,
-    pub(super) token: *const u8,
+    pub(super) terms: [*const u8; 2],
     /// Sixteen floats.
     pub(super) out: *mut f32,
     pub(super) format: PhantomData<F>,
@@ -25,9 +26,9 @@ impl<F: Block32> Kernel for Single32<'_, F> {
 
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
-        let Single { rows, layout, token, out, .. } = self.0;
+        let Single { rows, layout, terms, out, .. } = self.0;
         for first in (0..STRIP).step_by(S::LANES) {
-            let mut acc = simd.splat_f(0.0);
+            let mut acc = [simd.splat_f(0.0); 2];
             for block in 0..layout.cols / 32 {
                 if first == 0 {
                     prefetch_next(simd, rows, (block, F::BYTES), (0, 1));
@@ -36,21 +37,25 @@ impl<F: Block32> Kernel for Single32<'_, F> {
                 unsafe {
                     let rows = Rows { base: rows.base.add(first * rows.stride), stride: rows.stride };
                     let rows = rows.at(block * F::BYTES);
-                    let sum = simd.load_splat(token.add(layout.sums + 4 * block));
-                    let start =
-                        if <F::Class as Class>::MINIMA { simd.splat(0) } else { simd.shl(sum, F::OFFSET) };
-                    let products =
-                        dots::<S, F::Class, 8>(simd, start, F::codes(simd, rows), token.add(32 * block));
+                    let codes = F::codes(simd, rows);
                     let (scale, floor) = F::scales(simd, rows);
-                    let input = simd.as_f(simd.load_splat(token.add(layout.scales + 4 * block)));
-                    acc = simd.fma(simd.to_f(products), simd.mul_f(scale, input), acc);
-                    if <F::Class as Class>::MINIMA {
-                        acc = simd.fma(floor, simd.as_f(sum), acc);
+                    for (acc, term) in acc.iter_mut().zip(terms) {
+                        let sum = simd.load_splat(term.add(layout.sums + 4 * block));
+                        let start = match <F::Class as Class>::MINIMA {
+                            true => simd.splat(0),
+                            false => simd.shl(sum, F::OFFSET),
+                        };
+                        let products = dots::<S, F::Class, 8>(simd, start, codes, term.add(32 * block));
+                        let input = simd.as_f(simd.load_splat(term.add(layout.scales + 4 * block)));
+                        *acc = simd.fma(simd.to_f(products), simd.mul_f(scale, input), *acc);
+                        if <F::Class as Class>::MINIMA {
+                            *acc = simd.fma(floor, simd.as_f(sum), *acc);
+                        }
                     }
                 }
             }
             // SAFETY: as above for the results.
-            unsafe { simd.store_f(out.add(first), acc) };
+            unsafe { simd.store_f(out.add(first), simd.add_f(acc[0], acc[1])) };
         }
     }
 }
@@ -63,34 +68,37 @@ impl<F: Superblock> Kernel for Single256<'_, F> {
 
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
-        let Single { rows, layout, token, out, .. } = self.0;
+        let Single { rows, layout, terms, out, .. } = self.0;
         for first in (0..STRIP).step_by(S::LANES) {
-            let mut acc = simd.splat_f(0.0);
+            let mut acc = [simd.splat_f(0.0); 2];
             for block in 0..layout.cols / 256 {
                 // SAFETY: whoever makes a `Single` vouches for sixteen rows and the activation row's planes.
                 unsafe {
                     let mut sums = Sums::<S, F> {
                         whole: rows,
                         layout,
-                        token,
+                        terms,
                         block,
-                        products: simd.splat(0),
-                        minima: simd.splat(0),
+                        products: [simd.splat(0); 2],
+                        minima: [simd.splat(0); 2],
                         scale: simd.splat_f(0.0),
                         floor: simd.splat_f(0.0),
                         format: PhantomData,
                     };
                     let rows = Rows { base: rows.base.add(first * rows.stride), stride: rows.stride };
                     F::visit(simd, rows.at(block * F::BYTES), &mut sums);
-                    let input = simd.as_f(simd.load_splat(token.add(layout.scales + 4 * block)));
-                    acc = simd.fma(simd.to_f(sums.products), simd.mul_f(sums.scale, input), acc);
-                    if <F::Class as Class>::MINIMA {
-                        acc = simd.fnma(simd.to_f(sums.minima), simd.mul_f(sums.floor, input), acc);
+                    for (index, (acc, term)) in acc.iter_mut().zip(terms).enumerate() {
+                        let input = simd.as_f(simd.load_splat(term.add(layout.scales + 4 * block)));
+                        *acc = simd.fma(simd.to_f(sums.products[index]), simd.mul_f(sums.scale, input), *acc);
+                        if <F::Class as Class>::MINIMA {
+                            let minima = simd.to_f(sums.minima[index]);
+                            *acc = simd.fnma(minima, simd.mul_f(sums.floor, input), *acc);
+                        }
                     }
                 }
             }
             // SAFETY: as above for the results.
-            unsafe { simd.store_f(out.add(first), acc) };
+            unsafe { simd.store_f(out.add(first), simd.add_f(acc[0], acc[1])) };
         }
     }
 }
@@ -100,10 +108,10 @@ struct Sums<'a, S: Simd, F> {
     /// All rows of the strip.
     whole: Rows,
     layout: &'a Layout,
-    token: *const u8,
+    terms: [*const u8; 2],
     block: usize,
-    products: S::I,
-    minima: S::I,
+    products: [S::I; 2],
+    minima: [S::I; 2],
     scale: S::F,
     floor: S::F,
     format: PhantomData<F>,
@@ -114,15 +122,17 @@ impl<S: Simd, F: Superblock> Sums<'_, S, F> {
     fn add<const G: usize>(&mut self, simd: S, sub: usize, plane: usize, codes: [S::I; G], scale: S::I) {
         let subs = 256 / <F::Class as Class>::SUB;
         prefetch_next(simd, self.whole, (self.block, F::BYTES), (sub % subs, subs));
-        // SAFETY: whoever makes a `Single` vouches for the activation row's planes.
-        let sums = unsafe {
-            let start = match <F::Class as Class>::MINIMA {
-                true => simd.splat(0),
-                false => simd.shl(simd.load_splat(self.token.add(plane + 4 * sub)), F::OFFSET),
+        for (products, term) in self.products.iter_mut().zip(self.terms) {
+            // SAFETY: whoever makes a `Single` vouches for the activation row's planes.
+            let sums = unsafe {
+                let start = match <F::Class as Class>::MINIMA {
+                    true => simd.splat(0),
+                    false => simd.shl(simd.load_splat(term.add(plane + 4 * sub)), F::OFFSET),
+                };
+                dots::<S, F::Class, G>(simd, start, codes, term.add(4 * G * sub))
             };
-            dots::<S, F::Class, G>(simd, start, codes, self.token.add(4 * G * sub))
-        };
-        self.products = simd.add(self.products, simd.mul(sums, scale));
+            *products = simd.add(*products, simd.mul(sums, scale));
+        }
     }
 }
 
@@ -142,9 +152,11 @@ impl<S: Simd, F: Superblock> Visitor<S> for Sums<'_, S, F> {
         let sub = <F::Class as Class>::SUB;
         let plane = if sub == 16 { self.layout.halves16 } else { self.layout.halves32 };
         let at = plane + 4 * (128 / sub * self.block + index);
-        // SAFETY: whoever makes a `Single` vouches for the activation row's planes.
-        let input = unsafe { simd.load_splat(self.token.add(at)) };
-        self.minima = simd.dot_pairs(self.minima, pair, input);
+        for (minima, term) in self.minima.iter_mut().zip(self.terms) {
+            // SAFETY: whoever makes a `Single` vouches for the activation row's planes.
+            let input = unsafe { simd.load_splat(term.add(at)) };
+            *minima = simd.dot_pairs(*minima, pair, input);
+        }
     }
 
     #[inline(always)]
