@@ -4,7 +4,7 @@
 //! `kfd_ioctl_runtime_enable`). SET_MEMORY_POLICY and SET_XNACK_MODE are left out: caching comes from allocation
 //! flags, and gfx10–gfx12 cannot retry faults.
 
-use super::device::{Device, DeviceIndex};
+use super::device::{Device, DeviceIndex, Exception};
 use super::events::Events;
 use super::file::OpenFile;
 use crate::heap::{OutOfMemory, filled, push};
@@ -281,5 +281,15 @@ fn open_device<'k>(
     let is_apu = info.map_or(node.isa().is_usually_apu(), |info| info.is_apu);
     let kind = if is_apu { Kind::Apu } else { Kind::Discrete };
     let node = node.clone();
-    Ok(Device { node, kind, info, render, aperture, doorbells: None, mmio: None, lost: false })
+    Ok(Device {
+        node,
+        kind,
+        info,
+        render,
+        aperture,
+        doorbells: None,
+        mmio: None,
+        lost: false,
+        exception: Exception::default(),
+    })
 }

@@ -3,7 +3,9 @@
 use super::bring_up::Process;
 use super::file::OpenFile;
 use crate::memory::Buffer;
-use crate::sys::{Aperture, AvailableMemory, Errno, GetClockCounters, Window, call};
+use crate::sys::{
+    Aperture, AvailableMemory, Errno, GetClockCounters, HwException, MemoryException, Window, call,
+};
 use crate::topology::{Budget, DeviceInfo, Kind, MemoryFacts, Node};
 use core::fmt;
 
@@ -41,6 +43,27 @@ pub struct Device<'k> {
     /// The page with the HDP flush registers, mapped when the first upload through the BAR needs it.
     pub(crate) mmio: Option<Buffer>,
     pub(crate) lost: bool,
+    /// An exception of this device that a waiter for another one was woken by.
+    pub(crate) exception: Exception,
+}
+
+/// What exception events have told about a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Exception {
+    pub(crate) memory: Option<MemoryException>,
+    pub(crate) hardware: Option<HwException>,
+}
+
+impl Exception {
+    pub(crate) fn is_some(&self) -> bool {
+        self.memory.is_some() || self.hardware.is_some()
+    }
+
+    /// Adds what a later wait told; a first report is kept.
+    pub(crate) fn merge(&mut self, later: Self) {
+        self.memory = self.memory.or(later.memory);
+        self.hardware = self.hardware.or(later.hardware);
+    }
 }
 
 impl Device<'_> {

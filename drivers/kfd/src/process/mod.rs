@@ -9,6 +9,7 @@ mod file;
 mod teardown;
 
 pub use bring_up::{BringUpError, MINIMUM_MINOR, Process, Stage, Version};
+pub(crate) use device::Exception;
 pub use device::{Clocks, Device, DeviceIndex};
 pub use events::{EventId, Events, Signal};
 pub use teardown::Leak;

@@ -4,6 +4,7 @@
 //! refuses buffers of live queues, FREE refuses mapped ones, the event page cannot be freed).
 
 use super::bring_up::Process;
+use super::device::Exception;
 use crate::memory::Totals;
 use crate::sys::{DestroyQueue, call};
 use core::fmt;
@@ -40,6 +41,7 @@ impl Process<'_> {
         let leak = self.clear();
         for device in &mut self.devices {
             device.lost = false;
+            device.exception = Exception::default();
         }
         leak
     }

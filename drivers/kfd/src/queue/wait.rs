@@ -7,8 +7,8 @@
 use super::compute::{Queue, Submission};
 use super::create::signal;
 use crate::fault::{Fault, InFlight, MemoryFault, QueueErrors};
-use crate::process::Process;
-use crate::sys::{Errno, EventData, HwException, MemoryException, WaitEvents, wait_result};
+use crate::process::{Exception, Process};
+use crate::sys::{Errno, EventData, WaitEvents, wait_result};
 use core::fmt;
 use embedded_hal::delay::DelayNs;
 
@@ -172,8 +172,21 @@ struct QueueSleeper<'p, 'k> {
     can_sleep: bool,
     event: u32,
     age: u64,
-    memory: Option<MemoryException>,
-    hardware: Option<HwException>,
+    /// The queue's device.
+    gpu_id: u32,
+    /// What was told about devices: one wait may tell about another device's trouble, and no wait tells it again.
+    told: heapless::Vec<(u32, Exception), 8>,
+}
+
+impl QueueSleeper<'_, '_> {
+    fn note(&mut self, gpu_id: u32, exception: Exception) -> bool {
+        match self.told.iter_mut().find(|told| told.0 == gpu_id) {
+            Some(told) => told.1.merge(exception),
+            // More devices than there is room for would be told as hanging.
+            None => drop(self.told.push((gpu_id, exception))),
+        }
+        gpu_id == self.gpu_id
+    }
 }
 
 impl Sleeper for QueueSleeper<'_, '_> {
@@ -198,10 +211,14 @@ impl Sleeper for QueueSleeper<'_, '_> {
         // Only data with a gpu id was written by the kernel.
         let memory = elements.get(1).map(EventData::memory).filter(|memory| memory.gpu_id != 0);
         let hardware = elements.get(2).map(EventData::hw).filter(|hardware| hardware.gpu_id != 0);
-        let is_exception = memory.is_some() || hardware.is_some();
-        self.memory = memory.or(self.memory);
-        self.hardware = hardware.or(self.hardware);
-        Ok(if is_exception { Sleep::Exception } else { Sleep::Woken })
+        let mut is_ours = false;
+        if let Some(exception) = memory {
+            is_ours |= self.note(exception.gpu_id, Exception { memory, hardware: None });
+        }
+        if let Some(exception) = hardware {
+            is_ours |= self.note(exception.gpu_id, Exception { memory: None, hardware });
+        }
+        Ok(if is_ours { Sleep::Exception } else { Sleep::Woken })
     }
 }
 
@@ -225,41 +242,53 @@ impl Queue {
         if self.fault.is_some() {
             return Err(WaitError::Faulted);
         }
+        let told = process.device(self.device()).exception;
+        let outcome = if told.is_some() {
+            Outcome::Exception
+        } else {
+            self.wait_and_note(process, target, patience, delay).map_err(WaitError::Refused)?
+        };
+        let fault = match outcome {
+            Outcome::Complete => return Ok(()),
+            Outcome::Error => Fault::Queue(self.errors().unwrap_or_default(), self.flight()),
+            Outcome::Hang(ms) => Fault::Hang(ms, self.flight()),
+            Outcome::Exception => self.exception(process),
+        };
+        self.fault = Some(fault);
+        Err(WaitError::Faulted)
+    }
+
+    /// Waits, and marks every device that an exception event named as lost.
+    fn wait_and_note(
+        &mut self,
+        process: &mut Process<'_>,
+        target: Submission,
+        patience: Patience,
+        delay: &mut impl DelayNs,
+    ) -> Result<Outcome, Errno> {
         let mut sleeper = QueueSleeper {
             process,
             can_sleep: process.version().has_event_age() && self.event().mailbox.is_some(),
             event: self.event().id.0,
             age: self.age,
-            memory: None,
-            hardware: None,
+            gpu_id: process.device(self.device()).gpu_id(),
+            told: heapless::Vec::new(),
         };
         let outcome = wait_until(self, &mut sleeper, target.0, patience, delay);
-        let (age, memory, hardware) = (sleeper.age, sleeper.memory, sleeper.hardware);
+        let QueueSleeper { age, told, .. } = sleeper;
         self.age = age;
-        let fault = match outcome.map_err(WaitError::Refused)? {
-            Outcome::Complete => return Ok(()),
-            Outcome::Error => Fault::Queue(self.errors().unwrap_or_default(), self.flight()),
-            Outcome::Hang(ms) => Fault::Hang(ms, self.flight()),
-            Outcome::Exception => self.exception(process, memory, hardware),
-        };
-        if let Some(gpu_id) = fault.lost_gpu() {
-            process
-                .devices
-                .iter_mut()
-                .filter(|device| device.gpu_id() == gpu_id)
-                .for_each(|device| device.lost = true);
+        for (gpu_id, exception) in told {
+            for device in process.devices.iter_mut().filter(|device| device.gpu_id() == gpu_id) {
+                device.lost = true;
+                device.exception.merge(exception);
+            }
         }
-        self.fault = Some(fault);
-        Err(WaitError::Faulted)
+        outcome
     }
 
     /// A reset explains a fault that came with it, not the other way round.
-    fn exception(
-        &self,
-        process: &Process<'_>,
-        memory: Option<MemoryException>,
-        hardware: Option<HwException>,
-    ) -> Fault {
+    fn exception(&self, process: &Process<'_>) -> Fault {
+        let Exception { memory, hardware } = process.device(self.device()).exception;
         match (hardware, memory) {
             (Some(hardware), _) => Fault::Reset(hardware, self.flight()),
             (None, Some(exception)) => {

@@ -410,3 +410,25 @@ fn arguments_are_not_overwritten_while_they_are_read() {
     process.shutdown().expect("nothing left");
     assert_eq!(named("RX 7600").compute_units, 32);
 }
+
+#[test]
+fn a_fault_of_another_device_stops_only_that_one() {
+    let fake = Fake::new(Machine::new(Release::V6_12, 64 * GIB, &["RX 7900 XTX", "RX 7600"]));
+    let mut process = open(&fake);
+    let mut healthy = queue(&mut process);
+    let mut broken = Queue::create(&mut process, DeviceIndex(1), QueueOptions::default()).expect("queue");
+    fake.inject(|injection| injection.is_asleep = true);
+    let slow = healthy.submit(&process, &packets(2), 0).expect("room");
+    fake.inject(|injection| (injection.is_asleep, injection.trouble) = (false, Some(Trouble::Fault(0x5000))));
+    let faulting = broken.submit(&process, &packets(2), 0).expect("room");
+    let patience = Patience { spin_us: 5, hang_ms: 2000 };
+    healthy.wait(&mut process, slow, patience, &mut Clock::default()).expect_err("it sleeps");
+    assert!(matches!(healthy.fault(), Some(Fault::Hang(2000, _))), "{:?}", healthy.fault());
+    assert!(!process.device(FIRST).is_lost() && process.device(DeviceIndex(1)).is_lost());
+    broken.wait(&mut process, faulting, patience, &mut Clock::default()).expect_err("fault");
+    assert!(matches!(broken.fault(), Some(Fault::Memory(..))), "{:?}", broken.fault());
+    healthy.destroy(&mut process).expect("destroy");
+    broken.destroy(&mut process).expect("destroy");
+    process.shutdown().expect("nothing left");
+    assert_eq!(fake.held(), (0, 0, 0));
+}
