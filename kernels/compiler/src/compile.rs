@@ -4,7 +4,9 @@ use crate::check;
 use crate::ir::Function;
 use crate::machine::{Machine, Physical};
 use crate::object::{CODE_END, Descriptor, PADDING_WORDS, Resources, code_object};
-use crate::pass::{allocate, clause, emit, hazards, legalise, schedule, uniformity, verify, vopd, waits};
+use crate::pass::{
+    allocate, clause, delay, emit, hazards, legalise, schedule, uniformity, verify, vopd, waits,
+};
 use crate::report::Report;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -129,6 +131,7 @@ pub fn compile(function: &Function, target: Target, options: &Options) -> Result
     }
     waits::insert(&mut code);
     hazards::insert(&mut code);
+    delay::hint(&mut code);
     clause::mark(&mut code);
     let words = emit::emit(&code).map_err(CompileError::Emit)?;
     check::binary::check(&words, target).map_err(CompileError::Binary)?;

@@ -2,6 +2,7 @@
 
 pub mod allocate;
 pub mod clause;
+pub mod delay;
 pub mod emit;
 pub mod hazards;
 pub mod legalise;
