@@ -3,8 +3,10 @@
 use crate::device::Device;
 use core::fmt;
 use doorbell_core::backend::{Backend, KvType};
+use doorbell_core::engine::Config;
 use doorbell_core::heap::{Heap, OutOfMemory};
 use doorbell_core::model::Model;
+use doorbell_core::plan::{HeadResult, PlanError};
 use doorbell_cpu::backend::{CpuBackend, CpuError};
 
 pub use doorbell_cpu::bandwidth::read_bandwidth;
@@ -48,5 +50,24 @@ pub fn backend<'m, 'a>(
             CpuError::Memory(error) => ComputeError::Memory(error),
             error => ComputeError::Cpu(error),
         }),
+    }
+}
+
+/// Bytes that a backend takes beside what [`Config::memory`] knows; found out by taking them and giving them back.
+///
+/// # Errors
+///
+/// The working memory can't be had, or a step can't be planned.
+pub fn scratch_bytes(
+    device: Device,
+    model: &Model<'_>,
+    config: &Config,
+    kv: KvType,
+    threads: usize,
+    heap: Heap<'_>,
+) -> Result<usize, PlanError> {
+    let plan = model.plan(config.largest_shape(), HeadResult::Logits, heap)?;
+    match device {
+        Device::Cpu => Ok(CpuBackend::scratch_bytes(model, config.pages, kv, threads, &plan, heap)?),
     }
 }

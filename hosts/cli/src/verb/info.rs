@@ -7,11 +7,13 @@ use crate::loaded::{self, HEAP};
 use crate::output::{print, print_json, size};
 use alloc::collections::BTreeMap;
 use core::fmt::Write as _;
+use core::num::NonZeroUsize;
 use doorbell_core::engine::Memory;
 use doorbell_core::gguf::{Array, Gguf, Tensor, Value};
 use doorbell_core::model::Model;
-use doorbell_core::reference::Reference;
 use doorbell_core::token::Tokenizer;
+use doorbell_runtime::compute;
+use doorbell_runtime::device::Device;
 use doorbell_runtime::file::ModelFile;
 use serde_json::{Map, Value as Json, json};
 use std::path::PathBuf;
@@ -73,7 +75,9 @@ impl<'f> Summary<'f> {
             let config = generate::config(&model, context);
             let memory = config.memory(&model, KV, HEAP).map_err(|error| error.to_string())?;
             let tokenizer = Tokenizer::new(gguf, HEAP).map_or(0, |tokenizer| tokenizer.heap_bytes() as u64);
-            let scratch = Reference::scratch_bytes(&model, config.pages) as u64;
+            let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+            let scratch = compute::scratch_bytes(Device::Cpu, &model, &config, KV, threads, HEAP)
+                .map_err(|error| error.to_string())? as u64;
             let file = gguf.heap_bytes() as u64;
             Ok((config.context, Memory { file, tokenizer, scratch, ..memory }))
         });
