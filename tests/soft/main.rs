@@ -1,5 +1,6 @@
 //! Tests of the software GPU: instruction values, compiled programs, coverage, sanitizers, the driver on it, errnos.
 
+mod command;
 mod coverage;
 mod driver;
 mod errno;

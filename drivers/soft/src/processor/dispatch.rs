@@ -365,11 +365,7 @@ fn make_group(target: Target, dispatch: &Dispatch, id: [u32; 3], strict: bool, p
 fn define(wave: &mut Wave, register: Register) {
     let Some(tracker) = &mut wave.tracker else { return };
     match register {
-        Register::Vector(number) => {
-            if let Some(slot) = tracker.vector.get_mut(number) {
-                *slot = [0; 32];
-            }
-        }
+        Register::Vector(number) => tracker.clear_lanes(number, u32::MAX, u32::MAX),
         Register::Scalar(number) => tracker.scalar[number & 127] = 0,
     }
 }

@@ -317,8 +317,9 @@ mod tests {
     fn half_round_trips_and_agrees_with_the_short_path() {
         for bits in 0..=0xffff_u32 {
             let value = f16_to_f32(bits);
-            assert_eq!(f64::from(value).to_bits() << 12, F16.decode(bits).to_bits() << 12, "{bits:#x}");
+            assert_eq!(value.is_nan(), F16.decode(bits).is_nan(), "{bits:#x}");
             if !value.is_nan() {
+                assert_eq!(f64::from(value).to_bits(), F16.decode(bits).to_bits(), "{bits:#x}");
                 assert_eq!(F16.encode(f64::from(value), Round::Nearest), bits);
                 assert_eq!(F16.encode(f64::from(value), Round::Zero), bits);
             }

@@ -142,7 +142,7 @@ impl Program {
         let (inst, length) = decode(&words, self.target).map_err(Cause::Illegal)?;
         let run = handler(&inst).ok_or(Cause::Unsupported("instruction without a handler"))?;
         let words = u8::try_from(length).map_err(|_| Cause::Unsupported("overlong instruction"))?;
-        self.steps.push(Step::new(inst, pc, words, run));
+        self.steps.push(Step::new(inst, pc, words, run, self.target));
         let number = u32::try_from(self.steps.len()).map_err(|_| Cause::Budget)?;
         self.blocks[self.last].index[at] = number;
         Ok(&self.steps[number as usize - 1])

@@ -8,10 +8,12 @@ use alloc::vec::Vec;
 use doorbell_isa::kind::{Class, Kind, Type};
 use doorbell_isa::{
     Access as Direction, Form, Format, Inst, Lanes as Move, Operand, OutputModifier, Resource, Row, Special,
-    Timing,
+    Target, Timing,
 };
 
 use super::fault::Cause;
+use super::memory_ops::{Transfer, transfer_of};
+use super::tracker::Wait;
 use super::unit::{Core, effects_of};
 use super::vector::Env;
 use super::wave::{Lanes, PRIVATE_BASE, SHARED_BASE, Wave, Wide};
@@ -108,6 +110,10 @@ pub(crate) struct Step {
     pub(crate) run: Run,
     /// Timing class.
     pub(crate) timing: Timing,
+    /// What a memory instruction moves.
+    pub(crate) transfer: Option<Transfer>,
+    /// Counts that a wait lets through.
+    pub(crate) wait: Option<Wait>,
     /// Destinations.
     pub(crate) dst: [Dest; 2],
     /// Sources in text order.
@@ -116,6 +122,8 @@ pub(crate) struct Step {
     pub(crate) sources: u8,
     /// No lane move, no modifier, no half register: operands go to the handler as they are.
     pub(crate) plain: bool,
+    /// Every source is a vector register.
+    pub(crate) registers_only: bool,
     /// Highest vector register named.
     pub(crate) highest: u16,
     /// The destination's old value is an input.
@@ -236,17 +244,20 @@ fn is_plain(inst: &Inst) -> bool {
 
 impl Step {
     /// Resolves an instruction at an address for a handler.
-    pub(crate) fn new(inst: Inst, at: u64, words: u8, run: Run) -> Self {
+    pub(crate) fn new(inst: Inst, at: u64, words: u8, run: Run, target: Target) -> Self {
         let row = inst.row();
         let mut step = Self {
             at,
             words,
             run,
             timing: row.timing,
+            transfer: transfer_of(row),
+            wait: Wait::of(&inst, target),
             dst: [Dest::None; 2],
             src: [Source::Const(0); 4],
             sources: 0,
             plain: is_plain(&inst) || (row.format == Format::Vop3p && dot_is_plain(&inst)),
+            registers_only: inst.src().iter().all(|operand| operand.vgpr().is_some()),
             highest: highest(&inst),
             reads_dst: row.has(doorbell_isa::Flags::READS_DST),
             effects: effects_of(&inst),
@@ -267,7 +278,7 @@ impl Step {
         }
         if let (Some((op, operands)), Run::Dual(_, run)) = (step.inst.second, run) {
             let inst = Inst { form: Form::Short, ..Inst::with_operands(op, operands) };
-            step.other = Some(Box::new(Self::new(inst, at, words, Run::Op32(run))));
+            step.other = Some(Box::new(Self::new(inst, at, words, Run::Op32(run), target)));
         }
         step
     }

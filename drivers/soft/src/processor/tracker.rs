@@ -122,7 +122,9 @@ pub(crate) struct Tracker {
     /// In issue order.
     pub(crate) pending: VecDeque<Pending>,
     /// Bits without a value, by vector register.
-    pub(crate) vector: Vec<Lanes>,
+    vector: Vec<Lanes>,
+    /// Whether a vector register has any.
+    any: Vec<bool>,
     /// Bits without a value, by encoding number of the scalar register.
     pub(crate) scalar: [u32; 128],
     /// SCC has no value.
@@ -145,7 +147,7 @@ impl core::fmt::Debug for Tracker {
 
 impl Clone for Tracker {
     fn clone(&self) -> Self {
-        Self::new(self.vector.len(), self.scratch.len())
+        Self::new(self.any.len(), self.scratch.len())
     }
 }
 
@@ -159,6 +161,7 @@ impl Tracker {
         Self {
             pending: VecDeque::new(),
             vector: vec![[u32::MAX; 32]; vectors],
+            any: vec![true; vectors],
             scalar,
             scc: true,
             scratch: vec![0xff; scratch],
@@ -188,6 +191,22 @@ impl Tracker {
                 pending.retired = pending.retired.with(counter);
                 excess -= 1;
             }
+        }
+    }
+
+    /// Whether an operation of these counters has to wait before it can be counted: the oldest retires first.
+    pub(crate) fn room(&self, counters: Counters, gfx12: bool) -> Wait {
+        let full = |counter: Counter, most: usize| {
+            (counters.has(counter) && self.count(counter) >= most).then_some(most - 1)
+        };
+        let scalar = if gfx12 { 31 } else { 63 };
+        Wait {
+            load: full(Counter::Load, 63),
+            store: full(Counter::Store, 63),
+            lds: full(Counter::Lds, 63),
+            // Scalar operations finish in any order; a full counter says no more than that some have.
+            scalar: full(Counter::Scalar, scalar).map(|_| 0),
+            shared: None,
         }
     }
 
@@ -223,11 +242,30 @@ impl Tracker {
         self.vector.get(number).copied().unwrap_or([0; 32])
     }
 
+    /// Replaces `bits` of the undefined bits of a vector register in some lanes.
+    pub(crate) fn set_lanes(&mut self, number: usize, value: &Lanes, exec: u32, bits: u32) {
+        let (Some(slot), Some(any)) = (self.vector.get_mut(number), self.any.get_mut(number)) else { return };
+        for (lane, (slot, value)) in slot.iter_mut().zip(value).enumerate() {
+            if exec >> lane & 1 != 0 {
+                *slot = *slot & !bits | value & bits;
+            }
+        }
+        *any = slot.iter().any(|bits| *bits != 0);
+    }
+
+    /// The same with no undefined bit.
+    pub(crate) fn clear_lanes(&mut self, number: usize, exec: u32, bits: u32) {
+        if self.any.get(number).copied().unwrap_or(false) {
+            self.set_lanes(number, &[0; 32], exec, bits);
+        }
+    }
+
     /// Whether a register has bits without a value among the lanes of `exec`.
     pub(crate) fn is_undefined(&self, register: Register, exec: u32) -> bool {
         match register {
             Register::Vector(number) => {
-                let lanes = self.vector.get(number);
+                let any = self.any.get(number).copied().unwrap_or(false);
+                let lanes = self.vector.get(number).filter(|_| any);
                 lanes.is_some_and(|lanes| (0..32).any(|lane| exec >> lane & 1 != 0 && lanes[lane] != 0))
             }
             Register::Scalar(number) => self.scalar[number & 127] != 0,

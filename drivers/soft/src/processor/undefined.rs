@@ -56,12 +56,7 @@ impl Core<'_> {
             }
             for register in registers(*resource) {
                 match register {
-                    Register::Vector(number) => {
-                        let Some(slot) = tracker.vector.get_mut(number) else { continue };
-                        for (lane, slot) in slot.iter_mut().enumerate() {
-                            *slot &= if lanes >> lane & 1 != 0 { !bits } else { u32::MAX };
-                        }
-                    }
+                    Register::Vector(number) => tracker.clear_lanes(number, lanes, bits),
                     Register::Scalar(number) => tracker.scalar[number & 127] = 0,
                 }
             }
@@ -142,7 +137,7 @@ impl Core<'_> {
             if let (Destination::Vector(first, _), Some(tracker)) =
                 (request.destination, &mut self.wave.tracker)
             {
-                set_lanes(&mut tracker.vector[first], &[0; 32], request.exec, u32::MAX);
+                tracker.clear_lanes(first, request.exec, u32::MAX);
             }
             return;
         }
@@ -160,7 +155,7 @@ impl Core<'_> {
             set_loaded(&mut tracker, request, &loaded);
         } else if let Destination::Vector(first, count) = request.destination {
             for number in first..first + count {
-                set_lanes(&mut tracker.vector[number], &[0; 32], request.exec, u32::MAX);
+                tracker.clear_lanes(number, request.exec, u32::MAX);
             }
         }
         self.wave.tracker = Some(tracker);
@@ -245,14 +240,6 @@ fn written_lanes(step: &Step, wave: &Wave, exec: u32) -> u32 {
     if step.row().has(Flags::MATRIX) { u32::MAX } else { exec }
 }
 
-fn set_lanes(slot: &mut Lanes, value: &Lanes, exec: u32, bits: u32) {
-    for (lane, (slot, value)) in slot.iter_mut().zip(value).enumerate() {
-        if exec >> lane & 1 != 0 {
-            *slot = *slot & !bits | value & bits;
-        }
-    }
-}
-
 /// Spreads the undefined bits of a byte or halfword over what it is extended to.
 fn extended(bits: u32, bytes: u8, signed: bool) -> u32 {
     let top = 8 * u32::from(bytes) - 1;
@@ -263,7 +250,6 @@ fn set_loaded(tracker: &mut Tracker, request: &Request, loaded: &[Lanes]) {
     match request.destination {
         Destination::Vector(first, count) => {
             for (index, lanes) in loaded.iter().enumerate().take(count) {
-                let Some(slot) = tracker.vector.get_mut(first + index) else { continue };
                 let (value, bits) = match request.transfer {
                     Transfer::LoadSmall { bytes, signed } => {
                         (lanes.map(|bits| extended(bits, bytes, signed)), u32::MAX)
@@ -276,7 +262,7 @@ fn set_loaded(tracker: &mut Tracker, request: &Request, loaded: &[Lanes]) {
                     }
                     _ => (*lanes, u32::MAX),
                 };
-                set_lanes(slot, &value, request.exec, bits);
+                tracker.set_lanes(first + index, &value, request.exec, bits);
             }
         }
         Destination::Scalar(first, count) => {
@@ -406,9 +392,7 @@ fn mark(tracker: &mut Tracker, step: &Step, now: &Saved, variants: &[Saved], lan
                             *differ |= value[lane] ^ other[lane];
                         }
                     }
-                    if let Some(slot) = tracker.vector.get_mut(number) {
-                        set_lanes(slot, &differ, lanes, step.written_bits());
-                    }
+                    tracker.set_lanes(number, &differ, lanes, step.written_bits());
                 }
                 Register::Scalar(number) => {
                     let number = number & 127;

@@ -83,6 +83,12 @@ impl Core<'_> {
         }
         self.check_memory(step, &mut request);
         let counters = step.inst.counters(self.wave.target);
+        let gfx12 = self.wave.is_gfx12();
+        if let Some(room) = self.wave.tracker.as_ref().map(|tracker| tracker.room(counters, gfx12))
+            && room != Wait::default()
+        {
+            self.wait(room)?;
+        }
         let (destination, place) = (request.destination, request.place);
         let pending = Pending {
             request: Some(request),

@@ -12,13 +12,13 @@ use super::check::Kind;
 use super::fault::Cause;
 use super::memory_ops::Place;
 use super::step::{Dest, Next, Step};
-use super::tracker::{Age, Register, Wait, registers};
+use super::tracker::{Age, Register, registers};
 use super::unit::Core;
 use super::wave::{Activity, EXEC, VCC};
 
 impl Core<'_> {
     pub(crate) fn watched(&mut self, step: &Step) -> Result<Next, Cause> {
-        if let Some(wait) = Wait::of(&step.inst, self.wave.target) {
+        if let Some(wait) = step.wait {
             self.wait(wait)?;
             return self.execute(step);
         }

@@ -11,7 +11,7 @@ use super::super::fault::Cause;
 use super::super::step::{Dest, Source, Step};
 use super::super::wave::{Lanes, Wave};
 use super::request::{Destination, Place, Request};
-use super::transfer::{Transfer, find};
+use super::transfer::Transfer;
 
 /// A 32-bit operand in every lane; an absent one is zero.
 fn lanes(wave: &Wave, source: Source) -> Lanes {
@@ -152,7 +152,7 @@ fn data(wave: &Wave, step: &Step) -> Vec<Lanes> {
 pub(super) fn request(wave: &Wave, step: &Step) -> Result<Option<Request>, Cause> {
     let exec = wave.exec();
     let row = step.row();
-    let transfer = find(row).ok_or(Cause::Unsupported("memory instruction without a transfer"))?;
+    let transfer = step.transfer.ok_or(Cause::Unsupported("memory instruction without a transfer"))?;
     let bytes = transfer.bytes();
     let (place, address, second, outside) = match row.format {
         Format::Global => (Place::Global, global(wave, step)?, 0, 0),

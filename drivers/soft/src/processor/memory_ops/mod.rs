@@ -13,7 +13,7 @@ mod transfer;
 use doorbell_isa::{Format, Op};
 
 pub(crate) use request::{Destination, Place, Request};
-pub(crate) use transfer::Transfer;
+pub(crate) use transfer::{Transfer, find as transfer_of};
 
 use super::fault::Cause;
 use super::step::{Next, Run, Step};

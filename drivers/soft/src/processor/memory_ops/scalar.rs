@@ -10,12 +10,12 @@ use super::super::fault::Cause;
 use super::super::step::{Dest, Source, Step};
 use super::super::wave::Wave;
 use super::request::{Destination, Place, Request};
-use super::transfer::{Transfer, find};
+use super::transfer::Transfer;
 
 /// The request of a scalar load. Addresses of dword loads lose their low two bits.
 pub(super) fn request(wave: &Wave, step: &Step) -> Result<Request, Cause> {
     let row = step.row();
-    let transfer = find(row).ok_or(Cause::Unsupported("scalar load without a transfer"))?;
+    let transfer = step.transfer.ok_or(Cause::Unsupported("scalar load without a transfer"))?;
     let Source::Scalar(base) = step.src[0] else {
         return Err(Cause::Unsupported("scalar base outside the registers"));
     };

@@ -136,7 +136,7 @@ static PLAIN: &[(&str, Transfer)] = &[
 ];
 
 /// The transfer of a row.
-pub(super) fn find(row: &Row) -> Option<Transfer> {
+pub(crate) fn find(row: &Row) -> Option<Transfer> {
     let prefix = match row.format {
         Format::Ds => "ds_",
         Format::Global => "global_",

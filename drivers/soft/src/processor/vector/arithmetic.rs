@@ -7,6 +7,7 @@ use doorbell_isa::{Op, op};
 use super::super::float::{add32, fma32, mul32};
 use super::super::mode::Round;
 use super::super::step::Run;
+use super::super::wave::Lanes;
 use super::per_lane;
 
 /// The single with these bits.
@@ -24,12 +25,55 @@ fn dx9_fma(a: u32, b: u32, c: u32, round: Round) -> f32 {
     if f(a) == 0.0 || f(b) == 0.0 { f(c) } else { fma32(f(a), f(b), f(c), round) }
 }
 
-const ADD: Run = Run::Op32(per_lane!(|e, a, b| add32(f(a), f(b), e.round32).to_bits()));
-const SUB: Run = Run::Op32(per_lane!(|e, a, b| add32(f(a), -f(b), e.round32).to_bits()));
-const SUBREV: Run = Run::Op32(per_lane!(|e, a, b| add32(f(b), -f(a), e.round32).to_bits()));
-const MUL: Run = Run::Op32(per_lane!(|e, a, b| mul32(f(a), f(b), e.round32).to_bits()));
-const FMA: Run = Run::Op32(per_lane!(|e, a, b, c| fma32(f(a), f(b), f(c), e.round32).to_bits()));
-const FMAC: Run = Run::Op32(per_lane!(|e, a, b; d| fma32(f(a), f(b), f(*d), e.round32).to_bits()));
+/// A handler with a plain loop for the usual rounding and another one for the rest.
+macro_rules! rounded {
+    (|$a:ident, $b:ident| $nearest:expr, |$round:ident| $other:expr) => {
+        Run::Op32(|e, s, out| {
+            let $round = e.round32;
+            if $round == Round::Nearest {
+                for ((out, &$a), &$b) in out.iter_mut().zip(s[0]).zip(s[1]) {
+                    *out = $nearest.to_bits();
+                }
+            } else {
+                for ((out, &$a), &$b) in out.iter_mut().zip(s[0]).zip(s[1]) {
+                    *out = $other.to_bits();
+                }
+            }
+        })
+    };
+}
+
+const ADD: Run = rounded!(|a, b| f(a) + f(b), |round| add32(f(a), f(b), round));
+const SUB: Run = rounded!(|a, b| f(a) - f(b), |round| add32(f(a), -f(b), round));
+const SUBREV: Run = rounded!(|a, b| f(b) - f(a), |round| add32(f(b), -f(a), round));
+const MUL: Run = rounded!(|a, b| f(a) * f(b), |round| mul32(f(a), f(b), round));
+const FMA: Run = Run::Op32(|e, s, out| fused(e.round32, s[0], s[1], s[2], out));
+const FMAC: Run = Run::Op32(|e, s, out| {
+    let accumulator = *out;
+    fused(e.round32, s[0], s[1], &accumulator, out);
+});
+
+/// Fused products of all lanes. The product is exact in f64, so rounding the sum there and then to f32 is wrong only
+/// where the f64 is a tie of two singles, or denormal as a single; then every lane is done the long way.
+fn fused(round: Round, a: &Lanes, b: &Lanes, c: &Lanes, out: &mut Lanes) {
+    const SMALL: f64 = 2.0 * f32::MIN_POSITIVE as f64;
+    let mut doubtful = u32::from(round != Round::Nearest);
+    let mut fast = [0; 32];
+    for (((fast, &a), &b), &c) in fast.iter_mut().zip(a).zip(b).zip(c) {
+        let sum = f64::from(f(a)) * f64::from(f(b)) + f64::from(f(c));
+        let tie = sum.to_bits() & 0x1fff_ffff == 0x1000_0000;
+        let small = sum.abs() < SMALL;
+        doubtful |= u32::from(tie | (small & (sum != 0.0)));
+        *fast = (sum as f32).to_bits();
+    }
+    if doubtful == 0 {
+        *out = fast;
+        return;
+    }
+    for (((out, &a), &b), &c) in out.iter_mut().zip(a).zip(b).zip(c) {
+        *out = fma32(f(a), f(b), f(c), round).to_bits();
+    }
+}
 /// Second source is the constant of `fmamk`: a * K + b, in text order a, K, b.
 const FMAMK: Run = FMA;
 

@@ -421,15 +421,23 @@ fn gather(wave: &Wave, step: &Step) -> ([Lanes; 3], u32) {
 #[inline]
 fn op32(wave: &mut Wave, step: &Step, env: &Env, handler: super::super::step::Op32) {
     if passes(wave, step) {
-        let mut buffers = [ZERO; 3];
-        let [a, b, c] = &mut buffers;
         let mut out = if step.reads_dst { wave.vgpr[step.vdst()] } else { ZERO };
-        let sources = [
-            raw(wave, step.src[0], a),
-            if step.sources > 1 { raw(wave, step.src[1], b) } else { &ZERO },
-            if step.sources > 2 { raw(wave, step.src[2], c) } else { &ZERO },
-        ];
-        handler(env, &sources, &mut out);
+        if step.registers_only {
+            let register = |index: usize| match step.src[index] {
+                Source::Vgpr(first) => &wave.vgpr[usize::from(first)],
+                _ => &ZERO,
+            };
+            handler(env, &[register(0), register(1), register(2)], &mut out);
+        } else {
+            let mut buffers = [ZERO; 3];
+            let [a, b, c] = &mut buffers;
+            let sources = [
+                raw(wave, step.src[0], a),
+                if step.sources > 1 { raw(wave, step.src[1], b) } else { &ZERO },
+                if step.sources > 2 { raw(wave, step.src[2], c) } else { &ZERO },
+            ];
+            handler(env, &sources, &mut out);
+        }
         let mask = wave.exec();
         match step.dst[0] {
             Dest::Vgpr(first) => store(wave, usize::from(first), &out, mask),
