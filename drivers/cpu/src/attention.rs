@@ -6,6 +6,7 @@
 //!
 //! All sums are f32. Where keys and values lie is [`crate::kv`]'s matter, who computes which chunk the backend's.
 #![expect(unsafe_code, reason = "walks raw pages and raw queries")]
+#![expect(clippy::needless_range_loop, reason = "several arrays share the index of a vector or a query")]
 
 use crate::elementwise::{exp, tanh};
 use crate::kv::PageShape;

@@ -15,7 +15,7 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::F) -> S::F {
     const LN2_LOW: f32 = -2.121_944_4e-4;
     // Least-squares coefficients of (e^r − 1 − r) / r² on |r| ≤ ln 2 / 2 (Cephes expf).
     const TERMS: [f32; 6] =
-        [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5.000_000_1e-1];
+        [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
     let x = simd.max_f(simd.splat_f(-88.029_69), x);
     let x = simd.min_f(simd.splat_f(88.3), x);
     let n = simd.round(simd.mul_f(x, simd.splat_f(core::f32::consts::LOG2_E)));
@@ -290,9 +290,9 @@ pub fn sigmoid(x: f32) -> f32 {
 mod tests {
     use super::*;
     use crate::features::Isa;
+    use alloc::vec;
+    use alloc::vec::Vec;
     use doorbell_core::reference;
-    use std::vec;
-    use std::vec::Vec;
 
     struct Each<'a, F>(&'a mut [f32], F);
 

@@ -216,12 +216,12 @@ impl Kernel for ToHalf<'_> {
 mod tests {
     use super::*;
     use crate::attention::{Attention, CHUNK, State, Weight};
+    use alloc::vec;
+    use alloc::vec::Vec;
     use doorbell_core::heap::Global;
     use doorbell_core::plan::{Attend, GroupId, TensorId};
     use doorbell_core::quant::Half;
     use doorbell_core::reference::{self, AttendBuffers, Cache, Cached, Heads};
-    use std::vec;
-    use std::vec::Vec;
 
     fn random(count: usize, seed: u32) -> Vec<f32> {
         let mut state = seed;

@@ -4,22 +4,23 @@
 #![no_std]
 
 #[cfg(any(feature = "std", test))]
+extern crate alloc;
+#[cfg(any(feature = "std", test))]
 extern crate std;
 
 pub mod budget;
-#[cfg(feature = "std")]
-pub mod bandwidth;
+pub mod features;
+pub mod simd;
+pub mod panel;
+pub mod product;
+pub mod elementwise;
+pub mod kv;
 pub mod attention;
 #[cfg(feature = "std")]
-pub mod backend;
-pub mod elementwise;
-pub mod features;
-pub mod kv;
-pub mod panel;
+pub mod bandwidth;
 #[cfg(feature = "std")]
 pub mod pool;
-pub mod simd;
-
-pub mod product;
+#[cfg(feature = "std")]
+pub mod backend;
 
 mod formats;

@@ -223,13 +223,7 @@ fn through_half<S: Simd>(simd: S, x: f32) -> f32 {
 }
 
 #[inline(always)]
-fn superblock<S: Simd>(
-    simd: S,
-    layout: &Layout,
-    block: usize,
-    values: &[f32; 256],
-    row: &mut [u8],
-) -> f32 {
+fn superblock<S: Simd>(simd: S, layout: &Layout, block: usize, values: &[f32; 256], row: &mut [u8]) -> f32 {
     let bits = magnitude_bits(simd, values);
     let max = f32::from_bits(bits);
     let codes = &mut row[256 * block..256 * block + 256];
@@ -290,8 +284,8 @@ fn non_finite_scale(values: &[f32; 256], bits: u32) -> f32 {
 mod tests {
     use super::*;
     use crate::features::Isa;
-    use std::vec;
-    use std::vec::Vec;
+    use alloc::vec;
+    use alloc::vec::Vec;
 
     /// A term of `layout` filled from the blocks of core's own quantiser, and what it leaves over.
     fn term(layout: &Layout, values: &[f32]) -> (Vec<u8>, Vec<f32>) {

@@ -5,16 +5,18 @@
 //! task is done once.
 #![expect(unsafe_code, reason = "lends a job to threads that outlive it")]
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::UnsafeCell;
 use core::hint::spin_loop;
+use core::panic::AssertUnwindSafe;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::boxed::Box;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::panic::{catch_unwind, resume_unwind};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::vec::Vec;
 
 /// Pauses before a waiting thread gives its core away; a phase's stragglers are mostly back sooner.
 const SPINS: u32 = 2_000;
@@ -140,7 +142,7 @@ impl Pool {
         let mut pool = Self { shared, workers: Vec::new() };
         for index in 1..threads {
             let shared = Arc::clone(&pool.shared);
-            let thread = thread::Builder::new().name(std::format!("cpu-{index}"));
+            let thread = thread::Builder::new().name(alloc::format!("cpu-{index}"));
             pool.workers.push(thread.spawn(move || work(&shared, index))?);
         }
         Ok(pool)
@@ -300,8 +302,8 @@ impl Team<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
     use core::sync::atomic::AtomicU32;
-    use std::vec;
 
     #[test]
     fn every_task_of_every_phase_is_done_once() {
@@ -361,8 +363,8 @@ mod tests {
                 });
             }));
             let payload = result.unwrap_err();
-            let text = payload.downcast_ref::<std::string::String>().unwrap();
-            assert!(text.contains(&std::format!("thread {culprit}")), "{text}");
+            let text = payload.downcast_ref::<alloc::string::String>().unwrap();
+            assert!(text.contains(&alloc::format!("thread {culprit}")), "{text}");
             let sum = AtomicUsize::new(0);
             pool.run(&|team| {
                 team.barrier();

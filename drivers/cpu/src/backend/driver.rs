@@ -280,9 +280,10 @@ impl Backend for CpuBackend<'_, '_> {
             partial_floats: buffers.partials.floats().len(),
         };
         self.pool.run(&|team| {
-            let locals = locals;
+            // The whole wrapper is captured, not the pointer in it.
+            let Locals(locals) = { locals };
             // SAFETY: there is one for each thread, and no other thread has this one's number.
-            let local = unsafe { &mut *locals.0.add(team.index()) };
+            let local = unsafe { &mut *locals.add(team.index()) };
             Step { context: &context, team, local }.run();
         });
         for op in &plan.ops {

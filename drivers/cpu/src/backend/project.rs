@@ -248,9 +248,9 @@ impl<'s> Step<'s, '_> {
         let block = &mut self.local.block.floats_mut()[row * dim..(row + 1) * dim];
         context.isa.run(Heads { row: block, head_dim: dim, norm, rotation });
         match target {
-            // SAFETY: this task's head.
             HeadTarget::Tensor(out) => {
                 let block = &self.local.block.floats()[row * dim..(row + 1) * dim];
+                // SAFETY: this task's head.
                 unsafe { self.write(out, row, head * dim, dim) }.copy_from_slice(block);
             }
             HeadTarget::Keys(kv) => {

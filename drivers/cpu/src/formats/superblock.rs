@@ -148,7 +148,7 @@ impl Superblock for Q6K {
                     (simd.transpose(rows.at(low)), simd.transpose(rows.at(low + 32)), simd.transpose(rows.at(high)))
                 };
                 unroll!(RUN in [0 1 2 3] {
-                    let nibbles = if RUN % 2 == 0 { a } else { b };
+                    let nibbles = if RUN.is_multiple_of(2) { a } else { b };
                     let mut codes = each(nibbles, |x| simd.and(simd.shr(x, 4 * (RUN as u32 / 2)), mask));
                     for i in 0..4 {
                         // Bits 2 RUN and 2 RUN + 1 of a byte move to bits 4 and 5.

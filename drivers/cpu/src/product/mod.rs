@@ -4,11 +4,12 @@
 //!
 //! - Many activation rows: the strips are unpacked once into scratch, turned so that a lane is a weight row
 //!   ([`unpack`]), then run over all activation rows in register tiles ([`tile`]).
-//! - One activation row: the same vectors go straight from the file's bytes into the dot product ([`single`]).
+//! - One activation row: the same vectors go straight from the file's bytes into the dot products ([`single`]).
 //!
 //! Weights stay where they are; there is no second copy.
 //!
-//! **Order of summation.** A result is one chain of f32 additions over the blocks of its row in ascending order.
+//! **Order of summation.** A quantised activation row has two terms; a result is the sum of theirs. A term's is one
+//! chain of f32 additions over the blocks of its row in ascending order.
 //! Per block of 32: `acc = fma(Σ, d·dₐ, acc)`, then `acc = fma(m, sₐ, acc)` where the format has minima. Per block
 //! of 256: the integer sums over all sub-blocks are exact, `acc = fma(Σ, d·dₐ, acc)`, then
 //! `acc = fnma(Σₘ, dmin·dₐ, acc)`. Plain numbers: a chain per 32 elements, the chains' sums added in order. Both
@@ -25,8 +26,8 @@ mod unpack;
 mod weights;
 
 pub use run::{Products, Selection};
-pub use tile::OUT as OUT_COLS;
 pub use scratch::Scratch;
+pub use tile::OUT as OUT_COLS;
 pub use weights::{Strip, Weights, WeightsError};
 
 #[cfg(test)]

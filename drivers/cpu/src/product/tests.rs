@@ -3,10 +3,10 @@
 use super::{Products, Scratch, Selection, Weights};
 use crate::features::Isa;
 use crate::panel::{Layout, Quantize};
+use alloc::vec;
+use alloc::vec::Vec;
 use doorbell_core::heap;
-use doorbell_core::quant::{self, Half, Type};
-use std::vec;
-use std::vec::Vec;
+use doorbell_core::quant::{self, Activation, Half, Type};
 
 /// Types under test, with the offsets of half-precision fields in a block.
 const TYPES: [(Type, &[usize]); 13] = [
@@ -126,13 +126,48 @@ impl Case {
         let format = self.kind.activation().unwrap();
         let mut all = Vec::new();
         for values in self.values.chunks_exact(self.cols) {
-            let mut activation = vec![0; format.row_bytes(self.cols).unwrap()];
-            format.quantize(values, &mut activation).unwrap();
+            let mut first = vec![0; format.row_bytes(self.cols).unwrap()];
+            let mut second = first.clone();
+            format.quantize(values, &mut first).unwrap();
+            let left = left_over(format, values, &first);
+            format.quantize(&left, &mut second).unwrap();
+            let dot = |row: &[u8], term: &[u8]| f64::from(quant::dot(self.kind, row, term).unwrap());
             let rows = self.bytes.chunks_exact(self.kind.row_bytes(self.cols).unwrap());
-            all.extend(rows.map(|row| quant::dot(self.kind, row, &activation).unwrap()));
+            let second = |row| if format == Activation::F32 { 0.0 } else { dot(row, &second) };
+            all.extend(rows.map(|row| (dot(row, &first) + second(row)) as f32));
         }
         all
     }
+
+    /// `[token][row]` of the activations as they are, in f64.
+    fn exact(&self) -> Vec<f32> {
+        let mut row_values = vec![0.0; self.cols];
+        let mut all = vec![0.0; self.tokens * self.rows];
+        for (index, row) in self.bytes.chunks_exact(self.kind.row_bytes(self.cols).unwrap()).enumerate() {
+            quant::dequantize(self.kind, row, &mut row_values).unwrap();
+            for (token, values) in self.values.chunks_exact(self.cols).enumerate() {
+                let products = row_values.iter().zip(values).map(|(&w, &x)| f64::from(w) * f64::from(x));
+                all[token * self.rows + index] = products.sum::<f64>() as f32;
+            }
+        }
+        all
+    }
+}
+
+/// What a quantised row leaves over.
+fn left_over(format: Activation, values: &[f32], bytes: &[u8]) -> Vec<f32> {
+    let half = |bytes: &[u8]| Half([bytes[0], bytes[1]]).get();
+    let mut left = Vec::new();
+    for (block, bytes) in values.chunks(format.block_len()).zip(bytes.chunks(format.block_bytes())) {
+        let (scale, codes) = match format {
+            Activation::F32 => (0.0, bytes),
+            Activation::Q8_0 => (half(bytes), &bytes[2..]),
+            Activation::Q8_1 => (half(bytes), &bytes[4..]),
+            Activation::Q8_K => (f32::from_le_bytes(bytes[..4].try_into().unwrap()), &bytes[4..260]),
+        };
+        left.extend(block.iter().zip(codes).map(|(x, code)| x - scale * f32::from(code.cast_signed())));
+    }
+    left
 }
 
 fn nmse(found: &[f32], expected: &[f32]) -> f64 {
@@ -171,6 +206,18 @@ fn products_equal_cores_f64_evaluation() {
                     );
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn two_terms_come_close_to_exact_activations() {
+    for (kind, halves) in computable() {
+        let case = Case::new(kind, halves, (2048, 32, 4), Fill::Random);
+        let exact = case.exact();
+        for isa in Isa::available() {
+            let error = nmse(&case.products(isa, 4), &exact);
+            assert!(error <= 1e-8, "{} {}: NMSE {error:e}", kind.name(), isa.name());
         }
     }
 }

@@ -142,7 +142,7 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn spread_bits(self, bits: __m256i, group: usize, value: u8) -> __m256i {
         let byte = (group / 2) as i32 * 0x0101_0101;
-        let test = if group % 2 == 0 { 0x0804_0201 } else { 0x8040_2010_u32.cast_signed() };
+        let test = if group.is_multiple_of(2) { 0x0804_0201 } else { 0x8040_2010_u32.cast_signed() };
         // SAFETY: the token exists only where these instructions do.
         unsafe {
             let lanes =
