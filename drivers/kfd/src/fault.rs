@@ -10,6 +10,7 @@ use crate::sys::{HwException, MemoryException};
 use core::fmt;
 
 /// What the queue had not finished.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InFlight {
     /// Packets taken by the packet processor, since the queue began.
@@ -39,6 +40,7 @@ impl fmt::Display for InFlight {
 }
 
 /// A GPU page fault.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryFault {
     /// What the kernel says; the address is that of the page.
@@ -72,6 +74,7 @@ impl fmt::Display for MemoryFault {
 }
 
 /// Errors of one queue.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueErrors {
     /// Bits that the packet processor wrote to the inactive signal.
@@ -142,6 +145,7 @@ impl fmt::Display for QueueErrors {
 }
 
 /// What failed, and what was under way.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Fault {

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 /// The host's allocator could not give memory for this driver's own tables.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 

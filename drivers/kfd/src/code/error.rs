@@ -5,6 +5,7 @@ use crate::topology::Isa;
 use core::fmt;
 
 /// A part of the file.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each names itself")]
 pub enum Part {
@@ -20,6 +21,7 @@ pub enum Part {
 }
 
 /// Why a code object is refused. Offsets are into the file unless said otherwise.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CodeError {

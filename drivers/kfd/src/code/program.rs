@@ -11,6 +11,7 @@ use core::fmt;
 use embedded_hal::delay::DelayNs;
 
 /// Why a program was not loaded.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoadError {

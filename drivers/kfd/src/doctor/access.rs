@@ -63,6 +63,7 @@ impl Identity {
 }
 
 /// A node that could not be opened for lack of permission.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The node.

@@ -8,6 +8,7 @@ use crate::topology::{Budget, Isa, NodeIndex, PciAddress};
 use core::fmt;
 
 /// How bad a finding is. The exit code of `doctor` is the worst one.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Good to know.
@@ -26,6 +27,7 @@ impl Severity {
 }
 
 /// What was found.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {

@@ -5,6 +5,7 @@
 use core::fmt;
 
 /// Something the kernel has said about the GPU.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogHint {
     /// KFD did not start.

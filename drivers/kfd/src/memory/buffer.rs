@@ -16,6 +16,7 @@ use core::fmt;
 use embedded_hal::delay::DelayNs;
 
 /// The kernel's name for a buffer.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(pub u64);
 
@@ -32,6 +33,7 @@ pub struct Buffer {
 }
 
 /// Why a buffer could not be had.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AllocError {

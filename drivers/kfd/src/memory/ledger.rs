@@ -27,6 +27,7 @@ pub struct Entry {
 }
 
 /// Sums over the ledger.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Allocations, pieces not counted.
@@ -36,6 +37,7 @@ pub struct Totals {
 }
 
 /// Where an address lies among the allocations.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nearest {
     /// Inside one, at this offset.

@@ -3,6 +3,7 @@
 use core::fmt::{self, Write};
 
 /// A name of at most 63 bytes; longer ones are cut at a character.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, PartialEq, Eq)]
 pub struct Name(heapless::String<63>);
 

@@ -22,6 +22,7 @@ const LARGEST: u64 = 1 << 40;
 const SMALLEST: u64 = 1 << 32;
 
 /// Why a range was not given.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SpaceError {

@@ -70,6 +70,7 @@ impl Source for Bytes<'_> {
 }
 
 /// Why bytes did not arrive.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UploadError {

@@ -104,6 +104,7 @@ impl Packet {
 }
 
 /// A kernel dispatch.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dispatch {
     /// Work-items of a workgroup per dimension, each at least 1.

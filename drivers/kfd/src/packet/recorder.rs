@@ -45,6 +45,7 @@ pub struct Recorded {
 }
 
 /// Why a list was not encoded.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncodeError {

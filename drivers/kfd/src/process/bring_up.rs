@@ -23,6 +23,7 @@ pub const MINIMUM_MINOR: u32 = 9;
 const EVENT_AGE_MINOR: u32 = 14;
 
 /// What the kernel answers to GET_VERSION.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Always 1 so far.
@@ -45,6 +46,7 @@ impl fmt::Display for Version {
 }
 
 /// A step of bring-up.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Opening `/dev/kfd`.
@@ -64,6 +66,7 @@ pub enum Stage {
 }
 
 /// Why the process could not be brought up. `doctor` has the remedies.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BringUpError {

@@ -10,6 +10,7 @@ use crate::topology::{Budget, DeviceInfo, Kind, MemoryFacts, Node};
 use core::fmt;
 
 /// A device of a [`Process`], in the order they were asked for.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceIndex(pub u8);
 

@@ -10,6 +10,7 @@ use crate::sys::{DestroyQueue, call};
 use core::fmt;
 
 /// What the caller had not given back when the process was shut down. It is freed all the same.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leak {
     /// Buffers.

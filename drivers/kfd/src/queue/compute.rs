@@ -12,10 +12,12 @@ use crate::sys::{CreateQueue, Window};
 use core::fmt;
 
 /// One submission of a queue, counted from 1. Submissions complete in order.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Submission(pub u64);
 
 /// Why nothing was submitted.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SubmitError {
@@ -43,6 +45,7 @@ impl fmt::Display for SubmitError {
 impl core::error::Error for SubmitError {}
 
 /// A stretch of packets of one submission, with the caller's mark.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// The submission.

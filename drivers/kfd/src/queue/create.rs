@@ -70,6 +70,7 @@ impl Default for QueueOptions {
 }
 
 /// Why there is no queue.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CreateError {

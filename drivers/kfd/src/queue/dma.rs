@@ -25,6 +25,7 @@ const FENCE: usize = 0;
 const REQUEST_WORDS: usize = sdma::CACHE_WORDS * 2 + sdma::COPY_WORDS + sdma::FENCE_WORDS;
 
 /// Why there is no engine, or a copy did not end.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CopyError {

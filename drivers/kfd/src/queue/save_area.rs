@@ -9,6 +9,7 @@ use crate::topology::{Generation, Isa, Node, Property};
 const PAGE: u64 = 4096;
 
 /// The sizes of one queue, in bytes.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SaveArea {
     /// Control stack of one XCC.

@@ -131,6 +131,7 @@ pub fn wait_until(
 }
 
 /// Why a wait did not end well.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {

@@ -369,6 +369,7 @@ pub mod alloc_flag {
 }
 
 /// What a MEMORY event tells (`struct kfd_hsa_memory_exception_data`).
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryException {
     /// The page had no translation.
@@ -388,6 +389,7 @@ pub struct MemoryException {
 }
 
 /// What a HW_EXCEPTION event tells (`struct kfd_hsa_hw_exception_data`).
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HwException {
     /// 0 whole GPU, 1 one engine.

@@ -3,6 +3,7 @@
 use core::fmt;
 
 /// A Linux error number (`asm-generic/errno-base.h`, `errno.h`), positive.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Errno(pub i32);
 

@@ -23,6 +23,7 @@ pub(super) const HEADROOM: u64 = 256 * MIB;
 const NEWER_LIMITS: u32 = 12;
 
 /// Where a pool's memory is and how it is asked for.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// The card's own memory.
@@ -36,6 +37,7 @@ pub enum Placement {
 }
 
 /// A fact that limits a pool.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Size of the VRAM or carve-out, less KFD's page-table reserve.
@@ -77,6 +79,7 @@ impl fmt::Display for Placement {
 }
 
 /// One rule with its figure.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// What says so.
@@ -86,6 +89,7 @@ pub struct Limit {
 }
 
 /// One kind of memory that a device can use.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
     /// Where it is.
@@ -108,6 +112,7 @@ impl Pool {
 }
 
 /// What a device can hold: the pool to use first, and the other one where there is one.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Where weights and KV cache belong.

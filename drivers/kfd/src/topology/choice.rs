@@ -5,6 +5,7 @@ use super::node::{Identity, Kind};
 use core::fmt;
 
 /// A device as the choice sees it.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Its handle.
@@ -20,6 +21,7 @@ pub struct Candidate {
 }
 
 /// Why a device was passed over.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skipped {
     /// There are no kernels for its instruction set.
@@ -31,6 +33,7 @@ pub enum Skipped {
 }
 
 /// The device chosen, in words that say why.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The device.

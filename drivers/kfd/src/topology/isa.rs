@@ -5,6 +5,7 @@
 use core::fmt;
 
 /// An instruction set by the kernel's `gfx_target_version`: major · 10000 + minor · 100 + stepping.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Isa(pub u32);
 
@@ -24,6 +25,7 @@ pub enum Generation {
 }
 
 /// How far this program goes with an instruction set.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     /// Kernels are made for it.

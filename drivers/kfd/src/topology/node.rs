@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 /// A node's number in sysfs. Not stable across boots or hot-plug: identity is [`Identity`].
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeIndex(pub u32);
 
@@ -16,6 +17,7 @@ impl fmt::Display for NodeIndex {
 }
 
 /// Whether a GPU has memory of its own.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A card with its own memory.
@@ -88,6 +90,7 @@ pub struct Link {
 }
 
 /// A PCI address.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PciAddress {
     /// Domain (segment).
@@ -104,6 +107,7 @@ impl fmt::Display for PciAddress {
 }
 
 /// What names a device across boots and hot-plug.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
     /// Where it sits.

@@ -20,6 +20,7 @@ const FILE: usize = 4096;
 const ATTEMPTS: u32 = 8;
 
 /// Why the topology could not be read.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TopologyError {
