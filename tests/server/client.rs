@@ -36,6 +36,11 @@ impl Server {
         Self { address: told.recv().unwrap(), end: Some(end), thread: Some(thread) }
     }
 
+    /// One that somebody else has started.
+    pub(crate) fn at(address: SocketAddr) -> Self {
+        Self { address, end: None, thread: None }
+    }
+
     /// Orders the end and waits for it.
     pub(crate) fn stop(&mut self) {
         if let Some(end) = self.end.take() {

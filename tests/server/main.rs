@@ -8,6 +8,7 @@ mod completions;
 mod limits;
 mod ollama;
 mod operations;
+mod program;
 mod reports;
 mod responses;
 mod serving;

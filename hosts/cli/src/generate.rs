@@ -23,7 +23,7 @@ pub(crate) const BATCH_ROWS: u32 = 512;
 const LONG_PROMPT: usize = 256;
 
 /// A context that is taken if none is asked for, in tokens, unless the model's own is shorter.
-const CONTEXT: u32 = 4096;
+pub(crate) const CONTEXT: u32 = 4096;
 
 /// The limits for one sequence.
 pub(crate) fn config(model: &Model<'_>, context: Option<u32>) -> Config {

@@ -7,6 +7,7 @@ mod info;
 mod plan;
 mod run;
 mod score;
+mod serve;
 mod tokenize;
 
 use crate::failure::{EXIT_CODES, Failure};
@@ -23,6 +24,8 @@ pub(crate) struct Program {
 enum Verb {
     /// Answer a prompt, or chat
     Run(run::Arguments),
+    /// Serve the model over HTTP
+    Serve(serve::Arguments),
     /// Tell how likely the model finds a text
     Score(score::Arguments),
     /// Turn text into token ids
@@ -41,6 +44,7 @@ impl Program {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.verb {
             Verb::Run(arguments) => run::run(&arguments),
+            Verb::Serve(arguments) => serve::run(arguments),
             Verb::Score(arguments) => score::run(&arguments),
             Verb::Tokenize(arguments) => tokenize::run(arguments),
             Verb::Detokenize(arguments) => detokenize::run(&arguments),

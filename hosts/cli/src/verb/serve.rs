@@ -1,0 +1,125 @@
+//! `doorbell serve`: the model behind HTTP.
+
+use crate::backend::{self, Compute};
+use crate::failure::{Failure, Kind};
+use crate::generate::{BATCH_ROWS, CONTEXT};
+use crate::loaded::{self, HEAP};
+use crate::output::note;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use doorbell_core::engine::{Config, Engine};
+use doorbell_core::gguf::Gguf;
+use doorbell_core::model::Model;
+use doorbell_core::token::Tokenizer;
+use doorbell_runtime::file::ModelFile;
+use doorbell_runtime::serve::Service;
+use doorbell_server::{DEFAULT_PORT, Running, Served, Server, ServerError, Settings, signals};
+use std::path::{Path, PathBuf};
+
+/// Requests that may wait for a place.
+const WAITING: u32 = 256;
+
+/// Threads that serve sockets; the engine has its own.
+const SOCKET_THREADS: usize = 2;
+
+/// Where a key can be given without everybody seeing it in the list of processes.
+const KEY_VARIABLE: &str = "DOORBELL_API_KEY";
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The model, a .gguf file; of a split one any part
+    model: PathBuf,
+    /// Address to listen on; others than loopback should have a key
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    host: IpAddr,
+    /// Port to listen on; 0 takes any that's free
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_PORT)]
+    port: u16,
+    /// A key that clients must send; may be given several times, or as DOORBELL_API_KEY
+    #[arg(long, value_name = "KEY")]
+    api_key: Vec<String>,
+    /// An origin whose web pages may use the server; may be given several times, * is any
+    #[arg(long, value_name = "URL")]
+    origin: Vec<String>,
+    /// Requests that are computed at a time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
+    parallel: u32,
+    /// Tokens of a prompt and its answer together [default: the model's, at most 4096]
+    #[arg(long = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    context: Option<u32>,
+    /// What clients call the model [default: the name of the file]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    compute: Compute,
+    /// Tell about every request, not only about those that are refused
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+    let level = if arguments.verbose { tracing::Level::DEBUG } else { tracing::Level::INFO };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
+    let served = load(&arguments)?;
+    let mut settings = Settings::new(SocketAddr::new(arguments.host, arguments.port));
+    settings.api_keys = arguments.api_key;
+    settings.api_keys.extend(std::env::var(KEY_VARIABLE).ok());
+    settings.api_keys.retain(|key| !key.is_empty());
+    settings.origins = arguments.origin;
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(SOCKET_THREADS).thread_name("socket").enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(Kind::Internal, error))?;
+    let name = served.name.clone();
+    runtime.block_on(serve(served, settings, &name)).map_err(|error| Failure::new(Kind::Internal, error))?;
+    // what is still at work there has nobody to work for
+    runtime.shutdown_background();
+    Ok(())
+}
+
+async fn serve(served: Served, settings: Settings, name: &str) -> Result<(), ServerError> {
+    let end = signals()?;
+    let server = Server::bind(served, settings).await?;
+    note(format_args!("serving {name} on http://{}", server.address()?));
+    server.run(end).await
+}
+
+/// Loads the model. It stays until the process ends, and so does all that it consists of.
+fn load(arguments: &Arguments) -> Result<Served, Failure> {
+    let computer = arguments.compute.resolve()?;
+    let file: &'static ModelFile = Box::leak(Box::new(loaded::open(&arguments.model)?));
+    let gguf: &'static Gguf<'static> = Box::leak(Box::new(loaded::parse(file)?));
+    let model: &'static Model<'static> = Box::leak(Box::new(loaded::bind(file, gguf)?));
+    let tokenizer: &'static Tokenizer<'static> = Box::leak(Box::new(loaded::tokenizer(file, gguf)?));
+    let config = config(model, arguments)?;
+    loaded::read_ahead(file)?;
+    let backend = backend::open(model, config.pages, computer)?;
+    let end_tokens: Vec<_> = tokenizer.eog().collect();
+    let engine = Engine::new(model, backend, config, &end_tokens, HEAP)
+        .map_err(|error| Failure::new(Kind::Memory, format_args!("{error}; use a smaller --ctx")))?;
+    let service = Service::start(engine, tokenizer).map_err(|error| Failure::new(Kind::Internal, error))?;
+    let device = format!("{}, {} threads", computer.device, computer.threads);
+    let running = Running { service, context: config.context, parallel: config.sequences, device };
+    let name = arguments.name.clone().unwrap_or_else(|| stem(&arguments.model));
+    Served::new(name, gguf, tokenizer, running).map_err(|error| Failure::new(Kind::Model, error))
+}
+
+/// Limits whose buffers fit into memory: if need be, requests share fewer pages than all of them could fill.
+fn config(model: &Model<'_>, arguments: &Arguments) -> Result<Config, Failure> {
+    let trained = model.hyper.context.max(1);
+    let context = arguments.context.unwrap_or_else(|| trained.min(CONTEXT));
+    let mut config = Config::new(context, arguments.parallel, BATCH_ROWS.min(context));
+    config.waiting = WAITING;
+    let all = config.pages;
+    for contexts in (1..=arguments.parallel).rev() {
+        config.pages = all / arguments.parallel * contexts;
+        match backend::check_memory(model, &config) {
+            Ok(()) => return Ok(config),
+            Err(failure) if contexts == 1 => return Err(failure),
+            Err(_) => {}
+        }
+    }
+    Ok(config)
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy().into_owned())
+}
