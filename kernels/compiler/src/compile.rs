@@ -124,11 +124,11 @@ pub fn compile(function: &Function, target: Target, options: &Options) -> Result
     let lowered = legalise::legalise(function, target).map_err(CompileError::Legalise)?;
     let (machine, allocation) = place(lowered, options).map_err(CompileError::Pressure)?;
     let mut code: Physical = allocate::rewrite(&machine, &allocation);
-    check::allocation::check(&machine, &code).map_err(CompileError::Allocation)?;
     emit::widen(&mut code);
     if options.dual_issue {
         vopd::pair(&mut code);
     }
+    check::allocation::check(&machine, &code).map_err(CompileError::Allocation)?;
     waits::insert(&mut code);
     hazards::insert(&mut code);
     delay::hint(&mut code);

@@ -9,7 +9,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
-use doorbell_isa::{Inst, Operand};
+use doorbell_isa::{Flags, Form, Inst, Lanes, Modifiers, Op, Operand, Operands};
 
 /// A difference between the two programs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -138,74 +138,143 @@ pub fn check(machine: &Machine, physical: &Physical) -> Result<(), AllocationErr
     fault.map_or(Ok(()), Err)
 }
 
+/// The program with virtual registers, item by item.
+struct Items<'a> {
+    machine: &'a Machine,
+    rest: core::slice::Iter<'a, Item>,
+}
+
+impl<'a> Items<'a> {
+    /// The next item that is code; registers that become undefined on the way are noted.
+    fn next(&mut self, state: &mut State) -> Option<&'a Item> {
+        for item in self.rest.by_ref() {
+            let Item::Undefined(reg) = item else { return Some(item) };
+            for dword in 0..self.machine.info(*reg).dwords {
+                state.undefined.insert((*reg, dword));
+            }
+        }
+        None
+    }
+}
+
+fn shape(name: &str) -> AllocationError {
+    AllocationError::Shape { instruction: name.to_string() }
+}
+
 fn walk(
     machine: &Machine,
     physical: &Physical,
     block: usize,
     state: &mut State,
 ) -> Result<(), AllocationError> {
-    let mut lines = physical.blocks[block].iter();
+    let mut items = Items { machine, rest: machine.blocks[block].items.iter() };
     let mut result = Ok(());
-    for item in &machine.blocks[block].items {
-        let instr = match item {
-            Item::Undefined(reg) => {
-                for dword in 0..machine.info(*reg).dwords {
-                    state.undefined.insert((*reg, dword));
-                }
-                continue;
-            }
-            Item::Release(_) => {
-                lines.next();
-                continue;
-            }
-            Item::Instr(instr) => instr,
+    for line in &physical.blocks[block] {
+        let item = items.next(state);
+        let (inst, branch, instr) = match (line, item) {
+            (Line::Release(found), Some(Item::Release(expected))) if found == expected => continue,
+            (Line::Inst(inst, branch), Some(Item::Instr(instr))) => (inst, branch, instr),
+            _ => return Err(shape("wait")),
         };
-        let shape = || AllocationError::Shape { instruction: instr.op.name().to_string() };
-        let Some(Line::Inst(inst, branch)) = lines.next() else { return Err(shape()) };
-        if !same(instr, inst) || *branch != instr.target() {
-            return Err(shape());
+        if *branch != instr.target() {
+            return Err(shape(instr.op.name()));
         }
-        let uses = instr.uses();
-        for (arg, operand) in instr.args.iter().zip(inst.operands.as_slice()) {
-            match arg {
-                Arg::Fixed(fixed) if fixed == operand => {}
-                Arg::Fixed(_) => return Err(shape()),
-                Arg::Block(_) => {}
-                Arg::Reg(part) => {
-                    let read = uses.contains(part);
-                    let found = holds(state, *part, *operand);
-                    if read && !found && result.is_ok() {
-                        result = Err(AllocationError::Read {
-                            instruction: instr.op.name().to_string(),
-                            expected: *part,
-                            operand: *operand,
-                        });
-                    }
-                }
+        let single = [(instr, inst.operands)];
+        let Some((op, operands)) = inst.second else {
+            if !same(instr, inst) {
+                return Err(shape(instr.op.name()));
             }
+            step(&single, state, &mut result)?;
+            continue;
+        };
+        let Some(Item::Instr(next)) = items.next(state) else { return Err(shape(instr.op.name())) };
+        step(&halves([(inst.op, inst.operands), (op, operands)], [instr, next], state)?, state, &mut result)?;
+    }
+    match items.next(state) {
+        Some(_) => Err(shape("missing instruction")),
+        None => result,
+    }
+}
+
+/// Which of two instructions each half of a dual-issue instruction is.
+fn halves<'a>(
+    dual: [(Op, Operands); 2],
+    instrs: [&'a Instr; 2],
+    state: &State,
+) -> Result<[(&'a Instr, Operands); 2], AllocationError> {
+    let plain = |instr: &Instr| {
+        instr.lanes == Lanes::Own
+            && instr.modifiers == Modifiers::default_of(instr.op.row())
+            && !instr.op.row().has(Flags::EXEC_OUT)
+    };
+    let is_half = |half: Op, instr: &Instr| {
+        let rest = half.name().strip_prefix("v_dual_");
+        rest.is_some() && rest == instr.op.name().strip_prefix("v_") && plain(instr)
+    };
+    let mut fitting = [[0, 1], [1, 0]]
+        .into_iter()
+        .filter(|order| is_half(dual[0].0, instrs[order[0]]) && is_half(dual[1].0, instrs[order[1]]));
+    let chosen = fitting
+        .clone()
+        .find(|order| (0..2).all(|half| misread(instrs[order[half]], &dual[half].1, state).is_none()));
+    let order = chosen.or_else(|| fitting.next()).ok_or_else(|| shape(dual[0].0.name()))?;
+    Ok([(instrs[order[0]], dual[0].1), (instrs[order[1]], dual[1].1)])
+}
+
+/// The first register operand that does not hold what the instruction reads there.
+fn misread(instr: &Instr, operands: &Operands, state: &State) -> Option<(Part, Operand)> {
+    let uses = instr.uses();
+    let registers = instr.args.iter().zip(operands.as_slice());
+    let mut reads = registers.filter_map(|(arg, operand)| match arg {
+        Arg::Reg(part) if uses.contains(part) => Some((*part, *operand)),
+        _ => None,
+    });
+    reads.find(|(part, operand)| !holds(state, *part, *operand))
+}
+
+/// One issue: all reads, then all writes.
+fn step(
+    issued: &[(&Instr, Operands)],
+    state: &mut State,
+    result: &mut Result<(), AllocationError>,
+) -> Result<(), AllocationError> {
+    for (instr, operands) in issued {
+        let fixed = instr.args.iter().zip(operands.as_slice());
+        let moved =
+            fixed.filter(|(arg, operand)| matches!(arg, Arg::Fixed(fixed) if fixed != *operand)).count() > 0;
+        if moved || instr.args.len() != operands.as_slice().len() {
+            return Err(shape(instr.op.name()));
         }
-        for (arg, operand) in instr.args.iter().zip(inst.operands.as_slice()).take(instr.dst_count()) {
+        if let Some((expected, operand)) = misread(instr, operands, state)
+            && result.is_ok()
+        {
+            let instruction = instr.op.name().to_string();
+            *result = Err(AllocationError::Read { instruction, expected, operand });
+        }
+    }
+    for (instr, operands) in issued {
+        for (arg, operand) in instr.args.iter().zip(operands.as_slice()).take(instr.dst_count()) {
             let (Arg::Reg(part), Some((first, count))) = (arg, slots(*operand)) else { continue };
             if count != part.count {
-                return Err(shape());
+                return Err(shape(instr.op.name()));
             }
             for dword in 0..count {
                 state.write(first + usize::from(dword), (part.reg, part.first + dword));
             }
         }
     }
-    result
+    Ok(())
 }
 
-/// Whether an allocated instruction is the one with virtual registers, operands aside.
+/// Whether an allocated instruction is the one with virtual registers, operands aside; the 64-bit form may stand for
+/// the 32-bit one.
 fn same(instr: &Instr, inst: &Inst) -> bool {
     inst.op == instr.op
-        && inst.form == instr.form
+        && (inst.form == instr.form || inst.form == Form::Long)
         && inst.modifiers == instr.modifiers
         && inst.lanes == instr.lanes
         && inst.memory == instr.memory
         && inst.second.is_none()
-        && inst.operands.as_slice().len() == instr.args.len()
 }
 
 /// Whether an operand holds a part, dword by dword.
