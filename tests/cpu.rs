@@ -97,7 +97,7 @@ fn golden_tokens() -> Vec<TokenId> {
 #[test]
 fn golden_models_give_their_logits() {
     let goldens = goldens();
-    assert_eq!(goldens.len(), 14);
+    assert_eq!(goldens.len(), 16);
     for (name, file, expected) in &goldens {
         let gguf = Gguf::parse(file, HEAP).unwrap();
         let model = Model::new(&gguf, HEAP).unwrap();
@@ -122,14 +122,14 @@ fn quantised_models_agree_with_the_reference() {
             let model = Model::new(&gguf, HEAP).unwrap();
             let tokens = prompt(1, 40);
             let mut reference =
-                Reference::new(&model, ALL_PAGES, KvType::F16, Products::Quantised, HEAP).unwrap();
+                Reference::new(&model, ALL_PAGES, KvType::F16, Products::Exact, HEAP).unwrap();
             let expected = step(&model, &mut reference, &[(0, &tokens, 0)], HeadResult::Logits);
             for isa in Isa::available() {
                 let mut backend = cpu(&model, KvType::F16, 2, isa);
                 let found = step(&model, &mut backend, &[(0, &tokens, 0)], HeadResult::Logits);
                 let error = nmse(&found, &expected);
-                // Mostly 1e-14; a code that rounds the other way costs more in so small a model.
-                assert!(error < 1e-3, "{} {} {}: NMSE {error:e}", family.name(), kind.name(), isa.name());
+                // Two terms of eight bits are as good as f32; a half-precision key may round the other way.
+                assert!(error < 1e-6, "{} {} {}: NMSE {error:e}", family.name(), kind.name(), isa.name());
             }
         }
     }
