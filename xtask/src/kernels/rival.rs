@@ -79,7 +79,7 @@ fn functions(listing: &str, target: Target) -> Result<HashMap<String, Code>> {
             while code.last().is_some_and(|(_, inst)| inst.op == op::s_code_end || inst.op == op::s_nop) {
                 code.pop();
             }
-            functions.insert(std::mem::replace(&mut name, label.1.to_owned()), code);
+            functions.insert(core::mem::replace(&mut name, label.1.to_owned()), code);
             words.clear();
         } else if let Some((_, comment)) = line.rsplit_once("// ")
             && let Some((_, list)) = comment.split_once(": ")
