@@ -1,5 +1,8 @@
 //! Tests of the software GPU: instruction values, compiled programs, coverage, sanitizers, the driver on it, errnos.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
+#![expect(clippy::std_instead_of_alloc, reason = "tests have std")]
+
 mod command;
 mod coverage;
 mod driver;
@@ -8,4 +11,5 @@ mod opencl;
 mod program;
 mod references;
 mod sanitizers;
+mod table;
 mod values;

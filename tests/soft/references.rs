@@ -24,8 +24,8 @@ pub(crate) static REFERENCES: &[Reference] = &[
     ("global_atomics", global_atomics),
     ("compare_exchange", |input| {
         let mut out: Vec<u32> = input.iter().map(|word| word & 0xffff).collect();
-        for slot in 0..4 {
-            out[slot] = (slot..256).step_by(4).map(|at| input[at] & 0xffff).sum();
+        for (slot, out) in out.iter_mut().enumerate().take(4) {
+            *out = input.iter().skip(slot).step_by(4).map(|word| word & 0xffff).sum();
         }
         out
     }),

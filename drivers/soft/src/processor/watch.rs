@@ -12,7 +12,7 @@ use super::check::Kind;
 use super::fault::Cause;
 use super::memory_ops::Place;
 use super::step::{Dest, Next, Step};
-use super::tracker::{Age, Register, registers};
+use super::tracker::{Age, Register, Tracker, registers};
 use super::unit::Core;
 use super::wave::{Activity, EXEC, VCC};
 
@@ -114,57 +114,18 @@ impl Core<'_> {
         let row = step.row();
         let target = self.wave.target;
         let Some(tracker) = &mut self.wave.tracker else { return };
-        let reads = |wanted: usize| {
-            step.effects.iter().any(|(direction, resource)| {
-                *direction == Direction::Read
-                    && registers(*resource).any(|register| register == Register::Vector(wanted))
-            })
-        };
-        let mut found: Vec<(Kind, u64, String)> = Vec::new();
-        if matches!(row.format, Format::Ds | Format::Global | Format::Flat | Format::Scratch | Format::Mubuf)
-        {
+        let leaves_vector = matches!(
+            row.format,
+            Format::Ds | Format::Global | Format::Flat | Format::Scratch | Format::Mubuf
+        );
+        let waits = row.name == "s_waitcnt_depctr" && step.inst.src().first().is_some_and(is_vdst_wait);
+        if leaves_vector || waits {
             tracker.trans.clear();
         }
-        if row.name == "s_waitcnt_depctr" && step.inst.src().first().is_some_and(is_vdst_wait) {
-            tracker.trans.clear();
-        }
+        let mut found = Vec::new();
         if row.is_vector() {
-            let early = tracker.trans.iter().find(|age| reads(age.register));
-            if let Some(age) = early.filter(|_| target.generation() == Generation::Gfx11) {
-                found.push((
-                    Kind::TransHazard,
-                    age.pc,
-                    format!("v{} is a transcendental result", age.register),
-                ));
-            }
-            if row.has(Flags::MATRIX)
-                && let Some((first, count, pc)) = tracker.matrix
-            {
-                let overlaps = (0..2).filter_map(|index| step.vsrc(index).zip(row.src.get(index))).any(
-                    |(start, kind)| start < first + count && first < start + usize::from(kind.ty.dwords()),
-                );
-                if overlaps {
-                    found.push((Kind::MatrixHazard, pc, "input is the result just computed".into()));
-                }
-            }
-            if let Some(pc) = tracker.compared.filter(|_| row.name.starts_with("v_permlane")) {
-                found.push((Kind::PermlaneHazard, pc, "EXEC was just written".into()));
-            }
-            tracker.matrix = None;
-            tracker.compared = (row.has(Flags::EXEC_OUT)).then_some(step.at);
-            let is_trans = row.timing == Timing::Trans;
-            tracker.age(is_trans);
-            if let Dest::Vgpr(first) = step.dst[0] {
-                let register = usize::from(first);
-                if is_trans {
-                    tracker.trans.push(Age { register, vector: 0, trans: 0, pc: step.at });
-                } else {
-                    tracker.trans.retain(|age| age.register != register);
-                }
-                if row.has(Flags::MATRIX) {
-                    tracker.matrix = Some((register, usize::from(row.dst[0].ty.dwords()), step.at));
-                }
-            }
+            found = hazards(tracker, step, target.generation());
+            note_results(tracker, step);
         }
         let released = self.wave.released
             && step.effects.iter().any(|(_, resource)| matches!(resource, Resource::Vgpr(_)));
@@ -174,6 +135,56 @@ impl Core<'_> {
         for (kind, other, detail) in found {
             self.find(kind, step, Some(other), detail);
         }
+    }
+}
+
+/// Hazards that a vector instruction runs into.
+fn hazards(tracker: &Tracker, step: &Step, generation: Generation) -> Vec<(Kind, u64, String)> {
+    let row = step.row();
+    let reads = |wanted: usize| {
+        step.effects.iter().any(|(direction, resource)| {
+            *direction == Direction::Read
+                && registers(*resource).any(|register| register == Register::Vector(wanted))
+        })
+    };
+    let mut found = Vec::new();
+    let early = tracker.trans.iter().find(|age| reads(age.register));
+    if let Some(age) = early.filter(|_| generation == Generation::Gfx11) {
+        found.push((Kind::TransHazard, age.pc, format!("v{} is a transcendental result", age.register)));
+    }
+    if row.has(Flags::MATRIX)
+        && let Some((first, count, pc)) = tracker.matrix
+    {
+        let inputs = (0..2).filter_map(|index| step.vsrc(index).zip(row.src.get(index)));
+        let overlaps = inputs
+            .into_iter()
+            .any(|(start, kind)| start < first + count && first < start + usize::from(kind.ty.dwords()));
+        if overlaps {
+            found.push((Kind::MatrixHazard, pc, "input is the result just computed".into()));
+        }
+    }
+    if let Some(pc) = tracker.compared.filter(|_| row.name.starts_with("v_permlane")) {
+        found.push((Kind::PermlaneHazard, pc, "EXEC was just written".into()));
+    }
+    found
+}
+
+/// Remembers what a vector instruction wrote that the next ones may not read yet.
+fn note_results(tracker: &mut Tracker, step: &Step) {
+    let row = step.row();
+    tracker.matrix = None;
+    tracker.compared = row.has(Flags::EXEC_OUT).then_some(step.at);
+    let is_trans = row.timing == Timing::Trans;
+    tracker.age(is_trans);
+    let Dest::Vgpr(first) = step.dst[0] else { return };
+    let register = usize::from(first);
+    if is_trans {
+        tracker.trans.push(Age { register, vector: 0, trans: 0, pc: step.at });
+    } else {
+        tracker.trans.retain(|age| age.register != register);
+    }
+    if row.has(Flags::MATRIX) {
+        tracker.matrix = Some((register, usize::from(row.dst[0].ty.dwords()), step.at));
     }
 }
 
