@@ -75,7 +75,10 @@ fn random_edits_are_survived() {
     assert!(reached[Reached::File as usize] > 0 && reached[Reached::Logits as usize] > 0);
 }
 
-fn with_random_bytes(most: usize, driver: fn(&[u8])) {
+/// Does all that a host would do with the bytes.
+type Driver = fn(&[u8]);
+
+fn with_random_bytes(most: usize, driver: Driver) {
     for seed in 0..count() {
         let mut random = Random::new(seed);
         let mut bytes = vec![0; random.below(most)];
@@ -102,7 +105,7 @@ fn any_logits_are_sampled_or_refused() {
 /// Inputs that once broke a rule, and the seeds of the fuzz targets, each through its driver.
 #[test]
 fn kept_inputs_are_survived() {
-    let drivers: [(&str, fn(&[u8])); 5] =
+    let drivers: [(&str, Driver); 5] =
         [("gguf", gguf), ("bind", bind), ("token", token), ("detoken", detoken), ("sample", sample)];
     for (name, driver) in drivers {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/kept").join(name);
