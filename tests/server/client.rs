@@ -1,11 +1,12 @@
 //! A client of HTTP/1.1 that knows just enough, and a server to talk to.
 
 use crate::serving::{Kind, bind};
+use core::net::SocketAddr;
+use core::time::Duration;
 use serde_json::Value;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::thread::JoinHandle;
-use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// A server on a thread of its own; ends with this.
@@ -177,7 +178,7 @@ impl Answer {
 fn unchunk(mut bytes: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     while let Some(line) = bytes.windows(2).position(|window| window == b"\r\n") {
-        let len = usize::from_str_radix(std::str::from_utf8(&bytes[..line]).unwrap(), 16).unwrap();
+        let len = usize::from_str_radix(core::str::from_utf8(&bytes[..line]).unwrap(), 16).unwrap();
         let start = line + 2;
         body.extend_from_slice(&bytes[start..start + len]);
         bytes = &bytes[start + len + 2..];

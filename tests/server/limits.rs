@@ -3,9 +3,9 @@
 use crate::chat::{ask, with};
 use crate::client::Server;
 use crate::serving::Kind;
+use core::time::Duration;
 use serde_json::json;
 use std::io::{Read, Write};
-use std::time::Duration;
 
 /// A request that goes on until it is cancelled.
 fn endless() -> String {
@@ -144,11 +144,12 @@ fn clients_that_go_leave_nothing_behind() {
     let kind = Kind { pause: Duration::from_millis(1), ..Kind::default() };
     let server = Server::start(&kind);
     let whole = with(ask("[[go]]"), json!({ "ignore_eos": true })).to_string();
-    for round in 0..40 {
+    for round in 0..200 {
         let body = if round % 2 == 0 { endless() } else { whole.clone() };
         let mut stream = server.open("POST", "/v1/chat/completions", &[], &body);
         if round % 4 == 0 {
-            stream.read_exact(&mut [0; 200]).unwrap();
+            // or less, if the server closes first because the queue is full
+            _ = stream.read_exact(&mut [0; 200]);
         }
     }
     server.wait_idle();

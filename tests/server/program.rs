@@ -1,13 +1,13 @@
 //! `doorbell serve` as people start it, on a tiny model that the CPU driver computes.
 
 use crate::client::Server;
+use core::time::Duration;
 use doorbell_core::quant::Type;
 use doorbell_tests::tiny::{self, Family, Shape};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
 
 /// The program, built as this test is.
 fn program() -> PathBuf {
@@ -74,12 +74,18 @@ fn the_program_serves_what_it_would_run_and_ends_when_told() {
     let endless =
         json!({ "prompt": prompt, "stream": true, "ignore_eos": true, "max_tokens": 200 }).to_string();
     let stream = server.open("POST", "/v1/completions", &[("authorization", "Bearer secret")], &endless);
+    terminate(&mut child);
+    drop(stream);
+}
+
+/// Sends SIGTERM, upon which the program must end well; with a limit far above the promised five seconds, as the
+/// machine may have other things to do.
+fn terminate(child: &mut Child) {
     let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
     for _ in 0..1500 {
         if let Some(status) = child.try_wait().unwrap() {
             assert_eq!(status.code(), Some(0));
-            drop(stream);
             return;
         }
         std::thread::sleep(Duration::from_millis(20));

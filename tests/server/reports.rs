@@ -3,10 +3,10 @@
 use crate::chat::{CALL, ask, joined, weather, with};
 use crate::client::Server;
 use crate::serving::Kind;
+use core::time::Duration;
 use doorbell_tests::scripted::NAN;
 use serde_json::{Value, json};
 use std::io::Read;
-use std::time::Duration;
 
 const CHAT: &str = "/v1/chat/completions";
 

@@ -1,5 +1,7 @@
 //! Servers of scripted models on ports of their own.
 
+use core::net::SocketAddr;
+use core::time::Duration;
 use doorbell_core::engine::{Config, Engine};
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
@@ -11,8 +13,6 @@ use doorbell_server::{Running, Served, Server, Settings};
 use doorbell_tests::gguf_writer::Value;
 use doorbell_tests::scripted::Scripted;
 use doorbell_tests::tiny::{self, Family, Shape};
-use std::net::SocketAddr;
-use std::time::Duration;
 
 const HEAP: Heap<'static> = &Global;
 

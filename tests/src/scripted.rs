@@ -4,12 +4,12 @@
 //! answer is `ok`. It reads the tokens that the KV pages say came before, as a real model does. Needs a byte-level
 //! vocabulary whose turns end with `<|im_end|>`.
 
+use core::time::Duration;
 use doorbell_core::backend::{Backend, Output};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, BatchError, BatchLimits, GroupId, Op, PAGE_TOKENS, Plan};
 use doorbell_core::token::{TokenId, Tokenizer};
 use std::thread;
-use std::time::Duration;
 
 /// Where the answer to a rendered conversation begins.
 const TURN: &[u8] = b"<|im_start|>assistant\n";
@@ -94,7 +94,7 @@ impl Backend for Scripted {
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), BatchError> {
         batch.check(&BatchLimits { shape: plan.shape, ..self.limits })?;
         thread::sleep(self.pause);
-        let mut logits = std::mem::take(&mut self.logits);
+        let mut logits = core::mem::take(&mut self.logits);
         logits.clear();
         for row in 0..batch.rows() as u32 {
             let Some((sequence, position)) = batch.place(row) else { continue };
@@ -116,7 +116,7 @@ impl Backend for Scripted {
     }
 
     fn poll(&mut self) -> Result<Option<Output<'_>>, BatchError> {
-        if !std::mem::take(&mut self.in_flight) {
+        if !core::mem::take(&mut self.in_flight) {
             return Ok(None);
         }
         Ok(Some(Output::Logits(&self.logits)))

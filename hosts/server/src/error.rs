@@ -1,6 +1,5 @@
 //! What goes wrong with a request, and how each protocol says it.
 
-use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use doorbell_core::engine::SubmitError;
@@ -130,12 +129,6 @@ impl Failure {
             End::Cancelled => Some(Self::new(Kind::Unavailable, "the server is shutting down")),
             _ => None,
         }
-    }
-}
-
-impl From<Failure> for Response<Body> {
-    fn from(failure: Failure) -> Self {
-        failure.response(Dialect::OpenAi)
     }
 }
 
