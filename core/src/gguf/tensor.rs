@@ -41,13 +41,19 @@ impl<'a> Tensor<'a> {
 
     /// The number of elements.
     pub fn elements(&self) -> u64 {
-        self.dims.iter().product()
+        count(&self.dims)
     }
 
-    /// The number of rows of `dims[0]` elements.
+    /// The number of rows of `dims[0]` elements; of empty rows there may be more than a u64 holds, which is then
+    /// the answer.
     pub fn rows(&self) -> u64 {
-        self.dims[1..].iter().product()
+        count(&self.dims[1..])
     }
+}
+
+/// A product that is zero if a factor is, however large the others are.
+fn count(dims: &[u64]) -> u64 {
+    if dims.contains(&0) { 0 } else { dims.iter().fold(1, |product, dim| product.saturating_mul(*dim)) }
 }
 
 /// Bytes of data of a shape; `None` beyond 63 bits. The row length is a multiple of the block.

@@ -35,11 +35,15 @@ fn a_tensor_without_dimensions_has_one_element() {
 /// peers.md row 34.
 #[test]
 fn a_tensor_may_be_empty() {
-    for dims in [[1, 0], [0, 1], [1 << 62, 0], [0, 1 << 62]] {
-        let bytes = Builder::new().declare("t", &dims, 0, 0).build();
+    const HUGE: u64 = 1 << 62;
+    let shapes = [(&[1, 0][..], 0), (&[0, 1], 1), (&[HUGE, 0], 0), (&[0, HUGE], HUGE)];
+    // Products that overflow before or without the zero.
+    let huge = [(&[HUGE, HUGE, 0][..], 0), (&[0, HUGE, HUGE], u64::MAX)];
+    for (dims, rows) in shapes.into_iter().chain(huge) {
+        let bytes = Builder::new().declare("t", dims, 0, 0).build();
         let gguf = Gguf::parse(&bytes, HEAP).unwrap();
         let tensor = gguf.tensor("t").unwrap();
-        assert_eq!((tensor.elements(), tensor.data.len()), (0, 0));
+        assert_eq!((tensor.elements(), tensor.rows(), tensor.data.len()), (0, rows, 0));
     }
 }
 
