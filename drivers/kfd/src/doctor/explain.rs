@@ -88,7 +88,7 @@ pub fn sentence(request: Request, errno: Errno) -> Option<&'static str> {
     row.or(Some(any)).filter(|text| !text.is_empty())
 }
 
-/// A bring-up error as a finding. Failures to open `/dev/kfd` are better told by [`super::examine`].
+/// A bring-up error as a finding. Failures to open `/dev/kfd` are better told by [`super::examine()`].
 pub fn bring_up(error: &BringUpError) -> Finding {
     match *error {
         BringUpError::Refused(stage, errno) => match stage {
