@@ -292,3 +292,31 @@ fn evicted_queues_and_spurious_wake_ups_change_nothing() {
     bench.run(&mut process, &[count.dispatch.encode(header(true))]).expect("complete");
     assert_eq!(counter.window().unwrap().load32(0), 64);
 }
+
+#[test]
+fn machines_of_several_gpus_come_up_and_work_on_each() {
+    for chips in
+        [&["RX 7900 XTX", "RX 9070 XT"][..], &["RX 7900 XT", "780M"], &["W7900"], &["8050S"], &["RX 7600"]]
+    {
+        let chips: Vec<_> = chips.iter().map(|name| chip(name).unwrap()).collect();
+        let machine = Machine::new(Release::V7_2, 64 << 30, &chips);
+        let kernel = SoftKernel::new(machine, &Options { level: Level::Fast, ..Options::default() }).unwrap();
+        let mut process = open(&kernel);
+        assert_eq!(process.devices().len(), chips.len());
+        for index in 0..chips.len() {
+            let device = DeviceIndex(index as u8);
+            let mut engine = CopyEngine::create(&mut process, device).expect("engine");
+            let buffer = process.allocate(device, Usage::Staging, 8192, Name::new("both")).expect("memory");
+            buffer.window().unwrap().store32(0, 77);
+            let ticket =
+                engine.copy(&process, buffer.va() + 4096, buffer.va(), 4).expect("copy").expect("room");
+            engine.wait(ticket, 100, &mut Clock::default()).expect("complete");
+            assert_eq!(buffer.window().unwrap().load32(4096), 77);
+            engine.destroy(&mut process).expect("destroy");
+            process.free(buffer).expect("free");
+        }
+        process.shutdown().expect("nothing left");
+    }
+    let none = SoftKernel::new(Machine::new(Release::V6_12, 64 << 30, &[]), &Options::default()).unwrap();
+    assert_eq!(Topology::scan(&none).expect("topology").gpus().count(), 0);
+}

@@ -106,6 +106,35 @@ static EXCEPTIONS: &[(&str, &str)] = &[
     ("v_wmma_bf16_16x16x16_bf16", "rounding inside is not documented, or it takes all elements as signed"),
     ("v_wmma_i32_16x16x16_iu8", "rounding inside is not documented, or it takes all elements as signed"),
     ("v_wmma_i32_16x16x16_iu4", "rounding inside is not documented, or it takes all elements as signed"),
+    ("v_min3_num_f32", "it flushes denormals whatever MODE says"),
+    ("v_minimum3_f32", "it flushes denormals whatever MODE says"),
+    ("v_maximum3_f32", "it flushes denormals whatever MODE says"),
+    ("v_minimum3_f16", "its value for NaN is not AMD's"),
+    ("v_maximum3_f16", "its value for NaN is not AMD's"),
+    ("v_med3_num_f32", "it flushes denormals whatever MODE says"),
+    ("v_minmax_num_f32", "it flushes denormals whatever MODE says"),
+    ("v_maxmin_num_f32", "it flushes denormals whatever MODE says"),
+    ("v_minimummaximum_f32", "it flushes denormals whatever MODE says"),
+    ("v_maximumminimum_f32", "it flushes denormals whatever MODE says"),
+    ("v_minimummaximum_f16", "its value for NaN is not AMD's"),
+    ("v_maximumminimum_f16", "its value for NaN is not AMD's"),
+    ("v_permlanex16_var_b32", "it ignores inactive source lanes"),
+    ("v_cvt_pk_fp8_f32", "it flushes denormals whatever MODE says"),
+    ("v_mad_co_u64_u32", "it has no carry out"),
+    ("v_mad_co_i64_i32", "it has no carry out"),
+    ("v_pk_min_num_f16", "its value for NaN is not AMD's"),
+    ("v_pk_max_num_f16", "its value for NaN is not AMD's"),
+    ("v_pk_minimum_f16", "its value for NaN is not AMD's"),
+    ("v_pk_maximum_f16", "its value for NaN is not AMD's"),
+    ("v_dot4_f32_fp8_bf8", "it takes the elements as integers, or as signed ones"),
+    ("v_dot4_f32_bf8_fp8", "it takes the elements as integers, or as signed ones"),
+    ("v_dot4_f32_fp8_fp8", "it takes the elements as integers, or as signed ones"),
+    ("v_dot4_f32_bf8_bf8", "it takes the elements as integers, or as signed ones"),
+    ("v_wmma_f32_16x16x16_fp8_fp8", "it takes the elements as integers, or as signed ones"),
+    ("v_wmma_f32_16x16x16_fp8_bf8", "it takes the elements as integers, or as signed ones"),
+    ("v_wmma_f32_16x16x16_bf8_fp8", "it takes the elements as integers, or as signed ones"),
+    ("v_wmma_f32_16x16x16_bf8_bf8", "it takes the elements as integers, or as signed ones"),
+    ("v_wmma_i32_16x16x32_iu4", "it takes the elements as integers, or as signed ones"),
 ];
 
 fn word(number: u64) -> u32 {
@@ -286,5 +315,5 @@ fn arithmetic_agrees_with_an_emulator_of_the_pseudo_code() {
         }
     }
     assert!(wrong.is_empty(), "{} of {count} differ\n{}", wrong.len(), wrong.join("\n"));
-    assert!(count > 500, "{count}");
+    assert!(count > 600, "{count}");
 }
