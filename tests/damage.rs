@@ -1,6 +1,5 @@
 //! Damaged model files: cut short, bits flipped, tensors missing or misshapen, metadata missing or absurd.
 //! Whatever is wrong is an error with a name, never a panic; what is still a model computes.
-#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use doorbell_core::backend::KvType;
 use doorbell_core::engine::score;

@@ -1,5 +1,6 @@
 //! The scheduler under random scripts, with a fake model whose logits depend on nothing but the tokens that the KV
 //! pages say came before: a page that is lost, reused too early or written by the wrong sequence changes the output.
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use arbtest::arbitrary::{Result, Unstructured};
 use doorbell_core::backend::{Backend, Output};
@@ -57,7 +58,7 @@ impl Backend for Fake {
         true
     }
 
-    fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> std::result::Result<(), BatchError> {
+    fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> core::result::Result<(), BatchError> {
         assert!(self.in_flight.is_none(), "two steps in flight");
         batch.check(&BatchLimits { shape: plan.shape, ..self.limits })?;
         self.rows = self.rows.max(batch.rows());
@@ -82,7 +83,7 @@ impl Backend for Fake {
         Ok(())
     }
 
-    fn poll(&mut self) -> std::result::Result<Option<Output<'_>>, BatchError> {
+    fn poll(&mut self) -> core::result::Result<Option<Output<'_>>, BatchError> {
         match self.in_flight.as_mut() {
             Some(0) => {
                 self.in_flight = None;
@@ -143,7 +144,7 @@ fn submit(
     id: RequestId,
     job: &Job,
     now: u64,
-) -> std::result::Result<(), SubmitError> {
+) -> core::result::Result<(), SubmitError> {
     let Job { prompt, max_tokens, params, ignore_end } = job;
     let request =
         Request { id, prompt, max_tokens: *max_tokens, sampler: params, bias: &[], ignore_end: *ignore_end };

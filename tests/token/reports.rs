@@ -1,13 +1,14 @@
 //! Bugs that were reported for other engines, each as a test; the numbers are those of `docs/testing.md`.
+#![expect(clippy::single_range_in_vec_init, reason = "one range of a list of ranges is meant")]
 
 use crate::fixture::{MARKUP, PLAIN, PROMPT, Vocabulary, decode, encode, open, spell, stream};
+use core::ops::Range;
 use doorbell_core::heap::{self, Global};
 use doorbell_core::token::pre::Pre;
 use doorbell_core::token::{
     DetokenizeOptions, Detokenizer, Scratch, Special, Tokenizer, TokenizerError, split,
 };
 use doorbell_tests::gguf_writer::Value;
-use std::ops::Range;
 
 const NORMAL: i32 = 1;
 const UNKNOWN: i32 = 2;
@@ -124,7 +125,7 @@ fn row_62_a_missing_byte_token_is_no_crash() {
 fn row_63_an_unknown_pre_tokenizer_is_refused_with_the_known_ones() {
     let vocabulary = Vocabulary::bytes("deepseek-r1-qwen", &[], &[]);
     vocabulary.run(|tokenizer| assert_eq!(tokenizer.pre_name(), Some("deepseek-r1-qwen")));
-    assert!(std::ptr::eq(Pre::named(b"deepseek-r1-qwen").unwrap(), Pre::named(b"qwen2").unwrap()));
+    assert!(core::ptr::eq(Pre::named(b"deepseek-r1-qwen").unwrap(), Pre::named(b"qwen2").unwrap()));
     open(&vocabulary.with("pre", "qwen99".into()).file(), |result| {
         let error = result.unwrap_err();
         assert!(matches!(&error, TokenizerError::UnknownPre { found } if found.bytes() == b"qwen99"));

@@ -7,9 +7,8 @@ pub(super) const RULES: [Rule; 4] = [spaces, unfinished, machine_path, links];
 
 /// Texts that came from elsewhere and stay as they are, and lock files.
 fn foreign(entry: &Entry) -> bool {
-    entry.path.starts_with("tests/goldens/")
-        || entry.path.starts_with("tests/oracle/")
-        || entry.path.ends_with(".lock")
+    const FOLDERS: [&str; 3] = ["tests/goldens/", "tests/oracle/", "tests/fuzz/kept/"];
+    FOLDERS.iter().any(|folder| entry.path.starts_with(folder)) || entry.path.ends_with(".lock")
 }
 
 fn spaces(entry: &Entry) -> Vec<(usize, String)> {
