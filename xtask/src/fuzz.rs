@@ -117,6 +117,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
             "-print_final_stats=1".into(),
         ],
     );
+    // A backtrace takes longer than the limit for a hang, which would then be reported instead.
+    fuzz.env("RUST_BACKTRACE", "0");
     if execute(fuzz.arg(&corpus).arg(&kept)).is_err() {
         bail!(
             "an input in {} breaks a rule: fix it, and keep the input in {}",
