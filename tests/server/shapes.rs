@@ -102,9 +102,20 @@ fn hostile_schemas_end_in_an_answer() {
     let long = json!({ "enum": ["ü".repeat(200)] });
     let odd = json!({ "type": "string", "pattern": "(((((a{1,1000}){1,1000}){1,1000})))" });
     let wrong = json!({ "type": "ünknown ".repeat(40) });
-    for schema in
-        [deep, long, odd, wrong, json!(true), json!(3), json!({ "minLength": -1, "type": "string" })]
-    {
+    // llguidance cuts its message about these in the middle of a character
+    let cut = json!({ "type": "object", "required": "ü".repeat(120) });
+    let inner = json!({ "allOf": [{ "minimum": 1 }, { "maximum": "ü".repeat(120) }] });
+    for schema in [
+        deep,
+        long,
+        odd,
+        wrong,
+        cut,
+        inner,
+        json!(true),
+        json!(3),
+        json!({ "minLength": -1, "type": "string" }),
+    ] {
         let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema } });
         let answer =
             server.post(CHAT, &with(ask("[[x]]"), json!({ "response_format": format, "max_tokens": 3 })));

@@ -199,7 +199,10 @@ impl Generation {
             }
             let update = match self.early.pop() {
                 Some(update) => update,
-                None => self.updates.recv().await?,
+                None => match self.updates.recv().await {
+                    Some(update) => update,
+                    None => return Some(self.lost()),
+                },
             };
             let (index, update) = update;
             match update {
@@ -213,6 +216,13 @@ impl Generation {
                 _ => {}
             }
         }
+    }
+
+    /// The engine's thread has ended without a word.
+    fn lost(&mut self) -> (usize, Part) {
+        let index = self.answers.iter().position(|answer| !answer.over).unwrap_or(0);
+        self.answers.iter_mut().for_each(|answer| answer.over = true);
+        (index, Part::Failed(Failure::new(Kind::Unavailable, "the engine has ended; start the server again")))
     }
 
     fn finish(&mut self, index: usize, finish: Finish) -> Part {

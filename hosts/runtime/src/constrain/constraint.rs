@@ -97,7 +97,11 @@ fn factory(tokenizer: &Tokenizer<'_>) -> Result<ParserFactory, GrammarError> {
     Ok(factory)
 }
 
+/// The parser's reason, without its inner life.
 fn first_line(reason: &str) -> String {
+    if reason.starts_with("panic: ") {
+        return "a keyword has a value of the wrong type".into();
+    }
     reason.lines().next().unwrap_or_default().to_owned()
 }
 

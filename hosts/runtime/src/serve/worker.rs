@@ -41,6 +41,15 @@ pub(super) struct Worker<B> {
     clock: Instant,
 }
 
+/// Notes the end of the thread, whatever brings it about.
+struct EndMark(Arc<Load>);
+
+impl Drop for EndMark {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::Relaxed);
+    }
+}
+
 /// The jobs that the engine has.
 struct Live {
     tokenizer: &'static Tokenizer<'static>,
@@ -103,6 +112,7 @@ impl<B: Backend> Worker<B> {
     }
 
     pub(super) fn run(mut self) {
+        let _mark = EndMark(Arc::clone(&self.load));
         let mut progress = Progress::Idle;
         let mut quiet = false;
         loop {
@@ -119,7 +129,6 @@ impl<B: Backend> Worker<B> {
                 (job.on_update)(Update::Finished(finish));
             }
         }
-        self.load.ended.store(true, Ordering::Relaxed);
     }
 
     /// Waits for a command if there is nothing else to do, then takes all there are.
