@@ -53,6 +53,26 @@ pub(crate) trait Superblock: 'static {
     unsafe fn visit<S: Simd, V: Visitor<S>>(simd: S, rows: Rows, visitor: &mut V);
 }
 
+/// A superblock that is read faster row by row when there is one activation row.
+pub(crate) trait RowBlock: Superblock {
+    /// Lanes that add up to the block's Σ scale · code · activation for both terms, the offset taken off the codes.
+    ///
+    /// # Safety
+    /// [`Superblock::BYTES`] bytes at `block` and 256 bytes of each term's activation codes must be readable.
+    unsafe fn products<S: Simd>(
+        simd: S,
+        block: *const u8,
+        codes: [*const u8; 2],
+        sums: [&[i16; 16]; 2],
+    ) -> [S::I; 2];
+
+    /// The block's scale, f16.
+    ///
+    /// # Safety
+    /// [`Superblock::BYTES`] bytes at `block` must be readable.
+    unsafe fn scale(block: *const u8) -> u16;
+}
+
 /// What a superblock consists of, in any order; sums over sub-blocks are exact integers, so order is free.
 pub(crate) trait Visitor<S: Simd> {
     /// Sub-block `index` of 32 codes with its scale.

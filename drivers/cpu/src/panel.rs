@@ -102,9 +102,9 @@ impl Kernel for Quantize<'_> {
                     *out = value.to_ne_bytes();
                 }
             }
-            Activation::Q8_0 => blocks::<S, 32>(simd, layout, values, row, block32::<S, false>),
-            Activation::Q8_1 => blocks::<S, 32>(simd, layout, values, row, block32::<S, true>),
-            Activation::Q8_K => blocks::<S, 256>(simd, layout, values, row, superblock),
+            Activation::Q8_0 => blocks::<S, Block32<false>, 32>(simd, layout, values, row),
+            Activation::Q8_1 => blocks::<S, Block32<true>, 32>(simd, layout, values, row),
+            Activation::Q8_K => blocks::<S, Block256, 256>(simd, layout, values, row),
         }
     }
 }
@@ -163,26 +163,45 @@ fn code_sum(codes: &[u8]) -> i32 {
 
 const INFINITE: u32 = f32::INFINITY.to_bits();
 
-/// Every block twice: the values, then what the first term leaves over. `write` puts a block into a term and returns
-/// its scale.
+/// A kind of block. (A function as an argument would not always be inlined, and a kernel's pieces must be.)
+trait Block<const N: usize> {
+    /// Puts block `block` into a term and gives its scale.
+    fn write<S: Simd>(simd: S, layout: &Layout, block: usize, values: &[f32; N], term: &mut [u8]) -> f32;
+}
+
+/// 32 values; with `SUM` the scaled sum of their codes.
+struct Block32<const SUM: bool>;
+
+impl<const SUM: bool> Block<32> for Block32<SUM> {
+    #[inline(always)]
+    fn write<S: Simd>(simd: S, layout: &Layout, block: usize, values: &[f32; 32], term: &mut [u8]) -> f32 {
+        block32::<S, SUM>(simd, layout, block, values, term)
+    }
+}
+
+/// 256 values.
+struct Block256;
+
+impl Block<256> for Block256 {
+    #[inline(always)]
+    fn write<S: Simd>(simd: S, layout: &Layout, block: usize, values: &[f32; 256], term: &mut [u8]) -> f32 {
+        superblock(simd, layout, block, values, term)
+    }
+}
+
+/// Every block twice: the values, then what the first term leaves over.
 #[inline(always)]
-fn blocks<S: Simd, const N: usize>(
-    simd: S,
-    layout: &Layout,
-    values: &[f32],
-    row: &mut [u8],
-    write: impl Fn(S, &Layout, usize, &[f32; N], &mut [u8]) -> f32,
-) {
+fn blocks<S: Simd, B: Block<N>, const N: usize>(simd: S, layout: &Layout, values: &[f32], row: &mut [u8]) {
     let (first, rest) = row.split_at_mut(layout.term);
     for (block, values) in values.as_chunks::<N>().0.iter().enumerate() {
-        let scale = write(simd, layout, block, values, first);
+        let scale = B::write(simd, layout, block, values, first);
         let mut left = [0.0; N];
         let codes = &first[N * block..N * (block + 1)];
         for ((left, value), code) in left.iter_mut().zip(values).zip(codes) {
             // What is not finite has poisoned the first term already.
             *left = value - scale * f32::from(code.cast_signed());
         }
-        write(simd, layout, block, &left, rest);
+        B::write(simd, layout, block, &left, rest);
     }
 }
 

@@ -138,6 +138,22 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// `LANES` rows of 2 bytes from `rows.base` must be readable.
     unsafe fn gather_u16(self, rows: Rows) -> Self::I;
 
+    /// A run is 32 bytes. The one at `from`, every lane shifted right by `shifts[0]`, zeros in; with 16 lanes then the
+    /// same run again, by `shifts[1]`.
+    ///
+    /// # Safety
+    /// 32 bytes at `from` must be readable.
+    unsafe fn run_shifted(self, from: *const u8, shifts: [u32; 2]) -> Self::I;
+    /// Lanes as signed 16-bit halves, per 128 bits four of `a`, then four of `b`; limited to i16.
+    fn pack(self, a: Self::I, b: Self::I) -> Self::I;
+    /// Of sixteen scales, each for 16 codes, those that belong to the halves of the `pair`-th [`Self::pack`] of
+    /// consecutive vectors of codes' sums of four.
+    fn pack_scales(self, scales: &[i8; 16], pair: usize) -> Self::I;
+    /// Lanes that add up to the sum of sixteen products.
+    fn dot_sixteen(self, a: &[i8; 16], b: &[i16; 16]) -> Self::I;
+    /// The sums of each vector's lanes.
+    fn sums(self, x: &[Self::I; 8]) -> [i32; 8];
+
     /// Every lane `x`.
     fn splat_f(self, x: f32) -> Self::F;
     /// `LANES` floats from `from`.

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "reads blocks through row pointers that the caller vouches for")]
 
 use super::block32::IQ4_LEVELS;
-use super::{Minima16, Minima32, Offset16, Superblock, Visitor, Wide32};
+use super::{Minima16, Minima32, Offset16, RowBlock, Superblock, Visitor, Wide32};
 use crate::simd::{Rows, Simd, each};
 
 /// 16 bytes of 4-bit scales and minima, 64 bytes of 2-bit codes, `d` f16, `dmin` f16.
@@ -168,6 +168,64 @@ impl Superblock for Q6K {
             });
         });
     }
+}
+
+impl RowBlock for Q6K {
+    #[inline(always)]
+    unsafe fn products<S: Simd>(
+        simd: S,
+        block: *const u8,
+        codes: [*const u8; 2],
+        sums: [&[i16; 16]; 2],
+    ) -> [S::I; 2] {
+        // SAFETY: 16 bytes at offset 192 of 210.
+        let scales = unsafe { block.add(192).cast::<[i8; 16]>().read_unaligned() };
+        let offset = |sums| simd.mul(simd.dot_sixteen(&scales, sums), simd.splat(-(1 << Self::OFFSET)));
+        let mut total = [offset(sums[0]), offset(sums[1])];
+        unroll!(PAIR in [0 1 2 3] {
+            if PAIR < 32 / S::LANES {
+                let scales = simd.pack_scales(&scales, PAIR);
+                // SAFETY: the block; vectors 2 PAIR and 2 PAIR + 1 of the activation codes.
+                unsafe {
+                    let a = q6_codes(simd, block, 2 * PAIR);
+                    let b = q6_codes(simd, block, 2 * PAIR + 1);
+                    for term in 0..2 {
+                        // With codes up to 63 and activations within ±127 sums of four fit 16 bits.
+                        let input = |vector: usize| simd.load(codes[term].add(4 * S::LANES * vector));
+                        let a = simd.dot::<false>(simd.splat(0), a, input(2 * PAIR));
+                        let b = simd.dot::<false>(simd.splat(0), b, input(2 * PAIR + 1));
+                        total[term] = simd.dot_pairs(total[term], simd.pack(a, b), scales);
+                    }
+                }
+            }
+        });
+        total
+    }
+
+    #[inline(always)]
+    unsafe fn scale(block: *const u8) -> u16 {
+        // SAFETY: two bytes at offset 208 of 210.
+        u16::from_le(unsafe { block.add(208).cast::<u16>().read_unaligned() })
+    }
+}
+
+/// The `vector`-th vector of a Q6_K block's codes, in order of elements.
+///
+/// # Safety
+/// The block must be readable.
+#[inline(always)]
+unsafe fn q6_codes<S: Simd>(simd: S, block: *const u8, vector: usize) -> S::I {
+    // A run is 32 codes; four runs share 32 bytes of upper bits, two share 32 bytes of nibbles.
+    let run = vector * S::LANES / 8;
+    let (half, place) = (run / 4, run % 4);
+    let low = 64 * half + 32 * (place % 2);
+    let bits = 2 * place as u32;
+    // SAFETY: nibbles up to 128, upper bits up to 192 of 210 bytes.
+    let (nibbles, upper) = unsafe {
+        (simd.load(block.add(low)), simd.run_shifted(block.add(128 + 32 * half), [bits, bits + 2]))
+    };
+    let nibbles = simd.and(simd.shr(nibbles, 4 * (place as u32 / 2)), simd.splat(0x0f0f_0f0f));
+    simd.or(nibbles, simd.shl(simd.and(upper, simd.splat(0x0303_0303)), 4))
 }
 
 impl Superblock for Q2K {

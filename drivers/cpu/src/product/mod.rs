@@ -3,8 +3,9 @@
 //! The unit is a pair of strips, 2 × 16 weight rows, against any number of activation rows:
 //!
 //! - Many activation rows: the strips are unpacked once into scratch, turned so that a lane is a weight row
-//!   ([`unpack`]), then run over all activation rows in register tiles ([`tile`]).
-//! - One activation row: the same vectors go straight from the file's bytes into the dot products ([`single`]).
+//!   (`unpack`), then run over all activation rows in register tiles (`tile`).
+//! - One activation row: the same vectors go straight from the file's bytes into the dot products (`single`, or
+//!   `rows` where that reads faster).
 //!
 //! Weights stay where they are; there is no second copy.
 //!
@@ -18,6 +19,7 @@
 //!
 //! What is done with the products is the caller's matter.
 
+mod rows;
 mod run;
 mod scratch;
 mod single;

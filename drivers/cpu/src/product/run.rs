@@ -1,13 +1,14 @@
 //! From a pair of strips and a panel to the kernels: choice of path, tiling, padding.
 #![expect(unsafe_code, reason = "vouches to the kernels for the sizes it has checked")]
 
+use super::rows::{ByRows, scratch_bytes};
 use super::scratch::{Parts, Scratch};
 use super::single::{Single, Single32, Single256};
 use super::tile::{OUT, TOKENS, Tile, Tile32, Tile256, TileFloat};
 use super::unpack::{Unpack, Unpack32, Unpack256, UnpackFloat};
 use super::weights::Strip;
 use crate::features::Isa;
-use crate::formats::{self, Block32, Class, Float, Superblock};
+use crate::formats::{self, Block32, Class, Float, RowBlock, Superblock};
 use crate::panel::Layout;
 use crate::simd::{Rows, STRIP};
 use core::marker::PhantomData;
@@ -139,7 +140,7 @@ impl<'a> Products<'a> {
             Type::Q3_K => Self::superblock::<formats::Q3K>,
             Type::Q4_K => Self::superblock::<formats::Q4K>,
             Type::Q5_K => Self::superblock::<formats::Q5K>,
-            Type::Q6_K => Self::superblock::<formats::Q6K>,
+            Type::Q6_K => Self::row_block::<formats::Q6K>,
             Type::IQ4_XS => Self::superblock::<formats::Iq4Xs>,
             // `Weights::new` lets no other type through.
             _ => return,
@@ -193,6 +194,21 @@ impl<'a> Products<'a> {
         };
         let strips = unpack_both(left, right, scratch, parts.bytes, unpack);
         self.tiles::<Blocks256, F::Class>(strips, F::OFFSET, out);
+    }
+
+    fn row_block<F: RowBlock>(
+        &self,
+        left: Strip<'_>,
+        right: Option<Strip<'_>>,
+        scratch: &mut Scratch<'_>,
+        out: &mut [f32],
+    ) {
+        if self.selection.len() != 1 {
+            return self.superblock::<F>(left, right, scratch, out);
+        }
+        let [sums, _] = scratch.strips(scratch_bytes(self.layout.cols / 256));
+        let run = |single: Single<'_, F>| self.isa.run(ByRows(single, sums));
+        self.single(run, left, right, scratch, out);
     }
 
     fn float<F: Float>(

@@ -92,6 +92,7 @@ impl Simd for Avx2 {
             let x = _mm_max_ps(x, _mm_movehl_ps(x, x));
             _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)))
         };
+        pack(a: __m256i, b: __m256i) -> __m256i = _mm256_packs_epi32(a, b);
         prefetch(at: *const u8) -> () = _mm_prefetch::<_MM_HINT_T1>(at.cast());
     }
 
@@ -189,5 +190,50 @@ impl Simd for Avx2 {
             let x = _mm_insert_epi16::<6>(x, at(6));
             _mm256_cvtepu16_epi32(_mm_insert_epi16::<7>(x, at(7)))
         }
+    }
+
+    #[inline(always)]
+    unsafe fn run_shifted(self, from: *const u8, shifts: [u32; 2]) -> __m256i {
+        // SAFETY: the caller vouches for the run.
+        let x = unsafe { self.load(from) };
+        self.shr(x, shifts[0])
+    }
+
+    #[inline(always)]
+    fn pack_scales(self, scales: &[i8; 16], pair: usize) -> __m256i {
+        // Eight halves per 128 bits: four of the first vector's 16 codes there, four of the second's. Each scale goes
+        // to its half's upper byte (0x80 clears the lower one), and comes down with its sign.
+        let four = |scale: i64| (4 * pair as i64 + scale) * 0x0100_0100_0100_0100 + 0x0080_0080_0080_0080;
+        // SAFETY: sixteen readable bytes; the token exists only where these instructions do.
+        unsafe {
+            let scales = _mm256_broadcastsi128_si256(_mm_loadu_si128(scales.as_ptr().cast()));
+            let index = _mm256_setr_epi64x(four(0), four(2), four(1), four(3));
+            _mm256_srai_epi16::<8>(_mm256_shuffle_epi8(scales, index))
+        }
+    }
+
+    #[inline(always)]
+    fn dot_sixteen(self, a: &[i8; 16], b: &[i16; 16]) -> __m256i {
+        // SAFETY: sixteen readable numbers each; the token exists only where these instructions do.
+        unsafe {
+            let a = _mm256_cvtepi8_epi16(_mm_loadu_si128(a.as_ptr().cast()));
+            _mm256_madd_epi16(a, _mm256_loadu_si256(b.as_ptr().cast()))
+        }
+    }
+
+    #[inline(always)]
+    fn sums(self, x: &[__m256i; 8]) -> [i32; 8] {
+        let mut out = [0; 8];
+        // SAFETY: eight integers fit; the token exists only where these instructions do.
+        unsafe {
+            let halves = |a, b| _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+            let quarters = |a, b| _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+            let first = quarters(halves(x[0], x[1]), halves(x[2], x[3]));
+            let second = quarters(halves(x[4], x[5]), halves(x[6], x[7]));
+            let low = _mm256_permute2x128_si256::<0x20>(first, second);
+            let high = _mm256_permute2x128_si256::<0x31>(first, second);
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm256_add_epi32(low, high));
+        }
+        out
     }
 }

@@ -80,6 +80,7 @@ impl Simd for Avx512 {
         min_f(a: __m512, b: __m512) -> __m512 = _mm512_min_ps(a, b);
         sum(x: __m512) -> f32 = _mm512_reduce_add_ps(x);
         max_lane(x: __m512) -> f32 = _mm512_reduce_max_ps(x);
+        pack(a: __m512i, b: __m512i) -> __m512i = _mm512_packs_epi32(a, b);
         prefetch(at: *const u8) -> () = _mm_prefetch::<_MM_HINT_T1>(at.cast());
     }
 
@@ -165,5 +166,58 @@ impl Simd for Avx512 {
             };
             _mm512_cvtepu16_epi32(_mm256_set_m128i(half(8), half(0)))
         }
+    }
+
+    #[inline(always)]
+    unsafe fn run_shifted(self, from: *const u8, shifts: [u32; 2]) -> __m512i {
+        let (a, b) = (shifts[0].cast_signed(), shifts[1].cast_signed());
+        // SAFETY: the caller vouches for the run; the token for the instructions.
+        unsafe {
+            let x = _mm512_broadcast_i64x4(_mm256_loadu_si256(from.cast()));
+            _mm512_srlv_epi32(x, _mm512_setr_epi32(a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b))
+        }
+    }
+
+    #[inline(always)]
+    fn pack_scales(self, scales: &[i8; 16], pair: usize) -> __m512i {
+        // Eight halves per 128 bits: four of the first vector's 16 codes there, four of the second's.
+        let four = |scale: usize| (8 * pair + scale) as i64 * 0x0001_0001_0001_0001;
+        // SAFETY: sixteen readable bytes; the token exists only where these instructions do.
+        unsafe {
+            let index =
+                _mm512_setr_epi64(four(0), four(4), four(1), four(5), four(2), four(6), four(3), four(7));
+            let scales = _mm256_cvtepi8_epi16(_mm_loadu_si128(scales.as_ptr().cast()));
+            _mm512_permutexvar_epi16(index, _mm512_castsi256_si512(scales))
+        }
+    }
+
+    #[inline(always)]
+    fn dot_sixteen(self, a: &[i8; 16], b: &[i16; 16]) -> __m512i {
+        // SAFETY: sixteen readable numbers each; the token exists only where these instructions do.
+        unsafe {
+            let a = _mm256_cvtepi8_epi16(_mm_loadu_si128(a.as_ptr().cast()));
+            _mm512_zextsi256_si512(_mm256_madd_epi16(a, _mm256_loadu_si256(b.as_ptr().cast())))
+        }
+    }
+
+    #[inline(always)]
+    fn sums(self, x: &[__m512i; 8]) -> [i32; 8] {
+        let mut out = [0; 8];
+        // SAFETY: eight integers fit; the token exists only where these instructions do.
+        unsafe {
+            // Per 128 bits: two lanes each of two vectors, then all four lanes each of four vectors.
+            let halves = |a, b| _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+            let quarters = |a, b| _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+            let first = quarters(halves(x[0], x[1]), halves(x[2], x[3]));
+            let second = quarters(halves(x[4], x[5]), halves(x[6], x[7]));
+            // Quarters 0 and 2 of both, plus quarters 1 and 3 of both.
+            let even = _mm512_shuffle_i32x4::<0b10_00_10_00>(first, second);
+            let odd = _mm512_shuffle_i32x4::<0b11_01_11_01>(first, second);
+            let pairs = _mm512_add_epi32(even, odd);
+            let (low, high) = (_mm512_castsi512_si256(pairs), _mm512_extracti64x4_epi64::<1>(pairs));
+            let fold = |x| _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x));
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm256_set_m128i(fold(high), fold(low)));
+        }
+        out
     }
 }

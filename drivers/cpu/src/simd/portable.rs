@@ -189,4 +189,41 @@ impl Simd for Portable {
 
     #[inline(always)]
     fn prefetch(self, _at: *const u8) {}
+
+    #[inline(always)]
+    unsafe fn run_shifted(self, from: *const u8, shifts: [u32; 2]) -> I {
+        from_fn(|lane| {
+            // SAFETY: the caller vouches for the run.
+            let word = unsafe { from.add(lane % 8 * 4).cast::<u32>().read_unaligned() };
+            (word >> shifts[lane / 8]).cast_signed()
+        })
+    }
+
+    #[inline(always)]
+    fn pack(self, a: I, b: I) -> I {
+        let half = |x: i32| x.clamp(-0x8000, 0x7fff) & 0xffff;
+        from_fn(|lane| {
+            let from = if lane % 4 < 2 { a } else { b };
+            let at = lane / 4 * 4 + lane % 2 * 2;
+            half(from[at]) | half(from[at + 1]) << 16
+        })
+    }
+
+    #[inline(always)]
+    fn pack_scales(self, scales: &[i8; 16], pair: usize) -> I {
+        from_fn(|lane| {
+            let scale = i32::from(scales[8 * pair + lane / 4 + lane % 4 / 2 * 4]);
+            scale & 0xffff | scale << 16
+        })
+    }
+
+    #[inline(always)]
+    fn dot_sixteen(self, a: &[i8; 16], b: &[i16; 16]) -> I {
+        from_fn(|lane| i32::from(a[lane]) * i32::from(b[lane]))
+    }
+
+    #[inline(always)]
+    fn sums(self, x: &[I; 8]) -> [i32; 8] {
+        from_fn(|i| fold(x[i], i32::wrapping_add))
+    }
 }
