@@ -252,16 +252,15 @@ impl<'a> Products<'a> {
         let (mut done, count) = (0, self.selection.len());
         while done < count {
             let out = &mut out[done * OUT..];
+            // Two widths only: each is compiled for every class of format and form of the processor.
             done += match (count - done) * self.layout.terms {
                 TOKENS.. => self.tile::<K, C, TOKENS>(strips, offset, done, out),
-                4.. => self.tile::<K, C, 4>(strips, offset, done, out),
-                2.. => self.tile::<K, C, 2>(strips, offset, done, out),
-                _ => self.tile::<K, C, 1>(strips, offset, done, out),
+                _ => self.tile::<K, C, 2>(strips, offset, done, out),
             };
         }
     }
 
-    /// `T` terms from row `first` on; gives how many rows they make.
+    /// `T` terms from row `first` on; gives how many rows they make. The last row stands in for one beyond it.
     fn tile<K: Tiles<C>, C, const T: usize>(
         &self,
         strips: Unpacked,
@@ -270,7 +269,8 @@ impl<'a> Products<'a> {
         out: &mut [f32],
     ) -> usize {
         let count = self.layout.terms;
-        let tokens = core::array::from_fn(|t| self.term(first + t / count, t % count));
+        let last = self.selection.len() - 1;
+        let tokens = core::array::from_fn(|t| self.term((first + t / count).min(last), t % count));
         let Unpacked { strips, both } = strips;
         let mut terms = [[0f32; OUT]; T];
         let layout = self.layout;
@@ -280,7 +280,7 @@ impl<'a> Products<'a> {
             Tile { strips, both, layout, tokens, offset, out: results, class: PhantomData },
         );
         let columns = if both { OUT } else { STRIP };
-        for (out, terms) in out.chunks_mut(OUT).zip(terms.chunks_exact(count)) {
+        for (out, terms) in out.chunks_mut(OUT).zip(terms.chunks_exact(count)).take(last + 1 - first) {
             match terms {
                 [first, second] => {
                     for (out, (a, b)) in out[..columns].iter_mut().zip(first.iter().zip(second)) {
