@@ -5,7 +5,6 @@ use super::scratch::{Parts, VECTOR};
 use crate::formats::Class;
 use crate::panel::Layout;
 use crate::simd::{Kernel, STRIP, Simd};
-use core::array::from_fn;
 use core::marker::PhantomData;
 
 /// Activation rows of the widest tile. Two groups of weight rows make 12 accumulators, which with as many integer
@@ -62,7 +61,8 @@ impl<C: Class, const T: usize> Kernel for Tile32<'_, C, T> {
                     let mut sums = start::<S, C, T>(simd, tokens, layout.sums + 4 * block, offset);
                     dots::<S, C, T, 8>(simd, groups, tokens, 8 * block, &mut sums);
                     let at = |plane: usize, i: usize| groups[i].add(plane + block * VECTOR).cast();
-                    let scales: [S::F; 2] = from_fn(|i| simd.load_f(at(parts.scales, i)));
+                    let scales: [S::F; 2] =
+                        [simd.load_f(at(parts.scales, 0)), simd.load_f(at(parts.scales, 1))];
                     for t in 0..T {
                         let scale = simd.as_f(simd.load_splat(tokens[t].add(layout.scales + 4 * block)));
                         for i in 0..2 {
@@ -71,7 +71,8 @@ impl<C: Class, const T: usize> Kernel for Tile32<'_, C, T> {
                         }
                     }
                     if C::MINIMA {
-                        let floors: [S::F; 2] = from_fn(|i| simd.load_f(at(parts.floors, i)));
+                        let floors: [S::F; 2] =
+                            [simd.load_f(at(parts.floors, 0)), simd.load_f(at(parts.floors, 1))];
                         for t in 0..T {
                             let sum = simd.as_f(simd.load_splat(tokens[t].add(layout.sums + 4 * block)));
                             for i in 0..2 {
@@ -104,7 +105,8 @@ impl<C: Class, const T: usize> Kernel for Tile256<'_, C, T> {
                 unsafe {
                     let sums = superblock::<S, C, T>(simd, groups, tokens, (layout, &parts, offset), block);
                     let at = |plane: usize, i: usize| groups[i].add(plane + block * VECTOR).cast();
-                    let scales: [S::F; 2] = from_fn(|i| simd.load_f(at(parts.scales, i)));
+                    let scales: [S::F; 2] =
+                        [simd.load_f(at(parts.scales, 0)), simd.load_f(at(parts.scales, 1))];
                     for t in 0..T {
                         let scale = simd.as_f(simd.load_splat(tokens[t].add(layout.scales + 4 * block)));
                         for i in 0..2 {
@@ -114,7 +116,8 @@ impl<C: Class, const T: usize> Kernel for Tile256<'_, C, T> {
                     }
                     if C::MINIMA {
                         let sums = minima::<S, C, T>(simd, groups, tokens, (layout, &parts), block);
-                        let floors: [S::F; 2] = from_fn(|i| simd.load_f(at(parts.floors, i)));
+                        let floors: [S::F; 2] =
+                            [simd.load_f(at(parts.floors, 0)), simd.load_f(at(parts.floors, 1))];
                         for t in 0..T {
                             let scale = simd.as_f(simd.load_splat(tokens[t].add(layout.scales + 4 * block)));
                             for i in 0..2 {
@@ -149,7 +152,10 @@ impl<const T: usize> Kernel for TileFloat<'_, T> {
                 for column in first..end {
                     // SAFETY: whoever makes a tile vouches for the strips' columns and the activation rows.
                     unsafe {
-                        let w: [S::F; 2] = from_fn(|i| simd.load_f(groups[i].add(column * VECTOR).cast()));
+                        let w: [S::F; 2] = [
+                            simd.load_f(groups[0].add(column * VECTOR).cast()),
+                            simd.load_f(groups[1].add(column * VECTOR).cast()),
+                        ];
                         for t in 0..T {
                             let x = simd.as_f(simd.load_splat(tokens[t].add(4 * column)));
                             for i in 0..2 {
@@ -209,7 +215,8 @@ unsafe fn dots<S: Simd, C: Class, const T: usize, const G: usize>(
     for group in first..first + G {
         // SAFETY: the caller's promise.
         unsafe {
-            let w: [S::I; 2] = from_fn(|i| simd.load(groups[i].add(group * VECTOR)));
+            let w: [S::I; 2] =
+                [simd.load(groups[0].add(group * VECTOR)), simd.load(groups[1].add(group * VECTOR))];
             for t in 0..T {
                 let x = simd.load_splat(tokens[t].add(4 * group));
                 for i in 0..2 {
@@ -276,7 +283,10 @@ unsafe fn minima<S: Simd, C: Class, const T: usize>(
     for pair in pairs * block..pairs * (block + 1) {
         // SAFETY: the caller's promise.
         unsafe {
-            let w: [S::I; 2] = from_fn(|i| simd.load(groups[i].add(parts.minima + pair * VECTOR)));
+            let w: [S::I; 2] = [
+                simd.load(groups[0].add(parts.minima + pair * VECTOR)),
+                simd.load(groups[1].add(parts.minima + pair * VECTOR)),
+            ];
             for t in 0..T {
                 let x = simd.load_splat(tokens[t].add(plane + 4 * pair));
                 for i in 0..2 {
