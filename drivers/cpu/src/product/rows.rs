@@ -11,6 +11,9 @@ use crate::formats::RowBlock;
 use crate::panel::Layout;
 use crate::simd::{Kernel, Rows, STRIP, Simd};
 
+/// How far ahead of their use weights are asked for, in bytes: as far as the processor's own prefetch does not reach.
+const AHEAD: usize = 4 << 10;
+
 /// Words from one row's sums to the next: whole groups of eight blocks, and an odd number of groups of four, so that
 /// rows do not compete for cache sets.
 const fn stride(blocks: usize) -> usize {
@@ -74,6 +77,9 @@ unsafe fn row_group<S: Simd, F: RowBlock>(
             // SAFETY: the caller's promise.
             unsafe {
                 let at = block.add(i * F::BYTES);
+                for line in 0..F::BYTES.div_ceil(64) {
+                    simd.prefetch(at.wrapping_add(AHEAD + 64 * line));
+                }
                 let sums = |term: usize| terms[term].add(halves).cast::<[i16; 16]>().read_unaligned();
                 let codes = [terms[0].add(256 * (first + i)), terms[1].add(256 * (first + i))];
                 let [a, b] = F::products(simd, at, codes, [&sums(0), &sums(1)]);
