@@ -1,6 +1,6 @@
 //! Measures the product kernels on one thread, by thread CPU time: GB/s of weights at one activation row, GOP/s at more.
 //!
-//! `cargo run --release -p doorbell-cpu --example speed [TYPE] [COLS] [ROWS] [avx2|portable]`. What a whole model does is
+//! `cargo run --release -p doorbell-cpu --example kernels [TYPE] [COLS] [ROWS] [avx2|portable]`. What a whole model does is
 //! `doorbell bench`'s matter.
 
 use doorbell_core::heap;
