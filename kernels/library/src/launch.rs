@@ -1,0 +1,31 @@
+//! One kernel to run: which, how large, with what arguments, and what it ought to cost.
+
+use super::Recipe;
+use alloc::vec::Vec;
+use doorbell_compiler::object::ArgumentValue;
+
+/// What a launch has to move and compute, for comparing with what it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Bytes that have to be read at least once.
+    pub read: u64,
+    /// Bytes that have to be written.
+    pub written: u64,
+    /// Multiply-adds.
+    pub products: u64,
+}
+
+/// One dispatch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    /// The kernel.
+    pub recipe: Recipe,
+    /// Workgroups along X, Y, Z.
+    pub groups: [u32; 3],
+    /// In the order of the function's arguments.
+    pub arguments: Vec<ArgumentValue>,
+    /// Whether it has to wait for the launch before it.
+    pub waits: bool,
+    /// Ideal cost.
+    pub cost: Cost,
+}

@@ -1,0 +1,59 @@
+//! Layouts in device memory that kernels and driver share.
+
+use doorbell_core::backend::KvType;
+use doorbell_core::model::KvGroup;
+use doorbell_core::plan::PAGE_TOKENS;
+
+/// Keys, or values, of one group: `[pages, layers, heads, PAGE_TOKENS, dim]`, so that one head's page is contiguous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvLayout {
+    /// Layers of the group.
+    pub layers: u32,
+    /// KV heads.
+    pub heads: u32,
+    /// Elements of one key or value.
+    pub dim: u32,
+    /// Element type.
+    pub kv: KvType,
+}
+
+impl KvLayout {
+    /// Layout of a group's keys.
+    pub fn keys(group: &KvGroup, kv: KvType) -> Self {
+        Self { layers: group.layers.into(), heads: group.heads, dim: group.key_dim, kv }
+    }
+
+    /// Layout of a group's values.
+    pub fn values(group: &KvGroup, kv: KvType) -> Self {
+        Self { layers: group.layers.into(), heads: group.heads, dim: group.value_dim, kv }
+    }
+
+    /// Bytes of one head's part of a page.
+    pub fn head_bytes(&self) -> u64 {
+        PAGE_TOKENS as u64 * u64::from(self.dim) * self.kv.bytes() as u64
+    }
+
+    /// Bytes of one page of one layer.
+    pub fn layer_bytes(&self) -> u64 {
+        self.head_bytes() * u64::from(self.heads)
+    }
+
+    /// Bytes of one page with all layers; `None` on overflow never happens for bound models.
+    pub fn page_bytes(&self) -> u64 {
+        self.layer_bytes() * u64::from(self.layers)
+    }
+}
+
+/// A rotary table: `[positions, pairs, 2]` f32, cosine then sine, magnitude included, from `Rope::angles`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RopeTable {
+    /// Pairs per head that turn.
+    pub pairs: u32,
+}
+
+impl RopeTable {
+    /// Bytes of one position.
+    pub fn position_bytes(&self) -> u64 {
+        8 * u64::from(self.pairs)
+    }
+}

@@ -1,0 +1,20 @@
+//! GPU kernels of a plan's operations: written in the compiler's builder, specialised for shape, format and chip.
+//!
+//! [`lower`] turns one operation of a plan into launches. A [`Launch`] names its kernel by [`Recipe`], which is all
+//! that compiling needs; the driver compiles each recipe once. Not here: memory, queues, packets.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod launch;
+mod layout;
+mod lower;
+mod recipe;
+mod step;
+
+pub use launch::{Cost, Launch};
+pub use layout::{KvLayout, RopeTable};
+pub use lower::{Unsupported, lower, scratch_bytes, supports};
+pub use recipe::{Recipe, RecipeError};
+pub use step::{Inputs, KvPool, Step};

@@ -1,0 +1,111 @@
+//! Where everything lies in device memory while a batch runs. The driver fills it in; kernels' arguments come from it.
+
+use doorbell_core::backend::KvType;
+use doorbell_core::model::Model;
+use doorbell_core::plan::{GroupId, Plan, RopeId, Rows, TensorId, VectorId, WeightId};
+
+/// Keys and values of one group, each laid out by [`super::KvLayout`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvPool {
+    /// Device address of the keys.
+    pub keys: u64,
+    /// Device address of the values.
+    pub values: u64,
+}
+
+/// Device addresses of a step's inputs, all little-endian u32 but for the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inputs {
+    /// `[rows]`: token ids.
+    pub tokens: u64,
+    /// `[rows]`: positions, in tokens.
+    pub positions: u64,
+    /// `[groups, rows]`: where the row's page table starts in `pages`, in entries.
+    pub tables: u64,
+    /// Page tables: page ids, in order of position.
+    pub pages: u64,
+    /// `[outputs]`: rows whose result is wanted.
+    pub outputs: u64,
+    /// `[outputs]`: positions of those rows.
+    pub output_positions: u64,
+    /// `[groups, outputs]`: where those rows' page tables start in `pages`, in entries.
+    pub output_tables: u64,
+    /// `[outputs, vocabulary]` f32, or `[outputs]` u32.
+    pub result: u64,
+}
+
+/// Everything that launches of one step refer to.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'s, 'a> {
+    /// The model.
+    pub model: &'s Model<'a>,
+    /// The plan that runs.
+    pub plan: &'s Plan<'s>,
+    /// Rows of the batch, at least 1.
+    pub rows: u32,
+    /// Output rows of the batch.
+    pub outputs: u32,
+    /// Positions that the longest sequence of the batch has after this step; page tables cover them.
+    pub positions: u32,
+    /// Device address of the plan's arena: 4-byte cells.
+    pub arena: u64,
+    /// Device address of [`super::scratch_bytes`] for the library's own use between launches. Zeroed when it is
+    /// allocated; counters in it are left at zero by every kernel.
+    pub scratch: u64,
+    /// Device addresses, by [`WeightId`]: the bytes as in the file.
+    pub weights: &'s [u64],
+    /// Device addresses, by [`VectorId`]: f32.
+    pub vectors: &'s [u64],
+    /// Device addresses, by [`RopeId`]: laid out by [`super::RopeTable`].
+    pub ropes: &'s [u64],
+    /// By [`GroupId`].
+    pub pools: &'s [KvPool],
+    /// Element type of the pools.
+    pub kv: KvType,
+    /// Inputs and result.
+    pub inputs: Inputs,
+}
+
+impl Step<'_, '_> {
+    /// Device address of an activation tensor.
+    pub fn tensor(&self, id: TensorId) -> u64 {
+        self.arena + 4 * self.plan.tensor(id).offset as u64
+    }
+
+    /// Rows that a tensor has in this batch.
+    pub fn rows_of(&self, id: TensorId) -> u32 {
+        match self.plan.tensor(id).rows {
+            Rows::Batch => self.rows,
+            Rows::Outputs => self.outputs,
+        }
+    }
+
+    /// Device addresses of positions and page-table starts for the rows of a tensor, in a group.
+    pub fn places(&self, id: TensorId, group: GroupId) -> (u64, u64) {
+        let (positions, tables, rows) = match self.plan.tensor(id).rows {
+            Rows::Batch => (self.inputs.positions, self.inputs.tables, self.rows),
+            Rows::Outputs => (self.inputs.output_positions, self.inputs.output_tables, self.outputs),
+        };
+        (positions, tables + 4 * u64::from(rows) * group.index() as u64)
+    }
+
+    /// Device address of a matrix or stack.
+    pub fn weight(&self, id: WeightId) -> u64 {
+        self.weights[id.index()]
+    }
+
+    /// Device address of a vector.
+    pub fn vector(&self, id: VectorId) -> u64 {
+        self.vectors[id.index()]
+    }
+
+    /// Device address of a rotary table.
+    pub fn rope(&self, id: RopeId) -> u64 {
+        self.ropes[id.index()]
+    }
+
+    /// Keys and values of a group.
+    pub fn pool(&self, id: GroupId) -> KvPool {
+        self.pools[id.index()]
+    }
+}
