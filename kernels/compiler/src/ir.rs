@@ -6,10 +6,12 @@
 
 mod alu;
 mod build;
+mod control;
 mod print;
 
 pub use alu::{ALU, Alu, AluRow};
 pub use build::Builder;
+pub use control::Counted;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -161,6 +163,27 @@ pub enum AtomicOp {
     MaxUnsigned,
 }
 
+/// Half of an ordering between waves. A release makes earlier accesses of the wave visible to whoever acquires later;
+/// an acquire makes what others released visible to later vector loads. Scalar loads are not ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Fence {
+    /// Before the access that tells others.
+    Release,
+    /// After the access that learns of others.
+    Acquire,
+}
+
+/// Operations on conditions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Logic {
+    /// Both.
+    And,
+    /// Either.
+    Or,
+    /// Not the one.
+    Not,
+}
+
 /// Matrix operations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MatrixOp {
@@ -197,12 +220,15 @@ pub enum Op {
     Extract(Value, u8),
     /// Elements to one value.
     Pack(Vec<Value>),
-    /// Reads memory. Uniform results come through the scalar cache and need memory that no kernel writes.
+    /// Reads memory. Uniform results come through the scalar cache and need memory that nothing in the same dispatch
+    /// writes.
     Load(Address, Width),
     /// Writes memory.
     Store(Address, Width, Value),
-    /// Atomic update without result.
+    /// Atomic update; the result, if there is one, is the old content.
     Atomic(AtomicOp, Scope, Address, Value),
+    /// Orders global memory accesses of this wave against those of others.
+    Fence(Fence, Scope),
     /// Workgroup barrier that makes earlier accesses to LDS, and to global memory if asked, visible.
     Barrier {
         /// Global memory as well.
@@ -212,6 +238,16 @@ pub enum Op {
     LaneXor(Value, u8),
     /// The first active lane's value, uniform.
     FirstLane(Value),
+    /// The value that the lane of a uniform number has, uniform.
+    ReadLane(Value, Value),
+    /// The value that the lane of a number has, a number per lane; inactive lanes give zero.
+    LaneGather(Value, Value),
+    /// Conditions combined.
+    Logic(Logic, Vec<Value>),
+    /// 64-bit sum of uniform values; the second may be a 32-bit unsigned one.
+    WideAdd(Value, Value),
+    /// 64-bit product of two uniform 32-bit unsigned values.
+    WideMul(Value, Value),
     /// Integer dot product of four bytes each, added to the third value.
     Dot4 {
         /// The bytes of the first operand are signed.
@@ -267,13 +303,15 @@ pub enum Node {
         /// Values of both.
         merged: Vec<Merged>,
     },
-    /// A loop that runs its body at least once.
+    /// A loop. Lanes leave it one by one if the condition for another trip varies.
     Loop {
+        /// Condition for the first trip, computed before the loop; without one the body runs at least once.
+        first: Option<Value>,
         /// Values from trip to trip.
         carried: Vec<Carried>,
         /// The body.
         body: Region,
-        /// Uniform condition for another trip, computed in the body.
+        /// Condition for another trip, computed in the body.
         again: Value,
     },
 }

@@ -3,7 +3,8 @@
 //! `DOORBELL_CASES=100000` runs more of them than an ordinary test run.
 
 use doorbell_compiler::ir::{
-    ALU, Alu, AtomicOp, Axis, Builder, Elem, Fragment, Function, MatrixOp, Scope, Type, Value, Width,
+    ALU, Alu, AtomicOp, Axis, Builder, Counted, Elem, Fence, Fragment, Function, MatrixOp, Scope, Type,
+    Value, Width,
 };
 use doorbell_compiler::{CompileError, Options, compile};
 use doorbell_isa::TARGETS;
@@ -50,38 +51,7 @@ impl Generator {
     }
 
     fn alu(&mut self, k: &mut Builder) {
-        let alu = [
-            Alu::add,
-            Alu::sub,
-            Alu::mul,
-            Alu::and,
-            Alu::or,
-            Alu::shl,
-            Alu::shr,
-            Alu::sar,
-            Alu::fadd,
-            Alu::fmul,
-            Alu::fma,
-            Alu::fmax,
-            Alu::exp2,
-            Alu::rcp,
-            Alu::rsq,
-            Alu::cvt_f_u,
-            Alu::cvt_f_i,
-            Alu::lt_u,
-            Alu::eq,
-            Alu::flt,
-            Alu::bfe,
-            Alu::perm,
-            Alu::mad24,
-            Alu::shl_add,
-            Alu::cvt_pk_h,
-            Alu::pk_fma,
-            Alu::cvt_f_h,
-            Alu::min_u,
-            Alu::and_or,
-        ];
-        let alu = alu[self.random.below(alu.len())];
+        let alu = Alu::all().nth(self.random.below(ALU.len())).unwrap();
         let row = alu.row();
         let args: Option<Vec<Value>> = row.args.iter().map(|elem| self.pick(*elem)).collect();
         if let Some(args) = args {
@@ -97,7 +67,7 @@ impl Generator {
         let mut address = k.global(buffer, offset);
         address.constant = [0, 4, 100, -8, 5000, 1 << 23][self.random.below(6)];
         let dwords = 1 + self.random.below(4) as u8;
-        match self.random.below(24) {
+        match self.random.below(32) {
             0 => {
                 let value = k.int(self.random.below(1 << 20) as u32);
                 self.add(value, Elem::Int, 1);
@@ -165,6 +135,39 @@ impl Generator {
             }
             14 | 15 if self.depth < 3 => self.branch(k),
             16 if self.depth < 3 => self.repeat(k),
+            17 if self.depth < 3 => self.lanes(k),
+            18 => {
+                let space = if self.random.below(2) == 0 { k.lds(offset) } else { address };
+                let scope = [Scope::Workgroup, Scope::Device][self.random.below(2)];
+                let value = k.atomic_old(AtomicOp::AddInt, scope, space, offset);
+                self.add(value, Elem::Int, 1);
+            }
+            19 => {
+                let fence = [Fence::Release, Fence::Acquire][self.random.below(2)];
+                k.fence(fence, [Scope::Workgroup, Scope::Device][self.random.below(2)]);
+            }
+            20 => {
+                let lane = k.first_lane(offset);
+                let (a, b) = (k.read_lane(offset, lane), k.lane_gather(offset, offset));
+                self.add(a, Elem::Int, 1);
+                self.add(b, Elem::Int, 1);
+            }
+            21 => {
+                let (a, b) = (self.pick(Elem::Bool), self.pick(Elem::Bool));
+                if let (Some(a), Some(b)) = (a, b) {
+                    let not = k.negate(a);
+                    let value = if self.random.below(2) == 0 { k.both(not, b) } else { k.either(not, b) };
+                    self.add(value, Elem::Bool, 1);
+                }
+            }
+            22 => {
+                let (factor, step) = (k.first_lane(offset), k.int(self.random.below(1 << 20) as u32));
+                let far = k.wide_mul(factor, step);
+                let base = k.wide_add(buffer, far);
+                let base = k.wide_add(base, factor);
+                let value = k.load(k.global(base, offset), Width::Dwords(1), Elem::Int);
+                self.add(value, Elem::Int, 1);
+            }
             _ => self.alu(k),
         }
     }
@@ -198,7 +201,9 @@ impl Generator {
         let (Some(a), Some(b)) = (self.pick(Elem::Float), self.pick(Elem::Float)) else { return };
         let range = [k.int(0), k.int(self.random.below(100) as u32), k.int(1)];
         let mut this = core::mem::replace(self, Self::empty());
-        let results = k.for_range(range, &[a, b], |k, i, carried| {
+        let [start, end, step] = range;
+        let counted = Counted { start, end, step, maybe: this.random.below(2) == 0, uniform: 0 };
+        let results = k.counted(counted, &[a, b], |k, i, carried| {
             let scope = this.pool.len();
             this.add(i, Elem::Int, 1);
             this.add(carried[0], Elem::Float, 1);
@@ -212,6 +217,28 @@ impl Generator {
         *self = this;
         for value in results {
             self.add(value, Elem::Float, 1);
+        }
+    }
+
+    /// A loop that lanes leave one by one.
+    fn lanes(&mut self, k: &mut Builder) {
+        let (Some(a), Some(b)) = (self.pick(Elem::Int), self.pick(Elem::Int)) else { return };
+        let first = if self.random.below(2) == 0 { self.pick(Elem::Bool) } else { None };
+        let mut this = core::mem::replace(self, Self::empty());
+        let results = k.repeat(first, &[a, b], |k, carried| {
+            let scope = this.pool.len();
+            this.add(carried[0], Elem::Int, 1);
+            this.add(carried[1], Elem::Int, 1);
+            this.steps(k, 6);
+            let one = k.int(1);
+            let next = k.add(carried[0], one);
+            let again = k.lt_u(next, carried[1]);
+            this.pool.truncate(scope);
+            (vec![next, carried[1]], again)
+        });
+        *self = this;
+        for value in results {
+            self.add(value, Elem::Int, 1);
         }
     }
 

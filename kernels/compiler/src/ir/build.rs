@@ -3,19 +3,18 @@
 //! The builder makes no checks of its own: `verify` reports what is wrong with the result.
 
 use super::{
-    Address, Alu, Argument, ArgumentKind, AtomicOp, Axis, Carried, Elem, Fragment, Function, MatrixOp,
-    Merged, Node, Op, Region, Scope, Space, Type, Value, Width,
+    Address, Alu, Argument, ArgumentKind, AtomicOp, Axis, Elem, Fence, Fragment, Function, Logic, MatrixOp,
+    Node, Op, Region, Scope, Space, Type, Value, Width,
 };
 use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::mem;
 
 /// Builds one function.
 #[derive(Debug)]
 pub struct Builder {
-    function: Function,
-    current: Region,
+    pub(super) function: Function,
+    pub(super) current: Region,
 }
 
 macro_rules! binary {
@@ -56,12 +55,12 @@ impl Builder {
         self.function
     }
 
-    fn value(&mut self, ty: Type) -> Value {
+    pub(super) fn value(&mut self, ty: Type) -> Value {
         self.function.types.push(ty);
         Value(self.function.types.len() as u32 - 1)
     }
 
-    fn ty(&self, value: Value) -> Type {
+    pub(super) fn ty(&self, value: Value) -> Type {
         self.function.ty(value).unwrap_or(Type::of(Elem::Int, false))
     }
 
@@ -75,7 +74,7 @@ impl Builder {
         self.current.nodes.push(Node::Op(None, op));
     }
 
-    fn all_uniform(&self, values: &[Value]) -> bool {
+    pub(super) fn all_uniform(&self, values: &[Value]) -> bool {
         values.iter().all(|value| self.ty(*value).uniform)
     }
 
@@ -129,9 +128,88 @@ impl Builder {
         self.emit(Type::of(alu.row().result, uniform), Op::Alu(alu, args.to_vec()))
     }
 
-    binary! { add sub mul mul24 and or xor shl shr sar min_u max_i fadd fsub fmul fmax fmin cvt_pk_h pk_mul pk_add
-    lt_u ge_u lt_i eq ne flt fgt }
-    unary! { exp2 log2 rcp rsq sqrt cvt_f_u cvt_f_i cvt_f_h }
+    binary! { add sub mul mul24 and or xor shl shr sar min_u max_u min_i max_i mul_hi fadd fsub fmul fmax fmin
+    cvt_pk_h pack_h pk_mul pk_add ldexp lt_u le_u gt_u ge_u lt_i le_i gt_i ge_i eq ne flt fle fgt fge feq fne }
+    unary! { not rint floor trunc exp2 log2 rcp rsq sqrt sin cos cvt_f_u cvt_f_i cvt_f_h cvt_u_f cvt_i_f cvt_h_f }
+
+    /// `-a`, by its sign bit.
+    pub fn fneg(&mut self, a: Value) -> Value {
+        self.sign(Alu::xor, 1 << 31, a)
+    }
+
+    /// `|a|`, by its sign bit.
+    pub fn fabs(&mut self, a: Value) -> Value {
+        self.sign(Alu::and, !(1 << 31), a)
+    }
+
+    fn sign(&mut self, alu: Alu, mask: u32, a: Value) -> Value {
+        let mask = self.int(mask);
+        let bits = self.bits(a, Elem::Int);
+        let bits = self.alu(alu, &[bits, mask]);
+        self.bits(bits, Elem::Float)
+    }
+
+    /// `a` limited to `low ..= high`; NaN gives `low`.
+    pub fn clamp(&mut self, a: Value, low: Value, high: Value) -> Value {
+        self.alu(Alu::med3, &[a, low, high])
+    }
+
+    /// `a` rounded to the nearest integer, ties to even, as a signed integer; saturates, NaN gives 0.
+    pub fn round_to_int(&mut self, a: Value) -> Value {
+        let rounded = self.rint(a);
+        self.cvt_i_f(rounded)
+    }
+
+    /// Two floats as a pair of f16, each rounded to nearest even (`cvt_h_f` of one float leaves the high half
+    /// undefined, which `Width::U16` stores do not see; `cvt_pk_h` rounds toward zero).
+    pub fn half_pair(&mut self, low: Value, high: Value) -> Value {
+        let (low, high) = (self.cvt_h_f(low), self.cvt_h_f(high));
+        self.pack_h(low, high)
+    }
+
+    /// The high half of a pair of bf16 as a float.
+    pub fn bf16_high(&mut self, pair: Value) -> Value {
+        let mask = self.int(0xffff_0000);
+        let bits = self.and(pair, mask);
+        self.bits(bits, Elem::Float)
+    }
+
+    /// The low half of a pair of bf16 as a float.
+    pub fn bf16_low(&mut self, pair: Value) -> Value {
+        let sixteen = self.int(16);
+        let bits = self.shl(pair, sixteen);
+        self.bits(bits, Elem::Float)
+    }
+
+    /// Both conditions.
+    pub fn both(&mut self, a: Value, b: Value) -> Value {
+        self.logic(Logic::And, &[a, b])
+    }
+
+    /// Either condition.
+    pub fn either(&mut self, a: Value, b: Value) -> Value {
+        self.logic(Logic::Or, &[a, b])
+    }
+
+    /// The condition's opposite.
+    pub fn negate(&mut self, a: Value) -> Value {
+        self.logic(Logic::Not, &[a])
+    }
+
+    fn logic(&mut self, logic: Logic, values: &[Value]) -> Value {
+        let uniform = self.all_uniform(values);
+        self.emit(Type::of(Elem::Bool, uniform), Op::Logic(logic, values.to_vec()))
+    }
+
+    /// Uniform 64-bit base moved by a uniform offset: 32 bits unsigned, or a 64-bit value (`wide_mul`).
+    pub fn wide_add(&mut self, base: Value, offset: Value) -> Value {
+        self.emit(Type::of(Elem::Wide, true), Op::WideAdd(base, offset))
+    }
+
+    /// 64-bit product of uniform unsigned values, as an offset for `wide_add` in buffers over 4 GiB.
+    pub fn wide_mul(&mut self, a: Value, b: Value) -> Value {
+        self.emit(Type::of(Elem::Wide, true), Op::WideMul(a, b))
+    }
 
     /// `a * b + c`, one rounding.
     pub fn fma(&mut self, a: Value, b: Value, c: Value) -> Value {
@@ -203,13 +281,14 @@ impl Builder {
         Address { space: Space::Lds, base: None, offset: Some(offset), constant: 0 }
     }
 
-    /// Reads memory; elements of 32 bits each.
+    /// Reads memory through the vector caches, whatever the address; elements of 32 bits each.
     pub fn load(&mut self, address: Address, width: Width, elem: Elem) -> Value {
         let ty = Type { elem, count: width.dwords(), uniform: false };
         self.emit(ty, Op::Load(address, width))
     }
 
-    /// Reads memory that no kernel writes, the same for all lanes, through the scalar cache.
+    /// Reads memory through the scalar cache, the same for all lanes. Only for memory that nothing in the same dispatch
+    /// writes: the start of a dispatch empties this cache, fences and barriers do not.
     pub fn load_uniform(&mut self, address: Address, width: Width, elem: Elem) -> Value {
         let ty = Type { elem, count: width.dwords(), uniform: true };
         self.emit(ty, Op::Load(address, width))
@@ -223,6 +302,45 @@ impl Builder {
     /// Atomic update.
     pub fn atomic(&mut self, op: AtomicOp, scope: Scope, address: Address, value: Value) {
         self.effect(Op::Atomic(op, scope, address, value));
+    }
+
+    /// Reads 32 bits through the vector caches at an address that is the same for all lanes: for memory that the same
+    /// dispatch writes, after an acquire. The result is uniform.
+    pub fn load_uniform_fresh(&mut self, address: Address, elem: Elem) -> Value {
+        let value = self.load(address, Width::Dwords(1), elem);
+        self.first_lane(value)
+    }
+
+    /// Atomic update; the result is the old content.
+    pub fn atomic_old(&mut self, op: AtomicOp, scope: Scope, address: Address, value: Value) -> Value {
+        let ty = Type { uniform: false, ..self.ty(value) };
+        self.emit(ty, Op::Atomic(op, scope, address, value))
+    }
+
+    /// Orders this wave's global memory accesses: `Release` before telling others, `Acquire` after learning of them.
+    pub fn fence(&mut self, fence: Fence, scope: Scope) {
+        self.effect(Op::Fence(fence, scope));
+    }
+
+    /// Whether this workgroup is the last of `total` to get here; the counter starts at zero. What the others wrote
+    /// before is visible afterwards to vector loads (not to `load_uniform`). Needs 4 bytes of LDS at `slot`.
+    pub fn last_arrival(&mut self, counter: Address, total: Value, slot: u32) -> Value {
+        self.barrier(true);
+        let item = self.workitem_id();
+        let (none, one) = (self.int(0), self.int(1));
+        let leader = self.eq(item, none);
+        let slot = Address { space: Space::Lds, base: None, offset: None, constant: slot.cast_signed() };
+        self.when(leader, |k| {
+            k.fence(Fence::Release, Scope::Device);
+            let arrived = k.atomic_old(AtomicOp::AddInt, Scope::Device, counter, one);
+            k.fence(Fence::Acquire, Scope::Device);
+            k.store(slot, Width::Dwords(1), arrived);
+        });
+        self.barrier(true);
+        let arrived = self.load(slot, Width::Dwords(1), Elem::Int);
+        let arrived = self.first_lane(arrived);
+        let arrived = self.add(arrived, one);
+        self.eq(arrived, total)
     }
 
     /// Workgroup barrier.
@@ -242,6 +360,18 @@ impl Builder {
         self.emit(ty, Op::FirstLane(a))
     }
 
+    /// The value of the lane with a uniform number, uniform; that lane must be active.
+    pub fn read_lane(&mut self, a: Value, lane: Value) -> Value {
+        let ty = Type { uniform: true, ..self.ty(a) };
+        self.emit(ty, Op::ReadLane(a, lane))
+    }
+
+    /// Each lane gets the value of the lane whose number (modulo 32) it names; inactive lanes give 0.
+    pub fn lane_gather(&mut self, a: Value, lane: Value) -> Value {
+        let ty = Type { uniform: false, ..self.ty(a) };
+        self.emit(ty, Op::LaneGather(a, lane))
+    }
+
     /// Combines the values of all 32 lanes; every lane gets the result.
     pub fn reduce_wave(&mut self, mut a: Value, combine: Alu) -> Value {
         for mask in [1, 2, 4, 8, 16] {
@@ -249,6 +379,11 @@ impl Builder {
             a = self.alu(combine, &[a, other]);
         }
         a
+    }
+
+    /// Dot product of two pairs of f16 plus `c`, in f32.
+    pub fn dot2(&mut self, a: Value, b: Value, c: Value) -> Value {
+        self.alu(Alu::dot2, &[a, b, c])
     }
 
     /// Dot product of signed or unsigned bytes.
@@ -265,77 +400,5 @@ impl Builder {
     pub fn matrix(&mut self, op: MatrixOp, a: Value, b: Value, c: Value) -> Value {
         let ty = self.ty(c);
         self.emit(ty, Op::Matrix(op, [a, b, c]))
-    }
-
-    fn region(&mut self, build: impl FnOnce(&mut Self)) -> Region {
-        let outer = mem::take(&mut self.current);
-        build(self);
-        mem::replace(&mut self.current, outer)
-    }
-
-    /// Runs `then` in the lanes where the condition holds.
-    pub fn when(&mut self, condition: Value, then: impl FnOnce(&mut Self)) {
-        let then = self.region(then);
-        let node = Node::If { condition, then, otherwise: Region::default(), merged: Vec::new() };
-        self.current.nodes.push(node);
-    }
-
-    /// Values of `then` where the condition holds, of `otherwise` elsewhere.
-    pub fn choose(
-        &mut self,
-        condition: Value,
-        then: impl FnOnce(&mut Self) -> Vec<Value>,
-        otherwise: impl FnOnce(&mut Self) -> Vec<Value>,
-    ) -> Vec<Value> {
-        let (mut first, mut second) = (Vec::new(), Vec::new());
-        let then = self.region(|b| first = then(b));
-        let otherwise = self.region(|b| second = otherwise(b));
-        let mut merged = Vec::new();
-        for (then, otherwise) in first.into_iter().zip(second) {
-            let uniform = self.all_uniform(&[condition, then, otherwise]);
-            let ty = Type { uniform, ..self.ty(then) };
-            let result = self.value(ty);
-            merged.push(Merged { then, otherwise, result });
-        }
-        let results = merged.iter().map(|merge| merge.result).collect();
-        self.current.nodes.push(Node::If { condition, then, otherwise, merged });
-        results
-    }
-
-    /// Runs the body for `i = start, start + step, ...` while `i < end`, at least once. The body gets `i` and the
-    /// carried values and returns their next ones; the results are the values after the last trip. Carried values
-    /// are uniform only where `initial` is and `varying` does not say otherwise.
-    pub fn for_range(
-        &mut self,
-        range: [Value; 3],
-        initial: &[Value],
-        body: impl FnOnce(&mut Self, Value, &[Value]) -> Vec<Value>,
-    ) -> Vec<Value> {
-        let [start, end, step] = range;
-        let counter = self.value(Type::of(Elem::Int, true));
-        let inside: Vec<Value> = initial
-            .iter()
-            .map(|value| {
-                let ty = Type { uniform: false, ..self.ty(*value) };
-                self.value(ty)
-            })
-            .collect();
-        let (mut next, mut again, mut counter_next) = (Vec::new(), counter, counter);
-        let body = self.region(|b| {
-            next = body(b, counter, &inside);
-            counter_next = b.add(counter, step);
-            again = b.lt_u(counter_next, end);
-        });
-        let mut carried = Vec::new();
-        let last = self.value(Type::of(Elem::Int, true));
-        carried.push(Carried { inside: counter, initial: start, next: counter_next, result: last });
-        for ((inside, initial), next) in inside.iter().zip(initial).zip(&next) {
-            let ty = self.ty(*inside);
-            let result = self.value(ty);
-            carried.push(Carried { inside: *inside, initial: *initial, next: *next, result });
-        }
-        let results = carried.iter().skip(1).map(|value| value.result).collect();
-        self.current.nodes.push(Node::Loop { carried, body, again });
-        results
     }
 }

@@ -74,9 +74,18 @@ impl fmt::Display for Op {
             Self::Atomic(op, scope, address, value) => {
                 write!(f, "atomic.{op:?}.{scope:?} {address}, {value}")
             }
+            Self::Fence(fence, scope) => write!(f, "fence.{fence:?}.{scope:?}"),
             Self::Barrier { global } => f.write_str(if *global { "barrier global" } else { "barrier" }),
             Self::LaneXor(value, mask) => write!(f, "lane_xor {value}, {mask}"),
             Self::FirstLane(value) => write!(f, "first_lane {value}"),
+            Self::ReadLane(value, lane) => write!(f, "read_lane {value}, {lane}"),
+            Self::LaneGather(value, lane) => write!(f, "lane_gather {value}, {lane}"),
+            Self::Logic(logic, values) => {
+                write!(f, "logic.{logic:?}")?;
+                list(f, values)
+            }
+            Self::WideAdd(a, b) => write!(f, "wide_add {a}, {b}"),
+            Self::WideMul(a, b) => write!(f, "wide_mul {a}, {b}"),
             Self::Dot4 { signed_a, signed_b, values } => {
                 write!(f, "dot4.{}{}", if *signed_a { "i" } else { "u" }, if *signed_b { "i" } else { "u" })?;
                 list(f, values)
@@ -133,8 +142,11 @@ impl Function {
                         writeln!(f, " = {} | {}", merge.then, merge.otherwise)?;
                     }
                 }
-                Node::Loop { carried, body, again } => {
+                Node::Loop { first, carried, body, again } => {
                     f.write_str("loop")?;
+                    if let Some(first) = first {
+                        write!(f, " if {first}")?;
+                    }
                     for value in carried {
                         f.write_str(" ")?;
                         self.typed(f, value.inside)?;

@@ -6,6 +6,7 @@
 mod arithmetic;
 mod control;
 mod memory;
+mod uniform;
 mod uses;
 
 use crate::ir::{ArgumentKind, Axis, Elem, Fragment, Function, Node, Op, Region, Type, Value};
@@ -398,7 +399,7 @@ impl Lower<'_> {
                 Node::If { condition, then, otherwise, merged } => {
                     self.branches(*condition, then, otherwise, merged)?;
                 }
-                Node::Loop { carried, body, again } => self.repeat(carried, body, *again)?,
+                Node::Loop { first, carried, body, again } => self.repeat(*first, carried, body, *again)?,
             }
         }
         Ok(())
@@ -431,7 +432,7 @@ impl Lower<'_> {
             }
         }
         match operation {
-            Op::Load(..) | Op::Store(..) | Op::Atomic(..) | Op::Barrier { .. } => {
+            Op::Load(..) | Op::Store(..) | Op::Atomic(..) | Op::Fence(..) | Op::Barrier { .. } => {
                 self.memory_operation(result, operation)
             }
             _ => match result {

@@ -48,9 +48,15 @@ fn region(function: &Function, code: &Region) -> Result<(), UniformityError> {
         match node {
             Node::Op(Some(value), op) => {
                 let holds = match op {
-                    Op::Constant(_) | Op::Argument { .. } | Op::WorkgroupId(_) | Op::FirstLane(_) => true,
+                    Op::Constant(_)
+                    | Op::Argument { .. }
+                    | Op::WorkgroupId(_)
+                    | Op::FirstLane(_)
+                    | Op::ReadLane(..) => true,
                     Op::WorkitemId
                     | Op::LaneXor(..)
+                    | Op::LaneGather(..)
+                    | Op::Atomic(..)
                     | Op::ZeroFragment
                     | Op::Matrix(..)
                     | Op::Dot4 { .. } => false,
@@ -68,14 +74,19 @@ fn region(function: &Function, code: &Region) -> Result<(), UniformityError> {
                     need(merge.result, holds, &|| "merge".to_string())?;
                 }
             }
-            Node::Loop { carried, body, again } => {
-                if !is_uniform(function, *again) {
-                    return Err(UniformityError { value: *again, operation: "loop condition".to_string() });
+            Node::Loop { first, carried, body, again } => {
+                let together = is_uniform(function, *again);
+                if let Some(first) = first
+                    && together
+                    && !is_uniform(function, *first)
+                {
+                    return Err(UniformityError { value: *first, operation: "loop condition".to_string() });
                 }
                 region(function, body)?;
                 for value in carried {
-                    let holds =
-                        [value.initial, value.next].into_iter().all(|value| is_uniform(function, value));
+                    // Lanes that leave one by one leave with different values.
+                    let holds = together
+                        && [value.initial, value.next].into_iter().all(|value| is_uniform(function, value));
                     need(value.inside, holds, &|| "loop".to_string())?;
                     need(value.result, is_uniform(function, value.inside), &|| "loop".to_string())?;
                 }

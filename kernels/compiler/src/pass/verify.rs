@@ -2,7 +2,7 @@
 //!
 //! Checks definitions before uses, types, conditions, addresses, sizes. Not here: uniformity (`uniformity`).
 
-use crate::ir::{Address, Elem, Fragment, Function, Node, Op, Region, Space, Type, Value};
+use crate::ir::{Address, AtomicOp, Elem, Fragment, Function, Logic, Node, Op, Region, Space, Type, Value};
 use crate::pass::legalise;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -129,30 +129,42 @@ impl Check<'_> {
                         own.push(merge.result);
                     }
                 }
-                Node::Loop { carried, body, again } => {
-                    for value in carried {
-                        self.used(value.initial, "loop")?;
-                        self.same(value.initial, value.inside, "loop")?;
-                        self.same(value.next, value.inside, "loop")?;
-                        self.same(value.result, value.inside, "loop")?;
-                        self.define(value.inside)?;
-                    }
-                    let mut ends: Vec<Value> = carried.iter().map(|value| value.next).collect();
-                    ends.push(*again);
-                    self.nested(body, ends)?;
-                    self.elem(*again, Elem::Bool, "loop")?;
-                    for value in carried {
-                        self.hide(value.inside);
-                        self.define(value.result)?;
-                        own.push(value.result);
-                    }
-                }
+                Node::Loop { .. } => self.repeat(node, &mut own)?,
             }
         }
         self.depth -= 1;
         // The caller hides what this region defined after it used the region's ends.
         for value in own {
             self.hide(value);
+        }
+        Ok(())
+    }
+
+    fn repeat(&mut self, node: &Node, own: &mut Vec<Value>) -> Result<(), VerifyError> {
+        let Node::Loop { first, carried, body, again } = node else { return Ok(()) };
+        if let Some(first) = first {
+            self.used(*first, "loop")?;
+            self.elem(*first, Elem::Bool, "loop")?;
+        }
+        let varies = |value: Value| !self.ty(value).is_some_and(|ty| ty.uniform);
+        let masks = u32::from(varies(*again) || first.is_some_and(varies));
+        for value in carried {
+            self.used(value.initial, "loop")?;
+            self.same(value.initial, value.inside, "loop")?;
+            self.same(value.next, value.inside, "loop")?;
+            self.same(value.result, value.inside, "loop")?;
+            self.define(value.inside)?;
+        }
+        let mut ends: Vec<Value> = carried.iter().map(|value| value.next).collect();
+        ends.push(*again);
+        self.divergent += masks;
+        self.nested(body, ends)?;
+        self.divergent -= masks;
+        self.elem(*again, Elem::Bool, "loop")?;
+        for value in carried {
+            self.hide(value.inside);
+            self.define(value.result)?;
+            own.push(value.result);
         }
         Ok(())
     }
@@ -260,7 +272,7 @@ impl Check<'_> {
                 self.address(address, &text)?;
                 return self.data(*value, 1, &text);
             }
-            (Op::Barrier { .. }, None) => return Ok(()),
+            (Op::Barrier { .. } | Op::Fence(..), None) => return Ok(()),
             // The imaginary last operation of a nested region.
             (Op::Pack(_), None) => return Ok(()),
             _ => {}
@@ -311,6 +323,46 @@ impl Check<'_> {
                 self.same(*a, value, &text)?;
                 if *mask == 0 || *mask > 31 { wrong() } else { self.data(value, 1, &text) }
             }
+            Op::Atomic(atomic, _, address, data) => {
+                self.address(address, &text)?;
+                let float = *atomic == AtomicOp::AddFloat;
+                elem(*data, if float { Elem::Float } else { Elem::Int })?;
+                self.same(*data, value, &text)
+            }
+            Op::LaneGather(a, lane) | Op::ReadLane(a, lane) => {
+                elem(*lane, Elem::Int)?;
+                self.same(*a, value, &text)?;
+                let uniform = self.ty(*lane).is_some_and(|ty| ty.uniform);
+                if matches!(op, Op::ReadLane(..)) && !uniform {
+                    return wrong();
+                }
+                self.data(value, 1, &text)
+            }
+            Op::Logic(logic, values) => {
+                if values.len() != if *logic == Logic::Not { 1 } else { 2 } {
+                    return wrong();
+                }
+                for operand in values {
+                    elem(*operand, Elem::Bool)?;
+                }
+                elem(value, Elem::Bool)
+            }
+            Op::WideAdd(a, b) | Op::WideMul(a, b) => {
+                let short = |value: Value| self.elem(value, Elem::Int, &text);
+                match op {
+                    Op::WideAdd(..) => {
+                        elem(*a, Elem::Wide)?;
+                        short(*b).or_else(|_| elem(*b, Elem::Wide))?;
+                    }
+                    _ => {
+                        short(*a)?;
+                        short(*b)?;
+                    }
+                }
+                let uniform = [*a, *b].into_iter().all(|value| self.ty(value).is_some_and(|ty| ty.uniform));
+                elem(value, Elem::Wide)?;
+                if uniform && ty.uniform { Ok(()) } else { wrong() }
+            }
             Op::FirstLane(a) => {
                 self.same(*a, value, &text)?;
                 self.data(value, 1, &text)
@@ -329,7 +381,7 @@ impl Check<'_> {
                     wrong()
                 }
             }
-            Op::Store(..) | Op::Atomic(..) | Op::Barrier { .. } => wrong(),
+            Op::Store(..) | Op::Fence(..) | Op::Barrier { .. } => wrong(),
         }
     }
 

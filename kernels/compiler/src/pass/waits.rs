@@ -34,11 +34,18 @@ struct State {
     age: Vec<[u8; COUNTERS]>,
     /// Scalar loads are outstanding: their counter only says when all are done.
     unordered: bool,
+    /// Atomics that return values are among the outstanding loads.
+    atomics: bool,
 }
 
 impl State {
     fn new() -> Self {
-        Self { outstanding: [0; COUNTERS], age: vec![[NONE; COUNTERS]; REGISTERS], unordered: false }
+        Self {
+            outstanding: [0; COUNTERS],
+            age: vec![[NONE; COUNTERS]; REGISTERS],
+            unordered: false,
+            atomics: false,
+        }
     }
 
     fn join(&mut self, other: &Self) -> bool {
@@ -52,6 +59,7 @@ impl State {
             }
         }
         self.unordered |= other.unordered;
+        self.atomics |= other.atomics;
         *self != before
     }
 
@@ -63,6 +71,7 @@ impl State {
                 age[counter] = NONE;
             }
         }
+        self.atomics &= !(count == 0 && counter == LOAD);
         if count == 0 && (counter == LDS || counter == SCALAR) {
             self.unordered = false;
         }
@@ -135,6 +144,7 @@ impl Pass {
                 // In-order returns make an overwriting vector load wait for nothing before gfx12.
                 let row = inst.row();
                 let overwrites = !self.gfx12()
+                    && !state.atomics
                     && row.has(Flags::LOAD)
                     && matches!(row.format, Format::Global | Format::Scratch | Format::Mubuf)
                     && !row.has(Flags::READS_DST);
@@ -171,9 +181,8 @@ impl Pass {
             }
             let counter = self.counter(kind);
             state.issued(counter);
-            if kind == Counter::Scalar {
-                state.unordered = true;
-            }
+            state.unordered |= kind == Counter::Scalar;
+            state.atomics |= kind == Counter::Load && inst.row().has(Flags::ATOMIC);
             for resource in Effects::of(inst).writes() {
                 for register in registers(resource) {
                     state.age[register][counter] = 0;

@@ -30,14 +30,10 @@ impl Lower<'_> {
             }
             Op::Pack(values) => self.pack(value, values, operation),
             Op::LaneXor(a, mask) => self.lane_xor(value, *a, *mask, operation),
-            Op::FirstLane(a) => {
-                let source = self.arg(*a, operation)?;
-                let source = self.in_vector(source);
-                let part = self.result(value, Bank::Scalar);
-                self.push(op::v_readfirstlane_b32, vec![Arg::Reg(part), Arg::Reg(source)]);
-                self.set(value, Place::Part(part));
-                Ok(())
-            }
+            Op::FirstLane(_) | Op::ReadLane(..) | Op::LaneGather(..) => self.lanes(value, operation),
+            Op::Logic(logic, values) => self.logic(value, *logic, values, operation),
+            Op::WideAdd(a, b) => self.wide_add(value, *a, *b, operation),
+            Op::WideMul(a, b) => self.wide_mul(value, *a, *b, operation),
             Op::Dot4 { signed_a, signed_b, values } => {
                 let mut args = Vec::new();
                 for operand in values {
@@ -203,6 +199,45 @@ impl Lower<'_> {
         }
         self.set(value, Place::Part(part));
         Ok(())
+    }
+
+    /// Values of other lanes.
+    fn lanes(&mut self, value: Value, operation: &Op) -> Result<(), LegaliseError> {
+        match operation {
+            Op::FirstLane(a) => {
+                let source = self.arg(*a, operation)?;
+                let source = self.in_vector(source);
+                let part = self.result(value, Bank::Scalar);
+                self.push(op::v_readfirstlane_b32, vec![Arg::Reg(part), Arg::Reg(source)]);
+                self.set(value, Place::Part(part));
+                Ok(())
+            }
+            Op::ReadLane(a, lane) => {
+                let source = self.arg(*a, operation)?;
+                let source = self.in_vector(source);
+                let lane = self.arg(*lane, operation)?;
+                let lane = self.in_scalar(lane);
+                let part = self.result(value, Bank::Scalar);
+                let args = vec![Arg::Reg(part), Arg::Reg(source), lane];
+                self.emit(Instr::new(op::v_readlane_b32, args), false)?;
+                self.set(value, Place::Part(part));
+                Ok(())
+            }
+            Op::LaneGather(a, lane) => {
+                let source = self.arg(*a, operation)?;
+                let source = self.in_vector(source);
+                let lane = self.arg(*lane, operation)?;
+                let address = self.vector_reg();
+                let args = vec![Arg::Reg(address), Arg::Fixed(Operand::Int(2)), lane];
+                self.emit(Instr::new(op::v_lshlrev_b32, args), false)?;
+                let part = self.result(value, Bank::Vector);
+                let args = vec![Arg::Reg(part), Arg::Reg(address), Arg::Reg(source)];
+                self.push(op::ds_bpermute_b32, args);
+                self.set(value, Place::Part(part));
+                Ok(())
+            }
+            other => Err(Self::misplaced(other)),
+        }
     }
 
     /// A fresh VGPR.

@@ -116,6 +116,7 @@ impl Lower<'_> {
 
     pub(super) fn repeat(
         &mut self,
+        first: Option<Value>,
         carried: &[Carried],
         body: &Region,
         again: Value,
@@ -138,8 +139,24 @@ impl Lower<'_> {
             }
             parts.push(part);
         }
+        let operation = Op::FirstLane(again);
+        let lanes = !self.ty(again).uniform;
+        // Lanes that leave the loop one by one come back behind it.
+        let saved = lanes.then(|| self.machine.reg(Bank::Scalar, 1));
+        let saved = saved.map(|reg| Arg::Reg(whole(&self.machine, reg)));
+        let skip = self.enter(first, saved, &operation)?;
         let head = self.next_block();
         self.region(body)?;
+        if let Some(saved) = saved {
+            let mask = self.mask(again, &operation)?;
+            self.carry(carried, &parts)?;
+            self.push(op::s_and_b32, vec![EXEC, EXEC, mask]);
+            let back = self.branch(op::s_cbranch_execnz);
+            self.aim(back, head);
+            self.leave(skip, carried, &parts);
+            self.push(op::s_mov_b32, vec![EXEC, saved]);
+            return Ok(());
+        }
         // Before the moves: the condition may read current values. Moves leave SCC alone.
         match self.place(again).cloned() {
             Some(Place::Compare(op, args)) => self.compare(op, args)?,
@@ -147,16 +164,55 @@ impl Lower<'_> {
             Some(Place::Part(mask)) => {
                 self.compare(op::s_cmp_lg_u32, [Arg::Reg(mask), Arg::Fixed(Operand::Int(0))])?;
             }
-            _ => return Err(Self::misplaced(&Op::FirstLane(again))),
+            _ => return Err(Self::misplaced(&operation)),
         }
         self.carry(carried, &parts)?;
         let back = self.branch(op::s_cbranch_scc1);
         self.aim(back, head);
-        self.next_block();
-        for (value, part) in carried.iter().zip(parts) {
-            self.set(value.result, Place::Part(part));
-        }
+        self.leave(skip, carried, &parts);
         Ok(())
+    }
+
+    /// The condition for the first trip: the branch past the loop, if there is one. `saved` takes EXEC.
+    fn enter(
+        &mut self,
+        first: Option<Value>,
+        saved: Option<Arg>,
+        operation: &Op,
+    ) -> Result<Option<(usize, usize)>, LegaliseError> {
+        match (first, saved) {
+            (None, None) => Ok(None),
+            (None, Some(saved)) => {
+                self.push(op::s_mov_b32, vec![saved, EXEC]);
+                Ok(None)
+            }
+            (Some(first), Some(saved)) => {
+                let mask = self.mask(first, operation)?;
+                self.push(op::s_and_saveexec_b32, vec![saved, mask]);
+                Ok(Some(self.branch(op::s_cbranch_execz)))
+            }
+            (Some(first), None) => {
+                match self.place(first).cloned() {
+                    Some(Place::Compare(op, args)) => self.compare(op, args)?,
+                    Some(Place::Part(mask)) => {
+                        self.compare(op::s_cmp_lg_u32, [Arg::Reg(mask), Arg::Fixed(Operand::Int(0))])?;
+                    }
+                    _ => return Err(Self::misplaced(operation)),
+                }
+                Ok(Some(self.branch(op::s_cbranch_scc0)))
+            }
+        }
+    }
+
+    /// What follows a loop.
+    fn leave(&mut self, skip: Option<(usize, usize)>, carried: &[Carried], parts: &[Part]) {
+        let after = self.next_block();
+        if let Some(skip) = skip {
+            self.aim(skip, after);
+        }
+        for (value, part) in carried.iter().zip(parts) {
+            self.set(value.result, Place::Part(*part));
+        }
     }
 
     /// Moves the next values into the carried registers, through temporaries where they cross.

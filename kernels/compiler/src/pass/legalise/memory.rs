@@ -1,7 +1,7 @@
 //! Loads, stores, atomics and barriers with their ordering.
 
 use super::{LegaliseError, Lower, Place, whole};
-use crate::ir::{Address, AtomicOp, Op, Scope, Space, Value, Width};
+use crate::ir::{Address, AtomicOp, Fence, Op, Scope, Space, Value, Width};
 use crate::machine::{Arg, Bank, Instr, Item, Part, Release};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -28,11 +28,11 @@ static STORES: [(Width, isa::Op, isa::Op); 6] = [
     (Width::Dwords(4), op::global_store_b128, op::ds_store_b128),
 ];
 
-/// Atomic instructions: operation, global, LDS.
-static ATOMICS: [(AtomicOp, isa::Op, isa::Op); 3] = [
-    (AtomicOp::AddInt, op::global_atomic_add_u32, op::ds_add_u32),
-    (AtomicOp::AddFloat, op::global_atomic_add_f32, op::ds_add_f32),
-    (AtomicOp::MaxUnsigned, op::global_atomic_max_u32, op::ds_max_u32),
+/// Atomic instructions: operation, global, LDS, LDS with result.
+static ATOMICS: [(AtomicOp, isa::Op, isa::Op, isa::Op); 3] = [
+    (AtomicOp::AddInt, op::global_atomic_add_u32, op::ds_add_u32, op::ds_add_rtn_u32),
+    (AtomicOp::AddFloat, op::global_atomic_add_f32, op::ds_add_f32, op::ds_add_rtn_f32),
+    (AtomicOp::MaxUnsigned, op::global_atomic_max_u32, op::ds_max_u32, op::ds_max_rtn_u32),
 ];
 
 impl Lower<'_> {
@@ -52,7 +52,8 @@ impl Lower<'_> {
                 };
                 let op = if address.space == Space::Global { *global } else { *lds };
                 let part = self.result(value, Bank::Vector);
-                self.access(op, Some(part), None, address, operation)?;
+                let mut instr = Instr::new(op, vec![Arg::Reg(part)]);
+                self.access(&mut instr, None, address, operation)?;
                 self.set(value, Place::Part(part));
                 Ok(())
             }
@@ -64,17 +65,33 @@ impl Lower<'_> {
                     return Err(Self::misplaced(operation));
                 };
                 let op = if address.space == Space::Global { *global } else { *lds };
-                self.access(op, None, Some(data), address, operation)
+                self.access(&mut Instr::new(op, Vec::new()), Some(data), address, operation)
             }
-            Op::Atomic(atomic, scope, address, value) => {
-                let arg = self.arg(*value, operation)?;
+            Op::Atomic(atomic, scope, address, data) => {
+                let arg = self.arg(*data, operation)?;
                 let data = self.in_vector(arg);
-                let Some((_, global, lds)) = ATOMICS.iter().find(|row| row.0 == *atomic) else {
+                let Some((_, global, lds, lds_old)) = ATOMICS.iter().find(|row| row.0 == *atomic) else {
                     return Err(Self::misplaced(operation));
                 };
-                let op = if address.space == Space::Global { *global } else { *lds };
-                self.access(op, None, Some(data), address, operation)?;
-                self.set_scope(*scope);
+                let op = match (address.space, result) {
+                    (Space::Global, _) => *global,
+                    (Space::Lds, None) => *lds,
+                    (Space::Lds, Some(_)) => *lds_old,
+                };
+                let mut instr = Instr::new(op, Vec::new());
+                if address.space == Space::Global {
+                    instr.memory.cache = self.atomic_cache(*scope, result.is_some());
+                }
+                let part = result.map(|value| self.result(value, Bank::Vector));
+                instr.args.extend(part.map(Arg::Reg));
+                self.access(&mut instr, Some(data), address, operation)?;
+                if let (Some(value), Some(part)) = (result, part) {
+                    self.set(value, Place::Part(part));
+                }
+                Ok(())
+            }
+            Op::Fence(fence, scope) => {
+                self.fence(*fence, *scope);
                 Ok(())
             }
             Op::Barrier { global } => {
@@ -85,23 +102,40 @@ impl Lower<'_> {
         }
     }
 
-    /// Marks the last instruction with the scope of an atomic, on targets that encode it.
-    fn set_scope(&mut self, scope: Scope) {
-        let gfx12 = self.target.generation() == Generation::Gfx12;
-        if let Some(Item::Instr(instr)) = self.block().last_mut()
-            && gfx12
-            && instr.op.row().format == isa::Format::Global
-        {
-            let scope = if scope == Scope::Device { isa::Scope::Device } else { isa::Scope::Se };
-            instr.memory.cache = Cache::Gfx12 { scope, hint: 0 };
+    /// Cache bits of a global atomic: its scope where the target encodes one, and whether it returns the old value.
+    fn atomic_cache(&self, scope: Scope, returns: bool) -> Cache {
+        if self.target.generation() != Generation::Gfx12 {
+            return Cache::Gfx11 { glc: returns, slc: false, dlc: false };
+        }
+        Cache::Gfx12 { scope: encoded(scope), hint: u8::from(returns) }
+    }
+
+    /// Release: waits for what is outstanding. Acquire: that, then discards cached lines.
+    fn fence(&mut self, fence: Fence, scope: Scope) {
+        self.block().push(Item::Release(Release { global: true, lds: true }));
+        if fence == Fence::Acquire {
+            self.invalidate(scope);
         }
     }
 
-    /// A vector-memory or LDS access.
+    /// Discards lines of the vector caches inside a scope.
+    fn invalidate(&mut self, scope: Scope) {
+        if self.target.generation() == Generation::Gfx12 {
+            let mut instr = Instr::new(op::global_inv, Vec::new());
+            instr.memory.cache = Cache::Gfx12 { scope: encoded(scope), hint: 0 };
+            self.block().push(Item::Instr(instr));
+            return;
+        }
+        if scope == Scope::Device {
+            self.push(op::buffer_gl1_inv, Vec::new());
+        }
+        self.push(op::buffer_gl0_inv, Vec::new());
+    }
+
+    /// A vector-memory or LDS access: adds address and data to an instruction that has its result, if any.
     fn access(
         &mut self,
-        op: isa::Op,
-        result: Option<Part>,
+        instr: &mut Instr,
         data: Option<Part>,
         address: &Address,
         operation: &Op,
@@ -116,16 +150,15 @@ impl Lower<'_> {
             offset = Arg::Reg(self.zero());
         }
         let offset = self.in_vector(offset);
-        let mut args: Vec<Arg> = result.into_iter().map(Arg::Reg).collect();
-        args.push(Arg::Reg(offset));
-        args.extend(data.map(Arg::Reg));
+        let address_at = instr.args.len();
+        instr.args.push(Arg::Reg(offset));
+        instr.args.extend(data.map(Arg::Reg));
         if let Some(base) = address.base {
-            args.push(self.arg(base, operation)?);
+            let base = self.arg(base, operation)?;
+            instr.args.push(self.in_scalar(base));
         }
-        let address_at = usize::from(result.is_some());
-        let mut instr = Instr::new(op, args);
         instr.memory.offset = constant;
-        if !self.encodes(&instr) && constant != 0 {
+        if !self.encodes(instr) && constant != 0 {
             // The constant is out of the field's range: add it to the register.
             let reg = self.machine.reg(Bank::Vector, 1);
             let sum = Arg::Reg(whole(&self.machine, reg));
@@ -134,7 +167,7 @@ impl Lower<'_> {
             instr.args[address_at] = sum;
             instr.memory.offset = 0;
         }
-        self.emit(instr, false)
+        self.emit(instr.clone(), false)
     }
 
     /// A load through the scalar cache.
@@ -195,12 +228,14 @@ impl Lower<'_> {
         if !global {
             return;
         }
-        if gfx12 {
-            let mut instr = Instr::new(op::global_inv, Vec::new());
-            instr.memory.cache = Cache::Gfx12 { scope: isa::Scope::Se, hint: 0 };
-            self.block().push(Item::Instr(instr));
-        } else {
-            self.push(op::buffer_gl0_inv, Vec::new());
-        }
+        self.invalidate(Scope::Workgroup);
+    }
+}
+
+/// A scope as gfx12 encodes it (WGP mode: a workgroup spans two vector caches).
+fn encoded(scope: Scope) -> isa::Scope {
+    match scope {
+        Scope::Workgroup => isa::Scope::Se,
+        Scope::Device => isa::Scope::Device,
     }
 }

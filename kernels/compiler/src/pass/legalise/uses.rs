@@ -83,9 +83,12 @@ impl Uses {
                         self.used(merge.otherwise);
                     }
                 }
-                Node::Loop { carried, body, again } => {
+                Node::Loop { first, carried, body, again } => {
                     for value in carried {
                         self.used(value.initial);
+                    }
+                    if let Some(first) = first {
+                        self.used(*first);
                     }
                     self.region(body);
                     self.position += 1;
@@ -144,8 +147,9 @@ pub(crate) fn operands(op: &Op) -> Vec<Value> {
     let address = |address: &crate::ir::Address| address.base.into_iter().chain(address.offset);
     match op {
         Op::Constant(_) | Op::Argument { .. } | Op::WorkgroupId(_) | Op::WorkitemId => Vec::new(),
-        Op::Barrier { .. } | Op::ZeroFragment => Vec::new(),
-        Op::Alu(_, values) | Op::Pack(values) => values.clone(),
+        Op::Barrier { .. } | Op::Fence(..) | Op::ZeroFragment => Vec::new(),
+        Op::Alu(_, values) | Op::Pack(values) | Op::Logic(_, values) => values.clone(),
+        Op::ReadLane(a, b) | Op::LaneGather(a, b) | Op::WideAdd(a, b) | Op::WideMul(a, b) => vec![*a, *b],
         Op::Select(a, b, c) => vec![*a, *b, *c],
         Op::Extract(a, _) | Op::LaneXor(a, _) | Op::FirstLane(a) => vec![*a],
         Op::Load(from, _) => address(from).collect(),
