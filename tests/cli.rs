@@ -414,3 +414,31 @@ fn ctrl_c_stops_the_answer() {
     assert_eq!(output.status.code(), Some(130), "{stderr}");
     assert!(stderr.contains("; answer ") && stderr.contains("tok/s; device cpu"), "{stderr}");
 }
+
+#[test]
+fn devices_and_doctor_agree_about_this_machine() {
+    let devices: Json = serde_json::from_str(&stdout(&["devices", "--json"], b"")).unwrap();
+    let names: Vec<&str> = devices["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|device| device["name"].as_str().unwrap())
+        .collect();
+    assert!(names.contains(&"cpu") && names.contains(&"soft:gfx1100"), "{names:?}");
+    let gpus = names.iter().filter(|name| name.starts_with("kfd:")).count();
+    let model = model("doctor", Family::Llama);
+    for arguments in [&["doctor", "--json"][..], &["doctor", &model, "--ctx", "64", "--json"]] {
+        let doctor = run_with(arguments, b"");
+        let report: Json = serde_json::from_slice(&doctor.stdout).unwrap();
+        assert_eq!(report["gpus"], gpus);
+        let code = match report["verdict"].as_str().unwrap() {
+            "usable" => 0,
+            "warned" => 7,
+            _ => 5,
+        };
+        assert_eq!((doctor.status.code(), doctor.stderr.len()), (Some(code), 0));
+        assert_eq!(report["model"]["bytes"].as_u64().is_some(), arguments.len() > 2);
+    }
+    let people = stdout(&["devices"], b"");
+    assert!(names.iter().all(|name| people.contains(name)), "{people}");
+}

@@ -17,6 +17,8 @@ pub(crate) enum Kind {
     Device,
     /// There isn't enough memory.
     Memory,
+    /// The device can be used, and something about it should be mended.
+    Warned,
     /// Ctrl-C.
     Interrupted,
     /// Whoever read the output has gone. Nothing is reported.
@@ -32,6 +34,7 @@ impl Kind {
             Self::Input => 4,
             Self::Device => 5,
             Self::Memory => 6,
+            Self::Warned => 7,
             Self::Interrupted => 130,
             Self::Closed => 141,
         }
@@ -47,6 +50,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
     4  the prompt, text or token ids can't be used
     5  the device can't be used
     6  there isn't enough memory
+    7  doctor: a GPU can be used, and something should be mended
   130  stopped by Ctrl-C
   141  the output was closed by its reader";
 

@@ -3,6 +3,8 @@
 mod bench;
 mod chat;
 mod detokenize;
+mod devices;
+mod doctor;
 mod info;
 mod plan;
 mod run;
@@ -38,6 +40,10 @@ enum Verb {
     Plan(plan::Arguments),
     /// Measure speed
     Bench(bench::Arguments),
+    /// List what can compute
+    Devices(devices::Arguments),
+    /// Say why a GPU can't be used, and what to do
+    Doctor(doctor::Arguments),
 }
 
 impl Program {
@@ -51,6 +57,8 @@ impl Program {
             Verb::Info(arguments) => info::run(&arguments),
             Verb::Plan(arguments) => plan::run(&arguments),
             Verb::Bench(arguments) => bench::run(&arguments),
+            Verb::Devices(arguments) => devices::run(&arguments),
+            Verb::Doctor(arguments) => doctor::run(&arguments),
         }
     }
 }

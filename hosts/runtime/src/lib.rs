@@ -10,6 +10,7 @@ pub mod constrain;
 pub mod compute;
 pub mod device;
 pub mod file;
+pub mod machine;
 pub mod memory;
 pub mod serve;
 pub mod template;

@@ -6,7 +6,10 @@ use super::kernel_log::hints;
 use crate::heap::{OutOfMemory, push};
 use crate::process::{MINIMUM_MINOR, Version};
 use crate::sys::{Errno, Fd, GetVersion, Kernel, call};
-use crate::topology::{Candidate, DeviceInfo, Isa, Kind, MemoryFacts, Node, PciAddress, Support, Topology};
+use crate::topology::dev_info::scheduler_firmware;
+use crate::topology::{
+    Budget, Candidate, DeviceInfo, Isa, Kind, MemoryFacts, Node, PciAddress, Support, Topology,
+};
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
@@ -26,8 +29,12 @@ pub struct Examination {
     pub release: heapless::String<64>,
     /// The interface's version, when `/dev/kfd` opens.
     pub version: Option<Version>,
+    /// What sysfs shows, when it could be read.
+    pub topology: Option<Topology>,
     /// Devices that could be used.
     pub devices: Vec<Candidate>,
+    /// Their memory, in the same order.
+    pub budgets: Vec<Budget>,
     /// What was found.
     pub findings: Vec<Finding>,
 }
@@ -38,7 +45,7 @@ impl Examination {
         self.findings.iter().map(Finding::severity).max()
     }
 
-    /// Exit code of `doctor`: 0 usable, 1 usable with warnings, 2 not usable.
+    /// An exit code for programs without codes of their own: 0 usable, 1 usable with warnings, 2 not usable.
     pub fn exit_code(&self) -> u8 {
         self.worst().map_or(0, Severity::exit_code)
     }
@@ -63,6 +70,7 @@ pub fn examine(kernel: &dyn Kernel, seen: Seen<'_>) -> Result<Examination, OutOf
     for hint in hints(seen.log) {
         result.add(Finding::Log(hint))?;
     }
+    result.topology = topology;
     Ok(result)
 }
 
@@ -139,7 +147,7 @@ fn open(
         Errno::ENOENT if is_there("/sys/class/kfd") => Finding::NodeMissing { in_container },
         Errno::ENOENT if is_there("/sys/module/amdgpu") => Finding::KfdNotBuilt,
         Errno::ENOENT if cards.is_empty() => Finding::NoGpu,
-        Errno::ENOENT => Finding::ModuleNotLoaded,
+        Errno::ENOENT => blacklisted(kernel).map_or(Finding::ModuleNotLoaded, Finding::Blacklisted),
         Errno::EACCES => match Access::read(kernel, identity, "/dev/kfd") {
             Some(access) if access.should_work && identity.is_selinux_enforcing => Finding::Selinux(access),
             Some(access) if !access.should_work => Finding::NotPermitted { access, in_container },
@@ -157,6 +165,38 @@ fn open(
     }
     result.add(finding)?;
     Ok(None)
+}
+
+/// Where somebody has told the system not to load amdgpu: a word of the kernel's command line, or a file.
+fn blacklisted(kernel: &dyn Kernel) -> Option<heapless::String<64>> {
+    const WORDS: [&[u8]; 4] =
+        [b"nomodeset", b"modprobe.blacklist=", b"module_blacklist=", b"rd.driver.blacklist="];
+    const DIRECTORY: &str = "/etc/modprobe.d";
+    let names = |text: &[u8]| text.windows(6).any(|part| part == b"amdgpu");
+    let mut buffer = [0; 4096];
+    let count = kernel.read("/proc/cmdline", &mut buffer).unwrap_or(0);
+    for word in buffer[..count].split(u8::is_ascii_whitespace) {
+        if word == WORDS[0] || names(word) && WORDS.iter().any(|start| word.starts_with(start)) {
+            return Some(
+                word.iter()
+                    .filter(|byte| byte.is_ascii_graphic())
+                    .take(64)
+                    .map(|&byte| char::from(byte))
+                    .collect(),
+            );
+        }
+    }
+    let mut found = None;
+    let _ = kernel.list(DIRECTORY, &mut |name| {
+        let mut path = heapless::String::<64>::new();
+        let is_read = name.ends_with(".conf") && write!(path, "{DIRECTORY}/{name}").is_ok();
+        let count = if is_read { kernel.read(&path, &mut buffer).unwrap_or(0) } else { 0 };
+        let mut lines = buffer[..count].split(|&byte| byte == b'\n');
+        if lines.any(|line| line.trim_ascii_start().starts_with(b"blacklist") && names(line)) {
+            found = Some(path);
+        }
+    });
+    found
 }
 
 /// Cards that KFD has no node for.
@@ -260,11 +300,6 @@ fn device(
     if version.minor < minor && version.has_event_age() {
         result.add(Finding::OldForChip { isa, version, minor })?;
     }
-    if let Some(mes) = scheduler_version(kernel, node)
-        && BAD_SCHEDULERS.contains(&(isa, mes & 0xfff))
-    {
-        result.add(Finding::BadScheduler(node.index, mes & 0xfff))?;
-    }
     let Some(render_minor) = node.render_minor() else {
         return result.add(Finding::RenderFailed(0, Errno::ENODEV));
     };
@@ -284,7 +319,13 @@ fn device(
     };
     let info = DeviceInfo::query(kernel, &render).ok();
     let facts = MemoryFacts::read(kernel, node, Some(&render));
+    let scheduler = scheduler_firmware(kernel, &render).ok();
     kernel.close(render);
+    if let Some(mes) = scheduler.filter(|&mes| mes != 0).or_else(|| scheduler_version(kernel, node))
+        && BAD_SCHEDULERS.contains(&(isa, mes & 0xfff))
+    {
+        result.add(Finding::BadScheduler(node.index, mes & 0xfff))?;
+    }
     let is_apu = info.map_or(isa.is_usually_apu(), |info| info.is_apu);
     let kind = if is_apu { Kind::Apu } else { Kind::Discrete };
     let budget = facts.budget(kind, version.minor);
@@ -293,12 +334,14 @@ fn device(
         result.add(Finding::SmallBar(node.index))?;
     }
     if let Some(wanted) = seen.model_bytes.filter(|&wanted| wanted > bytes) {
-        result.add(Finding::TooSmall { wanted, budget })?;
+        result.add(Finding::TooSmall { wanted, budget: budget.clone() })?;
     }
+    push(&mut result.budgets, budget)?;
     push(&mut result.devices, Candidate { gpu_id: node.gpu_id, isa, kind, bytes, identity: node.identity() })
 }
 
-/// `MES feature version: .., firmware version: 0x..` of debugfs, which only root reads.
+/// `MES feature version: .., firmware version: 0x..` of debugfs, which only root reads, for kernels whose render
+/// node does not tell.
 fn scheduler_version(kernel: &dyn Kernel, node: &Node) -> Option<u32> {
     let mut path = heapless::String::<64>::new();
     fmt::write(

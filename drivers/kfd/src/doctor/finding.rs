@@ -35,6 +35,8 @@ pub enum Finding {
     NoGpu,
     /// An AMD GPU is on the bus and amdgpu is not loaded.
     ModuleNotLoaded,
+    /// As before, because a word of the kernel's command line or a file forbids it.
+    Blacklisted(heapless::String<64>),
     /// amdgpu is loaded without KFD.
     KfdNotBuilt,
     /// `/sys/class/kfd` is there and `/dev/kfd` is not.
@@ -154,6 +156,7 @@ impl fmt::Display for Finding {
         match self {
             Self::NoGpu => f.write_str("no AMD GPU in this machine"),
             Self::ModuleNotLoaded => f.write_str("the amdgpu module is not loaded"),
+            Self::Blacklisted(by) => write!(f, "the amdgpu module is kept from loading by {by}"),
             Self::KfdNotBuilt => {
                 f.write_str("amdgpu is loaded, but neither /dev/kfd nor /sys/class/kfd is there")
             }
@@ -162,7 +165,7 @@ impl fmt::Display for Finding {
             Self::Selinux(access) => write!(f, "{access}, which allows us, and SELinux refuses"),
             Self::Denied { is_32_bit: true } => f.write_str("KFD refuses 32-bit programs"),
             Self::Denied { .. } => {
-                f.write_str("/dev/kfd is denied (EPERM) by a device cgroup or seccomp filter")
+                f.write_str("a device cgroup, seccomp filter or security module denies /dev/kfd")
             }
             Self::Resetting(errno) => write!(f, "KFD is locked: {errno} while a GPU node exists"),
             Self::NoUsableGpu(errno) => write!(f, "KFD has no usable GPU: open /dev/kfd gives {errno}"),
@@ -195,7 +198,7 @@ impl fmt::Display for Finding {
                 asked.0, asked.1, stated.0, stated.1
             ),
             Self::Call(what, errno) => write!(f, "{what}: {errno}"),
-            Self::Log(hint) => write!(f, "kernel log: {hint:?}"),
+            Self::Log(hint) => write!(f, "the kernel's log has \"{}\"", hint.line()),
         }
     }
 }
@@ -246,6 +249,7 @@ fn fixed(finding: &Finding) -> &'static str {
         Finding::ModuleNotLoaded => {
             "`sudo modprobe amdgpu`; the kernel needs CONFIG_DRM_AMDGPU and CONFIG_HSA_AMD"
         }
+        Finding::Blacklisted(_) => "take it out, make the initramfs anew if it is in a file, and reboot",
         Finding::KfdNotBuilt => {
             "use a kernel with CONFIG_HSA_AMD; if it has it, dmesg says why KFD was disabled"
         }

@@ -38,6 +38,11 @@ const LINES: &[(&str, &str, LogHint)] = &[
 ];
 
 impl LogHint {
+    /// The part of the line that it was known by.
+    pub fn line(self) -> &'static str {
+        LINES.iter().find(|row| row.2 == self).map_or("", |row| row.0)
+    }
+
     /// What it means and what to do.
     pub fn text(self) -> &'static str {
         match self {

@@ -186,8 +186,7 @@ impl<'k> Process<'k> {
     /// Opens KFD and every GPU of the topology that has 64-bit doorbells and a render node.
     pub fn open_all(kernel: &'k dyn Kernel, topology: &Topology) -> Result<Self, BringUpError> {
         let mut gpus = Vec::new();
-        for node in topology.gpus().filter(|node| node.doorbell_type() == 2 && node.render_minor().is_some())
-        {
+        for node in topology.devices() {
             push(&mut gpus, node)?;
         }
         Self::open(kernel, &gpus)

@@ -300,6 +300,10 @@ const _: () = assert!(size_of::<AmdgpuInfo>() == 32);
 pub mod amdgpu_query {
     /// Sizes of VRAM, CPU-visible VRAM and GTT: 96 bytes.
     pub const MEMORY: u32 = 0x19;
+    /// Version of one firmware, chosen by the first word of `rest`: 8 bytes, the version first.
+    pub const FW_VERSION: u32 = 0x0e;
+    /// The scheduler firmware, for `FW_VERSION`.
+    pub const FW_MES: u32 = 0x1a;
     /// Device description: 440 bytes on recent kernels.
     pub const DEV_INFO: u32 = 0x16;
 }

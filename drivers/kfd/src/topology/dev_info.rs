@@ -1,4 +1,4 @@
-//! What the render node says about a device: AMDGPU_INFO queries DEV_INFO and MEMORY.
+//! What the render node says about a device: AMDGPU_INFO queries DEV_INFO, MEMORY and FW_VERSION.
 //!
 //! Source: `include/uapi/drm/amdgpu_drm.h` (`struct drm_amdgpu_info_device`, `drm_amdgpu_memory_info`), answered by
 //! `amdgpu/amdgpu_kms.c:amdgpu_info_ioctl`. The kernel copies `min(return_size, its size)` bytes.
@@ -76,9 +76,26 @@ pub struct MemoryInfo {
 }
 
 fn query(kernel: &(impl Kernel + ?Sized), render: &Fd, query: u32, answer: &mut [u8]) -> Result<(), Errno> {
+    query_with(kernel, render, query, [0; 4], answer)
+}
+
+fn query_with(
+    kernel: &(impl Kernel + ?Sized),
+    render: &Fd,
+    query: u32,
+    rest: [u32; 4],
+    answer: &mut [u8],
+) -> Result<(), Errno> {
     let return_size = u32::try_from(answer.len()).map_err(|_| Errno::EINVAL)?;
-    let mut arg = AmdgpuInfo { return_size, query, ..AmdgpuInfo::default() };
+    let mut arg = AmdgpuInfo { return_size, query, rest, ..AmdgpuInfo::default() };
     call_pointed(kernel, render, &mut arg, answer)
+}
+
+/// Version word of the scheduler (MES) firmware. Kernels before 6.5 do not know the question.
+pub fn scheduler_firmware(kernel: &(impl Kernel + ?Sized), render: &Fd) -> Result<u32, Errno> {
+    let mut answer = [0; 8];
+    query_with(kernel, render, amdgpu_query::FW_VERSION, [amdgpu_query::FW_MES, 0, 0, 0], &mut answer)?;
+    Ok(word32(&answer, 0))
 }
 
 fn word32(bytes: &[u8], offset: usize) -> u32 {

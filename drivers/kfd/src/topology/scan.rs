@@ -95,6 +95,12 @@ impl Topology {
         Ok(topology)
     }
 
+    /// The GPUs that can be opened, in the order of [`crate::process::DeviceIndex`]: with 64-bit doorbells and a
+    /// render node.
+    pub fn devices(&self) -> impl Iterator<Item = &Node> {
+        self.gpus().filter(|node| node.doorbell_type() == 2 && node.render_minor().is_some())
+    }
+
     /// The nodes that are GPUs.
     pub fn gpus(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|node| node.is_gpu())

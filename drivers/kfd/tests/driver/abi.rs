@@ -40,6 +40,8 @@ fn ours() -> BTreeMap<String, u64> {
     facts.insert("drm_amdgpu_memory_info".to_owned(), 96);
     facts.insert("query.DEV_INFO".to_owned(), amdgpu_query::DEV_INFO.into());
     facts.insert("query.MEMORY".to_owned(), amdgpu_query::MEMORY.into());
+    facts.insert("query.FW_VERSION".to_owned(), amdgpu_query::FW_VERSION.into());
+    facts.insert("query.FW_MES".to_owned(), amdgpu_query::FW_MES.into());
     facts.insert("query.FUSION".to_owned(), dev_info::FUSION.into());
     for (name, offset) in dev_info::OFFSETS {
         facts.insert(format!("drm_amdgpu_info_device.{name}"), *offset as u64);

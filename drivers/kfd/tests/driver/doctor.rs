@@ -70,6 +70,20 @@ fn a_missing_node_is_told_by_what_else_is_missing() {
     fake.remove("/sys/module/amdgpu");
     let text = single(&examined(&fake));
     assert!(text.starts_with("the amdgpu module is not loaded: `sudo modprobe amdgpu`"), "{text}");
+    fake.set_file("/etc/modprobe.d/local.conf", "# nothing else\nblacklist amdgpu\n");
+    let text = single(&examined(&fake));
+    assert!(
+        text.starts_with("the amdgpu module is kept from loading by /etc/modprobe.d/local.conf"),
+        "{text}"
+    );
+    for word in ["modprobe.blacklist=nouveau,amdgpu", "nomodeset"] {
+        fake.set_file("/proc/cmdline", &format!("BOOT_IMAGE=/vmlinuz quiet {word}\n"));
+        let text = single(&examined(&fake));
+        assert!(
+            text.starts_with(&format!("the amdgpu module is kept from loading by {word}: take it out")),
+            "{text}"
+        );
+    }
 }
 
 #[test]
@@ -164,6 +178,12 @@ fn settings_and_firmware_that_cause_trouble_are_told() {
     fake.set_file("/sys/kernel/debug/dri/128/amdgpu_firmware_info", &firmware("0x00000083"));
     let text = single(&examined(&fake));
     assert!(text.starts_with("node 1: MES firmware 0x83 is known to hang under load"), "{text}");
+    // The render node tells everyone, where the kernel is new enough; debugfs tells only root.
+    fake.inject(|injection| injection.scheduler = Some(0x1080));
+    assert_eq!(examined(&fake).findings, []);
+    fake.remove("/sys/kernel/debug");
+    fake.inject(|injection| injection.scheduler = Some(0x1083));
+    assert_eq!(examined(&fake).findings.len(), 1);
 }
 
 #[test]

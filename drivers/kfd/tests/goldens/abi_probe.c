@@ -184,6 +184,7 @@ int main(void)
 	FIELD(drm_amdgpu_info_device, num_tcc_blocks)
 	printf("AMDGPU_INFO %#zx\n", (size_t)DRM_IOCTL_AMDGPU_INFO);
 	printf("query.DEV_INFO %#x\nquery.MEMORY %#x\nquery.FUSION %#x\n", AMDGPU_INFO_DEV_INFO, AMDGPU_INFO_MEMORY, AMDGPU_IDS_FLAGS_FUSION);
+	printf("query.FW_VERSION %#x\nquery.FW_MES %#x\n", AMDGPU_INFO_FW_VERSION, AMDGPU_INFO_FW_MES);
 #endif
 	return 0;
 }

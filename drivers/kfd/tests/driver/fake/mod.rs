@@ -28,6 +28,8 @@ enum File {
 /// What goes wrong, and when.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Injection {
+    /// What the render node says of the scheduler firmware; older kernels say nothing.
+    pub scheduler: Option<u32>,
     /// ALLOC calls that succeed before one fails with ENOMEM.
     pub allocations_left: Option<u32>,
     /// Every call is refused with EINTR this many times before it is done.
@@ -199,7 +201,13 @@ impl Fake {
         Ok(())
     }
 
-    fn drm_info(&self, gpu_id: u32, arg: &[u8], answer: &mut [u8]) -> Result<(), Errno> {
+    fn drm_info(
+        &self,
+        gpu_id: u32,
+        scheduler: Option<u32>,
+        arg: &[u8],
+        answer: &mut [u8],
+    ) -> Result<(), Errno> {
         let info: sys::AmdgpuInfo = read(arg);
         let gpu = self.machine.gpus.iter().find(|gpu| gpu.gpu_id == gpu_id).ok_or(Errno::ENODEV)?;
         let mut full = [0u8; 440];
@@ -214,6 +222,10 @@ impl Fake {
                 full[..8].copy_from_slice(&gpu.chip.vram.to_le_bytes());
                 full[64..72].copy_from_slice(&self.machine.gtt.to_le_bytes());
                 96
+            }
+            sys::amdgpu_query::FW_VERSION if info.rest[0] == sys::amdgpu_query::FW_MES => {
+                full[..4].copy_from_slice(&scheduler.ok_or(Errno::EINVAL)?.to_le_bytes());
+                8
             }
             _ => return Err(Errno::EINVAL),
         };
@@ -325,7 +337,7 @@ impl Kernel for Fake {
         match state.files.get(&fd.raw()) {
             None => Err(Errno::EBADF),
             Some(&File::Render(gpu_id)) if request == request::AMDGPU_INFO => {
-                self.drm_info(gpu_id, arg, pointed)
+                self.drm_info(gpu_id, state.injection.scheduler, arg, pointed)
             }
             Some(File::Render(_)) => Err(Errno::ENOTTY),
             Some(File::Kfd) => self.kfd_call(state, request, arg, pointed),

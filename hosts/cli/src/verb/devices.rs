@@ -1,0 +1,18 @@
+//! `doorbell devices`: what can compute on this machine.
+
+use crate::failure::{Failure, Kind};
+use crate::output::{print, print_json};
+use doorbell_runtime::machine::Machine;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Print one JSON document: devices, reason
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let machine = Machine::read(None).map_err(|error| Failure::new(Kind::Memory, error))?;
+    let devices = machine.devices();
+    if arguments.json { print_json(&devices.json()) } else { print(devices.to_string()) }
+}

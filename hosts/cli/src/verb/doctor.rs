@@ -1,0 +1,49 @@
+//! `doorbell doctor`: why a GPU can't be used, or not as well as it could, and what to do about it.
+
+use crate::backend::KV;
+use crate::failure::{Failure, Kind};
+use crate::generate;
+use crate::loaded::{self, HEAP};
+use crate::output::{print, print_json};
+use doorbell_runtime::machine::{Machine, Verdict, Wanted};
+use std::path::{Path, PathBuf};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// A model that is to run, a .gguf file
+    model: Option<PathBuf>,
+    /// Its context [default: the model's, at most 4096]
+    #[arg(long = "ctx", value_name = "N", requires = "model", value_parser = clap::value_parser!(u32).range(1..))]
+    context: Option<u32>,
+    /// Print one JSON document: verdict, kernel, interface, gpus, model, findings
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let wanted = arguments.model.as_deref().map(|model| wanted(model, arguments.context)).transpose()?;
+    let machine = Machine::read(wanted).map_err(|error| Failure::new(Kind::Memory, error))?;
+    let diagnosis = machine.diagnosis();
+    if arguments.json {
+        print_json(&diagnosis.json())?;
+    } else {
+        print(diagnosis.to_string())?;
+    }
+    match diagnosis.verdict() {
+        Verdict::Usable => Ok(()),
+        Verdict::Warned => Err(Failure::silent(Kind::Warned)),
+        Verdict::Unusable => Err(Failure::silent(Kind::Device)),
+    }
+}
+
+/// What the model takes on a device.
+fn wanted(path: &Path, context: Option<u32>) -> Result<Wanted, Failure> {
+    let file = loaded::open(path)?;
+    let gguf = loaded::parse(&file)?;
+    let model = loaded::bind(&file, &gguf)?;
+    let config = generate::config(&model, context);
+    let memory = config.memory(&model, KV, HEAP).map_err(|error| Failure::new(Kind::Memory, error))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let bytes = memory.weights + memory.kv + memory.activations + memory.outputs;
+    Ok(Wanted { name, bytes })
+}

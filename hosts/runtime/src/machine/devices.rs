@@ -1,0 +1,172 @@
+//! The list of devices: GPUs, software GPUs, the processor; for people and as JSON.
+
+use super::read::Machine;
+use super::size::Size;
+use core::fmt;
+use doorbell_kfd::doctor::Finding;
+use doorbell_kfd::topology::{Budget, Candidate, Kind, Node, Support};
+use doorbell_soft::kernel::CHIPS;
+use serde_json::{Map, Value as Json, json};
+
+/// One device under the name that `--device` takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// `kfd:0`, `soft:gfx1100`, `cpu`.
+    pub name: String,
+    /// Its instruction set.
+    pub isa: String,
+    /// What computes: compute units or threads.
+    pub compute: String,
+    /// Memory in words.
+    pub memory: String,
+    /// Where it is and what names it across boots; empty for what is software.
+    pub identity: String,
+    /// The GPU that is taken when none is named.
+    pub is_preferred: bool,
+    json: Map<String, Json>,
+}
+
+/// All devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Devices {
+    list: Vec<Description>,
+    /// Why the preferred GPU is preferred, or why there is none.
+    reason: String,
+}
+
+fn object(json: Json) -> Map<String, Json> {
+    match json {
+        Json::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+impl Devices {
+    pub(super) fn new(machine: &Machine) -> Self {
+        let mut list = gpus(machine);
+        list.extend(software());
+        list.push(processor(machine));
+        let reason = match (&machine.choice, machine.examination.findings.first()) {
+            (Some(choice), _) => format!("* {choice}"),
+            (None, Some(finding @ Finding::NoGpu)) => finding.to_string(),
+            (None, Some(finding)) => format!("{finding}; `doorbell doctor` tells more"),
+            (None, None) => "no GPU can be used; `doorbell doctor` tells more".into(),
+        };
+        Self { list, reason }
+    }
+
+    /// The devices, GPUs first.
+    #[must_use]
+    pub fn list(&self) -> &[Description] {
+        &self.list
+    }
+
+    /// One document: `devices`, `reason`.
+    #[must_use]
+    pub fn json(&self) -> Json {
+        let devices: Vec<Json> = self.list.iter().map(|device| Json::Object(device.json.clone())).collect();
+        json!({ "devices": devices, "reason": self.reason })
+    }
+}
+
+impl fmt::Display for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<16}{:<9}{:<26}{:<49}PLACE", "DEVICE", "ISA", "COMPUTES WITH", "MEMORY")?;
+        for device in &self.list {
+            let Description { name, isa, compute, memory, identity, is_preferred, .. } = device;
+            let mark = if *is_preferred { " *" } else { "" };
+            let line = format!("{:<16}{isa:<9}{compute:<26}{memory:<49}{identity}", format!("{name}{mark}"));
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        writeln!(f, "\n{}", self.reason)
+    }
+}
+
+/// GPUs that can be opened, numbered as `--device kfd:N` numbers them.
+fn gpus(machine: &Machine) -> Vec<Description> {
+    let examination = &machine.examination;
+    let nodes = examination.topology.iter().flat_map(|topology| topology.devices());
+    let known = |node: &Node| {
+        let at = examination.devices.iter().position(|candidate| candidate.gpu_id == node.gpu_id)?;
+        Some((examination.devices.get(at)?, examination.budgets.get(at)?))
+    };
+    nodes.filter_map(|node| known(node).map(|found| gpu(machine, node, found))).collect()
+}
+
+fn gpu(machine: &Machine, node: &Node, (candidate, budget): (&Candidate, &Budget)) -> Description {
+    let Candidate { isa, kind, identity, .. } = *candidate;
+    let is_preferred = machine.choice.is_some_and(|choice| choice.device == *candidate);
+    let limit = budget.first.decisive();
+    let kind = match kind {
+        Kind::Discrete => "discrete",
+        Kind::Apu => "integrated",
+    };
+    let runs = match isa.support() {
+        Support::Full => String::new(),
+        Support::As(other) => format!(", code of {other}"),
+        Support::Unsupported => ", no kernels".into(),
+    };
+    let name = machine.name(node.gpu_id);
+    let units = node.compute_units();
+    let json = object(json!({
+        "name": name,
+        "kind": kind,
+        "isa": isa.to_string(),
+        "kernels_of": isa.kernels().map(|isa| isa.to_string()),
+        "compute_units": units,
+        "memory_bytes": limit.bytes,
+        "memory_placement": budget.first.placement.to_string(),
+        "memory_rule": limit.rule.to_string(),
+        "pci": identity.pci.to_string(),
+        "unique_id": (identity.unique != 0).then(|| format!("{:016x}", identity.unique)),
+        "render_node": node.render_minor().map(|minor| format!("/dev/dri/renderD{minor}")),
+        "preferred": is_preferred,
+    }));
+    Description {
+        name,
+        isa: isa.to_string(),
+        compute: format!("{units} compute units{runs}"),
+        memory: format!("{} {}", Size(limit.bytes), budget.first.placement),
+        identity: identity.to_string(),
+        is_preferred,
+        json,
+    }
+}
+
+/// The software GPUs, one of each instruction set.
+fn software() -> Vec<Description> {
+    let mut names: Vec<&str> = CHIPS.iter().map(|chip| chip.target.name()).collect();
+    names.dedup();
+    let describe = |isa: &str| Description {
+        name: format!("soft:{isa}"),
+        isa: isa.to_owned(),
+        compute: "software, for tests".into(),
+        memory: "system memory".into(),
+        identity: String::new(),
+        is_preferred: false,
+        json: object(json!({ "name": format!("soft:{isa}"), "kind": "software", "isa": isa })),
+    };
+    names.into_iter().map(describe).collect()
+}
+
+fn processor(machine: &Machine) -> Description {
+    let host = &machine.host;
+    let isa = if cfg!(target_arch = "x86_64") { "x86-64" } else { std::env::consts::ARCH };
+    let memory = host.memory.map(|memory| memory.available);
+    Description {
+        name: "cpu".into(),
+        isa: isa.into(),
+        compute: format!("{} threads, {}", host.threads, host.extensions),
+        memory: memory.map_or_else(|| "unknown".into(), |bytes| format!("{} available", Size(bytes))),
+        identity: String::new(),
+        is_preferred: false,
+        json: object(json!({
+            "name": "cpu",
+            "kind": "cpu",
+            "isa": isa,
+            "threads": host.threads,
+            "extensions": host.extensions,
+            "memory_bytes": memory,
+        })),
+    }
+}

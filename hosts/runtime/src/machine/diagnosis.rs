@@ -1,0 +1,129 @@
+//! What `doctor` says: findings with their remedies, in the order in which they would stop somebody.
+
+use super::read::Machine;
+use super::size::Size;
+use core::fmt;
+use doorbell_kfd::doctor::{Finding, Severity};
+use doorbell_kfd::topology::{Candidate, Kind};
+use serde_json::{Value as Json, json};
+
+/// Whether a GPU can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Yes.
+    Usable,
+    /// Yes, and something ought to be mended, or the model doesn't fit.
+    Warned,
+    /// No.
+    Unusable,
+}
+
+/// The findings about a machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Diagnosis<'m> {
+    machine: &'m Machine,
+}
+
+impl<'m> Diagnosis<'m> {
+    pub(super) fn new(machine: &'m Machine) -> Self {
+        Self { machine }
+    }
+
+    fn findings(&self) -> &'m [Finding] {
+        &self.machine.examination.findings
+    }
+
+    /// Whether a GPU can be used. What is fatal for one GPU is a warning where another one works.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let worst = self.machine.examination.worst();
+        if self.machine.choice.is_none() {
+            Verdict::Unusable
+        } else if worst > Some(Severity::Note) {
+            Verdict::Warned
+        } else {
+            Verdict::Usable
+        }
+    }
+
+    /// One document: `verdict`, `kernel`, `interface`, `gpus`, `model`, `findings`.
+    #[must_use]
+    pub fn json(&self) -> Json {
+        let examination = &self.machine.examination;
+        let finding = |finding: &Finding| {
+            let remedy = finding.remedy().to_string();
+            json!({
+                "severity": severity(finding.severity()),
+                "message": finding.to_string(),
+                "remedy": (!remedy.is_empty()).then_some(remedy),
+            })
+        };
+        json!({
+            "verdict": match self.verdict() {
+                Verdict::Usable => "usable",
+                Verdict::Warned => "warned",
+                Verdict::Unusable => "unusable",
+            },
+            "kernel": examination.release.as_str(),
+            "interface": examination.version.map(|version| version.to_string()),
+            "gpus": examination.devices.len(),
+            "preferred": self.machine.choice.map(|choice| choice.device.identity.to_string()),
+            "model": self.machine.wanted.as_ref().map(|wanted| json!({
+                "name": wanted.name,
+                "bytes": wanted.bytes,
+                "fits": self.machine.choice.map(|choice| wanted.bytes <= choice.device.bytes),
+            })),
+            "findings": self.findings().iter().map(finding).collect::<Vec<_>>(),
+        })
+    }
+
+    fn model(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Some(wanted), Some(choice)) = (&self.machine.wanted, &self.machine.choice) else {
+            return Ok(());
+        };
+        let verb = if wanted.bytes <= choice.device.bytes { "fits" } else { "does not fit" };
+        let (needed, there) = (Size(wanted.bytes), Size(choice.device.bytes));
+        writeln!(f, "{} needs {needed}: {verb} into {there}", wanted.name)
+    }
+}
+
+fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Note => "note",
+        Severity::Warning => "warning",
+        Severity::Fatal => "error",
+    }
+}
+
+impl fmt::Display for Diagnosis<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let examination = &self.machine.examination;
+        // nothing else is worth a word then
+        if let [only @ Finding::NoGpu] = self.findings() {
+            return writeln!(f, "{only}");
+        }
+        write!(f, "kernel {}", examination.release)?;
+        match examination.version {
+            Some(version) => writeln!(f, ", KFD interface {version}")?,
+            None => writeln!(f, ", KFD not reached")?,
+        }
+        for (candidate, budget) in examination.devices.iter().zip(&examination.budgets) {
+            let Candidate { isa, kind, identity, gpu_id, .. } = candidate;
+            let kind = if *kind == Kind::Discrete { "discrete" } else { "integrated" };
+            writeln!(f, "{}: {isa} at {identity}, {kind}, {budget}", self.machine.name(*gpu_id))?;
+        }
+        self.model(f)?;
+        for finding in self.findings() {
+            writeln!(f, "{}: {finding}", severity(finding.severity()))?;
+            let remedy = finding.remedy().to_string();
+            if !remedy.is_empty() {
+                writeln!(f, "    {remedy}")?;
+            }
+        }
+        match self.verdict() {
+            Verdict::Usable => writeln!(f, "the GPU can be used"),
+            Verdict::Warned => writeln!(f, "the GPU can be used, with the warnings above"),
+            Verdict::Unusable => writeln!(f, "no GPU can be used"),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The AMD driver on the software GPU: whole lives of processes and queues with kernels of our compiler, every fault
+//! that can be injected, and what `devices` and `doctor` say about machines.
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
+
+mod broken;
+mod doctor;
