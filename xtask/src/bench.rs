@@ -100,7 +100,7 @@ impl Contestant {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
     process::execute(&mut process::cargo(["build", "--release", "--package", "doorbell"]))?;
-    let program = ours::program()?;
+    let program = process::release_program()?;
     for name in &arguments.models {
         let path = PathBuf::from(name);
         let task = Task {

@@ -7,7 +7,7 @@ mod crates;
 mod tidy;
 
 use crate::process::{cargo, command, execute, works};
-use crate::{isa_check, kernels, nostd, test, unicode};
+use crate::{conformance, isa_check, kernels, nostd, test, unicode};
 use anyhow::bail;
 
 /// What `cargo xtask ci` takes.
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 struct Step(&'static str, &'static str, fn() -> Result<(), anyhow::Error>);
 
 #[rustfmt::skip]
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step("tidy", "headers, sizes, names, places, links", tidy::run),
     Step("arrows", "no crate depends on one it must not know", arrows::run),
     Step("fmt", "rustfmt changes nothing", fmt),
@@ -38,6 +38,7 @@ const STEPS: [Step; 10] = [
     Step("doc", "no warning in the documentation", doc),
     Step("deny", "licences and duplicate versions, where cargo-deny is installed", deny),
     Step("test", "all tests", test::run),
+    Step("conformance", "unmodified clients are content with the server, where they can be had", conformance::run),
     Step("isa", "instruction table and code objects agree with LLVM, where that is installed", isa),
 ];
 

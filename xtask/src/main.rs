@@ -4,9 +4,12 @@
 
 mod bench;
 mod ci;
+mod conformance;
 mod fuzz;
+mod http;
 mod isa_check;
 mod kernels;
+mod load;
 mod model;
 mod nostd;
 mod process;
@@ -28,6 +31,8 @@ enum Verb {
     Test,
     /// Run all static checks, then all tests.
     Ci(ci::Arguments),
+    /// Run unmodified clients against the server, where they can be had.
+    Conformance,
     /// Build and run the program without std and libc, and compare it with the host.
     Nostd,
     /// Feed hostile input to the reader, the binder, the tokenizer or the sampler.
@@ -36,6 +41,8 @@ enum Verb {
     Model(model::Arguments),
     /// Measure the program, interleaved with llama-bench when it is there.
     Bench(bench::Arguments),
+    /// Measure the server under concurrent streams, interleaved with llama-server when it is there.
+    Load(load::Arguments),
     /// Compare the instruction table with LLVM, where it is installed.
     IsaCheck(isa_check::Arguments),
     /// List, print and write the compiler's sample kernels.
@@ -56,10 +63,12 @@ fn main() -> ExitCode {
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Test => test::run(),
         Verb::Ci(arguments) => ci::run(&arguments),
+        Verb::Conformance => conformance::run(),
         Verb::Nostd => nostd::run(),
         Verb::Fuzz(arguments) => fuzz::run(&arguments),
         Verb::Model(arguments) => model::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),
+        Verb::Load(arguments) => load::run(&arguments),
         Verb::IsaCheck(arguments) => isa_check::run(&arguments),
         Verb::Kernels(arguments) => kernels::run(&arguments),
         Verb::Vm(arguments) => vm::run(&arguments),

@@ -66,3 +66,11 @@ pub(crate) fn works(program: &str, arguments: &[&str]) -> bool {
         .status()
         .is_ok_and(|status| status.success())
 }
+
+/// Where cargo put the release build.
+pub(crate) fn release_program() -> Result<PathBuf, anyhow::Error> {
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&output(&mut cargo(["metadata", "--format-version=1", "--no-deps"]))?)?;
+    let target = metadata["target_directory"].as_str().context("target_directory")?;
+    Ok(Path::new(target).join("release").join("doorbell"))
+}

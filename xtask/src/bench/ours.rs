@@ -1,10 +1,9 @@
 //! The program as a contestant: `doorbell bench --json`.
 
 use super::{Contestant, Task, child};
-use crate::process::{cargo, output};
 use anyhow::Context as _;
 use serde_json::Value as Json;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// The program's figures, with what only it tells.
@@ -15,14 +14,6 @@ pub(super) struct Measured {
     pub(super) token_bytes: f64,
     /// Read bandwidth of the machine in bytes per second, the best of all runs.
     pub(super) bandwidth: f64,
-}
-
-/// Where cargo put the release build.
-pub(super) fn program() -> Result<PathBuf, anyhow::Error> {
-    let metadata: Json =
-        serde_json::from_slice(&output(&mut cargo(["metadata", "--format-version=1", "--no-deps"]))?)?;
-    let target = metadata["target_directory"].as_str().context("target_directory")?;
-    Ok(Path::new(target).join("release").join("doorbell"))
 }
 
 /// Runs the program once and adds its samples.

@@ -1,0 +1,93 @@
+"""The openai client against the program with a real model, whose words are unknown but must obey rules.
+
+Usage: model.py PROGRAM MODEL. Prints one line per check and fails with the first that doesn't hold. Not here: known
+answers, which clients.py checks with the scripted model.
+"""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+
+import openai
+
+QUESTION = [{"role": "user", "content": "Name three colours."}]
+
+
+def client_of(url):
+    return openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+
+
+def streams_say_the_same(url):
+    client = client_of(url)
+    common = {"model": "smollm2", "messages": QUESTION, "max_tokens": 24, "temperature": 0}
+    whole = client.chat.completions.create(**common)
+    stream = client.chat.completions.create(**common, stream=True, stream_options={"include_usage": True})
+    chunks = list(stream)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text == whole.choices[0].message.content and text, text
+    assert chunks[-1].usage.completion_tokens == whole.usage.completion_tokens <= 24
+    # the second time the prompt was known, all but what fills no page
+    assert chunks[-1].usage.prompt_tokens_details.cached_tokens > 0
+
+
+def seeds_decide(url):
+    client = client_of(url)
+    ask = lambda seed: client.chat.completions.create(
+        model="smollm2", messages=QUESTION, max_tokens=16, temperature=1.5, seed=seed
+    ).choices[0].message.content
+    assert ask(1) == ask(1)
+    assert len({ask(seed) for seed in range(4)}) > 1
+
+
+def schemas_hold(url):
+    client = client_of(url)
+    schema = {
+        "type": "object", "required": ["colour", "wheels"], "additionalProperties": False,
+        "properties": {"colour": {"enum": ["red", "green"]}, "wheels": {"type": "integer", "minimum": 2, "maximum": 9}},
+    }
+    answer = client.chat.completions.create(
+        model="smollm2", messages=[{"role": "user", "content": "Describe a car."}], max_tokens=60, temperature=1,
+        seed=3, response_format={"type": "json_schema", "json_schema": {"name": "car", "strict": True, "schema": schema}},
+    )
+    car = json.loads(answer.choices[0].message.content)
+    assert car["colour"] in ("red", "green") and 2 <= car["wheels"] <= 9, car
+
+
+def calls_can_be_forced(url):
+    client = client_of(url)
+    parameters = {
+        "type": "object", "required": ["city"], "additionalProperties": False,
+        "properties": {"city": {"enum": ["Paris", "Rome"]}},
+    }
+    answer = client.chat.completions.create(
+        model="smollm2", messages=[{"role": "user", "content": "The weather in Rome?"}], max_tokens=60, temperature=0,
+        tools=[{"type": "function", "function": {"name": "weather", "parameters": parameters}}], tool_choice="required",
+        parallel_tool_calls=False,
+    )
+    call = answer.choices[0].message.tool_calls[0]
+    assert call.function.name == "weather" and json.loads(call.function.arguments)["city"] in ("Paris", "Rome")
+    assert answer.choices[0].finish_reason == "tool_calls"
+
+
+CHECKS = [streams_say_the_same, seeds_decide, schemas_hold, calls_can_be_forced]
+
+
+def main():
+    arguments = ["serve", sys.argv[2], "--port", "0", "--name", "smollm2", "--ctx", "1024", "--device", "cpu"]
+    server = subprocess.Popen([sys.argv[1], *arguments], stderr=subprocess.PIPE, text=True)
+    try:
+        line = ""
+        while not (found := re.search(r"http://\S+", line)):
+            line = server.stderr.readline()
+            assert line, "the program ended before it served"
+        for check in CHECKS:
+            check(found.group())
+            print(f"ok  {check.__name__}")
+    finally:
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(timeout=10) == 0
+
+
+main()

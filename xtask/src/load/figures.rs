@@ -1,0 +1,69 @@
+//! What a contestant did under load, and the row of the table that tells it.
+
+use core::time::Duration;
+
+/// The first lines of the table.
+pub(super) const HEADER: &str = "\
+| server | streams | tokens/s | first token ms p50 | p99 | between tokens ms p50 | p99 | socket us/token | \
+processors busy | SIGTERM s |\n|---|---|---|---|---|---|---|---|---|---|";
+
+/// All samples of one contestant at one number of streams.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Figures {
+    pub(super) tokens: u64,
+    pub(super) seconds: f64,
+    /// Seconds to the first token of each answer.
+    pub(super) first: Vec<f64>,
+    /// Seconds between tokens of an answer.
+    pub(super) between: Vec<f64>,
+    /// Seconds of processor time of the threads that serve sockets, where they can be told apart.
+    pub(super) socket: Option<f64>,
+    /// Seconds of processor time of the whole server.
+    pub(super) processor: f64,
+    /// How long servers took to end.
+    pub(super) endings: Vec<Duration>,
+}
+
+/// The sample below which this share of all are.
+fn quantile(samples: &mut [f64], share: f64) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    let at = (samples.len() as f64 * share) as usize;
+    samples.get(at.min(samples.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+}
+
+impl Figures {
+    /// Tokens per second over all runs.
+    pub(super) fn rate(&self) -> f64 {
+        self.tokens as f64 / self.seconds
+    }
+
+    pub(super) fn row(&mut self, name: &str, streams: usize) -> String {
+        let [first, between] = [&mut self.first, &mut self.between]
+            .map(|samples| [0.5, 0.99].map(|share| quantile(samples, share) * 1e3));
+        let socket = self.socket.map(|socket| format!("{:.1}", socket * 1e6 / self.tokens.max(1) as f64));
+        let ending = self.endings.iter().max().map_or(f64::NAN, Duration::as_secs_f64);
+        format!(
+            "| {name} | {streams} | {:.1} | {:.0} | {:.0} | {:.1} | {:.1} | {} | {:.2} | {ending:.2} |",
+            self.rate(),
+            first[0],
+            first[1],
+            between[0],
+            between[1],
+            socket.unwrap_or_else(|| "-".into()),
+            self.processor / self.seconds,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_samples() {
+        let mut samples: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!(quantile(&mut samples, 0.5), 51.0);
+        assert_eq!(quantile(&mut samples, 0.99), 100.0);
+        assert!(quantile(&mut [], 0.5).is_nan());
+    }
+}

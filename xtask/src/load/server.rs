@@ -1,0 +1,127 @@
+//! A server that was started for one run, and what /proc knows of it.
+
+use crate::http;
+use anyhow::{Context as _, bail};
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+/// Whose server.
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    Ours(PathBuf),
+    Peer(PathBuf),
+}
+
+impl Kind {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Ours(_) => "doorbell",
+            Self::Peer(_) => "llama-server",
+        }
+    }
+}
+
+/// A server that answers. Dropping it kills it.
+pub(super) struct Running {
+    child: Child,
+    address: SocketAddr,
+    ours: bool,
+}
+
+/// How long a server may take to load a model or to end.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Processor seconds of a server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Processor {
+    pub(super) all: f64,
+    pub(super) socket: Option<f64>,
+}
+
+impl Running {
+    /// Starts a server for `streams` requests of `context` tokens each, and waits until it answers.
+    pub(super) fn start(
+        kind: &Kind,
+        model: &Path,
+        streams: usize,
+        context: usize,
+        threads: usize,
+    ) -> Result<Self, anyhow::Error> {
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let (port, threads) = (address.port().to_string(), threads.to_string());
+        let mut command = match kind {
+            Kind::Ours(program) => {
+                let mut command = Command::new(program);
+                command.arg("serve").arg(model).args(["--port", &port, "--device", "cpu", "-t", &threads]);
+                command.args(["--parallel", &streams.to_string(), "--ctx", &context.to_string()]);
+                command
+            }
+            Kind::Peer(program) => {
+                let mut command = Command::new(program);
+                command.arg("-m").arg(model).args(["--host", "127.0.0.1", "--port", &port, "-t", &threads]);
+                command.args(["-np", &streams.to_string(), "-c", &(context * streams).to_string()]);
+                command
+            }
+        };
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().with_context(|| format!("start {}", command.get_program().display()))?;
+        let mut running = Self { child, address, ours: matches!(kind, Kind::Ours(_)) };
+        let start = Instant::now();
+        while !http::get(address, "/health").is_ok_and(|(status, _)| status == 200) {
+            if let Some(status) = running.child.try_wait()? {
+                bail!("{} ended before it answered: {status}", kind.name());
+            }
+            if start.elapsed() > PATIENCE {
+                bail!("{} does not answer", kind.name());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(running)
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Processor time so far, to the nanosecond. Our threads have names; the peer's can't be told apart.
+    pub(super) fn processor(&self) -> Processor {
+        let mut processor = Processor { all: 0.0, socket: self.ours.then_some(0.0) };
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        for task in tasks.into_iter().flatten().flatten() {
+            let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+            let nanoseconds = read("schedstat").split_whitespace().next().and_then(|word| word.parse().ok());
+            let seconds = nanoseconds.unwrap_or(0.0_f64) / 1e9;
+            processor.all += seconds;
+            if read("comm").trim() == "socket" {
+                processor.socket = processor.socket.map(|socket| socket + seconds);
+            }
+        }
+        processor
+    }
+
+    /// Orders the server to end and gives the time it took.
+    pub(super) fn end(mut self) -> Result<Duration, anyhow::Error> {
+        let start = Instant::now();
+        let killed = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status();
+        killed.context("kill")?;
+        while self.child.try_wait()?.is_none() {
+            if start.elapsed() > PATIENCE {
+                bail!("the server does not end");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(start.elapsed())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // one that has ended can't be killed, and needn't be
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
