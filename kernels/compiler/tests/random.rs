@@ -51,7 +51,7 @@ impl Generator {
     }
 
     fn alu(&mut self, k: &mut Builder) {
-        let alu = Alu::all().nth(self.random.below(ALU.len())).unwrap();
+        let alu = Alu::all().nth(self.random.below(ALU.len())).expect("below the count");
         let row = alu.row();
         let args: Option<Vec<Value>> = row.args.iter().map(|elem| self.pick(*elem)).collect();
         if let Some(args) = args {

@@ -1,0 +1,9 @@
+//! Kernels executed on the software GPU, under all its sanitizers, against scalar references.
+//!
+//! Not here: static checks of the same code (`mutation`, `random`).
+
+mod features;
+mod machine;
+mod mutants;
+mod quant;
+mod samples;
