@@ -2,6 +2,7 @@
 //!
 //! Not here: static checks of the same code (`mutation`, `random`).
 
+mod alu;
 mod features;
 mod machine;
 mod mutants;
