@@ -105,7 +105,7 @@ fn integers(name: &str, [a, b, c]: [u32; 3]) -> Option<u32> {
         "max_i" => x.max(y).cast_unsigned(),
         "med3_i" => x.max(y).min(x.min(y).max(z)).cast_unsigned(),
         "not" => !a,
-        "mul_hi" => (u64::from(a) * u64::from(b) >> 32) as u32,
+        "mul_hi" => ((u64::from(a) * u64::from(b)) >> 32) as u32,
         "lt_u" => u32::from(a < b),
         "le_u" => u32::from(a <= b),
         "gt_u" => u32::from(a > b),
@@ -198,7 +198,7 @@ fn expected(name: &str, bits: [u32; 3]) -> Expected {
 /// Inputs of an operation's element type.
 fn input(alu: Alu, elem: Elem, random: &mut Random) -> u32 {
     let float = |random: &mut Random| f32::from(random.next()) / 1024.0 + 0.25;
-    let signed = if random.next() % 2 == 0 { 1.0 } else { -1.0 };
+    let signed = if random.next().is_multiple_of(2) { 1.0 } else { -1.0 };
     match (alu.row().name, elem) {
         // Domains: positive; small exponents; products below 2^32.
         ("log2" | "rsq" | "sqrt" | "sin" | "cos", _) => float(random).to_bits(),
@@ -215,7 +215,7 @@ fn input(alu: Alu, elem: Elem, random: &mut Random) -> u32 {
             u32::from(low) | u32::from(high) << 16
         }
         // Equal and small values as well.
-        (_, _) if random.next() % 4 == 0 => u32::from(random.next() % 4).wrapping_sub(2),
+        (_, _) if random.next().is_multiple_of(4) => u32::from(random.next() % 4).wrapping_sub(2),
         _ => u32::from(random.next()) << 16 | u32::from(random.next()),
     }
 }

@@ -129,7 +129,7 @@ pub(crate) fn clean(kernel: &Kernel, groups: [u32; 2], args: &[Arg]) -> Outcome 
         outcome
     });
     let [first, _] = &mut outcomes;
-    Outcome { buffers: std::mem::take(&mut first.buffers), findings: Vec::new() }
+    Outcome { buffers: core::mem::take(&mut first.buffers), findings: Vec::new() }
 }
 
 /// A repeatable sequence of numbers.
