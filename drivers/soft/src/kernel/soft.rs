@@ -112,6 +112,13 @@ impl SoftKernel {
         change(&mut self.state.lock().injection);
     }
 
+    /// Ends a reset: the GPUs can be opened again. Queues of before stay dead.
+    pub fn end_reset(&self) {
+        for device in &mut self.state.lock().devices {
+            device.lost = false;
+        }
+    }
+
     /// What the dispatches of a GPU did so far.
     pub fn report(&self, gpu: u32) -> Option<Report> {
         let state = self.state.lock();

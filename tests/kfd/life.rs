@@ -1,0 +1,84 @@
+//! Whole lives: on every machine, under storms of signals, with every allocation refused in turn, many submissions.
+
+use crate::rig::{Clock, ELEMENTS, Life, PATIENCE, add_for, machines, open, soft, whole};
+use doorbell_compiler::object::ArgumentValue;
+use doorbell_kfd::memory::Usage;
+use doorbell_kfd::packet::{Packet, Recorder};
+use doorbell_kfd::queue::{QueueOptions, Submission};
+use doorbell_soft::kernel::Release;
+use doorbell_soft::processor::Level;
+
+#[test]
+fn every_machine_runs_a_compiled_kernel_under_every_kernel_and_leaves_nothing() {
+    let mut count = 0;
+    for (release, name) in machines() {
+        let kernel = soft(release, name, Level::Strict, count);
+        whole(&kernel, add_for(name)).unwrap_or_else(|error| panic!("{name} on {release:?}: {error}"));
+        count += 1;
+    }
+    assert_eq!(count, 28, "6 chips on 6.1, 11 on the others");
+}
+
+#[test]
+fn storms_of_signals_change_nothing() {
+    for (release, name) in machines() {
+        let kernel = soft(release, name, Level::Fast, 1);
+        kernel.inject(|injection| (injection.interruptions, injection.spurious) = (5, 3));
+        whole(&kernel, add_for(name)).unwrap_or_else(|error| panic!("{name} on {release:?}: {error}"));
+    }
+}
+
+#[test]
+fn each_allocation_may_fail_and_nothing_is_left() {
+    for (release, name) in
+        [(Release::V6_1, "RX 7900 XTX"), (Release::V6_12, "8060S"), (Release::V7_2, "RX 9070 XT")]
+    {
+        let mut refused = 0;
+        loop {
+            let kernel = soft(release, name, Level::Fast, 2);
+            kernel.inject(|injection| injection.allocations_left = Some(refused));
+            match whole(&kernel, add_for(name)) {
+                Ok(()) => break,
+                Err(error) => assert!(error.contains("no memory for") || error.contains("ENOMEM"), "{error}"),
+            }
+            refused += 1;
+        }
+        // event page, three buffers, arguments, code, five of the queue; on a card four more for uploads
+        let expected = if name == "8060S" { 11 } else { 15 };
+        assert!(refused >= expected, "{refused} allocations were refused on {name}");
+    }
+}
+
+#[test]
+fn a_hundred_thousand_submissions_count_right() {
+    let name = "RX 7900 XTX";
+    let kernel = soft(Release::V6_12, name, Level::Fast, 3);
+    let mut process = open(&kernel).unwrap();
+    let mut life = Life::default();
+    let histogram = crate::rig::sample("histogram", doorbell_isa::Target::Gfx1100);
+    life.load(&mut process, &histogram.object, QueueOptions::default()).unwrap();
+    let [bins, counts, kernarg] = ["bins", "counts", "arguments"].map(|name| {
+        let usage = if name == "arguments" { Usage::Kernarg } else { Usage::Staging };
+        life.buffer(&mut process, usage, name).unwrap()
+    });
+    let arguments = [bins, counts].map(|index| ArgumentValue::Buffer(life.va(index)));
+    let mut recorder = Recorder::new();
+    let mut one = life.dispatch(kernarg, &histogram, &arguments, 1, 0);
+    // one work-item: it counts its own bin, which is 0
+    (one.dispatch.workgroup, one.dispatch.grid) = ([1, 1, 1], [1, 1, 1]);
+    recorder.add(one).unwrap();
+    let mut packets = [Packet::INVALID];
+    recorder.encode_aql(&mut packets).unwrap();
+    let queue = life.queue.as_mut().unwrap();
+    for round in 1..=100_000 {
+        let submission = queue.submit(&process, &packets, 0).unwrap();
+        assert_eq!(submission, Submission(round));
+        queue.wait(&mut process, submission, PATIENCE, &mut Clock::default()).unwrap();
+    }
+    assert_eq!(queue.indexes(), (100_000, 100_000));
+    assert_eq!(life.word(counts, 0), 100_000);
+    assert!((1..ELEMENTS as usize).all(|at| life.word(counts, at) == 0));
+    life.end(&mut process).unwrap();
+    process.shutdown().unwrap();
+    assert_eq!(kernel.held(), (0, 0, 0));
+}
