@@ -3,11 +3,12 @@
 use crate::check;
 use crate::ir::Function;
 use crate::machine::{Machine, Physical};
-use crate::object::{CODE_END, Descriptor, PADDING_WORDS, Resources, code_object};
+use crate::object::{CODE_END, Descriptor, PADDING_WORDS, Part, Resources, code_object};
 use crate::pass::{
     allocate, clause, delay, emit, hazards, legalise, schedule, uniformity, verify, vopd, waits,
 };
 use crate::report::Report;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Write as _};
@@ -82,7 +83,11 @@ pub struct Kernel {
 impl Kernel {
     /// The code object file.
     pub fn object(&self) -> Vec<u8> {
-        code_object(&self.function, &self.words, &self.resources, self.target)
+        code_object(&[self.part()], self.target)
+    }
+
+    fn part(&self) -> Part<'_> {
+        Part { function: &self.function, words: &self.words, resources: &self.resources }
     }
 
     /// Code as it must lie in memory: 256-byte aligned, padded so that prefetch stays inside.
@@ -111,6 +116,57 @@ impl Kernel {
         }
         text
     }
+}
+
+/// Kernels that cannot share a code object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ObjectError {
+    /// There are none.
+    Empty,
+    /// Two have this name.
+    Name(String),
+    /// They are for different chips.
+    Target {
+        /// The first kernel's.
+        expected: Target,
+        /// Another's.
+        found: Target,
+    },
+}
+
+impl fmt::Display for ObjectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(f, "a code object needs a kernel"),
+            Self::Name(name) => write!(f, "two kernels are called {name}"),
+            Self::Target { expected, found } => {
+                write!(f, "kernels for {expected} and {found}: make one code object per chip")
+            }
+        }
+    }
+}
+
+impl core::error::Error for ObjectError {}
+
+/// The code object file of several kernels.
+///
+/// # Errors
+///
+/// If there are none, two share a name, or they are for different chips.
+pub fn object(kernels: &[Kernel]) -> Result<Vec<u8>, ObjectError> {
+    let target = kernels.first().ok_or(ObjectError::Empty)?.target;
+    let mut names = BTreeSet::new();
+    for kernel in kernels {
+        if kernel.target != target {
+            return Err(ObjectError::Target { expected: target, found: kernel.target });
+        }
+        if !names.insert(kernel.function.name.as_str()) {
+            return Err(ObjectError::Name(kernel.function.name.clone()));
+        }
+    }
+    let parts: Vec<Part<'_>> = kernels.iter().map(Kernel::part).collect();
+    Ok(code_object(&parts, target))
 }
 
 /// Compiles a function for a target.

@@ -18,5 +18,5 @@ pub mod pass;
 mod report;
 pub mod sample;
 
-pub use compile::{CompileError, Kernel, Options, compile};
+pub use compile::{CompileError, Kernel, ObjectError, Options, compile, object};
 pub use report::Report;

@@ -45,6 +45,12 @@ pub struct Descriptor {
     pub kernarg_bytes: u32,
 }
 
+/// Instruction prefetch at the start: the code in units of 128 bytes, as far as the field goes.
+fn prefetch(code_bytes: u32, gfx12: bool) -> u32 {
+    let most = if gfx12 { 255 } else { 63 };
+    code_bytes.div_ceil(128).min(most) << 4
+}
+
 impl Descriptor {
     /// The descriptor of a kernel: wave of 32, WGP mode, no scratch, round to nearest even, denormals kept.
     pub fn new(resources: &Resources, target: Target) -> Self {
@@ -59,7 +65,7 @@ impl Descriptor {
         Self {
             rsrc1,
             rsrc2,
-            rsrc3: 0,
+            rsrc3: prefetch(resources.code_bytes, gfx12),
             properties: 0x0408,
             lds_bytes: resources.lds_bytes,
             kernarg_bytes: resources.kernarg_bytes,

@@ -1,6 +1,6 @@
-//! ELF64 code object with one kernel: what ROCm loaders, LLVM tools and our own loader read.
+//! ELF64 code object: what ROCm loaders, LLVM tools and our own loader read.
 //!
-//! Segments: read-only (note, dynamic symbols, descriptor), code, dynamic section. Not here: the descriptor's fields.
+//! Segments: read-only (note, dynamic symbols, descriptors), code, dynamic section. Not here: the descriptor's fields.
 
 use super::descriptor::{CODE_END, Descriptor, PADDING_WORDS, Resources};
 use super::msgpack::Writer;
@@ -86,11 +86,21 @@ fn hash_table(names: &[String]) -> Vec<u8> {
     bytes
 }
 
-/// Metadata note: MessagePack under the owner `AMDGPU`.
-fn note(function: &Function, resources: &Resources, target: Target) -> Vec<u8> {
-    let mut pack = Writer::default();
-    pack.map(3).text("amdhsa.kernels").array(1).map(14);
-    pack.text(".args").array(function.arguments.len() as u32);
+/// What one kernel contributes.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// Its name and arguments.
+    pub function: &'a Function,
+    /// Its code.
+    pub words: &'a [u32],
+    /// What it needs.
+    pub resources: &'a Resources,
+}
+
+/// Metadata of one kernel.
+fn metadata(pack: &mut Writer, part: &Part<'_>) {
+    let Part { function, resources, .. } = part;
+    pack.map(14).text(".args").array(function.arguments.len() as u32);
     for argument in &function.arguments {
         let buffer = argument.kind == ArgumentKind::Buffer;
         pack.map(if buffer { 5 } else { 4 });
@@ -115,6 +125,15 @@ fn note(function: &Function, resources: &Resources, target: Target) -> Vec<u8> {
     pack.text(".vgpr_count").number(resources.vgprs.into());
     pack.text(".vgpr_spill_count").number(0);
     pack.text(".wavefront_size").number(32);
+}
+
+/// Metadata note: MessagePack under the owner `AMDGPU`.
+fn note(parts: &[Part<'_>], target: Target) -> Vec<u8> {
+    let mut pack = Writer::default();
+    pack.map(3).text("amdhsa.kernels").array(parts.len() as u32);
+    for part in parts {
+        metadata(&mut pack, part);
+    }
     pack.text("amdhsa.target").text(&format!("amdgcn-amd-amdhsa--{target}"));
     pack.text("amdhsa.version").array(2).number(1).number(2);
     let mut metadata = pack.finish();
@@ -148,20 +167,37 @@ mod index {
     pub(super) const SHSTRTAB: usize = 8;
 }
 
-/// Writes the code object of one kernel.
-pub fn code_object(function: &Function, words: &[u32], resources: &Resources, target: Target) -> Vec<u8> {
-    let names = [function.name.clone(), format!("{}.kd", function.name)];
+/// Alignment of a kernel's first instruction.
+const CODE_ALIGN: usize = 256;
+
+/// Code of all kernels with the offset of each; padding that prefetch may run into follows the last.
+fn code(parts: &[Part<'_>]) -> (Vec<u8>, Vec<u64>) {
+    let (mut words, mut starts): (Vec<u32>, Vec<u64>) = (Vec::new(), Vec::new());
+    for part in parts {
+        words.resize(words.len().next_multiple_of(CODE_ALIGN / 4), CODE_END);
+        starts.push(4 * words.len() as u64);
+        words.extend_from_slice(part.words);
+    }
+    words.extend(core::iter::repeat_n(CODE_END, PADDING_WORDS));
+    (words.into_iter().flat_map(u32::to_le_bytes).collect(), starts)
+}
+
+/// Writes the code object of kernels with different names.
+pub fn code_object(parts: &[Part<'_>], target: Target) -> Vec<u8> {
+    let names: Vec<String> = parts
+        .iter()
+        .flat_map(|part| [part.function.name.clone(), format!("{}.kd", part.function.name)])
+        .collect();
     let mut strings = Names::default();
-    let offsets = names.clone().map(|name| strings.add(&name));
-    let padding = core::iter::repeat_n(CODE_END, PADDING_WORDS);
-    let text: Vec<u8> = words.iter().copied().chain(padding).flat_map(u32::to_le_bytes).collect();
+    let offsets: Vec<u32> = names.iter().map(|name| strings.add(name)).collect();
+    let (text, starts) = code(parts);
     let mut sections = vec![
         section("", 0, 0, 1, Vec::new()),
-        section(".note", 7, ALLOC, 4, note(function, resources, target)),
-        section(".dynsym", 11, ALLOC, 8, vec![0; 3 * SYMBOL]),
+        section(".note", 7, ALLOC, 4, note(parts, target)),
+        section(".dynsym", 11, ALLOC, 8, vec![0; (1 + names.len()) * SYMBOL]),
         section(".hash", 5, ALLOC, 4, hash_table(&names)),
         section(".dynstr", 3, ALLOC, 1, strings.0),
-        section(".rodata", 1, ALLOC, 64, vec![0; 64]),
+        section(".rodata", 1, ALLOC, 64, vec![0; 64 * parts.len()]),
         section(".text", 1, ALLOC | EXEC, PAGE, text),
         section(".dynamic", 6, ALLOC | WRITE, PAGE, vec![0; 6 * 16]),
         section(".shstrtab", 3, 0, 1, Vec::new()),
@@ -174,7 +210,8 @@ pub fn code_object(function: &Function, words: &[u32], resources: &Resources, ta
         entry.offset = end.next_multiple_of(entry.align);
         end = entry.offset + entry.bytes.len();
     }
-    fill(&mut sections, offsets, words.len(), resources, target);
+    kernels(&mut sections, parts, &offsets, &starts, target);
+    fill(&mut sections);
     let mut file = Vec::new();
     let section_table = end.next_multiple_of(8);
     header(&mut file, &sections, section_table, target);
@@ -194,16 +231,25 @@ pub fn code_object(function: &Function, words: &[u32], resources: &Resources, ta
     file
 }
 
-/// Fills what needs the layout: symbols, descriptor, dynamic section, links.
-fn fill(sections: &mut [Section], names: [u32; 2], words: usize, resources: &Resources, target: Target) {
-    let offset = |sections: &[Section], at: usize| sections[at].offset as u64;
-    let (text, rodata) = (offset(sections, index::TEXT), offset(sections, index::RODATA));
+/// Fills symbols and descriptors, which need the layout.
+fn kernels(sections: &mut [Section], parts: &[Part<'_>], names: &[u32], starts: &[u64], target: Target) {
+    let [text, rodata] = [index::TEXT, index::RODATA].map(|at| sections[at].offset as u64);
     let mut symbols = vec![0; SYMBOL];
-    symbols.extend(symbol(names[0], 2, index::TEXT as u16, text, 4 * words as u64));
-    symbols.extend(symbol(names[1], 1, index::RODATA as u16, rodata, 64));
+    let mut descriptors = Vec::new();
+    for ((part, name), start) in parts.iter().zip(names.as_chunks::<2>().0).zip(starts) {
+        let (entry, descriptor) = (text + start, rodata + descriptors.len() as u64);
+        symbols.extend(symbol(name[0], 2, index::TEXT as u16, entry, 4 * part.words.len() as u64));
+        symbols.extend(symbol(name[1], 1, index::RODATA as u16, descriptor, 64));
+        let distance = entry.cast_signed() - descriptor.cast_signed();
+        descriptors.extend(Descriptor::new(part.resources, target).bytes(distance));
+    }
     sections[index::DYNSYM].bytes = symbols;
-    let descriptor = Descriptor::new(resources, target);
-    sections[index::RODATA].bytes = descriptor.bytes(text.cast_signed() - rodata.cast_signed()).to_vec();
+    sections[index::RODATA].bytes = descriptors;
+}
+
+/// Fills the dynamic section and the links between sections.
+fn fill(sections: &mut [Section]) {
+    let offset = |sections: &[Section], at: usize| sections[at].offset as u64;
     let mut dynamic = Vec::new();
     let entries = [
         (6u64, offset(sections, index::DYNSYM)),
@@ -243,7 +289,7 @@ fn program_headers(file: &mut Vec<u8>, sections: &[Section]) {
         let start = sections[first].offset as u64;
         (start, sections[last].offset as u64 + sections[last].bytes.len() as u64 - start)
     };
-    let (_, rodata_end) = (0, sections[index::RODATA].offset as u64 + 64);
+    let (_, rodata_end) = (0, (sections[index::RODATA].offset + sections[index::RODATA].bytes.len()) as u64);
     let text = span(index::TEXT, index::TEXT);
     let dynamic = span(index::DYNAMIC, index::DYNAMIC);
     let note = span(1, 1);

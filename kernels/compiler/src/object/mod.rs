@@ -6,5 +6,5 @@ mod kernarg;
 mod msgpack;
 
 pub use descriptor::{CODE_END, Descriptor, PADDING_WORDS, Resources};
-pub use elf::code_object;
+pub use elf::{Part, code_object};
 pub use kernarg::{ArgumentError, ArgumentValue, pack_arguments};
