@@ -3,7 +3,7 @@
 use super::family::Family;
 use super::hyper::Hyper;
 use super::rope::Rope;
-use crate::heap::{self, Vec};
+use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::plan::{KvSlot, Matrix, Norm, RopeId, VectorId, WeightId};
 use crate::quant;
 
@@ -27,7 +27,13 @@ pub struct Weight<'a> {
 impl<'a> Weight<'a> {
     /// Bytes of one row.
     pub fn row_bytes(&self) -> usize {
-        self.data.len() / (self.rows * self.stack)
+        // The binder has checked that rows are whole blocks.
+        self.kind.row_bytes(self.cols).unwrap_or(0)
+    }
+
+    /// Bytes of all rows.
+    pub fn bytes(&self) -> u64 {
+        (self.rows * self.stack) as u64 * self.row_bytes() as u64
     }
 
     /// Rows `first..first + count` of one matrix of the stack.
@@ -177,6 +183,37 @@ impl<'a> Model<'a> {
     /// A matrix or stack.
     pub fn weight(&self, id: WeightId) -> &Weight<'a> {
         &self.weights[id.index()]
+    }
+
+    /// A copy with tables of its own, for a driver that keeps some weights in another format: what it changes in
+    /// the copy nobody else sees.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] when the heap refuses.
+    pub fn copy<'h>(&self, heap: Heap<'h>) -> Result<Model<'h>, OutOfMemory>
+    where
+        'a: 'h,
+    {
+        let mut vectors = heap::with_capacity(heap, self.vectors.len())?;
+        for vector in &self.vectors {
+            vectors.push(heap::copied(heap, vector)?);
+        }
+        let mut ropes = heap::with_capacity(heap, self.ropes.len())?;
+        for rope in &self.ropes {
+            let frequencies = heap::copied(heap, &rope.frequencies)?;
+            ropes.push(Rope { pairing: rope.pairing, frequencies, magnitude: rope.magnitude });
+        }
+        let layers = heap::copied(heap, &self.hyper.layers)?;
+        Ok(Model {
+            family: self.family,
+            hyper: Hyper { layers, ..self.hyper },
+            weights: heap::copied(heap, &self.weights)?,
+            vectors,
+            ropes,
+            groups: heap::copied(heap, &self.groups)?,
+            layers: heap::copied(heap, &self.layers)?,
+            ..*self
+        })
     }
 
     /// A vector.
