@@ -130,6 +130,18 @@ pub fn wait_until(
     }
 }
 
+/// What looks at one submission have seen so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watch {
+    progress: u64,
+    quiet_ms: u32,
+}
+
+impl Watch {
+    /// Longest look, in milliseconds.
+    pub const LOOK_MS: u32 = 1;
+}
+
 /// Why a wait did not end well.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,6 +269,41 @@ impl Queue {
         };
         self.fault = Some(fault);
         Err(WaitError::Faulted)
+    }
+
+    /// One look at a submission by a caller that has other things to do: whether it is complete. It takes
+    /// [`Watch::LOOK_MS`] at most, and less when the submission completes meanwhile. What looks in a row have seen
+    /// is kept in `watch`; without progress for `hang_ms` the GPU counts as hanging. Faults are as in
+    /// [`Self::wait`].
+    pub fn look(
+        &mut self,
+        process: &mut Process<'_>,
+        target: Submission,
+        watch: &mut Watch,
+        hang_ms: u32,
+        delay: &mut impl DelayNs,
+    ) -> Result<bool, WaitError> {
+        if self.fault.is_none() && self.completed() >= target {
+            return Ok(true);
+        }
+        let progress = Counter::progress(self);
+        if progress != watch.progress {
+            *watch = Watch { progress, quiet_ms: 0 };
+        }
+        let patience = Patience { spin_us: 0, hang_ms: Watch::LOOK_MS };
+        match self.wait(process, target, patience, delay) {
+            Ok(()) => Ok(true),
+            Err(WaitError::Faulted) if matches!(self.fault, Some(Fault::Hang(..))) => {
+                watch.quiet_ms = watch.quiet_ms.saturating_add(Watch::LOOK_MS);
+                if watch.quiet_ms < hang_ms {
+                    self.fault = None;
+                    return Ok(false);
+                }
+                self.fault = Some(Fault::Hang(watch.quiet_ms, self.flight()));
+                Err(WaitError::Faulted)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Waits, and marks every device that an exception event named as lost.
