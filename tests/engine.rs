@@ -38,6 +38,7 @@ fn run(model: &Model<'_>, config: Config, prompts: &[Vec<TokenId>], params: &Sam
                 max_tokens: 12,
                 sampler: params,
                 bias: &[],
+                breakers: None,
                 ignore_end: false,
             };
             match engine.submit(&request, Nanos(time)) {
@@ -131,7 +132,15 @@ fn bad_requests_are_refused_by_name() {
         let mut submit = |prompt: &[TokenId]| {
             let id = RequestId(0);
             engine.submit(
-                &Request { id, prompt, max_tokens: 4, sampler: &params, bias: &[], ignore_end: true },
+                &Request {
+                    id,
+                    prompt,
+                    max_tokens: 4,
+                    sampler: &params,
+                    bias: &[],
+                    breakers: None,
+                    ignore_end: true,
+                },
                 Nanos(0),
             )
         };
@@ -153,8 +162,15 @@ fn a_cancelled_request_ends_within_one_step() {
         let params = SamplerParams::greedy();
         let prompt = prompt(1, 30);
         for id in [RequestId(1), RequestId(2)] {
-            let request =
-                Request { id, prompt: &prompt, max_tokens: 4, sampler: &params, bias: &[], ignore_end: true };
+            let request = Request {
+                id,
+                prompt: &prompt,
+                max_tokens: 4,
+                sampler: &params,
+                bias: &[],
+                breakers: None,
+                ignore_end: true,
+            };
             engine.submit(&request, Nanos(0)).unwrap();
         }
         engine.poll(Nanos(1), &mut |_| ()).unwrap();

@@ -227,7 +227,15 @@ fn answers(model: &Model<'_>, prompts: &[&[u32]], together: bool) -> Vec<(Vec<To
     for (id, prompt) in (0..).zip(prompts) {
         let prompt: Vec<TokenId> = prompt.iter().copied().map(TokenId).collect();
         let id = RequestId(id);
-        let request = Request { id, prompt: &prompt, max_tokens: 8, sampler, bias: &[], ignore_end: true };
+        let request = Request {
+            id,
+            prompt: &prompt,
+            max_tokens: 8,
+            sampler,
+            bias: &[],
+            breakers: None,
+            ignore_end: true,
+        };
         engine.submit(&request, Nanos(0)).unwrap();
         let last = id.0 as usize + 1 == prompts.len();
         let mut events = |event: Event<'_>| match event {
@@ -309,8 +317,15 @@ fn row_103_chunks_near_the_size_of_a_page_change_nothing() {
                 let mut engine = Engine::new(&model, backend, config, &[], HEAP).unwrap();
                 let sampler = &SamplerParams::greedy();
                 let id = RequestId(0);
-                let request =
-                    Request { id, prompt: &prompt, max_tokens: 4, sampler, bias: &[], ignore_end: true };
+                let request = Request {
+                    id,
+                    prompt: &prompt,
+                    max_tokens: 4,
+                    sampler,
+                    bias: &[],
+                    breakers: None,
+                    ignore_end: true,
+                };
                 engine.submit(&request, Nanos(0)).unwrap();
                 let mut tokens = Vec::new();
                 let mut events = |event: Event<'_>| {

@@ -146,8 +146,15 @@ fn submit(
     now: u64,
 ) -> core::result::Result<(), SubmitError> {
     let Job { prompt, max_tokens, params, ignore_end } = job;
-    let request =
-        Request { id, prompt, max_tokens: *max_tokens, sampler: params, bias: &[], ignore_end: *ignore_end };
+    let request = Request {
+        id,
+        prompt,
+        max_tokens: *max_tokens,
+        sampler: params,
+        bias: &[],
+        breakers: None,
+        ignore_end: *ignore_end,
+    };
     engine.submit(&request, Nanos(now))
 }
 

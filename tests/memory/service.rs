@@ -145,6 +145,7 @@ fn generate<'m, B: Backend>(
             max_tokens: service.tokens,
             sampler: &params,
             bias: &[],
+            breakers: None,
             ignore_end: true,
         };
         engine.submit(&request, Nanos(0)).map_err(|error| {

@@ -146,7 +146,15 @@ fn host() -> Result<Vec<u32>, anyhow::Error> {
     let mut engine = Engine::new(&model, backend, config, &[], HEAP)?;
     let sampler = &SamplerParams::greedy();
     let id = RequestId(1);
-    let request = Request { id, prompt: &prompt, max_tokens: TOKENS, sampler, bias: &[], ignore_end: true };
+    let request = Request {
+        id,
+        prompt: &prompt,
+        max_tokens: TOKENS,
+        sampler,
+        bias: &[],
+        breakers: None,
+        ignore_end: true,
+    };
     engine.submit(&request, Nanos(0))?;
     let mut tokens = Vec::new();
     let mut events = |event: Event<'_>| {

@@ -171,7 +171,7 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
             request: 0,
             vocab_len: vocabulary as usize,
             context_len: limit as usize,
-            breakers: None,
+            breakers: request.breakers,
         };
         let mut sampler =
             Sampler::new(request.sampler, request.bias, scope, self.heap).map_err(SubmitError::Sampler)?;

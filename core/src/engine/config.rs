@@ -3,7 +3,7 @@
 use super::event::RequestId;
 use crate::heap::OutOfMemory;
 use crate::plan::{PAGE_TOKENS, PlanError, Shape};
-use crate::sample::{LogitBias, SamplerError, SamplerParams};
+use crate::sample::{Breakers, LogitBias, SamplerError, SamplerParams};
 use crate::token::TokenId;
 use core::fmt;
 
@@ -69,6 +69,8 @@ pub struct Request<'r> {
     pub sampler: &'r SamplerParams,
     /// Added to logits.
     pub bias: &'r [LogitBias],
+    /// Where repetitions end, for DRY; `None` is nowhere.
+    pub breakers: Option<&'r Breakers<'r>>,
     /// Whether to go on past tokens that end a turn.
     pub ignore_end: bool,
 }

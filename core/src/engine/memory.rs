@@ -7,7 +7,7 @@ use crate::backend::KvType;
 use crate::heap::Heap;
 use crate::model::Model;
 use crate::plan::{HeadResult, PAGE_TOKENS, PageId, PlanError};
-use crate::sample::Scratch;
+use crate::sample::{Sampler, SamplerParams, Scratch};
 use crate::scheduler::Pool;
 use crate::token::TokenId;
 
@@ -29,9 +29,10 @@ pub struct Memory {
     pub activations: u64,
     /// Logits and the sampler's buffers.
     pub outputs: u64,
-    /// Plans, the books of pages, and requests at full context. Penalties take up to 8 bytes more for each token
-    /// of their window.
+    /// Plans, the books of pages, and requests at full context.
     pub scheduling: u64,
+    /// What the requests' samplers remember: [`Config::sampling_bytes`], 0 until added.
+    pub sampling: u64,
     /// What the backend takes beside keys, values, activations and logits, 0 until added.
     pub scratch: u64,
 }
@@ -45,12 +46,19 @@ impl Memory {
     /// What comes from the heap.
     pub fn heap(&self) -> u64 {
         let tables = [self.file, self.tokenizer, self.model, self.scheduling];
-        let buffers = [self.kv, self.activations, self.outputs, self.scratch];
+        let buffers = [self.kv, self.activations, self.outputs, self.sampling, self.scratch];
         tables.into_iter().chain(buffers).fold(0, u64::saturating_add)
     }
 }
 
 impl Config {
+    /// Bytes that the samplers of all requests take if each has these parameters: up to 8 for every token of the
+    /// context with penalties or DRY, none without. Biases and breakers come on top.
+    pub fn sampling_bytes(&self, params: &SamplerParams) -> u64 {
+        let live = u64::from(self.sequences).saturating_add(self.waiting.into());
+        live.saturating_mul(Sampler::bytes(params, self.context as usize) as u64)
+    }
+
     /// Bytes needed for a model under these limits. The plans are made to find out and given back to `heap`.
     ///
     /// # Errors

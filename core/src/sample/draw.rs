@@ -17,6 +17,12 @@ pub(super) fn plain(scratch: &mut Scratch<'_>, chance: f64) -> Candidate {
     pick(scratch, chance)
 }
 
+/// As [`plain`], without a draw where there is no choice: C++'s `discrete_distribution` makes none then.
+fn chosen(scratch: &mut Scratch<'_>, chance: impl FnOnce() -> f64) -> Candidate {
+    let chance = if scratch.candidates.len() > 1 { chance() } else { 0.0 };
+    plain(scratch, chance)
+}
+
 fn pick(scratch: &Scratch<'_>, chance: f64) -> Candidate {
     let candidates = &scratch.candidates;
     let sum: f64 = candidates.iter().map(|candidate| f64::from(candidate.probability)).sum();
@@ -49,7 +55,7 @@ impl Mirostat {
         params: &MirostatParams,
         scratch: &mut Scratch<'_>,
         vocab_len: usize,
-        chance: f64,
+        chance: impl FnOnce() -> f64,
     ) -> Candidate {
         scratch.softmax();
         match params.version {
@@ -63,7 +69,7 @@ impl Mirostat {
                 scratch.keep_likeliest(kept.max(1));
             }
         }
-        let picked = plain(scratch, chance);
+        let picked = chosen(scratch, chance);
         let surprise = -libm::log2f(picked.probability);
         self.bound -= params.eta * (surprise - params.tau);
         picked
@@ -109,7 +115,7 @@ impl Adaptive {
         &mut self,
         params: &AdaptiveParams,
         scratch: &mut Scratch<'_>,
-        chance: f64,
+        chance: impl FnOnce() -> f64,
     ) -> Candidate {
         scratch.softmax();
         let target = (2.0 * params.target - self.weighted_sum / self.total_weight).clamp(0.0, 1.0);
@@ -121,7 +127,7 @@ impl Adaptive {
             candidate.logit = ADAPTIVE_PEAK - ADAPTIVE_SHARPNESS * distance * distance / (1.0 + distance);
         }
         scratch.disorder();
-        let picked = plain(scratch, chance);
+        let picked = chosen(scratch, chance);
         self.weighted_sum = scratch.logits[picked.token.0 as usize] + params.decay * self.weighted_sum;
         self.total_weight = 1.0 + params.decay * self.total_weight;
         picked

@@ -3,81 +3,14 @@
 //! A step is linear in the window (Z-algorithm on the reversed window). Breakers end a repetition: a match
 //! never reaches back over one, and a token that is a breaker on its own is never penalised.
 
+use super::breakers::Breakers;
 use super::history::History;
 use super::params::DryParams;
 use super::penalties::lowered;
-use crate::heap::{self, Heap, OutOfMemory, Vec};
-use crate::token::TokenId;
+use crate::heap::Vec;
 
 /// Natural logarithm of the largest f32: bounds the exponent so that the penalty stays finite.
 const LN_F32_MAX: f32 = 88.722_84;
-
-/// The token sequences that end a repetition, such as line breaks and quotation marks.
-pub struct Breakers<'a> {
-    /// All sequences end to end.
-    tokens: Vec<'a, TokenId>,
-    /// Start and length of each sequence in `tokens`, ordered by first token.
-    spans: Vec<'a, Span>,
-}
-
-#[derive(Clone, Copy)]
-struct Span {
-    head: TokenId,
-    start: usize,
-    len: usize,
-}
-
-impl<'a> Breakers<'a> {
-    /// No breakers.
-    #[must_use]
-    pub fn new(heap: Heap<'a>) -> Self {
-        Self { tokens: Vec::new_in(heap), spans: Vec::new_in(heap) }
-    }
-
-    /// Adds one sequence; an empty one is ignored.
-    ///
-    /// # Errors
-    ///
-    /// The heap refused to grow.
-    pub fn add(&mut self, sequence: &[TokenId]) -> Result<(), OutOfMemory> {
-        let Some(&head) = sequence.first() else { return Ok(()) };
-        let span = Span { head, start: self.tokens.len(), len: sequence.len() };
-        heap::reserve(&mut self.tokens, sequence.len())?;
-        heap::push(&mut self.spans, span)?;
-        self.tokens.extend_from_slice(sequence);
-        let place = self.spans[..self.spans.len() - 1].partition_point(|other| other.head <= head);
-        self.spans[place..].rotate_right(1);
-        Ok(())
-    }
-
-    fn starting_with(&self, head: TokenId) -> impl Iterator<Item = &[TokenId]> {
-        let first = self.spans.partition_point(|span| span.head < head);
-        self.spans[first..]
-            .iter()
-            .take_while(move |span| span.head == head)
-            .map(|span| &self.tokens[span.start..span.start + span.len])
-    }
-
-    fn is_breaker(&self, token: TokenId) -> bool {
-        self.starting_with(token).any(|sequence| sequence.len() == 1)
-    }
-
-    /// How many of the latest tokens lie behind the last breaker in the window.
-    fn distance(&self, history: &History<'_>, window: usize) -> usize {
-        for back in 0..window {
-            let longest = self
-                .starting_with(history.latest(back))
-                .filter(|sequence| sequence.len() <= back + 1)
-                .filter(|sequence| (0..).zip(*sequence).all(|(i, &t)| history.latest(back - i) == t))
-                .map(<[TokenId]>::len)
-                .max();
-            if let Some(len) = longest {
-                return back + 1 - len;
-            }
-        }
-        window
-    }
-}
 
 /// Applies the penalty to every token that would continue a repetition of the window's end.
 ///

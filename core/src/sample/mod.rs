@@ -11,6 +11,7 @@
 //! Mirostat replaces stages 2 and 3. Log-probabilities always describe the logits as the model made them.
 //! Not here: grammars and JSON schemas (hosts make a [`TokenMask`]), stop strings, and the batch.
 
+mod breakers;
 mod candidates;
 mod defaults;
 mod draw;
@@ -21,20 +22,22 @@ mod exp;
 mod history;
 mod logprobs;
 mod mask;
+mod mt19937;
 mod params;
 mod penalties;
 mod random;
 mod sampler;
+mod source;
 mod truncate;
 
+pub use breakers::Breakers;
 pub use candidates::{Candidate, Scratch};
-pub use dry::Breakers;
 pub use error::{SampleError, SamplerError};
-pub use logprobs::{LogProbs, TOP_MAX, TokenLogProb, log_prob};
+pub use logprobs::{LogProbs, TOP_MAX, TokenLogProb, log_prob, log_probs};
 pub use mask::TokenMask;
 pub use params::{
-    AdaptiveParams, DryParams, LogitBias, MirostatParams, MirostatVersion, ParamError, PenaltyParams,
-    SamplerParams, XtcParams,
+    AdaptiveParams, DryParams, Generator, LogitBias, MirostatParams, MirostatVersion, ParamError,
+    PenaltyParams, SamplerParams, XtcParams,
 };
 pub use random::{RequestKey, uniform};
 pub use sampler::{Sampled, Sampler, SamplerScope};

@@ -8,6 +8,8 @@ use core::fmt;
 pub struct SamplerParams {
     /// Seed of the random numbers; hosts turn "random" into a number. Default 0.
     pub seed: u64,
+    /// Where the random numbers come from. Default [`Generator::Counter`].
+    pub generator: Generator,
     /// Divides the logits; 0 picks the likeliest token (greedy). Default 0.8.
     pub temperature: f32,
     /// Half the width of the temperature range that follows the entropy; 0 is off. Default 0.
@@ -39,6 +41,17 @@ pub struct SamplerParams {
     /// Also report the log-probability of the token and of this many likeliest ones, at most
     /// [`TOP_MAX`](super::TOP_MAX); `None` reports nothing. Default `None`.
     pub logprobs: Option<u8>,
+}
+
+/// Where random numbers come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Generator {
+    /// Philox: a draw depends on seed, request and position only, not on what was drawn before.
+    #[default]
+    Counter,
+    /// MT19937, seeded with the low half of the seed and drawn from as llama.cpp does, to compare picks with it. A draw
+    /// depends on how many there were before. Candidates have llama.cpp's order while top-k or top-p is on.
+    Mt19937,
 }
 
 /// Penalties over a window of the last tokens, prompt included.
@@ -112,6 +125,7 @@ impl Default for SamplerParams {
     fn default() -> Self {
         Self {
             seed: 0,
+            generator: Generator::Counter,
             temperature: 0.8,
             dynatemp_range: 0.0,
             dynatemp_exponent: 1.0,

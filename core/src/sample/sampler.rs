@@ -1,29 +1,30 @@
 //! The sampler of one request: its parameters, its memory of past tokens, and the order of the stages.
 
+use super::breakers::Breakers;
 use super::candidates::Scratch;
 use super::draw::{self, Adaptive, Mirostat};
-use super::dry::{self, Breakers};
+use super::dry;
 use super::error::{SampleError, SamplerError};
 use super::history::History;
 use super::logprobs::{self, LogProbs};
 use super::mask::TokenMask;
 use super::params::{LogitBias, MirostatVersion, SamplerParams};
-use super::random::{Purpose, RequestKey, draw as random};
+use super::source::Source;
 use super::{entropy, penalties, truncate};
 use crate::heap::{self, Heap, Vec};
 use crate::token::TokenId;
 
 /// What a sampler needs to know beyond the request's parameters.
-#[derive(Clone, Copy)]
-pub struct SamplerScope<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct SamplerScope<'b> {
     /// Tells apart requests that share a seed.
     pub request: u64,
     /// Tokens in the vocabulary.
     pub vocab_len: usize,
     /// Tokens that a sequence can hold at most; bounds the windows of the penalties.
     pub context_len: usize,
-    /// Where repetitions end, for DRY.
-    pub breakers: Option<&'a Breakers<'a>>,
+    /// Where repetitions end, for DRY; copied where that is on.
+    pub breakers: Option<&'b Breakers<'b>>,
 }
 
 /// Picks the tokens of one request.
@@ -31,7 +32,9 @@ pub struct SamplerScope<'a> {
 /// Everything it needs is reserved when it's made; a step allocates nothing.
 pub struct Sampler<'a> {
     params: SamplerParams,
-    scope: SamplerScope<'a>,
+    vocab_len: usize,
+    breakers: Option<Breakers<'a>>,
+    source: Source<'a>,
     bias: Vec<'a, LogitBias>,
     history: History<'a>,
     matches: Vec<'a, u32>,
@@ -59,7 +62,7 @@ impl<'a> Sampler<'a> {
     pub fn new(
         params: &SamplerParams,
         bias: &[LogitBias],
-        scope: SamplerScope<'a>,
+        scope: SamplerScope<'_>,
         heap: Heap<'a>,
     ) -> Result<Self, SamplerError> {
         params.validate()?;
@@ -71,19 +74,28 @@ impl<'a> Sampler<'a> {
                 return Err(SamplerError::BiasValue { token, bias });
             }
         }
-        let within =
-            |active: bool, last_n: u32| if active { scope.context_len.min(last_n as usize) } else { 0 };
-        let dry_window = within(params.dry.active(), params.dry.last_n);
-        let window = within(params.penalties.active(), params.penalties.last_n).max(dry_window);
+        let [window, dry_window] = windows(params, scope.context_len);
+        let breakers = scope.breakers.filter(|_| dry_window > 0);
         Ok(Self {
             bias: heap::copied(heap, bias)?,
             history: History::new(window, heap)?,
             matches: heap::with_capacity(heap, dry_window)?,
+            breakers: breakers.map(|breakers| breakers.copied(heap)).transpose()?,
+            source: Source::new(params, scope.request, heap)?,
             mirostat: Mirostat::new(&params.mirostat),
             adaptive: Adaptive::new(&params.adaptive),
             params: params.clone(),
-            scope,
+            vocab_len: scope.vocab_len,
         })
+    }
+
+    /// Bytes of the heap that a sampler takes, less those of biases and breakers.
+    #[must_use]
+    pub fn bytes(params: &SamplerParams, context_len: usize) -> usize {
+        let [window, dry_window] = windows(params, context_len);
+        let windows = window.saturating_mul(size_of::<TokenId>());
+        let matches = dry_window.saturating_mul(size_of::<u32>());
+        windows.saturating_add(matches).saturating_add(Source::bytes(params.generator))
     }
 
     /// The parameters it was made from.
@@ -94,7 +106,7 @@ impl<'a> Sampler<'a> {
 
     /// Tells the sampler about a token of the sequence, prompt or picked; an unknown id is ignored.
     pub fn accept(&mut self, token: TokenId) {
-        if (token.0 as usize) < self.scope.vocab_len {
+        if (token.0 as usize) < self.vocab_len {
             self.history.push(token);
         }
     }
@@ -102,6 +114,7 @@ impl<'a> Sampler<'a> {
     /// Forgets the tokens and the feedback, as if just made.
     pub fn reset(&mut self) {
         self.history.clear();
+        self.source.reset();
         self.mirostat = Mirostat::new(&self.params.mirostat);
         self.adaptive = Adaptive::new(&self.params.adaptive);
     }
@@ -121,8 +134,8 @@ impl<'a> Sampler<'a> {
         mask: Option<TokenMask<'_>>,
         scratch: &mut Scratch<'_>,
     ) -> Result<Sampled, SampleError> {
-        if logits.len() != self.scope.vocab_len {
-            return Err(SampleError::VocabMismatch { expected: self.scope.vocab_len, found: logits.len() });
+        if logits.len() != self.vocab_len {
+            return Err(SampleError::VocabMismatch { expected: self.vocab_len, found: logits.len() });
         }
         scratch.load(logits)?;
         self.adjust(mask, scratch);
@@ -132,7 +145,7 @@ impl<'a> Sampler<'a> {
         Ok(Sampled {
             token: picked.token,
             probability: picked.probability,
-            logprobs: logprobs.map(|count| logprobs::report(logits, picked.token, count.into())),
+            logprobs: logprobs.map(|count| logprobs::log_probs(logits, picked.token, count.into())),
         })
     }
 
@@ -154,12 +167,12 @@ impl<'a> Sampler<'a> {
         }
         let (params, history) = (&self.params, &self.history);
         penalties::apply(&params.penalties, history, &mut scratch.logits, &mut scratch.counts);
-        let (matches, breakers) = (&mut self.matches, self.scope.breakers);
+        let (matches, breakers) = (&mut self.matches, self.breakers.as_ref());
         dry::apply(&params.dry, breakers, history, &mut scratch.logits, matches, &mut scratch.counts);
     }
 
     /// The stages that drop tokens.
-    fn truncate(&self, position: u32, scratch: &mut Scratch<'_>) -> Result<(), SampleError> {
+    fn truncate(&mut self, position: u32, scratch: &mut Scratch<'_>) -> Result<(), SampleError> {
         let params = &self.params;
         if self.mirostat_on() {
             return scratch.collect(f32::NEG_INFINITY, 0);
@@ -177,27 +190,30 @@ impl<'a> Sampler<'a> {
         truncate::top_p(scratch, params.top_p, min_keep);
         truncate::min_p(scratch, params.min_p, min_keep);
         if params.xtc.probability > 0.0 {
-            let chance = random(self.key(), position, Purpose::Xtc);
-            truncate::exclude_top_choices(scratch, &params.xtc, min_keep, chance);
+            let source = &mut self.source;
+            truncate::exclude_top_choices(scratch, &params.xtc, min_keep, || source.xtc(position));
         }
         Ok(())
     }
 
     /// The temperature and the draw.
     fn pick(&mut self, position: u32, scratch: &mut Scratch<'_>) -> super::Candidate {
-        let chance = random(self.key(), position, Purpose::Token);
-        let params = &self.params;
+        let Self { params, source, .. } = self;
+        let mut chance = || source.token(position);
         entropy::temperature(scratch, params.temperature, params.dynatemp_range, params.dynatemp_exponent);
-        if self.params.mirostat.version != MirostatVersion::Off {
-            self.mirostat.draw(&params.mirostat, scratch, self.scope.vocab_len, chance)
+        if params.mirostat.version != MirostatVersion::Off {
+            self.mirostat.draw(&params.mirostat, scratch, self.vocab_len, chance)
         } else if params.adaptive.target >= 0.0 {
             self.adaptive.draw(&params.adaptive, scratch, chance)
         } else {
-            draw::plain(scratch, chance)
+            draw::plain(scratch, chance())
         }
     }
+}
 
-    fn key(&self) -> RequestKey {
-        RequestKey { seed: self.params.seed, request: self.scope.request }
-    }
+/// Tokens that a sampler remembers, and those of them that DRY looks at.
+fn windows(params: &SamplerParams, context_len: usize) -> [usize; 2] {
+    let within = |active: bool, last_n: u32| if active { context_len.min(last_n as usize) } else { 0 };
+    let dry = within(params.dry.active(), params.dry.last_n);
+    [within(params.penalties.active(), params.penalties.last_n).max(dry), dry]
 }

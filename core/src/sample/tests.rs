@@ -161,13 +161,13 @@ fn feedback_follows_llama_cpp() {
             adaptive = Adaptive::new(&params.adaptive);
         }
         let mut scratch = Scratch::new(step.logits.len(), HEAP).unwrap();
-        let mut draw = |mirostat: &mut Mirostat, adaptive: &mut Adaptive, chance| {
+        let mut draw = |mirostat: &mut Mirostat, adaptive: &mut Adaptive, chance: f64| {
             scratch.load(&step.logits).unwrap();
             scratch.collect(f32::NEG_INFINITY, 0).unwrap();
             if params.mirostat.version == MirostatVersion::Off {
-                adaptive.draw(&params.adaptive, &mut scratch, chance);
+                adaptive.draw(&params.adaptive, &mut scratch, || chance);
             } else {
-                mirostat.draw(&params.mirostat, &mut scratch, step.logits.len(), chance);
+                mirostat.draw(&params.mirostat, &mut scratch, step.logits.len(), || chance);
             }
             assert_left(step, &scratch, line);
             chance_of(&scratch, step)
@@ -202,6 +202,7 @@ fn unit(u: &mut Unstructured<'_>) -> Arbitrary<f32> {
 fn arbitrary_params(u: &mut Unstructured<'_>) -> Arbitrary<SamplerParams> {
     let mut params = neutral();
     params.seed = u.arbitrary()?;
+    params.generator = [Generator::Counter, Generator::Mt19937][u.choose_index(2)?];
     params.temperature = [0.0, 1e-30, 0.3, 1.0, 1000.0][u.choose_index(5)?];
     params.dynatemp_range = [0.0, 0.5, 1000.0][u.choose_index(3)?];
     params.dynatemp_exponent = unit(u)? * 3.0;
@@ -289,6 +290,28 @@ fn draws_depend_on_their_key_only() {
         assert_eq!(alone, run(&mut scratch, true));
         Ok(())
     });
+}
+
+/// llama.cpp's generator draws with C++'s distributions: the picks of `discrete_distribution` from eight weights.
+#[test]
+fn mt19937_picks_what_libstdcxx_picks() {
+    let weights = [0.30_f32, 0.25, 0.15, 0.10, 0.08, 0.06, 0.04, 0.02];
+    let logits = weights.map(libm::logf);
+    let mut scratch = Scratch::new(8, HEAP).unwrap();
+    for line in include_str!("../../../tests/goldens/sample/mt19937.txt").lines() {
+        let seed = line.split('|').next().unwrap().trim().parse().unwrap();
+        let expected = line.rsplit('|').next().unwrap().split_ascii_whitespace();
+        let params = SamplerParams { seed, generator: Generator::Mt19937, ..neutral() };
+        let mut sampler = Sampler::new(&params, &[], scope(8), HEAP).unwrap();
+        for (count, picked) in expected.enumerate() {
+            // the position plays no part
+            let sampled = sampler.sample(&logits, 7, None, &mut scratch).unwrap();
+            assert_eq!(sampled.token.0, picked.parse().unwrap(), "seed {seed}, draw {count}");
+        }
+        sampler.reset();
+        let first = sampler.sample(&logits, 0, None, &mut scratch).unwrap().token.0;
+        assert!(line.rsplit('|').next().unwrap().trim().starts_with(&format!("{first} ")));
+    }
 }
 
 /// The tokens left by the truncation stages, without probabilities.

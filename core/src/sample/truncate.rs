@@ -63,10 +63,15 @@ pub(super) fn min_p(scratch: &mut Scratch<'_>, p: f32, min_keep: usize) {
 
 /// Drops all candidates with at least the threshold's probability but the least likely of them.
 ///
-/// `chance` is this step's random number in `[0, 1)`.
-pub(super) fn exclude_top_choices(scratch: &mut Scratch<'_>, xtc: &XtcParams, min_keep: usize, chance: f64) {
+/// `chance` gives this step's random number in `[0, 1)`.
+pub(super) fn exclude_top_choices(
+    scratch: &mut Scratch<'_>,
+    xtc: &XtcParams,
+    min_keep: usize,
+    chance: impl FnOnce() -> f64,
+) {
     let off = xtc.probability <= 0.0 || xtc.threshold > 0.5 || scratch.candidates.len() < 2;
-    if off || chance > f64::from(xtc.probability) {
+    if off || chance() > f64::from(xtc.probability) {
         return;
     }
     scratch.softmax();

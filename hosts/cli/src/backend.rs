@@ -5,8 +5,9 @@ use crate::loaded::HEAP;
 use crate::output::{note, size};
 use core::num::NonZeroUsize;
 use doorbell_core::backend::{Backend, KvType};
-use doorbell_core::engine::Config;
+use doorbell_core::engine::{Config, Memory};
 use doorbell_core::model::Model;
+use doorbell_core::sample::SamplerParams;
 use doorbell_runtime::compute::{self, ComputeError};
 use doorbell_runtime::device::{Device, DeviceRequest};
 use doorbell_runtime::memory::memory;
@@ -47,9 +48,17 @@ impl Compute {
 }
 
 /// Refuses limits whose buffers don't fit into memory, before anything is reserved.
-pub(crate) fn check_memory(model: &Model<'_>, config: &Config) -> Result<(), Failure> {
-    let needed = config.memory(model, KV, HEAP).map_err(|error| Failure::new(Kind::Memory, error))?;
-    let buffers = needed.heap();
+///
+/// Requests may ask for penalties over the whole context.
+pub(crate) fn check_memory(model: &Model<'_>, config: &Config, computer: Computer) -> Result<(), Failure> {
+    let short = |error| Failure::new(Kind::Memory, error);
+    let needed = config.memory(model, KV, HEAP).map_err(short)?;
+    let Computer { device, threads, .. } = computer;
+    let scratch = compute::scratch_bytes(device, model, config, KV, threads, HEAP).map_err(short)?;
+    let mut dearest = SamplerParams::default();
+    dearest.dry.multiplier = 1.0;
+    let buffers =
+        Memory { sampling: config.sampling_bytes(&dearest), scratch: scratch as u64, ..needed }.heap();
     match memory() {
         Some(memory) if buffers > memory.available => Err(Failure::new(
             Kind::Memory,

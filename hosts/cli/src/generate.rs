@@ -12,7 +12,7 @@ use doorbell_core::engine::{
 };
 use doorbell_core::heap;
 use doorbell_core::model::Model;
-use doorbell_core::sample::{LogitBias, SamplerParams};
+use doorbell_core::sample::{Breakers, LogitBias, SamplerParams};
 use doorbell_core::token::{Detokenizer, TokenId, Tokenizer};
 use std::time::Instant;
 
@@ -40,6 +40,8 @@ pub(crate) struct Task<'t> {
     pub(crate) max_tokens: u32,
     pub(crate) params: &'t SamplerParams,
     pub(crate) bias: &'t [LogitBias],
+    /// Where repetitions end, for DRY.
+    pub(crate) breakers: Option<&'t Breakers<'t>>,
     /// Whether to go on past tokens that end an answer.
     pub(crate) ignore_end: bool,
 }
@@ -68,7 +70,7 @@ pub(crate) fn generator<'m, 'a>(
     config: Config,
     computer: Computer,
 ) -> Result<Generator<'m, 'a, impl Backend + use<'m, 'a>>, Failure> {
-    backend::check_memory(model, &config)?;
+    backend::check_memory(model, &config, computer)?;
     let trained = model.hyper.context;
     if config.context > trained {
         note(format_args!(
@@ -101,6 +103,7 @@ impl<B: Backend> Generator<'_, '_, B> {
             max_tokens: task.max_tokens,
             sampler: task.params,
             bias: task.bias,
+            breakers: task.breakers,
             ignore_end: task.ignore_end,
         };
         self.engine.submit(&request, now(self.clock)).map_err(refusal)?;

@@ -1,9 +1,10 @@
 //! The sampling flags, over the model's own defaults, over ours.
 
 use crate::failure::{Failure, Kind};
+use crate::loaded::HEAP;
 use core::hash::BuildHasher as _;
 use doorbell_core::gguf::Gguf;
-use doorbell_core::sample::{LogitBias, SamplerParams};
+use doorbell_core::sample::{Breakers, Generator, LogitBias, MirostatVersion, SamplerParams};
 use doorbell_core::token::Tokenizer;
 
 /// How tokens are picked. What isn't given comes from the file (`general.sampling.*`), else is the default.
@@ -24,6 +25,83 @@ pub(crate) struct Sampling {
     /// Seed of the random numbers [default: random]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
+    #[command(flatten)]
+    more: More,
+}
+
+/// Flags that only the long help lists, named as in llama.cpp.
+#[derive(Clone, Debug, clap::Args)]
+struct More {
+    /// Keep tokens of typical surprise up to this probability; 1 is off [default: 1]
+    #[arg(long, value_name = "P", hide_short_help = true)]
+    typical: Option<f32>,
+    /// Keep tokens within N standard deviations of the highest logit; 0 is off [default: 0]
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    top_nsigma: Option<f32>,
+    /// How often likely tokens but the least likely of them are dropped (XTC); 0 is off [default: 0]
+    #[arg(long, value_name = "P", hide_short_help = true)]
+    xtc_probability: Option<f32>,
+    /// From which probability XTC drops a token; above 0.5 is off [default: 0.1]
+    #[arg(long, value_name = "P", hide_short_help = true)]
+    xtc_threshold: Option<f32>,
+    /// Half the width of a temperature range that follows the entropy; 0 is off [default: 0]
+    #[arg(long, value_name = "R", hide_short_help = true)]
+    dynatemp_range: Option<f32>,
+    /// Exponent of the entropy in that range [default: 1]
+    #[arg(long, value_name = "E", hide_short_help = true)]
+    dynatemp_exp: Option<f32>,
+    /// Tokens that penalties look at; 0 is off [default: 64]
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    repeat_last_n: Option<u32>,
+    /// Divide the logits of tokens seen before; 1 is off [default: 1]
+    #[arg(long, value_name = "F", hide_short_help = true)]
+    repeat_penalty: Option<f32>,
+    /// Subtract this once from the logits of tokens seen before; 0 is off [default: 0]
+    #[arg(long, value_name = "A", hide_short_help = true)]
+    presence_penalty: Option<f32>,
+    /// Subtract this for each time that a token was seen before; 0 is off [default: 0]
+    #[arg(long, value_name = "A", hide_short_help = true)]
+    frequency_penalty: Option<f32>,
+    /// Factor of the penalty on continuing a repeated sequence (DRY); 0 is off [default: 0]
+    #[arg(long, value_name = "F", hide_short_help = true)]
+    dry_multiplier: Option<f32>,
+    /// Base of that penalty, which grows with the sequence's length [default: 1.75]
+    #[arg(long, value_name = "B", hide_short_help = true)]
+    dry_base: Option<f32>,
+    /// Length from which a repeated sequence costs anything [default: 2]
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    dry_allowed_length: Option<u32>,
+    /// Tokens that DRY looks at [default: the whole context]
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    dry_penalty_last_n: Option<u32>,
+    /// A text that ends a sequence for DRY, in place of line break, colon, quotation mark and asterisk; can be
+    /// given several times; "none" is no such text
+    #[arg(long, value_name = "TEXT", hide_short_help = true)]
+    dry_sequence_breaker: Vec<String>,
+    /// Version of mirostat: 1, 2, or 0 for none [default: 0]
+    #[arg(long, value_name = "V", hide_short_help = true, value_parser = clap::value_parser!(u8).range(0..=2))]
+    mirostat: Option<u8>,
+    /// Surprise that mirostat aims at, in bits [default: 5]
+    #[arg(long, value_name = "TAU", hide_short_help = true)]
+    mirostat_ent: Option<f32>,
+    /// Learning rate of mirostat [default: 0.1]
+    #[arg(long, value_name = "ETA", hide_short_help = true)]
+    mirostat_lr: Option<f32>,
+    /// Probability that adaptive-p aims at; below 0 is off [default: -1]
+    #[arg(long, value_name = "P", hide_short_help = true, allow_negative_numbers = true)]
+    adaptive_target: Option<f32>,
+    /// Decay of adaptive-p's average over past picks [default: 0.9]
+    #[arg(long, value_name = "D", hide_short_help = true)]
+    adaptive_decay: Option<f32>,
+    /// Random numbers: by seed and position, or in sequence as llama.cpp draws them
+    #[arg(long, value_name = "RNG", hide_short_help = true, default_value = "counter")]
+    rng: Rng,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Rng {
+    Counter,
+    Mt19937,
 }
 
 impl Sampling {
@@ -31,14 +109,72 @@ impl Sampling {
     pub(crate) fn params(&self, gguf: &Gguf<'_>) -> Result<SamplerParams, Failure> {
         let mut params = SamplerParams::of_model(gguf)
             .map_err(|error| Failure::new(Kind::Model, format_args!("metadata: {error}")))?;
-        let Self { temp, top_k, top_p, min_p, seed } = self;
-        params.temperature = temp.unwrap_or(params.temperature);
-        params.top_k = top_k.unwrap_or(params.top_k);
-        params.top_p = top_p.unwrap_or(params.top_p);
-        params.min_p = min_p.unwrap_or(params.min_p);
+        let Self { temp, top_k, top_p, min_p, seed, more } = self;
+        set(&mut params.temperature, *temp);
+        set(&mut params.top_k, *top_k);
+        set(&mut params.top_p, *top_p);
+        set(&mut params.min_p, *min_p);
         params.seed = seed.unwrap_or_else(random_seed);
+        more.apply(&mut params);
         params.validate().map_err(|error| Failure::new(Kind::Input, error))?;
         Ok(params)
+    }
+
+    /// Where repetitions end, if DRY is on.
+    pub(crate) fn breakers(
+        &self,
+        params: &SamplerParams,
+        tokenizer: &Tokenizer<'_>,
+    ) -> Result<Option<Breakers<'static>>, Failure> {
+        if !params.dry.active() {
+            return Ok(None);
+        }
+        let given = &self.more.dry_sequence_breaker;
+        let breakers = if given.is_empty() {
+            Breakers::of_texts(Breakers::DEFAULT, tokenizer, HEAP)
+        } else {
+            Breakers::of_texts(given.iter().filter(|text| *text != "none"), tokenizer, HEAP)
+        };
+        breakers.map(Some).map_err(|error| Failure::new(Kind::Input, error))
+    }
+}
+
+impl More {
+    fn apply(&self, params: &mut SamplerParams) {
+        set(&mut params.typical_p, self.typical);
+        set(&mut params.top_n_sigma, self.top_nsigma);
+        set(&mut params.xtc.probability, self.xtc_probability);
+        set(&mut params.xtc.threshold, self.xtc_threshold);
+        set(&mut params.dynatemp_range, self.dynatemp_range);
+        set(&mut params.dynatemp_exponent, self.dynatemp_exp);
+        set(&mut params.penalties.last_n, self.repeat_last_n);
+        set(&mut params.penalties.repeat, self.repeat_penalty);
+        set(&mut params.penalties.presence, self.presence_penalty);
+        set(&mut params.penalties.frequency, self.frequency_penalty);
+        set(&mut params.dry.multiplier, self.dry_multiplier);
+        set(&mut params.dry.base, self.dry_base);
+        set(&mut params.dry.allowed_length, self.dry_allowed_length);
+        set(&mut params.dry.last_n, self.dry_penalty_last_n);
+        set(&mut params.mirostat.tau, self.mirostat_ent);
+        set(&mut params.mirostat.eta, self.mirostat_lr);
+        set(&mut params.adaptive.target, self.adaptive_target);
+        set(&mut params.adaptive.decay, self.adaptive_decay);
+        let version = self.mirostat.map(|version| match version {
+            1 => MirostatVersion::V1,
+            2 => MirostatVersion::V2,
+            _ => MirostatVersion::Off,
+        });
+        set(&mut params.mirostat.version, version);
+        params.generator = match self.rng {
+            Rng::Counter => Generator::Counter,
+            Rng::Mt19937 => Generator::Mt19937,
+        };
+    }
+}
+
+fn set<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
     }
 }
 

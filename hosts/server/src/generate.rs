@@ -5,7 +5,7 @@ use crate::error::{Failure, Kind};
 use alloc::sync::Arc;
 use core::hash::BuildHasher as _;
 use doorbell_core::engine::{Nanos, Usage};
-use doorbell_core::sample::{LogitBias, SamplerParams};
+use doorbell_core::sample::{Breakers, LogitBias, SamplerParams};
 use doorbell_core::token::TokenId;
 use doorbell_runtime::answer::{AnswerParser, Delta};
 use doorbell_runtime::constrain::{Constraint, Shape};
@@ -25,6 +25,8 @@ pub(crate) struct Options {
     /// `None`: a new one for every request.
     pub(crate) seed: Option<u64>,
     pub(crate) bias: Vec<LogitBias>,
+    /// Where repetitions end, for DRY.
+    pub(crate) breakers: Option<Arc<Breakers<'static>>>,
     pub(crate) stops: Vec<String>,
     pub(crate) ignore_end: bool,
     /// Answers to the same prompt.
@@ -148,6 +150,7 @@ impl Generation {
                 max_tokens: order.options.max_tokens.unwrap_or(u32::MAX),
                 params,
                 bias: order.options.bias.clone(),
+                breakers: order.options.breakers.clone(),
                 stops: order.options.stops.clone(),
                 ignore_end: order.options.ignore_end,
                 special: order.special,

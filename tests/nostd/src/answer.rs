@@ -100,6 +100,7 @@ fn generate<'m, 'a>(
         max_tokens: TOKENS,
         sampler: &params,
         bias: &[],
+        breakers: None,
         ignore_end: true,
     };
     engine.submit(&request, Nanos(0)).map_err(Failure::Request)?;

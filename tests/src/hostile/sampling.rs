@@ -3,8 +3,8 @@
 use arbitrary::{Result, Unstructured};
 use doorbell_core::heap::{Global, Heap};
 use doorbell_core::sample::{
-    AdaptiveParams, Breakers, DryParams, LogitBias, MirostatParams, MirostatVersion, PenaltyParams, Sampled,
-    Sampler, SamplerParams, SamplerScope, Scratch, TokenMask, XtcParams,
+    AdaptiveParams, Breakers, DryParams, Generator, LogitBias, MirostatParams, MirostatVersion,
+    PenaltyParams, Sampled, Sampler, SamplerParams, SamplerScope, Scratch, TokenMask, XtcParams,
 };
 use doorbell_core::token::TokenId;
 
@@ -39,6 +39,7 @@ fn params(source: &mut Unstructured<'_>) -> Result<SamplerParams> {
     ])?;
     Ok(SamplerParams {
         seed: source.arbitrary()?,
+        generator: *source.choose(&[Generator::Counter, Generator::Mt19937])?,
         temperature: float(source, 0.0, 2.0)?,
         dynatemp_range: float(source, 0.0, 1.0)?,
         dynatemp_exponent: float(source, 0.1, 2.0)?,

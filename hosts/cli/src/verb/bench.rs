@@ -133,7 +133,14 @@ fn measure<B: Backend>(
     let mut rates = Vec::new();
     for repetition in 0..=repetitions {
         let prompt = prompt(repetition);
-        let task = Task { prompt: &prompt, max_tokens, params: &params, bias: &[], ignore_end: true };
+        let task = Task {
+            prompt: &prompt,
+            max_tokens,
+            params: &params,
+            bias: &[],
+            breakers: None,
+            ignore_end: true,
+        };
         let answer = generator.run(&task, &mut |_| Ok(()))?;
         match answer.reason {
             FinishReason::Cancelled => return Err(Failure::silent(Kind::Interrupted)),

@@ -7,7 +7,7 @@ use crate::generate::{Generator, Task};
 use crate::output::{note, print};
 use doorbell_core::backend::Backend;
 use doorbell_core::engine::FinishReason;
-use doorbell_core::sample::{LogitBias, SamplerParams};
+use doorbell_core::sample::{Breakers, LogitBias, SamplerParams};
 use doorbell_core::token::Tokenizer;
 use doorbell_runtime::template::ChatTemplate;
 use rustyline::DefaultEditor;
@@ -19,6 +19,7 @@ pub(crate) struct Settings<'s> {
     pub(crate) max_tokens: u32,
     pub(crate) params: &'s SamplerParams,
     pub(crate) bias: &'s [LogitBias],
+    pub(crate) breakers: Option<&'s Breakers<'s>>,
     pub(crate) system: Option<&'s str>,
     pub(crate) computer: Computer,
 }
@@ -91,6 +92,7 @@ fn turn<B: Backend>(
         max_tokens: settings.max_tokens,
         params: settings.params,
         bias: settings.bias,
+        breakers: settings.breakers,
         ignore_end: false,
     };
     let answer = generator.run(&task, &mut |text| print(text))?;

@@ -11,6 +11,7 @@ use core::num::NonZeroUsize;
 use doorbell_core::engine::Memory;
 use doorbell_core::gguf::{Array, Gguf, Tensor, Value};
 use doorbell_core::model::Model;
+use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::Tokenizer;
 use doorbell_runtime::compute;
 use doorbell_runtime::device::Device;
@@ -79,7 +80,9 @@ impl<'f> Summary<'f> {
             let scratch = compute::scratch_bytes(Device::Cpu, &model, &config, KV, threads, HEAP)
                 .map_err(|error| error.to_string())? as u64;
             let file = gguf.heap_bytes() as u64;
-            Ok((config.context, Memory { file, tokenizer, scratch, ..memory }))
+            let params = SamplerParams::of_model(gguf).unwrap_or_default();
+            let sampling = config.sampling_bytes(&params);
+            Ok((config.context, Memory { file, tokenizer, sampling, scratch, ..memory }))
         });
         Self { file, gguf, types, memory }
     }
@@ -114,6 +117,7 @@ impl<'f> Summary<'f> {
                     "activations": memory.activations,
                     "outputs": memory.outputs,
                     "scheduling": memory.scheduling,
+                    "sampling": memory.sampling,
                     "scratch": memory.scratch,
                     "total": memory.total(),
                 }),
@@ -169,7 +173,7 @@ impl<'f> Summary<'f> {
                 size(memory.kv),
                 size(memory.activations),
                 size(memory.outputs),
-                size(memory.file + memory.tokenizer + memory.model + memory.scheduling + memory.scratch)
+                size(memory.total() - memory.weights - memory.kv - memory.activations - memory.outputs)
             ),
             Err(reason) => writeln!(out, "cannot be run: {reason}"),
         };

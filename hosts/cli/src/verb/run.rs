@@ -59,6 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let template = if arguments.raw { None } else { loaded::chat_template(&gguf, &tokenizer)? };
     let config = generate::config(&model, arguments.context);
     let bias = suppressed(&tokenizer);
+    let breakers = arguments.sampling.breakers(&params, &tokenizer)?;
     let Some(prompt) = prompt else {
         let template = template.ok_or_else(|| {
             Failure::new(
@@ -72,6 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             max_tokens: arguments.max_tokens.unwrap_or(u32::MAX),
             params: &params,
             bias: &bias,
+            breakers: breakers.as_ref(),
             system: arguments.system.as_deref(),
             computer,
         };
@@ -89,7 +91,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     loaded::read_ahead(&file)?;
     let mut generator = generate::generator(&model, &tokenizer, config, computer)?;
     let max_tokens = arguments.max_tokens.unwrap_or(u32::MAX);
-    let task = Task { prompt: &tokens, max_tokens, params: &params, bias: &bias, ignore_end: false };
+    let task = Task {
+        prompt: &tokens,
+        max_tokens,
+        params: &params,
+        bias: &bias,
+        breakers: breakers.as_ref(),
+        ignore_end: false,
+    };
     let json = arguments.json;
     let answer = generator.run(&task, &mut |text| if json { Ok(()) } else { print(text) })?;
     if json {

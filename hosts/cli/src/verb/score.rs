@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         )
     })?;
     let config = Config::new(context, 1, context.min(32));
-    backend::check_memory(&model, &config)?;
+    backend::check_memory(&model, &config, computer)?;
     loaded::read_ahead(&file)?;
     let mut backend = backend::open(&model, config.pages, computer)?;
     let mut sink = LogitsFile::create(arguments.logits.as_deref())?;

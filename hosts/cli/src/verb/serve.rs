@@ -1,6 +1,6 @@
 //! `doorbell serve`: the model behind HTTP.
 
-use crate::backend::{self, Compute};
+use crate::backend::{self, Compute, Computer};
 use crate::failure::{Failure, Kind};
 use crate::generate::{BATCH_ROWS, CONTEXT};
 use crate::loaded::{self, HEAP};
@@ -89,7 +89,7 @@ fn load(arguments: &Arguments) -> Result<Served, Failure> {
     let gguf: &'static Gguf<'static> = Box::leak(Box::new(loaded::parse(file)?));
     let model: &'static Model<'static> = Box::leak(Box::new(loaded::bind(file, gguf)?));
     let tokenizer: &'static Tokenizer<'static> = Box::leak(Box::new(loaded::tokenizer(file, gguf)?));
-    let config = config(model, arguments)?;
+    let config = config(model, arguments, computer)?;
     loaded::read_ahead(file)?;
     let backend = backend::open(model, config.pages, computer)?;
     let end_tokens: Vec<_> = tokenizer.eog().collect();
@@ -103,7 +103,7 @@ fn load(arguments: &Arguments) -> Result<Served, Failure> {
 }
 
 /// Limits whose buffers fit into memory: if need be, requests share fewer pages than all of them could fill.
-fn config(model: &Model<'_>, arguments: &Arguments) -> Result<Config, Failure> {
+fn config(model: &Model<'_>, arguments: &Arguments, computer: Computer) -> Result<Config, Failure> {
     let trained = model.hyper.context.max(1);
     let context = arguments.context.unwrap_or_else(|| trained.min(CONTEXT));
     let mut config = Config::new(context, arguments.parallel, BATCH_ROWS.min(context));
@@ -111,7 +111,7 @@ fn config(model: &Model<'_>, arguments: &Arguments) -> Result<Config, Failure> {
     let all = config.pages;
     for contexts in (1..=arguments.parallel).rev() {
         config.pages = all / arguments.parallel * contexts;
-        match backend::check_memory(model, &config) {
+        match backend::check_memory(model, &config, computer) {
             Ok(()) => return Ok(config),
             Err(failure) if contexts == 1 => return Err(failure),
             Err(_) => {}

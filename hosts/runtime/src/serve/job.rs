@@ -1,9 +1,10 @@
 //! One job for the engine, and what its owner hears of it.
 
 use crate::constrain::Constraint;
+use alloc::sync::Arc;
 use core::fmt;
 use doorbell_core::engine::{SubmitError, Usage};
-use doorbell_core::sample::{LogitBias, SampleError, SamplerParams};
+use doorbell_core::sample::{Breakers, LogitBias, SampleError, SamplerParams};
 use doorbell_core::token::TokenId;
 
 /// What is to be generated, and who hears of it.
@@ -16,6 +17,8 @@ pub struct Job {
     pub params: SamplerParams,
     /// Added to logits.
     pub bias: Vec<LogitBias>,
+    /// Where repetitions end, for DRY; shared by jobs that have the same.
+    pub breakers: Option<Arc<Breakers<'static>>>,
     /// Texts that end the answer and do not show; empty ones are ignored.
     pub stops: Vec<String>,
     /// Whether to go on past tokens that end a turn.

@@ -182,6 +182,7 @@ impl<B: Backend> Worker<B> {
             max_tokens: job.max_tokens,
             sampler: &job.params,
             bias: &job.bias,
+            breakers: job.breakers.as_deref(),
             ignore_end: job.ignore_end,
         };
         let now = self.now();

@@ -1,10 +1,11 @@
 //! The sampling fields that `OpenAI`'s requests and those of llama-server share.
 
-use crate::app::App;
+use crate::app::{App, HEAP};
 use crate::error::Failure;
 use crate::fields::Fields;
 use crate::generate::{MOST_ANSWERS, Options};
-use doorbell_core::sample::{LogitBias, MirostatVersion, SamplerParams};
+use alloc::sync::Arc;
+use doorbell_core::sample::{Breakers, LogitBias, MirostatVersion, SamplerParams};
 use doorbell_core::token::{EncodeOptions, TokenId};
 use doorbell_runtime::constrain::Shape;
 use serde_json::Value;
@@ -45,6 +46,9 @@ const COUNTS: [Count; 6] = [
     ("min_keep", |params, value| params.min_keep = value),
 ];
 
+/// Texts that end repetitions: each costs a pass over the vocabulary.
+const MOST_BREAKERS: usize = 64;
+
 /// The options of a request. What it doesn't say is the model's recommendation, or else the default.
 pub(crate) fn options(app: &App, fields: &Fields<'_>) -> Result<Options, Failure> {
     let mut params = app.served.defaults.clone();
@@ -73,9 +77,11 @@ pub(crate) fn options(app: &App, fields: &Fields<'_>) -> Result<Options, Failure
         return Err(fields.wrong("n", format_args!("must be from 1 to {MOST_ANSWERS}")));
     }
     discard(fields)?;
+    let breakers = breakers(app, fields, &params)?;
     Ok(Options {
         max_tokens: max_tokens(fields)?,
         params,
+        breakers,
         // -1 is "random" to llama-server
         seed: fields.integer("seed")?.filter(|&seed| seed != -1).map(i64::cast_unsigned),
         bias,
@@ -83,6 +89,29 @@ pub(crate) fn options(app: &App, fields: &Fields<'_>) -> Result<Options, Failure
         ignore_end: fields.flag("ignore_eos")?.unwrap_or(false),
         answers,
     })
+}
+
+/// llama-server's `dry_sequence_breakers`, or the usual ones, where DRY is on.
+fn breakers(
+    app: &App,
+    fields: &Fields<'_>,
+    params: &SamplerParams,
+) -> Result<Option<Arc<Breakers<'static>>>, Failure> {
+    const FIELD: &str = "dry_sequence_breakers";
+    let texts = fields.texts(FIELD)?;
+    if texts.len() > MOST_BREAKERS {
+        return Err(fields.wrong(FIELD, format_args!("must be at most {MOST_BREAKERS} texts")));
+    }
+    if !params.dry.active() {
+        return Ok(None);
+    }
+    let tokenizer = app.served.tokenizer;
+    let found = if fields.get(FIELD).is_some() {
+        Breakers::of_texts(texts, tokenizer, HEAP)
+    } else {
+        Breakers::of_texts(Breakers::DEFAULT, tokenizer, HEAP)
+    };
+    found.map(|found| Some(Arc::new(found))).map_err(|error| fields.wrong(FIELD, error))
 }
 
 /// llama-server's `n_discard`: nothing is ever discarded here, but nonsense is refused.
