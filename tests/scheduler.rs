@@ -5,7 +5,8 @@
 use arbtest::arbitrary::{Result, Unstructured};
 use doorbell_core::backend::{Backend, Output};
 use doorbell_core::engine::{
-    Config, Engine, Event, FinishReason, Nanos, Progress, Request, RequestId, SubmitError, Usage,
+    Config, Engine, Event, FinishReason, Nanos, Progress, Reading, Request, RequestId, SubmitError, Usage,
+    Wanted,
 };
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
@@ -160,19 +161,44 @@ fn submit(
 
 type Outcomes = HashMap<RequestId, Outcome>;
 
+/// What live requests and readings have given so far.
+#[derive(Default)]
+struct Streams {
+    tokens: HashMap<RequestId, Vec<TokenId>>,
+    /// Of each reading the scores behind every token.
+    reads: HashMap<RequestId, Vec<Vec<f32>>>,
+}
+
+/// The scores behind every token of a text.
+fn read_alone(text: &[TokenId], vocabulary: u32) -> Vec<Vec<f32>> {
+    let mut hash = 0;
+    let row = |(position, &token)| {
+        hash = after(hash, token, position);
+        let mut row = vec![0.0; vocabulary as usize];
+        scores(hash, &mut row);
+        row
+    };
+    (0..).zip(text).map(row).collect()
+}
+
 fn poll(
     engine: &mut Engine<'_, '_, Fake>,
     now: u64,
-    streams: &mut HashMap<RequestId, Vec<TokenId>>,
+    streams: &mut Streams,
     outcomes: &mut Outcomes,
 ) -> Progress {
     let progress = engine.poll(Nanos(now), &mut |event| match event {
         Event::Token { request, token, .. } => {
             assert!(!outcomes.contains_key(&request), "a token after the end");
-            streams.entry(request).or_default().push(token);
+            streams.tokens.entry(request).or_default().push(token);
+        }
+        Event::Read { request, position, row } => {
+            let rows = streams.reads.entry(request).or_default();
+            assert_eq!(position as usize, rows.len(), "rows come in order, each once");
+            rows.push(row.to_vec());
         }
         Event::Finished { request, reason, usage } => {
-            let tokens = streams.remove(&request).unwrap_or_default();
+            let tokens = streams.tokens.remove(&request).unwrap_or_default();
             assert_eq!(usage.generated_tokens as usize, tokens.len());
             assert!(outcomes.insert(request, Outcome { tokens, reason, usage }).is_none(), "ended twice");
         }
@@ -182,7 +208,7 @@ fn poll(
 }
 
 fn drain(engine: &mut Engine<'_, '_, Fake>, mut now: u64, outcomes: &mut Outcomes) {
-    let mut streams = HashMap::new();
+    let mut streams = Streams::default();
     while poll(engine, now, &mut streams, outcomes) != Progress::Idle {
         now += 1;
         assert!(now < 100_000, "requests starve");
@@ -206,6 +232,7 @@ struct Seen {
     preempted: usize,
     cached: usize,
     cancelled: usize,
+    read: usize,
 }
 
 const SCRIPTS: usize = 10_000;
@@ -219,13 +246,22 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
     let least = context.div_ceil(PAGE_TOKENS as u32);
     config.pages = u.int_in_range(least..=config.full_pages())?;
     config.step_target = u.int_in_range(1..=1000)?;
+    config.reading_rows = u.int_in_range(1..=40)?;
     let mut engine = engine(model, config, u.int_in_range(0..=2)?);
-    let (mut streams, mut outcomes, mut jobs, mut cancelled) =
-        (HashMap::new(), HashMap::new(), HashMap::new(), Vec::new());
+    let (mut outcomes, mut jobs, mut cancelled) = (HashMap::new(), HashMap::new(), Vec::new());
+    let (mut streams, mut readings) = (Streams::default(), HashMap::new());
     let mut now = 0;
     for number in 0..u.int_in_range(1..=12)? {
         let (id, job) = (RequestId(number), job(u, context)?);
-        match submit(&mut engine, id, &job, now) {
+        let reads = u.ratio(1, 5)?;
+        let submitted = if reads {
+            let reading = Reading { id, tokens: &job.prompt, wanted: Wanted::Logits };
+            engine.submit_reading(&reading, Nanos(now))
+        } else {
+            submit(&mut engine, id, &job, now)
+        };
+        match submitted {
+            Ok(()) if reads => assert!(readings.insert(id, job.prompt).is_none()),
             Ok(()) => assert!(jobs.insert(id, job).is_none()),
             Err(SubmitError::Busy) => assert_eq!(engine.live() as u32, sequences + config.waiting),
             Err(error) => panic!("{error}"),
@@ -245,7 +281,18 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
         assert!(now < 1_000_000, "requests starve");
     }
     assert_eq!(engine.pool().available(), config.pages, "leaked pages");
-    assert_eq!(outcomes.len(), jobs.len(), "every request ends once");
+    assert_eq!(outcomes.len(), jobs.len() + readings.len(), "every request ends once");
+    for (id, text) in &readings {
+        let rows = streams.reads.remove(id).unwrap_or_default();
+        let expected = read_alone(text, model.vocabulary);
+        match outcomes[id].reason {
+            FinishReason::Read => assert_eq!(rows, expected, "{id:?} {config:?}"),
+            reason => assert!(
+                reason == FinishReason::Cancelled && cancelled.contains(id) && rows == expected[..rows.len()]
+            ),
+        }
+        seen.read += usize::from(outcomes[id].reason == FinishReason::Read);
+    }
     for (id, job) in &jobs {
         let (together, alone) = (&outcomes[id], alone(model, context, *id, job));
         let shown = together.tokens.len();
@@ -276,7 +323,10 @@ fn random_scripts_end_as_if_each_request_were_alone() {
         }
         // Scripts that exercise nothing would prove nothing.
         assert!(
-            seen.preempted > SCRIPTS / 20 && seen.cached > SCRIPTS / 4 && seen.cancelled > SCRIPTS / 4,
+            seen.preempted > SCRIPTS / 20
+                && seen.cached > SCRIPTS / 4
+                && seen.cancelled > SCRIPTS / 4
+                && seen.read > SCRIPTS / 4,
             "{seen:?}"
         );
     });

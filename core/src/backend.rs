@@ -30,6 +30,8 @@ pub enum Output<'b> {
     Logits(&'b [f32]),
     /// `[outputs]`
     Tokens(&'b [TokenId]),
+    /// `[outputs, width]`
+    Hidden(&'b [f32]),
 }
 
 /// Executes plans of one model; owns the KV pools and the activation arena.

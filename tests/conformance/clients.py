@@ -70,8 +70,21 @@ def openai_completions(url):
     answer = client.completions.create(model="scripted", prompt=["[[one]]", "[[two]]"], temperature=0, logprobs=2)
     assert [choice.text for choice in answer.choices] == ["one", "two"]
     assert answer.choices[0].logprobs.tokens == ["o", "n", "e"]
+    echo = client.completions.create(model="scripted", prompt="[[ab]]", temperature=0, logprobs=1, echo=True)
+    assert echo.choices[0].text == "[[ab]]ab" and len(echo.choices[0].logprobs.token_logprobs) == 8
     stream = client.completions.create(model="scripted", prompt="[[one]]", temperature=0, stream=True, echo=True)
     assert "".join(chunk.choices[0].text for chunk in stream) == "[[one]]one"
+
+
+def openai_embeddings(url):
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="none")
+    # the client asks for base64 and decodes it
+    answer = client.embeddings.create(model="scripted", input=["ab", "ba"])
+    floats = client.embeddings.create(model="scripted", input="ab", encoding_format="float")
+    vectors = [entry.embedding for entry in answer.data]
+    assert all(abs(a - b) < 1e-6 for a, b in zip(vectors[0], floats.data[0].embedding, strict=True))
+    assert vectors[0] == vectors[1] and abs(sum(x * x for x in vectors[0]) - 1) < 1e-5
+    assert answer.usage.prompt_tokens == 4
 
 
 def openai_responses(url):
@@ -94,7 +107,7 @@ def openai_errors(url):
         (lambda: client.chat.completions.create(model="scripted", messages=[]), openai.BadRequestError),
         (lambda: client.models.retrieve("other"), openai.NotFoundError),
         (lambda: client.completions.create(model="scripted", prompt="word " * 9000), openai.BadRequestError),
-        (lambda: client.embeddings.create(model="scripted", input="a"), openai.InternalServerError),
+        (lambda: client.embeddings.create(model="scripted", input=""), openai.BadRequestError),
     ]:
         try:
             request()
@@ -147,6 +160,7 @@ def ollama_client(url):
     calls = client.chat("scripted", messages=user(f"[[{CALL}]]"), options=options, tools=TOOLS).message.tool_calls
     assert calls[0].function.arguments == {"city": "Köln"}
     assert client.generate("scripted", "[[abc]]", options=options).response == "abc"
+    assert len(client.embed("scripted", ["ab", "c"]).embeddings) == 2
 
 
 def litellm_client(url):
@@ -166,7 +180,7 @@ def litellm_client(url):
 
 
 CHECKS = [
-    openai_chat, openai_helpers, openai_completions, openai_responses, openai_errors,
+    openai_chat, openai_helpers, openai_completions, openai_embeddings, openai_responses, openai_errors,
     anthropic_messages, ollama_client, litellm_client,
 ]
 

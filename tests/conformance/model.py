@@ -71,7 +71,16 @@ def calls_can_be_forced(url):
     assert answer.choices[0].finish_reason == "tool_calls"
 
 
-CHECKS = [streams_say_the_same, seeds_decide, schemas_hold, calls_can_be_forced]
+def embeddings_have_meaning(url):
+    client = client_of(url)
+    texts = ["The cat sleeps on the sofa.", "A kitten is lying on the couch.", "Interest rates rose in March."]
+    cat, kitten, rates = (entry.embedding for entry in client.embeddings.create(model="smollm2", input=texts).data)
+    product = lambda a, b: sum(x * y for x, y in zip(a, b))
+    assert abs(product(cat, cat) - 1) < 1e-4
+    assert product(cat, kitten) > product(cat, rates)
+
+
+CHECKS = [embeddings_have_meaning, streams_say_the_same, seeds_decide, schemas_hold, calls_can_be_forced]
 
 
 def main():

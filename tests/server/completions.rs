@@ -35,12 +35,30 @@ fn a_prompt_is_echoed() {
     let events = server.post("/v1/completions", &body).events();
     let texts: String = events.iter().map(|event| text(event, 0)).collect();
     assert_eq!(texts, "[[abc]]abc");
-    let body = json!({ "prompt": "[[abc]]", "echo": true, "logprobs": 1 });
-    let refusal = server.post("/v1/completions", &body);
-    assert_eq!(
-        (refusal.status, refusal.json()["error"]["type"].as_str()),
-        (501, Some("not_supported_error"))
-    );
+}
+
+#[test]
+fn an_echo_tells_how_likely_the_prompt_was() {
+    let server = Server::start(&Kind::default());
+    let mut body =
+        json!({ "prompt": "[[ab]]a", "echo": true, "logprobs": 2, "temperature": 0, "max_tokens": 8 });
+    let answer = server.post("/v1/completions", &body).ok();
+    assert_eq!(text(&answer, 0), "[[ab]]ab");
+    let logprobs = &answer["choices"][0]["logprobs"];
+    assert_eq!(logprobs["tokens"], json!(["[", "[", "a", "b", "]", "]", "a", "b"]));
+    assert_eq!(logprobs["text_offset"], json!([0, 1, 2, 3, 4, 5, 6, 7]));
+    let own = logprobs["token_logprobs"].as_array().unwrap();
+    assert!(own[0].is_null() && logprobs["top_logprobs"][0].is_null());
+    // behind the closing marks the script says "a", and then "b"
+    assert!(own[6].as_f64().unwrap() > -1e-3 && own[7].as_f64().unwrap() > -1e-3, "{own:?}");
+    assert!(own[3].as_f64().unwrap() < -1.0, "{own:?}");
+    assert!(logprobs["top_logprobs"][7].get("b").is_some());
+    body["max_tokens"] = 0.into();
+    let answer = server.post("/v1/completions", &body).ok();
+    assert_eq!(answer["choices"][0]["logprobs"]["tokens"].as_array().unwrap().len(), 7);
+    body["stream"] = true.into();
+    let events = server.post("/v1/completions", &body).events();
+    assert_eq!(events[0]["choices"][0]["logprobs"]["tokens"].as_array().unwrap().len(), 7);
 }
 
 #[test]

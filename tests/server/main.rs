@@ -5,6 +5,7 @@ mod anthropic;
 mod chat;
 mod client;
 mod completions;
+mod embeddings;
 mod limits;
 mod ollama;
 mod operations;

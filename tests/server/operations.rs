@@ -83,9 +83,6 @@ fn what_there_is_not_is_said_in_json() {
     assert_eq!((missing.status, missing.json()["error"]["code"].as_u64()), (404, Some(404)));
     let wrong = server.get("/v1/chat/completions");
     assert_eq!(wrong.status, 405);
-    let embeddings = server.post("/v1/embeddings", &json!({ "input": "a" }));
-    assert_eq!(
-        (embeddings.status, embeddings.json()["error"]["type"].as_str()),
-        (501, Some("not_supported_error"))
-    );
+    let rerank = server.post("/v1/rerank", &json!({ "query": "a" }));
+    assert_eq!((rerank.status, rerank.json()["error"]["type"].as_str()), (501, Some("not_supported_error")));
 }

@@ -1,13 +1,13 @@
 //! A backend that says what the prompt tells it to say, so that answers are known to the byte.
 //!
 //! The text between the last `[[` and `]]` of the prompt is the answer, byte by byte, one token each; without it the
-//! answer is `ok`. It reads the tokens that the KV pages say came before, as a real model does. Needs a byte-level
+//! answer is `ok`. The hidden state of a token has a one where its byte is, modulo the width. It reads the tokens that the KV pages say came before, as a real model does. Needs a byte-level
 //! vocabulary whose turns end with `<|im_end|>`.
 
 use core::time::Duration;
 use doorbell_core::backend::{Backend, Output};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, BatchError, BatchLimits, GroupId, Op, PAGE_TOKENS, Plan};
+use doorbell_core::plan::{Batch, BatchError, BatchLimits, GroupId, HeadResult, Op, PAGE_TOKENS, Plan};
 use doorbell_core::token::{TokenId, Tokenizer};
 use std::thread;
 
@@ -27,6 +27,8 @@ pub struct Scripted {
     end: TokenId,
     limits: BatchLimits,
     logits: Vec<f32>,
+    width: usize,
+    result: HeadResult,
     pause: Duration,
     in_flight: bool,
 }
@@ -51,6 +53,8 @@ impl Scripted {
             end: tokenizer.find(b"<|im_end|>").expect("turns end"),
             limits: BatchLimits { shape, vocabulary: model.vocabulary, groups: model.groups.len(), pages },
             logits: Vec::new(),
+            width: model.hyper.width as usize,
+            result: HeadResult::Logits,
             pause,
             in_flight: false,
         }
@@ -94,6 +98,9 @@ impl Backend for Scripted {
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), BatchError> {
         batch.check(&BatchLimits { shape: plan.shape, ..self.limits })?;
         thread::sleep(self.pause);
+        let head =
+            plan.ops.iter().find_map(|op| if let Op::Head(head) = op { Some(head.result) } else { None });
+        self.result = head.unwrap_or(HeadResult::Logits);
         let mut logits = core::mem::take(&mut self.logits);
         logits.clear();
         for row in 0..batch.rows() as u32 {
@@ -103,7 +110,12 @@ impl Backend for Scripted {
                 pages[position / PAGE_TOKENS].0 as usize * PAGE_TOKENS + position % PAGE_TOKENS
             };
             self.tokens[cell(position as usize)] = batch.tokens[row as usize];
-            if batch.outputs.contains(&row) {
+            if batch.outputs.contains(&row) && self.result == HeadResult::Hidden {
+                let byte = self.pieces[batch.tokens[row as usize].0 as usize].first().copied().unwrap_or(0);
+                let start = logits.len();
+                logits.resize(start + self.width, 0.0);
+                logits[start + usize::from(byte) % self.width] = 1.0;
+            } else if batch.outputs.contains(&row) {
                 let history: Vec<TokenId> = (0..=position as usize).map(|at| self.tokens[cell(at)]).collect();
                 let start = logits.len();
                 logits.resize(start + self.limits.vocabulary as usize, 0.0);
@@ -119,6 +131,9 @@ impl Backend for Scripted {
         if !core::mem::take(&mut self.in_flight) {
             return Ok(None);
         }
-        Ok(Some(Output::Logits(&self.logits)))
+        Ok(Some(match self.result {
+            HeadResult::Hidden => Output::Hidden(&self.logits),
+            _ => Output::Logits(&self.logits),
+        }))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::config::{Config, EngineError, Request, SubmitError, pages_of};
 use super::event::{FinishReason, Nanos, RequestId, Usage};
+use super::reading::{ReadingPlans, Wanted};
 use super::sequence::Sequence;
 use crate::backend::Backend;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
@@ -21,6 +22,7 @@ pub struct Engine<'m, 'a, B> {
     pub(super) end_tokens: Vec<'m, TokenId>,
     pub(super) decode_plan: Plan<'m>,
     pub(super) full_plan: Plan<'m>,
+    pub(super) reading_plans: Option<ReadingPlans<'m>>,
     /// Live requests, in order of arrival.
     pub(super) sequences: Vec<'m, Sequence<'m>>,
     pub(super) pool: Pool<'m>,
@@ -33,6 +35,10 @@ pub struct Engine<'m, 'a, B> {
 pub(super) struct StepBuffers<'m> {
     pub(super) in_flight: bool,
     pub(super) submitted: Nanos,
+    /// What is wanted, if the step reads.
+    pub(super) reading: Option<Wanted>,
+    /// Whether the step before read.
+    pub(super) read_last: bool,
     pub(super) tokens: Vec<'m, TokenId>,
     pub(super) runs: Vec<'m, Run>,
     pub(super) outputs: Vec<'m, u32>,
@@ -50,9 +56,11 @@ impl<'m> StepBuffers<'m> {
         Ok(Self {
             in_flight: false,
             submitted: Nanos(0),
-            tokens: heap::with_capacity(heap, config.largest_shape().rows as usize)?,
+            reading: None,
+            read_last: false,
+            tokens: heap::with_capacity(heap, config.widest_step() as usize)?,
             runs: heap::with_capacity(heap, sequences)?,
-            outputs: heap::with_capacity(heap, sequences)?,
+            outputs: heap::with_capacity(heap, sequences.max(config.reading_rows as usize))?,
             requests: heap::with_capacity(heap, sequences)?,
             owners: heap::with_capacity(heap, sequences)?,
             pages: heap::with_capacity(heap, config.full_pages() as usize)?,
@@ -64,9 +72,15 @@ impl<'m> StepBuffers<'m> {
     pub(super) fn bytes(config: &Config, groups: usize) -> usize {
         let per_sequence = size_of::<Run>() + size_of::<u32>() + 2 * size_of::<RequestId>();
         let per_sequence = per_sequence.saturating_add(size_of::<Span>().saturating_mul(groups));
-        let rows = size_of::<TokenId>().saturating_mul(config.largest_shape().rows as usize);
+        let rows = size_of::<TokenId>().saturating_mul(config.widest_step() as usize);
+        let read =
+            (config.reading_rows.saturating_sub(config.sequences) as usize).saturating_mul(size_of::<u32>());
         let pages = size_of::<PageId>().saturating_mul(config.full_pages() as usize);
-        per_sequence.saturating_mul(config.sequences as usize).saturating_add(rows).saturating_add(pages)
+        per_sequence
+            .saturating_mul(config.sequences as usize)
+            .saturating_add(rows)
+            .saturating_add(pages)
+            .saturating_add(read)
     }
 }
 
@@ -92,6 +106,7 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
         // The largest things last: what is needed on the way to a plan is then never on top of them.
         let decode_plan = model.plan(config.decode_shape(), HeadResult::Logits, heap)?;
         let full_plan = model.plan(config.largest_shape(), HeadResult::Logits, heap)?;
+        let reading_plans = ReadingPlans::new(&config, model, heap)?;
         let mut end_tokens = heap::copied(heap, end_tokens)?;
         end_tokens.sort_unstable();
         let live = config.sequences as usize + config.waiting as usize;
@@ -101,6 +116,9 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
         let scratch = Scratch::new(model.vocabulary as usize, heap)?;
         backend.reserve(&full_plan).map_err(EngineError::Backend)?;
         backend.reserve(&decode_plan).map_err(EngineError::Backend)?;
+        for plan in reading_plans.iter().flat_map(ReadingPlans::both) {
+            backend.reserve(plan).map_err(EngineError::Backend)?;
+        }
         let pace = Pace::new(config.step_target);
         Ok(Self {
             config,
@@ -110,6 +128,7 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
             end_tokens,
             decode_plan,
             full_plan,
+            reading_plans,
             sequences,
             pool,
             pace,
@@ -144,18 +163,7 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
     /// [`SubmitError`]; nothing has changed then.
     pub fn submit(&mut self, request: &Request<'_>, now: Nanos) -> Result<(), SubmitError> {
         let context = self.config.context;
-        let prompt = match u32::try_from(request.prompt.len()) {
-            Ok(0) => return Err(SubmitError::EmptyPrompt),
-            Ok(tokens) if tokens < context => tokens,
-            _ => return Err(SubmitError::PromptTooLong { tokens: request.prompt.len(), context }),
-        };
-        let vocabulary = self.model.vocabulary;
-        if let Some(&token) = request.prompt.iter().find(|token| token.0 >= vocabulary) {
-            return Err(SubmitError::Token { token, vocabulary });
-        }
-        if self.sequences.len() as u64 >= u64::from(self.config.sequences) + u64::from(self.config.waiting) {
-            return Err(SubmitError::Busy);
-        }
+        let prompt = self.acceptable(request.prompt)?;
         let wanted = prompt.saturating_add(request.max_tokens);
         let limit = wanted.min(context);
         let mut tokens = heap::with_capacity(self.heap, limit as usize)?;
@@ -169,7 +177,7 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
         let scope = SamplerScope {
             // A seed gives the same answer in whichever request; hosts choose different seeds for different ones.
             request: 0,
-            vocab_len: vocabulary as usize,
+            vocab_len: self.model.vocabulary as usize,
             context_len: limit as usize,
             breakers: request.breakers,
         };
@@ -184,6 +192,7 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
             limit,
             limited_by_context: wanted > context,
             ignore_end: request.ignore_end,
+            reading: None,
             pages,
             running: false,
             produced: false,
@@ -194,6 +203,24 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
             ending: None,
         });
         Ok(())
+    }
+
+    /// The number of tokens of a text that can be taken now.
+    pub(super) fn acceptable(&self, text: &[TokenId]) -> Result<u32, SubmitError> {
+        let context = self.config.context;
+        let count = match u32::try_from(text.len()) {
+            Ok(0) => return Err(SubmitError::EmptyPrompt),
+            Ok(tokens) if tokens < context => tokens,
+            _ => return Err(SubmitError::PromptTooLong { tokens: text.len(), context }),
+        };
+        let vocabulary = self.model.vocabulary;
+        if let Some(&token) = text.iter().find(|token| token.0 >= vocabulary) {
+            return Err(SubmitError::Token { token, vocabulary });
+        }
+        if self.sequences.len() as u64 >= u64::from(self.config.sequences) + u64::from(self.config.waiting) {
+            return Err(SubmitError::Busy);
+        }
+        Ok(count)
     }
 
     /// Ends a request at the next poll. Unknown requests are ignored: they may just have finished.

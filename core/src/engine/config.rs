@@ -21,6 +21,9 @@ pub struct Config {
     pub waiting: u32,
     /// KV pages per group. Fewer than [`Config::full_pages`] are shared: sequences give way when they run out.
     pub pages: u32,
+    /// Rows of a step that reads a text without continuing it; with 0 no readings are taken. Each takes room for
+    /// the scores of the whole vocabulary.
+    pub reading_rows: u32,
     /// Time that a step should take at most while tokens are streaming, ns; bounds prompt chunks.
     pub step_target: u64,
 }
@@ -29,10 +32,11 @@ pub struct Config {
 const STEP_TARGET: u64 = 50_000_000;
 
 impl Config {
-    /// Limits with pages for all sequences at full context, and no waiting.
+    /// Limits with pages for all sequences at full context, no waiting and no readings.
     pub fn new(context: u32, sequences: u32, batch_rows: u32) -> Self {
         let pages = pages_of(context).saturating_mul(sequences);
-        Self { context, sequences, batch_rows, waiting: 0, pages, step_target: STEP_TARGET }
+        let step_target = STEP_TARGET;
+        Self { context, sequences, batch_rows, waiting: 0, pages, reading_rows: 0, step_target }
     }
 
     /// KV pages per group for all sequences at full context.
@@ -43,6 +47,11 @@ impl Config {
     /// The shape of a step without prompt rows.
     pub(super) fn decode_shape(&self) -> Shape {
         Shape { rows: self.sequences, outputs: self.sequences }
+    }
+
+    /// Rows of the widest step of all.
+    pub(super) fn widest_step(&self) -> u32 {
+        self.largest_shape().rows.max(self.reading_rows)
     }
 
     /// The shape of the largest step.
@@ -103,6 +112,8 @@ pub enum SubmitError {
         /// Pages in all.
         total: u32,
     },
+    /// The engine was made without room for readings.
+    NoReadings,
     /// No place among the sequences and those waiting; try again when a request has finished.
     Busy,
     /// The sampler's parameters are wrong.
@@ -133,6 +144,7 @@ impl fmt::Display for SubmitError {
                     "prompt and output need {needed} KV pages and there are {total}; ask for fewer tokens"
                 )
             }
+            Self::NoReadings => write!(f, "no room was set aside for texts that are read and not continued"),
             Self::Busy => write!(f, "as many requests as can wait are waiting; try again later"),
             Self::Sampler(error) => error.fmt(f),
             Self::Memory(error) => error.fmt(f),

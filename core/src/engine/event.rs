@@ -24,6 +24,8 @@ pub enum FinishReason {
     MaxTokens,
     /// The sequence fills its context.
     ContextFull,
+    /// The reading has come to its end.
+    Read,
     /// The caller cancelled it.
     Cancelled,
     /// The device failed with rows of the request in flight.
@@ -76,6 +78,15 @@ pub enum Event<'e> {
         token: TokenId,
         /// What the request's `logprobs` parameter asked for.
         logprobs: Option<&'e LogProbs>,
+    },
+    /// A token of a reading was read.
+    Read {
+        /// Which reading.
+        request: RequestId,
+        /// Which token, from 0.
+        position: u32,
+        /// What was wanted of it.
+        row: &'e [f32],
     },
     /// The request is over; the last event of it.
     Finished {

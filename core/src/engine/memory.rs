@@ -2,6 +2,7 @@
 
 use super::admit::StepBuffers;
 use super::config::{Config, pages_of};
+use super::reading::ReadingPlans;
 use super::sequence::Sequence;
 use crate::backend::KvType;
 use crate::heap::Heap;
@@ -66,6 +67,8 @@ impl Config {
     pub fn memory(&self, model: &Model<'_>, kv: KvType, heap: Heap<'_>) -> Result<Memory, PlanError> {
         let decode = model.plan(self.decode_shape(), HeadResult::Logits, heap)?;
         let full = model.plan(self.largest_shape(), HeadResult::Logits, heap)?;
+        let readings = ReadingPlans::new(self, model, heap)?;
+        let (reading_bytes, reading_arena) = readings.as_ref().map_or((0, 0), ReadingPlans::sizes);
         let sequences = u64::from(self.sequences);
         let live = sequences.saturating_add(self.waiting.into());
         let per_request = size_of::<Sequence<'_>>()
@@ -74,10 +77,12 @@ impl Config {
         let scheduling = [
             decode.heap_bytes() as u64,
             full.heap_bytes() as u64,
+            reading_bytes as u64,
             StepBuffers::bytes(self, model.groups.len()) as u64,
             Pool::bytes(self.pages) as u64,
             live.saturating_mul(per_request as u64),
         ];
+        let outputs = sequences.max(self.reading_rows.into());
         let tokens = u64::from(self.pages).saturating_mul(PAGE_TOKENS as u64);
         let vocabulary = model.vocabulary as usize;
         let results = (vocabulary * size_of::<f32>() + size_of::<TokenId>()) as u64;
@@ -85,8 +90,8 @@ impl Config {
             weights: model.weights.iter().map(|weight| weight.data.len() as u64).sum(),
             model: model.heap_bytes() as u64,
             kv: tokens.saturating_mul(model.kv_elements_per_token() as u64 * kv.bytes() as u64),
-            activations: decode.arena.max(full.arena) as u64 * 4,
-            outputs: sequences.saturating_mul(results).saturating_add(Scratch::bytes(vocabulary) as u64),
+            activations: decode.arena.max(full.arena).max(reading_arena) as u64 * 4,
+            outputs: outputs.saturating_mul(results).saturating_add(Scratch::bytes(vocabulary) as u64),
             scheduling: scheduling.into_iter().fold(0, u64::saturating_add),
             ..Memory::default()
         })

@@ -26,8 +26,9 @@ impl<B: Backend> Engine<'_, '_, B> {
     /// Finds the longest known prefix and takes the other pages; `false` when there are too few.
     fn start(&mut self, index: usize, now: Nanos) -> bool {
         let sequence = &mut self.sequences[index];
-        // The last token is always computed, since its logits are wanted.
-        let whole = (sequence.len() - 1) / PAGE_TOKENS as u32;
+        // The last token is always computed, since its logits are wanted; of a reading all are.
+        let reads = sequence.reading.is_some();
+        let whole = if reads { 0 } else { (sequence.len() - 1) / PAGE_TOKENS as u32 };
         while sequence.known_pages < whole {
             let Some(tokens) = sequence.page_tokens(sequence.known_pages) else { break };
             let Some((page, key)) = self.pool.reuse(sequence.chain, tokens) else { break };

@@ -85,7 +85,7 @@ pub fn score<B: Backend>(
                     break;
                 }
                 // The plan asked for logits.
-                Some(Output::Tokens(_)) => break,
+                Some(Output::Tokens(_) | Output::Hidden(_)) => break,
             }
         }
     }

@@ -1,6 +1,7 @@
 //! One live request: its tokens, how many are computed, its pages and its sampler.
 
 use super::event::{FinishReason, RequestId, Usage};
+use super::reading::Wanted;
 use crate::heap::Vec;
 use crate::plan::{PAGE_TOKENS, PageId};
 use crate::sample::Sampler;
@@ -20,6 +21,8 @@ pub(super) struct Sequence<'a> {
     /// Whether `limit` is the context's and not the request's.
     pub(super) limited_by_context: bool,
     pub(super) ignore_end: bool,
+    /// What is wanted of every token, if it is read and not continued.
+    pub(super) reading: Option<Wanted>,
     /// Pages held, in order of position; none while waiting.
     pub(super) pages: Vec<'a, PageId>,
     /// Whether it has a place; if not, it waits for one.
@@ -44,7 +47,7 @@ impl Sequence<'_> {
 
     /// Whether the next step of it is a decode row.
     pub(super) fn decodes(&self) -> bool {
-        self.computed >= self.prompt && self.pending() == 1
+        self.reading.is_none() && self.computed >= self.prompt && self.pending() == 1
     }
 
     pub(super) fn len(&self) -> u32 {

@@ -43,7 +43,10 @@ impl<B: Backend> Engine<'_, '_, B> {
         if self.step.tokens.is_empty() {
             return Ok(Progress::Idle);
         }
-        let plan = if self.step.tokens.len() > self.decode_plan.shape.rows as usize {
+        let reading = self.step.reading.zip(self.reading_plans.as_ref());
+        let plan = if let Some((wanted, plans)) = reading {
+            plans.of(wanted)
+        } else if self.step.tokens.len() > self.decode_plan.shape.rows as usize {
             &self.full_plan
         } else {
             &self.decode_plan
@@ -82,7 +85,10 @@ impl<B: Backend> Engine<'_, '_, B> {
             Err(error) => return Err(self.fail(error)),
         };
         self.step.in_flight = false;
-        self.pace.learn(self.step.tokens.len() as u32, now.0.saturating_sub(self.step.submitted.0));
+        let rows = self.step.tokens.len() as u32;
+        if self.step.reading.is_none() {
+            self.pace.learn(rows, now.0.saturating_sub(self.step.submitted.0));
+        }
         let vocabulary = self.model.vocabulary as usize;
         for sequence in self.sequences.iter_mut().filter(|sequence| self.step.requests.contains(&sequence.id))
         {
@@ -90,6 +96,9 @@ impl<B: Backend> Engine<'_, '_, B> {
             if sequence.computed <= sequence.prompt {
                 let (request, total) = (sequence.id, sequence.prompt);
                 sink(Event::Prefill { request, done: sequence.computed, total });
+            }
+            if self.step.reading.is_some() && sequence.ending.is_none() {
+                Self::collect_reading(sequence, self.model, output, rows, sink);
             }
         }
         for (row, &owner) in self.step.owners.iter().enumerate() {
@@ -132,6 +141,17 @@ impl<B: Backend> Engine<'_, '_, B> {
     fn form_batch(&mut self, now: Nanos) {
         self.step.clear();
         self.seat(now);
+        if self.form_reading() {
+            return;
+        }
+        self.form_text_batch();
+        if self.step.tokens.is_empty() {
+            // whoever waits for pages gets them when the readings are done
+            self.form_reading();
+        }
+    }
+
+    fn form_text_batch(&mut self) {
         let room = self.config.largest_shape().rows;
         let mut rows = 0;
         for index in 0..self.sequences.len() {
@@ -143,7 +163,8 @@ impl<B: Backend> Engine<'_, '_, B> {
         let mut prompt_room = self.pace.prompt_rows(rows > 0, room - rows);
         for index in 0..self.sequences.len() {
             let sequence = &self.sequences[index];
-            if prompt_room > 0 && sequence.running && !sequence.decodes() {
+            let prompts = sequence.running && sequence.reading.is_none() && !sequence.decodes();
+            if prompt_room > 0 && prompts {
                 let added = self.add_rows(index, rows, prompt_room);
                 rows += added;
                 prompt_room -= added;
@@ -194,6 +215,7 @@ fn extend(
 
 impl super::admit::StepBuffers<'_> {
     fn clear(&mut self) {
+        self.reading = None;
         self.tokens.clear();
         self.runs.clear();
         self.outputs.clear();
@@ -204,7 +226,7 @@ impl super::admit::StepBuffers<'_> {
     }
 
     /// Adds the next `count` tokens of a sequence as rows from `first_row`; buffers have room for all sequences.
-    fn add(&mut self, sequence: &mut Sequence<'_>, first_row: u32, count: u32, groups: usize) {
+    pub(super) fn add(&mut self, sequence: &mut Sequence<'_>, first_row: u32, count: u32, groups: usize) {
         let from = sequence.computed as usize;
         self.tokens.extend_from_slice(&sequence.tokens[from..from + count as usize]);
         let run =

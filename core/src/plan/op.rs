@@ -226,6 +226,8 @@ pub enum HeadResult {
     Logits,
     /// `[outputs]`: the token of the largest logit, the lowest id on ties.
     ArgMax,
+    /// `[outputs, in]` f32: the input behind its norm; nothing is multiplied.
+    Hidden,
 }
 
 /// `cap(matrix * norm(input))` over the vocabulary.

@@ -80,6 +80,13 @@ impl<'m, 'a> Reference<'m, 'a> {
         Ok(Self { model, products, pages, pools, arena, scratch, logits, tokens, finished: None })
     }
 
+    /// Numbers of one output row of a plan.
+    fn result_width(&self, plan: &Plan<'_>) -> usize {
+        let hidden =
+            plan.ops.iter().any(|op| matches!(op, Op::Head(head) if head.result == HeadResult::Hidden));
+        if hidden { self.model.hyper.width as usize } else { self.model.vocabulary as usize }
+    }
+
     /// Bytes that a backend of the model takes beside KV pages, activations and logits.
     pub fn scratch_bytes(model: &Model<'_>, pages: u32) -> usize {
         model.groups.len() * size_of::<Pool<'_>>() + Sizes::new(model, pages).bytes()
@@ -101,7 +108,8 @@ impl Backend for Reference<'_, '_> {
     fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), ReferenceError> {
         reserve(&mut self.arena, plan.arena)?;
         let outputs = plan.shape.outputs as usize;
-        reserve(&mut self.logits, outputs.saturating_mul(self.model.vocabulary as usize))?;
+        let width = self.result_width(plan);
+        reserve(&mut self.logits, outputs.saturating_mul(width))?;
         Ok(reserve(&mut self.tokens, outputs)?)
     }
 
@@ -115,7 +123,8 @@ impl Backend for Reference<'_, '_> {
         };
         batch.check(&limits).map_err(ReferenceError::Batch)?;
         self.reserve(plan)?;
-        clear(&mut self.logits, batch.outputs.len() * self.model.vocabulary as usize);
+        let width = self.result_width(plan);
+        clear(&mut self.logits, batch.outputs.len() * width);
         self.tokens.clear();
         self.arena.resize(plan.arena.max(self.arena.len()), 0.0);
         let mut step = Step {
@@ -141,6 +150,7 @@ impl Backend for Reference<'_, '_> {
         Ok(self.finished.take().map(|result| match result {
             HeadResult::Logits => Output::Logits(&self.logits),
             HeadResult::ArgMax => Output::Tokens(&self.tokens),
+            HeadResult::Hidden => Output::Hidden(&self.logits),
         }))
     }
 }
@@ -380,6 +390,11 @@ impl Step<'_, '_, '_, '_, '_> {
         let width = op.matrix.rows as usize;
         for row in 0..self.batch.outputs.len() {
             self.load(op.input, row, Some(op.norm));
+            if op.result == HeadResult::Hidden {
+                let hidden = &self.scratch.input;
+                self.logits[row * hidden.len()..(row + 1) * hidden.len()].copy_from_slice(hidden);
+                continue;
+            }
             let logits = &mut self.logits[row * width..(row + 1) * width];
             let Scratch { input, product: room, .. } = &mut *self.scratch;
             product(self.model, &op.matrix, 0, input, self.products, logits, room);

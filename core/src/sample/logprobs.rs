@@ -43,8 +43,12 @@ pub fn log_prob(logits: &[f32], token: TokenId) -> Option<f64> {
     Some(f64::from(logit) - log_sum_exp(logits))
 }
 
-/// The report on `chosen` and the `count` likeliest tokens. Bounded by vocabulary times `count`.
-pub(super) fn report(logits: &[f32], chosen: TokenId, count: usize) -> LogProbs {
+/// The report on `chosen` and the `count` likeliest tokens, at most [`TOP_MAX`]. Bounded by vocabulary times `count`.
+///
+/// # Panics
+/// When the row doesn't have the chosen token.
+#[must_use]
+pub fn log_probs(logits: &[f32], chosen: TokenId, count: usize) -> LogProbs {
     let total = log_sum_exp(logits);
     let relative = |logit: f32| (f64::from(logit) - total) as f32;
     let count = count.min(TOP_MAX);

@@ -33,7 +33,7 @@ mod truncate;
 pub use breakers::Breakers;
 pub use candidates::{Candidate, Scratch};
 pub use error::{SampleError, SamplerError};
-pub use logprobs::{LogProbs, TOP_MAX, TokenLogProb, log_prob};
+pub use logprobs::{LogProbs, TOP_MAX, TokenLogProb, log_prob, log_probs};
 pub use mask::TokenMask;
 pub use params::{
     AdaptiveParams, DryParams, Generator, LogitBias, MirostatParams, MirostatVersion, ParamError,

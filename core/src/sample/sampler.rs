@@ -145,7 +145,7 @@ impl<'a> Sampler<'a> {
         Ok(Sampled {
             token: picked.token,
             probability: picked.probability,
-            logprobs: logprobs.map(|count| logprobs::report(logits, picked.token, count.into())),
+            logprobs: logprobs.map(|count| logprobs::log_probs(logits, picked.token, count.into())),
         })
     }
 

@@ -142,6 +142,7 @@ impl From<SubmitError> for Failure {
                 failure.extra.insert("n_ctx".into(), context.into());
                 failure
             }
+            SubmitError::NoReadings => Self::new(Kind::NotSupported, error),
             SubmitError::Busy => Self::new(Kind::Busy, error),
             SubmitError::Memory(_) => Self::new(Kind::Unavailable, error),
             _ => Self::new(Kind::Invalid, error),

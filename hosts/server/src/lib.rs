@@ -19,6 +19,7 @@ mod ollama;
 mod openai;
 mod operations;
 mod page;
+mod reading;
 mod routes;
 mod served;
 mod settings;

@@ -108,8 +108,10 @@ pub(crate) const ROUTES: [Route; 34] = [
     route(Post, Root, "/api/show", Key, Ollama, |call| Box::pin(ollama::about::show(call))),
     route(Get, Root, "/api/ps", Key, Ollama, |call| Box::pin(ollama::about::running(call))),
     route(Get, Root, "/api/version", Open, Ollama, |call| Box::pin(ollama::about::version(call))),
-    route(Post, Root, "/api/embed", Key, Ollama, |call| Box::pin(openai::embeddings::embeddings(call))),
-    route(Post, Root, "/api/embeddings", Key, Ollama, |call| Box::pin(openai::embeddings::embeddings(call))),
+    route(Post, Root, "/api/embed", Key, Ollama, |call| Box::pin(openai::embeddings::embed(call))),
+    route(Post, Root, "/api/embeddings", Key, Ollama, |call| {
+        Box::pin(openai::embeddings::embed_prompt(call))
+    }),
     route(Post, Root, "/api/pull", Key, Ollama, |call| Box::pin(ollama::about::unsupported(call))),
     route(Post, Root, "/api/push", Key, Ollama, |call| Box::pin(ollama::about::unsupported(call))),
     route(Post, Root, "/api/create", Key, Ollama, |call| Box::pin(ollama::about::unsupported(call))),

@@ -39,7 +39,7 @@ pub struct CpuBackend<'m, 'a> {
 #[derive(Clone, Copy, Debug)]
 struct Finished {
     result: HeadResult,
-    /// Logits in all.
+    /// Logits, or numbers of hidden states, in all.
     logits: usize,
 }
 
@@ -288,7 +288,11 @@ impl Backend for CpuBackend<'_, '_> {
         });
         for op in &plan.ops {
             if let Op::Head(head) = op {
-                let logits = batch.outputs.len() * head.matrix.rows as usize;
+                let width = match head.result {
+                    HeadResult::Hidden => plan.tensor(head.input).width as usize,
+                    _ => head.matrix.rows as usize,
+                };
+                let logits = batch.outputs.len() * width;
                 self.finished = Some(Finished { result: head.result, logits });
             }
         }
@@ -302,6 +306,7 @@ impl Backend for CpuBackend<'_, '_> {
         Ok(self.finished.take().map(|finished| match finished.result {
             HeadResult::Logits => Output::Logits(&self.buffers.logits.floats()[..finished.logits]),
             HeadResult::ArgMax => Output::Tokens(&self.tokens),
+            HeadResult::Hidden => Output::Hidden(&self.buffers.logits.floats()[..finished.logits]),
         }))
     }
 }

@@ -2,12 +2,15 @@
 #![expect(unsafe_code, reason = "tasks of a phase write disjoint cells of shared buffers")]
 
 use super::step::Step;
-use crate::elementwise::Cap;
+use crate::elementwise::{Cap, RmsNorm};
 use crate::product::OUT_COLS;
 use doorbell_core::plan::{Head, HeadResult};
 
 impl Step<'_, '_> {
     pub(super) fn head(&mut self, op: &Head) {
+        if op.result == HeadResult::Hidden {
+            return self.hidden(op);
+        }
         let panels = self.panels(op.input, Some(op.norm), core::iter::once(&op.matrix));
         let outputs = self.rows(op.input);
         self.local.best.clear();
@@ -28,7 +31,7 @@ impl Step<'_, '_> {
                         let out = unsafe { self.context.logits.write(row * vocabulary + first, count) };
                         out.copy_from_slice(&y[..count]);
                     }
-                    HeadResult::ArgMax => {
+                    HeadResult::ArgMax | HeadResult::Hidden => {
                         let best = &mut self.local.best[row];
                         for (column, &y) in y[..count].iter().enumerate() {
                             *best = better(*best, (y, (first + column) as u32));
@@ -43,6 +46,19 @@ impl Step<'_, '_> {
                 let cells = unsafe { self.context.best.write((self.team.index() * outputs + row) * 2, 2) };
                 cells.copy_from_slice(&[best.0, f32::from_bits(best.1)]);
             }
+        }
+        self.team.barrier();
+    }
+
+    /// The input behind its norm, instead of scores.
+    fn hidden(&mut self, op: &Head) {
+        let width = self.context.plan.tensor(op.input).width as usize;
+        let weight = self.context.model.vector(op.norm.weight);
+        for row in self.team.tasks(self.rows(op.input)) {
+            // SAFETY: the input is not written in this phase; the output row is this task's.
+            let (x, out) =
+                unsafe { (self.read(op.input, row), self.context.logits.write(row * width, width)) };
+            self.context.isa.run(RmsNorm { x, weight, eps: op.norm.eps, out });
         }
         self.team.barrier();
     }

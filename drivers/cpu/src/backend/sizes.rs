@@ -103,9 +103,11 @@ impl Sizes {
                     raise(&mut sizes.hidden_panel, choices * stride);
                     raise(&mut sizes.own_hidden_panel, choices.min(OWN_CHOICES) * stride);
                 }
-                Op::Head(op) if op.result == HeadResult::Logits => {
-                    raise(&mut sizes.logits, outputs * op.matrix.rows as usize);
-                }
+                Op::Head(op) => match op.result {
+                    HeadResult::Logits => raise(&mut sizes.logits, outputs * op.matrix.rows as usize),
+                    HeadResult::Hidden => raise(&mut sizes.logits, outputs * model.hyper.width as usize),
+                    HeadResult::ArgMax => {}
+                },
                 _ => {}
             }
         }

@@ -18,6 +18,9 @@ use std::path::{Path, PathBuf};
 /// Requests that may wait for a place.
 const WAITING: u32 = 256;
 
+/// Rows of a step that computes embeddings or how likely a prompt is.
+const READING_ROWS: u32 = 32;
+
 /// Threads that serve sockets; the engine has its own.
 const SOCKET_THREADS: usize = 2;
 
@@ -108,6 +111,7 @@ fn config(model: &Model<'_>, arguments: &Arguments, computer: Computer) -> Resul
     let context = arguments.context.unwrap_or_else(|| trained.min(CONTEXT));
     let mut config = Config::new(context, arguments.parallel, BATCH_ROWS.min(context));
     config.waiting = WAITING;
+    config.reading_rows = READING_ROWS.min(context);
     let all = config.pages;
     for contexts in (1..=arguments.parallel).rev() {
         config.pages = all / arguments.parallel * contexts;

@@ -4,9 +4,11 @@
 
 mod job;
 mod load;
+mod reading;
 mod service;
 mod worker;
 
 pub use job::{End, Finish, Job, Piece, TokenReport, Update};
 pub use load::{Load, Snapshot};
+pub use reading::{Aim, ReadError, ReadJob, ReadResult};
 pub use service::{Service, ServiceError, Ticket};

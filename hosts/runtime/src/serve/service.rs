@@ -2,6 +2,7 @@
 
 use super::job::Job;
 use super::load::{Load, Snapshot};
+use super::reading::ReadJob;
 use super::worker::{Command, Worker};
 use alloc::sync::Arc;
 use core::fmt;
@@ -82,6 +83,16 @@ impl Service {
         let id = RequestId(self.next.fetch_add(1, Ordering::Relaxed));
         let sent = self.commands.send(Command::Submit(id, Box::new(job)));
         sent.map_err(|_| ServiceError::Ended)?;
+        Ok(Ticket { id, commands: self.commands.clone() })
+    }
+
+    /// Hands a text to be read over; what comes of it comes through its callback.
+    ///
+    /// # Errors
+    /// [`ServiceError::Ended`]
+    pub fn read(&self, job: ReadJob) -> Result<Ticket, ServiceError> {
+        let id = RequestId(self.next.fetch_add(1, Ordering::Relaxed));
+        self.commands.send(Command::Read(id, job)).map_err(|_| ServiceError::Ended)?;
         Ok(Ticket { id, commands: self.commands.clone() })
     }
 

@@ -2,6 +2,7 @@
 
 use super::job::{End, Finish, Job, Piece, TokenReport, Update};
 use super::load::Load;
+use super::reading::{ReadError, ReadJob, Reader};
 use crate::constrain::Constraint;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -9,7 +10,8 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use doorbell_core::backend::Backend;
 use doorbell_core::engine::{
-    Engine, Event, FinishReason, Masks, Nanos, Progress, Request, RequestId, SubmitError, TextStream, Usage,
+    Engine, Event, FinishReason, Masks, Nanos, Progress, Reading, Request, RequestId, SubmitError,
+    TextStream, Usage,
 };
 use doorbell_core::heap::Global;
 use doorbell_core::sample::{LogProbs, TokenMask};
@@ -23,6 +25,7 @@ const DEVICE_PAUSE: Duration = Duration::from_micros(50);
 /// What the thread is told.
 pub(super) enum Command {
     Submit(RequestId, Box<Job>),
+    Read(RequestId, ReadJob),
     Cancel(RequestId),
     Drain,
     Stop,
@@ -54,6 +57,7 @@ impl Drop for EndMark {
 struct Live {
     tokenizer: &'static Tokenizer<'static>,
     jobs: BTreeMap<RequestId, Running>,
+    readers: BTreeMap<RequestId, Reader>,
     constraints: Constraints,
     /// Jobs to be cancelled after this poll.
     cut: Vec<RequestId>,
@@ -99,6 +103,7 @@ impl<B: Backend> Worker<B> {
         let live = Live {
             tokenizer,
             jobs: BTreeMap::new(),
+            readers: BTreeMap::new(),
             constraints,
             cut: Vec::new(),
             over: Vec::new(),
@@ -117,7 +122,7 @@ impl<B: Backend> Worker<B> {
         let mut quiet = false;
         loop {
             self.take_commands(progress, quiet);
-            if self.live.jobs.is_empty() && (self.draining || self.stopping) {
+            if self.live.idle() && (self.draining || self.stopping) {
                 break;
             }
             let before = self.live.events;
@@ -133,7 +138,7 @@ impl<B: Backend> Worker<B> {
 
     /// Waits for a command if there is nothing else to do, then takes all there are.
     fn take_commands(&mut self, progress: Progress, quiet: bool) {
-        if progress == Progress::Idle && self.live.jobs.is_empty() && !self.draining {
+        if progress == Progress::Idle && self.live.idle() && !self.draining {
             match self.commands.recv() {
                 Ok(command) => self.obey(command),
                 Err(_) => self.stopping = true,
@@ -160,11 +165,13 @@ impl<B: Backend> Worker<B> {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Submit(id, job) => self.submit(id, *job),
+            Command::Read(id, job) => self.read(id, Reader::new(job)),
             Command::Cancel(id) => self.engine.cancel(id),
             Command::Drain => self.draining = true,
             Command::Stop => {
                 self.draining = true;
-                self.live.jobs.keys().for_each(|&id| self.engine.cancel(id));
+                let live = self.live.jobs.keys().chain(self.live.readers.keys());
+                live.for_each(|&id| self.engine.cancel(id));
             }
         }
     }
@@ -204,6 +211,17 @@ impl<B: Backend> Worker<B> {
         self.live.jobs.insert(id, running);
     }
 
+    fn read(&mut self, id: RequestId, reader: Reader) {
+        if self.draining {
+            return reader.refuse(ReadError::Cancelled);
+        }
+        let reading = Reading { id, tokens: reader.tokens(), wanted: reader.wanted() };
+        match self.engine.submit_reading(&reading, self.now()) {
+            Ok(()) => _ = self.live.readers.insert(id, reader),
+            Err(error) => reader.refuse(ReadError::Refused(error)),
+        }
+    }
+
     fn now(&self) -> Nanos {
         Nanos(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
@@ -227,7 +245,7 @@ impl<B: Backend> Worker<B> {
 
     fn publish(&self) {
         let set = |value: &core::sync::atomic::AtomicU64, number: u64| value.store(number, Ordering::Relaxed);
-        set(&self.load.live, self.live.jobs.len() as u64);
+        set(&self.load.live, (self.live.jobs.len() + self.live.readers.len()) as u64);
         set(&self.load.running, self.live.jobs.values().filter(|job| job.started).count() as u64);
         set(&self.load.steps, self.live.events);
         set(&self.load.tokens, self.live.tokens);
@@ -237,6 +255,11 @@ impl<B: Backend> Worker<B> {
 }
 
 impl Live {
+    /// Whether nobody waits for anything.
+    fn idle(&self) -> bool {
+        self.jobs.is_empty() && self.readers.is_empty()
+    }
+
     fn take(&mut self, event: Event<'_>) {
         self.events += 1;
         match event {
@@ -247,6 +270,11 @@ impl Live {
                 }
             }
             Event::Token { request, token, logprobs } => self.token(request, token, logprobs),
+            Event::Read { request, position, row } => {
+                if let Some(reader) = self.readers.get_mut(&request) {
+                    reader.take(position, row);
+                }
+            }
             Event::Finished { request, reason, usage } => self.finish(request, &reason, usage),
             _ => {}
         }
@@ -272,6 +300,9 @@ impl Live {
     }
 
     fn finish(&mut self, request: RequestId, reason: &FinishReason, usage: Usage) {
+        if let Some(reader) = self.readers.remove(&request) {
+            return reader.end(reason);
+        }
         let Some(mut job) = self.jobs.remove(&request) else { return };
         if job.end.is_none() {
             let rest = job.stream.finish().map(ToOwned::to_owned).unwrap_or_default();

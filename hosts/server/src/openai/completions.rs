@@ -7,12 +7,13 @@ use crate::call::Call;
 use crate::error::{Dialect, Failure, Kind};
 use crate::fields::{self, Fields};
 use crate::generate::{Generation, Order, Part, Total};
+use crate::reading::read;
 use crate::stream::{self, Framing, Gone, Writer, json};
 use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
 use doorbell_core::token::{EncodeOptions, Special, TokenId};
-use doorbell_runtime::serve::TokenReport;
+use doorbell_runtime::serve::{Aim, ReadResult, TokenReport};
 use serde_json::{Map, Value, json};
 
 /// Prompts of one request.
@@ -38,12 +39,6 @@ pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
         options.params.logprobs = Some(top);
     }
     let echo = fields.flag("echo")?.unwrap_or(false);
-    if echo && options.params.logprobs.is_some() {
-        return Err(Failure::new(
-            Kind::NotSupported,
-            "echo with logprobs is not available; `doorbell score` tells how likely a text is",
-        ));
-    }
     let best_of = fields.count("best_of")?.unwrap_or(options.answers);
     if best_of != options.answers {
         return Err(fields.wrong("best_of", "must be as n; answers are not ranked"));
@@ -53,6 +48,10 @@ pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
     let wants = Wants::of(&fields)?;
     let mut runs = Vec::new();
     for prompt in prompts {
+        let read = match options.params.logprobs.filter(|_| echo) {
+            Some(top) => prompt_tokens(&call.app, prompt.tokens.clone(), top).await?,
+            None => Vec::new(),
+        };
         let order = Order {
             prompt: prompt.tokens,
             options: options.clone(),
@@ -62,7 +61,7 @@ pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
             one_call: false,
         };
         let echo = if echo { prompt.text } else { String::new() };
-        runs.push(Run { generation: Generation::begin(&call.app, order).await?, echo });
+        runs.push(Run { generation: Generation::begin(&call.app, order).await?, echo, read });
     }
     if fields.flag("stream")?.unwrap_or(false) {
         let app = Arc::clone(&call.app);
@@ -78,6 +77,16 @@ pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
 struct Run {
     generation: Generation,
     echo: String,
+    /// How likely the prompt's tokens were, if that is to be told.
+    read: Vec<TokenReport>,
+}
+
+/// How likely the tokens of a prompt are.
+async fn prompt_tokens(app: &App, tokens: Vec<TokenId>, top: u8) -> Result<Vec<TokenReport>, Failure> {
+    match read(app, tokens, Aim::LogProbs(top)).await? {
+        ReadResult::LogProbs(reports) => Ok(reports),
+        ReadResult::Embedding(_) => Ok(Vec::new()),
+    }
 }
 
 fn log_probs(fields: &Fields<'_>) -> Result<Option<u8>, Failure> {
@@ -182,11 +191,12 @@ async fn whole(app: &App, header: &Header, runs: Vec<Run>) -> Result<Response, F
         sum.cached = sum.cached.saturating_add(total.cached);
         sum.generated = sum.generated.saturating_add(total.generated);
         for answer in answers {
-            let mut offset = run.echo.chars().count();
+            let mut offset = if run.read.is_empty() { run.echo.chars().count() } else { 0 };
+            let tokens: Vec<TokenReport> = run.read.iter().cloned().chain(answer.tokens).collect();
             choices.push(json!({
                 "text": format!("{}{}", run.echo, answer.text),
                 "index": choices.len(),
-                "logprobs": logprobs::completion(app, &answer.tokens, &mut offset),
+                "logprobs": logprobs::completion(app, &tokens, &mut offset),
                 "finish_reason": answer.finish,
             }));
         }
@@ -221,7 +231,8 @@ async fn write(
         let mut total = Total::default();
         if !run.echo.is_empty() {
             for index in 0..answers {
-                writer.data(&Value::Object(chunk(first + index, &run.echo, None, None))).await?;
+                let log_probs = logprobs::completion(app, &run.read, &mut 0);
+                writer.data(&Value::Object(chunk(first + index, &run.echo, log_probs, None))).await?;
             }
         }
         while let Some((index, part)) = run.generation.next().await {

@@ -1,9 +1,152 @@
-//! `/v1/embeddings`: the engine gives no hidden states yet, and an honest refusal is all there is.
+//! `/v1/embeddings`, and Ollama's two forms of it: texts as vectors of length 1, the means of their hidden states.
 
+use crate::app::App;
 use crate::call::Call;
 use crate::error::{Failure, Kind};
+use crate::fields::{self, Fields};
+use crate::reading::read;
+use crate::stream::json;
+use axum::http::StatusCode;
 use axum::response::Response;
+use core::fmt::Write as _;
+use doorbell_core::token::{EncodeOptions, TokenId};
+use doorbell_runtime::serve::{Aim, ReadResult};
+use serde_json::{Value, json};
+use std::time::Instant;
 
-pub(crate) async fn embeddings(_: Call) -> Result<Response, Failure> {
-    Err(Failure::new(Kind::NotSupported, "this server computes no embeddings"))
+/// Texts of one request.
+const MOST_TEXTS: usize = 2048;
+
+pub(crate) async fn embeddings(call: Call) -> Result<Response, Failure> {
+    let body = call.json()?;
+    let fields = Fields::of_request(&body)?;
+    let base64 = match fields.text("encoding_format")? {
+        None | Some("float") => false,
+        Some("base64") => true,
+        Some(_) => return Err(fields.wrong("encoding_format", "must be float or base64")),
+    };
+    let texts = texts(&call.app, &fields, "input", false)?;
+    let tokens: usize = texts.iter().map(Vec::len).sum();
+    let vectors = vectors(&call.app, &fields, texts).await?;
+    let data = vectors.iter().enumerate().map(|(index, vector)| {
+        let vector = if base64 { Value::from(base64_of(vector)) } else { json!(vector) };
+        json!({ "object": "embedding", "index": index, "embedding": vector })
+    });
+    let document = json!({
+        "object": "list",
+        "data": data.collect::<Vec<Value>>(),
+        "model": fields.text("model")?.unwrap_or(&call.app.served.name),
+        "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
+    });
+    Ok(json(StatusCode::OK, &document))
+}
+
+/// Ollama's `/api/embed`.
+pub(crate) async fn embed(call: Call) -> Result<Response, Failure> {
+    let start = Instant::now();
+    let body = call.json()?;
+    let fields = Fields::of_request(&body)?;
+    let truncate = fields.flag("truncate")?.unwrap_or(true);
+    let texts = match fields.get("input") {
+        // a request without texts loads the model; it is
+        None => Vec::new(),
+        Some(Value::String(text)) if text.is_empty() => Vec::new(),
+        Some(_) => texts(&call.app, &fields, "input", truncate)?,
+    };
+    let tokens: usize = texts.iter().map(Vec::len).sum();
+    let vectors = vectors(&call.app, &fields, texts).await?;
+    let document = json!({
+        "model": fields.text("model")?.unwrap_or(&call.app.served.name),
+        "embeddings": vectors,
+        "total_duration": u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        "load_duration": 0,
+        "prompt_eval_count": tokens,
+    });
+    Ok(json(StatusCode::OK, &document))
+}
+
+/// Ollama's older `/api/embeddings`.
+pub(crate) async fn embed_prompt(call: Call) -> Result<Response, Failure> {
+    let body = call.json()?;
+    let fields = Fields::of_request(&body)?;
+    let texts = texts(&call.app, &fields, "prompt", true)?;
+    let mut vectors = vectors(&call.app, &fields, texts).await?;
+    Ok(json(StatusCode::OK, &json!({ "embedding": vectors.pop().unwrap_or_default() })))
+}
+
+/// The texts of a field: one, a list of tokens, or a list of either. Texts that are too long are cut if `truncate`.
+fn texts(app: &App, fields: &Fields<'_>, field: &str, truncate: bool) -> Result<Vec<Vec<TokenId>>, Failure> {
+    let value = fields.get(field).ok_or_else(|| fields.wrong(field, "is missing"))?;
+    let items = match value {
+        Value::Array(items) if items.is_empty() => return Err(fields.wrong(field, "must not be empty")),
+        Value::Array(items) if !items.iter().all(Value::is_number) => items.as_slice(),
+        value => core::slice::from_ref(value),
+    };
+    if items.len() > MOST_TEXTS {
+        return Err(fields.wrong(field, format_args!("must be at most {MOST_TEXTS} texts")));
+    }
+    let most = app.served.context.saturating_sub(1) as usize;
+    let text = |item: &Value| {
+        let mut tokens = match item {
+            Value::String(text) => {
+                app.encode(text, EncodeOptions { add_special: true, parse_special: true })?
+            }
+            Value::Array(ids) => {
+                let ids: Option<Vec<TokenId>> = ids.iter().map(|id| fields::count(id).map(TokenId)).collect();
+                ids.ok_or_else(|| fields.wrong(field, "must be of token ids"))?
+            }
+            _ => return Err(fields.wrong(field, "must be a string or a list of strings or token ids")),
+        };
+        if tokens.is_empty() {
+            return Err(fields.wrong(field, "must not have empty texts"));
+        }
+        if truncate {
+            tokens.truncate(most);
+        }
+        Ok(tokens)
+    };
+    items.iter().map(text).collect()
+}
+
+async fn vectors(app: &App, fields: &Fields<'_>, texts: Vec<Vec<TokenId>>) -> Result<Vec<Vec<f32>>, Failure> {
+    let width = app.served.facts.embedding;
+    if fields.count("dimensions")?.is_some_and(|dimensions| dimensions != width) {
+        return Err(fields.wrong("dimensions", format_args!("must be {width}, which is what this model has")));
+    }
+    let mut vectors = Vec::new();
+    for tokens in texts {
+        match read(app, tokens, Aim::Embedding).await? {
+            ReadResult::Embedding(vector) if vector.iter().all(|x| x.is_finite()) => vectors.push(vector),
+            _ => return Err(Failure::new(Kind::Internal, "the model gave no numbers for this text")),
+        }
+    }
+    Ok(vectors)
+}
+
+/// Little-endian floats in base64, as `OpenAI`'s clients ask for.
+fn base64_of(vector: &[f32]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bytes: Vec<u8> = vector.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let word = (0..3).fold(0_u32, |word, at| word << 8 | u32::from(group.get(at).copied().unwrap_or(0)));
+        for at in 0..4 {
+            let digit = DIGITS[(word >> (18 - 6 * at) & 63) as usize];
+            _ = text.write_char(if at <= group.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_little_endian_in_base64() {
+        // Python: base64.b64encode(struct.pack("<ff", 1, -2.5))
+        assert_eq!(base64_of(&[1.0, -2.5]), "AACAPwAAIMA=");
+        assert_eq!(base64_of(&[1.0]), "AACAPw==");
+        assert_eq!(base64_of(&[]), "");
+    }
 }

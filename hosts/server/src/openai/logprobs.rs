@@ -36,22 +36,28 @@ pub(super) fn chat(app: &App, tokens: &[TokenReport]) -> Option<Value> {
 /// The `logprobs` of a text completion, whose text begins at `offset` characters.
 pub(super) fn completion(app: &App, tokens: &[TokenReport], offset: &mut usize) -> Option<Value> {
     let (mut texts, mut own, mut tops, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    if tokens.iter().all(|report| report.log_probs.is_none()) {
+        return None;
+    }
     for report in tokens {
-        let Some((log_prob, top)) = &report.log_probs else { continue };
         let text = String::from_utf8_lossy(&app.piece(report.token)).into_owned();
         offsets.push(*offset);
         *offset += text.chars().count();
         texts.push(text);
-        own.push(finite(*log_prob));
+        // nothing is in front of a prompt's first token
+        let Some((log_prob, top)) = &report.log_probs else {
+            own.push(Value::Null);
+            tops.push(Value::Null);
+            continue;
+        };
+        own.push(json!(finite(*log_prob)));
         let mut map = Map::new();
         for &(token, log_prob) in top {
             let text = String::from_utf8_lossy(&app.piece(token)).into_owned();
             // the likelier of two tokens that look alike
             map.entry(text).or_insert_with(|| json!(finite(log_prob)));
         }
-        tops.push(map);
+        tops.push(Value::Object(map));
     }
-    (!texts.is_empty()).then(
-        || json!({ "tokens": texts, "token_logprobs": own, "top_logprobs": tops, "text_offset": offsets }),
-    )
+    Some(json!({ "tokens": texts, "token_logprobs": own, "top_logprobs": tops, "text_offset": offsets }))
 }

@@ -1,0 +1,24 @@
+//! Texts that are read and not continued, on their way to the engine and back.
+
+use crate::app::App;
+use crate::error::{Failure, Kind};
+use doorbell_core::token::TokenId;
+use doorbell_runtime::serve::{Aim, ReadError, ReadJob, ReadResult};
+use tokio::sync::oneshot;
+
+/// What comes of a text. Whoever stops waiting cancels it.
+pub(crate) async fn read(app: &App, tokens: Vec<TokenId>, aim: Aim) -> Result<ReadResult, Failure> {
+    let (tell, told) = oneshot::channel();
+    // a reader that has gone drops the ticket, too
+    let job = ReadJob { tokens, aim, on_end: Box::new(move |result| _ = tell.send(result)) };
+    let _ticket = app.served.service.read(job)?;
+    match told.await {
+        Ok(Ok(result)) => Ok(result),
+        Ok(Err(ReadError::Refused(error))) => {
+            app.metrics.refused();
+            Err(error.into())
+        }
+        Ok(Err(error @ ReadError::DeviceFailed)) => Err(Failure::new(Kind::Internal, error)),
+        _ => Err(Failure::new(Kind::Unavailable, "the server is shutting down")),
+    }
+}
