@@ -7,4 +7,5 @@ mod broken;
 mod doctor;
 mod faults;
 mod life;
+mod list;
 mod rig;

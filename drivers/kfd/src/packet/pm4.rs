@@ -23,6 +23,7 @@ pub mod register {
 mod opcode {
     pub(super) const DISPATCH_DIRECT: u32 = 0x15;
     pub(super) const INDIRECT_BUFFER: u32 = 0x3F;
+    pub(super) const RELEASE_MEM: u32 = 0x49;
     pub(super) const ACQUIRE_MEM: u32 = 0x58;
     pub(super) const SET_SH_REG: u32 = 0x76;
 }
@@ -128,6 +129,14 @@ impl<'b> IndirectBuffer<'b> {
         let groups = [0, 1, 2].map(|axis| dispatch.grid[axis].div_ceil(full[axis].max(1)));
         let [x, y, z] = groups;
         self.push(&[header(opcode::DISPATCH_DIRECT, 5), x, y, z, initiator(kernel.is_wave32, partial)])
+    }
+
+    /// Waits for everything before and writes the GPU's counter to the 64-bit word at `va`.
+    pub fn stamp(&mut self, va: u64) -> Result<(), EncodeError> {
+        const END_OF_PIPE: u32 = 0x14 | 5 << 8;
+        const CLOCK: u32 = 3 << 29;
+        let (low, high) = ((va & 0xffff_ffff) as u32, (va >> 32) as u32);
+        self.push(&[header(opcode::RELEASE_MEM, 8), END_OF_PIPE, CLOCK, low, high, 0, 0, 0])
     }
 
     fn program_of(&self, recorded: &Recorded) -> [u32; 5] {

@@ -137,10 +137,28 @@ impl Recorder {
 
     /// The same work as PM4 words into `out`, to be run by [`super::pm4_buffer`]; answers how many words.
     pub fn encode_pm4(&self, isa: Isa, out: &mut [u32]) -> Result<usize, EncodeError> {
+        self.pm4(isa, None, out)
+    }
+
+    /// As [`Self::encode_pm4`], with the GPU's counter written before the first dispatch and after each one, as
+    /// 64-bit words from `stamps` on: one more than there are dispatches. Each stamp waits for what is before it, so
+    /// independent dispatches do not overlap.
+    pub fn encode_pm4_stamped(&self, isa: Isa, stamps: u64, out: &mut [u32]) -> Result<usize, EncodeError> {
+        self.pm4(isa, Some(stamps), out)
+    }
+
+    fn pm4(&self, isa: Isa, stamps: Option<u64>, out: &mut [u32]) -> Result<usize, EncodeError> {
         self.check()?;
         let mut buffer = IndirectBuffer::new(out, isa)?;
+        let mut stamps = stamps.map(|first| (0..).map(move |index| first + index * 8));
+        let mut stamp = |buffer: &mut IndirectBuffer<'_>| match stamps.as_mut().and_then(Iterator::next) {
+            Some(va) => buffer.stamp(va),
+            None => Ok(()),
+        };
+        stamp(&mut buffer)?;
         for recorded in &self.list {
             buffer.dispatch(recorded)?;
+            stamp(&mut buffer)?;
         }
         buffer.finish()
     }
