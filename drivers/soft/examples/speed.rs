@@ -1,8 +1,8 @@
-//! Wave instructions per second of one core: a vector-bound loop and a memory-bound one, fast and strict.
+//! Wave instructions per second of processor time: loops bound by vector arithmetic, memory and a mix, fast and strict.
+//!
+//! Arguments: a part of a loop's name, how many times the loops run (20,000), and `fast` for that level alone.
 
-use std::time::Instant;
-
-use doorbell_isa::{Inst, Operand, Target, encode, op, s, s_range, v};
+use doorbell_isa::{Inst, Operand, Target, encode, op, s, s_range, v, v_range};
 use doorbell_soft::memory::Space;
 use doorbell_soft::processor::{Dispatch, Engine, Level, Options};
 
@@ -33,11 +33,17 @@ fn looped(body: &[Inst], times: i32) -> Vec<Inst> {
     code
 }
 
-fn measure(name: &str, body: &[Inst], level: Level) {
+/// Nanoseconds that this thread has run, as Linux counts them.
+fn processor_time() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
+    text.split_whitespace().next().and_then(|first| first.parse().ok()).expect("a number")
+}
+
+fn measure(name: &str, body: &[Inst], level: Level, times: i32) {
     let mut space = Space::new();
     let code = space.allocate("code", 4096).expect("memory");
-    code.write(0, &words(&looped(body, 20_000)));
-    let data = space.allocate("data", 4096).expect("memory");
+    code.write(0, &words(&looped(body, times)));
+    let data = space.allocate("data", 8192).expect("memory");
     let dispatch = Dispatch {
         name: name.into(),
         entry: code.address(),
@@ -52,9 +58,9 @@ fn measure(name: &str, body: &[Inst], level: Level) {
         ..Dispatch::default()
     };
     let mut engine = Engine::new(Target::Gfx1100, Options { level, ..Options::default() });
-    let start = Instant::now();
+    let start = processor_time();
     let report = engine.run(&[dispatch], &mut space).expect("runs");
-    let seconds = start.elapsed().as_secs_f64();
+    let seconds = (processor_time() - start) as f64 / 1e9;
     let rate = report.instructions as f64 / seconds / 1e6;
     println!("{name:8} {level:?}: {rate:6.1} M wave instructions/s ({} findings)", report.findings.len());
 }
@@ -81,9 +87,60 @@ fn main() {
         add(2, 1, 2),
         Inst::new(op::global_store_b32, [v(10), v(2), s_range(0, 2)]),
     ];
-    for level in [Level::Fast, Level::Strict] {
-        measure("simple", &simple, level);
-        measure("fused", &valu, level);
-        measure("memory", &memory, level);
+    let mut arguments = std::env::args().skip(1);
+    let wanted = arguments.next().unwrap_or_default();
+    let times = arguments.next().and_then(|times| times.parse().ok()).unwrap_or(20_000);
+    let bodies = [
+        ("simple", &simple[..]),
+        ("fused", &valu),
+        ("memory", &memory),
+        ("gemv", &gemv()),
+        ("matrix", &matrix()),
+    ];
+    let levels = if arguments.next().is_some() { &[Level::Fast][..] } else { &[Level::Fast, Level::Strict] };
+    for level in levels.iter().copied() {
+        for (name, body) in bodies.iter().filter(|(name, _)| name.contains(wanted.as_str())) {
+            measure(name, body, level, times);
+        }
     }
+}
+
+/// What a product of a quantised matrix and a vector does most.
+fn gemv() -> Vec<Inst> {
+    let imm = Operand::Immediate;
+    let int = Operand::int;
+    let mut code = vec![
+        Inst::new(op::v_lshlrev_b32, [v(9), int(4), v(0)]),
+        Inst::new(op::global_load_b128, [v_range(12, 4), v(9), s_range(0, 2)]),
+        Inst::new(op::global_load_b32, [v(16), v(10), s_range(0, 2)]),
+        Inst::new(op::s_waitcnt, [imm(0)]),
+        Inst::new(op::v_cvt_f32_f16, [v(17), v(16)]),
+        Inst::new(op::v_mov_b32, [v(18), int(0)]),
+    ];
+    for number in 12..16 {
+        code.push(Inst::new(op::v_and_b32, [v(19), s(3), v(number)]));
+        code.push(Inst::new(op::v_lshrrev_b32, [v(20), int(4), v(number)]));
+        code.push(Inst::new(op::v_bfe_u32, [v(21), v(number), int(8), int(4)]));
+        for part in 19..22 {
+            code.push(Inst::new(op::v_dot4_i32_iu8, [v(18), v(part), v(16), v(18)]));
+        }
+    }
+    code.push(Inst::new(op::v_cvt_f32_i32, [v(19), v(18)]));
+    code.push(Inst::new(op::v_fma_f32, [v(1), v(19), v(17), v(1)]));
+    code.push(Inst::new(op::ds_store_b32, [v(10), v(1)]));
+    code.push(Inst::new(op::ds_load_b32, [v(20), v(10)]));
+    code.push(Inst::new(op::s_waitcnt, [imm(0)]));
+    code.push(Inst::new(op::v_add_f32, [v(2), v(20), v(2)]));
+    code
+}
+
+/// Matrix instructions with what feeds them.
+fn matrix() -> Vec<Inst> {
+    let mut code: Vec<Inst> =
+        (11..19).map(|number| Inst::new(op::v_cvt_f32_ubyte0, [v(number), v(number - 9)])).collect();
+    code.push(Inst::new(
+        op::v_wmma_f32_16x16x16_f16,
+        [v_range(24, 8), v_range(1, 8), v_range(1, 8), v_range(24, 8)],
+    ));
+    code
 }

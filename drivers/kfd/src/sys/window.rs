@@ -185,6 +185,15 @@ impl Window {
         unsafe { self.at::<AtomicU8>(offset).as_ref() }
     }
 
+    /// Aligned 32-bit words of a piece of the window.
+    pub fn words32(&self, offset: usize, count: usize) -> &[AtomicU32] {
+        let end = count.checked_mul(4).and_then(|len| offset.checked_add(len));
+        let inside = end.is_some_and(|end| end <= self.len);
+        assert!(inside && offset.is_multiple_of(4), "{count} words at {offset:#x} in {:#x}", self.len);
+        // SAFETY: in bounds and aligned, as asserted; mapped as long as `self`; only touched through atomics.
+        unsafe { core::slice::from_raw_parts(self.base.byte_add(offset).cast().as_ptr(), count) }
+    }
+
     /// Loads a 32-bit word (acquire).
     #[inline]
     pub fn load32(&self, offset: usize) -> u32 {

@@ -17,6 +17,19 @@ use super::machine::Release;
 use super::soft::{File, SoftKernel, State};
 use crate::memory::Space;
 
+/// What only foreign clients call.
+const SET_SCRATCH_BACKING_VA: Request = Request(0xC010_4B11);
+const SVM: u8 = 0x20;
+
+/// SET_SCRATCH_BACKING_VA.
+#[repr(C)]
+#[derive(Clone, Copy, AnyBitPattern)]
+struct ScratchBacking {
+    _va_addr: u64,
+    gpu_id: u32,
+    _pad: u32,
+}
+
 /// First minor of AVAILABLE_MEMORY, RUNTIME_ENABLE.
 const MINOR_AVAILABLE: u32 = 9;
 const MINOR_RUNTIME: u32 = 13;
@@ -101,7 +114,9 @@ impl SoftKernel {
                 if state.devices.iter().any(|device| device.id == arg.gpu_id && device.lost) {
                     return Err(Errno::EIO);
                 }
-                state.queues.create(&mut state.ranges, gpu, has_vm, self.machine.release, arg)
+                state.queues.create(&mut state.ranges, gpu, has_vm, self.machine.release, arg)?;
+                self.silence(state, arg.gpu_id, arg.doorbell_offset);
+                Ok(())
             }),
             request::UPDATE_QUEUE => {
                 state.queues.update(read::<UpdateQueue>(arg))?;
@@ -116,6 +131,13 @@ impl SoftKernel {
             request::SET_EVENT => state.events.change(read::<SetEvent>(arg).event_id, true),
             request::RESET_EVENT => state.events.change(read::<SetEvent>(arg).event_id, false),
             request::WAIT_EVENTS => with(arg, |arg| self.wait_events(state, arg, pointed)),
+            SET_SCRATCH_BACKING_VA => {
+                // The address is for the debugger of older chips: nothing here reads it.
+                let gpu = read::<ScratchBacking>(arg).gpu_id;
+                if state.vms.contains_key(&gpu) { Ok(()) } else { Err(Errno::EINVAL) }
+            }
+            // A kernel without CONFIG_HSA_AMD_SVM.
+            _ if request.kind() == b'K' && request.nr() == SVM => Err(Errno::EPERM),
             _ => Err(Errno::ENOTTY),
         }
     }

@@ -6,6 +6,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 
+use doorbell_isa::Target;
 use doorbell_kfd::topology::ROOT;
 
 use super::machine::{Gpu, Machine, Release};
@@ -26,6 +27,7 @@ pub(super) fn files(machine: &Machine) -> BTreeMap<String, String> {
     for (index, device) in machine.gpus.iter().enumerate() {
         node(machine, device, index + 1, &mut put);
     }
+    put("/sys/module/amdgpu/initstate".into(), "live\n".into());
     put("/sys/module/amdgpu/parameters/sched_policy".into(), "0\n".into());
     put("/sys/module/amdgpu/parameters/cwsr_enable".into(), "1\n".into());
     put("/sys/module/amdgpu/parameters/no_system_mem_limit".into(), "N\n".into());
@@ -70,6 +72,27 @@ fn node(machine: &Machine, device: &Gpu, index: usize, put: &mut dyn FnMut(Strin
     let render = format!("/sys/class/drm/renderD{}/device", device.render);
     put(format!("{render}/mem_info_vram_total"), format!("{}\n", device.chip.vram));
     put(format!("{render}/mem_info_gtt_total"), format!("{}\n", machine.gtt()));
+    for (block, version) in blocks(device.chip.target) {
+        for (part, number) in ["major", "minor", "revision"].into_iter().zip(version) {
+            put(format!("{render}/ip_discovery/die/0/{block}/0/{part}"), format!("{number}\n"));
+        }
+    }
+}
+
+/// Hardware ids of the graphics core, the SDMA engines and the bus interface, with their versions as the chip's own
+/// discovery table tells them (`amdgpu_discovery.c`).
+fn blocks(target: Target) -> [(u32, [u32; 3]); 3] {
+    let (core, dma, bus) = match target {
+        Target::Gfx1100 => ([11, 0, 0], [6, 0, 0], [4, 3, 0]),
+        Target::Gfx1101 => ([11, 0, 3], [6, 0, 3], [4, 3, 1]),
+        Target::Gfx1102 => ([11, 0, 2], [6, 0, 2], [4, 3, 0]),
+        Target::Gfx1103 => ([11, 0, 1], [6, 0, 1], [7, 7, 0]),
+        Target::Gfx1150 => ([11, 5, 0], [6, 1, 0], [7, 11, 0]),
+        Target::Gfx1151 => ([11, 5, 1], [6, 1, 1], [7, 11, 1]),
+        Target::Gfx1200 => ([12, 0, 0], [7, 0, 0], [6, 3, 1]),
+        Target::Gfx1201 => ([12, 0, 1], [7, 0, 1], [6, 3, 1]),
+    };
+    [(11, core), (42, dma), (108, bus)]
 }
 
 /// Properties that a CPU node has as zero, in order, between those that it has.

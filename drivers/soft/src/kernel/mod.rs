@@ -5,6 +5,7 @@
 mod calls;
 mod events;
 mod files;
+mod host;
 mod inject;
 mod machine;
 mod queues;

@@ -18,6 +18,8 @@ use crate::command::{Queue, QueueKind};
 pub(super) struct Entry {
     pub(super) gpu: u32,
     pub(super) doorbell: usize,
+    /// Last value of the doorbell, where it is looked at in memory.
+    pub(super) seen: Option<u64>,
     pub(super) queue: Queue,
     buffers: Vec<u64>,
 }
@@ -97,7 +99,7 @@ impl Queues {
         arg.doorbell_offset = 3 << 62 | u64::from(gpu.id) << 46 | doorbell as u64;
         let mut queue = Queue::new(id, kind, arg.ring_base_address, ring_bytes.into(), pointers);
         queue.is_active = percentage > 0;
-        self.all.insert(id, Entry { gpu: gpu.id, doorbell, queue, buffers });
+        self.all.insert(id, Entry { gpu: gpu.id, doorbell, seen: None, queue, buffers });
         Ok(())
     }
 

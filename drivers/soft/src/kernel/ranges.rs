@@ -23,9 +23,17 @@ pub(super) struct Range {
     mapped: BTreeSet<u32>,
     /// Queues that use it.
     pub(super) queues: u32,
-    cookie: u64,
+    /// Offset of CPU mappings, where they are possible.
+    cookie: Option<u64>,
     shared: Shared,
     pub(super) window: Arc<Window>,
+}
+
+impl Range {
+    /// Another mapping of the memory.
+    pub(super) fn view(&self) -> Result<Window, Errno> {
+        self.shared.map(0, self.shared.len(), Place::Anywhere)
+    }
 }
 
 /// All allocations.
@@ -33,6 +41,8 @@ pub(super) struct Range {
 pub(super) struct Ranges {
     all: BTreeMap<u64, Range>,
     next: u64,
+    /// USERPTR is possible: the host moves the caller's pages.
+    pub(super) adopts: bool,
     /// The event page, which stays.
     pub(super) pinned: Option<u64>,
 }
@@ -95,6 +105,8 @@ impl Ranges {
             return Err(Errno::ENODEV);
         }
         let small = device.small_bar && has(alloc_flag::VRAM) && has(alloc_flag::PUBLIC);
+        // Without PUBLIC a CPU mapping is possible all the same, as far as the CPU reaches (since Linux 5.13).
+        let hidden = device.small_bar && has(alloc_flag::VRAM);
         let sized = |flag: u32, size: u64| has(flag) && arg.size != size;
         if small
             || !has(KINDS)
@@ -104,12 +116,16 @@ impl Ranges {
         {
             return Err(Errno::EINVAL);
         }
-        if has(alloc_flag::USERPTR) {
+        if has(alloc_flag::USERPTR) && !self.adopts {
             // The caller's pages are another mapping than this kernel can share.
             return Err(Errno::EOPNOTSUPP);
         }
         let size = arg.size.checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)?;
-        let limits = [(alloc_flag::VRAM, machine.bank(device)), (alloc_flag::GTT, machine.gtt())];
+        let limits = [
+            (alloc_flag::VRAM, machine.bank(device)),
+            (alloc_flag::GTT, machine.gtt()),
+            (alloc_flag::USERPTR, machine.ram),
+        ];
         for (flag, limit) in limits {
             if has(flag) && self.used(arg.gpu_id, flag).saturating_add(size) > limit {
                 return Err(Errno::ENOMEM);
@@ -121,7 +137,11 @@ impl Ranges {
         self.next += 1;
         let mmio = has(alloc_flag::MMIO_REMAP);
         let cookie = if mmio { 0 } else { self.next << 12 | 1 << 40 };
-        (arg.handle, arg.mmap_offset) = (u64::from(arg.gpu_id) << 32 | self.next, cookie);
+        arg.handle = u64::from(arg.gpu_id) << 32 | self.next;
+        if !has(alloc_flag::USERPTR) {
+            arg.mmap_offset = cookie;
+        }
+        let cookie = (has(alloc_flag::VRAM | alloc_flag::GTT) && !hidden).then_some(cookie);
         let range = Range {
             gpu: arg.gpu_id,
             va: arg.va_addr,
@@ -206,9 +226,8 @@ impl Ranges {
 
     /// A CPU mapping by the cookie that ALLOC gave.
     pub(super) fn map(&self, gpu: u32, cookie: u64, len: usize, place: Place<'_>) -> Result<Window, Errno> {
-        let range = self.all.values().find(|range| range.cookie == cookie).ok_or(Errno::EINVAL)?;
-        let reachable = range.flags & (alloc_flag::GTT | alloc_flag::PUBLIC) != 0;
-        if range.gpu != gpu || len as u64 != range.size || !reachable {
+        let range = self.all.values().find(|range| range.cookie == Some(cookie)).ok_or(Errno::EINVAL)?;
+        if range.gpu != gpu || len as u64 != range.size {
             return Err(Errno::EACCES);
         }
         range.shared.map(0, len, place)

@@ -55,20 +55,22 @@ pub(super) struct State {
     pub(super) injection: Injection,
     interrupted: u32,
     doorbells: Vec<(u64, u32)>,
+    /// All doorbells, where they are looked at in memory.
+    pub(super) watched: Option<Window>,
     rings: u32,
 }
 
 /// A kernel with software GPUs.
 pub struct SoftKernel {
     pub(super) machine: Machine,
-    files: BTreeMap<String, String>,
+    pub(super) files: BTreeMap<String, String>,
     pub(super) state: Lock<State>,
-    doorbells: Shared,
+    pub(super) doorbells: Shared,
     mmio: Shared,
 }
 
 /// Bytes of one process's doorbells on one GPU.
-const DOORBELLS: usize = 8192;
+pub(super) const DOORBELLS: usize = 8192;
 const PAGE: usize = 4096;
 
 impl SoftKernel {
@@ -96,6 +98,7 @@ impl SoftKernel {
             injection: Injection::default(),
             interrupted: 0,
             doorbells: Vec::new(),
+            watched: None,
             rings: 0,
         };
         Ok(Self {
@@ -184,7 +187,7 @@ impl State {
         }
     }
 
-    fn doorbell(&mut self, gpu: u32, offset: usize, value: u64) {
+    pub(super) fn doorbell(&mut self, gpu: u32, offset: usize, value: u64) {
         for entry in self.queues.all.values_mut() {
             if entry.gpu == gpu && entry.doorbell == offset {
                 entry.queue.rung = Some(value);

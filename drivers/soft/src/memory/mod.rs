@@ -5,9 +5,11 @@
 mod lock;
 mod random;
 mod shadow;
+mod simd;
 mod space;
 
 pub(crate) use lock::Lock;
 pub use random::Random;
 pub(crate) use shadow::Shadow;
+pub(crate) use simd::Simd;
 pub use space::{Access, MemoryFault, Region, Space};

@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::AtomicU32;
 
 use doorbell_kfd::sys::{Errno, Place, Shared, Span, Window};
 
@@ -205,6 +206,17 @@ impl Space {
     #[inline]
     pub fn check(&mut self, address: u64, len: usize, access: Access) -> Result<(), MemoryFault> {
         self.locate(address, len, access).map(drop)
+    }
+
+    /// Aligned words of one region that an access may touch; none if it is not possible, not aligned, or has to be
+    /// tracked by byte.
+    #[inline]
+    pub(crate) fn words(&mut self, address: u64, count: usize, access: Access) -> Option<&[AtomicU32]> {
+        let at = self.locate(address, count * 4, access).ok()?;
+        let region = &self.regions[at];
+        let start = offset(region, address);
+        let tracked = access == Access::Write && region.defined.is_some();
+        (start.is_multiple_of(4) && !tracked).then(|| region.window.words32(start, count))
     }
 
     /// Copies bytes out.

@@ -18,7 +18,7 @@ use super::step::{Next, Step};
 use super::tracker::{Register, Tracker};
 use super::unit::Core;
 use super::wave::{Activity, EXEC, TTMP, Wave};
-use crate::memory::{Random, Space};
+use crate::memory::{Random, Simd, Space};
 
 /// How much is watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,6 +132,7 @@ pub struct Engine {
     options: Options,
     program: Program,
     random: Random,
+    simd: Simd,
     executed: BTreeSet<Op>,
 }
 
@@ -152,7 +153,8 @@ impl Engine {
     /// A processor without any code.
     pub fn new(target: Target, options: Options) -> Self {
         let random = Random::new(options.seed);
-        Self { target, options, program: Program::new(target), random, executed: BTreeSet::new() }
+        let (program, simd) = (Program::new(target), Simd::detect());
+        Self { target, options, program, random, simd, executed: BTreeSet::new() }
     }
 
     /// The chip.
@@ -245,7 +247,9 @@ impl Engine {
         cursor.next += 1;
         let id = [number % x, number / x % y, number / x / y].map(|part| part as u32);
         let dispatch = cursor.dispatch;
-        Some(make_group(self.target, dispatch, id, strict, self.options.perturb))
+        let mut group = make_group(self.target, dispatch, id, strict, self.options.perturb);
+        group.waves.iter_mut().for_each(|wave| wave.simd = self.simd);
+        Some(group)
     }
 
     /// Lets one group run for a while; whether anything was executed.
@@ -289,6 +293,10 @@ impl Engine {
         if core.wave.activity == Activity::AtBarrier {
             core.settle().map_err(|cause| fault(core.wave.pc, cause))?;
             return Ok(false);
+        }
+        if core.wave.tracker.is_none() {
+            core.run(&mut self.program, quantum).map_err(|cause| fault(core.wave.pc, cause))?;
+            return Ok(true);
         }
         for _ in 0..quantum {
             match core.step(&mut self.program) {

@@ -8,7 +8,7 @@ use super::mode::Round;
 const SIGN32: u32 = 0x8000_0000;
 
 /// A short floating-point format.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Format {
     /// Exponent bits.
     exponent: u32,

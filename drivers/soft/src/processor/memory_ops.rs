@@ -6,12 +6,14 @@
 mod address;
 mod alu;
 mod lds;
+mod quick;
 mod request;
 mod scalar;
 mod transfer;
 
 use doorbell_isa::{Format, Op};
 
+pub(crate) use quick::base;
 pub(crate) use request::{Destination, Place, Request};
 pub(crate) use transfer::{Transfer, find as transfer_of};
 
@@ -21,6 +23,9 @@ use super::unit::Core;
 
 /// Issues a vector memory or LDS instruction.
 fn issue(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
+    if core.wave.tracker.is_none() && quick::vector(core, step) {
+        return Ok(Next::Following);
+    }
     let Some(request) = address::request(core.wave, step)? else { return Ok(Next::Following) };
     core.submit(step, request)?;
     Ok(Next::Following)
@@ -28,6 +33,9 @@ fn issue(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
 
 /// Issues a scalar load.
 fn issue_scalar(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
+    if core.wave.tracker.is_none() && quick::scalar_load(core, step) {
+        return Ok(Next::Following);
+    }
     let request = scalar::request(core.wave, step)?;
     core.submit(step, request)?;
     Ok(Next::Following)

@@ -40,6 +40,26 @@ struct Block {
     index: Vec<u32>,
 }
 
+/// Decoded instructions of one block.
+pub(crate) struct Stretch<'a> {
+    base: u64,
+    index: &'a [u32],
+    steps: &'a [Step],
+}
+
+impl Stretch<'_> {
+    /// The instruction at an address; none if it lies elsewhere or is not decoded.
+    #[inline]
+    pub(crate) fn step(&self, pc: u64) -> Option<&Step> {
+        let distance = pc.wrapping_sub(self.base);
+        let known = self.index.get(usize::try_from(distance / 4).ok()?)?;
+        if !distance.is_multiple_of(4) {
+            return None;
+        }
+        self.steps.get((*known as usize).wrapping_sub(1))
+    }
+}
+
 /// All decoded code of one chip.
 pub(crate) struct Program {
     target: Target,
@@ -127,6 +147,12 @@ impl Program {
             return Ok(&self.steps[known as usize - 1]);
         }
         self.decode(pc, at, space)
+    }
+
+    /// The block of the last fetch.
+    pub(crate) fn stretch(&self) -> Stretch<'_> {
+        let block = &self.blocks[self.last];
+        Stretch { base: block.base, index: &block.index, steps: &self.steps }
     }
 
     #[cold]

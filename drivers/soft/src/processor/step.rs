@@ -12,11 +12,11 @@ use doorbell_isa::{
 };
 
 use super::fault::Cause;
-use super::memory_ops::{Transfer, transfer_of};
+use super::memory_ops::{self, Transfer, transfer_of};
 use super::tracker::Wait;
 use super::unit::{Core, effects_of};
 use super::vector::Env;
-use super::wave::{Lanes, PRIVATE_BASE, SHARED_BASE, Wave, Wide};
+use super::wave::{Lanes, PRIVATE_BASE, SHARED_BASE, VCC, Wave, Wide};
 
 /// What an instruction reads.
 #[derive(Clone, Copy, Debug)]
@@ -122,8 +122,18 @@ pub(crate) struct Step {
     pub(crate) sources: u8,
     /// No lane move, no modifier, no half register: operands go to the handler as they are.
     pub(crate) plain: bool,
-    /// Every source is a vector register.
-    pub(crate) registers_only: bool,
+    /// Some operand is a single, whose denormals MODE may flush.
+    pub(crate) single: bool,
+    /// Constant sources in every lane.
+    pub(crate) splat: [Option<Box<Lanes>>; 3],
+    /// Bits of a vector register that the instruction writes.
+    pub(crate) written: u32,
+    /// Encoding format.
+    pub(crate) format: Format,
+    /// Scalar base of an address.
+    pub(crate) base: Option<Source>,
+    /// Factor of the two offsets of an LDS instruction.
+    pub(crate) stride: u32,
     /// Highest vector register named.
     pub(crate) highest: u16,
     /// The destination's old value is an input.
@@ -257,7 +267,12 @@ impl Step {
             src: [Source::Const(0); 4],
             sources: 0,
             plain: is_plain(&inst) || (row.format == Format::Vop3p && dot_is_plain(&inst)),
-            registers_only: inst.src().iter().all(|operand| operand.vgpr().is_some()),
+            single: row.dst.iter().chain(row.src).any(|kind| kind.ty == Type::F32),
+            splat: [None, None, None],
+            written: written_bits(&inst),
+            format: row.format,
+            base: None,
+            stride: if row.name.contains("stride64") { 64 } else { 1 },
             highest: highest(&inst),
             reads_dst: row.has(doorbell_isa::Flags::READS_DST),
             effects: effects_of(&inst),
@@ -276,6 +291,17 @@ impl Step {
             };
             step.sources += 1;
         }
+        step.base = memory_ops::base(&step);
+        // The halves of a dual-issue instruction read VCC without naming it.
+        if row.format == Format::Vopd && row.has(doorbell_isa::Flags::VCC_IN) {
+            step.src[2] = Source::Mask(VCC as u8);
+            step.sources = 3;
+        }
+        for (slot, source) in step.splat.iter_mut().zip(step.src) {
+            if let Source::Const(value) = source {
+                *slot = Some(Box::new([value as u32; 32]));
+            }
+        }
         if let (Some((op, operands)), Run::Dual(_, run)) = (step.inst.second, run) {
             let inst = Inst { form: Form::Short, ..Inst::with_operands(op, operands) };
             step.other = Some(Box::new(Self::new(inst, at, words, Run::Op32(run), target)));
@@ -290,18 +316,22 @@ impl Step {
             Format::Smem | Format::Ds | Format::Global | Format::Flat | Format::Scratch | Format::Mubuf
         )
     }
+}
 
-    /// Which bits of a vector register the instruction writes.
-    pub(crate) fn written_bits(&self) -> u32 {
-        let row = self.row();
-        match (row.name, row.dst.first()) {
-            ("v_fma_mixhi_f16", _) => 0xffff_0000,
-            ("v_fma_mixlo_f16", _) => 0xffff,
-            (_, Some(kind)) if kind.ty.is_half() && row.is_vector() => {
-                if self.inst.modifiers.op_sel & 8 != 0 { 0xffff_0000 } else { 0xffff }
+/// Which bits of a vector register an instruction writes.
+fn written_bits(inst: &Inst) -> u32 {
+    let row = inst.row();
+    match (row.name, row.dst.first()) {
+        ("v_fma_mixhi_f16", _) => 0xffff_0000,
+        ("v_fma_mixlo_f16", _) => 0xffff,
+        (_, Some(kind)) if kind.ty.is_half() && row.is_vector() => {
+            if inst.modifiers.op_sel & 8 != 0 {
+                0xffff_0000
+            } else {
+                0xffff
             }
-            _ => u32::MAX,
         }
+        _ => u32::MAX,
     }
 }
 

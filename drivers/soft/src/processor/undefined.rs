@@ -45,7 +45,7 @@ impl Core<'_> {
             return Ok(next);
         }
         let lanes = written_lanes(step, self.wave, exec);
-        let bits = step.written_bits();
+        let bits = step.written;
         let Some(tracker) = &mut self.wave.tracker else { return Ok(next) };
         for (direction, resource) in &step.effects {
             if *direction != Direction::Write {
@@ -392,7 +392,7 @@ fn mark(tracker: &mut Tracker, step: &Step, now: &Saved, variants: &[Saved], lan
                             *differ |= value[lane] ^ other[lane];
                         }
                     }
-                    tracker.set_lanes(number, &differ, lanes, step.written_bits());
+                    tracker.set_lanes(number, &differ, lanes, step.written);
                 }
                 Register::Scalar(number) => {
                     let number = number & 127;

@@ -13,7 +13,7 @@ use super::dispatch::Report;
 use super::fault::Cause;
 use super::group::GroupState;
 use super::memory_ops::Request;
-use super::program::Program;
+use super::program::{Program, Stretch};
 use super::scalar;
 use super::step::{Next, Run, Step};
 use super::tracker::{Pending, Wait};
@@ -60,7 +60,51 @@ impl Core<'_> {
         Ok(next)
     }
 
-    #[inline]
+    /// Executes instructions unwatched until the wave yields or the quantum is over.
+    pub(crate) fn run(&mut self, program: &mut Program, quantum: u64) -> Result<(), Cause> {
+        let mut left = quantum;
+        while left > 0 {
+            program.fetch(self.wave.pc, self.space)?;
+            let before = left;
+            // Registers are copied in pieces as wide as the handlers read them: mixed widths stall.
+            let simd = self.wave.simd;
+            let outcome = simd.run(
+                #[inline(always)]
+                || self.stretch(program.stretch(), &mut left),
+            );
+            self.wave.count += before - left;
+            self.report.instructions += before - left;
+            if outcome? == Next::Yields {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Executes what is decoded of one block of code.
+    #[inline(always)]
+    fn stretch(&mut self, stretch: Stretch<'_>, left: &mut u64) -> Result<Next, Cause> {
+        let registers = self.wave.vgpr.len();
+        while *left > 0
+            && let Some(step) = stretch.step(self.wave.pc)
+        {
+            if usize::from(step.highest) >= registers {
+                return Err(Cause::Register { number: step.highest.into(), allocated: registers });
+            }
+            let next = self.execute(step)?;
+            *left -= 1;
+            self.report.mix[step.timing as usize] += 1;
+            if next != Next::Jumped {
+                self.wave.pc = step.next();
+            }
+            if next == Next::Yields {
+                return Ok(next);
+            }
+        }
+        Ok(Next::Following)
+    }
+
+    #[inline(always)]
     pub(crate) fn execute(&mut self, step: &Step) -> Result<Next, Cause> {
         match step.run {
             Run::Scalar(handler) => {

@@ -10,6 +10,7 @@ use doorbell_isa::{Generation, Target};
 
 use super::mode::Mode;
 use super::tracker::Tracker;
+use crate::memory::Simd;
 
 /// One value per lane.
 pub(crate) type Lanes = [u32; 32];
@@ -79,6 +80,8 @@ pub(crate) struct Wave {
     pub(crate) tracker: Option<Box<Tracker>>,
     /// Distance added to transcendental results, in units of the last place.
     pub(crate) perturb: i32,
+    /// The host's vector unit.
+    pub(crate) simd: Simd,
 }
 
 impl Wave {
@@ -101,6 +104,7 @@ impl Wave {
             target,
             tracker: None,
             perturb: 0,
+            simd: Simd::Portable,
         }
     }
 

@@ -37,6 +37,11 @@ fn slot(step: &Step, class: Class) -> Option<usize> {
     step.row().src.iter().position(|kind| kind.class == class)
 }
 
+/// The scalar base of an address; `Const(u64::MAX)` is off.
+pub(super) fn base(step: &Step) -> Option<Source> {
+    slot(step, Class::Base).map(|index| step.src[index])
+}
+
 /// Global and flat addresses.
 fn global(wave: &Wave, step: &Step) -> Result<[u64; 32], Cause> {
     let base = slot(step, Class::Base).map_or(Source::Const(u64::MAX), |index| step.src[index]);

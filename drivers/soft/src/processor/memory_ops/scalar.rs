@@ -12,8 +12,8 @@ use super::super::wave::Wave;
 use super::request::{Destination, Place, Request};
 use super::transfer::Transfer;
 
-/// The request of a scalar load. Addresses of dword loads lose their low two bits.
-pub(super) fn request(wave: &Wave, step: &Step) -> Result<Request, Cause> {
+/// Address of a scalar load, and whether it lies outside its buffer. Those of dword loads lose their low two bits.
+pub(super) fn address(wave: &Wave, step: &Step) -> Result<(u64, bool), Cause> {
     let row = step.row();
     let transfer = step.transfer.ok_or(Cause::Unsupported("scalar load without a transfer"))?;
     let Source::Scalar(base) = step.src[0] else {
@@ -29,7 +29,7 @@ pub(super) fn request(wave: &Wave, step: &Step) -> Result<Request, Cause> {
     let offset = offset.wrapping_add_signed(step.inst.memory.offset.into());
     let small = matches!(transfer, Transfer::LoadSmall { .. });
     let align = if small { 0 } else { 3 };
-    let (address, outside) = if is_buffer {
+    Ok(if is_buffer {
         let base48 = base_value & 0xffff_ffff_ffff;
         let stride = base_value >> 48 & 0x3fff;
         let records = u64::from(wave.scalar(usize::from(base) + 2));
@@ -39,7 +39,14 @@ pub(super) fn request(wave: &Wave, step: &Step) -> Result<Request, Cause> {
         (base48.wrapping_add(offset), end.is_none_or(|end| end > size))
     } else {
         (base_value.wrapping_add(offset) & !align, false)
-    };
+    })
+}
+
+/// The request of a scalar load.
+pub(super) fn request(wave: &Wave, step: &Step) -> Result<Request, Cause> {
+    let transfer = step.transfer.ok_or(Cause::Unsupported("scalar load without a transfer"))?;
+    let small = matches!(transfer, Transfer::LoadSmall { .. });
+    let (address, outside) = address(wave, step)?;
     let Dest::Scalar(first) = step.dst[0] else {
         return Err(Cause::Unsupported("scalar load without a destination"));
     };

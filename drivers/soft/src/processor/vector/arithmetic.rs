@@ -8,6 +8,7 @@ use super::super::float::{add32, fma32, mul32};
 use super::super::mode::Round;
 use super::super::step::Run;
 use super::super::wave::Lanes;
+use super::operands::Env;
 use super::per_lane;
 
 /// The single with these bits.
@@ -31,9 +32,20 @@ macro_rules! rounded {
         Run::Op32(|e, s, out| {
             let $round = e.round32;
             if $round == Round::Nearest {
-                for ((out, &$a), &$b) in out.iter_mut().zip(s[0]).zip(s[1]) {
-                    *out = $nearest.to_bits();
-                }
+                let [a, b, _] = *s;
+                e.simd.run(
+                    #[inline(always)]
+                    move || {
+                        let mut value = [0; 32];
+                        let mut lane = 0;
+                        while lane < 32 {
+                            let ($a, $b) = (a[lane], b[lane]);
+                            value[lane] = $nearest.to_bits();
+                            lane += 1;
+                        }
+                        *out = value;
+                    },
+                );
             } else {
                 for ((out, &$a), &$b) in out.iter_mut().zip(s[0]).zip(s[1]) {
                     *out = $other.to_bits();
@@ -47,15 +59,23 @@ const ADD: Run = rounded!(|a, b| f(a) + f(b), |round| add32(f(a), f(b), round));
 const SUB: Run = rounded!(|a, b| f(a) - f(b), |round| add32(f(a), -f(b), round));
 const SUBREV: Run = rounded!(|a, b| f(b) - f(a), |round| add32(f(b), -f(a), round));
 const MUL: Run = rounded!(|a, b| f(a) * f(b), |round| mul32(f(a), f(b), round));
-const FMA: Run = Run::Op32(|e, s, out| fused(e.round32, s[0], s[1], s[2], out));
+const FMA: Run = Run::Op32(|e, s, out| fused(e, s[0], s[1], s[2], out));
 const FMAC: Run = Run::Op32(|e, s, out| {
     let accumulator = *out;
-    fused(e.round32, s[0], s[1], &accumulator, out);
+    fused(e, s[0], s[1], &accumulator, out);
 });
 
-/// Fused products of all lanes. The product is exact in f64, so rounding the sum there and then to f32 is wrong only
-/// where the f64 is a tie of two singles, or denormal as a single; then every lane is done the long way.
-fn fused(round: Round, a: &Lanes, b: &Lanes, c: &Lanes, out: &mut Lanes) {
+/// Fused products of all lanes.
+fn fused(env: &Env, a: &Lanes, b: &Lanes, c: &Lanes, out: &mut Lanes) {
+    let round = env.round32;
+    if round != Round::Nearest || !env.simd.fused(a, b, c, out) {
+        fused_in_f64(round, a, b, c, out);
+    }
+}
+
+/// The same without the host's instruction. The product is exact in f64, so rounding the sum there and then to f32 is
+/// wrong only where the f64 is a tie of two singles, or denormal as a single; then every lane is done the long way.
+fn fused_in_f64(round: Round, a: &Lanes, b: &Lanes, c: &Lanes, out: &mut Lanes) {
     const SMALL: f64 = 2.0 * f32::MIN_POSITIVE as f64;
     let mut doubtful = u32::from(round != Round::Nearest);
     let mut fast = [0; 32];

@@ -38,6 +38,47 @@ pub(super) fn element(bits: u32, index: u32, width: u32, signed: bool) -> i64 {
     if signed { i64::from(raised.cast_signed() >> (32 - width)) } else { i64::from(raised >> (32 - width)) }
 }
 
+/// Four products of bytes, wrapping, with the signs of the two sides: what `dot` does when nothing is clamped.
+#[inline(always)]
+fn dot4_wrapping(a: u32, b: u32, c: u32, signs: [bool; 2]) -> u32 {
+    let byte = |bits: u32, shift: u32, signed: bool| {
+        let raised = bits << (24 - shift);
+        if signed { (raised.cast_signed() >> 24).cast_unsigned() } else { raised >> 24 }
+    };
+    let product = |shift: u32| byte(a, shift, signs[0]).wrapping_mul(byte(b, shift, signs[1]));
+    product(0).wrapping_add(product(8)).wrapping_add(product(16)).wrapping_add(product(24)).wrapping_add(c)
+}
+
+macro_rules! dot4_lanes {
+    ($env:ident, $s:ident, $out:ident, $signs:expr) => {{
+        let [a, b, c] = *$s;
+        $env.simd.run(
+            #[inline(always)]
+            move || {
+                let mut value = [0; 32];
+                let mut lane = 0;
+                while lane < 32 {
+                    value[lane] = dot4_wrapping(a[lane], b[lane], c[lane], $signs);
+                    lane += 1;
+                }
+                *$out = value;
+            },
+        )
+    }};
+}
+
+const DOT4: Run = Run::Op32(|e, s, out| match (e.clamp, e.neg & 3) {
+    (false, 0) => dot4_lanes!(e, s, out, [false, false]),
+    (false, 1) => dot4_lanes!(e, s, out, [true, false]),
+    (false, 2) => dot4_lanes!(e, s, out, [false, true]),
+    (false, _) => dot4_lanes!(e, s, out, [true, true]),
+    _ => {
+        for (lane, out) in out.iter_mut().enumerate() {
+            *out = dot(s[0][lane], s[1][lane], s[2][lane], 8, e.neg, e.clamp);
+        }
+    }
+});
+
 /// Integer dot product; the sum saturates when clamped.
 fn dot(a: u32, b: u32, c: u32, width: u32, signs: u8, clamp: bool) -> u32 {
     let (sign_a, sign_b) = (signs & 1 != 0, signs & 2 != 0);
@@ -77,7 +118,7 @@ pub(super) static TABLE: &[(Op, Run)] = &[
             BF16.encode(dot2(brains(a), brains(b), f64::from(bf16_to_f32(c))), Round::Nearest)
         })),
     ),
-    (op::v_dot4_i32_iu8, Run::Op32(per_lane!(|e, a, b, c| dot(a, b, c, 8, e.neg, e.clamp)))),
+    (op::v_dot4_i32_iu8, DOT4),
     (op::v_dot8_i32_iu4, Run::Op32(per_lane!(|e, a, b, c| dot(a, b, c, 4, e.neg, e.clamp)))),
     (op::v_dot4_u32_u8, Run::Op32(per_lane!(|e, a, b, c| dot_unsigned(a, b, c, 8, e.clamp)))),
     (op::v_dot8_u32_u4, Run::Op32(per_lane!(|e, a, b, c| dot_unsigned(a, b, c, 4, e.clamp)))),

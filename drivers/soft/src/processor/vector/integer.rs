@@ -4,7 +4,7 @@
 
 use doorbell_isa::{Op, op};
 
-use super::super::step::Run;
+use super::super::step::{Op32, Run};
 use super::{per_lane, wide};
 
 /// Two's complement view.
@@ -110,13 +110,15 @@ fn quad(a: u64, b: u64, c: u64, sum: fn(u32, u32, u32) -> u32) -> u64 {
     })
 }
 
-/// 32-bit sum that saturates when clamped.
-fn add_u32(a: u32, b: u32, clamp: bool) -> u32 {
-    if clamp { a.saturating_add(b) } else { a.wrapping_add(b) }
-}
-
-fn sub_u32(a: u32, b: u32, clamp: bool) -> u32 {
-    if clamp { a.saturating_sub(b) } else { a.wrapping_sub(b) }
+/// A handler with one loop for wrapping and one for saturating.
+macro_rules! clampable {
+    (|$a:ident, $b:ident| $wrapping:expr, $saturating:expr) => {
+        Run::Op32(|e, s, out| {
+            let wrapping: Op32 = per_lane!(|e, $a, $b| $wrapping);
+            let saturating: Op32 = per_lane!(|e, $a, $b| $saturating);
+            if e.clamp { saturating(e, s, out) } else { wrapping(e, s, out) }
+        })
+    };
 }
 
 fn add_i32(a: u32, b: u32, clamp: bool) -> u32 {
@@ -191,7 +193,7 @@ const MOV: Run = Run::Op32(per_lane!(|_e, a| a));
 const CNDMASK: Run = Run::Op32(per_lane!(|_e, a, b, c| if c != 0 { b } else { a }));
 const LSHLREV: Run = Run::Op32(per_lane!(|_e, a, b| b << (a & 31)));
 const AND: Run = Run::Op32(per_lane!(|_e, a, b| a & b));
-const ADD: Run = Run::Op32(per_lane!(|e, a, b| add_u32(a, b, e.clamp)));
+const ADD: Run = clampable!(|a, b| a.wrapping_add(b), a.saturating_add(b));
 const MAD_U64: Run = mad64!(u32, u64, false);
 const MAD_I64: Run = mad64!(i32, i64, true);
 const LSHLREV64: Run = Run::Op64(wide!(|_e, s| s[1] << (s[0] & 63)));
@@ -232,8 +234,8 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::v_xnor_b32, Run::Op32(per_lane!(|_e, a, b| !(a ^ b)))),
     (op::v_add_nc_u32, ADD),
     (op::v_dual_add_nc_u32, ADD),
-    (op::v_sub_nc_u32, Run::Op32(per_lane!(|e, a, b| sub_u32(a, b, e.clamp)))),
-    (op::v_subrev_nc_u32, Run::Op32(per_lane!(|e, a, b| sub_u32(b, a, e.clamp)))),
+    (op::v_sub_nc_u32, clampable!(|a, b| a.wrapping_sub(b), a.saturating_sub(b))),
+    (op::v_subrev_nc_u32, clampable!(|a, b| b.wrapping_sub(a), b.saturating_sub(a))),
     (op::v_add_nc_i32, Run::Op32(per_lane!(|e, a, b| add_i32(a, b, e.clamp)))),
     (op::v_sub_nc_i32, Run::Op32(per_lane!(|e, a, b| sub_i32(a, b, e.clamp)))),
     (op::v_mad_i32_i24, Run::Op32(per_lane!(|e, a, b, c| mad_i24(a, b, c, e.clamp)))),

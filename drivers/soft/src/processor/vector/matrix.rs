@@ -1,4 +1,4 @@
-//! Dense matrix instructions: layouts of both generations, products summed exactly and rounded once.
+//! Dense matrix instructions: layouts of both generations, products summed in double precision and rounded once.
 //!
 //! Layouts: AMD's matrix instruction calculator (RDNA3, RDNA4). Accumulation order inside an instruction is not
 //! documented, so float results are the nearest ones. Not here: sparse matrices (`sparse.rs`).
@@ -6,7 +6,7 @@
 use doorbell_isa::{Op, op};
 
 use super::super::fault::Cause;
-use super::super::float::{BF8, BF16, F16, FP8, Format, add_odd, round32};
+use super::super::float::{BF8, BF16, F16, FP8, Format, f16_to_f32, round32};
 use super::super::mode::Round;
 use super::super::step::{Next, Run, Source, Step};
 use super::super::unit::Core;
@@ -122,18 +122,39 @@ pub(super) fn finish(shape: Shape, sum: f64, clamp: bool) -> u32 {
     }
 }
 
-/// All elements of A (or B): `[line][k]`.
-fn load(wave: &Wave, step: &Step, index: usize, kind: Element, shape: Shape) -> [[f64; 32]; 16] {
+/// All elements of A (or B): `[k][line]`.
+type Elements = [[f64; 16]; 32];
+
+fn load(wave: &Wave, step: &Step, index: usize, kind: Element, shape: Shape) -> Elements {
     let modifiers = step.inst.modifiers;
     let (neg_low, neg_high) = (modifiers.neg >> index & 1 != 0, modifiers.abs >> index & 1 != 0);
-    let mut out = [[0.0; 32]; 16];
-    for (line, row) in out.iter_mut().enumerate() {
-        for (k, slot) in row.iter_mut().enumerate().take(shape.depth) {
-            let (number, lane, at) = input_place(shape, kind, line, k);
-            let bits = register(wave, step.src[index], number)[lane];
-            let found = value(kind, bits, at, neg_low);
-            let negated = matches!(kind, Element::Float(_)) && if at & 1 == 0 { neg_low } else { neg_high };
-            *slot = if negated { -found } else { found };
+    let mut out = [[0.0; 16]; 32];
+    let mut image = ([0; 32], usize::MAX);
+    for (k, row) in out.iter_mut().enumerate().take(shape.depth) {
+        let (number, first, at) = input_place(shape, kind, 0, k);
+        if image.1 != number {
+            image = (register(wave, step.src[index], number), number);
+        }
+        let negated = if at & 1 == 0 { neg_low } else { neg_high };
+        let lanes = image.0.iter().skip(first);
+        match kind {
+            Element::Float(F16) => {
+                let flip = if negated { 0x8000 } else { 0 };
+                for (slot, bits) in row.iter_mut().zip(lanes) {
+                    *slot = f64::from(f16_to_f32(bits >> (16 * at) & 0xffff ^ flip));
+                }
+            }
+            Element::Float(_) => {
+                for (slot, bits) in row.iter_mut().zip(lanes) {
+                    let found = value(kind, *bits, at, neg_low);
+                    *slot = if negated { -found } else { found };
+                }
+            }
+            Element::Int(width) => {
+                for (slot, bits) in row.iter_mut().zip(lanes) {
+                    *slot = element(*bits, at, width, neg_low) as f64;
+                }
+            }
         }
     }
     out
@@ -150,6 +171,22 @@ pub(super) fn place(shape: Shape, out: &mut [Lanes; 8], at: (usize, usize, u32),
     };
 }
 
+/// Adds one row of A times B to sixteen sums, in the order of K. Products of these formats are exact in double precision.
+#[inline(always)]
+fn accumulate(left: &[f64; 32], b: &Elements, depth: usize, out: &mut [f64; 16]) {
+    let mut sums = *out;
+    let mut k = 0;
+    while k < depth {
+        let mut column = 0;
+        while column < 16 {
+            sums[column] += left[k & 31] * b[k & 31][column];
+            column += 1;
+        }
+        k += 1;
+    }
+    *out = sums;
+}
+
 fn multiply(core: &mut Core<'_>, step: &Step, shape: Shape) -> Result<Next, Cause> {
     let wave = &mut *core.wave;
     let a = load(wave, step, 0, shape.a, shape);
@@ -162,14 +199,44 @@ fn multiply(core: &mut Core<'_>, step: &Step, shape: Shape) -> Result<Next, Caus
     for (index, image) in out.iter_mut().enumerate().take(registers) {
         *image = wave.vgpr[step.vdst() + index];
     }
-    for (row, left) in a.iter().enumerate() {
-        for (column, right) in b.iter().enumerate() {
+    let images: [Lanes; 8] = core::array::from_fn(|index| match step.src[2] {
+        Source::Vgpr(_) if index >= registers => [0; 32],
+        source => register(wave, source, index),
+    });
+    let constant = matches!(step.src[2], Source::Const(_));
+    for row in 0..16 {
+        let mut left = [0.0; 32];
+        left.iter_mut().zip(&a).for_each(|(slot, line)| *slot = line[row]);
+        let mut sums = [0.0; 16];
+        if shape.output == Output::Single && !negative && !absolute {
+            // A row of singles is half a register.
+            let (number, first, _) = output_place(shape, row, 0, high);
+            let (start, image) = (&images[number][first..][..16], &mut out[number][first..][..16]);
+            wave.simd.run(
+                #[inline(always)]
+                || {
+                    for column in 0..16 {
+                        sums[column] = f64::from(f32::from_bits(start[column]));
+                    }
+                    accumulate(&left, &b, shape.depth, &mut sums);
+                    for column in 0..16 {
+                        image[column] = (sums[column] as f32).to_bits();
+                    }
+                },
+            );
+            continue;
+        }
+        for (column, sum) in sums.iter_mut().enumerate() {
+            let (number, lane, half) = output_place(shape, row, column, high);
+            let half = if constant { 0 } else { half };
+            *sum = accumulator(shape, images[number][lane], half, negative, absolute);
+        }
+        wave.simd.run(
+            #[inline(always)]
+            || accumulate(&left, &b, shape.depth, &mut sums),
+        );
+        for (column, sum) in sums.into_iter().enumerate() {
             let at = output_place(shape, row, column, high);
-            let bits = register(wave, step.src[2], at.0)[at.1];
-            let half = if matches!(step.src[2], Source::Const(_)) { 0 } else { at.2 };
-            let start = accumulator(shape, bits, half, negative, absolute);
-            let products = left.iter().zip(right).take(shape.depth).map(|(a, b)| a * b);
-            let sum = products.fold(start, add_odd);
             place(shape, &mut out, at, finish(shape, sum, modifiers.clamp));
         }
     }

@@ -32,34 +32,79 @@ pub(crate) mod number {
 
 pub(crate) use table::find;
 
-/// A handler that applies an expression to every lane.
+/// A handler that applies an expression to every lane. The loops call nothing and write to what nobody else sees, or
+/// the host's vector unit would not be used: iterators of the standard library are compiled without it.
 macro_rules! per_lane {
     (|$env:ident, $a:ident| $body:expr) => {
         |$env, s, out| {
-            for (out, &$a) in out.iter_mut().zip(s[0]) {
-                *out = $body;
-            }
+            let [a, _, _] = *s;
+            $env.simd.run(
+                #[inline(always)]
+                move || {
+                    let mut value = [0; 32];
+                    let mut lane = 0;
+                    while lane < 32 {
+                        let $a = a[lane];
+                        value[lane] = $body;
+                        lane += 1;
+                    }
+                    *out = value;
+                },
+            )
         }
     };
     (|$env:ident, $a:ident, $b:ident| $body:expr) => {
         |$env, s, out| {
-            for ((out, &$a), &$b) in out.iter_mut().zip(s[0]).zip(s[1]) {
-                *out = $body;
-            }
+            let [a, b, _] = *s;
+            $env.simd.run(
+                #[inline(always)]
+                move || {
+                    let mut value = [0; 32];
+                    let mut lane = 0;
+                    while lane < 32 {
+                        let ($a, $b) = (a[lane], b[lane]);
+                        value[lane] = $body;
+                        lane += 1;
+                    }
+                    *out = value;
+                },
+            )
         }
     };
     (|$env:ident, $a:ident, $b:ident, $c:ident| $body:expr) => {
         |$env, s, out| {
-            for (((out, &$a), &$b), &$c) in out.iter_mut().zip(s[0]).zip(s[1]).zip(s[2]) {
-                *out = $body;
-            }
+            let [a, b, c] = *s;
+            $env.simd.run(
+                #[inline(always)]
+                move || {
+                    let mut value = [0; 32];
+                    let mut lane = 0;
+                    while lane < 32 {
+                        let ($a, $b, $c) = (a[lane], b[lane], c[lane]);
+                        value[lane] = $body;
+                        lane += 1;
+                    }
+                    *out = value;
+                },
+            )
         }
     };
     (|$env:ident, $a:ident, $b:ident; $d:ident| $body:expr) => {
         |$env, s, out| {
-            for (($d, &$a), &$b) in out.iter_mut().zip(s[0]).zip(s[1]) {
-                *$d = $body;
-            }
+            let [a, b, _] = *s;
+            $env.simd.run(
+                #[inline(always)]
+                move || {
+                    let mut value = *out;
+                    let mut lane = 0;
+                    while lane < 32 {
+                        let ($a, $b, $d) = (a[lane], b[lane], &value[lane]);
+                        value[lane] = $body;
+                        lane += 1;
+                    }
+                    *out = value;
+                },
+            )
         }
     };
 }
@@ -79,13 +124,27 @@ macro_rules! wide {
 /// A comparison handler.
 macro_rules! mask_of {
     (|$a:ident, $b:ident| $body:expr) => {
-        |_, s| {
-            let mut mask = 0;
-            for lane in 0..32 {
-                let ($a, $b) = (s[0][lane], s[1][lane]);
-                mask |= u32::from($body) << lane;
-            }
-            mask
+        |env, s| {
+            let (a, b) = (&s[0], &s[1]);
+            env.simd.run(
+                #[inline(always)]
+                move || {
+                    let mut bits = [0; 32];
+                    let mut lane = 0;
+                    while lane < 32 {
+                        let ($a, $b) = (a[lane], b[lane]);
+                        bits[lane] = u32::from($body) << lane;
+                        lane += 1;
+                    }
+                    let mut mask = 0;
+                    let mut lane = 0;
+                    while lane < 32 {
+                        mask |= bits[lane];
+                        lane += 1;
+                    }
+                    mask
+                },
+            )
         }
     };
 }

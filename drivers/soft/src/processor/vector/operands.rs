@@ -11,6 +11,7 @@ use super::super::mode::{Mode, Round};
 use super::super::step::{Dest, Next, Run, Source, Step};
 use super::super::unit::Core;
 use super::super::wave::{Lanes, VCC, Wave, Wide};
+use crate::memory::Simd;
 
 /// What a handler may know besides its operands.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct Env {
     pub(crate) vcc: u32,
     /// Distance added to transcendental results, in last places.
     pub(crate) perturb: i32,
+    /// The host's vector unit.
+    pub(crate) simd: Simd,
 }
 
 impl Env {
@@ -44,6 +47,7 @@ impl Env {
             op_sel: step.inst.modifiers.op_sel,
             vcc: wave.sgpr[VCC],
             perturb: wave.perturb,
+            simd: wave.simd,
         }
     }
 }
@@ -51,27 +55,56 @@ impl Env {
 const ZERO: Lanes = [0; 32];
 
 /// Bit `lane` of a mask as 0 or 1.
+#[inline(always)]
 fn spread(mask: u32) -> Lanes {
-    core::array::from_fn(|lane| mask >> lane & 1)
+    let mut out = ZERO;
+    let mut lane = 0;
+    while lane < 32 {
+        out[lane] = mask >> lane & 1;
+        lane += 1;
+    }
+    out
 }
 
-/// The raw value of a source in every lane.
-#[inline]
-fn raw<'w>(wave: &'w Wave, source: Source, buffer: &'w mut Lanes) -> &'w Lanes {
+/// The raw value of a source in every lane; what is not a register or constant is spread into `$buffer`, which is
+/// uninitialised otherwise.
+macro_rules! raw {
+    ($wave:expr, $step:expr, $index:literal, $buffer:ident) => {
+        match $step.src[$index] {
+            Source::Vgpr(first) => &$wave.vgpr[usize::from(first)],
+            Source::Const(_) => $step.splat[$index].as_deref().unwrap_or(&ZERO),
+            Source::Scalar(number) => {
+                $buffer = [$wave.scalar(usize::from(number)); 32];
+                &$buffer
+            }
+            Source::Scc => {
+                $buffer = [u32::from($wave.scc); 32];
+                &$buffer
+            }
+            Source::Mask(number) => {
+                $buffer = spread($wave.scalar(usize::from(number)));
+                &$buffer
+            }
+        }
+    };
+}
+
+/// A source in every lane.
+#[inline(always)]
+fn lanes(wave: &Wave, source: Source) -> Lanes {
     match source {
-        Source::Vgpr(first) => return &wave.vgpr[usize::from(first)],
-        Source::Scalar(number) => *buffer = [wave.scalar(usize::from(number)); 32],
-        Source::Const(value) => *buffer = [value as u32; 32],
-        Source::Scc => *buffer = [u32::from(wave.scc); 32],
-        Source::Mask(number) => *buffer = spread(wave.scalar(usize::from(number))),
+        Source::Vgpr(first) => wave.vgpr[usize::from(first)],
+        Source::Scalar(number) => [wave.scalar(usize::from(number)); 32],
+        Source::Const(value) => [value as u32; 32],
+        Source::Scc => [u32::from(wave.scc); 32],
+        Source::Mask(number) => spread(wave.scalar(usize::from(number))),
     }
-    buffer
 }
 
 /// A source as one value per lane, and lanes of the destination that a lane move leaves alone.
+#[inline(always)]
 pub(crate) fn moved(wave: &Wave, step: &Step, index: usize) -> (Lanes, u32) {
-    let mut buffer = ZERO;
-    let value = *raw(wave, step.src[index], &mut buffer);
+    let value = lanes(wave, step.src[index]);
     if index == 0 { move_lanes(&value, step.inst.lanes, wave.exec()) } else { (value, 0) }
 }
 
@@ -122,14 +155,9 @@ fn move_lanes(value: &Lanes, lanes: Move, exec: u32) -> (Lanes, u32) {
     }
 }
 
-/// Applies abs, then neg, to one value of a type.
-fn signed(bits: u32, ty: Type, abs: bool, neg: bool) -> u32 {
-    let sign = match ty {
-        Type::F16 | Type::BF16 | Type::B16 => 0x8000,
-        _ => 0x8000_0000,
-    };
-    let bits = if abs { bits & !sign } else { bits };
-    if neg { bits ^ sign } else { bits }
+/// Bits that abs keeps and neg turns, for a sign bit.
+fn sign_masks(sign: u32, abs: bool, neg: bool) -> (u32, u32) {
+    (if abs { !sign } else { u32::MAX }, if neg { sign } else { 0 })
 }
 
 /// Which half of a register an operand of 16 bits is, and whether it goes to the high half of the result.
@@ -137,47 +165,74 @@ fn half(bits: u32, high: bool) -> u32 {
     if high { bits >> 16 } else { bits & 0xffff }
 }
 
+/// Replaces every lane, without calls of the standard library.
+macro_rules! each {
+    ($value:ident, |$lane:ident| $body:expr) => {{
+        let mut at = 0;
+        while at < 32 {
+            let $lane = $value[at];
+            $value[at] = $body;
+            at += 1;
+        }
+    }};
+}
+
 /// One source with all modifiers, low 32 bits.
+#[inline(always)]
 fn modified(wave: &Wave, step: &Step, index: usize) -> (Lanes, u32) {
     let (mut value, kept) = moved(wave, step, index);
     let Some(kind) = step.row().src.get(index) else { return (value, kept) };
-    let modifiers = step.inst.modifiers;
+    let (modifiers, mode) = (step.inst.modifiers, wave.mode);
     let bit = |mask: u8| mask >> index & 1 != 0;
     let packed = step.row().format == Format::Vop3p;
     let (neg, abs) = (bit(modifiers.neg), bit(modifiers.abs));
-    for lane in &mut value {
-        *lane = match kind.ty {
-            Type::Mix if bit(modifiers.op_sel_hi) => {
-                let bits = f16_to_f32(input16(half(*lane, bit(modifiers.op_sel)), wave.mode)).to_bits();
-                signed(bits, Type::F32, abs, neg)
-            }
-            Type::Mix => input32(signed(*lane, Type::F32, abs, neg), wave.mode),
-            Type::PF16 | Type::PBF16 | Type::PI16 | Type::PU16 if packed => {
-                let low = half(*lane, bit(modifiers.op_sel)) ^ if neg { 0x8000 } else { 0 };
-                let high = half(*lane, bit(modifiers.op_sel_hi)) ^ if abs { 0x8000 } else { 0 };
-                let [low, high] = [low, high].map(|bits| match kind.ty {
-                    Type::PF16 => input16(bits, wave.mode),
-                    _ => bits,
-                });
-                low | high << 16
-            }
-            Type::PF16 | Type::PBF16 if neg => *lane ^ 0x8000_8000,
-            ty if ty.is_half() => {
-                let bits = signed(half(*lane, bit(modifiers.op_sel)), ty, abs, neg);
-                if ty == Type::F16 { input16(bits, wave.mode) } else { bits }
+    let (low, high) = (bit(modifiers.op_sel), bit(modifiers.op_sel_hi));
+    wave.simd.run(
+        #[inline(always)]
+        || match kind.ty {
+            Type::Mix if high => {
+                let (keep, flip) = sign_masks(0x8000_0000, abs, neg);
+                each!(value, |lane| { f16_to_f32(input16(half(lane, low), mode)).to_bits() & keep ^ flip });
             }
             // Dot products: neg_hi of the third source is its absolute value.
-            Type::F32 => input32(signed(*lane, Type::F32, abs, neg), wave.mode),
-            _ => *lane,
-        };
-    }
+            Type::Mix | Type::F32 => {
+                let (keep, flip) = sign_masks(0x8000_0000, abs, neg);
+                each!(value, |lane| input32(lane & keep ^ flip, mode));
+            }
+            Type::PF16 if packed => {
+                let (flip_low, flip_high) = (if neg { 0x8000 } else { 0 }, if abs { 0x8000 } else { 0 });
+                each!(value, |lane| {
+                    let (low, high) = (half(lane, low) ^ flip_low, half(lane, high) ^ flip_high);
+                    input16(low, mode) | input16(high, mode) << 16
+                });
+            }
+            Type::PBF16 | Type::PI16 | Type::PU16 if packed => {
+                let flip = if neg { 0x8000 } else { 0 } | if abs { 0x8000_0000 } else { 0 };
+                each!(value, |lane| (half(lane, low) | half(lane, high) << 16) ^ flip);
+            }
+            Type::PF16 | Type::PBF16 if neg => each!(value, |lane| lane ^ 0x8000_8000),
+            ty if ty.is_half() => {
+                let sign =
+                    if matches!(ty, Type::F16 | Type::BF16 | Type::B16) { 0x8000 } else { 0x8000_0000 };
+                let (keep, flip) = sign_masks(sign, abs, neg);
+                let flushes = ty == Type::F16 && !mode.keeps_in64();
+                each!(value, |lane| {
+                    let bits = half(lane, low) & keep ^ flip;
+                    if flushes { flush16(bits) } else { bits }
+                });
+            }
+            _ => {}
+        },
+    );
     (value, kept)
 }
 
+#[inline]
 fn input32(bits: u32, mode: Mode) -> u32 {
     if mode.keeps_in32() { bits } else { flush32(bits) }
 }
 
+#[inline]
 fn input16(bits: u32, mode: Mode) -> u32 {
     if mode.keeps_in64() { bits } else { flush16(bits) }
 }
@@ -287,25 +342,34 @@ fn finished64(bits: u64, step: &Step, mode: Mode) -> u64 {
 }
 
 /// Stores lanes of a mask.
-#[inline]
+#[inline(always)]
 pub(crate) fn store(wave: &mut Wave, register: usize, value: &Lanes, mask: u32) {
     let out = &mut wave.vgpr[register];
     if mask == u32::MAX {
         *out = *value;
         return;
     }
-    for (lane, (out, value)) in out.iter_mut().zip(value).enumerate() {
-        if mask >> lane & 1 != 0 {
-            *out = *value;
-        }
+    let mut lane = 0;
+    while lane < 32 {
+        out[lane] = if mask >> lane & 1 != 0 { value[lane] } else { out[lane] };
+        lane += 1;
     }
 }
 
+/// Whether results reach the register as they are computed.
+fn is_finished(step: &Step, keeps: bool) -> bool {
+    keeps && !step.inst.modifiers.clamp
+}
+
 /// Writes a 32-bit (or smaller) vector result with output modifiers.
+#[inline(always)]
 fn commit(wave: &mut Wave, step: &Step, value: &mut Lanes, mask: u32) {
     let Some(kind) = step.row().dst.first() else { return };
     let mode = wave.mode;
     match kind.ty {
+        // Where denormal results are kept the multiplier is ignored.
+        Type::F32 if is_finished(step, mode.keeps_out32()) => {}
+        Type::F16 | Type::PF16 if is_finished(step, mode.keeps_out64()) => {}
         Type::F32 | Type::F16 => {
             value.iter_mut().for_each(|bits| *bits = finished(*bits, kind.ty, step, mode))
         }
@@ -325,14 +389,18 @@ fn commit(wave: &mut Wave, step: &Step, value: &mut Lanes, mask: u32) {
     };
     let register = usize::from(first);
     if kind.ty.is_half() {
-        let high = match step.row().name {
-            "v_fma_mixhi_f16" => true,
-            "v_fma_mixlo_f16" => false,
-            _ => step.inst.modifiers.op_sel & 8 != 0,
-        };
-        for (bits, old) in value.iter_mut().zip(&wave.vgpr[register]) {
-            *bits = if high { old & 0xffff | *bits << 16 } else { old & 0xffff_0000 | *bits & 0xffff };
-        }
+        let (written, shift) = (step.written, if step.written == 0xffff { 0 } else { 16 });
+        let old = &wave.vgpr[register];
+        wave.simd.run(
+            #[inline(always)]
+            || {
+                let mut at = 0;
+                while at < 32 {
+                    value[at] = old[at] & !written | value[at] << shift & written;
+                    at += 1;
+                }
+            },
+        );
     }
     store(wave, register, value, mask);
 }
@@ -355,56 +423,100 @@ fn commit64(wave: &mut Wave, step: &Step, value: &mut Wide, mask: u32) {
 }
 
 /// Whether values pass unchanged between registers and handlers under this MODE.
+#[inline(always)]
 fn passes(wave: &Wave, step: &Step) -> bool {
-    step.plain && wave.mode.0 & 0x30 == 0x30
+    step.plain && (!step.single || wave.mode.0 & 0x30 == 0x30)
 }
 
 /// Executes a vector arithmetic instruction.
+#[inline(always)]
 pub(crate) fn execute(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
-    let env = Env::new(core.wave, step);
     match step.run {
-        Run::Op32(handler) => op32(core.wave, step, &env, handler),
-        Run::Packed(handler) => packed(core.wave, step, &env, handler),
-        Run::Dual(..) => dual(core.wave, step, &env),
-        Run::Op64(handler) => {
-            let sources = core::array::from_fn(|index| widened(core.wave, step, index));
-            let mut out = [0; 32];
-            handler(&env, &sources, &mut out);
-            let mask = core.wave.exec();
-            commit64(core.wave, step, &mut out, mask);
+        Run::Op32(handler) if passes(core.wave, step) => {
+            let env = Env::new(core.wave, step);
+            let out = plain(core.wave, step, &env, handler);
+            put(core.wave, step, &out);
+            Ok(Next::Following)
         }
-        Run::Compare32(handler) => {
-            let (sources, kept) = gather(core.wave, step);
-            let mask = handler(&env, &[&sources[0], &sources[1], &sources[2]]);
-            write_mask(core.wave, step, mask & core.wave.exec() & !kept);
-        }
-        Run::Compare64(handler) => {
-            let sources = core::array::from_fn(|index| widened(core.wave, step, index));
-            let mask = handler(&env, &sources) & core.wave.exec();
-            write_mask(core.wave, step, mask);
-        }
-        Run::Carry32(handler) => {
-            let (sources, kept) = gather(core.wave, step);
-            let mut out = ZERO;
-            let carry = handler(&env, &[&sources[0], &sources[1], &sources[2]], &mut out);
-            let mask = core.wave.exec() & !kept;
-            commit(core.wave, step, &mut out, mask);
-            write_second(core.wave, step, carry & mask);
-        }
-        Run::Carry64(handler) => {
-            let sources = core::array::from_fn(|index| widened(core.wave, step, index));
-            let mut out = [0; 32];
-            let mask = core.wave.exec();
-            let carry = handler(&env, &sources, &mut out);
-            commit64(core.wave, step, &mut out, mask);
-            write_second(core.wave, step, carry & mask);
-        }
+        _ => execute_other(core.wave, step),
+    }
+}
+
+/// Whatever is not a plain operation on registers.
+#[inline(never)]
+fn execute_other(wave: &mut Wave, step: &Step) -> Result<Next, Cause> {
+    let env = Env::new(wave, step);
+    let simd = wave.simd;
+    match step.run {
+        Run::Op32(handler) => simd.run(
+            #[inline(always)]
+            || modified_op32(wave, step, &env, handler),
+        ),
+        Run::Packed(handler) => simd.run(
+            #[inline(always)]
+            || packed(wave, step, &env, handler),
+        ),
+        Run::Dual(..) => simd.run(
+            #[inline(always)]
+            || dual(wave, step, &env),
+        ),
+        Run::Compare32(handler) => simd.run(
+            #[inline(always)]
+            || {
+                let (mask, kept) = compared(wave, step, &env, handler);
+                write_mask(wave, step, mask & wave.exec() & !kept);
+            },
+        ),
+        Run::Carry32(handler) => simd.run(
+            #[inline(always)]
+            || {
+                let (sources, kept) = gather(wave, step);
+                let mut out = ZERO;
+                let carry = handler(&env, &[&sources[0], &sources[1], &sources[2]], &mut out);
+                let mask = wave.exec() & !kept;
+                commit(wave, step, &mut out, mask);
+                write_second(wave, step, carry & mask);
+            },
+        ),
+        Run::Op64(_) | Run::Compare64(_) | Run::Carry64(_) => execute_wide(wave, step, &env),
         Run::Scalar(_) | Run::Special(_) => return Err(Cause::Unsupported("not a vector instruction")),
     }
     Ok(Next::Following)
 }
 
+/// Instructions on register pairs.
+fn execute_wide(wave: &mut Wave, step: &Step, env: &Env) {
+    let sources = core::array::from_fn(|index| widened(wave, step, index));
+    let mask = wave.exec();
+    let mut out = [0; 32];
+    match step.run {
+        Run::Op64(handler) => {
+            handler(env, &sources, &mut out);
+            commit64(wave, step, &mut out, mask);
+        }
+        Run::Compare64(handler) => write_mask(wave, step, handler(env, &sources) & mask),
+        Run::Carry64(handler) => {
+            let carry = handler(env, &sources, &mut out);
+            commit64(wave, step, &mut out, mask);
+            write_second(wave, step, carry & mask);
+        }
+        _ => {}
+    }
+}
+
+/// Mask of a comparison, and lanes that a lane move leaves alone.
+#[inline(always)]
+fn compared(wave: &Wave, step: &Step, env: &Env, handler: super::super::step::Compare32) -> (u32, u32) {
+    if passes(wave, step) {
+        let (a, b);
+        return (handler(env, &[raw!(wave, step, 0, a), raw!(wave, step, 1, b), &ZERO]), 0);
+    }
+    let (sources, kept) = gather(wave, step);
+    (handler(env, &[&sources[0], &sources[1], &sources[2]]), kept)
+}
+
 /// All sources with their modifiers.
+#[inline(always)]
 fn gather(wave: &Wave, step: &Step) -> ([Lanes; 3], u32) {
     let mut kept = 0;
     let sources = core::array::from_fn(|index| {
@@ -418,34 +530,31 @@ fn gather(wave: &Wave, step: &Step) -> ([Lanes; 3], u32) {
     (sources, kept)
 }
 
-#[inline]
-fn op32(wave: &mut Wave, step: &Step, env: &Env, handler: super::super::step::Op32) {
-    if passes(wave, step) {
-        let mut out = if step.reads_dst { wave.vgpr[step.vdst()] } else { ZERO };
-        if step.registers_only {
-            let register = |index: usize| match step.src[index] {
-                Source::Vgpr(first) => &wave.vgpr[usize::from(first)],
-                _ => &ZERO,
-            };
-            handler(env, &[register(0), register(1), register(2)], &mut out);
-        } else {
-            let mut buffers = [ZERO; 3];
-            let [a, b, c] = &mut buffers;
-            let sources = [
-                raw(wave, step.src[0], a),
-                if step.sources > 1 { raw(wave, step.src[1], b) } else { &ZERO },
-                if step.sources > 2 { raw(wave, step.src[2], c) } else { &ZERO },
-            ];
-            handler(env, &sources, &mut out);
-        }
-        let mask = wave.exec();
-        match step.dst[0] {
-            Dest::Vgpr(first) => store(wave, usize::from(first), &out, mask),
-            Dest::Scalar(number) => wave.set_scalar(usize::from(number), out[0]),
-            Dest::None => {}
-        }
-        return;
+/// Result of a handler whose operands need no change.
+#[inline(always)]
+fn plain(wave: &Wave, step: &Step, env: &Env, handler: super::super::step::Op32) -> Lanes {
+    let (a, b, c);
+    let mut out = if step.reads_dst { wave.vgpr[step.vdst()] } else { ZERO };
+    let first = raw!(wave, step, 0, a);
+    let second = if step.sources > 1 { raw!(wave, step, 1, b) } else { &ZERO };
+    let third = if step.sources > 2 { raw!(wave, step, 2, c) } else { &ZERO };
+    handler(env, &[first, second, third], &mut out);
+    out
+}
+
+/// Writes the result of a handler that needs no change either.
+#[inline(always)]
+fn put(wave: &mut Wave, step: &Step, out: &Lanes) {
+    let mask = wave.exec();
+    match step.dst[0] {
+        Dest::Vgpr(first) => store(wave, usize::from(first), out, mask),
+        Dest::Scalar(number) => wave.set_scalar(usize::from(number), out[0]),
+        Dest::None => {}
     }
+}
+
+#[inline(always)]
+fn modified_op32(wave: &mut Wave, step: &Step, env: &Env, handler: super::super::step::Op32) {
     let (sources, kept) = gather(wave, step);
     let mut out = old(wave, step);
     handler(env, &[&sources[0], &sources[1], &sources[2]], &mut out);
@@ -454,11 +563,14 @@ fn op32(wave: &mut Wave, step: &Step, env: &Env, handler: super::super::step::Op
 }
 
 /// The destination's old value as the accumulator sees it.
+#[inline(always)]
 fn old(wave: &Wave, step: &Step) -> Lanes {
     let (true, Dest::Vgpr(first)) = (step.reads_dst, step.dst[0]) else { return ZERO };
     let mut value = wave.vgpr[usize::from(first)];
     match step.row().dst.first().map(|kind| kind.ty) {
-        Some(Type::F32) => value.iter_mut().for_each(|bits| *bits = input32(*bits, wave.mode)),
+        Some(Type::F32) if !wave.mode.keeps_in32() => {
+            value.iter_mut().for_each(|bits| *bits = flush32(*bits))
+        }
         Some(ty) if ty.is_half() => {
             let high = step.inst.form == Form::Long && step.inst.modifiers.op_sel & 8 != 0;
             value.iter_mut().for_each(|bits| *bits = half(*bits, high));
@@ -468,27 +580,41 @@ fn old(wave: &Wave, step: &Step) -> Lanes {
     value
 }
 
+#[inline(always)]
 fn packed(wave: &mut Wave, step: &Step, env: &Env, handler: super::super::step::Op32) {
     let (sources, kept) = gather(wave, step);
     let before = if step.row().has(Flags::READS_DST) { wave.vgpr[step.vdst()] } else { ZERO };
-    let [mut low, mut high] = [before.map(|bits| bits & 0xffff), before.map(|bits| bits >> 16)];
-    let lows = sources.map(|value| value.map(|bits| bits & 0xffff));
-    let highs = sources.map(|value| value.map(|bits| bits >> 16));
+    let [mut low, mut high, mut out] = [before; 3];
+    each!(low, |bits| bits & 0xffff);
+    each!(high, |bits| bits >> 16);
+    let [mut lows, mut highs] = [sources; 2];
+    for (low, high) in lows.iter_mut().zip(&mut highs) {
+        each!(low, |bits| bits & 0xffff);
+        each!(high, |bits| bits >> 16);
+    }
     handler(env, &[&lows[0], &lows[1], &lows[2]], &mut low);
     handler(env, &[&highs[0], &highs[1], &highs[2]], &mut high);
-    let mut out: Lanes = core::array::from_fn(|lane| low[lane] & 0xffff | high[lane] << 16);
+    let mut lane = 0;
+    while lane < 32 {
+        out[lane] = low[lane] & 0xffff | high[lane] << 16;
+        lane += 1;
+    }
     let mask = wave.exec() & !kept;
     commit(wave, step, &mut out, mask);
 }
 
 /// Both halves of a dual-issue instruction read before either writes.
+#[inline(always)]
 fn dual(wave: &mut Wave, step: &Step, env: &Env) {
     let (Run::Dual(first, second), Some(other)) = (step.run, step.other.as_deref()) else { return };
+    if passes(wave, step) && passes(wave, other) {
+        let results = [plain(wave, step, env, first), plain(wave, other, env, second)];
+        put(wave, step, &results[0]);
+        put(wave, other, &results[1]);
+        return;
+    }
     let results = [(step, first), (other, second)].map(|(step, handler)| {
-        let (mut sources, _) = gather(wave, step);
-        if step.row().has(Flags::VCC_IN) {
-            sources[2] = spread(wave.scalar(VCC));
-        }
+        let (sources, _) = gather(wave, step);
         let mut out = old(wave, step);
         handler(env, &[&sources[0], &sources[1], &sources[2]], &mut out);
         out

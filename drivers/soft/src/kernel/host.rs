@@ -1,0 +1,94 @@
+//! What a host needs that shows this kernel to foreign programs: doorbells seen in memory, memory that the caller
+//! brings.
+//!
+//! Not here: how such a host reaches those programs (the preload shim of the tests).
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use doorbell_kfd::sys::{Errno, Place, Window};
+
+use crate::command::Queue;
+
+use super::soft::{DOORBELLS, SoftKernel, State};
+
+/// What a doorbell holds before its first value.
+const SILENT: u64 = u64::MAX;
+
+impl SoftKernel {
+    /// From now on doorbells are looked at in memory by [`SoftKernel::watch`], and USERPTR allocations are accepted:
+    /// the host has to put [`SoftKernel::backing`] where the caller's pages were.
+    ///
+    /// # Errors
+    ///
+    /// If the host's kernel does not map the doorbells.
+    pub fn expose(&self) -> Result<(), Errno> {
+        let window = self.doorbells.map(0, self.doorbells.len(), Place::Anywhere)?;
+        let mut state = self.state.lock();
+        state.watched = Some(window);
+        state.ranges.adopts = true;
+        Ok(())
+    }
+
+    /// One look at the doorbells; every queue then runs as far as it goes. Whether anything happened.
+    pub fn watch(&self) -> bool {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let before = consumed(state);
+        let mut rung = Vec::new();
+        let Some(window) = &state.watched else { return false };
+        for entry in state.queues.all.values_mut() {
+            let Some(at) = self.slot(entry.gpu, entry.doorbell) else { continue };
+            let value = window.load64(at);
+            if value != SILENT && entry.seen != Some(value) {
+                entry.seen = Some(value);
+                rung.push((entry.gpu, entry.doorbell, value));
+            }
+        }
+        for (gpu, doorbell, value) in &rung {
+            state.doorbell(*gpu, *doorbell, *value);
+        }
+        if rung.is_empty() && !state.injection.evicted {
+            state.run();
+        }
+        !rung.is_empty() || consumed(state) != before
+    }
+
+    /// A second view of an allocation.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such allocation or the host's kernel does not map it.
+    pub fn backing(&self, handle: u64) -> Result<Window, Errno> {
+        self.state.lock().ranges.by_handle(handle).ok_or(Errno::EINVAL)?.view()
+    }
+
+    /// Paths and texts of all files that describe the machine.
+    pub fn described(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.files.iter()
+    }
+
+    /// All queues as they are now.
+    pub fn queues(&self) -> Vec<Queue> {
+        self.state.lock().queues.all.values().map(|entry| entry.queue.clone()).collect()
+    }
+
+    /// Where a doorbell lies in the memory of all of them.
+    fn slot(&self, gpu: u32, doorbell: usize) -> Option<usize> {
+        let index = self.machine.gpus.iter().position(|device| device.id == gpu)?;
+        Some(index * DOORBELLS + doorbell)
+    }
+
+    /// Forgets what a doorbell's last queue was told.
+    pub(super) fn silence(&self, state: &State, gpu: u32, offset: u64) {
+        let at = self.slot(gpu, offset as usize & (DOORBELLS - 1));
+        if let (Some(window), Some(at)) = (&state.watched, at) {
+            window.store64(at, SILENT);
+        }
+    }
+}
+
+/// Packets, dwords and bytes that all queues consumed.
+fn consumed(state: &State) -> u64 {
+    state.queues.all.values().fold(0, |sum, entry| sum.wrapping_add(entry.queue.read))
+}
