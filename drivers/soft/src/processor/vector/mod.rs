@@ -14,6 +14,7 @@ mod lanes;
 mod matrix;
 mod minmax;
 mod operands;
+mod output;
 mod packed;
 mod small;
 mod sparse;
