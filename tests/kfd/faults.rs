@@ -88,6 +88,29 @@ fn a_read_of_nothing_is_a_page_fault_too() {
     assert!(message.contains("page fault at 0x700000000000"), "{message}");
 }
 
+/// What hits memory of the queue is told as that, and not as a fault of the model's memory.
+#[test]
+fn a_fault_beside_the_queues_memory_names_it() {
+    for name in ["queue: ring", "queue: pointers", "queue: save area"] {
+        let kernel = soft(Release::V6_12, "8060S", Level::Fast, 2);
+        let add = add_for("8060S");
+        let mut process = open(&kernel).unwrap();
+        let mut life = Life::default();
+        life.load(&mut process, &add.object, QueueOptions::default()).unwrap();
+        let kernarg = life.buffer(&mut process, Usage::Kernarg, "arguments").unwrap();
+        let entry = process.ledger().entries().iter().find(|entry| entry.name.as_str() == name);
+        let behind = entry.map(|entry| entry.va + entry.bytes).unwrap();
+        let mut recorder = Recorder::new();
+        recorder.add(life.dispatch(kernarg, add, &add_arguments(behind, behind, behind), 1, 0)).unwrap();
+        let mut packets = [Packet::INVALID];
+        recorder.encode_aql(&mut packets).unwrap();
+        let message = life.run(&mut process, &packets).unwrap_err();
+        assert!(message.contains(name) && message.contains(&format!("{behind:#x}")), "{message}");
+        life.end(&mut process).unwrap();
+        process.shutdown().unwrap();
+    }
+}
+
 #[test]
 fn an_endless_kernel_is_a_hang() {
     for (release, name) in machines() {

@@ -82,3 +82,22 @@ fn a_hundred_thousand_submissions_count_right() {
     process.shutdown().unwrap();
     assert_eq!(kernel.held(), (0, 0, 0));
 }
+
+/// Loading again and again in one program works each time and takes no more than once.
+#[test]
+fn loading_repeats() {
+    for (release, name) in machines() {
+        let kernel = soft(release, name, Level::Fast, 4);
+        let mut process = open(&kernel).unwrap();
+        let mut held = Vec::new();
+        for _ in 0..20 {
+            let mut life = Life::default();
+            life.live(&mut process, add_for(name)).unwrap();
+            held.push(kernel.held());
+            life.end(&mut process).unwrap();
+        }
+        assert!(held.iter().all(|&now| now == held[0]), "{name} on {release:?}: {held:?}");
+        process.shutdown().unwrap();
+        assert_eq!(kernel.held(), (0, 0, 0));
+    }
+}
