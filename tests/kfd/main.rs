@@ -8,4 +8,5 @@ mod doctor;
 mod faults;
 mod life;
 mod list;
+mod real;
 mod rig;

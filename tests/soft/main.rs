@@ -7,6 +7,7 @@ mod command;
 mod coverage;
 mod driver;
 mod errno;
+mod hostile;
 mod opencl;
 mod program;
 mod references;

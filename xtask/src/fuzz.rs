@@ -31,6 +31,12 @@ enum Target {
     Detoken,
     /// Parameters and logits.
     Sample,
+    /// Code objects for the software GPU.
+    Elf,
+    /// Rings for it.
+    Pm4,
+    /// Instructions for it.
+    Inst,
 }
 
 impl Target {
@@ -41,6 +47,9 @@ impl Target {
             Self::Token => "token",
             Self::Detoken => "detoken",
             Self::Sample => "sample",
+            Self::Elf => "elf",
+            Self::Pm4 => "pm4",
+            Self::Inst => "inst",
         }
     }
 
@@ -56,6 +65,14 @@ impl Target {
             Self::Token => {
                 TEXTS.iter().zip(0..).map(|(text, which)| [&[which, 2], text.as_bytes()].concat()).collect()
             }
+            Self::Elf => code_objects(),
+            // Every eighth KiB of compiled code, for every chip at both levels.
+            Self::Inst => code_objects()
+                .iter()
+                .flat_map(|file| file.chunks(8192).zip((0..).step_by(5)))
+                .map(|(code, which)| [&[which], &code[..code.len().min(1024)]].concat())
+                .collect(),
+            Self::Pm4 => rings(),
             Self::Bind | Self::Detoken | Self::Sample => (1..=24)
                 .map(|size| {
                     let mut bytes = vec![0; size * 24];
@@ -65,6 +82,37 @@ impl Target {
                 .collect(),
         }
     }
+}
+
+/// Small compiled files of every chip.
+fn code_objects() -> Vec<Vec<u8>> {
+    let names = ["gfx1100-driver", "gfx1151-driver", "gfx1200-driver", "gfx1100-O2", "gfx1200-O2"];
+    let paths = names.map(|name| root().join("tests/goldens/soft").join(name).with_extension("co"));
+    paths.iter().filter_map(|path| fs::read(path).ok()).collect()
+}
+
+/// One packet of every kind that the rings know, pointing at the memory of the target.
+fn rings() -> Vec<Vec<u8>> {
+    let data = 0x3_0000;
+    let packets: [&[u32]; 10] = [
+        &[0xc001_1000, 0, 0],
+        &[0xc002_7600, 0x20c, 0, 0],
+        &[0xc003_1500, 1, 1, 1, 1],
+        &[0xc003_3700, 0x0010_0500, data, 0, 7],
+        &[0xc005_3c00, 0x13, data, 0, 0, u32::MAX, 4],
+        &[0xc002_3f00, data, 0, 0x80_0010],
+        &[0xc006_4900, 0, 0x4000_0000, data, 0, 7, 0, 0],
+        &[0x1, 4096, 0, data, 0, data + 64, 0],
+        &[0x5, data, 0, 7],
+        &[0x0001_0002, 1, 1, 1, 1, 1, 0, 0, data, 0, data, 0, 0, 0, data, 0],
+    ];
+    let each =
+        packets.iter().enumerate().map(|(at, words)| (if at < 7 { 0 } else { (10 - at as u8) % 3 }, *words));
+    let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let mut seeds: Vec<Vec<u8>> =
+        each.map(|(kind, words)| [&[4, kind][..], &bytes(words)].concat()).collect();
+    seeds.push([&[0, 0][..], &bytes(&packets[..7].concat())].concat());
+    seeds
 }
 
 const TEXTS: [&str; 9] = [

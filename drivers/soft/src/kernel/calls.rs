@@ -79,6 +79,8 @@ impl SoftKernel {
             }),
             request::RUNTIME_ENABLE if minor < MINOR_RUNTIME => Err(Errno::ENOTTY),
             request::RUNTIME_ENABLE => runtime_enable(state, read(arg)),
+            // Debian builds these without shared virtual memory, and without a GPU there is nothing to ask.
+            request::SET_XNACK_MODE if self.machine.gpus.is_empty() => Err(Errno::EPERM),
             request::SET_XNACK_MODE => with(arg, |arg: &mut SetXnackMode| {
                 if arg.xnack_enabled > 0 {
                     return Err(Errno::EPERM);
@@ -86,6 +88,11 @@ impl SoftKernel {
                 arg.xnack_enabled = 0;
                 Ok(())
             }),
+            request::SET_TRAP_HANDLER | request::SET_MEMORY_POLICY | request::SMI_EVENTS
+                if self.machine.gpus.is_empty() =>
+            {
+                Err(Errno::EINVAL)
+            }
             request::SET_TRAP_HANDLER | request::SET_MEMORY_POLICY => Ok(()),
             request::AVAILABLE_MEMORY if minor < MINOR_AVAILABLE => Err(Errno::ENOTTY),
             request::AVAILABLE_MEMORY => with(arg, |arg: &mut AvailableMemory| {

@@ -25,8 +25,8 @@ pub(super) struct Events {
     others: u32,
 }
 
-/// Slots of the page that the process brings, and of the kernel's own.
-const SLOTS: u32 = 4096;
+/// Slots of the page that the process brings, and those used of the kernel's own, which is as large.
+pub(super) const SLOTS: u32 = 4096;
 const OWN_SLOTS: u32 = 256;
 /// First id of events that are no signals.
 const OTHERS: u32 = 0x4000_0000;
@@ -60,7 +60,9 @@ impl Events {
         } else {
             return Err(Errno::EINVAL);
         };
-        (arg.event_id, arg.event_trigger_data, arg.event_slot_index) = (id, id, id);
+        // Only signals have a slot.
+        let slot = if arg.event_type == event_type::SIGNAL { id } else { 0 };
+        (arg.event_id, arg.event_trigger_data, arg.event_slot_index) = (id, id, slot);
         let event =
             Event { kind: arg.event_type, auto_reset: arg.auto_reset != 0, age: 1, ..Event::default() };
         self.all.insert(id, event);

@@ -21,7 +21,7 @@ pub(super) fn files(machine: &Machine) -> BTreeMap<String, String> {
     put(format!("{ROOT}/system_properties"), "platform_oem 0\nplatform_id 0\nplatform_rev 0\n".into());
     put(format!("{ROOT}/nodes/0/gpu_id"), "0\n".into());
     put(format!("{ROOT}/nodes/0/name"), "\n".into());
-    put(format!("{ROOT}/nodes/0/properties"), cpu());
+    put(format!("{ROOT}/nodes/0/properties"), cpu(machine.release));
     let bank = format!("heap_type 0\nsize_in_bytes {}\nflags 0\nwidth 64\nmem_clk_max 5600\n", machine.ram);
     put(format!("{ROOT}/nodes/0/mem_banks/0/properties"), bank);
     for (index, device) in machine.gpus.iter().enumerate() {
@@ -96,7 +96,7 @@ fn blocks(target: Target) -> [(u32, [u32; 3]); 3] {
 }
 
 /// Properties that a CPU node has as zero, in order, between those that it has.
-fn cpu() -> String {
+fn cpu(release: Release) -> String {
     let zero = [
         "caches_count",
         "io_links_count",
@@ -126,7 +126,10 @@ fn cpu() -> String {
         "num_cp_queues",
     ];
     let middle: String = zero.iter().map(|name| format!("{name} 0\n")).collect();
-    format!("cpu_cores_count 16\nsimd_count 0\nmem_banks_count 1\n{middle}max_engine_clk_ccompute 5000\n")
+    let sizes = if release > Release::V6_1 { "cwsr_size 0\nctl_stack_size 0\n" } else { "" };
+    format!(
+        "cpu_cores_count 16\nsimd_count 0\nmem_banks_count 1\n{middle}{sizes}max_engine_clk_ccompute 5000\n"
+    )
 }
 
 fn gpu(machine: &Machine, device: &Gpu) -> String {

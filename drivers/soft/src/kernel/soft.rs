@@ -14,7 +14,7 @@ use doorbell_kfd::sys::{
     WaitEvents, Window, call_pointed, event_type, request, store_fence,
 };
 
-use super::events::Events;
+use super::events::{Events, SLOTS};
 use super::files::files;
 use super::inject::Injection;
 use super::machine::{Machine, Release};
@@ -67,6 +67,8 @@ pub struct SoftKernel {
     pub(super) state: Lock<State>,
     pub(super) doorbells: Shared,
     mmio: Shared,
+    /// The kernel's own event page.
+    event_page: Shared,
 }
 
 /// Bytes of one process's doorbells on one GPU.
@@ -105,6 +107,7 @@ impl SoftKernel {
             files: files(&machine),
             doorbells: Shared::new(DOORBELLS * machine.gpus.len().max(1))?,
             mmio: Shared::new(PAGE)?,
+            event_page: event_page()?,
             machine,
             state: Lock::new(state),
         })
@@ -204,6 +207,14 @@ impl State {
     }
 }
 
+/// An event page with every slot unsignalled.
+fn event_page() -> Result<Shared, Errno> {
+    let page = Shared::new(SLOTS as usize * 8)?;
+    let window = page.map(0, page.len(), Place::Anywhere)?;
+    (0..SLOTS as usize).for_each(|slot| window.store64(slot * 8, u64::MAX));
+    Ok(page)
+}
+
 /// Hands a notice to the events; whether it was a fault.
 fn deliver(events: &mut Events, gpu_id: u32, notice: &Notice) -> bool {
     match *notice {
@@ -299,6 +310,8 @@ impl Kernel for SoftKernel {
                     state.doorbells.push((window.address(), gpu));
                     Ok(window)
                 }
+                2 if len > self.event_page.len() => Err(Errno::EINVAL),
+                2 => self.event_page.map(0, len, place),
                 0 if len == PAGE => self.mmio.map(0, PAGE, place),
                 1 if self.machine.release == Release::V7_2 => Err(Errno::EINVAL),
                 _ => Err(Errno::EFAULT),

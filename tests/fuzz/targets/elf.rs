@@ -1,0 +1,8 @@
+//! libFuzzer's target `elf`: the bytes are a code object. What is done with them is in `tests/soft/hostile.rs`.
+#![no_main]
+
+#[path = "../../soft/hostile.rs"]
+#[allow(dead_code, reason = "each target uses one function")]
+mod hostile;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| hostile::elf(bytes));
