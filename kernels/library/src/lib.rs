@@ -13,6 +13,10 @@ mod lower;
 mod recipe;
 mod step;
 
+// What the driver needs to compile recipes for its chip.
+pub use doorbell_compiler as compiler;
+pub use doorbell_isa as isa;
+
 pub use launch::{Cost, Launch};
 pub use layout::{KvLayout, RopeTable};
 pub use lower::{Unsupported, lower, scratch_bytes, supports};

@@ -1,0 +1,85 @@
+//! One GPU as the backend uses it: process, uploads, time; buffers that are given back whatever happens.
+
+use alloc::boxed::Box;
+use doorbell_kfd::memory::{Buffer, Bytes, Name, UploadError, Uploader, Usage};
+use doorbell_kfd::process::{DeviceIndex, Leak, Process};
+use doorbell_kfd::topology::{Kind, Placement};
+use embedded_hal::delay::DelayNs;
+
+use crate::error::GpuError;
+
+/// A clock that may go to another thread with the backend.
+pub type Delay = Box<dyn DelayNs + Send>;
+
+/// An open device.
+pub(crate) struct Card<'k> {
+    pub(crate) process: Process<'k>,
+    pub(crate) device: DeviceIndex,
+    pub(crate) uploader: Option<Uploader>,
+    pub(crate) delay: Delay,
+}
+
+impl<'k> Card<'k> {
+    pub(crate) fn new(mut process: Process<'k>, device: DeviceIndex, delay: Delay) -> Result<Self, GpuError> {
+        let uploader = Some(Uploader::new(&mut process, device)?);
+        Ok(Self { process, device, uploader, delay })
+    }
+
+    /// What weights, keys and activations are allocated as.
+    pub(crate) fn usage(&self) -> Usage {
+        match self.process.budget(self.device).first.placement {
+            Placement::Gtt => Usage::DataGtt,
+            _ => Usage::Data,
+        }
+    }
+
+    /// What buffers are allocated as that the host has to reach too.
+    pub(crate) fn reachable_usage(&self) -> Usage {
+        let device = self.process.device(self.device);
+        match self.usage() {
+            Usage::Data if device.kind() == Kind::Discrete && !device.node().is_vram_mappable() => {
+                Usage::DataGtt
+            }
+            usage => usage,
+        }
+    }
+
+    pub(crate) fn allocate(&mut self, usage: Usage, bytes: u64, name: Name) -> Result<Buffer, GpuError> {
+        // A crashed predecessor's memory comes back some time after its end.
+        let patient =
+            self.process.allocate_patiently(self.device, usage, bytes.max(1), name, &mut *self.delay);
+        Ok(patient?)
+    }
+
+    pub(crate) fn free(&mut self, buffer: Buffer) {
+        // What is not taken back now goes with the process.
+        let _ = self.process.free(buffer);
+    }
+
+    /// Writes bytes so that the next submission sees them.
+    pub(crate) fn write(&mut self, target: &Buffer, offset: u64, bytes: &[u8]) -> Result<(), GpuError> {
+        self.copy(target, offset, &mut Bytes(bytes), bytes.len() as u64)
+    }
+
+    /// As [`Self::write`], from any source.
+    pub(crate) fn copy(
+        &mut self,
+        target: &Buffer,
+        offset: u64,
+        source: &mut dyn doorbell_kfd::memory::Source,
+        bytes: u64,
+    ) -> Result<(), GpuError> {
+        let Self { process, uploader, delay, .. } = self;
+        let uploader = uploader.as_mut().ok_or(UploadError::Unreachable)?;
+        Ok(uploader.upload(process, target, offset, source, bytes, &mut **delay)?)
+    }
+
+    /// Gives everything back and says what was left.
+    pub(crate) fn shutdown(mut self) -> Result<(), Leak> {
+        if let Some(uploader) = self.uploader.take() {
+            // What is not taken back is in the leak.
+            let _ = uploader.destroy(&mut self.process);
+        }
+        self.process.shutdown()
+    }
+}

@@ -1,0 +1,27 @@
+//! Plans as packets on a KFD queue, on a real GPU or a software one.
+//!
+//! A plan's operations are lowered by the kernel library, recorded once per size of batch and run again by one
+//! doorbell a step. What the library has no kernel for runs on the host with copies at the border. Not here: what
+//! kernels compute (`doorbell-kernels`), how the kernel driver is spoken to (`doorbell-kfd`).
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod card;
+pub mod chip;
+mod convert;
+mod driver;
+mod error;
+mod host;
+mod input;
+mod needs;
+mod programs;
+mod record;
+mod store;
+
+pub use card::Delay;
+pub use convert::{Conversion, Conversions};
+pub use driver::{GpuBackend, Placement, Settings};
+pub use error::GpuError;
+pub use needs::{Needs, Shortage};

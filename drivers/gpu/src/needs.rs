@@ -1,0 +1,133 @@
+//! How much device memory a model takes, and what a device has: admission before anything is loaded.
+
+use core::fmt;
+use doorbell_core::backend::KvType;
+use doorbell_core::model::Model;
+use doorbell_core::plan::PAGE_TOKENS;
+use doorbell_kernels::{KvLayout, RopeTable};
+use doorbell_kfd::topology::{Limit, Placement};
+
+/// Bytes that a model takes on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Matrices and vectors.
+    pub weights: u64,
+    /// Keys, values and rotary tables.
+    pub context: u64,
+    /// Activations, scratch, results.
+    pub working: u64,
+    /// KV pages per group.
+    pub pages: u32,
+}
+
+impl Needs {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.weights.saturating_add(self.context).saturating_add(self.working)
+    }
+}
+
+/// A model that does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// What it takes.
+    pub needs: Needs,
+    /// What there is.
+    pub limit: Limit,
+    /// Which memory.
+    pub placement: Placement,
+}
+
+impl Shortage {
+    /// Tokens of context that there would be room for; 0 when not even the weights fit.
+    pub fn tokens(&self) -> u64 {
+        let Needs { weights, context, working, pages } = self.needs;
+        let rest = self.limit.bytes.saturating_sub(weights).saturating_sub(working);
+        let page = context / u64::from(pages.max(1));
+        rest.checked_div(page).unwrap_or(0) * PAGE_TOKENS as u64
+    }
+}
+
+const MIB: u64 = 1 << 20;
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Needs { weights, context, working, .. } = self.needs;
+        write!(
+            f,
+            "the model takes {} MiB on the device (weights {} MiB, context {} MiB, working memory {} MiB) \
+             and there are {} MiB of {} ({}); ",
+            self.needs.total().div_ceil(MIB),
+            weights.div_ceil(MIB),
+            context.div_ceil(MIB),
+            working.div_ceil(MIB),
+            self.limit.bytes / MIB,
+            self.placement,
+            self.limit.rule
+        )?;
+        match self.tokens() {
+            0 => f.write_str("use a smaller model or --device cpu"),
+            tokens => write!(f, "a context of {tokens} tokens would fit"),
+        }
+    }
+}
+
+impl core::error::Error for Shortage {}
+
+/// Bytes of weights and vectors.
+pub(crate) fn weight_bytes(model: &Model<'_>) -> u64 {
+    let matrices: u64 = model.weights.iter().map(|weight| weight.bytes()).sum();
+    matrices.saturating_add(vector_bytes(model))
+}
+
+/// Bytes of all vectors, each on a line of its own.
+pub(crate) fn vector_bytes(model: &Model<'_>) -> u64 {
+    model.vectors.iter().map(|vector| (4 * vector.len() as u64).next_multiple_of(LINE)).sum()
+}
+
+/// Bytes that things in a common buffer are aligned to.
+pub(crate) const LINE: u64 = 256;
+
+/// Bytes of all rotary tables for so many pages.
+pub(crate) fn rope_bytes(model: &Model<'_>, pages: u32) -> u64 {
+    let positions = u64::from(pages).saturating_mul(PAGE_TOKENS as u64);
+    let tables = model.ropes.iter().map(|rope| rope_table(rope.frequencies.len()).position_bytes());
+    tables.map(|bytes| bytes.saturating_mul(positions).saturating_add(LINE)).fold(0, u64::saturating_add)
+}
+
+pub(crate) fn rope_table(pairs: usize) -> RopeTable {
+    // The binder bounds heads.
+    RopeTable { pairs: u32::try_from(pairs).unwrap_or(u32::MAX) }
+}
+
+/// Bytes of all keys and values.
+pub(crate) fn kv_bytes(model: &Model<'_>, kv: KvType, pages: u32) -> u64 {
+    let groups = model.groups.iter();
+    let page = groups.map(|group| {
+        KvLayout::keys(group, kv).page_bytes().saturating_add(KvLayout::values(group, kv).page_bytes())
+    });
+    page.fold(0, u64::saturating_add).saturating_mul(pages.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use doorbell_kfd::topology::Rule;
+
+    #[test]
+    fn a_shortage_says_what_would_fit() {
+        let needs = Needs { weights: 1000 * MIB, context: 640 * MIB, working: 60 * MIB, pages: 64 };
+        let limit = Limit { rule: Rule::VramSize, bytes: 1160 * MIB };
+        let shortage = Shortage { needs, limit, placement: Placement::Vram };
+        assert_eq!(shortage.tokens(), 320);
+        assert_eq!(
+            shortage.to_string(),
+            "the model takes 1700 MiB on the device (weights 1000 MiB, context 640 MiB, working memory \
+             60 MiB) and there are 1160 MiB of VRAM (VRAM size less page tables); a context of 320 tokens would fit"
+        );
+        let small = Shortage { limit: Limit { bytes: 900 * MIB, ..limit }, ..shortage };
+        assert!(small.to_string().ends_with("use a smaller model or --device cpu"));
+        assert_eq!(Shortage { needs: Needs::default(), ..shortage }.tokens(), 0);
+    }
+}

@@ -1,0 +1,97 @@
+//! Kernels on the device, compiled and loaded at first use.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use doorbell_kernels::Recipe;
+use doorbell_kernels::compiler::ir::Function;
+use doorbell_kernels::compiler::object::{ArgumentValue, pack_arguments};
+use doorbell_kernels::compiler::{Options, Report, compile};
+use doorbell_kernels::isa::Target;
+use doorbell_kfd::code::{Kernel, LoadError, Program};
+use doorbell_kfd::memory::Uploader;
+use doorbell_kfd::process::{DeviceIndex, Process};
+use embedded_hal::delay::DelayNs;
+
+use crate::error::GpuError;
+
+/// A kernel that is ready to run.
+pub(crate) struct Loaded {
+    pub(crate) name: String,
+    pub(crate) function: Function,
+    pub(crate) kernel: Kernel,
+    pub(crate) report: Report,
+    program: Program,
+}
+
+impl Loaded {
+    /// The argument segment.
+    pub(crate) fn pack(&self, arguments: &[ArgumentValue]) -> Result<Vec<u8>, GpuError> {
+        pack_arguments(&self.function, arguments)
+            .map_err(|error| GpuError::Arguments(self.name.clone(), error))
+    }
+}
+
+/// All kernels of one device.
+pub(crate) struct Programs {
+    target: Target,
+    loaded: BTreeMap<Recipe, Loaded>,
+}
+
+impl Programs {
+    pub(crate) fn new(target: Target) -> Self {
+        Self { target, loaded: BTreeMap::new() }
+    }
+
+    /// How many there are, and the bytes of their code.
+    pub(crate) fn totals(&self) -> (usize, u64) {
+        let bytes = self.loaded.values().map(|loaded| u64::from(loaded.report.code_bytes)).sum();
+        (self.loaded.len(), bytes)
+    }
+
+    /// A kernel that has been loaded.
+    pub(crate) fn loaded(&self, recipe: &Recipe) -> Option<&Loaded> {
+        self.loaded.get(recipe)
+    }
+
+    /// The kernel of a recipe, compiled and loaded if it was not.
+    pub(crate) fn get(
+        &mut self,
+        recipe: &Recipe,
+        process: &mut Process<'_>,
+        uploader: &mut Uploader,
+        device: DeviceIndex,
+        delay: &mut dyn DelayNs,
+    ) -> Result<&Loaded, GpuError> {
+        if !self.loaded.contains_key(recipe) {
+            let built = build(recipe, self.target)?;
+            let (name, object) = (built.function.name.clone(), built.object());
+            let load = |error| GpuError::Load(name.clone(), Box::new(error));
+            let program = Program::load(process, uploader, device, &object, delay).map_err(load)?;
+            let Some(&kernel) = program.kernels().first().map(|kernel| &kernel.1) else {
+                let _ = program.unload(process);
+                return Err(load(LoadError::OutOfMemory));
+            };
+            let report = built.report();
+            let loaded = Loaded { name, function: built.function, kernel, report, program };
+            self.loaded.insert(recipe.clone(), loaded);
+        }
+        Ok(&self.loaded[recipe])
+    }
+
+    /// Frees everything.
+    pub(crate) fn unload(&mut self, process: &mut Process<'_>) {
+        while let Some((_, loaded)) = self.loaded.pop_first() {
+            // What is not taken back now goes with the process.
+            let _ = loaded.program.unload(process);
+        }
+    }
+}
+
+/// Compiles a recipe.
+pub(crate) fn build(recipe: &Recipe, target: Target) -> Result<doorbell_kernels::compiler::Kernel, GpuError> {
+    let function = recipe.function(target).map_err(|error| GpuError::Recipe(recipe.name(), error))?;
+    compile(&function, target, &Options::default())
+        .map_err(|error| GpuError::Compile(function.name, Box::new(error)))
+}

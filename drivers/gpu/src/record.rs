@@ -1,0 +1,262 @@
+//! A step as packets: lowered once for a plan and a size of batch, then run again as it is.
+//!
+//! Everything that changes from step to step of one size lies in the input block, whose addresses stay, so the
+//! packets and their arguments do too. Arguments therefore lie in a buffer of the recording and not in a ring: they
+//! are written once, and one step is in flight at a time.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use doorbell_core::plan::{Op, PAGE_TOKENS, Plan, Shape, Tensor};
+use doorbell_kernels::isa::Target;
+use doorbell_kernels::{Launch, Step, lower};
+use doorbell_kfd::memory::{Buffer, Name, Usage};
+use doorbell_kfd::packet::{Acquire, Dependency, Dispatch, Packet, Recorded, Recorder};
+
+use crate::card::Card;
+use crate::error::GpuError;
+use crate::programs::Programs;
+
+/// A stretch of operations that one side runs.
+pub(crate) enum Segment {
+    /// Packets of one submission, and the kernel of each.
+    Device(Vec<Packet>, Vec<String>),
+    /// The operation with this index runs on the host.
+    Host(usize),
+}
+
+/// A recorded step.
+pub(crate) struct Recording {
+    pub(crate) segments: Vec<Segment>,
+    arguments: Option<Buffer>,
+    used: u64,
+}
+
+impl Recording {
+    fn free(self, card: &mut Card<'_>) {
+        if let Some(buffer) = self.arguments {
+            card.free(buffer);
+        }
+    }
+}
+
+/// Rows, outputs, positions.
+pub(crate) type Size = (u32, u32, u32);
+
+/// Positions that a recorded step covers: a few more than the longest sequence has, so that a step can be run again
+/// while sequences grow, but never more than there are.
+pub(crate) fn covered(positions: u32, pages: u32) -> u32 {
+    let step = (positions.max(1).next_power_of_two() / 8).max(PAGE_TOKENS as u32);
+    positions.max(1).next_multiple_of(step).min(pages.saturating_mul(PAGE_TOKENS as u32))
+}
+
+/// Recordings of one plan. The plan is known by what is in it: its address may come again.
+struct Planned {
+    shape: Shape,
+    ops: Vec<Op>,
+    tensors: Vec<Tensor>,
+    recordings: BTreeMap<Size, Recording>,
+}
+
+/// Recordings kept at most.
+const MOST: usize = 64;
+
+/// All recordings.
+#[derive(Default)]
+pub(crate) struct Recordings {
+    plans: Vec<Planned>,
+    clock: u64,
+}
+
+impl Recordings {
+    /// The index of a plan's recordings.
+    pub(crate) fn plan(&mut self, plan: &Plan<'_>) -> usize {
+        let same = |planned: &Planned| {
+            planned.shape == plan.shape
+                && planned.tensors.as_slice() == plan.tensors.as_slice()
+                && planned.ops.as_slice() == plan.ops.as_slice()
+        };
+        if let Some(index) = self.plans.iter().position(same) {
+            return index;
+        }
+        self.plans.push(Planned {
+            shape: plan.shape,
+            ops: plan.ops.to_vec(),
+            tensors: plan.tensors.to_vec(),
+            recordings: BTreeMap::new(),
+        });
+        self.plans.len() - 1
+    }
+
+    pub(crate) fn has(&self, plan: usize, size: Size) -> bool {
+        self.plans[plan].recordings.contains_key(&size)
+    }
+
+    /// A recording that is there, for use.
+    pub(crate) fn get(&mut self, plan: usize, size: Size) -> Option<&Recording> {
+        self.clock += 1;
+        let recording = self.plans[plan].recordings.get_mut(&size)?;
+        recording.used = self.clock;
+        Some(recording)
+    }
+
+    /// Keeps a recording; the one that was not used for longest gives way. No step may be in flight.
+    pub(crate) fn keep(&mut self, plan: usize, size: Size, recording: Recording, card: &mut Card<'_>) {
+        let all = || self.plans.iter().enumerate();
+        if all().map(|(_, planned)| planned.recordings.len()).sum::<usize>() >= MOST {
+            let each = all().flat_map(|(index, planned)| {
+                planned.recordings.iter().map(move |(size, recording)| (recording.used, index, *size))
+            });
+            if let Some((_, index, size)) = each.min()
+                && let Some(old) = self.plans[index].recordings.remove(&size)
+            {
+                old.free(card);
+            }
+        }
+        self.plans[plan].recordings.insert(size, recording);
+    }
+
+    /// Forgets all: addresses have changed.
+    pub(crate) fn clear(&mut self, card: &mut Card<'_>) {
+        for planned in self.plans.drain(..) {
+            planned.recordings.into_values().for_each(|recording| recording.free(card));
+        }
+    }
+}
+
+/// Who runs an operation.
+enum Turn {
+    Device(Vec<Launch>),
+    Host,
+}
+
+/// Records steps.
+pub(crate) struct RecordWith<'r, 'k> {
+    pub(crate) card: &'r mut Card<'k>,
+    pub(crate) programs: &'r mut Programs,
+    pub(crate) target: Target,
+    /// Packets of one submission at most.
+    pub(crate) packets: usize,
+}
+
+impl RecordWith<'_, '_> {
+    /// Records a step; `on_device` says which operations the device may run.
+    pub(crate) fn record(
+        &mut self,
+        step: &Step<'_, '_>,
+        on_device: &dyn Fn(usize, &Op) -> bool,
+    ) -> Result<Recording, GpuError> {
+        let mut turns = Vec::new();
+        for (index, op) in step.plan.ops.iter().enumerate() {
+            let mut launches = Vec::new();
+            let runs = on_device(index, op)
+                && lower(op, step, self.target, &mut |launch| launches.push(launch)).is_ok();
+            turns.push(if runs { Turn::Device(launches) } else { Turn::Host });
+        }
+        let mut recording = Recording { segments: Vec::new(), arguments: None, used: 0 };
+        match self.encode(turns, &mut recording) {
+            Ok(()) => Ok(recording),
+            Err(error) => {
+                recording.free(self.card);
+                Err(error)
+            }
+        }
+    }
+
+    /// Compiles what is missing.
+    pub(crate) fn prepare(&mut self, launch: &Launch) -> Result<(), GpuError> {
+        let Self { card, programs, .. } = self;
+        let Card { process, device, uploader, delay } = &mut **card;
+        let uploader = uploader.as_mut().ok_or(GpuError::Tables)?;
+        programs.get(&launch.recipe, process, uploader, *device, &mut **delay).map(drop)
+    }
+
+    fn encode(&mut self, turns: Vec<Turn>, recording: &mut Recording) -> Result<(), GpuError> {
+        // Arguments first, to know how much room they need.
+        let mut block: Vec<u8> = Vec::new();
+        let mut recorders: Vec<Result<(Recorder, Vec<String>), usize>> = Vec::new();
+        for (index, turn) in turns.into_iter().enumerate() {
+            let Turn::Device(launches) = turn else {
+                recorders.push(Err(index));
+                continue;
+            };
+            for launch in launches {
+                self.prepare(&launch)?;
+                let Some(loaded) = self.programs.loaded(&launch.recipe) else { continue };
+                let items = loaded.function.workgroup;
+                let dispatch = Dispatch {
+                    workgroup: [u16::try_from(items).unwrap_or(u16::MAX), 1, 1],
+                    grid: [launch.groups[0].saturating_mul(items), launch.groups[1], launch.groups[2]],
+                    group_bytes: loaded.kernel.group_bytes,
+                    kernel_object: loaded.kernel.descriptor,
+                    // From the start of the block until the block has an address.
+                    kernarg: block.len() as u64,
+                };
+                block.extend_from_slice(&loaded.pack(&launch.arguments)?);
+                block.resize(block.len().next_multiple_of(64), 0);
+                let dependency = if launch.waits { Dependency::Previous } else { Dependency::None };
+                let recorded =
+                    Recorded { kernel: loaded.kernel, dispatch, dependency, acquire: Acquire::Agent };
+                let full = match recorders.last() {
+                    Some(Ok((recorder, _))) => recorder.list().len() >= self.packets,
+                    _ => true,
+                };
+                if full {
+                    recorders.push(Ok((Recorder::new(), Vec::new())));
+                }
+                if let Some(Ok((recorder, names))) = recorders.last_mut() {
+                    recorder.add(recorded)?;
+                    names.push(loaded.name.clone());
+                }
+            }
+        }
+        let base = self.arguments(&block, recording)?;
+        for part in recorders {
+            let (list, names) = match part {
+                Err(index) => {
+                    recording.segments.push(Segment::Host(index));
+                    continue;
+                }
+                Ok((recorder, names)) => (recorder, names),
+            };
+            let mut placed = Recorder::new();
+            for recorded in list.list() {
+                let mut recorded = *recorded;
+                recorded.dispatch.kernarg += base;
+                placed.add(recorded)?;
+            }
+            let mut packets = alloc::vec![Packet::INVALID; placed.list().len()];
+            placed.encode_aql(&mut packets)?;
+            recording.segments.push(Segment::Device(packets, names));
+        }
+        Ok(())
+    }
+
+    /// Puts the arguments where the device reads them; answers the address.
+    fn arguments(&mut self, block: &[u8], recording: &mut Recording) -> Result<u64, GpuError> {
+        if block.is_empty() {
+            return Ok(0);
+        }
+        let buffer = self.card.allocate(Usage::Kernarg, block.len() as u64, Name::new("arguments"))?;
+        if let Some(window) = buffer.window() {
+            window.write(0, block);
+        }
+        let base = buffer.va();
+        recording.arguments = Some(buffer);
+        Ok(base)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recorded_step_covers_a_little_more() {
+        let cases =
+            [(0, 32), (1, 32), (33, 64), (256, 256), (257, 320), (1000, 1024), (4097, 5120), (9999, 8192)];
+        for (positions, expected) in cases {
+            assert_eq!(covered(positions, 256), expected, "{positions}");
+        }
+    }
+}

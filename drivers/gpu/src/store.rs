@@ -1,0 +1,130 @@
+//! What stays on the device as long as the model does: weights, vectors, rotary tables, keys and values.
+
+use alloc::vec::Vec;
+use doorbell_core::backend::KvType;
+use doorbell_core::model::{Model, Rope};
+use doorbell_core::plan::PAGE_TOKENS;
+use doorbell_kernels::{KvLayout, KvPool};
+use doorbell_kfd::memory::{Buffer, Name};
+
+use crate::card::Card;
+use crate::convert::Stored;
+use crate::error::GpuError;
+use crate::needs::{LINE, rope_bytes, vector_bytes};
+
+/// One group's keys and values.
+pub(crate) struct Pool {
+    pub(crate) keys: Buffer,
+    pub(crate) values: Buffer,
+}
+
+/// The buffers, and addresses by id.
+#[derive(Default)]
+pub(crate) struct Store {
+    matrices: Vec<Buffer>,
+    shared: Vec<Buffer>,
+    pub(crate) pools: Vec<Pool>,
+    pub(crate) weights: Vec<u64>,
+    pub(crate) vectors: Vec<u64>,
+    pub(crate) ropes: Vec<u64>,
+    pub(crate) addresses: Vec<KvPool>,
+}
+
+impl Store {
+    /// Uploads `model` in the types that `kept` says; called on an empty store, whose buffers are to be freed
+    /// whether it succeeds or not.
+    pub(crate) fn load(
+        &mut self,
+        card: &mut Card<'_>,
+        model: &Model<'_>,
+        kept: &Model<'_>,
+        kv: KvType,
+        pages: u32,
+    ) -> Result<(), GpuError> {
+        let usage = card.usage();
+        for (weight, kept) in model.weights.iter().zip(&kept.weights) {
+            let name =
+                Name::format(format_args!("{}", core::str::from_utf8(weight.name).unwrap_or("weight")));
+            let buffer = card.allocate(usage, kept.bytes(), name)?;
+            self.weights.push(buffer.va());
+            self.matrices.push(buffer);
+            let Some(buffer) = self.matrices.last() else { continue };
+            card.copy(buffer, 0, &mut Stored::new(weight, kept.kind), kept.bytes())?;
+        }
+        self.load_vectors(card, model)?;
+        self.load_ropes(card, model, pages)?;
+        let reachable = card.reachable_usage();
+        for (index, group) in model.groups.iter().enumerate() {
+            let bytes = |layout: KvLayout| layout.page_bytes().saturating_mul(pages.into());
+            let name = |what: &str| Name::format(format_args!("{what} of group {index}"));
+            let keys = card.allocate(reachable, bytes(KvLayout::keys(group, kv)), name("keys"))?;
+            let values = match card.allocate(reachable, bytes(KvLayout::values(group, kv)), name("values")) {
+                Ok(values) => values,
+                Err(error) => {
+                    card.free(keys);
+                    return Err(error);
+                }
+            };
+            self.addresses.push(KvPool { keys: keys.va(), values: values.va() });
+            self.pools.push(Pool { keys, values });
+        }
+        Ok(())
+    }
+
+    fn load_vectors(&mut self, card: &mut Card<'_>, model: &Model<'_>) -> Result<(), GpuError> {
+        let buffer = card.allocate(card.usage(), vector_bytes(model), Name::new("norms and biases"))?;
+        let base = buffer.va();
+        self.shared.push(buffer);
+        let mut bytes = Vec::new();
+        for vector in &model.vectors {
+            self.vectors.push(base + bytes.len() as u64);
+            bytes.extend_from_slice(bytemuck::cast_slice(vector));
+            bytes.resize(bytes.len().next_multiple_of(LINE as usize), 0);
+        }
+        match self.shared.last() {
+            Some(buffer) if !bytes.is_empty() => card.write(buffer, 0, &bytes),
+            _ => Ok(()),
+        }
+    }
+
+    fn load_ropes(&mut self, card: &mut Card<'_>, model: &Model<'_>, pages: u32) -> Result<(), GpuError> {
+        let buffer = card.allocate(card.usage(), rope_bytes(model, pages), Name::new("rotary tables"))?;
+        let base = buffer.va();
+        self.shared.push(buffer);
+        let mut at = 0;
+        for rope in &model.ropes {
+            self.ropes.push(base + at);
+            for page in 0..pages {
+                let bytes = angles(rope, page);
+                let Some(buffer) = self.shared.last().filter(|_| !bytes.is_empty()) else { break };
+                card.write(buffer, at, &bytes)?;
+                at += bytes.len() as u64;
+            }
+            at = at.next_multiple_of(LINE);
+        }
+        Ok(())
+    }
+
+    /// Gives all buffers back.
+    pub(crate) fn free(&mut self, card: &mut Card<'_>) {
+        let pools = self.pools.drain(..).flat_map(|pool| [pool.keys, pool.values]);
+        for buffer in self.matrices.drain(..).chain(self.shared.drain(..)).chain(pools) {
+            card.free(buffer);
+        }
+    }
+}
+
+/// A page of a rotary table: `[PAGE_TOKENS, pairs, 2]`, cosine then sine.
+fn angles(rope: &Rope<'_>, page: u32) -> Vec<u8> {
+    let pairs = rope.frequencies.len();
+    let (mut cos, mut sin) = (alloc::vec![0.0; pairs], alloc::vec![0.0; pairs]);
+    let mut bytes = Vec::with_capacity(PAGE_TOKENS * pairs * 8);
+    for within in 0..PAGE_TOKENS as u32 {
+        rope.angles(page * PAGE_TOKENS as u32 + within, &mut cos, &mut sin);
+        for (cos, sin) in cos.iter().zip(&sin) {
+            bytes.extend_from_slice(&cos.to_le_bytes());
+            bytes.extend_from_slice(&sin.to_le_bytes());
+        }
+    }
+    bytes
+}
