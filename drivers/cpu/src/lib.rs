@@ -1,6 +1,7 @@
 //! Runs a plan on host cores with the best SIMD present.
 //!
-//! The kernels need no operating system; the thread pool and the backend on top of it are behind the feature `std`.
+//! Neither the kernels nor the backend need an operating system: without the feature `std` the backend's team is the
+//! calling thread alone.
 #![no_std]
 
 #[cfg(any(feature = "std", test))]
@@ -20,7 +21,10 @@ pub mod attention;
 pub mod bandwidth;
 #[cfg(feature = "std")]
 pub mod pool;
-#[cfg(feature = "std")]
+#[cfg(any(not(feature = "std"), test))]
+pub mod alone;
+#[cfg(not(feature = "std"))]
+pub use alone as pool;
 pub mod backend;
 
 mod formats;

@@ -1,4 +1,5 @@
-//! One prompt, answered greedily, with the counts of the heap. The lines are for `cargo xtask nostd`.
+//! One prompt, answered greedily by the CPU driver on this thread, with the counts of the heap. The lines are for
+//! `cargo xtask nostd`.
 
 use crate::arena::{Arena, ArenaHeap};
 use crate::system::line;
@@ -10,14 +11,16 @@ use doorbell_core::engine::{
 use doorbell_core::gguf::{Gguf, GgufError};
 use doorbell_core::heap::{self, Heap, OutOfMemory};
 use doorbell_core::model::{Model, ModelError};
-use doorbell_core::plan::PlanError;
-use doorbell_core::reference::{Products, Reference, ReferenceError};
+use doorbell_core::plan::{HeadResult, PlanError};
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::{EncodeError, EncodeOptions, Tokenizer, TokenizerError};
+use doorbell_cpu::backend::{CpuBackend, CpuError};
 use doorbell_cpu::budget::Budget;
+use doorbell_cpu::features::Isa;
 
 const PROMPT: &str = "how many people would write";
 const TOKENS: u32 = 24;
+const KV: KvType = KvType::F16;
 
 /// Why there is no answer.
 #[derive(defmt::Format)]
@@ -27,8 +30,9 @@ enum Failure {
     Text(EncodeError),
     Model(ModelError),
     Plan(PlanError),
-    Backend(OutOfMemory),
-    Engine(EngineError<ReferenceError>),
+    Scratch(OutOfMemory),
+    Backend(CpuError),
+    Engine(EngineError<CpuError>),
     Request(SubmitError),
 }
 
@@ -40,6 +44,7 @@ impl fmt::Display for Failure {
             Self::Text(error) => error.fmt(f),
             Self::Model(error) => error.fmt(f),
             Self::Plan(error) => error.fmt(f),
+            Self::Scratch(error) => error.fmt(f),
             Self::Backend(error) => error.fmt(f),
             Self::Engine(error) => error.fmt(f),
             Self::Request(error) => error.fmt(f),
@@ -47,10 +52,11 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Answers from an array of `N` bytes, and prints what came of it.
-pub(crate) fn print<const N: usize>(file: &[u8], arena: &'static Arena<N>) -> bool {
+/// Answers with given instructions from an array of `N` bytes, and prints what came of it.
+pub(crate) fn print<const N: usize>(file: &[u8], isa: Isa, arena: &'static Arena<N>) -> bool {
     let budget = Budget::new(arena.heap(), N);
-    match answer(file, &budget) {
+    line!("instructions {}", isa.name());
+    match answer(file, isa, &budget) {
         Ok(predicted) => {
             line!("peak {} predicted {predicted} array {N}", budget.peak());
             true
@@ -64,34 +70,39 @@ pub(crate) fn print<const N: usize>(file: &[u8], arena: &'static Arena<N>) -> bo
 }
 
 /// The bytes of the heap that were predicted.
-fn answer<'h>(file: &'h [u8], budget: &'h Budget<&'static ArenaHeap>) -> Result<u64, Failure> {
+fn answer<'h>(file: &'h [u8], isa: Isa, budget: &'h Budget<&'static ArenaHeap>) -> Result<u64, Failure> {
     let heap: Heap<'h> = budget;
     let gguf = Gguf::parse(file, heap).map_err(Failure::File)?;
     let tokenizer = Tokenizer::new(&gguf, heap).map_err(Failure::Tokenizer)?;
     let model = Model::new(&gguf, heap).map_err(Failure::Model)?;
     let config = Config::new(model.hyper.context, 1, 16);
-    let memory = config.memory(&model, KvType::F16, heap).map_err(Failure::Plan)?;
+    let memory = config.memory(&model, KV, heap).map_err(Failure::Plan)?;
     let predicted = Memory {
         file: gguf.heap_bytes() as u64,
         tokenizer: tokenizer.heap_bytes() as u64,
-        scratch: Reference::scratch_bytes(&model, config.pages) as u64,
+        scratch: scratch(&model, config, heap)? as u64,
         ..memory
     };
-    generate(&tokenizer, &model, config, budget)?;
+    generate(&tokenizer, &model, (config, isa), budget)?;
     Ok(predicted.heap())
+}
+
+/// What the backend takes beside what the engine knows.
+fn scratch(model: &Model<'_>, config: Config, heap: Heap<'_>) -> Result<usize, Failure> {
+    let plan = model.plan(config.largest_shape(), HeadResult::Logits, heap).map_err(Failure::Plan)?;
+    CpuBackend::scratch_bytes(model, config.pages, KV, 1, &plan, heap).map_err(Failure::Scratch)
 }
 
 fn generate<'m, 'a>(
     tokenizer: &Tokenizer<'a>,
     model: &'m Model<'a>,
-    config: Config,
+    (config, isa): (Config, Isa),
     budget: &'m Budget<&'static ArenaHeap>,
 ) -> Result<(), Failure> {
     let heap: Heap<'m> = budget;
     let mut prompt = heap::Vec::new_in(heap);
     tokenizer.encode(PROMPT, EncodeOptions::default(), &mut prompt).map_err(Failure::Text)?;
-    let backend = Reference::new(model, config.pages, KvType::F16, Products::Quantised, heap)
-        .map_err(Failure::Backend)?;
+    let backend = CpuBackend::with_isa(model, config.pages, KV, 1, isa, heap).map_err(Failure::Backend)?;
     let mut engine = Engine::new(model, backend, config, &[], heap).map_err(Failure::Engine)?;
     let params = SamplerParams::greedy();
     let request = Request {

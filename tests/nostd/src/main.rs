@@ -12,6 +12,7 @@ mod kernels;
 mod log;
 mod system;
 
+use doorbell_cpu::features::Isa;
 use doorbell_isa as _;
 use doorbell_kfd as _;
 
@@ -20,8 +21,9 @@ static MODEL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/model.gguf"));
 
 /// Called on a stack of its own by `system`; gives the exit code.
 fn run() -> u8 {
-    let complete = answer::print(MODEL, &arena::LARGE) && kernels::print(MODEL, &arena::LARGE);
+    let answered = Isa::available().all(|isa| answer::print(MODEL, isa, &arena::LARGE));
+    let complete = answered && kernels::print(MODEL, &arena::LARGE);
     // Far too little for the same work: it must end in an error, not in a panic.
-    let refused = answer::print(MODEL, &arena::SMALL);
+    let refused = answer::print(MODEL, Isa::best(), &arena::SMALL);
     u8::from(!complete || refused)
 }

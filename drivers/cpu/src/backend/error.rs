@@ -7,6 +7,7 @@ use doorbell_core::quant::Type;
 
 /// Why the CPU can't run a model or a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum CpuError {
     /// The heap refused.
