@@ -13,6 +13,15 @@ impl<'k> OpenFile<'k> {
         Ok(Self { kernel, fd: kernel.open(path)? })
     }
 
+    /// Takes a file that a request has opened.
+    pub(crate) fn adopt(kernel: &'k dyn Kernel, fd: Fd) -> Self {
+        Self { kernel, fd }
+    }
+
+    pub(crate) fn kernel(&self) -> &'k dyn Kernel {
+        self.kernel
+    }
+
     pub(crate) fn fd(&self) -> &Fd {
         &self.fd
     }

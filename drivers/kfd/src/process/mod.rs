@@ -6,10 +6,12 @@ mod bring_up;
 mod device;
 mod events;
 mod file;
+mod notices;
 mod teardown;
 
 pub use bring_up::{BringUpError, MINIMUM_MINOR, Process, Stage, Version};
 pub(crate) use device::Exception;
 pub use device::{Clocks, Device, DeviceIndex};
 pub use events::{EventId, Events, Signal};
+pub use notices::{Notice, NoticeKind, Notices};
 pub use teardown::Leak;

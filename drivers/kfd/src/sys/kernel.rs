@@ -82,6 +82,18 @@ pub trait Kernel: Sync {
     /// Reads from `fd` at `offset` straight into `window[range]` and answers the bytes read, 0 at the end.
     fn read_at(&self, fd: &Fd, offset: u64, window: &Window, range: Range<usize>) -> Result<usize, Errno>;
 
+    /// Reads what an open stream has now, and does not wait: `EAGAIN` when it has nothing.
+    fn receive(&self, fd: &Fd, out: &mut [u8]) -> Result<usize, Errno> {
+        let _ = (fd, out);
+        Err(Errno::ENOTTY)
+    }
+
+    /// Writes to an open stream.
+    fn send(&self, fd: &Fd, bytes: &[u8]) -> Result<usize, Errno> {
+        let _ = (fd, bytes);
+        Err(Errno::ENOTTY)
+    }
+
     /// Stores a doorbell: one 64-bit store after everything the caller stored before, write-combined stores
     /// included.
     fn ring(&self, doorbells: &Window, offset: usize, value: u64) {

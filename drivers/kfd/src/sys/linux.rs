@@ -137,6 +137,14 @@ impl Kernel for Linux {
         Ok(Stat { mode: stat.st_mode, uid: stat.st_uid, gid: stat.st_gid })
     }
 
+    fn receive(&self, fd: &Fd, out: &mut [u8]) -> Result<usize, Errno> {
+        Ok(rustix::io::read(borrow(fd)?, out)?)
+    }
+
+    fn send(&self, fd: &Fd, bytes: &[u8]) -> Result<usize, Errno> {
+        Ok(rustix::io::write(borrow(fd)?, bytes)?)
+    }
+
     fn read_at(&self, fd: &Fd, offset: u64, window: &Window, range: Range<usize>) -> Result<usize, Errno> {
         loop {
             match window.read_file(borrow(fd)?, offset, range.clone()) {
@@ -202,6 +210,9 @@ mod tests {
         Linux.list("/proc/self", &mut |name| found |= name == "status").expect("procfs");
         assert!(found);
         assert_eq!(Linux.stat("/").expect("root").uid, 0);
+        let fd = Linux.open("/dev/null").expect("null device");
+        assert_eq!((Linux.send(&fd, b"text"), Linux.receive(&fd, &mut [0; 8])), (Ok(4), Ok(0)));
+        Linux.close(fd);
         let fd = Linux.open("/dev/zero").expect("zero device");
         let shared = Shared::new(4096).expect("memfd");
         let window = shared.map(0, 4096, Place::Anywhere).expect("map");

@@ -4,7 +4,7 @@ use crate::fake::Fake;
 use crate::machines::{GIB, Machine, Release};
 use crate::queue::open;
 use doorbell_kfd::doctor::{self, Examination, Finding, LogHint, Seen, Severity, examine};
-use doorbell_kfd::process::{DeviceIndex, Process};
+use doorbell_kfd::process::{DeviceIndex, Notice, NoticeKind, Process};
 use doorbell_kfd::queue::{Queue, QueueOptions};
 use doorbell_kfd::sys::{Errno, Stat, request};
 use doorbell_kfd::topology::{Isa, ROOT, Rule, Topology};
@@ -238,6 +238,31 @@ fn bring_up_and_queue_errors_become_findings() {
         Finding::QueueRefused { errno: Errno::EINVAL, asked: (0xAA4000, 0x4000), stated: (0xAA4000, 0x4000) }
     );
     assert!(finding.remedy().to_string().contains("dynamic_debug"));
+}
+
+#[test]
+fn what_the_kernel_tells_beside_faults_is_heard() {
+    let fake = fake(Release::V6_12, &["8060S"]);
+    let process = open(&fake);
+    let mut notices = process.notices(DeviceIndex(0)).expect("listening");
+    let mask =
+        fake.tell("9 123456789 -4242 a1b2 5\n1 1092:doorbell\n77 of a newer kernel\n2 ff:1\na 99 -4242");
+    assert_eq!(mask, 0b11_0000_1111);
+    let mut heard = Vec::new();
+    notices.read(&mut |notice| heard.push((notice.kind, notice.text.to_owned()))).expect("read");
+    fake.tell(" a1b2 0\n");
+    notices.read(&mut |notice| heard.push((notice.kind, notice.text.to_owned()))).expect("read");
+    let expected = [
+        (NoticeKind::QueueEviction, "123456789 -4242 a1b2 5"),
+        (NoticeKind::PageFault, "1092:doorbell"),
+        (NoticeKind::ThermalThrottle, "ff:1"),
+        (NoticeKind::QueueRestore, "99 -4242 a1b2 0"),
+    ];
+    assert_eq!(heard, expected.map(|(kind, text)| (kind, text.to_owned())));
+    assert_eq!(Notice::parse(b"\xff\xfe"), None);
+    drop(notices);
+    process.shutdown().expect("nothing left");
+    assert_eq!(fake.held(), (0, 0, 0));
 }
 
 #[test]

@@ -23,6 +23,7 @@ enum File {
     Kfd,
     /// A render node by gpu id.
     Render(u32),
+    Notices,
 }
 
 /// What goes wrong, and when.
@@ -58,6 +59,9 @@ struct State {
     injection: Injection,
     interrupted: u32,
     calls: Vec<Request>,
+    /// Lines that a reader of notices gets, and what it asked for.
+    notices: Vec<u8>,
+    mask: u64,
     dispatches: Vec<Dispatch>,
     waits: u32,
     /// Doorbell windows by address, with the GPU they belong to; the newest last.
@@ -99,6 +103,13 @@ impl Fake {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no test panics inside")
+    }
+
+    /// Lines for whoever listens, and the mask that was asked for.
+    pub fn tell(&self, lines: &str) -> u64 {
+        let mut state = self.state();
+        state.notices.extend_from_slice(lines.as_bytes());
+        state.mask
     }
 
     /// Replaces or adds a file.
@@ -262,6 +273,12 @@ impl Fake {
                 Ok(())
             }
             // Without a device there is none to ask; this driver makes these calls on none.
+            request::SMI_EVENTS if self.is_gpu(read::<sys::SmiEvents>(arg).gpuid) => {
+                state.next_fd += 1;
+                state.files.insert(state.next_fd, File::Notices);
+                write(arg, &sys::SmiEvents { anon_fd: state.next_fd as u32, ..read(arg) });
+                Ok(())
+            }
             request::SET_TRAP_HANDLER | request::SMI_EVENTS | request::SET_MEMORY_POLICY => {
                 Err(Errno::EINVAL)
             }
@@ -339,9 +356,27 @@ impl Kernel for Fake {
             Some(&File::Render(gpu_id)) if request == request::AMDGPU_INFO => {
                 self.drm_info(gpu_id, state.injection.scheduler, arg, pointed)
             }
-            Some(File::Render(_)) => Err(Errno::ENOTTY),
+            Some(File::Render(_) | File::Notices) => Err(Errno::ENOTTY),
             Some(File::Kfd) => self.kfd_call(state, request, arg, pointed),
         }
+    }
+
+    fn receive(&self, fd: &Fd, out: &mut [u8]) -> Result<usize, Errno> {
+        let mut state = self.state();
+        assert_eq!(state.files.get(&fd.raw()), Some(&File::Notices));
+        // A read ends wherever the reader's room does, in the middle of a line too.
+        let count = state.notices.len().min(out.len()).min(7);
+        for (byte, slot) in state.notices.drain(..count).zip(out) {
+            *slot = byte;
+        }
+        if count == 0 { Err(Errno::EAGAIN) } else { Ok(count) }
+    }
+
+    fn send(&self, fd: &Fd, bytes: &[u8]) -> Result<usize, Errno> {
+        let mut state = self.state();
+        assert_eq!(state.files.get(&fd.raw()), Some(&File::Notices));
+        state.mask = u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+        Ok(8)
     }
 
     fn reserve(&self, len: usize, align: usize) -> Result<Span, Errno> {
@@ -351,6 +386,7 @@ impl Kernel for Fake {
     fn map(&self, fd: &Fd, offset: u64, len: usize, place: Place<'_>) -> Result<Window, Errno> {
         let mut state = self.state();
         match *state.files.get(&fd.raw()).ok_or(Errno::EBADF)? {
+            File::Notices => Err(Errno::ENODEV),
             File::Render(gpu_id) => state.memory.map(gpu_id, offset, len, place),
             File::Kfd => match offset >> 62 {
                 3 => {
