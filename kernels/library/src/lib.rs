@@ -7,18 +7,34 @@
 
 extern crate alloc;
 
+mod activation;
+mod attend;
+mod embed;
+mod glu;
+mod idiom;
 mod launch;
 mod layout;
 mod lower;
+mod norm;
+mod product;
+mod project;
 mod recipe;
+mod rope;
 mod step;
+mod unpack;
 
 // What the driver needs to compile recipes for its chip.
 pub use doorbell_compiler as compiler;
 pub use doorbell_isa as isa;
 
+pub use attend::Attention;
+pub use embed::{Embedding, Selection};
+pub use glu::Bend;
 pub use launch::{Cost, Launch};
 pub use layout::{KvLayout, RopeTable};
 pub use lower::{Unsupported, lower, scratch_bytes, supports};
+pub use norm::NormAddition;
+pub use project::{Factor, Finish, Projection, Share};
 pub use recipe::{Recipe, RecipeError};
+pub use rope::{HeadFinish, HeadPart};
 pub use step::{Inputs, KvPool, Step};

@@ -1,5 +1,10 @@
 //! Recipes: everything that decides a kernel's code but the chip. Equal recipes are the same kernel.
 
+use super::attend::Attention;
+use super::embed::{Embedding, Selection};
+use super::norm::NormAddition;
+use super::project::Projection;
+use super::rope::HeadFinish;
 use alloc::string::String;
 use core::fmt;
 use doorbell_compiler::ir::Function;
@@ -8,7 +13,20 @@ use doorbell_isa::Target;
 /// What to compile. One variant per kernel family; the family's file builds it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Recipe {}
+pub enum Recipe {
+    /// Token embeddings.
+    Embed(Embedding),
+    /// Rows whose result is wanted.
+    Select(Selection),
+    /// Matrices over one input.
+    Project(Projection),
+    /// Head norms, rotation, writes to the KV cache.
+    Heads(HeadFinish),
+    /// Attention.
+    Attend(Attention),
+    /// A normalised branch added to the stream.
+    NormAdd(NormAddition),
+}
 
 /// Why a recipe can't be built for a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +49,14 @@ impl core::error::Error for RecipeError {}
 impl Recipe {
     /// A name that tells family and parameters, unique among recipes: the kernel symbol.
     pub fn name(&self) -> String {
-        match *self {}
+        match self {
+            Self::Embed(recipe) => recipe.name(),
+            Self::Select(recipe) => recipe.name(),
+            Self::Project(recipe) => recipe.name(),
+            Self::Heads(recipe) => recipe.name(),
+            Self::Attend(recipe) => recipe.name(),
+            Self::NormAdd(recipe) => recipe.name(),
+        }
     }
 
     /// The function for a chip.
@@ -39,6 +64,13 @@ impl Recipe {
     /// # Errors
     /// The chip can't run it.
     pub fn function(&self, _target: Target) -> Result<Function, RecipeError> {
-        match *self {}
+        match self {
+            Self::Embed(recipe) => Ok(recipe.function()),
+            Self::Select(recipe) => Ok(recipe.function()),
+            Self::Project(recipe) => recipe.function(),
+            Self::Heads(recipe) => Ok(recipe.function()),
+            Self::Attend(recipe) => Ok(recipe.function()),
+            Self::NormAdd(recipe) => recipe.function(),
+        }
     }
 }

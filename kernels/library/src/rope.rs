@@ -1,0 +1,366 @@
+//! What follows the products of queries, keys and values: head norm, rotation, and the write to the KV cache.
+//!
+//! One wave a head of a row (grid X heads of all parts, grid Y rows). Products of keys and values come from scratch.
+
+use super::idiom::{Idiom, at};
+use super::{Cost, KvLayout, Launch, Recipe, RopeTable, Step};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write as _;
+use doorbell_compiler::ir::{Alu, Axis, Builder, Elem, Function, Value, Width};
+use doorbell_compiler::object::ArgumentValue;
+use doorbell_core::backend::KvType;
+use doorbell_core::model::Pairing;
+use doorbell_core::plan::{Epilogue, GroupId, KvSlot, Norm, PAGE_TOKENS, Project, RopeId, TensorId};
+
+/// Heads of one part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HeadPart {
+    /// Heads of a row.
+    pub heads: u32,
+    /// Elements of a head.
+    pub dim: u32,
+    /// Whether heads are normalised.
+    pub norm: bool,
+    /// Pairs that turn, and whether they are neighbours.
+    pub rope: Option<(u32, bool)>,
+    /// Cache bytes per element, and of a page with all layers; `None` writes back to the input.
+    pub cache: Option<(u32, u64)>,
+}
+
+/// Heads of all parts of a projection.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HeadFinish {
+    /// The parts.
+    pub parts: Vec<HeadPart>,
+}
+
+/// A part with its addresses.
+struct Place {
+    part: HeadPart,
+    input: u64,
+    norm: Option<Norm>,
+    rope: Option<RopeId>,
+    /// Cache of the layer.
+    cache: Option<u64>,
+}
+
+/// Where products of keys and values are in scratch: bytes before each part.
+pub(crate) fn scratch_offset(op: &Project, part: usize, rows: u32) -> u64 {
+    let before = op.parts.iter().take(part);
+    let width = |epilogue: &Epilogue, rows: u32| match epilogue {
+        Epilogue::Key { .. } | Epilogue::Value { .. } => rows,
+        _ => 0,
+    };
+    before.map(|part| 4 * u64::from(rows) * u64::from(width(&part.epilogue, part.matrix.rows))).sum()
+}
+
+/// The launch that finishes heads of a projection; `None` where there are none.
+pub(crate) fn finish(step: &Step<'_, '_>, op: &Project, scratch: u64) -> Option<Launch> {
+    let rows = step.rows_of(op.input);
+    let (mut places, mut group) = (Vec::new(), None);
+    for (index, part) in op.parts.iter().enumerate() {
+        let from = scratch + scratch_offset(op, index, rows);
+        let cached = |slot: KvSlot, keys: bool| {
+            let own = &step.model.groups[slot.group.index()];
+            let layout = if keys { KvLayout::keys(own, step.kv) } else { KvLayout::values(own, step.kv) };
+            let pool = step.pool(slot.group);
+            let base = if keys { pool.keys } else { pool.values };
+            (layout, base + layout.layer_bytes() * u64::from(slot.layer))
+        };
+        match part.epilogue {
+            Epilogue::Query { norm, rope, head_dim, out } if norm.is_some() || rope.is_some() => {
+                let input = step.tensor(out);
+                let part = head_part(step, part.matrix.rows / head_dim, head_dim, norm, rope);
+                places.push(Place { part, input, norm, rope, cache: None });
+            }
+            Epilogue::Key { norm, rope, kv } => {
+                let (layout, cache) = cached(kv, true);
+                let part = HeadPart {
+                    cache: Some((step.kv.bytes() as u32, layout.page_bytes())),
+                    ..head_part(step, layout.heads, layout.dim, norm, rope)
+                };
+                places.push(Place { part, input: from, norm, rope, cache: Some(cache) });
+                group = Some(kv.group);
+            }
+            Epilogue::Value { kv } => {
+                let (layout, cache) = cached(kv, false);
+                let part = HeadPart {
+                    cache: Some((step.kv.bytes() as u32, layout.page_bytes())),
+                    ..head_part(step, layout.heads, layout.dim, None, None)
+                };
+                places.push(Place { part, input: from, norm: None, rope: None, cache: Some(cache) });
+                group = Some(kv.group);
+            }
+            _ => {}
+        }
+    }
+    if places.is_empty() {
+        return None;
+    }
+    Some(launch(step, op.input, rows, group, &places))
+}
+
+fn head_part(
+    step: &Step<'_, '_>,
+    heads: u32,
+    dim: u32,
+    norm: Option<Norm>,
+    rope: Option<RopeId>,
+) -> HeadPart {
+    let rope = rope.map(|id| {
+        let rope = &step.model.ropes[id.index()];
+        (rope.frequencies.len() as u32, rope.pairing == Pairing::Adjacent)
+    });
+    HeadPart { heads, dim, norm: norm.is_some(), rope, cache: None }
+}
+
+fn launch(
+    step: &Step<'_, '_>,
+    input: TensorId,
+    rows: u32,
+    group: Option<GroupId>,
+    places: &[Place],
+) -> Launch {
+    let (positions, tables) = step.places(input, group.unwrap_or(GroupId(0)));
+    let mut values = [positions, tables, step.inputs.pages].map(ArgumentValue::Buffer).to_vec();
+    let mut cost = Cost::default();
+    for place in places {
+        values.push(ArgumentValue::Buffer(place.input));
+        if let Some(norm) = place.norm {
+            values.push(ArgumentValue::Buffer(step.vector(norm.weight)));
+            values.push(ArgumentValue::Scalar(norm.eps.to_bits()));
+        }
+        values.extend(place.rope.map(|id| ArgumentValue::Buffer(step.rope(id))));
+        values.extend(place.cache.map(ArgumentValue::Buffer));
+        let elements = u64::from(place.part.heads) * u64::from(place.part.dim) * u64::from(rows);
+        cost.read += 4 * elements;
+        cost.written += elements * u64::from(place.part.cache.map_or(4, |cache| cache.0));
+    }
+    let parts: Vec<HeadPart> = places.iter().map(|place| place.part).collect();
+    let heads = parts.iter().map(|part| part.heads).sum();
+    Launch {
+        recipe: Recipe::Heads(HeadFinish { parts }),
+        groups: [heads, rows, 1],
+        arguments: values,
+        waits: true,
+        cost,
+    }
+}
+
+/// Arguments of one part.
+struct Arguments {
+    input: Value,
+    norm: Option<(Value, Value)>,
+    rope: Option<Value>,
+    cache: Option<Value>,
+}
+
+impl HeadFinish {
+    /// Unique name.
+    pub(crate) fn name(&self) -> String {
+        let mut name = String::from("heads");
+        for part in &self.parts {
+            let _ = write!(name, "_{}x{}{}", part.heads, part.dim, if part.norm { "n" } else { "" });
+            if let Some((pairs, adjacent)) = part.rope {
+                let _ = write!(name, "r{pairs}{}", if adjacent { "a" } else { "h" });
+            }
+            if let Some((bytes, page)) = part.cache {
+                let _ = write!(name, "c{bytes}_{page}");
+            }
+        }
+        name
+    }
+
+    /// The function.
+    pub(crate) fn function(&self) -> Function {
+        let mut k = Builder::new(&self.name(), 32);
+        let buffers = ["positions", "tables", "pages"].map(|name| k.buffer(name));
+        let arguments: Vec<Arguments> = self
+            .parts
+            .iter()
+            .map(|part| Arguments {
+                input: k.buffer("input"),
+                norm: part.norm.then(|| (k.buffer("norm"), k.scalar("eps", Elem::Float))),
+                rope: part.rope.map(|_| k.buffer("rope")),
+                cache: part.cache.map(|_| k.buffer("cache")),
+            })
+            .collect();
+        let (number, row) = (k.workgroup_id(Axis::X), k.workgroup_id(Axis::Y));
+        let place = k.left(row, 2);
+        let position = k.read_same(buffers[0], place);
+        let mut before = 0;
+        for (part, arguments) in self.parts.iter().zip(&arguments) {
+            let start = k.int(before);
+            let head = k.sub(number, start);
+            let count = k.int(part.heads);
+            let here = k.lt_u(head, count);
+            k.when(here, |k| part.body(k, arguments, buffers, [row, head, position]));
+            before += part.heads;
+        }
+        k.finish()
+    }
+}
+
+impl HeadPart {
+    #[expect(clippy::too_many_lines, reason = "a kernel reads from top to bottom")]
+    fn body(
+        self,
+        k: &mut Builder,
+        arguments: &Arguments,
+        [_, tables, pages]: [Value; 3],
+        [row, head, position]: [Value; 3],
+    ) {
+        let start = k.times(row, self.heads);
+        let start = k.add(start, head);
+        let start = k.times(start, 4 * self.dim);
+        let slots = self.slots(k);
+        let mut values: Vec<Value> = slots
+            .iter()
+            .map(|slot| {
+                let place = k.left(slot.element, 2);
+                let place = k.add(place, start);
+                k.read(arguments.input, place)
+            })
+            .collect();
+        if let Some((weight, eps)) = arguments.norm {
+            let mut sum = k.float(0.0);
+            for (value, slot) in values.iter().zip(&slots) {
+                let next = k.fma(*value, *value, sum);
+                sum = slot.inside.map_or(next, |inside| k.select(inside, next, sum));
+            }
+            let total = k.reduce_wave(sum, Alu::fadd);
+            let share = k.float(1.0 / self.dim as f32);
+            let mean = k.fma(total, share, eps);
+            let factor = k.rsq(mean);
+            for (value, slot) in values.iter_mut().zip(&slots) {
+                let place = k.left(slot.element, 2);
+                let weight = k.read(weight, place);
+                let scaled = k.fmul(*value, factor);
+                *value = k.fmul(scaled, weight);
+            }
+        }
+        if let (Some((pairs, _)), Some(table)) = (self.rope, arguments.rope) {
+            let bytes = RopeTable { pairs }.position_bytes() as u32;
+            let entry = k.times(position, bytes);
+            for (pair, slot) in (0..).zip(slots.iter().filter(|slot| slot.first)) {
+                let place = k.left(slot.pair, 3);
+                let place = k.add(place, entry);
+                let turn = k.load(k.global(table, place), Width::Dwords(2), Elem::Float);
+                let (cos, sin) = (k.extract(turn, 0), k.extract(turn, 1));
+                let (x, y): (Value, Value) = (values[2 * pair], values[2 * pair + 1]);
+                let (xs, ys) = (k.fmul(x, sin), k.fmul(y, sin));
+                let ys = k.fneg(ys);
+                values[2 * pair] = k.fma(x, cos, ys);
+                values[2 * pair + 1] = k.fma(y, cos, xs);
+            }
+        }
+        let target = self.target(k, arguments, [tables, pages], [row, head, position], start);
+        for (value, slot) in values.iter().zip(&slots) {
+            let store = |k: &mut Builder| {
+                let place = k.left(slot.element, if target.half { 1 } else { 2 });
+                let place = k.add(place, target.start);
+                if target.half {
+                    let half = k.cvt_h_f(*value);
+                    k.store(k.global(target.base, place), Width::U16, half);
+                } else {
+                    k.write(target.base, place, *value);
+                }
+            };
+            match slot.inside {
+                Some(inside) => k.when(inside, store),
+                None => store(k),
+            }
+        }
+    }
+
+    /// Where a head's elements go.
+    fn target(
+        self,
+        k: &mut Builder,
+        arguments: &Arguments,
+        [tables, pages]: [Value; 2],
+        [row, head, position]: [Value; 3],
+        start: Value,
+    ) -> Target {
+        let (Some((bytes, page_bytes)), Some(cache)) = (self.cache, arguments.cache) else {
+            return Target { base: arguments.input, start, half: false };
+        };
+        let page = page_of(k, [tables, pages], row, position);
+        let size = k.int(u32::try_from(page_bytes).unwrap_or(u32::MAX));
+        let offset = k.wide_mul(page, size);
+        let base = k.wide_add(cache, offset);
+        let head = k.times(head, PAGE_TOKENS as u32 * self.dim * bytes);
+        let slot = k.mask(position, PAGE_TOKENS as u32 - 1);
+        let slot = k.times(slot, self.dim * bytes);
+        let start = k.add(head, slot);
+        Target { base, start, half: bytes == KvType::F16.bytes() as u32 }
+    }
+
+    /// The lane's elements: first both of each of its pairs, then those that do not turn.
+    fn slots(self, k: &mut Builder) -> Vec<Slot> {
+        let lane = k.lane();
+        let (pairs, adjacent) = self.rope.unwrap_or((0, false));
+        let mut slots = Vec::new();
+        let limited = |k: &mut Builder, number: Value, first: u32, count: u32| {
+            if first + 32 <= count {
+                return (number, None);
+            }
+            let (last, all) = (k.int(count - 1), k.int(count));
+            let inside = k.lt_u(number, all);
+            (k.min_u(number, last), Some(inside))
+        };
+        for first in (0..pairs).step_by(32) {
+            let number = k.plus(lane, first);
+            let (pair, inside) = limited(k, number, first, pairs);
+            let (x, y) = if adjacent {
+                let x = k.left(pair, 1);
+                (x, k.plus(x, 1))
+            } else {
+                (pair, k.plus(pair, pairs))
+            };
+            slots.push(Slot { element: x, pair, inside, first: true });
+            slots.push(Slot { element: y, pair, inside, first: false });
+        }
+        let rest = self.dim - 2 * pairs;
+        for first in (0..rest).step_by(32) {
+            let number = k.plus(lane, first);
+            let (number, inside) = limited(k, number, first, rest);
+            let element = k.plus(number, 2 * pairs);
+            slots.push(Slot { element, pair: element, inside, first: false });
+        }
+        slots
+    }
+}
+
+/// One element of a lane.
+struct Slot {
+    element: Value,
+    pair: Value,
+    /// Whether the lane has it; `None` where all have.
+    inside: Option<Value>,
+    /// First of a pair.
+    first: bool,
+}
+
+/// Where a head goes.
+struct Target {
+    base: Value,
+    start: Value,
+    half: bool,
+}
+
+/// The page of a row's position, uniform.
+pub(crate) fn page_of(k: &mut Builder, [tables, pages]: [Value; 2], row: Value, position: Value) -> Value {
+    let place = k.left(row, 2);
+    let table = k.load_uniform(k.global(tables, place), Width::Dwords(1), Elem::Int);
+    let number = k.right(position, PAGE_TOKENS.trailing_zeros());
+    let entry = k.add(table, number);
+    let entry = k.left(entry, 2);
+    k.load_uniform(at(k.global(pages, entry), 0), Width::Dwords(1), Elem::Int)
+}
+
+/// Whether the kernel takes heads of `dim` elements.
+pub(crate) fn takes(dim: u32) -> bool {
+    (8..=512).contains(&dim) && dim.is_multiple_of(8)
+}

@@ -1,0 +1,281 @@
+//! One operation on the software GPU and by the oracle, from the same random memory.
+
+use crate::machine::Machine;
+use crate::oracle::{HEAP, Oracle, Place, Pool, Rowset, State};
+use doorbell_core::backend::KvType;
+use doorbell_core::gguf::Gguf;
+use doorbell_core::model::Model;
+use doorbell_core::plan::{Element, GroupId, HeadResult, Op, PAGE_TOKENS, Plan, Rows, Shape};
+use doorbell_core::quant::Type;
+use doorbell_isa::Target;
+use doorbell_kernels::{Inputs, KvLayout, KvPool, Step, lower, scratch_bytes, supports};
+use doorbell_tests::random::Random;
+use doorbell_tests::tiny::{self, Family};
+use half::f16;
+use std::collections::BTreeMap;
+
+/// What to run an operation on.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) target: Target,
+    pub(crate) kv: KvType,
+    pub(crate) seed: u64,
+    /// Sequences: position of the first row, rows.
+    pub(crate) runs: Vec<(u32, u32)>,
+    pub(crate) outputs: Vec<u32>,
+}
+
+impl Case {
+    pub(crate) fn new(target: Target, runs: &[(u32, u32)]) -> Self {
+        let rows: u32 = runs.iter().map(|run| run.1).sum();
+        let outputs = (0..rows).filter(|row| row % 3 == 0 || row + 1 == rows).collect();
+        Self { target, kv: KvType::F16, seed: 1, runs: runs.to_vec(), outputs }
+    }
+
+    pub(crate) fn rows(&self) -> u32 {
+        self.runs.iter().map(|run| run.1).sum()
+    }
+
+    fn rowset(&self, model: &Model<'_>, random: &mut Random) -> (Rowset, u32) {
+        let mut free = 0u32;
+        let (mut tokens, mut places) = (Vec::new(), Vec::new());
+        let per_run: Vec<u32> =
+            self.runs.iter().map(|(start, rows)| (start + rows).div_ceil(PAGE_TOKENS as u32)).collect();
+        let total: u32 = per_run.iter().sum::<u32>() + 1;
+        for ((start, rows), count) in self.runs.iter().zip(per_run) {
+            // Not in the order of positions.
+            let pages: Vec<u32> = (free..free + count).rev().collect();
+            free += count;
+            for row in 0..*rows {
+                tokens.push(random.below(model.vocabulary as usize) as u32);
+                let pages = vec![pages.clone(); model.groups.len()];
+                places.push(Place { position: start + row, pages });
+            }
+        }
+        (Rowset { tokens, places, outputs: self.outputs.clone() }, total)
+    }
+}
+
+fn cells(bytes: &[u8], kv: KvType) -> Vec<f32> {
+    match kv {
+        KvType::F16 => bytes.chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()).collect(),
+        KvType::F32 => bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect(),
+    }
+}
+
+fn bytes_of(cells: &[f32], kv: KvType) -> Vec<u8> {
+    match kv {
+        KvType::F16 => cells.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect(),
+        KvType::F32 => cells.iter().flat_map(|x| x.to_le_bytes()).collect(),
+    }
+}
+
+/// Squared error and square of the expectation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Deviation {
+    error: f64,
+    square: f64,
+}
+
+impl Deviation {
+    fn add(&mut self, found: f32, expected: f32) {
+        let error = f64::from(found) - f64::from(expected);
+        // Infinities and NaN have to be met exactly.
+        if found.to_bits() != expected.to_bits() {
+            self.error += error * error;
+        }
+        self.square += f64::from(expected) * f64::from(expected);
+    }
+
+    /// Normalised mean square error.
+    pub(crate) fn nmse(&self) -> f64 {
+        if self.error == 0.0 { 0.0 } else { self.error / self.square }
+    }
+}
+
+/// Addresses of everything.
+struct Device {
+    arena: u64,
+    scratch: u64,
+    scratch_bytes: usize,
+    weights: Vec<u64>,
+    vectors: Vec<u64>,
+    ropes: Vec<u64>,
+    pools: Vec<KvPool>,
+    inputs: Inputs,
+}
+
+fn start(
+    rows: &Rowset,
+    model: &Model<'_>,
+    plan: &Plan<'_>,
+    pages: u32,
+    kv: KvType,
+    random: &mut Random,
+) -> State {
+    let mut arena = vec![0u32; plan.arena];
+    arena.iter_mut().for_each(|cell| *cell = random.normal().to_bits());
+    let experts = model.hyper.experts;
+    for tensor in plan.tensors.iter().filter(|tensor| tensor.element == Element::U32) {
+        let count = experts.map_or(1, |experts| experts.count as usize);
+        let rows = if tensor.rows == Rows::Batch { rows.tokens.len() } else { rows.outputs.len() };
+        for row in 0..rows {
+            let first = random.below(count);
+            for slot in 0..tensor.width as usize {
+                let cell = tensor.offset + row * tensor.width as usize + slot;
+                arena[cell] = ((first + slot * 3) % count) as u32;
+            }
+        }
+    }
+    let pools = model.groups.iter().map(|group| {
+        [KvLayout::keys(group, kv), KvLayout::values(group, kv)].map(|layout| {
+            let count = pages as usize * layout.page_bytes() as usize / kv.bytes();
+            let cells = (0..count).map(|_| f16::from_f32(random.normal()).to_f32()).collect();
+            Pool { layout, cells }
+        })
+    });
+    let pools = pools.collect();
+    let result = vec![0x7fc0_0001; rows.outputs.len() * model.vocabulary as usize];
+    State { arena, pools, result }
+}
+
+fn upload(machine: &mut Machine, model: &Model<'_>, plan: &Plan<'_>, rows: &Rowset, state: &State) -> Device {
+    let weights = model.weights.iter().map(|weight| machine.upload("weight", weight.data)).collect();
+    let words = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+    let vectors = model.vectors.iter().map(|vector| machine.upload_words("vector", &words(vector))).collect();
+    let last = rows.places.iter().map(|place| place.position).max().unwrap_or(0);
+    let ropes = model.ropes.iter().map(|rope| {
+        let pairs = rope.frequencies.len();
+        let mut table = Vec::new();
+        for position in 0..=last {
+            let (mut cos, mut sin) = (vec![0.0; pairs], vec![0.0; pairs]);
+            rope.angles(position, &mut cos, &mut sin);
+            table.extend(cos.iter().zip(&sin).flat_map(|(cos, sin)| [cos.to_bits(), sin.to_bits()]));
+        }
+        machine.upload_words("rope", &table)
+    });
+    let ropes = ropes.collect();
+    let pools = state.pools.iter().map(|[keys, values]| KvPool {
+        keys: machine.upload("keys", &bytes_of(&keys.cells, keys.layout.kv)),
+        values: machine.upload("values", &bytes_of(&values.cells, values.layout.kv)),
+    });
+    let pools = pools.collect();
+    let (mut tables, mut pages) = (Vec::new(), Vec::new());
+    for group in 0..model.groups.len() {
+        for place in &rows.places {
+            tables.push(pages.len() as u32);
+            pages.extend(&place.pages[group]);
+        }
+    }
+    let count = rows.tokens.len();
+    let of_outputs = |values: &[u32]| -> Vec<u32> {
+        let groups = values.chunks_exact(count);
+        groups.flat_map(|values| rows.outputs.iter().map(|row| values[*row as usize])).collect()
+    };
+    let positions: Vec<u32> = rows.places.iter().map(|place| place.position).collect();
+    let inputs = Inputs {
+        tokens: machine.upload_words("tokens", &rows.tokens),
+        positions: machine.upload_words("positions", &positions),
+        tables: machine.upload_words("tables", &tables),
+        pages: machine.upload_words("pages", &pages),
+        outputs: machine.upload_words("outputs", &rows.outputs),
+        output_positions: machine.upload_words("output_positions", &of_outputs(&positions)),
+        output_tables: machine.upload_words("output_tables", &of_outputs(&tables)),
+        result: machine.upload_words("result", &state.result),
+    };
+    let arena = machine.upload_words("arena", &state.arena);
+    let scratch_bytes = scratch_bytes(plan, model) as usize;
+    let scratch = machine.upload("scratch", &vec![0; scratch_bytes]);
+    Device { arena, scratch, scratch_bytes, weights, vectors, ropes, pools, inputs }
+}
+
+/// Runs one operation both ways.
+pub(crate) fn check(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> Deviation {
+    let mut random = Random::new(case.seed);
+    let (rows, pages) = case.rowset(model, &mut random);
+    let mut expected = start(&rows, model, plan, pages, case.kv, &mut random);
+    let before = expected.clone();
+    let mut machine = Machine::new(case.target, case.seed);
+    let device = upload(&mut machine, model, plan, &rows, &expected);
+    let positions = rows.places.iter().map(|place| place.position + 1).max().unwrap_or(0);
+    let step = Step {
+        model,
+        plan,
+        rows: rows.tokens.len() as u32,
+        outputs: rows.outputs.len() as u32,
+        positions,
+        arena: device.arena,
+        scratch: device.scratch,
+        weights: &device.weights,
+        vectors: &device.vectors,
+        ropes: &device.ropes,
+        pools: &device.pools,
+        kv: case.kv,
+        inputs: device.inputs,
+    };
+    assert!(supports(op, model, case.target), "{} is not supported: {op:?}", op.name());
+    let mut launches = Vec::new();
+    lower(op, &step, case.target, &mut |launch| launches.push(launch)).unwrap();
+    assert!(!launches.is_empty());
+    launches.iter().for_each(|launch| machine.run(launch));
+    let oracle = Oracle { model, plan, rows: &rows };
+    oracle.run(op, &mut expected);
+    let mut deviation = Deviation::default();
+    let arena = machine.read_words(device.arena, plan.arena);
+    compare(&mut deviation, &arena, &expected.arena, &before.arena, op.name());
+    let count = expected.result.len();
+    let result = machine.read_words(device.inputs.result, count);
+    compare(&mut deviation, &result, &expected.result, &before.result, "result");
+    for (index, pools) in expected.pools.iter().enumerate() {
+        let group = GroupId(index as u8);
+        let addresses = [device.pools[group.index()].keys, device.pools[group.index()].values];
+        for (which, (pool, address)) in pools.iter().zip(addresses).enumerate() {
+            let bytes = machine.read(address, pool.cells.len() * case.kv.bytes());
+            let words = |cells: &[f32]| cells.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+            let found = words(&cells(&bytes, case.kv));
+            let old = words(&before.pools[index][which].cells);
+            compare(&mut deviation, &found, &words(&pool.cells), &old, "pool");
+        }
+    }
+    let counters = machine.read(device.scratch, device.scratch_bytes.min(1 << 16));
+    assert!(counters.iter().all(|byte| *byte == 0), "{} leaves counters", op.name());
+    deviation
+}
+
+/// Cells that the operation did not change have to be as before; the others count.
+fn compare(deviation: &mut Deviation, found: &[u32], expected: &[u32], before: &[u32], what: &str) {
+    for (index, ((found, expected), before)) in found.iter().zip(expected).zip(before).enumerate() {
+        if expected == before {
+            assert_eq!(found, expected, "{what}: cell {index} was touched");
+        } else {
+            // As floats, ids are subnormal: they have to be exact.
+            if (1..1 << 20).contains(expected) {
+                assert_eq!(found, expected, "{what}: id in cell {index}");
+            }
+            deviation.add(f32::from_bits(*found), f32::from_bits(*expected));
+        }
+    }
+}
+
+/// Checks every operation of a plan that `wanted` names; the worst error by operation.
+pub(crate) fn check_plan(
+    family: Family,
+    shape: tiny::Shape,
+    kind: Type,
+    case: &Case,
+    wanted: impl Fn(&Op) -> bool,
+) -> BTreeMap<&'static str, f64> {
+    let bytes = tiny::model(family, shape, kind, case.seed).to_bytes();
+    let model = Model::new(&Gguf::parse(&bytes, HEAP).unwrap(), HEAP).unwrap();
+    let shape = Shape { rows: case.rows(), outputs: case.outputs.len() as u32 };
+    let plan = model.plan(shape, HeadResult::Logits, HEAP).unwrap();
+    let mut worst = BTreeMap::new();
+    for op in plan.ops.iter().filter(|op| wanted(op)) {
+        let nmse = check(op, &model, &plan, case).nmse();
+        let limit = 1e-6;
+        assert!(nmse < limit, "{family:?} {kind} {} on {}: NMSE {nmse:e}", op.name(), case.target);
+        let slot: &mut f64 = worst.entry(op.name()).or_default();
+        *slot = slot.max(nmse);
+    }
+    worst
+}
