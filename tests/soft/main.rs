@@ -13,4 +13,5 @@ mod program;
 mod references;
 mod sanitizers;
 mod table;
+mod threads;
 mod values;

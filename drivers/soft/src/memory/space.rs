@@ -157,6 +157,23 @@ impl Space {
         Some(self.regions.remove(at))
     }
 
+    /// The same memory for another thread, without names; none if stores are tracked by byte somewhere.
+    pub(crate) fn view(&self) -> Option<Self> {
+        if self.regions.iter().any(|region| region.defined.is_some()) {
+            return None;
+        }
+        let regions = self.regions.iter().map(|region| Region {
+            base: region.base,
+            len: region.len,
+            name: String::new(),
+            window: region.window.clone(),
+            writable: region.writable,
+            executable: region.executable,
+            defined: None,
+        });
+        Some(Self { regions: regions.collect(), last: 0, changes: 0 })
+    }
+
     /// All regions in the order of their addresses.
     pub fn regions(&self) -> &[Region] {
         &self.regions

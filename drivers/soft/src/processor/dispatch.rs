@@ -1,7 +1,7 @@
 //! Dispatches: from a grid to resident workgroups, and the order in which their waves run.
 //!
-//! One host thread runs everything; the seed decides every order, so equal seeds give equal runs. Not here: packets
-//! (`command`), descriptors (`code`).
+//! The seed decides every order, so equal seeds give equal runs. Not here: packets (`command`), descriptors (`code`),
+//! several host threads (`parallel.rs`).
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -44,6 +44,10 @@ pub struct Options {
     pub resident: usize,
     /// Distance added to transcendental results, in last places: -1, 0 or 1.
     pub perturb: i32,
+    /// Host threads that share the workgroups of fast runs, where nothing makes one group wait for another or depend on
+    /// its order: no global atomic, no coherent load, no computed jump, no budget. Results do not depend on the number,
+    /// unless the kernel has a race.
+    pub threads: usize,
 }
 
 impl Default for Options {
@@ -55,6 +59,7 @@ impl Default for Options {
             patience: 20_000_000,
             resident: 32,
             perturb: 0,
+            threads: 1,
         }
     }
 }
@@ -113,6 +118,15 @@ impl Report {
         self.mix[step.timing as usize] += 1;
     }
 
+    /// Adds the counts of another run.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.instructions += other.instructions;
+        self.mix.iter_mut().zip(other.mix).for_each(|(sum, count)| *sum += count);
+        self.interrupts += other.interrupts;
+        self.maintenance += other.maintenance;
+        self.groups += other.groups;
+    }
+
     pub(crate) fn find(&mut self, finding: Finding) {
         let known = |other: &Finding| other.kind == finding.kind && other.pc == finding.pc;
         if self.findings.len() < Self::MOST && !self.findings.iter().any(known) {
@@ -128,12 +142,14 @@ impl Report {
 
 /// Runs dispatches of one chip.
 pub struct Engine {
-    target: Target,
-    options: Options,
-    program: Program,
+    pub(super) target: Target,
+    pub(super) options: Options,
+    pub(super) program: Program,
     random: Random,
     simd: Simd,
     executed: BTreeSet<Op>,
+    /// Engines of the other host threads.
+    pub(super) workers: Vec<Self>,
 }
 
 /// Where the next group of a dispatch is.
@@ -154,7 +170,7 @@ impl Engine {
     pub fn new(target: Target, options: Options) -> Self {
         let random = Random::new(options.seed);
         let (program, simd) = (Program::new(target), Simd::detect());
-        Self { target, options, program, random, simd, executed: BTreeSet::new() }
+        Self { target, options, program, random, simd, executed: BTreeSet::new(), workers: Vec::new() }
     }
 
     /// The chip.
@@ -169,8 +185,16 @@ impl Engine {
 
     /// Every instruction that was decoded to be executed.
     pub fn executed(&mut self) -> &BTreeSet<Op> {
-        self.program.collect(&mut self.executed);
+        self.collect();
         &self.executed
+    }
+
+    fn collect(&mut self) {
+        for program in
+            core::iter::once(&self.program).chain(self.workers.iter().map(|worker| &worker.program))
+        {
+            program.collect(&mut self.executed);
+        }
     }
 
     /// Runs dispatches that nothing orders among each other, all at once.
@@ -195,8 +219,11 @@ impl Engine {
         space: &mut Space,
         report: &mut Report,
     ) -> Result<(), Fault> {
-        self.program.collect(&mut self.executed);
+        self.collect();
         self.program.revalidate(space);
+        if let Some(outcome) = self.share(dispatches, space, report) {
+            return outcome;
+        }
         let mut waiting: Vec<Cursor<'_>> = dispatches.iter().map(cursor).collect();
         let mut groups: Vec<Group> = Vec::new();
         let mut changes = (space.changes, report.instructions);
@@ -242,18 +269,23 @@ impl Engine {
         let strict = self.options.level == Level::Strict;
         let at = if strict { self.random.below(waiting.len()) } else { 0 };
         let cursor = &mut waiting[at];
-        let [x, y, _] = cursor.count.map(u64::from);
-        let number = cursor.next;
         cursor.next += 1;
+        let (dispatch, number) = (cursor.dispatch, cursor.next - 1);
+        Some(self.group(dispatch, number))
+    }
+
+    /// One group of a dispatch, by its number in the grid.
+    pub(super) fn group(&self, dispatch: &Dispatch, number: u64) -> Group {
+        let [x, y, _] = groups(dispatch).map(u64::from);
         let id = [number % x, number / x % y, number / x / y].map(|part| part as u32);
-        let dispatch = cursor.dispatch;
+        let strict = self.options.level == Level::Strict;
         let mut group = make_group(self.target, dispatch, id, strict, self.options.perturb);
         group.waves.iter_mut().for_each(|wave| wave.simd = self.simd);
-        Some(group)
+        group
     }
 
     /// Lets one group run for a while; whether anything was executed.
-    fn turn(
+    pub(super) fn turn(
         &mut self,
         group: &mut Group,
         space: &mut Space,
@@ -309,11 +341,11 @@ impl Engine {
     }
 }
 
-fn is_blocked(group: &Group) -> bool {
+pub(super) fn is_blocked(group: &Group) -> bool {
     group.waves.iter().all(|wave| wave.activity != Activity::Runs)
 }
 
-fn stop(group: &Group, cause: Cause) -> Fault {
+pub(super) fn stop(group: &Group, cause: Cause) -> Fault {
     let wave = group.waves.iter().find(|wave| wave.activity != Activity::Ended);
     Fault {
         pc: wave.map_or(0, |wave| wave.pc),
@@ -323,12 +355,17 @@ fn stop(group: &Group, cause: Cause) -> Fault {
     }
 }
 
-fn cursor(dispatch: &Dispatch) -> Cursor<'_> {
+/// Groups per dimension.
+pub(super) fn groups(dispatch: &Dispatch) -> [u32; 3] {
     let mut count = [0; 3];
     for (count, (grid, group)) in count.iter_mut().zip(dispatch.grid.iter().zip(dispatch.group)) {
         *count = grid.div_ceil(group.max(1));
     }
-    Cursor { dispatch, next: 0, count }
+    count
+}
+
+fn cursor(dispatch: &Dispatch) -> Cursor<'_> {
+    Cursor { dispatch, next: 0, count: groups(dispatch) }
 }
 
 /// A group at its start: work-items beyond the grid do not exist.

@@ -2,7 +2,7 @@
 //!
 //! Not here: execution.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -66,12 +66,14 @@ pub(crate) struct Program {
     blocks: Vec<Block>,
     last: usize,
     steps: Vec<Step>,
+    /// Whether groups that start here depend on each other, by entry.
+    pub(super) dependent: BTreeMap<u64, bool>,
 }
 
 impl Program {
     /// Nothing decoded.
     pub(crate) fn new(target: Target) -> Self {
-        Self { target, blocks: Vec::new(), last: 0, steps: Vec::new() }
+        Self { target, blocks: Vec::new(), last: 0, steps: Vec::new(), dependent: BTreeMap::new() }
     }
 
     /// Forgets blocks whose bytes have changed: what an instruction cache invalidation at a packet does.
@@ -85,6 +87,7 @@ impl Program {
         if !same {
             self.blocks.clear();
             self.steps.clear();
+            self.dependent.clear();
             self.last = 0;
         }
     }

@@ -1,0 +1,178 @@
+//! Workgroups on several host threads.
+//!
+//! Only where no group can see another, so that any order gives the same memory; counts are sums, findings are sorted,
+//! and of several faults the one of the first group is reported. After a fault, groups behind it may have run. Not
+//! here: which kernels those are (`reach.rs`).
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::dispatch::{Dispatch, Engine, Level, Options, Report, groups, is_blocked, stop};
+use super::fault::{Cause, Fault};
+use crate::memory::Space;
+
+/// Groups below which threads cost more than they bring.
+const FEWEST: u64 = 4;
+
+/// What the threads share.
+struct Work<'a> {
+    dispatches: &'a [Dispatch],
+    /// Number of the first group behind each dispatch.
+    ends: Vec<u64>,
+    next: AtomicU64,
+    /// First group that faulted.
+    stopped: AtomicU64,
+}
+
+impl Work<'_> {
+    fn take(&self) -> Option<(&Dispatch, u64, u64)> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if number > self.stopped.load(Ordering::Relaxed) {
+            return None;
+        }
+        let at = self.ends.partition_point(|end| *end <= number);
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some((self.dispatches.get(at)?, number - start, number))
+    }
+}
+
+/// What one thread did.
+#[derive(Default)]
+struct Done {
+    report: Report,
+    changes: u64,
+    fault: Option<(u64, Fault)>,
+}
+
+impl Engine {
+    /// Runs dispatches on several threads; none if they cannot or need not be.
+    pub(super) fn share(
+        &mut self,
+        dispatches: &[Dispatch],
+        space: &mut Space,
+        report: &mut Report,
+    ) -> Option<Result<(), Fault>> {
+        let Options { level, threads, budget, .. } = self.options;
+        // One thread takes the groups in the same order: they stay in the host's caches, and faults are the same.
+        let threads = if cfg!(feature = "std") { threads.max(1) } else { 1 };
+        if level != Level::Fast || budget != u64::MAX {
+            return None;
+        }
+        let mut total = 0_u64;
+        let mut ends = Vec::new();
+        for dispatch in dispatches {
+            let count: u64 = groups(dispatch).into_iter().map(u64::from).product();
+            total = total.checked_add(count)?;
+            ends.push(total);
+        }
+        let dependent = |engine: &mut Self, space: &mut Space| {
+            dispatches.iter().any(|dispatch| engine.program.is_dependent(dispatch.entry, space))
+        };
+        if total < FEWEST || dependent(self, space) {
+            return None;
+        }
+        let views: Vec<Space> = (0..threads).map_while(|_| space.view()).collect();
+        if views.len() != threads {
+            return None;
+        }
+        let work = Work { dispatches, ends, next: AtomicU64::new(0), stopped: AtomicU64::new(u64::MAX) };
+        Some(merge(self.spread(&work, views), space, report))
+    }
+
+    #[cfg(not(feature = "std"))]
+    fn spread(&mut self, work: &Work<'_>, views: Vec<Space>) -> Vec<Done> {
+        views.into_iter().take(1).map(|view| self.work(work, view)).collect()
+    }
+
+    #[cfg(feature = "std")]
+    fn spread(&mut self, work: &Work<'_>, views: Vec<Space>) -> Vec<Done> {
+        let one = Options { threads: 1, ..self.options.clone() };
+        while self.workers.len() + 1 < views.len() {
+            self.workers.push(Self::new(self.target, one.clone()));
+        }
+        let mut workers = core::mem::take(&mut self.workers);
+        let done = std::thread::scope(|scope| {
+            let mut views = views.into_iter();
+            let mine = views.next();
+            let others: Vec<_> = workers
+                .iter_mut()
+                .zip(views)
+                .map(|(engine, mut view)| {
+                    scope.spawn(move || {
+                        engine.program.revalidate(&mut view);
+                        engine.work(work, view)
+                    })
+                })
+                .collect();
+            let mut done: Vec<Done> = mine.map(|view| self.work(work, view)).into_iter().collect();
+            done.extend(others.into_iter().filter_map(|thread| thread.join().ok()));
+            done
+        });
+        self.workers = workers;
+        done
+    }
+
+    /// Takes groups until there are none.
+    fn work(&mut self, work: &Work<'_>, mut space: Space) -> Done {
+        let mut done = Done::default();
+        while let Some((dispatch, number, place)) = work.take() {
+            if let Err(fault) = self.finish(dispatch, number, &mut space, &mut done.report) {
+                work.stopped.fetch_min(place, Ordering::Relaxed);
+                if done.fault.as_ref().is_none_or(|(first, _)| place < *first) {
+                    done.fault = Some((place, fault));
+                }
+            }
+        }
+        done.changes = space.changes;
+        done
+    }
+
+    /// Runs one group to its end.
+    fn finish(
+        &mut self,
+        dispatch: &Dispatch,
+        number: u64,
+        space: &mut Space,
+        report: &mut Report,
+    ) -> Result<(), Fault> {
+        let mut group = self.group(dispatch, number);
+        let mut changes = (space.changes, report.instructions);
+        while !group.is_over() {
+            let moved = self.turn(&mut group, space, report, u64::MAX)?;
+            if space.changes != changes.0 {
+                changes = (space.changes, report.instructions);
+            }
+            let stuck = report.instructions - changes.1 > self.options.patience;
+            if !group.is_over() && (stuck || (!moved && is_blocked(&group))) {
+                return Err(stop(&group, Cause::Deadlock));
+            }
+        }
+        report.groups += 1;
+        Ok(())
+    }
+}
+
+fn merge(done: Vec<Done>, space: &mut Space, report: &mut Report) -> Result<(), Fault> {
+    let mut fault = None;
+    let mut findings = Vec::new();
+    for part in done {
+        report.add(&part.report);
+        findings.extend(part.report.findings);
+        space.changes = space.changes.wrapping_add(part.changes);
+        if let Some((place, found)) = part.fault
+            && fault.as_ref().is_none_or(|(first, _)| place < *first)
+        {
+            fault = Some((place, found));
+        }
+    }
+    findings.sort_by_key(|finding| (finding.pc, finding.group, finding.wave));
+    findings.into_iter().for_each(|finding| report.find(finding));
+    let Some((_, mut fault)) = fault else { return Ok(()) };
+    // The threads' views do not know the names of regions.
+    if let Cause::Memory(memory) = &fault.cause
+        && let Err(named) = space.check(memory.address, memory.len, memory.access)
+    {
+        fault.cause = Cause::Memory(named);
+    }
+    Err(fault)
+}
