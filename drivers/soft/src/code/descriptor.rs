@@ -118,6 +118,11 @@ impl Descriptor {
         })
     }
 
+    /// Whether it is for waves of 64 lanes.
+    pub fn is_wave64(&self) -> bool {
+        self.properties >> 10 & 1 == 0
+    }
+
     /// The launch of this descriptor, which lies at `address`.
     ///
     /// # Errors
@@ -129,7 +134,7 @@ impl Descriptor {
         launch: &Launch,
         target: Target,
     ) -> Result<Dispatch, DescriptorError> {
-        if self.properties >> 10 & 1 == 0 {
+        if self.is_wave64() {
             return Err(DescriptorError::Wave64);
         }
         let items = launch.group.iter().try_fold(1u32, |product, size| product.checked_mul(*size));

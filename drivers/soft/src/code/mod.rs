@@ -4,6 +4,8 @@
 
 mod descriptor;
 mod elf;
+mod halves;
 
 pub use descriptor::{Descriptor, DescriptorError, Launch};
 pub use elf::{CodeObject, ElfError, Kernel};
+pub(crate) use halves::halved;

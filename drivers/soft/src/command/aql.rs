@@ -8,7 +8,7 @@ use doorbell_isa::Target;
 use super::engine::{CommandProcessor, InFlight, Outcome};
 use super::pm4;
 use super::queue::Queue;
-use crate::code::{Descriptor, DescriptorError, Launch};
+use crate::code::{Descriptor, DescriptorError, Launch, halved};
 use crate::memory::{MemoryFault, Space};
 use crate::processor::Dispatch;
 
@@ -180,14 +180,20 @@ fn dispatch(
         scratch,
         ..Launch::default()
     };
-    let dispatch = prepare(&bytes, object, &launch, cp.engine.target()).map_err(Stop::Error)?;
+    let mut descriptor = Descriptor::parse(&bytes).map_err(|_| Stop::Error(error::CODE))?;
+    if cp.halves
+        && descriptor.is_wave64()
+        && let Some(halved) = halved(&descriptor, object, cp.engine.target(), space)
+    {
+        descriptor = halved;
+    }
+    let dispatch = prepare(&descriptor, object, &launch, cp.engine.target()).map_err(Stop::Error)?;
     let profiled = space.load32(base + offset::PROPERTIES)? & PROFILING != 0;
     let flight = InFlight { dispatch, signal: packet.signal(), profiled };
     if cp.launch(queue, space, flight) { Ok(()) } else { Err(Stop::Hung) }
 }
 
-fn prepare(bytes: &[u8], object: u64, launch: &Launch, target: Target) -> Result<Dispatch, u64> {
-    let descriptor = Descriptor::parse(bytes).map_err(|_| error::CODE)?;
+fn prepare(descriptor: &Descriptor, object: u64, launch: &Launch, target: Target) -> Result<Dispatch, u64> {
     descriptor.dispatch(object, launch, target).map_err(|problem| match problem {
         DescriptorError::Group(_) => error::GROUP,
         DescriptorError::Lds(_) => error::LDS,

@@ -53,6 +53,8 @@ pub struct CommandProcessor {
     pub report: Report,
     /// Faults of waves, oldest first, at most [`CommandProcessor::MOST`].
     pub faults: Vec<Fault>,
+    /// Simple kernels of 64 lanes run as two waves of 32, as AMD's own runtime needs it.
+    pub halves: bool,
     pub(super) notices: Vec<Notice>,
     pub(super) batch: Vec<InFlight>,
     pub(super) registers: Vec<u32>,
@@ -72,6 +74,7 @@ impl CommandProcessor {
             engine: Engine::new(target, options),
             report: Report::default(),
             faults: Vec::new(),
+            halves: false,
             notices: Vec::new(),
             batch: Vec::new(),
             registers: alloc::vec![0; pm4::REGISTERS],

@@ -163,6 +163,8 @@ fn packet(
             }
             Outcome::Advanced
         }
+        // Not memory but a register: a flush of the host's path to VRAM is done at once here.
+        (opcode::WAIT_REG_MEM, [control, ..]) if control >> 4 & 1 == 0 => Outcome::Advanced,
         (opcode::WAIT_REG_MEM, [control, low, high, reference, mask, ..]) => {
             if !cp.flush(queue, space) {
                 return Ok(Outcome::Stopped);

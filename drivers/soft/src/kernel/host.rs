@@ -27,6 +27,7 @@ impl SoftKernel {
         let mut state = self.state.lock();
         state.watched = Some(window);
         state.ranges.adopts = true;
+        state.devices.iter_mut().for_each(|device| device.processor.halves = true);
         Ok(())
     }
 

@@ -1,0 +1,80 @@
+//! Kernels for waves of 64 lanes that run as well as two waves of 32.
+//!
+//! The copy and fill kernels inside AMD's runtime are such: no lane sees another one, and no mask is more than a
+//! condition. Then the upper half of every mask is nobody's business. Anything else of 64 lanes is refused. Not here:
+//! the other kernels, which are for 32 lanes.
+
+use alloc::vec::Vec;
+
+use doorbell_isa::{Lanes, Target, decode};
+
+use super::Descriptor;
+use crate::memory::Space;
+
+/// Beginnings of the names of all instructions that such a kernel may use.
+const ALLOWED: [&str; 33] = [
+    "s_load_b",
+    "s_waitcnt",
+    "s_wait_",
+    "s_endpgm",
+    "s_branch",
+    "s_cbranch_vcc",
+    "s_cbranch_exec",
+    "s_mov_b",
+    "s_and_b64",
+    "s_lshl_b32",
+    "s_lshr_b32",
+    "s_add_",
+    "s_addc_u32",
+    "s_sub_",
+    "s_subb_u32",
+    "s_mul_i32",
+    "s_mul_hi_u32",
+    "s_nop",
+    "s_clause",
+    "s_delay_alu",
+    "v_add",
+    "v_sub",
+    "v_mov_b32",
+    "v_lshlrev_b",
+    "v_lshrrev_b",
+    "v_lshl_",
+    "v_and_b32",
+    "v_or_b32",
+    "v_cmp_",
+    "v_mul_lo_u32",
+    "v_mad_",
+    "flat_",
+    "global_",
+];
+
+/// Instructions looked at.
+const MOST: usize = 4096;
+/// Dwords of the longest instruction.
+const LONGEST: u64 = 4;
+
+/// The same kernel for waves of 32 lanes, if it is one of those.
+pub(crate) fn halved(
+    descriptor: &Descriptor,
+    address: u64,
+    target: Target,
+    space: &mut Space,
+) -> Option<Descriptor> {
+    let mut at = address.wrapping_add_signed(descriptor.entry);
+    for _ in 0..MOST {
+        let words: Vec<u32> = (0..LONGEST).map_while(|word| space.load32(at + 4 * word).ok()).collect();
+        let (inst, length) = decode(&words, target).ok()?;
+        let name = inst.op.name();
+        if inst.lanes != Lanes::Own || !ALLOWED.iter().any(|allowed| name.starts_with(allowed)) {
+            return None;
+        }
+        if name == "s_endpgm" {
+            // Registers are counted by fours in waves of 64 lanes, by eights in those of 32.
+            let vgprs = ((descriptor.rsrc1 & 63) + 1) * 4;
+            let rsrc1 = descriptor.rsrc1 & !63 | (vgprs.div_ceil(8) - 1);
+            return Some(Descriptor { rsrc1, properties: descriptor.properties | 1 << 10, ..*descriptor });
+        }
+        at += 4 * length as u64;
+    }
+    None
+}
