@@ -164,7 +164,8 @@ mod index {
     pub(super) const RODATA: usize = 5;
     pub(super) const TEXT: usize = 6;
     pub(super) const DYNAMIC: usize = 7;
-    pub(super) const SHSTRTAB: usize = 8;
+    pub(super) const SYMTAB: usize = 8;
+    pub(super) const SHSTRTAB: usize = 9;
 }
 
 /// Alignment of a kernel's first instruction.
@@ -200,6 +201,8 @@ pub fn code_object(parts: &[Part<'_>], target: Target) -> Vec<u8> {
         section(".rodata", 1, ALLOC, 64, vec![0; 64 * parts.len()]),
         section(".text", 1, ALLOC | EXEC, PAGE, text),
         section(".dynamic", 6, ALLOC | WRITE, PAGE, vec![0; 6 * 16]),
+        // AMD's runtime reads this table and not the dynamic one; both hold the same.
+        section(".symtab", 2, 0, 8, vec![0; (1 + names.len()) * SYMBOL]),
         section(".shstrtab", 3, 0, 1, Vec::new()),
     ];
     let mut section_names = Names::default();
@@ -243,6 +246,7 @@ fn kernels(sections: &mut [Section], parts: &[Part<'_>], names: &[u32], starts: 
         let distance = entry.cast_signed() - descriptor.cast_signed();
         descriptors.extend(Descriptor::new(part.resources, target).bytes(distance));
     }
+    sections[index::SYMTAB].bytes.clone_from(&symbols);
     sections[index::DYNSYM].bytes = symbols;
     sections[index::RODATA].bytes = descriptors;
 }
@@ -265,6 +269,7 @@ fn fill(sections: &mut [Section]) {
     sections[index::DYNAMIC].bytes = dynamic;
     for (at, link, info, entry) in [
         (index::DYNSYM, index::DYNSTR, 1, SYMBOL),
+        (index::SYMTAB, index::DYNSTR, 1, SYMBOL),
         (index::HASH, index::DYNSYM, 0, 4),
         (index::DYNAMIC, index::DYNSTR, 0, 16),
     ] {
