@@ -133,7 +133,8 @@ impl CodeObject {
         let mut image = self.image.clone();
         for (at, addend) in &self.relative {
             let value = base.wrapping_add(*addend).to_le_bytes();
-            if let Some(slot) = usize::try_from(*at).ok().and_then(|at| image.get_mut(at..at + 8)) {
+            if let Some(slot) = usize::try_from(*at).ok().and_then(|at| image.get_mut(at..at.checked_add(8)?))
+            {
                 slot.copy_from_slice(&value);
             }
         }
@@ -150,8 +151,8 @@ impl CodeObject {
         let names = names.ok_or(ElfError::Bounds("the symbol names"))?;
         let names = bytes.slice(names.offset, names.size, "the symbol names")?;
         for index in 0..section.size / 24 {
-            let entry = section.offset + index * 24;
-            let (name, value) = (bytes.number(entry, 4)?, bytes.number(entry + 8, 8)?);
+            let entry = section.offset.saturating_add(index.saturating_mul(24));
+            let (name, value) = (bytes.number(entry, 4)?, bytes.number(entry.saturating_add(8), 8)?);
             let text = usize::try_from(name).ok().and_then(|start| names.get(start..)).unwrap_or(&[]);
             let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
             let Some(name) =
@@ -174,9 +175,9 @@ impl CodeObject {
         sections: &[Section],
     ) -> Result<(), ElfError> {
         for index in 0..section.size / 24 {
-            let entry = section.offset + index * 24;
-            let (at, info) = (bytes.number(entry, 8)?, bytes.number(entry + 8, 8)?);
-            let addend = bytes.number(entry + 16, 8)?;
+            let entry = section.offset.saturating_add(index.saturating_mul(24));
+            let (at, info) = (bytes.number(entry, 8)?, bytes.number(entry.saturating_add(8), 8)?);
+            let addend = bytes.number(entry.saturating_add(16), 8)?;
             let value = match info as u32 {
                 0 => continue,
                 R_AMDGPU_RELATIVE64 => addend,
@@ -207,7 +208,8 @@ fn image(bytes: Bytes<'_>) -> Result<Vec<u8>, ElfError> {
     for index in 0..count {
         let at = header(index)?;
         if bytes.number(at, 4)? == PT_LOAD {
-            let last = bytes.number(at + 16, 8)?.checked_add(bytes.number(at + 40, 8)?);
+            let last =
+                bytes.number(at.saturating_add(16), 8)?.checked_add(bytes.number(at.saturating_add(40), 8)?);
             end = last.ok_or(ElfError::Bounds("a segment"))?.max(end);
         }
     }
@@ -220,8 +222,13 @@ fn image(bytes: Bytes<'_>) -> Result<Vec<u8>, ElfError> {
         if bytes.number(at, 4)? != PT_LOAD {
             continue;
         }
-        let data = bytes.slice(bytes.number(at + 8, 8)?, bytes.number(at + 32, 8)?, "a segment")?;
-        let start = usize::try_from(bytes.number(at + 16, 8)?).map_err(|_| ElfError::Bounds("a segment"))?;
+        let data = bytes.slice(
+            bytes.number(at.saturating_add(8), 8)?,
+            bytes.number(at.saturating_add(32), 8)?,
+            "a segment",
+        )?;
+        let start = usize::try_from(bytes.number(at.saturating_add(16), 8)?)
+            .map_err(|_| ElfError::Bounds("a segment"))?;
         let slot = start.checked_add(data.len()).and_then(|end| image.get_mut(start..end));
         slot.ok_or(ElfError::Bounds("a segment"))?.copy_from_slice(data);
     }

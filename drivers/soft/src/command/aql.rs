@@ -97,7 +97,7 @@ pub(super) fn step(
         Err(Stop::Error(code)) => {
             let inactive = space.load64(queue.read_pointer - offset::READ + offset::INACTIVE)?;
             if inactive != 0 {
-                space.store64(inactive + 8, code)?;
+                space.store64(inactive.wrapping_add(8), code)?;
                 cp.mailbox(inactive, space)?;
             }
             return Ok(Outcome::Stopped);
@@ -133,7 +133,7 @@ fn execute(
             let mut count = 0;
             for signal in signals {
                 count += 1;
-                zero += usize::from(space.load64(signal + 8)? == 0);
+                zero += usize::from(space.load64(signal.wrapping_add(8))? == 0);
             }
             let holds = if kind == 3 { zero == count } else { zero > 0 || count == 0 };
             if !holds {
@@ -222,7 +222,7 @@ fn vendor(
             }
         }
         2 => {
-            let value = space.load64(packet.long(8) + 8)? & packet.long(24);
+            let value = space.load64(packet.long(8).wrapping_add(8))? & packet.long(24);
             let (value, wanted) = (value.cast_signed(), packet.long(16).cast_signed());
             let holds = match packet.word(32) {
                 0 => value == wanted,

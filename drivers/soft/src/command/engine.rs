@@ -153,8 +153,8 @@ impl CommandProcessor {
     fn complete(&mut self, flight: &InFlight, start: u64, space: &mut Space) -> Result<(), MemoryFault> {
         let signal = flight.signal;
         if signal != 0 && flight.profiled {
-            space.store64(signal + 32, start)?;
-            space.store64(signal + 40, self.clock())?;
+            space.store64(signal.wrapping_add(32), start)?;
+            space.store64(signal.wrapping_add(40), self.clock())?;
         }
         self.signal(signal, space)
     }
@@ -164,15 +164,15 @@ impl CommandProcessor {
         if signal == 0 {
             return Ok(());
         }
-        space.subtract64(signal + 8, 1)?;
+        space.subtract64(signal.wrapping_add(8), 1)?;
         self.mailbox(signal, space)
     }
 
     /// Writes a signal's event id to its mailbox, then interrupts.
     pub(super) fn mailbox(&mut self, signal: u64, space: &mut Space) -> Result<(), MemoryFault> {
-        let mailbox = space.load64(signal + 16)?;
+        let mailbox = space.load64(signal.wrapping_add(16))?;
         if mailbox != 0 {
-            let event = space.load32(signal + 24)?;
+            let event = space.load32(signal.wrapping_add(24))?;
             space.store64(mailbox, event.into())?;
             self.notices.push(Notice::Interrupt(event));
         }

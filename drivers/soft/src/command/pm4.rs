@@ -105,14 +105,14 @@ fn nested(
     let end = dwords as usize;
     let mut at = start;
     while at < end {
-        let header = space.load32(buffer + 4 * at as u64)?;
+        let header = space.load32(buffer.wrapping_add(4 * at as u64))?;
         let length = length(header);
         if at + length > end {
             return Ok(Outcome::Stopped);
         }
         let mut body = Vec::new();
         for index in 1..length {
-            body.push(space.load32(buffer + 4 * (at + index) as u64)?);
+            body.push(space.load32(buffer.wrapping_add(4 * (at + index) as u64))?);
         }
         match packet(cp, queue, space, header, &body, depth)? {
             Outcome::Advanced => at += length,
@@ -159,7 +159,7 @@ fn packet(
         (opcode::EVENT_WRITE, [_, ..]) => done(cp.flush(queue, space)),
         (opcode::WRITE_DATA, [_, low, high, values @ ..]) => {
             for (index, value) in values.iter().enumerate() {
-                space.store32(long(*low, *high) + 4 * index as u64, *value)?;
+                space.store32(long(*low, *high).wrapping_add(4 * index as u64), *value)?;
             }
             Outcome::Advanced
         }

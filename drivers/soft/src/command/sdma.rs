@@ -74,7 +74,7 @@ fn packet(cp: &mut CommandProcessor, space: &mut Space, words: &[u32]) -> Result
         }
         (2, [_, low, high, _, data @ ..]) => {
             for (index, word) in data.iter().enumerate() {
-                space.store32(long(*low, *high) + 4 * index as u64, *word)?;
+                space.store32(long(*low, *high).wrapping_add(4 * index as u64), *word)?;
             }
         }
         (5, [_, low, high, value]) => space.store32(long(*low, *high), *value)?,
@@ -98,8 +98,8 @@ fn copy(space: &mut Space, to: u64, from: u64, bytes: u64) -> Result<(), MemoryF
     let mut done = 0;
     while done < bytes {
         let part = &mut buffer[..(bytes - done).min(CHUNK) as usize];
-        space.read(from + done, part)?;
-        space.write(to + done, part)?;
+        space.read(from.wrapping_add(done), part)?;
+        space.write(to.wrapping_add(done), part)?;
         done += part.len() as u64;
     }
     Ok(())
@@ -114,7 +114,7 @@ fn fill(space: &mut Space, header: u32, to: u64, value: u32, count: u32) -> Resu
     let mut done = 0;
     while done < bytes {
         let part = &chunk[..(bytes - done).min(CHUNK) as usize];
-        space.write(to + done, part)?;
+        space.write(to.wrapping_add(done), part)?;
         done += part.len() as u64;
     }
     Ok(())
