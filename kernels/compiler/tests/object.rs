@@ -13,17 +13,17 @@ const BASE: u64 = 0x10_0000;
 
 fn all(target: Target) -> Vec<Kernel> {
     let options = Options::default();
-    SAMPLES.iter().map(|sample| compile(&(sample.build)(target), target, &options).unwrap()).collect()
+    SAMPLES.iter().map(|sample| compile(&(sample.build)(target), target, &options).expect("valid")).collect()
 }
 
 /// Every kernel of a file must be found by name with its resources, its code at the entry.
 fn check(file: &[u8], kernels: &[Kernel]) {
     let target = kernels[0].target;
     let isa = Isa::from_mach(target.elf_machine()).expect("a known chip");
-    let parsed = Object::parse(file, isa).unwrap();
-    let mut image = vec![0; usize::try_from(parsed.image_bytes()).unwrap()];
-    parsed.image(BASE, &mut image).unwrap();
-    let loaded: Vec<_> = parsed.kernels(BASE).map(Result::unwrap).collect();
+    let parsed = Object::parse(file, isa).expect("valid");
+    let mut image = vec![0; usize::try_from(parsed.image_bytes()).expect("valid")];
+    parsed.image(BASE, &mut image).expect("valid");
+    let loaded: Vec<_> = parsed.kernels(BASE).map(|kernel| kernel.expect("valid")).collect();
     assert_eq!(loaded.len(), kernels.len());
     for kernel in kernels {
         let name = kernel.function.name.as_bytes();
@@ -34,7 +34,7 @@ fn check(file: &[u8], kernels: &[Kernel]) {
         assert_eq!(found.kernarg_bytes, kernel.resources.kernarg_bytes);
         let lines = found.rsrc3 >> 4;
         assert!(lines > 0 && 128 * (lines - 1) < kernel.resources.code_bytes);
-        let at = usize::try_from(found.entry - BASE).unwrap();
+        let at = usize::try_from(found.entry - BASE).expect("valid");
         let words: Vec<u32> =
             image[at..].as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
         assert_eq!(words[..kernel.words.len()], kernel.words);
