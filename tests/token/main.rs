@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
+mod breakers;
 mod fixture;
 mod foreign;
 mod goldens;
