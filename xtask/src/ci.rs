@@ -7,7 +7,7 @@ mod crates;
 mod tidy;
 
 use crate::process::{cargo, command, execute, works};
-use crate::{conformance, isa_check, kernels, nostd, test, unicode};
+use crate::{conformance, isa_check, kernels, nostd, shim, test, unicode};
 use anyhow::bail;
 
 /// What `cargo xtask ci` takes.
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 struct Step(&'static str, &'static str, fn() -> Result<(), anyhow::Error>);
 
 #[rustfmt::skip]
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     Step("tidy", "headers, sizes, names, places, links", tidy::run),
     Step("arrows", "no crate depends on one it must not know", arrows::run),
     Step("fmt", "rustfmt changes nothing", fmt),
@@ -39,6 +39,7 @@ const STEPS: [Step; 11] = [
     Step("deny", "licences and duplicate versions, where cargo-deny is installed", deny),
     Step("test", "all tests", test::run),
     Step("conformance", "unmodified clients are content with the server, where they can be had", conformance::run),
+    Step("foreign", "unmodified clients of KFD run on the software GPU, where they can be had", shim::check),
     Step("isa", "instruction table and code objects agree with LLVM, where that is installed", isa),
 ];
 

@@ -99,6 +99,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// Writes the code object of a sample kernel.
+pub(crate) fn write_object(name: &str, chip: &str, output: &Path) -> Result<()> {
+    let chosen = Chosen { name: name.to_owned(), chip: Chip { chip: chip.to_owned() } };
+    run(&Arguments::Object { chosen, output: output.to_owned() })
+}
+
 /// Asks LLVM about all code objects.
 pub(crate) fn check() -> Result<()> {
     if !crate::process::works("llvm-readelf-19", &["--version"]) {

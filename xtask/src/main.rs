@@ -14,6 +14,7 @@ mod model;
 mod nostd;
 mod process;
 mod run;
+mod shim;
 mod test;
 mod unicode;
 mod vm;
@@ -50,6 +51,8 @@ enum Verb {
     Kernels(kernels::Arguments),
     /// Boot real kernels in QEMU and compare what KFD answers with the committed transcripts.
     Vm(vm::Arguments),
+    /// Build the library that shows the software GPU to unmodified programs, or run such programs on it.
+    Shim(shim::Arguments),
     /// Write core's table of Unicode character classes.
     Unicode {
         /// Only compare it with what is there.
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Verb::IsaCheck(arguments) => isa_check::run(&arguments),
         Verb::Kernels(arguments) => kernels::run(&arguments),
         Verb::Vm(arguments) => vm::run(&arguments),
+        Verb::Shim(arguments) => shim::run(&arguments),
         Verb::Unicode { check } => unicode::run(check),
     };
     match done {

@@ -30,10 +30,10 @@ const RUNTIME: &str = "doorbell-runtime";
 const SERVER: &str = "doorbell-server";
 
 /// The crates that may know everything, and that nothing may know.
-pub(super) const OUTSIDE: [&str; 2] = ["doorbell-tests", "xtask"];
+pub(super) const OUTSIDE: [&str; 3] = ["doorbell-tests", "xtask", "doorbell-shim"];
 
 #[rustfmt::skip]
-const ROWS: [Row; 14] = [
+const ROWS: [Row; 15] = [
     row(CORE, "core", &[], true),
     row(CPU, "drivers/cpu", &[CORE], true),
     row(KFD, "drivers/kfd", &[], true),
@@ -48,6 +48,7 @@ const ROWS: [Row; 14] = [
     row("doorbell-appliance", "hosts/appliance", &[SERVER, RUNTIME, CORE], false),
     Row { name: OUTSIDE[0], folder: "tests", knows: None, no_std: false },
     Row { name: OUTSIDE[1], folder: "xtask", knows: None, no_std: false },
+    Row { name: OUTSIDE[2], folder: "tests/shim", knows: Some(&[KFD, SOFT]), no_std: false },
 ];
 
 /// The architecture's row of a crate.

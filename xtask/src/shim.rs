@@ -1,0 +1,73 @@
+//! `cargo xtask shim`: the library that shows the software GPU to unmodified programs, and those programs on it.
+//!
+//! `--print-path` builds it and prints where it is; `--check` fetches foreign clients (Debian's rocminfo and HSA
+//! runtime, PyPI's tinygrad) into target/foreign, where a network is, and runs them. What they have to show is in
+//! `tests/foreign/run.sh`; what the environment sets, in `tests/shim/src/settings.rs`.
+
+mod packages;
+
+use crate::process::{cargo, command, execute, output, root};
+use anyhow::{Context as _, bail};
+use std::path::PathBuf;
+
+/// What `cargo xtask shim` takes.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Arguments {
+    /// Build the library and print its path.
+    #[arg(long)]
+    print_path: bool,
+    /// Run foreign clients on it, fetched where they are missing.
+    #[arg(long)]
+    check: bool,
+}
+
+/// What `run.sh` ends with when it could run nothing.
+const SKIPPED: i32 = 77;
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
+    if arguments.print_path {
+        println!("{}", build()?.display());
+        return Ok(());
+    }
+    check()
+}
+
+/// Runs the clients that can be had here.
+pub(crate) fn check() -> Result<(), anyhow::Error> {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        eprintln!("the clients are programs for x86-64 Linux: skipped");
+        return Ok(());
+    }
+    let library = build()?;
+    let folder = root().join("target/foreign");
+    packages::fetch(&folder)?;
+    objects(&folder)?;
+    let mut script = command("sh", ["tests/foreign/run.sh"]);
+    let status = script.arg(&library).arg(&folder).status().context("start sh")?;
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(SKIPPED) => {
+            eprintln!("no client can be had here: skipped");
+            Ok(())
+        }
+        _ => bail!("a foreign client failed: {status}"),
+    }
+}
+
+/// Builds the library.
+fn build() -> Result<PathBuf, anyhow::Error> {
+    execute(&mut cargo(["build", "--quiet", "--package", "doorbell-shim", "--lib"]))?;
+    let metadata = output(&mut cargo(["metadata", "--format-version=1", "--no-deps"]))?;
+    let metadata: serde_json::Value = serde_json::from_slice(&metadata)?;
+    let target = metadata["target_directory"].as_str().context("target_directory")?;
+    Ok(PathBuf::from(target).join("debug/libdoorbell_shim.so"))
+}
+
+/// Code objects of our own kernel for the HSA program.
+fn objects(folder: &std::path::Path) -> Result<(), anyhow::Error> {
+    for chip in ["gfx1100", "gfx1151"] {
+        crate::kernels::write_object("vector_add", chip, &folder.join(format!("own-{chip}.co")))?;
+    }
+    Ok(())
+}
