@@ -155,6 +155,8 @@ pub enum Fault {
     Queue(QueueErrors, InFlight),
     /// The GPU was reset.
     Reset(HwException, InFlight),
+    /// The kernel has taken the doorbells of this GPU away: it was reset or unplugged.
+    Gone(u32, InFlight),
     /// No progress for so many milliseconds.
     Hang(u32, InFlight),
 }
@@ -165,6 +167,7 @@ impl Fault {
         match self {
             Self::Memory(fault, _) => Some(fault.exception.gpu_id),
             Self::Reset(exception, _) => Some(exception.gpu_id),
+            Self::Gone(gpu_id, _) => Some(*gpu_id),
             Self::Queue(..) | Self::Hang(..) => None,
         }
     }
@@ -175,6 +178,7 @@ impl Fault {
             Self::Memory(_, flight)
             | Self::Queue(_, flight)
             | Self::Reset(_, flight)
+            | Self::Gone(_, flight)
             | Self::Hang(_, flight) => flight,
         }
     }
@@ -193,6 +197,9 @@ impl fmt::Display for Fault {
                 if exception.memory_lost {
                     f.write_str(", its memory is lost")?;
                 }
+            }
+            Self::Gone(gpu_id, _) => {
+                write!(f, "GPU {gpu_id:#x} is gone: it was reset or unplugged")?;
             }
             Self::Hang(ms, _) => write!(
                 f,

@@ -290,6 +290,7 @@ fn open_device<'k>(
         render,
         aperture,
         doorbells: None,
+        guard: None,
         mmio: None,
         lost: false,
         exception: Exception::default(),

@@ -4,7 +4,7 @@ use super::bring_up::Process;
 use super::file::OpenFile;
 use crate::memory::Buffer;
 use crate::sys::{
-    Aperture, AvailableMemory, Errno, GetClockCounters, HwException, MemoryException, Window, call,
+    Aperture, AvailableMemory, BusGuard, Errno, GetClockCounters, HwException, MemoryException, Window, call,
 };
 use crate::topology::{Budget, DeviceInfo, Kind, MemoryFacts, Node};
 use core::fmt;
@@ -41,6 +41,8 @@ pub struct Device<'k> {
     pub(crate) aperture: Aperture,
     /// The process's doorbell slice, mapped when the first queue needs it.
     pub(crate) doorbells: Option<Window>,
+    /// Tells when the kernel has taken the doorbells away. Dropped before them.
+    pub(crate) guard: Option<BusGuard>,
     /// The page with the HDP flush registers, mapped when the first upload through the BAR needs it.
     pub(crate) mmio: Option<Buffer>,
     pub(crate) lost: bool,
@@ -95,7 +97,13 @@ impl Device<'_> {
 
     /// Whether a reset or fault has made it unusable until [`Process::reopen`].
     pub fn is_lost(&self) -> bool {
-        self.lost
+        self.lost || self.is_gone()
+    }
+
+    /// Whether a store has found the doorbells gone: the device was reset or unplugged.
+    #[inline]
+    pub(crate) fn is_gone(&self) -> bool {
+        self.guard.as_ref().is_some_and(BusGuard::is_gone)
     }
 }
 

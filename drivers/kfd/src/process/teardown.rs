@@ -53,6 +53,7 @@ impl Process<'_> {
             let _ = call(self.kernel, self.kfd.fd(), &mut DestroyQueue { queue_id, pad: 0 });
         }
         for index in 0..self.devices.len() {
+            self.devices[index].guard = None;
             if let Some(window) = self.devices[index].doorbells.take() {
                 self.kernel.unmap(window);
             }

@@ -191,7 +191,7 @@ impl Queue {
             return Err(SubmitError::TooLong(packets.len(), slots));
         }
         let device = process.device(self.device);
-        let doorbells = device.doorbells.as_ref().filter(|_| self.fault.is_none() && !device.lost);
+        let doorbells = device.doorbells.as_ref().filter(|_| self.fault.is_none() && !device.is_lost());
         let doorbells = doorbells.ok_or(SubmitError::Dead)?;
         let free = self.producer.free(self.buffers.pointers(), count);
         if free < count {
@@ -220,6 +220,10 @@ impl Queue {
             self.recent.pop_front();
         }
         let _ = self.recent.push_back(Stretch { submission, label, first, count });
+        if device.is_gone() {
+            self.fault = Some(Fault::Gone(device.gpu_id(), self.flight()));
+            return Err(SubmitError::Dead);
+        }
         Ok(submission)
     }
 }

@@ -163,7 +163,9 @@ impl Process<'_> {
         let this = &self.devices[usize::from(device.0)];
         if this.doorbells.is_none() {
             let window = self.kernel.map(self.kfd.fd(), offset & !0x1fff, SLICE, Place::Anywhere)?;
-            self.devices[usize::from(device.0)].doorbells = Some(window);
+            let this = &mut self.devices[usize::from(device.0)];
+            this.guard = self.kernel.guard(&window);
+            this.doorbells = Some(window);
         }
         Ok(within)
     }

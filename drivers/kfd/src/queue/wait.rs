@@ -347,7 +347,7 @@ impl Queue {
         }
     }
 
-    fn flight(&self) -> InFlight {
+    pub(super) fn flight(&self) -> InFlight {
         let (read, written) = self.indexes();
         let mut stretches = heapless::Vec::new();
         for stretch in self.in_flight() {

@@ -4,6 +4,7 @@
 //! software kernel has to notice (a doorbell store, a wait) is a call here.
 
 use super::abi::{EventData, WaitEvents};
+use super::bus_error::BusGuard;
 use super::call::call_pointed;
 use super::errno::Errno;
 use super::request::Request;
@@ -68,6 +69,13 @@ pub trait Kernel: Sync {
     /// Ends a mapping; inside a [`Span`] the addresses become inaccessible again.
     fn unmap(&self, window: Window) {
         drop(window);
+    }
+
+    /// Keeps accesses to a window from ending the program when the kernel takes its pages away; `None` where that
+    /// does not happen.
+    fn guard(&self, window: &Window) -> Option<BusGuard> {
+        let _ = window;
+        None
     }
 
     /// Reads a small file from its start and answers the bytes read; what does not fit is cut.

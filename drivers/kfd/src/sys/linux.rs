@@ -1,6 +1,7 @@
 //! The real kernel, by raw system calls. Retries and policy are not here.
 
 use super::abi::{AllocMemory, alloc_flag};
+use super::bus_error::BusGuard;
 use super::errno::Errno;
 use super::kernel::{Fd, Kernel, Stat};
 use super::request::{self, Request};
@@ -101,6 +102,10 @@ impl Kernel for Linux {
 
     fn map(&self, fd: &Fd, offset: u64, len: usize, place: Place<'_>) -> Result<Window, Errno> {
         Window::map(borrow(fd)?, offset, len, place)
+    }
+
+    fn guard(&self, window: &Window) -> Option<BusGuard> {
+        BusGuard::new(window)
     }
 
     fn read(&self, path: &str, out: &mut [u8]) -> Result<usize, Errno> {

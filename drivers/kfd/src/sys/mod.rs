@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "system calls and memory shared with devices")]
 
 mod abi;
+mod bus_error;
 mod call;
 mod errno;
 mod kernel;
@@ -13,6 +14,7 @@ mod shared;
 mod window;
 
 pub use abi::*;
+pub use bus_error::BusGuard;
 pub(crate) use call::call_devices;
 pub use call::{Arg, call, call_pointed};
 pub use errno::Errno;

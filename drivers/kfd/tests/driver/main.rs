@@ -8,6 +8,7 @@
 
 mod abi;
 mod bring_up;
+mod bus;
 mod code;
 mod conformance;
 mod doctor;

@@ -8,8 +8,8 @@ mod queues;
 
 use crate::machines::{Machine, Release};
 use doorbell_kfd::sys::{
-    self, AcquireVm, Aperture, Errno, EventData, Fd, GetApertures, GetClockCounters, GetVersion, Kernel,
-    Place, Request, Shared, Span, Stat, WaitEvents, Window, request,
+    self, AcquireVm, Aperture, BusGuard, Errno, EventData, Fd, GetApertures, GetClockCounters, GetVersion,
+    Kernel, Linux, Place, Request, Shared, Span, Stat, WaitEvents, Window, request,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -27,8 +27,10 @@ enum File {
 }
 
 /// What goes wrong, and when.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Injection {
+    /// The file that doorbells are a mapping of, to be cut by a test.
+    pub doorbells: Option<std::path::PathBuf>,
     /// What the render node says of the scheduler firmware; older kernels say nothing.
     pub scheduler: Option<u32>,
     /// ALLOC calls that succeed before one fails with ENOMEM.
@@ -361,6 +363,11 @@ impl Kernel for Fake {
         }
     }
 
+    fn guard(&self, window: &Window) -> Option<BusGuard> {
+        self.state().injection.doorbells.as_ref()?;
+        BusGuard::new(window)
+    }
+
     fn receive(&self, fd: &Fd, out: &mut [u8]) -> Result<usize, Errno> {
         let mut state = self.state();
         assert_eq!(state.files.get(&fd.raw()), Some(&File::Notices));
@@ -396,7 +403,15 @@ impl Kernel for Fake {
                     if len != 8192 || offset & 0x1fff != 0 {
                         return Err(Errno::EINVAL);
                     }
-                    let window = self.doorbells.map(index * 8192, 8192, place)?;
+                    let window = match &state.injection.doorbells {
+                        Some(path) => {
+                            let file = Linux.open(path.to_str().expect("UTF-8"))?;
+                            let window = Linux.map(&file, 0, 8192, place);
+                            Linux.close(file);
+                            window?
+                        }
+                        None => self.doorbells.map(index * 8192, 8192, place)?,
+                    };
                     state.doorbells.push((window.address(), gpu_id));
                     Ok(window)
                 }

@@ -1,0 +1,96 @@
+//! Mappings whose pages are taken away, with a file that shrinks in the part of the device.
+
+use crate::fake::Fake;
+use crate::machines::{GIB, Machine, Release};
+use crate::queue::{open, packets};
+use doorbell_kfd::fault::Fault;
+use doorbell_kfd::process::DeviceIndex;
+use doorbell_kfd::queue::{Queue, QueueOptions, SubmitError};
+use doorbell_kfd::sys::{BusGuard, Kernel, Linux, Place, Window};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A mapping of a file, which can be cut.
+struct Taken {
+    path: PathBuf,
+    window: Window,
+}
+
+impl Taken {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bus-{name}-{}", std::process::id()));
+        std::fs::write(&path, [0; 8192]).expect("file");
+        let fd = Linux.open(path.to_str().expect("UTF-8")).expect("open");
+        let window = Linux.map(&fd, 0, 8192, Place::Anywhere).expect("map");
+        Linux.close(fd);
+        Self { path, window }
+    }
+
+    fn take_away(&self) {
+        std::fs::File::create(&self.path).expect("cut");
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[test]
+fn a_guarded_window_may_vanish() {
+    let (first, second) = (Taken::new("first"), Taken::new("second"));
+    let guards = [&first, &second].map(|taken| BusGuard::new(&taken.window).expect("guarded"));
+    first.window.store64(8, 1);
+    first.take_away();
+    assert_eq!([guards[0].is_gone(), guards[1].is_gone()], [false, false]);
+    first.window.store64(8, 2);
+    assert_eq!([guards[0].is_gone(), guards[1].is_gone()], [true, false]);
+    assert_eq!((first.window.load64(8), first.window.load64(4096)), (2, 0));
+    drop(guards);
+    // The slots are free again, and what was gone is not gone for the next window.
+    let third = Taken::new("third");
+    let many: Vec<_> = (0..200).map_while(|_| BusGuard::new(&third.window)).collect();
+    assert!(many.len() >= 32 && many.len() <= 64 && many.iter().all(|guard| !guard.is_gone()));
+}
+
+/// The same in a program of its own, without a guard.
+#[test]
+fn other_bus_errors_end_the_program_as_before() {
+    const MARK: &str = "DOORBELL_BUS_ERROR";
+    if std::env::var_os(MARK).is_some() {
+        let (guarded, other) = (Taken::new("guarded"), Taken::new("other"));
+        let _guard = BusGuard::new(&guarded.window).expect("guarded");
+        other.take_away();
+        let _ = std::fs::remove_file(&guarded.path);
+        let _ = std::fs::remove_file(&other.path);
+        other.window.store64(0, 1);
+        return;
+    }
+    let mut child = Command::new(std::env::current_exe().expect("this program"));
+    child.args(["--exact", "bus::other_bus_errors_end_the_program_as_before"]).env(MARK, "1");
+    let status = child.output().expect("started").status;
+    assert_eq!(status.signal(), Some(7), "{status}");
+}
+
+#[test]
+fn a_device_whose_doorbells_vanish_is_lost() {
+    let fake = Fake::new(Machine::new(Release::V7_2, 64 * GIB, &["RX 7600"]));
+    let taken = std::sync::Arc::new(Taken::new("doorbells"));
+    fake.inject(|injection| injection.doorbells = Some(taken.path.clone()));
+    let mut process = open(&fake);
+    let mut queue = Queue::create(&mut process, DeviceIndex(0), QueueOptions::default()).expect("queue");
+    queue.submit(&process, &packets(3), 1).expect("room");
+    assert!(!process.device(DeviceIndex(0)).is_lost());
+    taken.take_away();
+    assert_eq!(queue.submit(&process, &packets(3), 2), Err(SubmitError::Dead));
+    assert!(process.device(DeviceIndex(0)).is_lost());
+    let Some(fault @ Fault::Gone(..)) = queue.fault() else { panic!("{:?}", queue.fault()) };
+    assert_eq!(fault.lost_gpu(), Some(process.device(DeviceIndex(0)).gpu_id()));
+    assert!(fault.to_string().contains("is gone: it was reset or unplugged"));
+    assert_eq!(queue.submit(&process, &packets(1), 3), Err(SubmitError::Dead));
+    queue.destroy(&mut process).expect("destroy");
+    process.shutdown().expect("nothing left");
+    assert_eq!(fake.held(), (0, 0, 0));
+}
