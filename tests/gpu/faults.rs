@@ -1,8 +1,11 @@
 //! Faults of the device while loading and in mid-generation: one message, no retry, nothing left.
 
-use crate::bench::{open, prompt, settings, soft, step, with_model};
-use doorbell_gpu::GpuError;
-use doorbell_soft::processor::Level;
+use crate::bench::{FIRST, open, prompt, settings, soft, step, with_model};
+use doorbell_gpu::{GpuError, Settings};
+use doorbell_kfd::fault::Fault;
+use doorbell_kfd::sys::{Fd, Kernel as _, MapMemory, request};
+use doorbell_soft::kernel::{Machine, Release, SoftKernel, chip};
+use doorbell_soft::processor::{Level, Options};
 use doorbell_tests::tiny::{self, Family};
 
 #[test]
@@ -47,5 +50,49 @@ fn a_reset_in_mid_generation_is_told_once_and_nothing_is_tried_again() {
         let after = step(model, &mut backend, &tokens[5..], 5).unwrap_err();
         assert!(matches!(&after, GpuError::Lost(Some(_))), "{after:?}");
         let _ = backend.close();
+    });
+}
+
+#[test]
+fn a_kernel_that_never_ends_is_told_with_its_name() {
+    with_model(&tiny::f32_model(Family::Llama, 1), |model| {
+        // The processor stops in the middle of a wave, as an endless kernel would look from outside.
+        let options = Options { level: Level::Fast, budget: 300, ..Options::default() };
+        let chips = [chip("gfx1151").unwrap()];
+        let kernel = SoftKernel::new(Machine::new(Release::V7_2, 64 << 30, &chips), &options).unwrap();
+        let mut backend = open(&kernel, model, Settings { hang_ms: 40, ..settings(4) }).unwrap();
+        let tokens = prompt(model, 4);
+        let error = step(model, &mut backend, &tokens, 0).unwrap_err();
+        assert!(
+            matches!(&error, GpuError::Fault(fault, Some(_)) if matches!(**fault, Fault::Hang(40, _))),
+            "{error:?}"
+        );
+        assert!(error.to_string().starts_with("no progress for 40 ms"), "{error}");
+        assert!(error.to_string().contains("; at or after "), "{error}");
+        assert!(matches!(step(model, &mut backend, &tokens, 0), Err(GpuError::Lost(Some(_)))));
+        drop(backend);
+        assert_eq!(kernel.held().1, 0, "queues");
+    });
+}
+
+#[test]
+fn a_page_fault_is_told_by_the_allocations_name() {
+    with_model(&tiny::f32_model(Family::Qwen2, 1), |model| {
+        let kernel = soft("gfx1100", Level::Fast);
+        let mut backend = open(&kernel, model, settings(4)).unwrap();
+        let tokens = prompt(model, 5);
+        step(model, &mut backend, &tokens[..4], 0).unwrap();
+        // The kernel takes the embedding away behind the driver's back.
+        let process = backend.process().unwrap();
+        let entries = process.ledger().entries();
+        let entry = entries.iter().find(|entry| entry.name.as_str() == "token_embd.weight").unwrap();
+        let mut arg = MapMemory { handle: entry.handle.unwrap().0, n_devices: 1, ..MapMemory::default() };
+        let mut ids = [process.device(FIRST).gpu_id()];
+        let (arg, ids) = (bytemuck::bytes_of_mut(&mut arg), bytemuck::cast_slice_mut(&mut ids));
+        kernel.ioctl(&Fd::new(1), request::UNMAP_MEMORY_FROM_GPU, arg, ids).unwrap();
+        let error = step(model, &mut backend, &tokens[4..], 4).unwrap_err();
+        assert!(error.to_string().contains("page fault"), "{error}");
+        assert!(error.to_string().contains("token_embd.weight+"), "{error}");
+        assert!(matches!(step(model, &mut backend, &tokens[4..], 4), Err(GpuError::Lost(Some(_)))));
     });
 }

@@ -19,6 +19,7 @@ mod needs;
 mod programs;
 mod record;
 mod store;
+pub mod survey;
 
 pub use card::Delay;
 pub use convert::{Conversion, Conversions};

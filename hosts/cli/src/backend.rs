@@ -18,7 +18,8 @@ pub(crate) const KV: KvType = KvType::F16;
 /// Which device computes, with how many threads.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Compute {
-    /// Who computes: auto, cpu, kfd, kfd:N, soft or soft:GFX
+    /// Who computes: auto, cpu, kfd, kfd:N, or a software GPU: soft, soft:GFX or soft:GFX,strict, which watches
+    /// every access and is slower
     #[arg(long, value_name = "DEVICE", default_value_t)]
     device: DeviceRequest,
     /// Threads on the CPU [default: all cores]
@@ -43,7 +44,9 @@ impl Compute {
         let choice = self.device.resolve().map_err(|error| Failure::new(Kind::Device, error))?;
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let threads = self.threads.map_or(cores, usize::from);
-        Ok(Computer { device: choice.device, threads, reason: choice.reason })
+        // it's said once, and the program has one device
+        let reason = choice.reason.map(|reason| &*reason.leak());
+        Ok(Computer { device: choice.device, threads, reason })
     }
 }
 
@@ -54,6 +57,10 @@ pub(crate) fn check_memory(model: &Model<'_>, config: &Config, computer: Compute
     let short = |error| Failure::new(Kind::Memory, error);
     let needed = config.memory(model, KV, HEAP).map_err(short)?;
     let Computer { device, threads, .. } = computer;
+    if matches!(device, Device::Kfd(_)) {
+        // the driver asks the device itself
+        return Ok(());
+    }
     let scratch = compute::scratch_bytes(device, model, config, KV, threads, HEAP).map_err(short)?;
     let mut dearest = SamplerParams::default();
     dearest.dry.multiplier = 1.0;
@@ -73,17 +80,23 @@ pub(crate) fn check_memory(model: &Model<'_>, config: &Config, computer: Compute
     }
 }
 
-/// A backend with `pages` KV pages per group. Of a device that wasn't named, one line on stderr says why.
+/// A backend within the limits of `config`. Of a device that wasn't named, one line on stderr says why.
 pub(crate) fn open<'m, 'a>(
     model: &'m Model<'a>,
-    pages: u32,
+    config: &Config,
     computer: Computer,
 ) -> Result<impl Backend + use<'m, 'a>, Failure> {
     if let Some(reason) = computer.reason {
         note(format_args!("device {}: {reason}", computer.device));
     }
-    compute::backend(computer.device, model, pages, KV, computer.threads, HEAP).map_err(|error| {
-        let kind = if matches!(error, ComputeError::Memory(_)) { Kind::Memory } else { Kind::Device };
-        Failure::new(kind, error)
-    })
+    let backend = compute::backend(computer.device, model, config, KV, computer.threads, HEAP);
+    let backend = backend.map_err(failure)?;
+    if let Some(remark) = backend.remark() {
+        note(remark);
+    }
+    Ok(backend)
+}
+
+pub(crate) fn failure(error: ComputeError) -> Failure {
+    Failure::new(if error.is_memory() { Kind::Memory } else { Kind::Device }, error)
 }

@@ -8,7 +8,7 @@ use crate::output::note;
 use crate::progress::Progress;
 use doorbell_core::backend::Backend;
 use doorbell_core::engine::{
-    Config, Engine, Event, FinishReason, Nanos, Request, RequestId, SubmitError, Usage,
+    Config, Engine, EngineError, Event, FinishReason, Nanos, Request, RequestId, SubmitError, Usage,
 };
 use doorbell_core::heap;
 use doorbell_core::model::Model;
@@ -77,7 +77,7 @@ pub(crate) fn generator<'m, 'a>(
             "the model was trained for {trained} tokens; answers beyond that may make no sense"
         ));
     }
-    let backend = backend::open(model, config.pages, computer)?;
+    let backend = backend::open(model, &config, computer)?;
     let end_tokens: Vec<_> = tokenizer.eog().collect();
     let engine = Engine::new(model, backend, config, &end_tokens, HEAP)
         .map_err(|error| Failure::new(Kind::Memory, format_args!("{error}; use a smaller --ctx")))?;
@@ -113,7 +113,11 @@ impl<B: Backend> Generator<'_, '_, B> {
                 self.engine.cancel(id);
             }
             let progress = self.engine.poll(now(self.clock), &mut |event| answer.take(event, on_text));
-            progress.map_err(|error| Failure::new(Kind::Internal, error))?;
+            progress.map_err(|error| {
+                let kind =
+                    if matches!(error, EngineError::Backend(_)) { Kind::Device } else { Kind::Internal };
+                Failure::new(kind, error)
+            })?;
             if let Some(ended) = answer.ended.take() {
                 return answer.finish(ended, on_text);
             }

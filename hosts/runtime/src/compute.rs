@@ -2,23 +2,52 @@
 
 use crate::device::Device;
 use core::fmt;
-use doorbell_core::backend::{Backend, KvType};
+use core::time::Duration;
+use doorbell_core::backend::{Backend, KvType, Output};
 use doorbell_core::engine::Config;
 use doorbell_core::heap::{Heap, OutOfMemory};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{HeadResult, PlanError};
+use doorbell_core::plan::{Batch, HeadResult, Op, Plan, PlanError};
 use doorbell_cpu::backend::{CpuBackend, CpuError};
+use doorbell_gpu::{GpuBackend, GpuError, Settings};
+use doorbell_kfd::process::{BringUpError, DeviceIndex, Process};
+use doorbell_kfd::sys::{Kernel, Linux};
+use doorbell_kfd::topology::{Node, Topology, TopologyError};
+use doorbell_soft::kernel::{Chip, Machine, Release, SoftKernel};
+use doorbell_soft::processor::{Level, Options};
+use embedded_hal::delay::DelayNs;
 
 pub use doorbell_cpu::bandwidth::read_bandwidth;
+pub use doorbell_gpu::survey::{Dispatched, Survey, Surveyed};
 
 /// Why a device can't run a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ComputeError {
     /// There isn't memory for keys, values and buffers.
     Memory(OutOfMemory),
     /// The CPU driver can't run it.
     Cpu(CpuError),
+    /// The GPUs can't be listed.
+    Topology(TopologyError),
+    /// The GPU is gone since it was chosen.
+    Gone(Device),
+    /// The GPU can't be opened.
+    Open(BringUpError),
+    /// The GPU can't run it.
+    Gpu(Box<GpuError>),
+}
+
+impl ComputeError {
+    /// Whether there was too little memory.
+    #[must_use]
+    pub fn is_memory(&self) -> bool {
+        match self {
+            Self::Memory(_) => true,
+            Self::Gpu(error) => error.is_memory(),
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for ComputeError {
@@ -26,34 +55,155 @@ impl fmt::Display for ComputeError {
         match self {
             Self::Memory(error) => write!(f, "{error}; use a smaller context"),
             Self::Cpu(error) => error.fmt(f),
+            Self::Topology(error) => error.fmt(f),
+            Self::Gone(device) => write!(f, "{device} is gone; `doorbell devices` lists what is there"),
+            Self::Open(error) => error.fmt(f),
+            Self::Gpu(error) => error.fmt(f),
         }
     }
 }
 
 impl core::error::Error for ComputeError {}
 
-/// A backend for `model` on `device`, with `pages` KV pages per group and so many CPU threads.
-///
-/// # Errors
-///
-/// Memory or threads can't be had, or the device has no kernel for one of the weights.
-pub fn backend<'m, 'a>(
-    device: Device,
-    model: &'m Model<'a>,
-    pages: u32,
-    kv: KvType,
-    threads: usize,
-    heap: Heap<'m>,
-) -> Result<impl Backend + use<'m, 'a>, ComputeError> {
-    match device {
-        Device::Cpu => CpuBackend::new(model, pages, kv, threads, heap).map_err(|error| match error {
-            CpuError::Memory(error) => ComputeError::Memory(error),
-            error => ComputeError::Cpu(error),
-        }),
+impl From<CpuError> for ComputeError {
+    fn from(error: CpuError) -> Self {
+        match error {
+            CpuError::Memory(error) => Self::Memory(error),
+            error => Self::Cpu(error),
+        }
     }
 }
 
-/// Bytes that a backend takes beside what [`Config::memory`] knows; found out by taking them and giving them back.
+impl From<GpuError> for ComputeError {
+    fn from(error: GpuError) -> Self {
+        Self::Gpu(Box::new(error))
+    }
+}
+
+/// A backend on one of the devices.
+#[derive(Debug)]
+pub enum Computing<'m, 'a> {
+    /// The host's processor.
+    Cpu(Box<CpuBackend<'m, 'a>>),
+    /// A GPU, real or software.
+    Gpu(Box<GpuBackend<'static, 'm, 'a>>),
+}
+
+impl Computing<'_, '_> {
+    /// What the user should be told about how the model was loaded, in a line.
+    #[must_use]
+    pub fn remark(&self) -> Option<String> {
+        match self {
+            Self::Gpu(backend) if !backend.conversions().list.is_empty() => {
+                Some(backend.conversions().to_string())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Backend for Computing<'_, '_> {
+    type Error = ComputeError;
+
+    fn supports(&self, op: &Op) -> bool {
+        match self {
+            Self::Cpu(backend) => backend.supports(op),
+            Self::Gpu(backend) => backend.supports(op),
+        }
+    }
+
+    fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), ComputeError> {
+        match self {
+            Self::Cpu(backend) => Ok(backend.reserve(plan)?),
+            Self::Gpu(backend) => Ok(backend.reserve(plan)?),
+        }
+    }
+
+    fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), ComputeError> {
+        match self {
+            Self::Cpu(backend) => Ok(backend.submit(plan, batch)?),
+            Self::Gpu(backend) => Ok(backend.submit(plan, batch)?),
+        }
+    }
+
+    fn poll(&mut self) -> Result<Option<Output<'_>>, ComputeError> {
+        match self {
+            Self::Cpu(backend) => Ok(backend.poll()?),
+            Self::Gpu(backend) => Ok(backend.poll()?),
+        }
+    }
+}
+
+/// Waits by the system's clock.
+struct Sleeper;
+
+/// Shorter waits are spun: a thread does not sleep less than this.
+const SPUN_NS: u32 = 50_000;
+
+impl DelayNs for Sleeper {
+    fn delay_ns(&mut self, ns: u32) {
+        let time = Duration::from_nanos(ns.into());
+        if ns >= SPUN_NS {
+            return std::thread::sleep(time);
+        }
+        let start = std::time::Instant::now();
+        while start.elapsed() < time {
+            core::hint::spin_loop();
+        }
+    }
+}
+
+/// A backend for `model` on `device` within the limits of `config`, with so many CPU threads.
+///
+/// # Errors
+///
+/// Memory, threads or the device can't be had, or the device has no kernel for one of the weights.
+pub fn backend<'m, 'a>(
+    device: Device,
+    model: &'m Model<'a>,
+    config: &Config,
+    kv: KvType,
+    threads: usize,
+    heap: Heap<'m>,
+) -> Result<Computing<'m, 'a>, ComputeError> {
+    let (process, index) = match device {
+        Device::Cpu => {
+            let backend = CpuBackend::new(model, config.pages, kv, threads, heap)?;
+            return Ok(Computing::Cpu(Box::new(backend)));
+        }
+        Device::Kfd(number) => open(&Linux, number, device)?,
+        Device::Soft { chip, strict } => open(software(chip, strict)?, 0, device)?,
+    };
+    let settings = Settings::new(config.pages, kv, config.largest_shape());
+    let backend = GpuBackend::new(process, index, model, settings, Box::new(Sleeper), heap)?;
+    Ok(Computing::Gpu(Box::new(backend)))
+}
+
+/// Opens one GPU of a kernel.
+fn open(
+    kernel: &'static dyn Kernel,
+    number: u32,
+    device: Device,
+) -> Result<(Process<'static>, DeviceIndex), ComputeError> {
+    let topology = Topology::scan(kernel).map_err(ComputeError::Topology)?;
+    let node: Option<&Node> = topology.devices().nth(number as usize);
+    let node = node.ok_or(ComputeError::Gone(device))?;
+    let process = Process::open(kernel, &[node]).map_err(ComputeError::Open)?;
+    Ok((process, DeviceIndex(0)))
+}
+
+/// A machine with one software GPU. It stays until the program ends, as real ones do.
+fn software(chip: Chip, strict: bool) -> Result<&'static SoftKernel, ComputeError> {
+    let level = if strict { Level::Strict } else { Level::Fast };
+    let ram = crate::memory::memory().map_or(64 << 30, |memory| memory.total.max(64 << 30));
+    let machine = Machine::new(Release::V7_2, ram, &[chip]);
+    let kernel = SoftKernel::new(machine, &Options { level, ..Options::default() });
+    let kernel = kernel.map_err(|_| ComputeError::Memory(OutOfMemory { bytes: size_of::<SoftKernel>() }))?;
+    Ok(Box::leak(Box::new(kernel)))
+}
+
+/// Bytes of host memory that a backend takes beside what [`Config::memory`] knows; found out by taking them and
+/// giving them back. A software GPU holds the weights once more.
 ///
 /// # Errors
 ///
@@ -69,5 +219,36 @@ pub fn scratch_bytes(
     let plan = model.plan(config.largest_shape(), HeadResult::Logits, heap)?;
     match device {
         Device::Cpu => Ok(CpuBackend::scratch_bytes(model, config.pages, kv, threads, &plan, heap)?),
+        Device::Kfd(_) => Ok(0),
+        Device::Soft { .. } => {
+            let weights: u64 = model.weights.iter().map(|weight| weight.bytes()).sum();
+            Ok(usize::try_from(weights).unwrap_or(usize::MAX))
+        }
     }
+}
+
+/// What a plan is on a GPU, without running it; `None` for the CPU.
+///
+/// # Errors
+///
+/// The device is gone, has no kernels, or one of them does not compile.
+pub fn survey(
+    device: Device,
+    model: &Model<'_>,
+    plan: &Plan<'_>,
+    kv: KvType,
+    positions: u32,
+    heap: Heap<'_>,
+) -> Result<Option<Survey>, ComputeError> {
+    let isa = match device {
+        Device::Cpu => return Ok(None),
+        Device::Kfd(number) => {
+            let topology = Topology::scan(&Linux).map_err(ComputeError::Topology)?;
+            let node = topology.devices().nth(number as usize).map(Node::isa);
+            node.ok_or(ComputeError::Gone(device))?
+        }
+        Device::Soft { chip, .. } => doorbell_kfd::topology::Isa(chip.version),
+    };
+    let target = doorbell_gpu::chip::target(isa).ok_or(GpuError::Chip(isa))?;
+    Ok(Some(doorbell_gpu::survey::survey(model, plan, target, kv, positions, heap)?))
 }

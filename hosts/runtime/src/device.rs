@@ -2,6 +2,10 @@
 
 use core::fmt;
 use core::str::FromStr;
+use doorbell_kfd::doctor::{Seen, examine};
+use doorbell_kfd::sys::Linux;
+use doorbell_kfd::topology::choose;
+use doorbell_soft::kernel::Chip;
 
 /// What the user asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,13 +58,26 @@ impl FromStr for DeviceRequest {
 pub enum Device {
     /// The host's processor.
     Cpu,
+    /// The GPU with this number among those that can be opened.
+    Kfd(u32),
+    /// A software GPU; `strict` watches every access and is many times slower.
+    Soft {
+        /// The chip that it pretends to be.
+        chip: Chip,
+        /// Sanitizers on.
+        strict: bool,
+    },
 }
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cpu => "cpu",
-        })
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Kfd(number) => write!(f, "kfd:{number}"),
+            Self::Soft { chip, strict } => {
+                write!(f, "soft:{}{}", chip.target.name(), if *strict { ",strict" } else { "" })
+            }
+        }
     }
 }
 
@@ -70,7 +87,7 @@ pub struct Choice {
     /// The device.
     pub device: Device,
     /// One line for the user; `None` if the device was named.
-    pub reason: Option<&'static str>,
+    pub reason: Option<String>,
 }
 
 /// Why a device can't be used.
@@ -82,10 +99,17 @@ pub enum DeviceError {
         /// What was given.
         text: String,
     },
-    /// The device is known but this program can't drive it.
-    NotBuiltIn {
+    /// No software GPU pretends to be this chip.
+    Chip {
+        /// What was asked for.
+        name: String,
+    },
+    /// The GPU can't be used.
+    Kfd {
         /// What was asked for.
         request: DeviceRequest,
+        /// What keeps it from being used.
+        reason: String,
     },
 }
 
@@ -93,11 +117,15 @@ impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown { text } => {
-                write!(f, "no device is called \"{text}\"; use auto, cpu, kfd, kfd:N, soft or soft:GFX")
+                write!(
+                    f,
+                    "no device is called \"{text}\"; use auto, cpu, kfd, kfd:N, soft or soft:GFX[,strict]"
+                )
             }
-            Self::NotBuiltIn { request } => {
-                write!(f, "device {request} is not built in yet; use --device cpu")
+            Self::Chip { name } => {
+                write!(f, "no software GPU is called \"{name}\"; `doorbell devices` lists them")
             }
+            Self::Kfd { request, reason } => write!(f, "device {request} can't be used: {reason}"),
         }
     }
 }
@@ -109,19 +137,66 @@ impl DeviceRequest {
     ///
     /// # Errors
     ///
-    /// The device isn't built in.
+    /// The device isn't there or can't be used.
     pub fn resolve(&self) -> Result<Choice, DeviceError> {
+        let named = |device| Ok(Choice { device, reason: None });
         match self {
-            Self::Cpu => Ok(Choice { device: Device::Cpu, reason: None }),
-            Self::Auto => {
-                let reason = if std::path::Path::new("/dev/kfd").exists() {
-                    "GPUs are not built in yet, so the CPU runs the model"
-                } else {
-                    "no /dev/kfd, so the CPU runs the model"
-                };
-                Ok(Choice { device: Device::Cpu, reason: Some(reason) })
+            Self::Cpu => named(Device::Cpu),
+            Self::Auto => Ok(automatic()),
+            Self::Soft(name) => named(software(name.as_deref().unwrap_or(SOFT))?),
+            Self::Kfd(number) => match gpu(*number) {
+                Ok((number, _)) => named(Device::Kfd(number)),
+                Err(reason) => Err(DeviceError::Kfd { request: self.clone(), reason }),
+            },
+        }
+    }
+}
+
+/// The software GPU that is taken when none is named.
+const SOFT: &str = "gfx1100";
+
+fn software(name: &str) -> Result<Device, DeviceError> {
+    let (chip, strict) = match name.split_once(',') {
+        Some((chip, "strict")) => (chip, true),
+        _ => (name, false),
+    };
+    let found =
+        doorbell_soft::kernel::chip(chip).ok_or_else(|| DeviceError::Chip { name: name.to_owned() })?;
+    Ok(Device::Soft { chip: found, strict })
+}
+
+/// A GPU if there is a usable one, or else the processor.
+fn automatic() -> Choice {
+    let cpu = |reason: String| Choice { device: Device::Cpu, reason: Some(reason) };
+    if !std::path::Path::new("/dev/kfd").exists() {
+        return cpu("no /dev/kfd, so the CPU runs the model".into());
+    }
+    match gpu(None) {
+        Ok((number, reason)) => Choice { device: Device::Kfd(number), reason: Some(reason) },
+        Err(reason) => cpu(format!("{reason}; so the CPU runs the model")),
+    }
+}
+
+/// The number of a GPU that can be used and what it is, or why it can't.
+fn gpu(number: Option<u32>) -> Result<(u32, String), String> {
+    let seen = examine(&Linux, Seen { log: &[], model_bytes: None }).map_err(|error| error.to_string())?;
+    let first = seen.findings.first().map_or_else(|| "no GPU can be used".into(), ToString::to_string);
+    let told = || format!("{first}; `doorbell doctor` tells more");
+    let mut nodes = seen.topology.iter().flat_map(|topology| topology.devices());
+    match number {
+        None => {
+            let choice = choose(&seen.devices).ok_or_else(told)?;
+            let place = nodes.position(|node| node.gpu_id == choice.device.gpu_id);
+            let place = place.and_then(|place| u32::try_from(place).ok());
+            Ok((place.ok_or_else(told)?, choice.to_string()))
+        }
+        Some(number) => {
+            let node = nodes.nth(number as usize).ok_or_else(told)?;
+            let isa = node.isa();
+            if isa.kernels().is_none() {
+                return Err(format!("there are no kernels for {isa}; use --device cpu"));
             }
-            Self::Kfd(_) | Self::Soft(_) => Err(DeviceError::NotBuiltIn { request: self.clone() }),
+            Ok((number, isa.to_string()))
         }
     }
 }
@@ -144,8 +219,17 @@ mod tests {
     fn a_named_device_is_never_replaced() {
         assert_eq!(DeviceRequest::Cpu.resolve(), Ok(Choice { device: Device::Cpu, reason: None }));
         assert!(DeviceRequest::Auto.resolve().unwrap().reason.is_some());
-        let error = DeviceRequest::Kfd(Some(1)).resolve().unwrap_err();
-        assert_eq!(error.to_string(), "device kfd:1 is not built in yet; use --device cpu");
-        assert!(DeviceRequest::Soft(None).resolve().is_err());
+        let error = DeviceRequest::Kfd(Some(99)).resolve().unwrap_err();
+        assert!(error.to_string().starts_with("device kfd:99 can't be used: "), "{error}");
+        for (name, device) in [("soft", "soft:gfx1100"), ("soft:gfx1151,strict", "soft:gfx1151,strict")] {
+            let choice = name.parse::<DeviceRequest>().unwrap().resolve().unwrap();
+            assert_eq!((choice.device.to_string().as_str(), choice.reason), (device, None));
+        }
+        for name in ["soft:gfx900", "soft:gfx1100,lax", "soft:,strict"] {
+            assert!(matches!(
+                name.parse::<DeviceRequest>().unwrap().resolve(),
+                Err(DeviceError::Chip { .. })
+            ));
+        }
     }
 }

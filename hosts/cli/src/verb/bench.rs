@@ -12,6 +12,7 @@ use doorbell_core::plan::{HeadResult, Shape};
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::TokenId;
 use doorbell_runtime::compute::read_bandwidth;
+use doorbell_runtime::device::Device;
 use doorbell_runtime::memory::peak_resident;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -87,7 +88,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let pp = (arguments.prompt > 0).then(|| test(arguments.prompt, 0)).transpose()?;
     let tg = (arguments.generate > 0).then(|| test(1, arguments.generate)).transpose()?;
-    let read = read_bandwidth(computer.threads);
+    // of the processor's memory: another device's can't be measured from here
+    let read = (computer.device == Device::Cpu).then(|| read_bandwidth(computer.threads));
     let used = tg.as_ref().map(|tg| tg.mean() * per_token as f64);
     if arguments.json {
         return print_json(&json!({
@@ -96,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             "bytes_per_token": per_token,
             "weight_bytes_per_second": used,
             "read_bytes_per_second": read,
-            "read_share": used.map(|used| used / read),
+            "read_share": used.zip(read).map(|(used, read)| used / read),
             "device": computer.device.to_string(),
             "threads": computer.threads,
             "peak_resident_bytes": peak_resident(),
@@ -104,7 +106,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let mut lines: Vec<_> = pp.map(|pp| pp.line("pp", arguments.prompt)).into_iter().collect();
     lines.extend(tg.map(|tg| tg.line("tg", arguments.generate)));
-    if let Some(used) = used {
+    if let Some((used, read)) = used.zip(read) {
         let (used, read) = (used / 1e9, read / 1e9);
         let share = used / read * 100.0;
         lines.push(format!(

@@ -1,14 +1,14 @@
 //! `doorbell plan`: the operations of a step, who runs each, and what it reads.
 
-use crate::backend::{self, Compute};
+use crate::backend::{self, Compute, KV};
 use crate::failure::{Failure, Kind};
 use crate::loaded::{self, HEAP};
 use crate::output::{print, print_json, size};
-use core::fmt::Write as _;
-use doorbell_core::backend::Backend as _;
+use core::fmt;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{HeadResult, Op, Shape};
-use serde_json::json;
+use doorbell_core::plan::{HeadResult, Op, Plan, Shape};
+use doorbell_runtime::compute::{self, Dispatched, Survey};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
@@ -20,7 +20,10 @@ pub(crate) struct Arguments {
     /// Rows of the step
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     batch: u32,
-    /// Print one JSON document: ops, bytes_per_token
+    /// Tokens of context that attention looks at
+    #[arg(long = "ctx", value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
+    context: u32,
+    /// Print one JSON document: ops, bytes_per_token; of a GPU also dispatches_per_token, modelled_us, roofline_share
     #[arg(long)]
     json: bool,
 }
@@ -30,47 +33,128 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let file = loaded::open(&arguments.model)?;
     let gguf = loaded::parse(&file)?;
     let model = loaded::bind(&file, &gguf)?;
-    let backend = backend::open(&model, 1, computer)?;
     let shape = Shape { rows: arguments.batch, outputs: arguments.batch };
     let plan =
         model.plan(shape, HeadResult::Logits, HEAP).map_err(|error| Failure::new(Kind::Memory, error))?;
-    let runner = |op: &Op| if backend.supports(op) { computer.device.to_string() } else { "cpu".into() };
-    let per_token = bytes_per_token(&model, &plan.ops);
+    let survey = compute::survey(computer.device, &model, &plan, KV, arguments.context, HEAP);
+    let survey = survey.map_err(backend::failure)?;
+    let device = computer.device.to_string();
+    let sheet = Sheet { model: &model, plan: &plan, survey: survey.as_ref(), device: &device };
     if arguments.json {
-        let op = |op: &Op| {
-            let (names, bytes) = weights(&model, op);
-            json!({ "op": op.name(), "runs_on": runner(op), "weight_bytes": bytes, "weights": names })
+        return print_json(&sheet.json(arguments.batch));
+    }
+    print(sheet.to_string())
+}
+
+/// A plan as it's printed.
+struct Sheet<'s> {
+    model: &'s Model<'s>,
+    plan: &'s Plan<'s>,
+    /// Of a GPU.
+    survey: Option<&'s Survey>,
+    device: &'s str,
+}
+
+impl Sheet<'_> {
+    fn runner(&self, index: usize) -> &str {
+        let on_device = self.survey.is_none_or(|survey| survey.ops[index].on_device);
+        if on_device { self.device } else { "cpu" }
+    }
+
+    fn dispatches(&self, index: usize) -> &[Dispatched] {
+        self.survey.map_or(&[], |survey| &survey.ops[index].dispatches)
+    }
+
+    fn json(&self, batch: u32) -> Value {
+        let op = |(index, op): (usize, &Op)| {
+            let (names, bytes) = weights(self.model, op);
+            let dispatches: Vec<_> = self.dispatches(index).iter().map(dispatch).collect();
+            let mut entry = json!({
+                "op": op.name(),
+                "runs_on": self.runner(index),
+                "weight_bytes": bytes,
+                "weights": names,
+            });
+            if self.survey.is_some() {
+                entry["dispatches"] = json!(dispatches);
+            }
+            entry
         };
-        return print_json(&json!({
-            "ops": plan.ops.iter().map(op).collect::<Vec<_>>(),
-            "bytes_per_token": per_token,
-            "activation_bytes": plan.arena as u64 * 4,
-            "batch": arguments.batch,
-            "device": computer.device.to_string(),
-        }));
+        let mut document = json!({
+            "ops": self.plan.ops.iter().enumerate().map(op).collect::<Vec<_>>(),
+            "bytes_per_token": bytes_per_token(self.model, &self.plan.ops),
+            "activation_bytes": self.plan.arena as u64 * 4,
+            "batch": batch,
+            "device": self.device,
+        });
+        if let Some(survey) = self.survey {
+            document["dispatches_per_token"] = json!(survey.count());
+            document["bytes_per_step"] = json!(survey.bytes());
+            document["modelled_us"] = json!(survey.modelled_us());
+            document["roofline_share"] = json!(survey.roofline_share());
+            document["converted_weights"] = json!(survey.conversions.list.len());
+        }
+        document
     }
-    let mut out = String::new();
-    for (index, op) in plan.ops.iter().enumerate() {
-        let (names, bytes) = weights(&model, op);
-        // writing to a String can't fail
-        let _ = writeln!(
-            out,
-            "{index:>4} {:<9} {:<5} {:>10}  {}",
-            op.name(),
-            runner(op),
-            size(bytes),
-            names.join(" ")
-        );
+}
+
+fn dispatch(dispatch: &Dispatched) -> Value {
+    json!({
+        "kernel": dispatch.kernel,
+        "groups": dispatch.groups,
+        "workgroup": dispatch.workgroup,
+        "vgprs": dispatch.report.vgprs,
+        "lds_bytes": dispatch.report.lds_bytes,
+        "waves_per_simd": dispatch.report.waves,
+        "bytes_read": dispatch.cost.read,
+        "bytes_written": dispatch.cost.written,
+        "products": dispatch.cost.products,
+        "waits": dispatch.waits,
+        "modelled_us": dispatch.modelled_us,
+    })
+}
+
+impl fmt::Display for Sheet<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, op) in self.plan.ops.iter().enumerate() {
+            let (names, bytes) = weights(self.model, op);
+            let (runner, bytes) = (self.runner(index), size(bytes));
+            writeln!(f, "{index:>4} {:<9} {runner:<5} {bytes:>10}  {}", op.name(), names.join(" "))?;
+            for Dispatched { kernel, groups: [x, y, z], workgroup, report, cost, modelled_us, .. } in
+                self.dispatches(index)
+            {
+                let moved = size(cost.read + cost.written);
+                writeln!(
+                    f,
+                    "     {kernel}: {x}x{y}x{z} groups of {workgroup}, {} VGPRs, {} B of LDS, {} waves, {moved}, \
+                     modelled {modelled_us:.2} us",
+                    report.vgprs, report.lds_bytes, report.waves
+                )?;
+            }
+        }
+        writeln!(
+            f,
+            "\n{} operations, {} of weights a token, {} of activations for {} rows",
+            self.plan.ops.len(),
+            size(bytes_per_token(self.model, &self.plan.ops)),
+            size(self.plan.arena as u64 * 4),
+            self.plan.shape.rows
+        )?;
+        let Some(survey) = self.survey else { return Ok(()) };
+        let on_host = survey.ops.iter().filter(|op| !op.on_device).count();
+        writeln!(
+            f,
+            "{} dispatches a step, modelled {:.1} us, {:.0} % of them at the chip's peak; {on_host} operations on \
+             the CPU",
+            survey.count(),
+            survey.modelled_us(),
+            survey.roofline_share() * 100.0
+        )?;
+        if !survey.conversions.list.is_empty() {
+            writeln!(f, "{}", survey.conversions)?;
+        }
+        Ok(())
     }
-    let _ = writeln!(
-        out,
-        "\n{} operations, {} of weights a token, {} of activations for {} rows",
-        plan.ops.len(),
-        size(per_token),
-        size(plan.arena as u64 * 4),
-        arguments.batch
-    );
-    print(out)
 }
 
 /// The names of an operation's weights, and the bytes that it reads of them for one token.

@@ -6,7 +6,7 @@ use crate::failure::{Failure, Kind};
 use crate::loaded::{self, HEAP};
 use crate::output::{note, print, print_json};
 use crate::progress::Progress;
-use doorbell_core::engine::{self, Config};
+use doorbell_core::engine::{self, Config, ScoreError};
 use doorbell_core::sample::log_prob;
 use doorbell_core::token::{EncodeOptions, TokenId, Tokenizer};
 use serde_json::json;
@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let config = Config::new(context, 1, context.min(32));
     backend::check_memory(&model, &config, computer)?;
     loaded::read_ahead(&file)?;
-    let mut backend = backend::open(&model, config.pages, computer)?;
+    let mut backend = backend::open(&model, &config, computer)?;
     let mut sink = LogitsFile::create(arguments.logits.as_deref())?;
     let bar = Progress::prefill(context.into());
     // the log-probability of each token but the first, given those before it
@@ -68,8 +68,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         log_probs.extend(next.and_then(|token| log_prob(logits, *token)));
         sink.write(logits);
     };
-    engine::score(&model, &mut backend, &tokens, HEAP, &mut std::thread::yield_now, &mut each)
-        .map_err(|error| Failure::new(Kind::Internal, error))?;
+    engine::score(&model, &mut backend, &tokens, HEAP, &mut std::thread::yield_now, &mut each).map_err(
+        |error| {
+            let kind = if matches!(error, ScoreError::Backend(_)) { Kind::Device } else { Kind::Internal };
+            Failure::new(kind, error)
+        },
+    )?;
     sink.finish()?;
     drop(bar);
     let nll = -log_probs.iter().sum::<f64>();

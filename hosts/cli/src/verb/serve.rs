@@ -94,7 +94,7 @@ fn load(arguments: &Arguments) -> Result<Served, Failure> {
     let tokenizer: &'static Tokenizer<'static> = Box::leak(Box::new(loaded::tokenizer(file, gguf)?));
     let config = config(model, arguments, computer)?;
     loaded::read_ahead(file)?;
-    let backend = backend::open(model, config.pages, computer)?;
+    let backend = backend::open(model, &config, computer)?;
     let end_tokens: Vec<_> = tokenizer.eog().collect();
     let engine = Engine::new(model, backend, config, &end_tokens, HEAP)
         .map_err(|error| Failure::new(Kind::Memory, format_args!("{error}; use a smaller --ctx")))?;

@@ -1,0 +1,161 @@
+//! What a plan would be on a chip, found without one: who runs each operation, with which kernels, and the time that
+//! a model of the chip gives it.
+//!
+//! Modelled time is a lower bound: a dispatch takes what its ideal traffic or its multiply-adds take at the chip's
+//! peak, whichever is longer, and what launching takes if it waits for the one before it.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use doorbell_core::backend::KvType;
+use doorbell_core::heap::Heap;
+use doorbell_core::model::Model;
+use doorbell_core::plan::Plan;
+use doorbell_kernels::compiler::Report;
+use doorbell_kernels::isa::Target;
+use doorbell_kernels::{Cost, KvPool, Launch, Step, lower, supports};
+
+use crate::chip::{LAUNCH_US, Peak, peak};
+use crate::convert::{self, Conversions};
+use crate::error::GpuError;
+use crate::input::Layout;
+use crate::programs::build;
+
+/// One dispatch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dispatched {
+    /// The kernel's name.
+    pub kernel: String,
+    /// Workgroups.
+    pub groups: [u32; 3],
+    /// Work items of a workgroup.
+    pub workgroup: u32,
+    /// Registers, LDS, waves, instructions.
+    pub report: Report,
+    /// Ideal traffic and multiply-adds.
+    pub cost: Cost,
+    /// Whether it waits for the dispatch before it.
+    pub waits: bool,
+    /// Modelled microseconds.
+    pub modelled_us: f64,
+}
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Surveyed {
+    /// Its dispatches; empty if the host runs it.
+    pub dispatches: Vec<Dispatched>,
+    /// Whether the device runs it.
+    pub on_device: bool,
+}
+
+/// A plan on a chip.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Survey {
+    /// By operation.
+    pub ops: Vec<Surveyed>,
+    /// Weights in another type than the file's.
+    pub conversions: Conversions,
+    /// The chip's limits.
+    pub peak: Peak,
+}
+
+impl Survey {
+    fn dispatches(&self) -> impl Iterator<Item = &Dispatched> {
+        self.ops.iter().flat_map(|op| &op.dispatches)
+    }
+
+    /// Dispatches of one step.
+    pub fn count(&self) -> usize {
+        self.dispatches().count()
+    }
+
+    /// Modelled microseconds of one step, the host's operations not counted.
+    pub fn modelled_us(&self) -> f64 {
+        self.dispatches().map(|dispatch| dispatch.modelled_us).sum()
+    }
+
+    /// Bytes that a step has to move.
+    pub fn bytes(&self) -> u64 {
+        self.dispatches().map(|dispatch| dispatch.cost.read + dispatch.cost.written).sum()
+    }
+
+    /// The share of modelled time that is traffic or arithmetic at the chip's peak; the rest is launching.
+    pub fn roofline_share(&self) -> f64 {
+        let ideal: f64 = self.dispatches().map(|dispatch| ideal_us(&dispatch.cost, self.peak)).sum();
+        let modelled = self.modelled_us();
+        if modelled > 0.0 { ideal / modelled } else { 0.0 }
+    }
+}
+
+/// Microseconds at a chip's peak.
+fn ideal_us(cost: &Cost, peak: Peak) -> f64 {
+    let traffic = (cost.read + cost.written) as f64 / peak.bytes as f64;
+    let arithmetic = cost.products as f64 / peak.products as f64;
+    traffic.max(arithmetic) * 1e6
+}
+
+/// An address that no memory has: kernels are compiled for a survey, never run.
+const NOWHERE: u64 = 1 << 40;
+
+/// Surveys a step of all the plan's rows, at `positions` of context.
+///
+/// # Errors
+/// Memory, or a kernel that does not compile.
+pub fn survey(
+    model: &Model<'_>,
+    plan: &Plan<'_>,
+    target: Target,
+    kv: KvType,
+    positions: u32,
+    heap: Heap<'_>,
+) -> Result<Survey, GpuError> {
+    let mut kept = model.copy(heap)?;
+    let conversions = convert::choose(&mut kept, &plan.ops, target);
+    let addresses = alloc::vec![NOWHERE; kept.weights.len().max(kept.vectors.len()).max(kept.ropes.len())];
+    let pools = alloc::vec![KvPool { keys: NOWHERE, values: NOWHERE }; kept.groups.len()];
+    let step = Step {
+        model: &kept,
+        plan,
+        rows: plan.shape.rows,
+        outputs: plan.shape.outputs,
+        positions,
+        arena: NOWHERE,
+        scratch: NOWHERE,
+        weights: &addresses,
+        vectors: &addresses,
+        ropes: &addresses,
+        pools: &pools,
+        kv,
+        inputs: Layout::new(plan.shape, kept.groups.len()).inputs(NOWHERE, NOWHERE),
+    };
+    let peak = peak(target);
+    let mut compiled = BTreeMap::new();
+    let mut ops = Vec::new();
+    for op in &plan.ops {
+        let mut launches: Vec<Launch> = Vec::new();
+        let on_device = supports(op, &kept, target)
+            && lower(op, &step, target, &mut |launch| launches.push(launch)).is_ok();
+        let mut dispatches = Vec::new();
+        for launch in launches.into_iter().filter(|_| on_device) {
+            if !compiled.contains_key(&launch.recipe) {
+                let kernel = build(&launch.recipe, target)?;
+                let figures = (kernel.function.name.clone(), kernel.function.workgroup, kernel.report());
+                compiled.insert(launch.recipe.clone(), figures);
+            }
+            let (kernel, workgroup, report) = compiled[&launch.recipe].clone();
+            let launching = if launch.waits { LAUNCH_US } else { 0.0 };
+            dispatches.push(Dispatched {
+                kernel,
+                groups: launch.groups,
+                workgroup,
+                report,
+                cost: launch.cost,
+                waits: launch.waits,
+                modelled_us: ideal_us(&launch.cost, peak) + launching,
+            });
+        }
+        ops.push(Surveyed { dispatches, on_device });
+    }
+    Ok(Survey { ops, conversions, peak })
+}
