@@ -4,6 +4,7 @@
 #![expect(clippy::std_instead_of_alloc, reason = "tests have std")]
 
 mod command;
+mod counts;
 mod coverage;
 mod driver;
 mod errno;

@@ -2,6 +2,8 @@
 //!
 //! Not here: packet formats (`aql.rs`, `pm4.rs`, `sdma.rs`).
 
+use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use doorbell_isa::Target;
@@ -9,7 +11,7 @@ use doorbell_isa::Target;
 use super::queue::{Queue, QueueKind};
 use super::{aql, pm4, sdma};
 use crate::memory::{Access, MemoryFault, Random, Space};
-use crate::processor::{Cause, Dispatch, Engine, Fault, Options, Report};
+use crate::processor::{Cause, Dispatch, Engine, Fault, Options, Profile, Report};
 
 /// Something the command processor tells the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,6 +60,8 @@ pub struct CommandProcessor {
     pub(super) notices: Vec<Notice>,
     pub(super) batch: Vec<InFlight>,
     pub(super) registers: Vec<u32>,
+    /// Names of kernels by their first instruction.
+    pub(crate) names: BTreeMap<u64, String>,
 }
 
 /// Dispatches that may be in flight without a barrier between them.
@@ -78,6 +82,7 @@ impl CommandProcessor {
             notices: Vec::new(),
             batch: Vec::new(),
             registers: alloc::vec![0; pm4::REGISTERS],
+            names: BTreeMap::new(),
         }
     }
 
@@ -184,6 +189,15 @@ impl CommandProcessor {
         let notice = Notice::PageFault { page: fault.address & !4095, write, present: fault.forbidden };
         self.notices.push(notice);
         Outcome::Stopped
+    }
+
+    /// What the dispatches since the last call did, if they are counted.
+    pub fn take_profiles(&mut self) -> Vec<Profile> {
+        let mut profiles = self.engine.take_profiles();
+        for profile in profiles.iter_mut().filter(|profile| profile.name.is_empty()) {
+            profile.name = self.names.get(&profile.entry).cloned().unwrap_or_default();
+        }
+        profiles
     }
 
     /// The processor, for its coverage and options.

@@ -22,7 +22,7 @@ use super::queues::Queues;
 use super::ranges::Ranges;
 use crate::command::{CommandProcessor, Notice};
 use crate::memory::{Lock, Space};
-use crate::processor::{Fault, Options, Report};
+use crate::processor::{Fault, Options, Profile, Report};
 
 /// What an open file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,6 +118,11 @@ impl SoftKernel {
         change(&mut self.state.lock().injection);
     }
 
+    /// Begins a reset of every GPU: queues are dead, and nothing can be opened.
+    pub fn begin_reset(&self) {
+        self.state.lock().reset();
+    }
+
     /// Ends a reset: the GPUs can be opened again. Queues of before stay dead.
     pub fn end_reset(&self) {
         for device in &mut self.state.lock().devices {
@@ -129,6 +134,21 @@ impl SoftKernel {
     pub fn report(&self, gpu: u32) -> Option<Report> {
         let state = self.state.lock();
         state.devices.iter().find(|device| device.id == gpu).map(|device| device.processor.report.clone())
+    }
+
+    /// Gives the kernel whose first instruction lies at `entry` a name in profiles: packets have none.
+    pub fn name_kernel(&self, gpu: u32, entry: u64, name: &str) {
+        let mut state = self.state.lock();
+        let device = state.devices.iter_mut().find(|device| device.id == gpu);
+        device.map(|device| device.processor.names.insert(entry, name.into()));
+    }
+
+    /// Counts of the dispatches of a GPU since the last call, oldest first, where [`Options::count`] is set. Times come
+    /// from [`crate::processor::Model`].
+    pub fn take_profiles(&self, gpu: u32) -> Vec<Profile> {
+        let mut state = self.state.lock();
+        let device = state.devices.iter_mut().find(|device| device.id == gpu);
+        device.map(|device| device.processor.take_profiles()).unwrap_or_default()
     }
 
     /// Faults of waves on a GPU so far.

@@ -12,6 +12,7 @@ use doorbell_isa::{Op, Target, Timing};
 use super::check::Finding;
 use super::fault::{Cause, Fault};
 use super::group::{Group, GroupState};
+use super::meter::{Meter, Profile};
 use super::mode::Mode;
 use super::program::Program;
 use super::step::{Next, Step};
@@ -48,6 +49,9 @@ pub struct Options {
     /// its order: no global atomic, no coherent load, no computed jump, no budget. Results do not depend on the number,
     /// unless the kernel has a race.
     pub threads: usize,
+    /// Whether every dispatch is counted by itself ([`Engine::take_profiles`]); dispatches run one after another then,
+    /// on one thread, and more slowly.
+    pub count: bool,
 }
 
 impl Default for Options {
@@ -60,6 +64,7 @@ impl Default for Options {
             resident: 32,
             perturb: 0,
             threads: 1,
+            count: false,
         }
     }
 }
@@ -148,6 +153,8 @@ pub struct Engine {
     random: Random,
     simd: Simd,
     executed: BTreeSet<Op>,
+    meter: Option<Meter>,
+    profiles: Vec<Profile>,
     /// Engines of the other host threads.
     pub(super) workers: Vec<Self>,
 }
@@ -166,11 +173,25 @@ impl Cursor<'_> {
 }
 
 impl Engine {
+    /// Profiles kept between two calls of [`Engine::take_profiles`].
+    pub const MOST: usize = 1 << 20;
+
     /// A processor without any code.
     pub fn new(target: Target, options: Options) -> Self {
         let random = Random::new(options.seed);
         let (program, simd) = (Program::new(target), Simd::detect());
-        Self { target, options, program, random, simd, executed: BTreeSet::new(), workers: Vec::new() }
+        let meter = options.count.then(|| Meter::new(target));
+        Self {
+            target,
+            options,
+            program,
+            random,
+            simd,
+            executed: BTreeSet::new(),
+            meter,
+            profiles: Vec::new(),
+            workers: Vec::new(),
+        }
     }
 
     /// The chip.
@@ -187,6 +208,11 @@ impl Engine {
     pub fn executed(&mut self) -> &BTreeSet<Op> {
         self.collect();
         &self.executed
+    }
+
+    /// Profiles of the dispatches that ended since the last call, oldest first, if they are counted.
+    pub fn take_profiles(&mut self) -> Vec<Profile> {
+        core::mem::take(&mut self.profiles)
     }
 
     fn collect(&mut self) {
@@ -214,6 +240,27 @@ impl Engine {
     ///
     /// The first fault.
     pub fn run_into(
+        &mut self,
+        dispatches: &[Dispatch],
+        space: &mut Space,
+        report: &mut Report,
+    ) -> Result<(), Fault> {
+        if self.meter.is_none() {
+            return self.run_all(dispatches, space, report);
+        }
+        for dispatch in dispatches {
+            let before = report.mix;
+            self.meter.iter_mut().for_each(Meter::begin);
+            self.run_all(core::slice::from_ref(dispatch), space, report)?;
+            let mix = core::array::from_fn(|at| report.mix[at] - before[at]);
+            if let Some(meter) = self.meter.as_ref().filter(|_| self.profiles.len() < Self::MOST) {
+                self.profiles.push(meter.end(dispatch, mix, self.target.generation()));
+            }
+        }
+        Ok(())
+    }
+
+    fn run_all(
         &mut self,
         dispatches: &[Dispatch],
         space: &mut Space,
@@ -280,6 +327,7 @@ impl Engine {
         let id = [number % x, number / x % y, number / x / y].map(|part| part as u32);
         let strict = self.options.level == Level::Strict;
         let mut group = make_group(self.target, dispatch, id, strict, self.options.perturb);
+        group.state.number = number;
         group.waves.iter_mut().for_each(|wave| wave.simd = self.simd);
         group
     }
@@ -320,7 +368,9 @@ impl Engine {
             return Ok(false);
         }
         let (id, number) = (state.id, wave.number);
-        let mut core = Core { wave, group: state, space, report, random: &mut self.random };
+        let mut meter = self.meter.as_mut();
+        meter.iter_mut().for_each(|meter| meter.group(state.number));
+        let mut core = Core { wave, group: state, space, report, random: &mut self.random, meter };
         let fault = |pc: u64, cause: Cause| Fault { pc, group: id, wave: number, cause };
         if core.wave.activity == Activity::AtBarrier {
             core.settle().map_err(|cause| fault(core.wave.pc, cause))?;

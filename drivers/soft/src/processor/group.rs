@@ -10,6 +10,8 @@ use super::wave::{Activity, Wave};
 
 /// What the waves of a group share.
 pub(crate) struct GroupState {
+    /// Number in the grid.
+    pub(crate) number: u64,
     /// Coordinates in the grid.
     pub(crate) id: [u32; 3],
     /// Local data share.
@@ -27,6 +29,7 @@ pub(crate) struct GroupState {
 impl GroupState {
     pub(crate) fn new(id: [u32; 3], lds: usize, strict: bool) -> Self {
         Self {
+            number: 0,
             id,
             lds: vec![0; lds],
             arrived: 0,

@@ -23,7 +23,7 @@ use super::unit::Core;
 
 /// Issues a vector memory or LDS instruction.
 fn issue(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
-    if core.wave.tracker.is_none() && quick::vector(core, step) {
+    if core.is_unwatched() && quick::vector(core, step) {
         return Ok(Next::Following);
     }
     let Some(request) = address::request(core.wave, step)? else { return Ok(Next::Following) };
@@ -33,7 +33,7 @@ fn issue(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
 
 /// Issues a scalar load.
 fn issue_scalar(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
-    if core.wave.tracker.is_none() && quick::scalar_load(core, step) {
+    if core.is_unwatched() && quick::scalar_load(core, step) {
         return Ok(Next::Following);
     }
     let request = scalar::request(core.wave, step)?;

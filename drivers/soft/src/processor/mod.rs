@@ -2,6 +2,7 @@
 //!
 //! Not here: packets and queues (`command`), the kernel's calls (`kernel`), file formats (`code`).
 
+mod cache;
 mod check;
 mod unit;
 mod dispatch;
@@ -9,7 +10,9 @@ mod fault;
 mod float;
 mod group;
 mod memory_ops;
+mod meter;
 mod mode;
+mod model;
 mod parallel;
 mod program;
 mod reach;
@@ -24,4 +27,6 @@ mod wave;
 pub use check::{Finding, Kind as FindingKind};
 pub use dispatch::{Dispatch, Engine, Level, Options, Report};
 pub use fault::{Cause, Fault};
+pub use meter::{Profile, Traffic};
+pub use model::{Model, Modelled};
 pub use program::supports;

@@ -55,7 +55,7 @@ impl Engine {
         let Options { level, threads, budget, .. } = self.options;
         // One thread takes the groups in the same order: they stay in the host's caches, and faults are the same.
         let threads = if cfg!(feature = "std") { threads.max(1) } else { 1 };
-        if level != Level::Fast || budget != u64::MAX {
+        if level != Level::Fast || budget != u64::MAX || self.options.count {
             return None;
         }
         let mut total = 0_u64;

@@ -13,6 +13,7 @@ use super::dispatch::Report;
 use super::fault::Cause;
 use super::group::GroupState;
 use super::memory_ops::Request;
+use super::meter::Meter;
 use super::program::{Program, Stretch};
 use super::scalar;
 use super::step::{Next, Run, Step};
@@ -41,6 +42,8 @@ pub(crate) struct Core<'a> {
     pub(crate) report: &'a mut Report,
     /// Choices of the hardware.
     pub(crate) random: &'a mut Random,
+    /// Counts by dispatch.
+    pub(crate) meter: Option<&'a mut Meter>,
 }
 
 impl Core<'_> {
@@ -116,11 +119,19 @@ impl Core<'_> {
         }
     }
 
+    /// Whether nobody looks at memory operations.
+    pub(crate) fn is_unwatched(&self) -> bool {
+        self.wave.tracker.is_none() && self.meter.is_none()
+    }
+
     /// Issues a memory operation.
     pub(crate) fn submit(&mut self, step: &Step, mut request: Request) -> Result<(), Cause> {
         let Self { wave, group, space, .. } = self;
         let mut memories = Memories { space, lds: &mut group.lds };
         request.check(wave, &mut memories)?;
+        if let Some(meter) = &mut self.meter {
+            meter.note(&request);
+        }
         if self.wave.tracker.is_none() {
             let Self { wave, group, space, .. } = self;
             return request.perform(wave, &mut Memories { space, lds: &mut group.lds });

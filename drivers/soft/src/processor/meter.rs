@@ -1,0 +1,277 @@
+//! Counts of one dispatch: instructions, bytes by cache level, LDS conflicts.
+//!
+//! The caches are models: groups run one after another on compute units in turn, lines are 128 bytes, a store goes through
+//! to L2. So reuse between groups that a chip runs at the same time may be better or worse there. Not here: what
+//! a count costs (`model.rs`).
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use doorbell_isa::{Generation, Target, Timing};
+
+use super::cache::{LINE, Tags};
+use super::dispatch::{Dispatch, groups};
+use super::memory_ops::{Place, Request};
+use super::model::Model;
+
+/// Bytes that were moved between levels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Traffic {
+    /// Lines that vector loads asked GL0 for, in bytes; a line counts once per instruction.
+    pub gl0: u64,
+    /// Lines that scalar loads asked the scalar cache for.
+    pub scalar: u64,
+    /// What GL0 and the scalar cache missed.
+    pub gl1: u64,
+    /// What GL1 missed, and the lines that stores and atomics touch.
+    pub l2: u64,
+    /// What L2 missed.
+    pub memory: u64,
+    /// Different bytes that were touched: what no order could avoid if nothing was cached before.
+    pub ideal: u64,
+}
+
+/// What one dispatch did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Profile {
+    /// The kernel's name, where the launch has one.
+    pub name: String,
+    /// Address of the first instruction.
+    pub entry: u64,
+    /// Workgroups.
+    pub groups: u64,
+    /// Waves.
+    pub waves: u64,
+    /// Vector registers of a wave.
+    pub vgprs: u64,
+    /// LDS bytes of a group.
+    pub lds: u64,
+    /// Wave instructions by timing class, in the order of [`Timing`].
+    pub mix: [u64; 20],
+    /// Clocks for which vector units are busy, over all waves.
+    pub vector_cycles: u64,
+    /// Clocks of scalar units, branches and messages.
+    pub scalar_cycles: u64,
+    /// Clocks of LDS: one per pass of up to 32 banks.
+    pub lds_cycles: u64,
+    /// Those of them that are there because lanes wanted different words of one bank.
+    pub lds_conflicts: u64,
+    /// Bytes by level.
+    pub traffic: Traffic,
+}
+
+impl Profile {
+    /// Wave instructions.
+    pub fn instructions(&self) -> u64 {
+        self.mix.iter().sum()
+    }
+
+    /// Wave instructions of one timing class.
+    pub fn of(&self, timing: Timing) -> u64 {
+        self.mix[timing as usize]
+    }
+}
+
+/// Every timing class in the order of its number.
+pub(super) const TIMINGS: [Timing; 19] = [
+    Timing::Valu,
+    Timing::Valu64,
+    Timing::Quarter,
+    Timing::Trans,
+    Timing::F64,
+    Timing::F64Trans,
+    Timing::Matrix,
+    Timing::MatrixInt4,
+    Timing::Salu,
+    Timing::SaluFloat,
+    Timing::Branch,
+    Timing::Message,
+    Timing::Barrier,
+    Timing::Wait,
+    Timing::Hint,
+    Timing::Smem,
+    Timing::Lds,
+    Timing::Vmem,
+    Timing::Flat,
+];
+
+/// Which bytes were touched: a bit for each four, by page.
+type Touched = BTreeMap<u64, Box<[u64; 16]>>;
+
+/// Counts while a dispatch runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Meter {
+    units: u64,
+    arrays: u64,
+    /// Vector caches by compute unit, then scalar ones.
+    gl0: Vec<Tags>,
+    scalar: Vec<Tags>,
+    gl1: Vec<Tags>,
+    l2: Tags,
+    touched: Touched,
+    traffic: Traffic,
+    lds_cycles: u64,
+    lds_conflicts: u64,
+    /// Compute unit of the group that runs.
+    unit: usize,
+}
+
+const GL0: u64 = 32 << 10;
+const SCALAR: u64 = 16 << 10;
+const GL1: u64 = 256 << 10;
+
+impl Meter {
+    /// Cold caches of a chip.
+    pub(crate) fn new(target: Target) -> Self {
+        let model = Model::of_target(target);
+        Self {
+            units: model.units,
+            arrays: model.arrays,
+            gl0: Vec::new(),
+            scalar: Vec::new(),
+            gl1: Vec::new(),
+            l2: Tags::new(model.l2),
+            touched: BTreeMap::new(),
+            traffic: Traffic::default(),
+            lds_cycles: 0,
+            lds_conflicts: 0,
+            unit: 0,
+        }
+    }
+
+    /// A dispatch begins: what acquires invalidate is empty, L2 keeps what it has.
+    pub(crate) fn begin(&mut self) {
+        self.gl0 = (0..self.units).map(|_| Tags::new(GL0)).collect();
+        self.scalar = (0..self.units.div_ceil(2)).map(|_| Tags::new(SCALAR)).collect();
+        self.gl1 = (0..self.arrays).map(|_| Tags::new(GL1)).collect();
+        self.touched.clear();
+        self.traffic = Traffic::default();
+        (self.lds_cycles, self.lds_conflicts) = (0, 0);
+    }
+
+    /// The profile of the dispatch that began last.
+    pub(crate) fn end(&self, dispatch: &Dispatch, mix: [u64; 20], generation: Generation) -> Profile {
+        let cycles = |wanted: fn(Timing) -> bool| {
+            let busy = TIMINGS.iter().zip(mix).filter(|(timing, _)| wanted(**timing));
+            busy.map(|(timing, count)| u64::from(timing.issue_cycles(generation)) * count).sum()
+        };
+        let count: u64 = groups(dispatch).into_iter().map(u64::from).product();
+        let items: u64 = dispatch.group.into_iter().map(|size| u64::from(size.max(1))).product();
+        let words: u32 =
+            self.touched.values().flat_map(|page| page.iter()).map(|bits| bits.count_ones()).sum();
+        Profile {
+            name: dispatch.name.clone(),
+            entry: dispatch.entry,
+            groups: count,
+            waves: count * items.div_ceil(32),
+            vgprs: dispatch.vgprs as u64,
+            lds: dispatch.lds as u64,
+            mix,
+            vector_cycles: cycles(is_vector),
+            scalar_cycles: cycles(is_scalar),
+            lds_cycles: self.lds_cycles,
+            lds_conflicts: self.lds_conflicts,
+            traffic: Traffic { ideal: u64::from(words) * 4, ..self.traffic },
+        }
+    }
+
+    /// The group whose instructions follow.
+    pub(crate) fn group(&mut self, number: u64) {
+        self.unit = usize::try_from(number % self.units).unwrap_or(0);
+    }
+
+    /// An access of a wave.
+    pub(crate) fn note(&mut self, request: &Request) {
+        let mut lines: Vec<u64> = Vec::new();
+        let mut lds = Vec::new();
+        for lane in (0..32).filter(|lane| request.exec >> lane & 1 != 0 && request.outside >> lane & 1 == 0) {
+            if let Some((start, len)) = request.global_piece(lane) {
+                self.touch(start, len as u64);
+                lines.extend(start / LINE..=start.wrapping_add(len as u64).saturating_sub(1) / LINE);
+            }
+            lds.extend(request.lds_pieces(lane).into_iter().flatten());
+            if request.place == Place::Scalar {
+                break;
+            }
+        }
+        if !lds.is_empty() {
+            self.banks(&lds);
+        }
+        lines.sort_unstable();
+        lines.dedup();
+        for line in lines {
+            self.line(line, request);
+        }
+    }
+
+    fn line(&mut self, line: u64, request: &Request) {
+        if request.transfer.writes() {
+            self.traffic.l2 += LINE;
+            self.traffic.memory += if self.l2.touch(line) { 0 } else { LINE };
+            return;
+        }
+        let hit = if request.place == Place::Scalar {
+            self.traffic.scalar += LINE;
+            self.scalar[self.unit / 2].touch(line)
+        } else {
+            self.traffic.gl0 += LINE;
+            self.gl0[self.unit].touch(line)
+        };
+        if hit {
+            return;
+        }
+        self.traffic.gl1 += LINE;
+        let array = self.unit % self.gl1.len().max(1);
+        if self.gl1.get_mut(array).is_some_and(|tags| tags.touch(line)) {
+            return;
+        }
+        self.traffic.l2 += LINE;
+        self.traffic.memory += if self.l2.touch(line) { 0 } else { LINE };
+    }
+
+    fn touch(&mut self, start: u64, len: u64) {
+        for word in start / 4..=start.wrapping_add(len).saturating_sub(1) / 4 {
+            let page = self.touched.entry(word / 1024).or_insert_with(|| Box::new([0; 16]));
+            page[(word % 1024 / 64) as usize] |= 1 << (word % 64);
+        }
+    }
+
+    /// Passes over 32 banks of four bytes: each word of the lanes' accesses is a round of its own.
+    fn banks(&mut self, pieces: &[(usize, usize)]) {
+        let rounds = pieces.iter().map(|(_, len)| len.div_ceil(4)).max().unwrap_or(0);
+        for round in 0..rounds {
+            let mut words: Vec<usize> = pieces
+                .iter()
+                .filter(|(_, len)| round < len.div_ceil(4))
+                .map(|(start, _)| start / 4 + round)
+                .collect();
+            words.sort_unstable();
+            words.dedup();
+            let mut banks = [0_u64; 32];
+            words.iter().for_each(|word| banks[word % 32] += 1);
+            let passes = banks.into_iter().max().unwrap_or(0).max(1);
+            self.lds_cycles += passes;
+            self.lds_conflicts += passes - 1;
+        }
+    }
+}
+
+fn is_vector(timing: Timing) -> bool {
+    matches!(
+        timing,
+        Timing::Valu
+            | Timing::Valu64
+            | Timing::Quarter
+            | Timing::Trans
+            | Timing::F64
+            | Timing::F64Trans
+            | Timing::Matrix
+            | Timing::MatrixInt4
+    )
+}
+
+fn is_scalar(timing: Timing) -> bool {
+    matches!(timing, Timing::Salu | Timing::SaluFloat | Timing::Branch | Timing::Message | Timing::Smem)
+}

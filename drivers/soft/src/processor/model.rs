@@ -1,0 +1,181 @@
+//! Modelled time: what a profile would take on a chip by public constants.
+//!
+//! A time from here was never measured; print it as "modelled". It ranks plans and finds what bounds a kernel. It knows
+//! no clock management, no contention between kernels, and treats memory-side cache as memory. Source: reference
+//! rdna, 4.1. Not here: the counts (`meter.rs`).
+
+use doorbell_isa::{Target, Timing};
+
+use super::meter::{Profile, TIMINGS};
+
+/// Constants of a chip.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Model {
+    /// Marketing name.
+    pub name: &'static str,
+    /// Instruction set.
+    pub target: Target,
+    /// Compute units; each has two vector units.
+    pub units: u64,
+    /// Shader arrays.
+    pub arrays: u64,
+    /// Clocks per nanosecond.
+    pub clock: f64,
+    /// Bytes of L2.
+    pub l2: u64,
+    /// Bytes per nanosecond from memory, as far as whole kernels reached them.
+    pub bandwidth: f64,
+}
+
+/// Nanoseconds between dependent dispatches.
+const LAUNCH: f64 = 3500.0;
+/// Bytes per clock from GL0 and LDS of one compute unit: 32 banks of four bytes for LDS, planning value for GL0.
+const GL0_BYTES: f64 = 64.0;
+/// Registers of one vector unit, in waves' registers, and the granule they are given out by.
+const REGISTERS: u64 = 1536;
+const GRANULE: u64 = 24;
+/// LDS bytes that two compute units share.
+const LDS: u64 = 128 << 10;
+const MOST_WAVES: u64 = 16;
+
+/// Bandwidths: 7900 XTX between 699 GB/s of whole-model decoding and 92 % of 960 of single kernels; W7900 scaled by its
+/// peak; 8060S as measured. The RX 9070 XT has no measured figure: the same share of its 640 GB/s peak.
+static MODELS: [Model; 4] = [
+    Model {
+        name: "RX 7900 XTX",
+        target: Target::Gfx1100,
+        units: 96,
+        arrays: 12,
+        clock: 2.5,
+        l2: 6 << 20,
+        bandwidth: 800.0,
+    },
+    Model {
+        name: "W7900",
+        target: Target::Gfx1100,
+        units: 96,
+        arrays: 12,
+        clock: 2.5,
+        l2: 6 << 20,
+        bandwidth: 720.0,
+    },
+    Model {
+        name: "8060S",
+        target: Target::Gfx1151,
+        units: 40,
+        arrays: 2,
+        clock: 2.9,
+        l2: 2 << 20,
+        bandwidth: 212.0,
+    },
+    Model {
+        name: "RX 9070 XT",
+        target: Target::Gfx1201,
+        units: 64,
+        arrays: 8,
+        clock: 2.97,
+        l2: 8 << 20,
+        bandwidth: 533.0,
+    },
+];
+
+/// Modelled nanoseconds of one dispatch. The parts overlap; the longest of them and the launch are the time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Modelled {
+    /// Launch behind a dispatch it depends on.
+    pub launch: f64,
+    /// Vector arithmetic.
+    pub vector: f64,
+    /// Scalar arithmetic and control.
+    pub scalar: f64,
+    /// Local data share.
+    pub lds: f64,
+    /// Vector cache.
+    pub gl0: f64,
+    /// Memory.
+    pub memory: f64,
+    /// One wave after another where too few are resident to hide latencies.
+    pub latency: f64,
+    /// Waves resident per vector unit.
+    pub occupancy: u64,
+}
+
+impl Modelled {
+    /// Nanoseconds in all.
+    pub fn total(&self) -> f64 {
+        let parts = [self.vector, self.scalar, self.lds, self.gl0, self.memory, self.latency];
+        self.launch + parts.into_iter().fold(0.0, f64::max)
+    }
+
+    /// What takes longest.
+    pub fn bound(&self) -> &'static str {
+        let parts = [
+            ("vector", self.vector),
+            ("scalar", self.scalar),
+            ("lds", self.lds),
+            ("gl0", self.gl0),
+            ("memory", self.memory),
+            ("latency", self.latency),
+        ];
+        parts.into_iter().fold(("launch", self.launch), |a, b| if b.1 > a.1 { b } else { a }).0
+    }
+}
+
+impl Model {
+    /// The constants of a chip, by marketing name or instruction set.
+    pub fn of(name: &str) -> Option<Self> {
+        MODELS.iter().find(|model| model.name == name || model.target.name() == name).copied()
+    }
+
+    /// The nearest chip of an instruction set, for the shapes of caches.
+    pub(super) fn of_target(target: Target) -> Self {
+        let same = |model: &&Self| model.target == target;
+        let near = |model: &&Self| model.target.generation() == target.generation();
+        *MODELS.iter().find(same).or_else(|| MODELS.iter().find(near)).unwrap_or(&MODELS[0])
+    }
+
+    /// Waves of a kernel that one vector unit holds.
+    pub fn occupancy(&self, profile: &Profile) -> u64 {
+        let registers = profile.vgprs.max(1).next_multiple_of(GRANULE);
+        let by_registers = REGISTERS / registers;
+        let per_group = profile.waves.checked_div(profile.groups).unwrap_or(1).max(1);
+        // Four vector units share the LDS of two compute units.
+        let by_lds =
+            LDS.checked_div(profile.lds).map_or(MOST_WAVES, |groups| (groups * per_group / 4).max(1));
+        by_registers.min(by_lds).clamp(1, MOST_WAVES)
+    }
+
+    /// The time of a profile, modelled.
+    pub fn time(&self, profile: &Profile) -> Modelled {
+        let generation = self.target.generation();
+        let simds = (self.units * 2).min(profile.waves.max(1)) as f64;
+        let units = self.units.min(profile.groups.max(1)) as f64;
+        let occupancy = self.occupancy(profile);
+        let count = |value: u64| value as f64;
+        // One wave alone: every instruction issues in turn, and every wait takes the latency of the kernel's memory
+        // instructions, in their mean.
+        let memories = [Timing::Vmem, Timing::Flat, Timing::Lds, Timing::Smem];
+        let (asked, answered) = memories.iter().fold((0, 0), |(asked, answered), timing| {
+            let count = profile.of(*timing);
+            (asked + count, answered + count * u64::from(timing.latency(generation)))
+        });
+        let waits = (profile.of(Timing::Wait) * answered).checked_div(asked).unwrap_or(0);
+        let issue: u64 = TIMINGS
+            .iter()
+            .zip(profile.mix)
+            .map(|(timing, count)| u64::from(timing.issue_cycles(generation)) * count)
+            .sum();
+        let alone = count(issue + waits) / count(profile.waves.max(1));
+        let rounds = profile.waves.div_ceil(self.units * 2 * occupancy);
+        Modelled {
+            launch: LAUNCH,
+            vector: count(profile.vector_cycles) / simds / self.clock,
+            scalar: count(profile.scalar_cycles) / simds / self.clock,
+            lds: count(profile.lds_cycles) / units / self.clock,
+            gl0: count(profile.traffic.gl0) / GL0_BYTES / units / self.clock,
+            memory: count(profile.traffic.memory) / self.bandwidth,
+            latency: alone * count(rounds) / self.clock,
+            occupancy,
+        }
+    }
+}
