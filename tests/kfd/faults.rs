@@ -183,6 +183,44 @@ fn a_reset_loses_the_device_until_it_is_over() {
     }
 }
 
+/// Ends the reset after some time.
+struct Until<'k> {
+    kernel: &'k SoftKernel,
+    steps: u32,
+    end: u32,
+}
+
+impl embedded_hal::delay::DelayNs for Until<'_> {
+    fn delay_ns(&mut self, _: u32) {
+        self.steps += 1;
+        if self.steps == self.end {
+            self.kernel.end_reset();
+        }
+    }
+}
+
+#[test]
+fn opening_waits_for_a_reset_and_not_for_ever() {
+    for release in Release::ALL {
+        for (end, opens) in [(30, true), (u32::MAX, false)] {
+            let kernel = soft(release, "RX 7600", Level::Fast, 5);
+            kernel.begin_reset();
+            let topology = Topology::scan(&kernel).unwrap();
+            let gpus: Vec<_> = topology.devices().collect();
+            let mut until = Until { kernel: &kernel, steps: 0, end };
+            let process = Process::open_patiently(&kernel, &gpus, &mut until);
+            assert_eq!((process.is_ok(), until.steps), (opens, if opens { end } else { 60 }), "{release:?}");
+        }
+        // other reasons are not waited for
+        let kernel = soft(release, "RX 7600", Level::Fast, 5);
+        kernel.inject(|injection| injection.refuse = Some((request::GET_VERSION, Errno::EIO)));
+        let topology = Topology::scan(&kernel).unwrap();
+        let gpus: Vec<_> = topology.devices().collect();
+        let mut until = Until { kernel: &kernel, steps: 0, end: u32::MAX };
+        assert!(Process::open_patiently(&kernel, &gpus, &mut until).is_err() && until.steps == 0);
+    }
+}
+
 #[test]
 fn a_device_that_was_lost_can_be_reopened() {
     for (release, name) in machines() {

@@ -15,6 +15,7 @@ use crate::sys::{
 use crate::topology::{DeviceInfo, Kind, Node, Topology};
 use alloc::vec::Vec;
 use core::fmt;
+use embedded_hal::delay::DelayNs;
 
 /// Below this minor version too much is missing (AVAILABLE_MEMORY came with it).
 pub const MINIMUM_MINOR: u32 = 9;
@@ -181,6 +182,25 @@ impl<'k> Process<'k> {
         process.runtime_enable().map_err(refused(Stage::RuntimeEnable))?;
         process.events = Some(Events::create(&mut process).map_err(refused(Stage::Events))?);
         Ok(process)
+    }
+
+    /// Like [`Self::open`], but repeats for up to three seconds while KFD is locked: during a reset and around suspend
+    /// `/dev/kfd` answers `EAGAIN` (6.1) or `EINVAL`.
+    pub fn open_patiently(
+        kernel: &'k dyn Kernel,
+        gpus: &[&Node],
+        delay: &mut dyn DelayNs,
+    ) -> Result<Self, BringUpError> {
+        const STEP_MS: u32 = 50;
+        for _ in 0..3000 / STEP_MS {
+            match Self::open(kernel, gpus) {
+                Err(BringUpError::Refused(Stage::OpenKfd, Errno::EAGAIN | Errno::EINVAL)) => {
+                    delay.delay_ms(STEP_MS);
+                }
+                result => return result,
+            }
+        }
+        Self::open(kernel, gpus)
     }
 
     /// Opens KFD and every GPU of the topology that has 64-bit doorbells and a render node.
