@@ -163,12 +163,11 @@ pub struct Engine {
 struct Cursor<'a> {
     dispatch: &'a Dispatch,
     next: u64,
-    count: [u32; 3],
 }
 
 impl Cursor<'_> {
     fn total(&self) -> u64 {
-        self.count.iter().map(|count| u64::from(*count)).product()
+        group_count(self.dispatch)
     }
 }
 
@@ -405,6 +404,11 @@ pub(super) fn stop(group: &Group, cause: Cause) -> Fault {
     }
 }
 
+/// Groups in all; a launch may claim more than can be counted.
+pub(super) fn group_count(dispatch: &Dispatch) -> u64 {
+    groups(dispatch).into_iter().fold(1, |product, count| product.saturating_mul(count.into()))
+}
+
 /// Groups per dimension.
 pub(super) fn groups(dispatch: &Dispatch) -> [u32; 3] {
     let mut count = [0; 3];
@@ -415,7 +419,7 @@ pub(super) fn groups(dispatch: &Dispatch) -> [u32; 3] {
 }
 
 fn cursor(dispatch: &Dispatch) -> Cursor<'_> {
-    Cursor { dispatch, next: 0, count: groups(dispatch) }
+    Cursor { dispatch, next: 0 }
 }
 
 /// A group at its start: work-items beyond the grid do not exist.

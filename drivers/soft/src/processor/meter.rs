@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use doorbell_isa::{Generation, Target, Timing};
 
 use super::cache::{LINE, Tags};
-use super::dispatch::{Dispatch, groups};
+use super::dispatch::{Dispatch, group_count};
 use super::memory_ops::{Place, Request};
 use super::model::Model;
 
@@ -157,7 +157,7 @@ impl Meter {
             let busy = TIMINGS.iter().zip(mix).filter(|(timing, _)| wanted(**timing));
             busy.map(|(timing, count)| u64::from(timing.issue_cycles(generation)) * count).sum()
         };
-        let count: u64 = groups(dispatch).into_iter().map(u64::from).product();
+        let count = group_count(dispatch);
         let items: u64 = dispatch.group.into_iter().map(|size| u64::from(size.max(1))).product();
         let words: u32 =
             self.touched.values().flat_map(|page| page.iter()).map(|bits| bits.count_ones()).sum();
@@ -165,7 +165,7 @@ impl Meter {
             name: dispatch.name.clone(),
             entry: dispatch.entry,
             groups: count,
-            waves: count * items.div_ceil(32),
+            waves: count.saturating_mul(items.div_ceil(32)),
             vgprs: dispatch.vgprs as u64,
             lds: dispatch.lds as u64,
             mix,

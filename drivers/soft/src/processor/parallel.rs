@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::dispatch::{Dispatch, Engine, Level, Options, Report, groups, is_blocked, stop};
+use super::dispatch::{Dispatch, Engine, Level, Options, Report, group_count, is_blocked, stop};
 use super::fault::{Cause, Fault};
 use crate::memory::Space;
 
@@ -61,7 +61,7 @@ impl Engine {
         let mut total = 0_u64;
         let mut ends = Vec::new();
         for dispatch in dispatches {
-            let count: u64 = groups(dispatch).into_iter().map(u64::from).product();
+            let count = group_count(dispatch);
             total = total.checked_add(count)?;
             ends.push(total);
         }
