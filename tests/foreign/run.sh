@@ -36,6 +36,24 @@ try() {
     fi
 }
 
+# AMD's newer runtime comes with the C library that it was built for.
+new=$folder/trixie/root
+libraries=$new/usr/lib/$machine
+preloaded() { # CHIP KERNEL LEVEL PROGRAM...
+    chip=$1 kernel=$2 level=$3
+    shift 3
+    env DOORBELL_SHIM_CHIP="$chip" DOORBELL_SHIM_KERNEL="$kernel" DOORBELL_SHIM_LEVEL="$level" \
+        "$libraries/ld-linux-x86-64.so.2" --library-path "$libraries" --preload "$library" "$@"
+}
+# `timeout` runs programs only, so the function is run by the script itself.
+case ${3:-} in
+preloaded)
+    shift 3
+    preloaded "$@"
+    exit
+    ;;
+esac
+
 # rocminfo 5.2.3 asks lsmod for the module. It knows no gfx11, so it finishes without the GPU, or with the name of a
 # chip that it knows, by its own variable.
 old=$folder/bookworm/root
@@ -53,23 +71,6 @@ else
     skip "rocminfo 5.2.3 isn't there"
 fi
 
-# The newer one runs with the C library that it was built for.
-new=$folder/trixie/root
-libraries=$new/usr/lib/$machine
-preloaded() { # CHIP KERNEL LEVEL PROGRAM...
-    chip=$1 kernel=$2 level=$3
-    shift 3
-    env DOORBELL_SHIM_CHIP="$chip" DOORBELL_SHIM_KERNEL="$kernel" DOORBELL_SHIM_LEVEL="$level" \
-        "$libraries/ld-linux-x86-64.so.2" --library-path "$libraries" --preload "$library" "$@"
-}
-# `timeout` runs programs only, so the function is run by the script itself.
-case ${3:-} in
-preloaded)
-    shift 3
-    preloaded "$@"
-    exit
-    ;;
-esac
 if [ -x "$new/usr/bin/rocminfo" ]; then
     for chip in gfx1100 gfx1151; do
         try "rocminfo 6.1.2 on $chip" "  Name: *$chip" \
