@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 /// What `cargo xtask vm` takes.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// `6.1`, `6.12`, `backports`, or a folder of unpacked kernel packages; all three when none is named.
+    /// `6.1`, `6.12`, `backports`, a folder of unpacked kernel packages, or a kernel file that has amdgpu built in; the
+    /// first three when none is named.
     kernel: Vec<String>,
     /// Write the transcript instead of comparing it.
     #[arg(long)]

@@ -1,4 +1,5 @@
-//! The initial file system: one program, amdgpu with the modules it needs, nothing else. Archive format: cpio "newc".
+//! The initial file system: one program, amdgpu with the modules it needs unless it is built in,
+//! nothing else. Archive format: cpio "newc".
 
 use super::package::Kernel;
 use anyhow::{Context as _, ensure};
@@ -20,7 +21,8 @@ pub(super) fn build(probe: &Path, kernel: &Kernel) -> Result<Vec<u8>, anyhow::Er
     add(&mut archive, "dev/console", CONSOLE, (5, 1), &[]);
     add(&mut archive, "init", PROGRAM, (0, 0), &std::fs::read(probe)?);
     let mut order = String::new();
-    for (name, image) in modules(&kernel.modules, "amdgpu")? {
+    let needed = kernel.modules.as_deref().map(|folder| modules(folder, "amdgpu")).transpose()?;
+    for (name, image) in needed.unwrap_or_default() {
         add(&mut archive, &format!("{name}.ko"), FILE, (0, 0), &image);
         order.push_str(&format!("{name}.ko\n"));
     }

@@ -27,13 +27,18 @@ pub(super) struct Kernel {
     pub(super) release: String,
     /// The bootable file.
     pub(super) image: PathBuf,
-    /// The folder of its modules.
-    pub(super) modules: PathBuf,
+    /// The folder of its modules; none when amdgpu is built in.
+    pub(super) modules: Option<PathBuf>,
 }
 
 impl Kernel {
-    /// Looks for a kernel below a folder of unpacked packages.
+    /// Looks for a kernel below a folder of unpacked packages, or takes a bootable file that has amdgpu built in.
     pub(super) fn find(folder: &Path) -> Result<Self, anyhow::Error> {
+        if folder.is_file() {
+            let release = release(&std::fs::read(folder)?);
+            let release = release.with_context(|| format!("{}: not a kernel of x86", folder.display()))?;
+            return Ok(Self { release, image: folder.to_path_buf(), modules: None });
+        }
         let modules = ["lib/modules", "usr/lib/modules"].map(|path| folder.join(path));
         let modules = modules.iter().filter_map(|path| std::fs::read_dir(path).ok()).flatten().flatten();
         let modules = modules.map(|entry| entry.path()).find(|path| path.join("kernel").is_dir());
@@ -42,8 +47,19 @@ impl Kernel {
         let places = [folder.join(format!("boot/vmlinuz-{release}")), modules.join("vmlinuz")];
         let image = places.into_iter().find(|path| path.is_file());
         let image = image.with_context(|| format!("{}: no vmlinuz", folder.display()))?;
-        Ok(Self { release, image, modules })
+        Ok(Self { release, image, modules: Some(modules) })
     }
+}
+
+/// The release that a bzImage states: a text that the 16-bit word at 0x20E points to, 0x200 before it
+/// (`Documentation/arch/x86/boot.rst`, `kernel_version`).
+fn release(image: &[u8]) -> Option<String> {
+    const MAGIC: usize = 0x202;
+    const POINTER: usize = 0x20e;
+    (image.get(MAGIC..MAGIC + 4)? == b"HdrS").then_some(())?;
+    let at = 0x200 + usize::from(u16::from_le_bytes(*image.get(POINTER..)?.first_chunk()?));
+    let text = image.get(at..)?.split(|byte| matches!(byte, b' ' | 0)).next()?;
+    String::from_utf8(text.to_vec()).ok().filter(|text| !text.is_empty())
 }
 
 /// apt-get or apt-cache with lists and caches of our own for one suite.
@@ -121,4 +137,23 @@ pub(super) fn unpacked(suite: &Suite) -> Result<Option<PathBuf>, anyhow::Error> 
         }
     }
     Ok(Some(unpacked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::release;
+
+    #[test]
+    fn a_kernel_states_its_release() {
+        let mut image = vec![0; 0x400];
+        assert_eq!(release(&image), None);
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x20e..0x210].copy_from_slice(&0x100_u16.to_le_bytes());
+        assert_eq!(release(&image), None);
+        image[0x300..0x313].copy_from_slice(b"6.1.192-amdgpu (me)");
+        assert_eq!(release(&image).as_deref(), Some("6.1.192-amdgpu"));
+        image[0x20e..0x210].copy_from_slice(&0xffff_u16.to_le_bytes());
+        assert_eq!(release(&image), None);
+        assert_eq!(release(&image[..0x20f]), None);
+    }
 }
