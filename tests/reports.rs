@@ -67,17 +67,25 @@ fn row_37_of_two_equal_tokens_the_last_is_found() {
 }
 
 #[test]
-fn row_38_a_bos_that_is_wanted_and_not_there_is_left_out() {
+fn row_38_a_bos_that_is_wanted_and_not_there_is_refused() {
     let changes = [
         ("add_bos_token", Some(Value::Bool(true))),
         ("bos_token_id", None),
+        ("eos_token_id", None),
         ("tokens", Some(Value::strings(["a", "b"]))),
         ("token_type", None),
         ("merges", Some(Value::strings::<&str>([]))),
     ];
     with_vocabulary(&changes, |tokenizer| {
+        let error = tokenizer.unwrap_err();
+        let wanted_by = "tokenizer.ggml.add_bos_token";
+        let key = "tokenizer.ggml.bos_token_id";
+        assert_eq!(error, TokenizerError::NoToken { wanted_by, key });
+    });
+    // where nobody asks for it, a text begins without
+    let plain = [changes.as_slice(), &[("add_bos_token", None)]].concat();
+    with_vocabulary(&plain, |tokenizer| {
         let tokenizer = tokenizer.unwrap();
-        assert!(tokenizer.add_bos() && tokenizer.bos().is_none());
         let mut out = heap::Vec::new_in(HEAP);
         let options = EncodeOptions { add_special: true, parse_special: true };
         tokenizer.encode("ab", options, &mut out).unwrap();
@@ -86,17 +94,17 @@ fn row_38_a_bos_that_is_wanted_and_not_there_is_left_out() {
 }
 
 #[test]
-fn row_39_an_end_token_beyond_the_vocabulary_is_none() {
+fn row_39_an_end_token_beyond_the_vocabulary_is_refused() {
     let changes = [
         ("tokens", Some(Value::strings(["a"]))),
         ("token_type", None),
         ("merges", Some(Value::strings::<&str>([]))),
+        ("bos_token_id", None),
         ("eos_token_id", Some(Value::U32(u32::MAX))),
     ];
     with_vocabulary(&changes, |tokenizer| {
-        let tokenizer = tokenizer.unwrap();
-        assert_eq!(tokenizer.eos(), None);
-        assert!(!tokenizer.is_eog(TokenId(u32::MAX)));
+        let (key, found) = ("tokenizer.ggml.eos_token_id", u32::MAX.into());
+        assert_eq!(tokenizer.unwrap_err(), TokenizerError::Beyond { key, found, vocab_len: 1 });
     });
 }
 

@@ -84,15 +84,17 @@ fn types_and_scores_may_be_missing() {
 #[test]
 fn ids_beyond_the_vocabulary_are_passed_over() {
     let vocabulary = bpe()
-        .with("bos_token_id", Value::U32(259))
-        .with("eos_token_id", Value::U64(u64::MAX >> 1))
+        .with("mask_token_id", Value::U32(259))
+        .with("eom_token_id", Value::U64(u64::MAX >> 1))
         .with("padding_token_id", Value::I32(-1))
         .with("eot_token_id", Value::U32(258))
         .with("add_bos_token", Value::Bool(true))
         .with("suppress_tokens", Value::i32s([-1, 5, 259, 258]));
     vocabulary.run(|tokenizer| {
         assert_eq!(tokenizer.bos(), Some(TokenId(11)), "the default");
-        assert_eq!(tokenizer.special(Special::Padding), None);
+        for role in [Special::Padding, Special::Mask, Special::Eom] {
+            assert_eq!(tokenizer.special(role), None);
+        }
         assert_eq!(tokenizer.special(Special::Eot), Some(TokenId(258)));
         assert_eq!(tokenizer.suppressed(), [TokenId(5), TokenId(258)]);
         for id in [259, u32::MAX] {
@@ -101,6 +103,20 @@ fn ids_beyond_the_vocabulary_are_passed_over() {
             assert!(!tokenizer.is_eog(TokenId(id)));
         }
     });
+    // What begins and ends texts is not passed over.
+    for (key, value, id) in [
+        ("bos_token_id", Value::U32(259), 259),
+        ("eos_token_id", Value::U64(u64::MAX >> 1), i64::MAX),
+        ("eot_token_id", Value::I32(-1), -1),
+    ] {
+        open(&bpe().with(key, value).file(), |tokenizer| {
+            let error = tokenizer.unwrap_err();
+            assert!(
+                matches!(error, TokenizerError::Beyond { found, vocab_len: 259, .. } if found == id),
+                "{error}"
+            );
+        });
+    }
     // The defaults are beyond a small vocabulary as well.
     let small = Vocabulary::spm(&[("a", 1)], &[]);
     small.run(|tokenizer| {
@@ -332,7 +348,12 @@ fn random_tokenizers_do_not_panic() {
         let text: Vec<u8> = source.arbitrary()?;
         let more: &[u8] = source.choose(&[&b"a ab</s> <\n\n b"[..], b"\xe2\x96\x81a\xc4\xa0", b"  a  "])?;
         let text = [&text, more].concat();
-        vocabulary.run(|tokenizer| {
+        open(&vocabulary.file(), |tokenizer| {
+            let tokenizer = match &tokenizer {
+                Ok(tokenizer) => tokenizer,
+                Err(TokenizerError::Beyond { .. } | TokenizerError::NoToken { .. }) => return,
+                Err(error) => panic!("{error}"),
+            };
             for options in [PLAIN, MARKUP, PROMPT] {
                 let mut ids = encode(tokenizer, &text, options);
                 assert!(ids.iter().all(|id| *id < len));

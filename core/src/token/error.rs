@@ -42,6 +42,22 @@ pub enum TokenizerError {
     },
     /// A vocabulary without tokens.
     Empty,
+    /// A token that begins or ends texts is not in the vocabulary.
+    Beyond {
+        /// The key that names it.
+        key: &'static str,
+        /// Its id.
+        found: i64,
+        /// Tokens in the vocabulary.
+        vocab_len: usize,
+    },
+    /// Texts are to begin or end with a token that there isn't.
+    NoToken {
+        /// The key that wants it.
+        wanted_by: &'static str,
+        /// The key that would name it.
+        key: &'static str,
+    },
     /// The heap is used up.
     OutOfMemory(OutOfMemory),
 }
@@ -68,6 +84,12 @@ impl fmt::Display for TokenizerError {
                 write!(f, "key \"{key}\" has {found} elements for a vocabulary of {expected} tokens")
             }
             Self::Empty => f.write_str("key \"tokenizer.ggml.tokens\" is empty"),
+            Self::Beyond { key, found, vocab_len } => {
+                write!(f, "key \"{key}\" is {found}, but the vocabulary has {vocab_len} tokens")
+            }
+            Self::NoToken { wanted_by, key } => {
+                write!(f, "key \"{wanted_by}\" is true, but there is no such token: set \"{key}\"")
+            }
             Self::OutOfMemory(error) => error.fmt(f),
         }
     }

@@ -52,6 +52,7 @@ impl<'a> Tokenizer<'a> {
             file.find::<&[u8]>("general.name").ok().flatten().unwrap_or_default(),
             &mut this.vocabulary,
         );
+        this.check_wanted(file)?;
         this.markup = Markup::new(heap, &this.vocabulary)?;
         this.suppressed = suppressed(file, heap, &this.vocabulary)?;
         Ok(this)
@@ -74,6 +75,20 @@ impl<'a> Tokenizer<'a> {
             clean_spaces: false,
             suppressed: heap::Vec::new_in(heap),
         }
+    }
+
+    /// Refuses a file that wants a token around texts and has none.
+    fn check_wanted(&self, file: &Gguf<'a>) -> Result<(), TokenizerError> {
+        let wants = [
+            ("tokenizer.ggml.add_bos_token", "tokenizer.ggml.bos_token_id", self.bos()),
+            ("tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id", self.eos()),
+        ];
+        for (wanted_by, key, token) in wants {
+            if token.is_none() && file.find(wanted_by)?.unwrap_or(false) {
+                return Err(TokenizerError::NoToken { wanted_by, key });
+            }
+        }
+        Ok(())
     }
 
     /// Sets what the kind of tokenizer implies, then what the file says.
@@ -203,8 +218,14 @@ fn roles(file: &Gguf<'_>, model: Model, vocabulary: &Vocabulary<'_>) -> Result<R
         roles.set(*role, known((*id).into()));
     }
     for (key, role) in KEYS {
-        if let Some(id) = file.find::<i64>(key)?.and_then(known) {
-            roles.set(role, Some(id));
+        let Some(found) = file.find::<i64>(key)? else { continue };
+        match known(found) {
+            Some(id) => roles.set(role, Some(id)),
+            // without its end an answer would go on; whatever else is wrong is merely not there
+            None if matches!(role, Special::Bos | Special::Eos | Special::Eot) => {
+                return Err(TokenizerError::Beyond { key, found, vocab_len: vocabulary.len() });
+            }
+            None => {}
         }
     }
     Ok(roles)
