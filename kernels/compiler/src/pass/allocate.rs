@@ -1,6 +1,7 @@
 //! Allocate: virtual to physical registers by linear scan.
 //!
-//! Live ranges come from data flow over whole registers; tuples stay together. Running out is an error that says
+//! Live ranges come from data flow over dwords; tuples stay together, and each of their dwords takes its register only
+//! while it is live. Running out is an error that says
 //! where: nothing is spilled. Not here: proof of the result (`check::allocation`).
 
 use crate::machine::{Bank, BlockId, Item, Line, Machine, Part, Physical, Reg, physical};
@@ -46,12 +47,25 @@ pub struct Allocation {
     pub sgprs: u16,
 }
 
-/// Live range in half steps: an instruction reads at an even and writes at the following odd number.
+/// When a dword of a register is live, in half steps: an instruction reads at an even and writes at the following odd
+/// number.
 #[derive(Clone, Copy)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    fn meets(self, other: Self) -> bool {
+        self.start <= other.end && other.start <= self.end
+    }
+}
+
+/// A register with the spans of its dwords; a dword that is never live has none.
 struct Range {
     reg: Reg,
     start: u32,
-    end: u32,
+    spans: Vec<Option<Span>>,
 }
 
 /// Allocates, with at most `max_vgprs` VGPRs.
@@ -64,34 +78,22 @@ pub fn allocate(machine: &Machine, max_vgprs: u16) -> Result<Allocation, Pressur
     ranges.sort_by_key(|range| (range.start, range.reg));
     let mut files = [File::new(max_vgprs.min(256)), File::new(SGPRS)];
     let mut first = vec![None; machine.regs.len()];
-    let mut active: Vec<(Range, u8)> = Vec::new();
     for range in ranges {
-        active.retain(|(other, place)| {
-            let alive = other.end >= range.start;
-            if !alive {
-                let info = machine.info(other.reg);
-                files[info.bank as usize].release(*place, info.dwords);
-            }
-            alive
-        });
         let info = machine.info(range.reg);
         let file = &mut files[info.bank as usize];
         let place = match info.fixed {
-            Some(place) => file.take(place, info.dwords),
-            None => file.find(info.bank, info.dwords),
+            Some(place) => file.take(place.into(), &range),
+            None => file.find(info.bank, &range),
         };
         let Some(place) = place else {
-            let live = active.iter().filter(|(other, _)| machine.info(other.reg).bank == info.bank);
-            let needed: u16 = live.map(|(other, _)| u16::from(machine.info(other.reg).dwords)).sum();
             return Err(PressureError {
                 bank: info.bank,
-                available: file.size,
-                needed: needed + u16::from(info.dwords),
+                available: file.size(),
+                needed: file.live(range.start) + u16::from(info.dwords),
                 instruction: defining(machine, range.start),
             });
         };
         first[range.reg.index()] = Some(place);
-        active.push((range, place));
     }
     Ok(Allocation { first, vgprs: files[0].used, sgprs: files[1].used })
 }
@@ -105,10 +107,10 @@ fn defining(machine: &Machine, position: u32) -> String {
     }
 }
 
-/// Free registers of one bank.
+/// Registers of one bank.
 struct File {
-    free: Vec<bool>,
-    size: u16,
+    /// What each register holds when, as far as it matters to later registers.
+    held: Vec<Vec<Span>>,
     used: u16,
     /// Bank (number modulo 4) of the last single VGPR given out: the next one prefers another, so that dual issue
     /// finds its sources in different banks.
@@ -117,49 +119,95 @@ struct File {
 
 impl File {
     fn new(size: u16) -> Self {
-        Self { free: vec![true; usize::from(size)], size, used: 0, last: 3 }
+        Self { held: vec![Vec::new(); usize::from(size)], used: 0, last: 3 }
     }
 
-    fn is_free(&self, first: u16, count: u8) -> bool {
-        let range = usize::from(first)..usize::from(first) + usize::from(count);
-        self.free.get(range).is_some_and(|slots| slots.iter().all(|free| *free))
+    fn size(&self) -> u16 {
+        self.held.len() as u16
     }
 
-    fn take(&mut self, first: u8, count: u8) -> Option<u8> {
-        if !self.is_free(first.into(), count) {
+    /// Registers live at a time.
+    fn live(&self, time: u32) -> u16 {
+        let at = Span { start: time, end: time };
+        self.held.iter().filter(|spans| spans.iter().any(|span| span.meets(at))).count() as u16
+    }
+
+    /// Whether each dword finds its register free whenever it is live.
+    fn is_free(&self, first: u16, range: &Range) -> bool {
+        let slots = self.held.get(usize::from(first)..usize::from(first) + range.spans.len());
+        slots.is_some_and(|slots| {
+            slots
+                .iter()
+                .zip(&range.spans)
+                .all(|(held, span)| span.is_none_or(|span| !held.iter().any(|other| other.meets(span))))
+        })
+    }
+
+    fn take(&mut self, first: u16, range: &Range) -> Option<u8> {
+        if !self.is_free(first, range) {
             return None;
         }
-        let end = usize::from(first) + usize::from(count);
-        self.free[usize::from(first)..end].fill(false);
+        let end = usize::from(first) + range.spans.len();
+        for (held, span) in self.held[usize::from(first)..end].iter_mut().zip(&range.spans) {
+            // Later registers start no earlier.
+            held.retain(|other| other.end >= range.start);
+            held.extend(*span);
+        }
         self.used = self.used.max(end as u16);
-        Some(first)
+        u8::try_from(first).ok()
     }
 
-    fn release(&mut self, first: u8, count: u8) {
-        let end = usize::from(first) + usize::from(count);
-        self.free[usize::from(first)..end].fill(true);
-    }
-
-    fn find(&mut self, bank: Bank, count: u8) -> Option<u8> {
+    fn find(&mut self, bank: Bank, range: &Range) -> Option<u8> {
+        let count = range.spans.len();
         let step = match (bank, count) {
             (Bank::Vector, _) | (Bank::Scalar, 1) => 1,
             (Bank::Scalar, 2) => 2,
             (Bank::Scalar, _) => 4,
         };
-        let mut fits = (0..self.size).step_by(step).filter(|first| self.is_free(*first, count));
-        let lowest = fits.next()?;
+        let lowest = (0..self.size()).step_by(step).find(|first| self.is_free(*first, range))?;
         let mut chosen = lowest;
         if bank == Bank::Vector && count == 1 {
             let wanted = (u16::from(self.last) + 1) % 4;
-            let preferred = (lowest..self.used).find(|first| first % 4 == wanted && self.is_free(*first, 1));
-            chosen = preferred.unwrap_or(lowest);
+            let mut above = lowest..self.used;
+            chosen = above.find(|first| first % 4 == wanted && self.is_free(*first, range)).unwrap_or(lowest);
             self.last = (chosen % 4) as u8;
         }
-        self.take(chosen as u8, count)
+        self.take(chosen, range)
     }
 }
 
-/// A set of virtual registers.
+/// Numbers of dwords of all registers.
+struct Dwords {
+    /// Number of the first dword by register, and of all.
+    first: Vec<u32>,
+}
+
+impl Dwords {
+    fn of(machine: &Machine) -> Self {
+        let mut first = vec![0];
+        let mut total = 0;
+        for info in &machine.regs {
+            total += u32::from(info.dwords);
+            first.push(total);
+        }
+        Self { first }
+    }
+
+    fn count(&self) -> usize {
+        self.first.last().map_or(0, |total| *total as usize)
+    }
+
+    fn whole(&self, reg: Reg) -> core::ops::Range<usize> {
+        self.first[reg.index()] as usize..self.first[reg.index() + 1] as usize
+    }
+
+    fn part(&self, part: Part) -> core::ops::Range<usize> {
+        let first = self.whole(part.reg).start + usize::from(part.first);
+        first..first + usize::from(part.count)
+    }
+}
+
+/// A set of dwords.
 #[derive(Clone, PartialEq)]
 struct Set(Vec<u64>);
 
@@ -168,16 +216,20 @@ impl Set {
         Self(vec![0; count.div_ceil(64)])
     }
 
-    fn insert(&mut self, reg: Reg) {
-        self.0[reg.index() / 64] |= 1 << (reg.index() % 64);
+    fn insert(&mut self, dwords: core::ops::Range<usize>) {
+        for dword in dwords {
+            self.0[dword / 64] |= 1 << (dword % 64);
+        }
     }
 
-    fn remove(&mut self, reg: Reg) {
-        self.0[reg.index() / 64] &= !(1 << (reg.index() % 64));
+    fn remove(&mut self, dwords: core::ops::Range<usize>) {
+        for dword in dwords {
+            self.0[dword / 64] &= !(1 << (dword % 64));
+        }
     }
 
-    fn has(&self, reg: usize) -> bool {
-        self.0[reg / 64] & (1 << (reg % 64)) != 0
+    fn has(&self, dword: usize) -> bool {
+        self.0[dword / 64] & (1 << (dword % 64)) != 0
     }
 
     fn add_all(&mut self, other: &Self) {
@@ -187,45 +239,36 @@ impl Set {
     }
 }
 
-/// Whether a write covers the whole register and needs nothing of it.
-fn covers(machine: &Machine, part: Part, keeps: bool) -> bool {
-    !keeps && part.count == machine.info(part.reg).dwords
-}
-
-fn transfer(machine: &Machine, item: &Item, live: &mut Set) {
+fn transfer(dwords: &Dwords, item: &Item, live: &mut Set) {
     match item {
-        Item::Undefined(reg) => live.remove(*reg),
+        Item::Undefined(reg) => live.remove(dwords.whole(*reg)),
         Item::Release(_) => {}
         Item::Instr(instr) => {
             for (part, keeps) in instr.defs() {
-                if covers(machine, part, keeps) {
-                    live.remove(part.reg);
+                if keeps {
+                    live.insert(dwords.part(part));
                 } else {
-                    live.insert(part.reg);
+                    live.remove(dwords.part(part));
                 }
             }
             for part in instr.uses() {
-                live.insert(part.reg);
+                live.insert(dwords.part(part));
             }
         }
     }
 }
 
-/// Registers live at the start of every block.
-fn liveness(machine: &Machine) -> Vec<Set> {
-    let count = machine.regs.len();
+/// Dwords live at the start of every block.
+fn liveness(machine: &Machine, dwords: &Dwords) -> Vec<Set> {
     let blocks = machine.blocks.len();
-    let mut live_in = vec![Set::new(count); blocks];
+    let mut live_in = vec![Set::new(dwords.count()); blocks];
     let mut changed = true;
     while changed {
         changed = false;
         for block in (0..blocks).rev() {
-            let mut live = Set::new(count);
-            for next in machine.successors(BlockId(block as u32)) {
-                live.add_all(&live_in[next.index()]);
-            }
+            let mut live = live_out(machine, block, &live_in, dwords);
             for item in machine.blocks[block].items.iter().rev() {
-                transfer(machine, item, &mut live);
+                transfer(dwords, item, &mut live);
             }
             if live != live_in[block] {
                 live_in[block] = live;
@@ -236,58 +279,63 @@ fn liveness(machine: &Machine) -> Vec<Set> {
     live_in
 }
 
+fn live_out(machine: &Machine, block: usize, live_in: &[Set], dwords: &Dwords) -> Set {
+    let mut live = Set::new(dwords.count());
+    for next in machine.successors(BlockId(block as u32)) {
+        live.add_all(&live_in[next.index()]);
+    }
+    live
+}
+
 fn ranges(machine: &Machine) -> Vec<Range> {
-    let count = machine.regs.len();
-    let live_in = liveness(machine);
-    let mut bounds: Vec<Option<(u32, u32)>> = vec![None; count];
-    let mut touch = |reg: usize, position: u32| {
-        let (start, end) = bounds[reg].unwrap_or((position, position));
-        bounds[reg] = Some((start.min(position), end.max(position)));
+    let dwords = Dwords::of(machine);
+    let live_in = liveness(machine, &dwords);
+    let mut bounds: Vec<Option<Span>> = vec![None; dwords.count()];
+    let mut touch = |touched: core::ops::Range<usize>, position: u32| {
+        for bound in &mut bounds[touched] {
+            let span = bound.get_or_insert(Span { start: position, end: position });
+            *span = Span { start: span.start.min(position), end: span.end.max(position) };
+        }
     };
     for (reg, info) in machine.regs.iter().enumerate() {
         if info.fixed.is_some() {
-            touch(reg, 0);
+            touch(dwords.whole(Reg(reg as u32)), 0);
         }
     }
     let mut position = 0;
     for (block, code) in machine.blocks.iter().enumerate() {
         let begin = position;
-        let mut live_out = Set::new(count);
-        for next in machine.successors(BlockId(block as u32)) {
-            live_out.add_all(&live_in[next.index()]);
-        }
+        let out = live_out(machine, block, &live_in, &dwords);
         for item in &code.items {
-            match item {
-                Item::Undefined(reg) => touch(reg.index(), position),
-                Item::Release(_) => {}
-                Item::Instr(instr) => {
-                    for part in instr.uses() {
-                        touch(part.reg.index(), position);
-                    }
-                    // A matrix result may not share registers with the inputs of its own instruction.
-                    let early = instr.op.row().has(Flags::MATRIX);
-                    for (part, _) in instr.defs() {
-                        touch(part.reg.index(), if early { position } else { position + 1 });
-                        touch(part.reg.index(), position + 1);
-                    }
+            if let Item::Instr(instr) = item {
+                for part in instr.uses() {
+                    touch(dwords.part(part), position);
+                }
+                // A matrix result may not share registers with the inputs of its own instruction.
+                let early = instr.op.row().has(Flags::MATRIX);
+                for (part, _) in instr.defs() {
+                    touch(dwords.part(part), if early { position } else { position + 1 });
+                    touch(dwords.part(part), position + 1);
                 }
             }
             position += 2;
         }
-        for reg in 0..count {
-            if live_in[block].has(reg) {
-                touch(reg, begin);
+        for dword in 0..dwords.count() {
+            if live_in[block].has(dword) {
+                touch(dword..dword + 1, begin);
             }
-            if live_out.has(reg) {
-                touch(reg, position);
+            if out.has(dword) {
+                touch(dword..dword + 1, position);
             }
         }
     }
-    let ranges = bounds.into_iter().enumerate();
-    ranges
-        .filter_map(|(reg, bounds)| bounds.map(|(start, end)| Range { reg: Reg(reg as u32), start, end }))
-        .map(|range| Range { end: range.end.max(range.start + 1), ..range })
-        .collect()
+    let regs = (0..machine.regs.len()).map(|reg| Reg(reg as u32));
+    regs.filter_map(|reg| {
+        let spans: Vec<Option<Span>> = bounds[dwords.whole(reg)].to_vec();
+        let start = spans.iter().flatten().map(|span| span.start).min()?;
+        Some(Range { reg, start, spans })
+    })
+    .collect()
 }
 
 /// Writes the physical registers into the code.
