@@ -34,6 +34,16 @@ pub(crate) struct Activations {
     slots: u32,
 }
 
+/// Whether one row lies in LDS as a whole.
+pub(crate) fn whole(cols: u32, coded: bool, plain: bool) -> bool {
+    cols.div_ceil(STRIDE) * stride_bytes(coded, plain) <= ROOM
+}
+
+/// LDS bytes of [`STRIDE`] elements.
+fn stride_bytes(coded: bool, plain: bool) -> u32 {
+    STRIDE * (if coded { 5 } else { 0 } + if plain { 8 } else { 0 }) / 2
+}
+
 /// Where rows come from.
 pub(crate) struct Source {
     /// The buffer.
@@ -59,7 +69,7 @@ impl Activations {
             return Err(RecipeError::Shape);
         }
         let strides = cols.div_ceil(STRIDE);
-        let bytes = rows * STRIDE * (if coded { 5 } else { 0 } + if plain { 8 } else { 0 }) / 2;
+        let bytes = rows * stride_bytes(coded, plain);
         let pieces = strides.div_ceil((ROOM / bytes.max(1)).max(1));
         let piece = strides.div_ceil(pieces) * STRIDE;
         let slots = k.local(4 * WAVES * rows);

@@ -8,18 +8,22 @@
 extern crate alloc;
 
 mod activation;
+mod argmax;
 mod attend;
 mod embed;
+mod experts;
 mod glu;
 mod idiom;
 mod launch;
 mod layout;
 mod lower;
 mod norm;
+mod prefill;
 mod product;
 mod project;
 mod recipe;
 mod rope;
+mod route;
 mod step;
 mod unpack;
 
@@ -27,14 +31,18 @@ mod unpack;
 pub use doorbell_compiler as compiler;
 pub use doorbell_isa as isa;
 
+pub use argmax::Largest;
 pub use attend::Attention;
 pub use embed::{Embedding, Selection};
+pub use experts::{ExpertsDown, ExpertsUp, Stack};
 pub use glu::Bend;
 pub use launch::{Cost, Launch};
 pub use layout::{KvLayout, RopeTable};
 pub use lower::{Unsupported, lower, scratch_bytes, supports};
 pub use norm::NormAddition;
+pub use prefill::{Combine, Gemm, Group, Grouped, Halve};
 pub use project::{Factor, Finish, Projection, Share};
 pub use recipe::{Recipe, RecipeError};
 pub use rope::{HeadFinish, HeadPart};
+pub use route::{Gate, Routing};
 pub use step::{Inputs, KvPool, Step};

@@ -1,11 +1,13 @@
 //! From an operation of a plan to launches.
 
-use super::project::{Finish, PartLaunch, project, readable};
-use super::{Launch, Step, attend, embed, norm, rope};
+use super::project::{Finish, PartLaunch, Rowset, finishes, project, readable};
+use super::route::Routing;
+use super::{Launch, Step, argmax, attend, embed, experts, norm, prefill, rope, route};
 use alloc::vec::Vec;
 use core::fmt;
+use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Epilogue, Head, HeadResult, Op, Part, Plan, Project};
+use doorbell_core::plan::{Epilogue, Head, HeadResult, Op, Part, Plan, Project, Route, Shape};
 use doorbell_isa::Target;
 
 /// The library has no kernel for an operation.
@@ -38,8 +40,9 @@ pub fn supports(op: &Op, model: &Model<'_>, _target: Target) -> bool {
                 _ => true,
             }),
             Op::Attend(op) => attend::takes(model, op),
-            Op::Head(head) => head.result == HeadResult::Logits,
-            _ => false,
+            Op::Route(op) => route::takes(op),
+            Op::Experts(op) => experts::takes(model, op),
+            Op::Head(head) => matches!(head.result, HeadResult::Logits | HeadResult::ArgMax),
         }
 }
 
@@ -48,14 +51,18 @@ const COUNTERS: u64 = 1 << 16;
 
 /// Bytes of scratch that steps of a plan need.
 pub fn scratch_bytes(plan: &Plan<'_>, model: &Model<'_>) -> u64 {
-    let rows = u64::from(plan.shape.rows);
+    let Shape { rows, outputs } = plan.shape;
     let needs = plan.ops.iter().map(|op| match op {
         Op::Project(op) => {
-            let parts = rope::scratch_offset(op, op.parts.len(), plan.shape.rows);
-            parts.next_multiple_of(256)
+            let cols = op.parts.first().map_or(0, |part| model.weight(part.matrix.weight).cols as u32);
+            let parts = rope::scratch_offset(op, op.parts.len(), rows).next_multiple_of(256);
+            parts + prefill::scratch_bytes(rows, cols)
         }
         Op::Attend(op) => attend::scratch_bytes(plan, model, op),
-        _ => rows,
+        Op::Route(op) => 4 * u64::from(rows) * u64::from(op.router.rows),
+        Op::Experts(op) => experts::scratch_bytes(rows, op).max(prefill::experts_bytes(model, op, rows)),
+        Op::Head(op) if op.result == HeadResult::ArgMax => 4 * u64::from(outputs) * u64::from(op.matrix.rows),
+        _ => 0,
     });
     COUNTERS + needs.max().unwrap_or(0)
 }
@@ -74,38 +81,61 @@ pub fn lower(
     if !supports(op, step.model, target) {
         return Err(unsupported);
     }
+    let data = step.scratch + COUNTERS;
     match op {
         Op::Embed { table, scale, out } => emit(embed::embed(step, *table, *scale, *out)),
         Op::Select { input, out } => emit(embed::select(step, *input, *out)),
         Op::NormAdd { input, norm, to } => emit(norm::norm_add(step, *input, *norm, *to)),
-        // More than 8 rows: the place to choose matrix kernels.
         Op::Project(op) => {
-            emit(projection(step, op));
-            if let Some(launch) = rope::finish(step, op, step.scratch + COUNTERS) {
-                emit(launch);
+            let merged = merges(step, op);
+            projection(step, op, data, merged).into_iter().for_each(&mut *emit);
+            if !merged {
+                rope::finish(step, op, data).into_iter().for_each(emit);
             }
         }
-        Op::Attend(op) => emit(attend::attend(step, op, [step.scratch, step.scratch + COUNTERS])),
-        Op::Head(op) => emit(head(step, op)),
-        _ => return Err(unsupported),
+        Op::Attend(op) => emit(attend::attend(step, op, [step.scratch, data])),
+        Op::Route(op) if step.rows_of(op.input) <= 8 => {
+            emit(router(step, op, data, Some((route::recipe(op), route::values(step, op)))));
+        }
+        Op::Route(op) => {
+            emit(router(step, op, data, None));
+            emit(route::choose(step, op, data));
+        }
+        Op::Experts(op) => match prefill::experts(step, op, data) {
+            Some(launches) => launches.into_iter().for_each(emit),
+            None => experts::experts(step, op, data).into_iter().for_each(emit),
+        },
+        Op::Head(op) if op.result == HeadResult::ArgMax => {
+            emit(head(step, op, data));
+            emit(argmax::largest(data, op.matrix.rows, step.rows_of(op.input), step.inputs.result));
+        }
+        Op::Head(op) => emit(head(step, op, step.inputs.result)),
     }
     Ok(())
 }
 
-fn projection(step: &Step<'_, '_>, op: &Project) -> Launch {
+/// Whether a projection finishes its heads itself.
+fn merges(step: &Step<'_, '_>, op: &Project) -> bool {
+    let rows = step.rows_of(op.input);
+    let mut places = op.parts.iter().filter_map(|part| rope::place(step, part, 0));
+    places.all(|place| finishes(rows, place.part.dim))
+}
+
+/// `data` is the scratch behind the counters.
+fn projection(step: &Step<'_, '_>, op: &Project, data: u64, merged: bool) -> Vec<Launch> {
     let rows = step.rows_of(op.input);
     let parts = op.parts.iter().enumerate();
     let parts: Vec<PartLaunch> = parts
-        .map(|(index, part)| {
-            let scratch = step.scratch + COUNTERS + rope::scratch_offset(op, index, rows);
-            part_launch(step, part, scratch)
-        })
+        .map(|(index, part)| part_launch(step, part, data + rope::scratch_offset(op, index, rows), merged))
         .collect();
-    project(step, step.tensor(op.input), rows, op.norm, &parts)
+    let halves = data + rope::scratch_offset(op, op.parts.len(), rows).next_multiple_of(256);
+    let from = Rowset { input: op.input, norm: op.norm };
+    prefill::project(step, [step.tensor(op.input), halves], rows, op.norm, &parts)
+        .unwrap_or_else(|| alloc::vec![project(step, &from, &parts, None)])
 }
 
 /// `scratch` is where products of keys and values go.
-fn part_launch(step: &Step<'_, '_>, part: &Part, scratch: u64) -> PartLaunch {
+fn part_launch(step: &Step<'_, '_>, part: &Part, scratch: u64, merged: bool) -> PartLaunch {
     let (mut up, mut finish, mut gate_at) = (None, Finish::Store, None);
     let out = match part.epilogue {
         Epilogue::Store { out } | Epilogue::Query { out, .. } => step.tensor(out),
@@ -124,11 +154,20 @@ fn part_launch(step: &Step<'_, '_>, part: &Part, scratch: u64) -> PartLaunch {
         }
         Epilogue::Key { .. } | Epilogue::Value { .. } => scratch,
     };
-    PartLaunch { matrix: part.matrix, up, finish, out, gate: gate_at }
+    let head = if merged { rope::place(step, part, scratch) } else { None };
+    PartLaunch { matrix: part.matrix, up, finish, out, gate: gate_at, head }
 }
 
-fn head(step: &Step<'_, '_>, op: &Head) -> Launch {
+/// The launch of a router's products, to `out`.
+fn router(step: &Step<'_, '_>, op: &Route, out: u64, then: Option<(Routing, Vec<ArgumentValue>)>) -> Launch {
+    let (matrix, finish) = (op.router, Finish::Store);
+    let part = PartLaunch { matrix, up: None, finish, out, gate: None, head: None };
+    project(step, &Rowset { input: op.input, norm: op.norm }, &[part], then)
+}
+
+/// The launch of the logits, to `out`.
+fn head(step: &Step<'_, '_>, op: &Head, out: u64) -> Launch {
     let finish = Finish::Cap { scale: op.scale.to_bits(), cap: op.soft_cap.unwrap_or(0.0).to_bits() };
-    let part = PartLaunch { matrix: op.matrix, up: None, finish, out: step.inputs.result, gate: None };
-    project(step, step.tensor(op.input), step.rows_of(op.input), Some(op.norm), &[part])
+    let part = PartLaunch { matrix: op.matrix, up: None, finish, out, gate: None, head: None };
+    project(step, &Rowset { input: op.input, norm: Some(op.norm) }, &[part], None)
 }

@@ -7,16 +7,19 @@ use super::activation::{Activations, GROUP, Source, WAVES};
 use super::glu::Bend;
 use super::idiom::Idiom;
 use super::product::{Rows, accumulate, finish, zeros};
+use super::rope::{self, HeadPart, Place};
+use super::route::Routing;
 use super::unpack::is_coded;
 use super::{Cost, Launch, Recipe, RecipeError, Step};
 use alloc::format;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt::Write as _;
-use doorbell_compiler::ir::{Axis, Builder, Elem, Function, Value};
+use doorbell_compiler::ir::{Axis, Builder, Elem, Function, Value, Width};
 use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Matrix, Norm};
+use doorbell_core::plan::{Matrix, Norm, TensorId};
 use doorbell_core::quant::Type;
 
 /// One matrix of a recipe.
@@ -59,6 +62,8 @@ pub struct Share {
     pub up: Option<(Factor, Bend)>,
     /// What becomes of it.
     pub finish: Finish,
+    /// What follows on whole heads, by the workgroup that completes a head; at most 8 rows then.
+    pub head: Option<HeadPart>,
 }
 
 /// A projection.
@@ -74,21 +79,33 @@ pub struct Projection {
     pub norm: bool,
     /// The parts.
     pub parts: Vec<Share>,
+    /// Expert choice from the only part, by the last workgroup; at most 8 rows then.
+    pub then: Option<Routing>,
 }
 
 /// Arguments of one matrix.
-struct MatrixArguments {
-    base: Value,
-    scale: Option<Value>,
-    bias: Option<Value>,
+pub(crate) struct MatrixArguments {
+    pub(crate) base: Value,
+    pub(crate) scale: Option<Value>,
+    pub(crate) bias: Option<Value>,
 }
 
 /// Arguments of one part.
-struct PartArguments {
-    matrix: MatrixArguments,
-    up: Option<MatrixArguments>,
-    out: Value,
-    gate: Option<Value>,
+pub(crate) struct PartArguments {
+    pub(crate) matrix: MatrixArguments,
+    pub(crate) up: Option<MatrixArguments>,
+    pub(crate) out: Value,
+    pub(crate) gate: Option<Value>,
+    pub(crate) head: Option<rope::Arguments>,
+}
+
+/// What workgroups that complete something need.
+struct Completion {
+    counters: Value,
+    /// LDS of an arrival.
+    slot: u32,
+    /// Positions, page-table starts, pages.
+    batch: Option<[Value; 3]>,
 }
 
 impl Factor {
@@ -102,7 +119,7 @@ impl Factor {
         format!("{}{}{}", self.kind, if self.scale { "s" } else { "" }, if self.bias { "b" } else { "" })
     }
 
-    fn arguments(self, k: &mut Builder, name: &str) -> MatrixArguments {
+    pub(crate) fn arguments(self, k: &mut Builder, name: &str) -> MatrixArguments {
         let base = k.buffer(name);
         let scale = self.scale.then(|| k.buffer(&format!("{name}_scale")));
         let bias = self.bias.then(|| k.buffer(&format!("{name}_bias")));
@@ -136,31 +153,64 @@ pub(crate) struct PartLaunch {
     pub(crate) out: u64,
     /// `[rows, 1]`, of [`Finish::AddGated`].
     pub(crate) gate: Option<u64>,
+    /// What follows on whole heads.
+    pub(crate) head: Option<Place>,
 }
 
-/// The launch of parts over `rows` rows at `input`.
+/// What a projection works on.
+pub(crate) struct Rowset {
+    pub(crate) input: TensorId,
+    pub(crate) norm: Option<Norm>,
+}
+
+/// Rows of the batch per workgroup and output rows per wave.
+fn tile(rows: u32) -> [u32; 2] {
+    let batch = rows.clamp(1, 8).next_power_of_two();
+    [batch, if batch <= 2 { 2 } else { 1 }]
+}
+
+/// Whether the workgroups of a projection may finish heads of `dim` elements.
+pub(crate) fn finishes(rows: u32, dim: u32) -> bool {
+    rows <= 8 && dim.is_multiple_of(WAVES * tile(rows)[1])
+}
+
+/// The launch of parts over the rows of a tensor; `then` chooses experts with these arguments.
 pub(crate) fn project(
     step: &Step<'_, '_>,
-    input: u64,
-    rows: u32,
-    norm: Option<Norm>,
+    from: &Rowset,
     parts: &[PartLaunch],
+    then: Option<(Routing, Vec<ArgumentValue>)>,
 ) -> Launch {
-    let batch = rows.clamp(1, 8).next_power_of_two();
+    let rows = step.rows_of(from.input);
+    let [batch, outputs] = tile(rows);
     let cols = parts.first().map_or(0, |part| step.model.weight(part.matrix.weight).cols as u32);
     let shares = parts.iter().map(|part| Share {
         rows: part.matrix.rows,
         matrix: Factor::new(step.model, &part.matrix),
         up: part.up.map(|(up, bend)| (Factor::new(step.model, &up), bend)),
         finish: part.finish,
+        head: part.head.as_ref().map(|head| head.part),
     });
-    let outputs = if batch <= 2 { 2 } else { 1 };
-    let recipe = Projection { cols, batch, outputs, norm: norm.is_some(), parts: shares.collect() };
+    let recipe = Projection {
+        cols,
+        batch,
+        outputs,
+        norm: from.norm.is_some(),
+        parts: shares.collect(),
+        then: then.as_ref().map(|then| then.0),
+    };
     let groups = recipe.parts.iter().map(|part| recipe.groups(part)).sum();
-    let mut values = alloc::vec![ArgumentValue::Buffer(input), ArgumentValue::Scalar(rows)];
-    if let Some(norm) = norm {
+    let mut values = vec![ArgumentValue::Buffer(step.tensor(from.input)), ArgumentValue::Scalar(rows)];
+    if let Some(norm) = from.norm {
         values.push(ArgumentValue::Buffer(step.vector(norm.weight)));
         values.push(ArgumentValue::Scalar(norm.eps.to_bits()));
+    }
+    let heads: Vec<&Place> = parts.iter().filter_map(|part| part.head.as_ref()).collect();
+    if then.is_some() || !heads.is_empty() {
+        values.push(ArgumentValue::Buffer(step.scratch));
+    }
+    if !heads.is_empty() {
+        values.extend(rope::batch_values(step, from.input, &heads));
     }
     let mut cost = Cost { read: 4 * u64::from(rows) * u64::from(cols), ..Cost::default() };
     for part in parts {
@@ -170,6 +220,9 @@ pub(crate) fn project(
         }
         values.push(ArgumentValue::Buffer(part.out));
         values.extend(part.gate.map(ArgumentValue::Buffer));
+        if let Some(head) = &part.head {
+            head.values(step, &mut values);
+        }
         for matrix in [Some(part.matrix), part.up.map(|(up, _)| up)].into_iter().flatten() {
             let weight = step.model.weight(matrix.weight);
             cost.read += weight.row_bytes() as u64 * u64::from(matrix.rows);
@@ -177,6 +230,7 @@ pub(crate) fn project(
         }
         cost.written += 4 * u64::from(part.matrix.rows) * u64::from(rows);
     }
+    values.extend(then.into_iter().flat_map(|then| then.1));
     Launch {
         recipe: Recipe::Project(recipe),
         groups: [groups, rows.div_ceil(batch), 1],
@@ -207,6 +261,12 @@ impl Projection {
                 Finish::AddGated => write!(name, "_gated"),
                 Finish::Cap { scale, cap } => write!(name, "_cap{scale:x}_{cap:x}"),
             };
+            if let Some(head) = part.head {
+                let _ = write!(name, "_head{}", head.name());
+            }
+        }
+        if let Some(then) = self.then {
+            let _ = write!(name, "_{}", then.name());
         }
         name
     }
@@ -216,22 +276,18 @@ impl Projection {
         let mut k = Builder::new(&self.name(), GROUP);
         let (input, rows) = (k.buffer("input"), k.scalar("rows", Elem::Int));
         let norm = self.norm.then(|| (k.buffer("norm"), k.scalar("eps", Elem::Float)));
+        let heads = self.parts.iter().any(|part| part.head.is_some());
+        let counters = (heads || self.then.is_some()).then(|| k.buffer("counters"));
+        let batch = heads.then(|| ["positions", "tables", "pages"].map(|name| k.buffer(name)));
         let parts: Vec<PartArguments> = self.parts.iter().map(|part| part_arguments(&mut k, part)).collect();
+        let then = self.then.map(|then| (then, then.arguments(&mut k)));
+        let completion = counters.map(|counters| Completion { counters, slot: k.local(4), batch });
         let kinds = || self.parts.iter().flat_map(|part| [Some(part.matrix), part.up.map(|(up, _)| up)]);
         let any = |coded| kinds().flatten().any(|factor| is_coded(factor.kind) == Some(coded));
         let from = Activations::new(&mut k, [self.cols, self.batch], any(true), any(false))?;
         let number = k.workgroup_id(Axis::Y);
         let first = k.times(number, self.batch);
-        let mut source = Source { base: input, rows: Vec::new(), norm: None };
-        for index in 0..self.batch {
-            let mut row = k.plus(first, index);
-            if self.batch > 1 {
-                let one = k.int(1);
-                let last = k.sub(rows, one);
-                row = k.min_u(row, last);
-            }
-            source.rows.push(k.times(row, 4 * self.cols));
-        }
+        let mut source = self.source(&mut k, input, [first, rows]);
         if let Some((weight, eps)) = norm {
             let factors = from.norm_factors(&mut k, input, &source.rows, eps);
             source.norm = Some((weight, factors));
@@ -242,13 +298,18 @@ impl Projection {
             k.barrier(false);
         }
         let group = k.workgroup_id(Axis::X);
-        let mut before = 0;
+        let (mut before, mut heads) = (0, 0);
         for (part, arguments) in self.parts.iter().zip(&parts) {
             let count = self.groups(part);
             let before_it = k.int(before);
             let own = if before == 0 { group } else { k.sub(group, before_it) };
             let all = k.int(count);
-            let body = |k: &mut Builder| self.part(k, part, arguments, &from, &source, [own, first, rows]);
+            let body = |k: &mut Builder| {
+                self.part(k, part, arguments, &from, &source, [own, first, rows]);
+                if let (Some(head), Some(completion)) = (part.head, &completion) {
+                    self.finish_head(k, (head, heads), arguments, completion, [own, rows]);
+                }
+            };
             if self.parts.len() == 1 {
                 body(&mut k);
             } else {
@@ -256,8 +317,31 @@ impl Projection {
                 k.when(here, body);
             }
             before += count;
+            heads += part.head.map_or(0, |head| head.heads);
+        }
+        if let (Some((then, arguments)), Some(completion)) = (&then, &completion) {
+            let total = k.int(before);
+            let none = k.int(0);
+            completion.when_last(&mut k, none, total, rows, |k, row| {
+                then.row(k, parts[0].out, arguments, row);
+            });
         }
         Ok(k.finish())
+    }
+
+    /// The workgroup's rows of the batch, from `first` on; beyond the last it is repeated.
+    fn source(&self, k: &mut Builder, input: Value, [first, rows]: [Value; 2]) -> Source {
+        let mut source = Source { base: input, rows: Vec::new(), norm: None };
+        for index in 0..self.batch {
+            let mut row = k.plus(first, index);
+            if self.batch > 1 {
+                let one = k.int(1);
+                let last = k.sub(rows, one);
+                row = k.min_u(row, last);
+            }
+            source.rows.push(k.times(row, 4 * self.cols));
+        }
+        source
     }
 
     /// `[group, first, rows]`: the workgroup's number in the part, its first row of the batch, rows of the batch.
@@ -274,7 +358,7 @@ impl Projection {
         let start = k.times(group, WAVES * self.outputs);
         let own = k.times(wave, self.outputs);
         let output = k.add(start, own);
-        let mut matrices = alloc::vec![(part.matrix.kind, arguments.matrix.base)];
+        let mut matrices = vec![(part.matrix.kind, arguments.matrix.base)];
         matrices.extend(part.up.zip(arguments.up.as_ref()).map(|((up, _), own)| (up.kind, own.base)));
         let matrices: Vec<Rows> = matrices
             .into_iter()
@@ -297,6 +381,32 @@ impl Projection {
         k.when(used, |k| epilogue(k, part, arguments, [y, up.unwrap_or(y)], [row, column]));
     }
 
+    /// The workgroup that completes a head finishes it for all rows. `(head, before)`: heads of parts before;
+    /// `[group, rows]`: the workgroup's number in the part, rows of the batch.
+    fn finish_head(
+        &self,
+        k: &mut Builder,
+        (head, before): (HeadPart, u32),
+        arguments: &PartArguments,
+        completion: &Completion,
+        [group, rows]: [Value; 2],
+    ) {
+        let (Some(own), Some(batch)) = (&arguments.head, completion.batch) else { return };
+        let share = head.dim / (WAVES * self.outputs);
+        let number = if share.is_power_of_two() {
+            k.right(group, share.trailing_zeros())
+        } else {
+            // Exact division of what is far below 2^16.
+            let inverse = k.int(u32::MAX / share + 1);
+            k.mul_hi(group, inverse)
+        };
+        let counter = k.plus(number, before);
+        let total = k.int(share);
+        completion.when_last(k, counter, total, rows, |k, row| {
+            head.body(k, arguments.out, own, batch, [row, number]);
+        });
+    }
+
     /// Byte offsets of the wave's rows of a matrix.
     fn offsets(&self, k: &mut Builder, kind: Type, rows: u32, output: Value) -> Vec<Value> {
         let bytes = kind.row_bytes(self.cols as usize).unwrap_or(0) as u32;
@@ -314,12 +424,36 @@ impl Projection {
     }
 }
 
+impl Completion {
+    /// Runs `body` for each row, a wave each, in the last of `total` workgroups that count on `counter`.
+    fn when_last(
+        &self,
+        k: &mut Builder,
+        counter: Value,
+        total: Value,
+        rows: Value,
+        body: impl FnOnce(&mut Builder, Value),
+    ) {
+        let place = k.left(counter, 2);
+        let counter = k.global(self.counters, place);
+        let last = k.last_arrival(counter, total, self.slot);
+        k.when(last, |k| {
+            let zero = k.int(0);
+            k.store(counter, Width::Dwords(1), zero);
+            let wave = k.wave();
+            let real = k.lt_u(wave, rows);
+            k.when(real, |k| body(k, wave));
+        });
+    }
+}
+
 fn part_arguments(k: &mut Builder, part: &Share) -> PartArguments {
     let matrix = part.matrix.arguments(k, "weight");
     let up = part.up.map(|(up, _)| up.arguments(k, "up"));
     let out = k.buffer("out");
     let gate = (part.finish == Finish::AddGated).then(|| k.buffer("gate"));
-    PartArguments { matrix, up, out, gate }
+    let head = part.head.map(|head| head.arguments(k));
+    PartArguments { matrix, up, out, gate, head }
 }
 
 /// The batch row of a lane's result.
@@ -381,7 +515,7 @@ fn weighted(k: &mut Builder, y: Value, arguments: &MatrixArguments, column: Valu
 }
 
 /// `[y, up]` of output `column` of batch row `row`.
-fn epilogue(
+pub(crate) fn epilogue(
     k: &mut Builder,
     part: &Share,
     arguments: &PartArguments,

@@ -1,10 +1,14 @@
 //! Recipes: everything that decides a kernel's code but the chip. Equal recipes are the same kernel.
 
+use super::argmax::Largest;
 use super::attend::Attention;
 use super::embed::{Embedding, Selection};
+use super::experts::{ExpertsDown, ExpertsUp};
 use super::norm::NormAddition;
+use super::prefill::{Combine, Gemm, Group, Grouped, Halve};
 use super::project::Projection;
 use super::rope::HeadFinish;
+use super::route::Routing;
 use alloc::string::String;
 use core::fmt;
 use doorbell_compiler::ir::Function;
@@ -24,6 +28,24 @@ pub enum Recipe {
     Heads(HeadFinish),
     /// Attention.
     Attend(Attention),
+    /// Expert choice.
+    Route(Routing),
+    /// Gate and up of chosen experts.
+    ExpertsUp(ExpertsUp),
+    /// Down of chosen experts.
+    ExpertsDown(ExpertsDown),
+    /// Largest logits.
+    Largest(Largest),
+    /// Activations of many rows in f16.
+    Halve(Halve),
+    /// Products of many rows.
+    Gemm(Gemm),
+    /// Rows by expert.
+    Group(Group),
+    /// Products of rows by expert.
+    Grouped(Grouped),
+    /// Weighted sums of those.
+    Combine(Combine),
     /// A normalised branch added to the stream.
     NormAdd(NormAddition),
 }
@@ -55,6 +77,15 @@ impl Recipe {
             Self::Project(recipe) => recipe.name(),
             Self::Heads(recipe) => recipe.name(),
             Self::Attend(recipe) => recipe.name(),
+            Self::Route(recipe) => recipe.name(),
+            Self::ExpertsUp(recipe) => recipe.name(),
+            Self::ExpertsDown(recipe) => recipe.name(),
+            Self::Largest(recipe) => recipe.name(),
+            Self::Halve(recipe) => recipe.name(),
+            Self::Gemm(recipe) => recipe.name(),
+            Self::Group(recipe) => recipe.name(),
+            Self::Grouped(recipe) => recipe.name(),
+            Self::Combine(recipe) => recipe.name(),
             Self::NormAdd(recipe) => recipe.name(),
         }
     }
@@ -63,13 +94,22 @@ impl Recipe {
     ///
     /// # Errors
     /// The chip can't run it.
-    pub fn function(&self, _target: Target) -> Result<Function, RecipeError> {
+    pub fn function(&self, target: Target) -> Result<Function, RecipeError> {
         match self {
             Self::Embed(recipe) => Ok(recipe.function()),
             Self::Select(recipe) => Ok(recipe.function()),
             Self::Project(recipe) => recipe.function(),
             Self::Heads(recipe) => Ok(recipe.function()),
             Self::Attend(recipe) => Ok(recipe.function()),
+            Self::Route(recipe) => Ok(recipe.function()),
+            Self::ExpertsUp(recipe) => recipe.function(),
+            Self::ExpertsDown(recipe) => recipe.function(),
+            Self::Largest(recipe) => Ok(recipe.function()),
+            Self::Halve(recipe) => Ok(recipe.function()),
+            Self::Gemm(recipe) => Ok(recipe.function(target)),
+            Self::Group(recipe) => Ok(recipe.function()),
+            Self::Grouped(recipe) => Ok(recipe.function(target)),
+            Self::Combine(recipe) => Ok(recipe.function()),
             Self::NormAdd(recipe) => recipe.function(),
         }
     }

@@ -4,6 +4,7 @@
 
 use super::idiom::{Idiom, at};
 use super::{Cost, KvLayout, Launch, Recipe, RopeTable, Step};
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write as _;
@@ -11,7 +12,7 @@ use doorbell_compiler::ir::{Alu, Axis, Builder, Elem, Function, Value, Width};
 use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::backend::KvType;
 use doorbell_core::model::Pairing;
-use doorbell_core::plan::{Epilogue, GroupId, KvSlot, Norm, PAGE_TOKENS, Project, RopeId, TensorId};
+use doorbell_core::plan::{Epilogue, GroupId, KvSlot, Norm, PAGE_TOKENS, Part, Project, RopeId, TensorId};
 
 /// Heads of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,13 +37,16 @@ pub struct HeadFinish {
 }
 
 /// A part with its addresses.
-struct Place {
-    part: HeadPart,
+pub(crate) struct Place {
+    /// What is done.
+    pub(crate) part: HeadPart,
     input: u64,
     norm: Option<Norm>,
     rope: Option<RopeId>,
     /// Cache of the layer.
     cache: Option<u64>,
+    /// Group of the cache.
+    group: Option<GroupId>,
 }
 
 /// Where products of keys and values are in scratch: bytes before each part.
@@ -55,50 +59,62 @@ pub(crate) fn scratch_offset(op: &Project, part: usize, rows: u32) -> u64 {
     before.map(|part| 4 * u64::from(rows) * u64::from(width(&part.epilogue, part.matrix.rows))).sum()
 }
 
-/// The launch that finishes heads of a projection; `None` where there are none.
+/// What follows the products of a part, which are at `scratch` for keys and values; `None` where nothing does.
+pub(crate) fn place(step: &Step<'_, '_>, part: &Part, scratch: u64) -> Option<Place> {
+    let cached = |slot: KvSlot, layout: KvLayout, pool: u64| {
+        let bytes = Some((step.kv.bytes() as u32, layout.page_bytes()));
+        (bytes, Some(pool + layout.layer_bytes() * u64::from(slot.layer)))
+    };
+    match part.epilogue {
+        Epilogue::Query { norm, rope, head_dim, out } if norm.is_some() || rope.is_some() => {
+            let part = head_part(step, part.matrix.rows / head_dim, head_dim, norm, rope);
+            Some(Place { part, input: step.tensor(out), norm, rope, cache: None, group: None })
+        }
+        Epilogue::Key { norm, rope, kv } => {
+            let layout = KvLayout::keys(&step.model.groups[kv.group.index()], step.kv);
+            let (bytes, cache) = cached(kv, layout, step.pool(kv.group).keys);
+            let own = head_part(step, layout.heads, layout.dim, norm, rope);
+            let part = HeadPart { cache: bytes, ..own };
+            Some(Place { part, input: scratch, norm, rope, cache, group: Some(kv.group) })
+        }
+        Epilogue::Value { kv } => {
+            let layout = KvLayout::values(&step.model.groups[kv.group.index()], step.kv);
+            let (bytes, cache) = cached(kv, layout, step.pool(kv.group).values);
+            let own = head_part(step, layout.heads, layout.dim, None, None);
+            let part = HeadPart { cache: bytes, ..own };
+            Some(Place { part, input: scratch, norm: None, rope: None, cache, group: Some(kv.group) })
+        }
+        _ => None,
+    }
+}
+
+/// Addresses of positions, page-table starts and pages for the rows of a projection.
+pub(crate) fn batch_values(step: &Step<'_, '_>, input: TensorId, places: &[&Place]) -> [ArgumentValue; 3] {
+    let group = places.iter().find_map(|place| place.group).unwrap_or(GroupId(0));
+    let (positions, tables) = step.places(input, group);
+    [positions, tables, step.inputs.pages].map(ArgumentValue::Buffer)
+}
+
+impl Place {
+    /// Values of the arguments that [`HeadPart::arguments`] declares.
+    pub(crate) fn values(&self, step: &Step<'_, '_>, values: &mut Vec<ArgumentValue>) {
+        if let Some(norm) = self.norm {
+            values.push(ArgumentValue::Buffer(step.vector(norm.weight)));
+            values.push(ArgumentValue::Scalar(norm.eps.to_bits()));
+        }
+        values.extend(self.rope.map(|id| ArgumentValue::Buffer(step.rope(id))));
+        values.extend(self.cache.map(ArgumentValue::Buffer));
+    }
+}
+
+/// The launch that finishes heads of a projection whose products are at `scratch`; `None` where there are none.
 pub(crate) fn finish(step: &Step<'_, '_>, op: &Project, scratch: u64) -> Option<Launch> {
     let rows = step.rows_of(op.input);
-    let (mut places, mut group) = (Vec::new(), None);
-    for (index, part) in op.parts.iter().enumerate() {
-        let from = scratch + scratch_offset(op, index, rows);
-        let cached = |slot: KvSlot, keys: bool| {
-            let own = &step.model.groups[slot.group.index()];
-            let layout = if keys { KvLayout::keys(own, step.kv) } else { KvLayout::values(own, step.kv) };
-            let pool = step.pool(slot.group);
-            let base = if keys { pool.keys } else { pool.values };
-            (layout, base + layout.layer_bytes() * u64::from(slot.layer))
-        };
-        match part.epilogue {
-            Epilogue::Query { norm, rope, head_dim, out } if norm.is_some() || rope.is_some() => {
-                let input = step.tensor(out);
-                let part = head_part(step, part.matrix.rows / head_dim, head_dim, norm, rope);
-                places.push(Place { part, input, norm, rope, cache: None });
-            }
-            Epilogue::Key { norm, rope, kv } => {
-                let (layout, cache) = cached(kv, true);
-                let part = HeadPart {
-                    cache: Some((step.kv.bytes() as u32, layout.page_bytes())),
-                    ..head_part(step, layout.heads, layout.dim, norm, rope)
-                };
-                places.push(Place { part, input: from, norm, rope, cache: Some(cache) });
-                group = Some(kv.group);
-            }
-            Epilogue::Value { kv } => {
-                let (layout, cache) = cached(kv, false);
-                let part = HeadPart {
-                    cache: Some((step.kv.bytes() as u32, layout.page_bytes())),
-                    ..head_part(step, layout.heads, layout.dim, None, None)
-                };
-                places.push(Place { part, input: from, norm: None, rope: None, cache: Some(cache) });
-                group = Some(kv.group);
-            }
-            _ => {}
-        }
-    }
-    if places.is_empty() {
-        return None;
-    }
-    Some(launch(step, op.input, rows, group, &places))
+    let parts = op.parts.iter().enumerate();
+    let places: Vec<Place> = parts
+        .filter_map(|(index, part)| place(step, part, scratch + scratch_offset(op, index, rows)))
+        .collect();
+    (!places.is_empty()).then(|| launch(step, op.input, rows, &places))
 }
 
 fn head_part(
@@ -115,24 +131,12 @@ fn head_part(
     HeadPart { heads, dim, norm: norm.is_some(), rope, cache: None }
 }
 
-fn launch(
-    step: &Step<'_, '_>,
-    input: TensorId,
-    rows: u32,
-    group: Option<GroupId>,
-    places: &[Place],
-) -> Launch {
-    let (positions, tables) = step.places(input, group.unwrap_or(GroupId(0)));
-    let mut values = [positions, tables, step.inputs.pages].map(ArgumentValue::Buffer).to_vec();
+fn launch(step: &Step<'_, '_>, input: TensorId, rows: u32, places: &[Place]) -> Launch {
+    let mut values = batch_values(step, input, &places.iter().collect::<Vec<_>>()).to_vec();
     let mut cost = Cost::default();
     for place in places {
         values.push(ArgumentValue::Buffer(place.input));
-        if let Some(norm) = place.norm {
-            values.push(ArgumentValue::Buffer(step.vector(norm.weight)));
-            values.push(ArgumentValue::Scalar(norm.eps.to_bits()));
-        }
-        values.extend(place.rope.map(|id| ArgumentValue::Buffer(step.rope(id))));
-        values.extend(place.cache.map(ArgumentValue::Buffer));
+        place.values(step, &mut values);
         let elements = u64::from(place.part.heads) * u64::from(place.part.dim) * u64::from(rows);
         cost.read += 4 * elements;
         cost.written += elements * u64::from(place.part.cache.map_or(4, |cache| cache.0));
@@ -148,9 +152,8 @@ fn launch(
     }
 }
 
-/// Arguments of one part.
-struct Arguments {
-    input: Value,
+/// Arguments of one part beside its products.
+pub(crate) struct Arguments {
     norm: Option<(Value, Value)>,
     rope: Option<Value>,
     cache: Option<Value>,
@@ -161,13 +164,7 @@ impl HeadFinish {
     pub(crate) fn name(&self) -> String {
         let mut name = String::from("heads");
         for part in &self.parts {
-            let _ = write!(name, "_{}x{}{}", part.heads, part.dim, if part.norm { "n" } else { "" });
-            if let Some((pairs, adjacent)) = part.rope {
-                let _ = write!(name, "r{pairs}{}", if adjacent { "a" } else { "h" });
-            }
-            if let Some((bytes, page)) = part.cache {
-                let _ = write!(name, "c{bytes}_{page}");
-            }
+            let _ = write!(name, "_{}", part.name());
         }
         name
     }
@@ -176,26 +173,16 @@ impl HeadFinish {
     pub(crate) fn function(&self) -> Function {
         let mut k = Builder::new(&self.name(), 32);
         let buffers = ["positions", "tables", "pages"].map(|name| k.buffer(name));
-        let arguments: Vec<Arguments> = self
-            .parts
-            .iter()
-            .map(|part| Arguments {
-                input: k.buffer("input"),
-                norm: part.norm.then(|| (k.buffer("norm"), k.scalar("eps", Elem::Float))),
-                rope: part.rope.map(|_| k.buffer("rope")),
-                cache: part.cache.map(|_| k.buffer("cache")),
-            })
-            .collect();
+        let arguments: Vec<(Value, Arguments)> =
+            self.parts.iter().map(|part| (k.buffer("input"), part.arguments(&mut k))).collect();
         let (number, row) = (k.workgroup_id(Axis::X), k.workgroup_id(Axis::Y));
-        let place = k.left(row, 2);
-        let position = k.read_same(buffers[0], place);
         let mut before = 0;
-        for (part, arguments) in self.parts.iter().zip(&arguments) {
+        for (part, (input, arguments)) in self.parts.iter().zip(&arguments) {
             let start = k.int(before);
             let head = k.sub(number, start);
             let count = k.int(part.heads);
             let here = k.lt_u(head, count);
-            k.when(here, |k| part.body(k, arguments, buffers, [row, head, position]));
+            k.when(here, |k| part.body(k, *input, arguments, buffers, [row, head]));
             before += part.heads;
         }
         k.finish()
@@ -203,14 +190,39 @@ impl HeadFinish {
 }
 
 impl HeadPart {
+    /// Short name.
+    pub(crate) fn name(self) -> String {
+        let mut name = format!("{}x{}{}", self.heads, self.dim, if self.norm { "n" } else { "" });
+        if let Some((pairs, adjacent)) = self.rope {
+            let _ = write!(name, "r{pairs}{}", if adjacent { "a" } else { "h" });
+        }
+        if let Some((bytes, page)) = self.cache {
+            let _ = write!(name, "c{bytes}_{page}");
+        }
+        name
+    }
+
+    /// Declares the arguments beside the products.
+    pub(crate) fn arguments(self, k: &mut Builder) -> Arguments {
+        Arguments {
+            norm: self.norm.then(|| (k.buffer("head_norm"), k.scalar("head_eps", Elem::Float))),
+            rope: self.rope.map(|_| k.buffer("rope")),
+            cache: self.cache.map(|_| k.buffer("cache")),
+        }
+    }
+
+    /// Finishes one head of a row, by one wave. `[positions, tables, pages]` are the batch's buffers.
     #[expect(clippy::too_many_lines, reason = "a kernel reads from top to bottom")]
-    fn body(
+    pub(crate) fn body(
         self,
         k: &mut Builder,
+        input: Value,
         arguments: &Arguments,
-        [_, tables, pages]: [Value; 3],
-        [row, head, position]: [Value; 3],
+        [positions, tables, pages]: [Value; 3],
+        [row, head]: [Value; 2],
     ) {
+        let place = k.left(row, 2);
+        let position = k.read_same(positions, place);
         let start = k.times(row, self.heads);
         let start = k.add(start, head);
         let start = k.times(start, 4 * self.dim);
@@ -220,7 +232,7 @@ impl HeadPart {
             .map(|slot| {
                 let place = k.left(slot.element, 2);
                 let place = k.add(place, start);
-                k.read(arguments.input, place)
+                k.read(input, place)
             })
             .collect();
         if let Some((weight, eps)) = arguments.norm {
@@ -255,7 +267,8 @@ impl HeadPart {
                 values[2 * pair + 1] = k.fma(y, cos, xs);
             }
         }
-        let target = self.target(k, arguments, [tables, pages], [row, head, position], start);
+        let own = Target { base: input, start, half: false };
+        let target = self.target(k, arguments, [tables, pages], [row, head, position]).unwrap_or(own);
         for (value, slot) in values.iter().zip(&slots) {
             let store = |k: &mut Builder| {
                 let place = k.left(slot.element, if target.half { 1 } else { 2 });
@@ -274,18 +287,15 @@ impl HeadPart {
         }
     }
 
-    /// Where a head's elements go.
+    /// Where a head's elements are cached.
     fn target(
         self,
         k: &mut Builder,
         arguments: &Arguments,
         [tables, pages]: [Value; 2],
         [row, head, position]: [Value; 3],
-        start: Value,
-    ) -> Target {
-        let (Some((bytes, page_bytes)), Some(cache)) = (self.cache, arguments.cache) else {
-            return Target { base: arguments.input, start, half: false };
-        };
+    ) -> Option<Target> {
+        let ((bytes, page_bytes), cache) = self.cache.zip(arguments.cache)?;
         let page = page_of(k, [tables, pages], row, position);
         let size = k.int(u32::try_from(page_bytes).unwrap_or(u32::MAX));
         let offset = k.wide_mul(page, size);
@@ -294,7 +304,7 @@ impl HeadPart {
         let slot = k.mask(position, PAGE_TOKENS as u32 - 1);
         let slot = k.times(slot, self.dim * bytes);
         let start = k.add(head, slot);
-        Target { base, start, half: bytes == KvType::F16.bytes() as u32 }
+        Some(Target { base, start, half: bytes == KvType::F16.bytes() as u32 })
     }
 
     /// The lane's elements: first both of each of its pairs, then those that do not turn.

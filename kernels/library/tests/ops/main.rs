@@ -5,6 +5,7 @@
 mod check;
 mod machine;
 mod oracle;
+mod variants;
 
 use check::{Case, check_plan};
 use doorbell_core::backend::KvType;
@@ -17,11 +18,13 @@ const TARGETS: [Target; 3] = [Target::Gfx1100, Target::Gfx1151, Target::Gfx1200]
 
 #[test]
 fn operations_of_every_family() {
-    for target in TARGETS {
-        for family in Family::ALL {
-            let case = Case::new(target, &[(37, 3), (5, 1)]);
-            let known = |op: &Op| !matches!(op, Op::Route(_) | Op::Experts(_));
-            println!("{target} {family:?} {:?}", check_plan(family, Shape::NARROW, Type::Q8_0, &case, known));
+    for (family, target) in Family::ALL.iter().zip(TARGETS.iter().cycle()) {
+        for kv in [KvType::F16, KvType::F32] {
+            let case = Case { kv, ..Case::new(*target, &[(37, 3), (5, 1)]) };
+            println!(
+                "{target} {family:?} {:?}",
+                check_plan(*family, Shape::NARROW, Type::Q8_0, &case, |_| true)
+            );
         }
     }
 }
@@ -37,6 +40,66 @@ fn attention_over_many_positions() {
             let case = Case { kv, ..Case::new(target, &[(position, rows), (40, 1)]) };
             let worst = check_plan(Family::Gemma3, Shape::NARROW, Type::F32, &case, attends);
             println!("{target} {position} {worst:?}");
+        }
+    }
+}
+
+/// Types with kernels.
+const KINDS: [Type; 14] = [
+    Type::F32,
+    Type::F16,
+    Type::BF16,
+    Type::Q4_0,
+    Type::Q4_1,
+    Type::Q5_0,
+    Type::Q5_1,
+    Type::Q8_0,
+    Type::Q4_K,
+    Type::Q5_K,
+    Type::Q6_K,
+    Type::IQ4_NL,
+    Type::IQ4_XS,
+    Type::MXFP4,
+];
+
+#[test]
+fn every_weight_type_in_every_operation() {
+    for (kind, target) in KINDS.iter().zip(TARGETS.iter().cycle()) {
+        let case = Case { seed: 7, ..Case::new(*target, &[(3, 1)]) };
+        let worst = check_plan(Family::Qwen3Moe, Shape::WIDE, *kind, &case, |op| !attends(op));
+        println!("{target} {kind} {worst:?}");
+    }
+}
+
+#[test]
+fn batches_of_any_size() {
+    for (rows, target) in [2, 5, 8, 17].into_iter().zip(TARGETS.iter().cycle()) {
+        let case = Case { seed: 11, ..Case::new(*target, &[(9, rows)]) };
+        let worst = check_plan(Family::Qwen3Moe, Shape::WIDE, Type::Q4_K, &case, |_| true);
+        println!("{target} {rows} rows {worst:?}");
+    }
+}
+
+#[test]
+fn many_rows_take_the_matrix_kernels() {
+    for target in TARGETS {
+        let mut case = Case::new(target, &[(0, 40), (3, 1)]);
+        case.outputs = (0..case.rows()).collect();
+        for (family, kind) in [
+            (Family::Llama, Type::Q4_0),
+            (Family::Qwen3, Type::Q8_0),
+            (Family::Gemma3, Type::F16),
+            (Family::Qwen2, Type::Q5_1),
+        ] {
+            let known = |op: &Op| matches!(op, Op::Project(_));
+            println!(
+                "{target} {family:?} {kind} {:?}",
+                check_plan(family, Shape::NARROW, kind, &case, known)
+            );
+        }
+        let known = |op: &Op| matches!(op, Op::Experts(_));
+        for (shape, kind) in [(Shape::NARROW, Type::Q8_0), (Shape::WIDE, Type::Q4_K)] {
+            println!("{target} {kind} {:?}", check_plan(Family::Qwen3Moe, shape, kind, &case, known));
         }
     }
 }

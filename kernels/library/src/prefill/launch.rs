@@ -1,0 +1,179 @@
+//! Which projections and experts take the matrix kernels, and their launches.
+
+use super::combine::Combine;
+use super::gemm::{Gemm, TILE_ROWS};
+use super::group::Group;
+use super::grouped::Grouped;
+use super::halve::Halve;
+use crate::experts::Stack;
+use crate::project::{Factor, Finish, PartLaunch, matrix_values};
+use crate::{Cost, Launch, Recipe, Step};
+use alloc::vec::Vec;
+use doorbell_compiler::object::ArgumentValue;
+use doorbell_core::model::Model;
+use doorbell_core::plan::{Experts, Matrix, Norm};
+
+/// Fewer rows read the weights once per eight of them, with activations in f32.
+const LEAST_ROWS: u32 = 32;
+
+/// Bytes of activations in f16 for so many rows of `cols`.
+pub(crate) fn scratch_bytes(rows: u32, cols: u32) -> u64 {
+    if rows < LEAST_ROWS {
+        return 0;
+    }
+    let padded = Halve { cols, norm: None }.padded();
+    2 * u64::from(rows.next_multiple_of(TILE_ROWS)) * u64::from(padded)
+}
+
+/// The launches of parts over `rows` rows at `input`, with [`scratch_bytes`] at `scratch`; `None` where the kernels of
+/// few rows are to be taken.
+pub(crate) fn project(
+    step: &Step<'_, '_>,
+    [input, scratch]: [u64; 2],
+    rows: u32,
+    norm: Option<Norm>,
+    parts: &[PartLaunch],
+) -> Option<Vec<Launch>> {
+    let cols = step.model.weight(parts.first()?.matrix.weight).cols as u32;
+    let known = |part: &PartLaunch| !matches!(part.finish, Finish::Cap { .. });
+    if rows < LEAST_ROWS || !cols.is_multiple_of(32) || !parts.iter().all(known) {
+        return None;
+    }
+    let recipe = Halve { cols, norm: norm.map(|norm| norm.eps.to_bits()) };
+    let mut arguments = alloc::vec![ArgumentValue::Buffer(input)];
+    arguments.extend(norm.map(|norm| ArgumentValue::Buffer(step.vector(norm.weight))));
+    arguments.push(ArgumentValue::Buffer(scratch));
+    let halves = 2 * u64::from(rows) * u64::from(recipe.padded());
+    let cost = Cost { read: 4 * u64::from(rows) * u64::from(cols), written: halves, products: 0 };
+    let halve = Launch { recipe: Recipe::Halve(recipe), groups: [rows, 1, 1], arguments, waits: true, cost };
+    let products = parts.iter().enumerate().map(|(index, part)| {
+        let recipe = Gemm {
+            matrix: Factor::new(step.model, &part.matrix),
+            up: part.up.map(|(up, bend)| (Factor::new(step.model, &up), bend)),
+            cols,
+            outs: part.matrix.rows,
+            finish: part.finish,
+        };
+        let buffers = [scratch, part.out].map(ArgumentValue::Buffer);
+        let mut arguments = buffers.to_vec();
+        arguments.push(ArgumentValue::Scalar(rows));
+        matrix_values(step, &part.matrix, &mut arguments);
+        let mut cost = Cost { read: halves, ..Cost::default() };
+        for matrix in [Some(part.matrix), part.up.map(|(up, _)| up)].into_iter().flatten() {
+            cost.read += step.model.weight(matrix.weight).row_bytes() as u64 * u64::from(matrix.rows);
+            cost.products += u64::from(matrix.rows) * u64::from(cols) * u64::from(rows);
+        }
+        if let Some((up, _)) = &part.up {
+            matrix_values(step, up, &mut arguments);
+        }
+        arguments.extend(part.gate.map(ArgumentValue::Buffer));
+        cost.written = 4 * u64::from(part.matrix.rows) * u64::from(rows);
+        Launch {
+            recipe: Recipe::Gemm(recipe),
+            groups: recipe.groups(rows),
+            arguments,
+            waits: index == 0,
+            cost,
+        }
+    });
+    Some(core::iter::once(halve).chain(products).collect())
+}
+
+/// Where the parts of grouped experts lie in scratch, in bytes from its start, and their total.
+struct Room {
+    halves: u64,
+    rows: u64,
+    places: u64,
+    tiles: u64,
+    hidden: u64,
+    hidden_halves: u64,
+    products: u64,
+    total: u64,
+}
+
+impl Room {
+    fn new(rows: u32, op: &Experts, cols: u32, group: Group) -> Self {
+        let slots = rows * op.top_k;
+        let mut total = 0u64;
+        let mut take = |bytes: u64| {
+            let start = total;
+            total = (start + bytes).next_multiple_of(256);
+            start
+        };
+        let halves = take(scratch_bytes(rows, cols));
+        let numbers = 4 * u64::from(slots);
+        let (rows, places) = (take(numbers), take(numbers));
+        let tiles = take(16 * u64::from(group.tiles(slots)));
+        let hidden = take(numbers * u64::from(op.gate.rows));
+        let hidden_halves = take(scratch_bytes(slots, op.gate.rows));
+        let products = take(numbers * u64::from(op.down.rows));
+        Self { halves, rows, places, tiles, hidden, hidden_halves, products, total }
+    }
+}
+
+/// Whether experts of so many rows take the grouped kernels.
+fn groups(model: &Model<'_>, op: &Experts, rows: u32) -> Option<(u32, Group)> {
+    let gate = model.weight(op.gate.weight);
+    let (cols, experts) = (gate.cols as u32, gate.stack as u32);
+    let fits = cols.is_multiple_of(32) && op.gate.rows.is_multiple_of(32) && experts <= Group::MOST;
+    (rows >= LEAST_ROWS && fits).then_some((cols, Group { experts, top_k: op.top_k }))
+}
+
+/// Bytes of scratch of [`experts`], 0 where it takes none.
+pub(crate) fn experts_bytes(model: &Model<'_>, op: &Experts, rows: u32) -> u64 {
+    groups(model, op, rows).map_or(0, |(cols, group)| Room::new(rows, op, cols, group).total)
+}
+
+/// The launches of experts over many rows, grouped by expert; `None` where the kernels of few rows are to be taken.
+pub(crate) fn experts(step: &Step<'_, '_>, op: &Experts, scratch: u64) -> Option<Vec<Launch>> {
+    let (rows, model) = (step.rows_of(op.input), step.model);
+    let (cols, group) = groups(model, op, rows)?;
+    let room = Room::new(rows, op, cols, group);
+    let slots = rows * op.top_k;
+    let tiles = group.tiles(slots);
+    let buffer = |offset: u64| ArgumentValue::Buffer(scratch + offset);
+    let launch = |recipe, groups, arguments, cost| Launch { recipe, groups, arguments, waits: true, cost };
+    let none = Cost::default();
+    let halve = Halve { cols, norm: op.norm.map(|norm| norm.eps.to_bits()) };
+    let mut first = alloc::vec![ArgumentValue::Buffer(step.tensor(op.input))];
+    first.extend(op.norm.map(|norm| ArgumentValue::Buffer(step.vector(norm.weight))));
+    first.push(buffer(room.halves));
+    let sort = alloc::vec![
+        ArgumentValue::Buffer(step.tensor(op.ids)),
+        ArgumentValue::Scalar(slots),
+        buffer(room.rows),
+        buffer(room.places),
+        buffer(room.tiles),
+        ArgumentValue::Scalar(tiles),
+    ];
+    let [gate, up, down] = [&op.gate, &op.up, &op.down].map(|matrix| Stack::new(model, matrix));
+    let gated = Grouped { matrix: gate, up: Some((up, op.glu.into())), cols };
+    let mut second = [room.halves, room.hidden, room.tiles, room.rows].map(buffer).to_vec();
+    matrix_values(step, &op.gate, &mut second);
+    matrix_values(step, &op.up, &mut second);
+    let hidden = Halve { cols: op.gate.rows, norm: None };
+    let third = [room.hidden, room.hidden_halves].map(buffer).to_vec();
+    let last = Grouped { matrix: down, up: None, cols: op.gate.rows };
+    let mut fourth = [room.hidden_halves, room.products, room.tiles, room.places].map(buffer).to_vec();
+    matrix_values(step, &op.down, &mut fourth);
+    let combine = Combine { width: op.down.rows, top_k: op.top_k };
+    let fifth = [scratch + room.products, step.tensor(op.weights), step.tensor(op.to)];
+    let bytes = |matrix: &Matrix| model.weight(matrix.weight).data.len() as u64;
+    let products = u64::from(slots) * u64::from(cols) * u64::from(op.gate.rows);
+    let gated_cost = Cost { read: bytes(&op.gate) + bytes(&op.up), products: 2 * products, ..none };
+    let down_cost = Cost { read: bytes(&op.down), products, ..none };
+    let written = 4 * u64::from(rows) * u64::from(op.down.rows);
+    Some(alloc::vec![
+        launch(Recipe::Halve(halve), [rows, 1, 1], first, none),
+        launch(Recipe::Group(group), [1, 1, 1], sort, none),
+        launch(Recipe::Grouped(gated), gated.groups(tiles), second, gated_cost),
+        launch(Recipe::Halve(hidden), [slots, 1, 1], third, none),
+        launch(Recipe::Grouped(last), last.groups(tiles), fourth, down_cost),
+        launch(
+            Recipe::Combine(combine),
+            combine.groups(rows),
+            fifth.map(ArgumentValue::Buffer).to_vec(),
+            Cost { written, ..none },
+        ),
+    ])
+}
