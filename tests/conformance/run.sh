@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs unmodified clients against a server of the scripted model, and against `doorbell serve` with a real one if
+# Runs unmodified clients, schemathesis and Chromium against a server of the scripted model, and clients against `doorbell serve` with a real one if
 # models/smollm2.gguf is there. Needs cargo and python3, for the clients of JavaScript node 18 and npm. The clients
 # come once from PyPI and npm into DIRECTORY (default: target/conformance). What can't be had is skipped with a
 # word; with nothing left to run the exit status is 77.
@@ -41,10 +41,20 @@ fi
 cd "$root"
 cargo build --quiet -p doorbell-tests --example scripted_server
 server=$root/target/debug/examples/scripted_server
-[ -z "$python" ] || "$python" "$here/clients.py" "$server"
+if [ -n "$python" ]; then
+    "$python" "$here/clients.py" "$server"
+    "$python" "$here/fuzz.py" "$server" 10
+fi
 if [ -n "$javascript" ]; then
     cp "$here/clients.mjs" "$directory/clients.mjs"
     node "$directory/clients.mjs" "$server"
+    chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
+    if [ -n "$chromium" ]; then
+        cp "$here/page.mjs" "$directory/page.mjs"
+        node "$directory/page.mjs" "$server" "$chromium"
+    else
+        skip "no chromium here for the chat page"
+    fi
 fi
 model=$root/models/smollm2.gguf
 if [ -n "$python" ] && [ -f "$model" ]; then

@@ -74,6 +74,39 @@ fn log_probabilities_are_in_the_older_shape() {
 }
 
 #[test]
+fn llama_servers_form_tells_why_it_ended() {
+    let server = Server::start(&Kind::default());
+    let complete = |body: Value| server.post("/completion", &body).ok();
+    let answer =
+        complete(json!({ "prompt": "[[ab\n]]", "temperature": 0, "return_tokens": true, "n_probs": 2 }));
+    assert_eq!((answer["content"].as_str(), answer["stop_type"].as_str()), (Some("ab\n"), Some("eos")));
+    assert_eq!((answer["has_new_line"].as_bool(), answer["stop"].as_bool()), (Some(true), Some(true)));
+    assert_eq!(
+        (answer["tokens_predicted"].as_u64(), answer["tokens_evaluated"].as_u64()),
+        (Some(3), Some(7))
+    );
+    assert_eq!(answer["tokens"].as_array().unwrap().len(), 3);
+    assert_eq!(answer["completion_probabilities"][1]["top_logprobs"].as_array().unwrap().len(), 2);
+    let answer = complete(json!({ "prompt": "[[abc]]", "temperature": 0, "n_predict": 2 }));
+    assert_eq!((answer["content"].as_str(), answer["stop_type"].as_str()), (Some("ab"), Some("limit")));
+    assert_eq!(
+        (answer["tokens"].clone(), answer["generation_settings"]["n_predict"].as_i64()),
+        (json!([]), Some(2))
+    );
+    let answer = complete(json!({ "prompt": ["[[abc]]", "[[d]]"], "temperature": 0, "stop": "c" }));
+    assert_eq!((answer[0]["stopping_word"].as_str(), answer[1]["content"].as_str()), (Some("c"), Some("d")));
+    assert_eq!(answer[1]["index"], 1);
+    let events = server
+        .post("/completion", &json!({ "prompt": "[[abc]]", "temperature": 0, "stream": true }))
+        .events();
+    let content: String = events.iter().map(|event| event["content"].as_str().unwrap()).collect();
+    assert_eq!(content, "abc");
+    let stops: Vec<bool> = events.iter().map(|event| event["stop"].as_bool().unwrap()).collect();
+    assert_eq!(stops.iter().filter(|&&stop| stop).count(), 1);
+    assert!(stops.last().unwrap() & events.last().unwrap()["timings"].is_object());
+}
+
+#[test]
 fn without_a_limit_there_are_sixteen_tokens() {
     let server = Server::start(&Kind::default());
     let body = json!({ "prompt": format!("[[{}]]", "x".repeat(40)), "temperature": 0 });

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 mod anthropic;
+mod chaos;
 mod chat;
 mod client;
 mod completions;

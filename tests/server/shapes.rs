@@ -123,3 +123,66 @@ fn hostile_schemas_end_in_an_answer() {
     }
     assert_eq!(server.post(CHAT, &ask("[[a]]")).status, 200);
 }
+
+/// The templates that show a style, and what the model would say instead.
+const STYLES: [&str; 7] = [
+    "<tool_call>",
+    "<tool_call><function=",
+    "<arg_key>",
+    "[TOOL_CALLS]",
+    "[TOOL_CALLS][ARGS]",
+    "<｜tool▁calls▁begin｜>",
+    "<|channel|>",
+];
+
+#[test]
+fn calls_can_be_forced_in_every_style() {
+    for sign in STYLES {
+        let template: &'static str = Box::leak(
+            format!(
+                "{{# {sign} #}}{{% for m in messages %}}{{{{ '<|im_start|>' + m.role + '\\n' + m.content + \
+                 '<|im_end|>\\n' }}}}{{% endfor %}}{{{{ '<|im_start|>assistant\\n' }}}}"
+            )
+            .into_boxed_str(),
+        );
+        let server = Server::start(&Kind { template: Some(template), ..Kind::default() });
+        let city = json!({ "type": "object", "properties": { "city": { "enum": ["Rom"] } },
+            "required": ["city"], "additionalProperties": false });
+        let tools = json!([
+            { "type": "function", "function": { "name": "now", "parameters": { "type": "object", "properties": {}, "additionalProperties": false } } },
+            { "type": "function", "function": { "name": "weather", "parameters": city } },
+        ]);
+        let body = with(
+            // where it may reason first, it goes straight to the call, whose channel has this beginning
+            ask(if sign == "<|channel|>" { "[[<|channel|>c]]" } else { "[[I won't]]" }),
+            json!({ "tools": tools, "tool_choice": { "function": { "name": "weather" } }, "max_tokens": 1500 }),
+        );
+        let answer = server.post(CHAT, &body).ok();
+        let choice = &answer["choices"][0];
+        assert_eq!(choice["finish_reason"], "tool_calls", "{sign}: {choice}");
+        let function = &choice["message"]["tool_calls"][0]["function"];
+        assert_eq!(function["name"], "weather", "{sign}");
+        let arguments: Value = serde_json::from_str(function["arguments"].as_str().unwrap()).unwrap();
+        // styles that are not JSON leave the parameters to the model
+        assert!(arguments.is_object(), "{sign}: {arguments}");
+        if !["<tool_call><function=", "<arg_key>"].contains(&sign) {
+            assert_eq!(arguments, json!({ "city": "Rom" }), "{sign}");
+        }
+    }
+}
+
+#[test]
+fn channels_have_room_for_a_shape() {
+    let template = "{# <|channel|> #}{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + \
+                    '<|im_end|>\n' }}{% endfor %}{{ '<|im_start|>assistant\n' }}";
+    let server = Server::start(&Kind { template: Some(template), ..Kind::default() });
+    let format = json!({ "response_format": { "type": "json_object" } });
+    let script = "[[<|channel|>analysis<|message|>{ what? }<|end|><|start|>assistant<|channel|>final<|message|>{\"a\": 1}]]";
+    let message = server.post(CHAT, &with(ask(script), format.clone())).ok()["choices"][0]["message"].clone();
+    assert_eq!(
+        (message["reasoning_content"].as_str(), message["content"].as_str()),
+        (Some("{ what? }"), Some("{\"a\": 1}"))
+    );
+    let text = content(&server, &with(ask("[[<|channel|>final<|message|>{\"b\": 2}]]"), format));
+    assert_eq!(text, "{\"b\": 2}");
+}

@@ -4,7 +4,7 @@
 //! neighbour on the machine disturbs both alike. Not here: correctness under abuse, which is `chaos`.
 
 mod figures;
-mod server;
+pub(crate) mod server;
 mod streams;
 mod transcript;
 

@@ -3,6 +3,7 @@
 //! Nothing of the program itself is here; the program is `hosts/cli`.
 
 mod bench;
+mod chaos;
 mod ci;
 mod conformance;
 mod fuzz;
@@ -44,6 +45,8 @@ enum Verb {
     Bench(bench::Arguments),
     /// Measure the server under concurrent streams, interleaved with llama-server when it is there.
     Load(load::Arguments),
+    /// Let clients misbehave, and see what is left behind.
+    Chaos(chaos::Arguments),
     /// Compare the instruction table with LLVM, where it is installed.
     IsaCheck(isa_check::Arguments),
     /// List, print and write the compiler's sample kernels.
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Verb::Model(arguments) => model::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),
         Verb::Load(arguments) => load::run(&arguments),
+        Verb::Chaos(arguments) => chaos::run(&arguments),
         Verb::IsaCheck(arguments) => isa_check::run(&arguments),
         Verb::Kernels(arguments) => kernels::run(&arguments),
         Verb::Vm(arguments) => vm::run(&arguments),

@@ -187,3 +187,27 @@ fn without_tools_nothing_is_a_call() {
     parser.finish(&mut out);
     assert_eq!(out, [text("<tool_call>{\"name\":\"now\"}</tool_call> ")]);
 }
+
+#[test]
+fn arguments_are_handed_on_before_the_call_is_whole() {
+    let style = Style::of_template(QWEN3);
+    let tools = [json!({"function": {"name": "weather", "parameters": {}}})];
+    let mut parser = AnswerParser::new(style, Tools::new(&tools), false);
+    let mut out = Vec::new();
+    parser.push("<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"K", &mut out);
+    assert_eq!(
+        out,
+        [
+            Delta::Call { index: 0, name: "weather".into() },
+            Delta::Arguments { index: 0, text: "{\"city\":\"K".into() }
+        ]
+    );
+    out.clear();
+    parser.push("öln </tool_call>\"", &mut out);
+    assert_eq!(out, [Delta::Arguments { index: 0, text: "öln </tool_call>\"".into() }]);
+    out.clear();
+    parser.push("}}{\"name\": \"weather\"}\n</tool_call> end", &mut out);
+    parser.finish(&mut out);
+    let [a, b] = call(1, "weather", &json!({}));
+    assert_eq!(out, [Delta::Arguments { index: 0, text: "}".into() }, a, b, text(" end")]);
+}

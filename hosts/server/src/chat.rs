@@ -3,14 +3,14 @@
 use crate::app::{App, HEAP};
 use crate::error::{Failure, Kind};
 use crate::generate::{Options, Order};
+use crate::shape;
 use alloc::sync::Arc;
-use core::fmt::Write as _;
 use doorbell_core::heap;
 use doorbell_core::token::{Scratch, TokenId};
 use doorbell_runtime::answer::{AnswerParser, CallStyle, Style, Tools};
-use doorbell_runtime::constrain::{Shape, spaced};
+use doorbell_runtime::constrain::{Budget, Shape};
 use doorbell_runtime::template::{ChatInput, Moment};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Whether the answer calls tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,7 +91,8 @@ pub(crate) async fn order(app: &Arc<App>, conversation: Conversation) -> Result<
         style.calls = CallStyle::Hermes;
     }
     let begins_thinking = style.begins_thinking(&rendered.text);
-    let shape = shape(&conversation, &tools, style, begins_thinking)?;
+    let shape = shape::of(app, &conversation, &tools, style, begins_thinking)?;
+    let budget = budget(app, style, begins_thinking, conversation.options.reasoning_budget);
     let thinking = begins_thinking && conversation.split_reasoning;
     let special = style.needs_control_tokens();
     if !conversation.split_reasoning {
@@ -103,100 +104,16 @@ pub(crate) async fn order(app: &Arc<App>, conversation: Conversation) -> Result<
         parser: Some(AnswerParser::new(style, tools, thinking)),
         special,
         shape,
+        budget,
         one_call: conversation.one_call,
     })
 }
 
-/// What the answer must look like, with room for reasoning in front.
-fn shape(
-    conversation: &Conversation,
-    tools: &Tools,
-    style: Style,
-    begins_thinking: bool,
-) -> Result<Option<Shape>, Failure> {
-    let forced = match &conversation.choice {
-        ToolChoice::Required => Some(None),
-        ToolChoice::Named(name) => Some(Some(name.as_str())),
-        ToolChoice::None | ToolChoice::Auto => None,
-    };
-    if let Some(name) = forced {
-        let body = forced_call(tools, name, style.calls, conversation.one_call)?;
-        return Ok(Some(Shape::Lark(grammar(style, begins_thinking, &body))));
-    }
-    let Some(shape) = &conversation.shape else { return Ok(None) };
-    if style.thinking.is_none() && style.calls != CallStyle::Harmony {
-        return Ok(Some(shape.clone()));
-    }
-    if style.calls == CallStyle::Harmony {
-        let message = "structured output is not available with this model's channels; ask for JSON in words";
-        return Err(Failure::new(Kind::NotSupported, message));
-    }
-    let body = match shape {
-        Shape::JsonObject => format!("body: %json {}\n", spaced(&json!({ "type": "object" }))),
-        Shape::JsonSchema(schema) => format!("body: %json {}\n", spaced(schema)),
-        // whoever writes a grammar says where the reasoning goes
-        other => return Ok(Some(other.clone())),
-    };
-    Ok(Some(Shape::Lark(grammar(style, begins_thinking, &body))))
-}
-
-/// A Lark grammar of `body`, behind reasoning where there may be some.
-fn grammar(style: Style, begins_thinking: bool, body: &str) -> String {
-    let Some(marks) = style.thinking else { return format!("start: body\n{body}") };
-    let close = marks.close.replace('/', "\\/").replace('[', "\\[").replace(']', "\\]");
-    let mut text = String::from("start: ");
-    if begins_thinking {
-        text.push_str("thoughts blank body\n");
-    } else {
-        _ = writeln!(text, "(\"{}\" thoughts blank)? body", marks.open);
-    }
-    _ = write!(text, "thoughts[lazy]: /(.|\\n)*{close}/\nblank: /[ \\n]*/\n{body}");
-    text
-}
-
-/// The grammar of calls, where calls must come.
-fn forced_call(
-    tools: &Tools,
-    name: Option<&str>,
-    style: CallStyle,
-    one_call: bool,
-) -> Result<String, Failure> {
-    let wanted: Vec<_> = tools.iter().filter(|(tool, _)| name.is_none_or(|name| name == *tool)).collect();
-    if wanted.is_empty() {
-        return Err(Failure::field("tool_choice", "names no tool that the request offers"));
-    }
-    let arguments = if style == CallStyle::Bare { "parameters" } else { "arguments" };
-    let any = wanted.iter().map(|(name, schema)| {
-        let schema = if schema.is_object() { (*schema).clone() } else { json!({ "type": "object" }) };
-        json!({
-            "type": "object",
-            "properties": { "name": { "const": name }, arguments: schema },
-            "required": ["name", arguments],
-            "additionalProperties": false,
-        })
-    });
-    let any: Vec<Value> = any.collect();
-    let object = if let [one] = any.as_slice() { one.clone() } else { json!({ "anyOf": any }) };
-    let object = spaced(&object);
-    let more = if one_call || name.is_some() { "" } else { " (\"\\n\" call)*" };
-    match style {
-        CallStyle::Bare => Ok(format!("body: %json {object}\n")),
-        CallStyle::Hermes => Ok(format!(
-            "body: call{more}\ncall: \"<tool_call>\\n\" object \"\\n</tool_call>\"\nobject: %json {object}\n"
-        )),
-        CallStyle::Functions => {
-            let names: Vec<String> = wanted.iter().map(|(name, _)| Value::from(*name).to_string()).collect();
-            let names = names.join(" | ");
-            Ok(format!(
-                "body: call{more}\ncall: \"<tool_call>\\n<function=\" name \">\\n\" parameter* \"</function>\\n</tool_call>\"\n\
-                 name: {names}\nparameter: \"<parameter=\" /[^>\\n]+/ \">\\n\" value\nvalue[lazy]: /(.|\\n)*\\n<\\/parameter>\\n/\n"
-            ))
-        }
-        _ => Err(Failure::field(
-            "tool_choice",
-            "this model's calls can't be forced; use \"auto\" and say in words what is to be called",
-        )),
-    }
+/// The limit of reasoning, where a model marks it by single tokens.
+fn budget(app: &App, style: Style, within: bool, tokens: Option<u32>) -> Option<Budget> {
+    let (marks, tokens) = (style.thinking?, tokens?);
+    let [open, close] = [marks.open, marks.close].map(|mark| app.served.tokenizer.find(mark.as_bytes()));
+    Some(Budget::new(tokens, open?, close?, within))
 }
 
 /// Messages as templates want them: `developer` is `system`, lists of texts are one text, absent content is empty.

@@ -8,7 +8,7 @@ use doorbell_core::engine::{Nanos, Usage};
 use doorbell_core::sample::{Breakers, LogitBias, SamplerParams};
 use doorbell_core::token::TokenId;
 use doorbell_runtime::answer::{AnswerParser, Delta};
-use doorbell_runtime::constrain::{Constraint, Shape};
+use doorbell_runtime::constrain::{Budget, Constraint, Shape};
 use doorbell_runtime::serve::{End, Finish, Job, Ticket, TokenReport, Update};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -31,6 +31,8 @@ pub(crate) struct Options {
     pub(crate) ignore_end: bool,
     /// Answers to the same prompt.
     pub(crate) answers: u32,
+    /// Tokens that reasoning may have.
+    pub(crate) reasoning_budget: Option<u32>,
 }
 
 /// What is to be generated.
@@ -42,6 +44,8 @@ pub(crate) struct Order {
     /// Whether control tokens show.
     pub(crate) special: bool,
     pub(crate) shape: Option<Shape>,
+    /// How long reasoning may go on.
+    pub(crate) budget: Option<Budget>,
     /// Whether an answer ends with its first call.
     pub(crate) one_call: bool,
 }
@@ -155,6 +159,7 @@ impl Generation {
                 ignore_end: order.options.ignore_end,
                 special: order.special,
                 constraint,
+                budget: order.budget.clone(),
                 // a reader that has gone drops the ticket, too
                 on_update: Box::new(move |update| _ = sender.send((index, update))),
             };

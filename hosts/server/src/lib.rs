@@ -23,6 +23,7 @@ mod reading;
 mod routes;
 mod served;
 mod settings;
+mod shape;
 mod stream;
 
 pub use listen::{Server, ServerError, signals};

@@ -8,11 +8,16 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::future::Future;
 use core::net::SocketAddr;
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::io;
-use tokio::net::TcpListener;
+use std::time::Instant;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+
+/// How often a server that ends looks whether it can.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Why a server can't be started or has ended.
 #[derive(Debug)]
@@ -42,6 +47,18 @@ impl fmt::Display for ServerError {
 
 impl core::error::Error for ServerError {}
 
+/// Connections that may wait to be taken up. With too few, clients that come in a crowd try again only after a second;
+/// the system has a limit of its own.
+const CROWD: u32 = 16384;
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // a server that starts anew must not wait for the connections of the old one
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(CROWD)
+}
+
 /// A server that listens.
 pub struct Server {
     listener: TcpListener,
@@ -55,8 +72,7 @@ impl Server {
     /// [`ServerError::Listen`]
     pub async fn bind(served: Served, settings: Settings) -> Result<Self, ServerError> {
         let address = settings.address;
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(|error| ServerError::Listen { address, error })?;
+        let listener = listen(address).map_err(|error| ServerError::Listen { address, error })?;
         if !address.ip().is_loopback() && settings.api_keys.is_empty() {
             tracing::warn!(%address, "everybody who reaches this address can use the model; give it a key with --api-key");
         }
@@ -91,7 +107,11 @@ impl Server {
         let late = async move {
             // the sender sends before it goes
             _ = seen.wait_for(|&ended| ended).await;
-            tokio::time::sleep(drain).await;
+            let start = Instant::now();
+            // connections that have asked for nothing, or not to the end, hold nobody up
+            while app.in_flight.load(Ordering::Relaxed) > 0 && start.elapsed() < drain {
+                tokio::time::sleep(LOOK).await;
+            }
             app.served.service.stop();
             // streams tell their readers so, and connections that only idle are closed with the process
             tokio::time::sleep(Duration::from_millis(200)).await;

@@ -11,13 +11,13 @@ use std::time::Instant;
 
 /// Whose server.
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Ours(PathBuf),
     Peer(PathBuf),
 }
 
 impl Kind {
-    pub(super) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Ours(_) => "doorbell",
             Self::Peer(_) => "llama-server",
@@ -26,7 +26,7 @@ impl Kind {
 }
 
 /// A server that answers. Dropping it kills it.
-pub(super) struct Running {
+pub(crate) struct Running {
     child: Child,
     address: SocketAddr,
     ours: bool,
@@ -37,14 +37,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Processor seconds of a server.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Processor {
-    pub(super) all: f64,
-    pub(super) socket: Option<f64>,
+pub(crate) struct Processor {
+    pub(crate) all: f64,
+    pub(crate) socket: Option<f64>,
 }
 
 impl Running {
     /// Starts a server for `streams` requests of `context` tokens each, and waits until it answers.
-    pub(super) fn start(
+    pub(crate) fn start(
         kind: &Kind,
         model: &Path,
         streams: usize,
@@ -83,12 +83,12 @@ impl Running {
         Ok(running)
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Processor time so far, to the nanosecond. Our threads have names; the peer's can't be told apart.
-    pub(super) fn processor(&self) -> Processor {
+    pub(crate) fn processor(&self) -> Processor {
         let mut processor = Processor { all: 0.0, socket: self.ours.then_some(0.0) };
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         for task in tasks.into_iter().flatten().flatten() {
@@ -103,8 +103,19 @@ impl Running {
         processor
     }
 
+    /// Open files, threads and resident bytes.
+    pub(crate) fn resources(&self) -> [u64; 3] {
+        let id = self.child.id();
+        let entries =
+            |name: &str| std::fs::read_dir(format!("/proc/{id}/{name}")).map_or(0, |all| all.count() as u64);
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let resident = resident.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        [entries("fd"), entries("task"), resident.unwrap_or(0) << 10]
+    }
+
     /// Orders the server to end and gives the time it took.
-    pub(super) fn end(mut self) -> Result<Duration, anyhow::Error> {
+    pub(crate) fn end(mut self) -> Result<Duration, anyhow::Error> {
         let start = Instant::now();
         let killed = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status();
         killed.context("kill")?;

@@ -3,6 +3,7 @@
 //! Each family of models writes these in its own marks; the chat template tells which. Not here: what protocols call
 //! the parts.
 
+mod arguments;
 mod calls;
 mod delta;
 mod harmony;

@@ -1,6 +1,7 @@
 //! Takes the text of one answer as it comes and hands on its parts. No text is lost: what looks like a call and is
 //! none stays text.
 
+use super::arguments::{Head, Open, head};
 use super::calls;
 use super::delta::Delta;
 use super::harmony::Harmony;
@@ -17,6 +18,10 @@ enum Place {
     Text,
     /// Behind this opening mark of a call.
     Call(&'static str),
+    /// In the arguments of the call of this number, which are handed on as they come.
+    Arguments(usize, Open),
+    /// Behind arguments that were handed on, before the mark that closes the call.
+    Tail,
 }
 
 /// Reads one answer.
@@ -33,6 +38,10 @@ pub struct AnswerParser {
     calls: usize,
     harmony: Option<Harmony>,
 }
+
+/// The marks around a call in JSON.
+const JSON: &str = "<tool_call>";
+const JSON_END: &str = "</tool_call>";
 
 /// The closing half of a pair whose opening half the model left out.
 const STRAY: &str = "</tool_call>";
@@ -105,6 +114,9 @@ impl AnswerParser {
             Place::Start if self.skip_blank => {}
             Place::Reasoning => emit_reasoning(rest.trim_end(), out),
             Place::Call(opening) => self.call(opening, &rest, "", out),
+            // cut off in the middle, which whoever reads the arguments will see
+            Place::Arguments(..) => {}
+            Place::Tail => self.rest_of_call(&rest, out),
             Place::Start | Place::Text => {
                 if self.calls == 0 {
                     self.text(&rest, out);
@@ -123,7 +135,13 @@ impl AnswerParser {
             Place::Start => self.start(),
             Place::Reasoning => self.reasoning(out),
             Place::Text => self.plain(out),
+            Place::Arguments(index, open) => self.arguments(index, open, out),
+            Place::Tail => self.tail(out),
             Place::Call(opening) => {
+                let json = self.style.calls == CallStyle::Hermes && opening == JSON;
+                if json && self.begin_arguments(out) {
+                    return true;
+                }
                 let Some(close) = closing(opening) else { return false };
                 let Some(at) = self.buffer.find(close) else { return false };
                 let body = self.buffer[..at].to_owned();
@@ -132,6 +150,54 @@ impl AnswerParser {
                 self.call(opening, &body, close, out);
                 true
             }
+        }
+    }
+
+    /// Hands on a call whose tool is known, and goes on with its arguments. Whether it did: what is no such head, or
+    /// no whole one yet, waits for its end.
+    fn begin_arguments(&mut self, out: &mut Vec<Delta>) -> bool {
+        let Head::Call(name, begin) = head(&self.buffer) else { return false };
+        if !self.tools.has(&name) {
+            return false;
+        }
+        self.buffer.drain(..begin);
+        self.blank.clear();
+        let index = self.calls;
+        self.calls += 1;
+        out.push(Delta::Call { index, name });
+        self.place = Place::Arguments(index, Open::default());
+        true
+    }
+
+    fn arguments(&mut self, index: usize, mut open: Open, out: &mut Vec<Delta>) -> bool {
+        let (text, end) = open.read(&self.buffer);
+        self.buffer.drain(..end.unwrap_or(self.buffer.len()));
+        if !text.is_empty() {
+            out.push(Delta::Arguments { index, text });
+        }
+        self.place = if end.is_some() { Place::Tail } else { Place::Arguments(index, open) };
+        end.is_some()
+    }
+
+    /// Waits for the closing mark; further calls may stand in front of it.
+    fn tail(&mut self, out: &mut Vec<Delta>) -> bool {
+        let Some(at) = self.buffer.find(JSON_END) else { return false };
+        let body: String = self.buffer.drain(..at + JSON_END.len()).collect();
+        self.rest_of_call(&body[..at], out);
+        true
+    }
+
+    /// What stands behind the arguments of a call and is not the end of its object.
+    fn rest_of_call(&mut self, body: &str, out: &mut Vec<Delta>) {
+        self.place = Place::Text;
+        let body = body.trim_start();
+        let body = body.strip_prefix('}').unwrap_or(body).trim();
+        if body.is_empty() {
+            return;
+        }
+        match calls::parse(self.style.calls, body, &self.tools) {
+            Some(calls) => self.emit_calls(calls, out),
+            None => self.text(body, out),
         }
     }
 
@@ -250,6 +316,10 @@ impl AnswerParser {
             self.place = Place::Text;
             return self.text(&text, out);
         };
+        self.emit_calls(calls, out);
+    }
+
+    fn emit_calls(&mut self, calls: Vec<calls::Call>, out: &mut Vec<Delta>) {
         self.blank.clear();
         for calls::Call { name, arguments } in calls {
             let index = self.calls;

@@ -3,10 +3,12 @@
 //! The parser is llguidance; core only applies the masks. What a grammar can't express is an error before the
 //! first token, never silently left out.
 
+mod budget;
 mod constraint;
 mod error;
 mod gbnf;
 mod vocabulary;
 
+pub use budget::Budget;
 pub use constraint::{Constraint, Grammars, Shape, spaced};
 pub use error::GrammarError;

@@ -1,6 +1,6 @@
 //! One job for the engine, and what its owner hears of it.
 
-use crate::constrain::Constraint;
+use crate::constrain::{Budget, Constraint};
 use alloc::sync::Arc;
 use core::fmt;
 use doorbell_core::engine::{SubmitError, Usage};
@@ -27,6 +27,8 @@ pub struct Job {
     pub special: bool,
     /// What the answer must look like, if anything.
     pub constraint: Option<Constraint>,
+    /// How long reasoning may go on, if not for ever.
+    pub budget: Option<Budget>,
     /// Hears every update, in order; called on the engine's thread, so that it must not block.
     pub on_update: Box<dyn FnMut(Update) + Send>,
 }

@@ -3,7 +3,7 @@
 use super::job::{End, Finish, Job, Piece, TokenReport, Update};
 use super::load::Load;
 use super::reading::{ReadError, ReadJob, Reader};
-use crate::constrain::Constraint;
+use crate::constrain::{Budget, Constraint};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -67,17 +67,22 @@ struct Live {
     events: u64,
 }
 
-/// The grammars of the jobs that have one.
-struct Constraints(BTreeMap<RequestId, Constraint>);
+/// The grammars and limits of the jobs that have some.
+struct Constraints(BTreeMap<RequestId, (Option<Constraint>, Option<Budget>)>);
 
 impl Masks for Constraints {
     fn mask(&mut self, request: RequestId) -> Option<TokenMask<'_>> {
-        self.0.get_mut(&request)?.mask()
+        let (constraint, budget) = self.0.get_mut(&request)?;
+        budget.as_ref().and_then(Budget::mask).or_else(|| constraint.as_mut()?.mask())
     }
 
     fn accept(&mut self, request: RequestId, token: TokenId) {
-        if let Some(constraint) = self.0.get_mut(&request) {
+        let Some((constraint, budget)) = self.0.get_mut(&request) else { return };
+        if let Some(constraint) = constraint {
             constraint.accept(token);
+        }
+        if let Some(budget) = budget {
+            budget.accept(token);
         }
     }
 }
@@ -202,8 +207,8 @@ impl<B: Backend> Worker<B> {
         if let Err(error) = self.engine.submit(&request, now) {
             return (job.on_update)(Update::Refused(error));
         }
-        if let Some(constraint) = job.constraint {
-            self.live.constraints.0.insert(id, constraint);
+        if job.constraint.is_some() || job.budget.is_some() {
+            self.live.constraints.0.insert(id, (job.constraint, job.budget));
         }
         (job.on_update)(Update::Accepted);
         let running =
@@ -232,6 +237,8 @@ impl<B: Backend> Worker<B> {
         let mut constraints = core::mem::replace(&mut self.live.constraints, Constraints(BTreeMap::new()));
         let live = &mut self.live;
         let polled = self.engine.poll_masked(now, &mut constraints, &mut |event| live.take(event));
+        // those of jobs that are over go, too
+        constraints.0.retain(|id, _| self.live.jobs.contains_key(id));
         self.live.constraints = constraints;
         for id in self.live.ended_grammars() {
             self.live.cut.push(id);
@@ -325,7 +332,8 @@ impl Live {
     /// Jobs whose grammar has failed or allows nothing more.
     fn ended_grammars(&mut self) -> Vec<RequestId> {
         let mut ended = Vec::new();
-        for (&id, constraint) in &self.constraints.0 {
+        for (&id, (constraint, _)) in &self.constraints.0 {
+            let Some(constraint) = constraint else { continue };
             let Some(job) = self.jobs.get_mut(&id).filter(|job| job.end.is_none()) else { continue };
             job.end = match constraint.failure() {
                 Some(reason) => Some(End::Grammar(reason.to_owned())),

@@ -23,7 +23,9 @@ pub(super) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversat
     options.answers = 1;
     let mut variables = Map::new();
     if let Some(thinking) = fields.get("thinking") {
-        let kind = Fields::of(thinking, "thinking")?.text("type")?;
+        let thinking = Fields::of(thinking, "thinking")?;
+        let kind = thinking.text("type")?;
+        options.reasoning_budget = thinking.count("budget_tokens")?;
         variables.insert("enable_thinking".into(), (kind != Some("disabled")).into());
     }
     let (choice, one_call) = choice(fields)?;

@@ -52,6 +52,7 @@ pub(crate) async fn generate(call: Call) -> Result<Response, Failure> {
             parser: None,
             special: false,
             shape: input::shape(&fields)?,
+            budget: None,
             one_call: false,
         }
     } else {

@@ -23,10 +23,10 @@ const MOST_PROMPTS: usize = 64;
 const DEFAULT_TOKENS: u32 = 16;
 
 /// One prompt.
-struct Prompt {
-    tokens: Vec<TokenId>,
+pub(super) struct Prompt {
+    pub(super) tokens: Vec<TokenId>,
     /// What `echo` repeats.
-    text: String,
+    pub(super) text: String,
 }
 
 pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
@@ -58,6 +58,7 @@ pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
             parser: None,
             special: false,
             shape: shape.clone(),
+            budget: None,
             one_call: false,
         };
         let echo = if echo { prompt.text } else { String::new() };
@@ -102,7 +103,7 @@ fn log_probs(fields: &Fields<'_>) -> Result<Option<u8>, Failure> {
 }
 
 /// The prompts: a text, a list of tokens, or a list of either. With a suffix, a text in the form for filling in.
-fn prompts(app: &App, fields: &Fields<'_>) -> Result<Vec<Prompt>, Failure> {
+pub(super) fn prompts(app: &App, fields: &Fields<'_>) -> Result<Vec<Prompt>, Failure> {
     let value = fields.get("prompt").ok_or_else(|| fields.wrong("prompt", "is missing"))?;
     if let Some(suffix) = fields.text("suffix")?.filter(|suffix| !suffix.is_empty()) {
         let text =

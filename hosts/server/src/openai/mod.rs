@@ -7,6 +7,7 @@ pub(crate) mod embeddings;
 mod logprobs;
 pub(crate) mod models;
 pub(crate) mod options;
+pub(crate) mod raw;
 pub(crate) mod responses;
 mod responses_input;
 mod responses_stream;

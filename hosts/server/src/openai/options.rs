@@ -88,7 +88,18 @@ pub(crate) fn options(app: &App, fields: &Fields<'_>) -> Result<Options, Failure
         stops: fields.texts("stop")?,
         ignore_end: fields.flag("ignore_eos")?.unwrap_or(false),
         answers,
+        reasoning_budget: reasoning_budget(fields)?,
     })
+}
+
+/// llama-server's two names for the tokens that reasoning may have; -1 is no limit.
+fn reasoning_budget(fields: &Fields<'_>) -> Result<Option<u32>, Failure> {
+    for name in ["reasoning_budget_tokens", "thinking_budget_tokens"] {
+        if let Some(most) = fields.count_or_all(name)? {
+            return Ok(Some(most).filter(|&most| most != u32::MAX));
+        }
+    }
+    Ok(None)
 }
 
 /// llama-server's `dry_sequence_breakers`, or the usual ones, where DRY is on.

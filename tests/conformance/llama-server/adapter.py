@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""Takes llama-server's command line and becomes `doorbell serve`, so that llama.cpp's own server tests can run.
+
+The program and the model come from DOORBELL and DOORBELL_MODEL. Every model that the tests name is that one: where a
+test depends on the words of its own model, it can't pass. What doorbell has no option for is left out; what it can't
+do at all is in expected.py.
+"""
+
+import os
+import sys
+
+# llama-server's options that have a value, and ours
+RENAMED = {
+    "--port": "--port", "--host": "--host", "--alias": "--name", "--parallel": "--parallel",
+    "--api-key": "--api-key", "--threads": "--threads", "--cors-origins": "--origin",
+}
+WITH_VALUE = {
+    "--temp", "--seed", "--model", "--model-url", "--model-draft", "--hf-repo", "--hf-file", "--models-dir",
+    "--models-max", "--models-preset", "--batch-size", "--ubatch-size", "--n-gpu-layers", "--pooling", "--tags",
+    "--ctx-size", "-ctk", "-ctv", "-fa", "--n-predict", "--slot-save-path", "--grp-attn-n", "--grp-attn-w", "--lora",
+    "--spec-type", "--spec-draft-n-max", "--spec-draft-n-min", "--spec-synth-len", "--spec-synth-rates",
+    "--reasoning-format", "--reasoning", "--chat-template", "--chat-template-file", "--mmproj-url", "--media-path",
+    "--sleep-idle-seconds", "--cache-ram", "--tools", "--tools-runtime", "--mcp-servers-config", "--mcp-servers-json",
+}
+
+
+def main():
+    ours, context, slots = ["serve", os.environ["DOORBELL_MODEL"], "--device", "cpu"], None, 1
+    arguments = iter(sys.argv[1:])
+    for argument in arguments:
+        if argument in RENAMED:
+            value = next(arguments)
+            ours += [RENAMED[argument], value]
+            slots = int(value) if argument == "--parallel" else slots
+        elif argument in WITH_VALUE:
+            value = next(arguments)
+            context = int(value) if argument == "--ctx-size" else context
+    # llama-server shares its context among the slots
+    if context:
+        ours += ["--ctx", str(context // slots)]
+    program = os.environ["DOORBELL"]
+    os.execv(program, [program, *ours])
+
+
+main()

@@ -1,0 +1,161 @@
+//! Clients that behave badly, each in one way.
+
+use crate::http;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Mutex;
+
+/// Many clients of one kind.
+pub(super) struct Crowd {
+    pub(super) name: &'static str,
+    pub(super) clients: usize,
+    /// How many of them at a time.
+    pub(super) threads: usize,
+    /// What each does; gives the status of the answer, 0 if there was none.
+    pub(super) act: fn(SocketAddr, u64) -> Result<u16, anyhow::Error>,
+}
+
+impl Crowd {
+    /// Lets all act; how many got which status. 0 is none, 1 a connection that failed.
+    pub(super) fn run(&self, address: SocketAddr) -> Vec<(u16, usize)> {
+        let (next, statuses) = (AtomicUsize::new(0), Mutex::new(HashMap::new()));
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads {
+                scope.spawn(|| {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        if number >= self.clients {
+                            return;
+                        }
+                        let status = (self.act)(address, mix(number as u64)).unwrap_or(1);
+                        if let Ok(mut statuses) = statuses.lock() {
+                            *statuses.entry(status).or_default() += 1;
+                        }
+                    }
+                });
+            }
+        });
+        let mut statuses: Vec<_> = statuses.into_inner().unwrap_or_default().into_iter().collect();
+        statuses.sort_unstable();
+        statuses
+    }
+}
+
+/// A number that looks random.
+fn mix(number: u64) -> u64 {
+    let x = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (x ^ (x >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 7
+}
+
+/// An honest question.
+pub(super) fn question(tokens: u32) -> Value {
+    json!({ "messages": [{ "role": "user", "content": "Count." }], "max_tokens": tokens, "ignore_eos": true })
+}
+
+fn request(body: &str, declared: usize) -> Vec<u8> {
+    let head =
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: ";
+    format!("{head}{declared}\r\n\r\n{body}").into_bytes()
+}
+
+fn streamed(tokens: u32) -> String {
+    let mut body = question(tokens);
+    body["stream"] = true.into();
+    body.to_string()
+}
+
+/// A stream that would go on for long, and that nobody reads.
+pub(super) fn open_stream(address: SocketAddr) -> Result<TcpStream, anyhow::Error> {
+    let mut connection = TcpStream::connect(address)?;
+    let body = streamed(400);
+    connection.write_all(&request(&body, body.len()))?;
+    Ok(connection)
+}
+
+/// The status of what has been read.
+fn status(answer: &[u8]) -> u16 {
+    let line = String::from_utf8_lossy(answer.get(..16).unwrap_or(answer));
+    line.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+/// Sends a part of a request or reads a part of the answer, and goes.
+pub(super) fn go(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error> {
+    let mut connection = TcpStream::connect(address)?;
+    connection.set_read_timeout(Some(Duration::from_secs(2)))?;
+    let body = streamed(400);
+    let bytes = request(&body, body.len());
+    let sent = if random.is_multiple_of(3) { (random / 3) as usize % bytes.len() } else { bytes.len() };
+    connection.write_all(&bytes[..sent])?;
+    let mut answer = vec![0; (random >> 8) as usize % 1500];
+    let read = if sent == bytes.len() { connection.read(&mut answer).unwrap_or(0) } else { 0 };
+    Ok(status(&answer[..read]))
+}
+
+/// Reads a byte now and then.
+pub(super) fn dawdle(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error> {
+    let mut connection = open_stream(address)?;
+    connection.set_read_timeout(Some(Duration::from_secs(2)))?;
+    let mut answer = Vec::new();
+    for _ in 0..20 + random % 20 {
+        let mut byte = [0];
+        match connection.read(&mut byte) {
+            Ok(0) => break,
+            Ok(_) => answer.push(byte[0]),
+            Err(_) => {}
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(status(&answer))
+}
+
+/// Sends what is no question.
+pub(super) fn lie(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error> {
+    let honest = streamed(4);
+    let cut = random as usize % honest.len();
+    let body = match random % 5 {
+        0 => honest[..cut].to_owned(),
+        1 => format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)),
+        2 => honest.replace("\"user\"", &random.to_string()),
+        3 => honest.replacen(':', "\u{fffd}", 1),
+        _ => format!("{honest}{honest}"),
+    };
+    let mut connection = TcpStream::connect(address)?;
+    connection.set_read_timeout(Some(Duration::from_secs(30)))?;
+    connection.write_all(&request(&body, body.len()))?;
+    let mut answer = [0; 64];
+    let read = connection.read(&mut answer)?;
+    Ok(status(&answer[..read]))
+}
+
+/// Sends more than is taken, announced or not.
+pub(super) fn swell(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error> {
+    let mut connection = TcpStream::connect(address)?;
+    connection.set_read_timeout(Some(Duration::from_secs(30)))?;
+    if random.is_multiple_of(2) {
+        connection.write_all(&request("", 1 << 40))?;
+    } else {
+        let head =
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
+        connection.write_all(head.as_bytes())?;
+        let chunk = [b"100000\r\n".as_slice(), &[b'['; 1 << 20], b"\r\n"].concat();
+        // the server may close before all is sent
+        for _ in 0..80 {
+            if connection.write_all(&chunk).is_err() {
+                break;
+            }
+        }
+    }
+    let mut answer = [0; 64];
+    let read = connection.read(&mut answer)?;
+    Ok(status(&answer[..read]))
+}
+
+/// Asks a question of few tokens and waits for its turn, or for the word that there is none.
+pub(super) fn queue(address: SocketAddr, _: u64) -> Result<u16, anyhow::Error> {
+    Ok(http::post(address, "/v1/chat/completions", &question(2))?.0)
+}
