@@ -10,6 +10,7 @@ mod driver;
 mod errno;
 mod hostile;
 mod opencl;
+mod ordering;
 mod program;
 mod references;
 mod sanitizers;

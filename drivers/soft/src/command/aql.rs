@@ -121,9 +121,11 @@ fn execute(
 ) -> Result<(), Stop> {
     let header = packet.half(0);
     let (kind, barrier) = (header & 0xff, header & 1 << 8 != 0);
+    let acquires = header >> 9 & 3 != 0;
     if (barrier || kind != 2) && !cp.flush(queue, space) {
         return Err(Stop::Hung);
     }
+    cp.acquired |= acquires;
     match kind {
         0 => vendor(cp, queue, space, packet),
         2 => dispatch(cp, queue, space, packet, slot),

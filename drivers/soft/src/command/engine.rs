@@ -60,6 +60,8 @@ pub struct CommandProcessor {
     pub(super) notices: Vec<Notice>,
     pub(super) batch: Vec<InFlight>,
     pub(super) registers: Vec<u32>,
+    /// A packet since the last batch has emptied the caches.
+    pub(super) acquired: bool,
     /// Names of kernels by their first instruction.
     pub(crate) names: BTreeMap<u64, String>,
 }
@@ -82,6 +84,7 @@ impl CommandProcessor {
             notices: Vec::new(),
             batch: Vec::new(),
             registers: alloc::vec![0; pm4::REGISTERS],
+            acquired: false,
             names: BTreeMap::new(),
         }
     }
@@ -133,6 +136,9 @@ impl CommandProcessor {
         }
         let mut batch = core::mem::take(&mut self.batch);
         let start = self.clock();
+        if !core::mem::take(&mut self.acquired) {
+            self.engine.keep_caches();
+        }
         let dispatches: Vec<Dispatch> = batch.iter().map(|flight| flight.dispatch.clone()).collect();
         if let Err(fault) = self.engine.run_into(&dispatches, space, &mut self.report) {
             if let Cause::Memory(memory) = &fault.cause {

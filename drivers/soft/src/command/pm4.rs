@@ -1,7 +1,7 @@
 //! PM4 words: registers, dispatches, waits and writes of indirect buffers and compute queues.
 //!
 //! Source: reference kfd (e.5). The stream is hostile: lengths are checked, unknown packets stop the queue. Not here:
-//! caches, which this memory does not have.
+//! what the caches hold.
 
 use alloc::vec::Vec;
 
@@ -146,7 +146,11 @@ fn packet(
     let done = |good: bool| if good { Outcome::Advanced } else { Outcome::Stopped };
     Ok(match (header >> 8 & 0xff, body) {
         _ if header >> 30 != 3 => Outcome::Stopped,
-        (opcode::NOP | opcode::ACQUIRE_MEM, _) => Outcome::Advanced,
+        (opcode::NOP, _) => Outcome::Advanced,
+        (opcode::ACQUIRE_MEM, _) => {
+            cp.acquired = true;
+            Outcome::Advanced
+        }
         (opcode::SET_SH_REG, [first, values @ ..]) => {
             let first = (first & 0xffff) as usize;
             let slots = cp.registers.get_mut(first..first + values.len());

@@ -25,6 +25,10 @@ pub enum Kind {
     UndefinedStore,
     /// Two waves touched the same LDS bytes without a barrier between them.
     LdsRace,
+    /// Two groups touched the same global bytes and nothing orders them.
+    GlobalRace,
+    /// A cache may still hold what was there before a store that is ordered before this read.
+    StaleRead,
     /// Waves of a group wait at different barriers, or one ended that the others wait for.
     DivergentBarrier,
     /// A matrix instruction with inactive lanes.

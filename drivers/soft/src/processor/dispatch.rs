@@ -14,6 +14,7 @@ use super::fault::{Cause, Fault};
 use super::group::{Group, GroupState};
 use super::meter::{Meter, Profile};
 use super::mode::Mode;
+use super::ordering::Ordering;
 use super::program::Program;
 use super::step::{Next, Step};
 use super::tracker::{Register, Tracker};
@@ -154,6 +155,9 @@ pub struct Engine {
     simd: Simd,
     executed: BTreeSet<Op>,
     meter: Option<Meter>,
+    ordering: Option<Ordering>,
+    /// The next run begins without emptying caches.
+    keeps_caches: bool,
     profiles: Vec<Profile>,
     /// Engines of the other host threads.
     pub(super) workers: Vec<Self>,
@@ -180,6 +184,7 @@ impl Engine {
         let random = Random::new(options.seed);
         let (program, simd) = (Program::new(target), Simd::detect());
         let meter = options.count.then(|| Meter::new(target));
+        let ordering = (options.level == Level::Strict).then(Ordering::default);
         Self {
             target,
             options,
@@ -188,6 +193,8 @@ impl Engine {
             simd,
             executed: BTreeSet::new(),
             meter,
+            ordering,
+            keeps_caches: false,
             profiles: Vec::new(),
             workers: Vec::new(),
         }
@@ -207,6 +214,11 @@ impl Engine {
     pub fn executed(&mut self) -> &BTreeSet<Op> {
         self.collect();
         &self.executed
+    }
+
+    /// The next run begins without an acquire: caches may still hold what they held.
+    pub fn keep_caches(&mut self) {
+        self.keeps_caches = true;
     }
 
     /// Profiles of the dispatches that ended since the last call, oldest first, if they are counted.
@@ -265,6 +277,8 @@ impl Engine {
         space: &mut Space,
         report: &mut Report,
     ) -> Result<(), Fault> {
+        let keeps = core::mem::take(&mut self.keeps_caches);
+        self.ordering.iter_mut().for_each(|ordering| ordering.begin(!keeps));
         self.collect();
         self.program.revalidate(space);
         if let Some(outcome) = self.share(dispatches, space, report) {
@@ -317,7 +331,9 @@ impl Engine {
         let cursor = &mut waiting[at];
         cursor.next += 1;
         let (dispatch, number) = (cursor.dispatch, cursor.next - 1);
-        Some(self.group(dispatch, number))
+        let mut group = self.group(dispatch, number);
+        group.state.serial = self.ordering.as_mut().map_or(0, Ordering::enter);
+        Some(group)
     }
 
     /// One group of a dispatch, by its number in the grid.
@@ -367,9 +383,10 @@ impl Engine {
             return Ok(false);
         }
         let (id, number) = (state.id, wave.number);
+        let ordering = self.ordering.as_mut();
         let mut meter = self.meter.as_mut();
         meter.iter_mut().for_each(|meter| meter.group(state.number));
-        let mut core = Core { wave, group: state, space, report, random: &mut self.random, meter };
+        let mut core = Core { wave, group: state, space, report, random: &mut self.random, ordering, meter };
         let fault = |pc: u64, cause: Cause| Fault { pc, group: id, wave: number, cause };
         if core.wave.activity == Activity::AtBarrier {
             core.settle().map_err(|cause| fault(core.wave.pc, cause))?;

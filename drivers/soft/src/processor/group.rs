@@ -12,6 +12,8 @@ use super::wave::{Activity, Wave};
 pub(crate) struct GroupState {
     /// Number in the grid.
     pub(crate) number: u64,
+    /// Number among all groups since caches were emptied, where global memory is watched.
+    pub(crate) serial: u32,
     /// Coordinates in the grid.
     pub(crate) id: [u32; 3],
     /// Local data share.
@@ -30,6 +32,7 @@ impl GroupState {
     pub(crate) fn new(id: [u32; 3], lds: usize, strict: bool) -> Self {
         Self {
             number: 0,
+            serial: 0,
             id,
             lds: vec![0; lds],
             arrived: 0,

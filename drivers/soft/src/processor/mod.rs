@@ -13,6 +13,7 @@ mod memory_ops;
 mod meter;
 mod mode;
 mod model;
+mod ordering;
 mod parallel;
 mod program;
 mod reach;

@@ -228,6 +228,11 @@ impl Tracker {
         }
     }
 
+    /// Whether every store so far was acknowledged.
+    pub(crate) fn has_no_stores(&self) -> bool {
+        self.count(Counter::Store) == 0
+    }
+
     /// Position behind the last operation that is completely retired.
     pub(crate) fn retired(&self) -> Option<usize> {
         self.pending.iter().position(|pending| {

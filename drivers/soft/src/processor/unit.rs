@@ -6,14 +6,15 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use doorbell_isa::{Access as Direction, Counters, Effects, Inst, Resource, Target};
+use doorbell_isa::{Access as Direction, Cache as Cpol, Counters, Effects, Inst, Resource, Scope, Target};
 
 use super::check::{Finding, Kind, LdsAccess};
 use super::dispatch::Report;
 use super::fault::Cause;
 use super::group::GroupState;
-use super::memory_ops::Request;
+use super::memory_ops::{Place, Request, Transfer};
 use super::meter::Meter;
+use super::ordering::{Cache, GlobalAccess, Ordering, Reach};
 use super::program::{Program, Stretch};
 use super::scalar;
 use super::step::{Next, Run, Step};
@@ -42,6 +43,8 @@ pub(crate) struct Core<'a> {
     pub(crate) report: &'a mut Report,
     /// Choices of the hardware.
     pub(crate) random: &'a mut Random,
+    /// The watch over global memory.
+    pub(crate) ordering: Option<&'a mut Ordering>,
     /// Counts by dispatch.
     pub(crate) meter: Option<&'a mut Meter>,
 }
@@ -137,6 +140,7 @@ impl Core<'_> {
             return request.perform(wave, &mut Memories { space, lds: &mut group.lds });
         }
         self.check_memory(step, &mut request);
+        request.reach = self.reach(step, &request);
         let counters = step.inst.counters(self.wave.target);
         let gfx12 = self.wave.is_gfx12();
         if let Some(room) = self.wave.tracker.as_ref().map(|tracker| tracker.room(counters, gfx12))
@@ -170,6 +174,7 @@ impl Core<'_> {
         let pc = pending.pc;
         let Some(request) = pending.request.take() else { return Ok(false) };
         self.note_lds(&request, pc);
+        self.note_global(&request, pc);
         let Self { wave, group, space, .. } = self;
         request.perform(wave, &mut Memories { space, lds: &mut group.lds })?;
         self.define(&request);
@@ -199,9 +204,61 @@ impl Core<'_> {
         Ok(())
     }
 
-    /// Cache maintenance: nothing to do for memory without caches.
-    pub(crate) fn maintain(&mut self, _: &Step) {
+    /// Cache maintenance.
+    pub(crate) fn maintain(&mut self, step: &Step) {
         self.report.maintenance += 1;
+        let serial = self.group.serial;
+        if let (Some(ordering), Some(cache)) = (&mut self.ordering, emptied(step)) {
+            ordering.invalidate(serial, cache);
+        }
+    }
+
+    /// How far an access goes past caches, and whether it publishes what its wave has stored.
+    fn reach(&self, step: &Step, request: &Request) -> Reach {
+        let atomic = matches!(request.transfer, Transfer::Atomic { .. });
+        let (past_gl0, past_gl1) = match step.inst.memory.cache {
+            Cpol::Gfx11 { glc, .. } => (glc, glc),
+            Cpol::Gfx12 { scope, .. } => (scope != Scope::Cu, matches!(scope, Scope::Device | Scope::System)),
+        };
+        let released = self.wave.tracker.as_ref().is_none_or(|tracker| tracker.has_no_stores());
+        // The bit that returns the old value of an atomic is not one of coherence.
+        Reach {
+            past_gl0: past_gl0 || atomic,
+            past_gl1: past_gl1 || atomic,
+            released,
+            atomic,
+            scalar: request.place == Place::Scalar,
+        }
+    }
+
+    /// Races and old lines in global memory.
+    fn note_global(&mut self, request: &Request, pc: u64) {
+        let Some(ordering) = self.ordering.as_mut().filter(|_| request.is_global()) else { return };
+        let mut problem = None;
+        for lane in (0..32).filter(|lane| request.exec >> lane & 1 != 0 && request.outside >> lane & 1 == 0) {
+            let Some((start, len)) = request.global_piece(lane) else { continue };
+            let access = GlobalAccess {
+                start,
+                len: len as u64,
+                group: self.group.serial,
+                pc,
+                reads: request.transfer.reads(),
+                writes: request.transfer.writes(),
+                reach: request.reach,
+            };
+            problem = ordering.note(access).or(problem);
+        }
+        if let Some(problem) = problem {
+            self.report.find(Finding {
+                kind: problem.kind,
+                pc,
+                text: String::new(),
+                group: self.group.id,
+                wave: self.wave.number,
+                other: Some(problem.other),
+                detail: format!("address {:#x}", problem.address),
+            });
+        }
     }
 
     /// Signals the workgroup barrier.
@@ -275,6 +332,22 @@ impl Core<'_> {
             other,
             detail,
         });
+    }
+}
+
+/// The cache that an instruction empties.
+fn emptied(step: &Step) -> Option<Cache> {
+    let device = match step.inst.memory.cache {
+        Cpol::Gfx11 { .. } => false,
+        Cpol::Gfx12 { scope, .. } => matches!(scope, Scope::Device | Scope::System),
+    };
+    match step.row().name {
+        "buffer_gl0_inv" => Some(Cache::Gl0),
+        "buffer_gl1_inv" => Some(Cache::Gl1),
+        "global_inv" if device => Some(Cache::Both),
+        "global_inv" => Some(Cache::Gl0),
+        "s_dcache_inv" => Some(Cache::Scalar),
+        _ => None,
     }
 }
 

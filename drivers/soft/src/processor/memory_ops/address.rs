@@ -8,6 +8,7 @@ use doorbell_isa::kind::Class;
 use doorbell_isa::{Flags, Format};
 
 use super::super::fault::Cause;
+use super::super::ordering::Reach;
 use super::super::step::{Dest, Source, Step};
 use super::super::wave::{Lanes, Wave};
 use super::request::{Destination, Place, Request};
@@ -186,6 +187,7 @@ pub(super) fn request(wave: &Wave, step: &Step) -> Result<Option<Request>, Cause
         address,
         second,
         poison: Vec::new(),
+        reach: Reach::default(),
         data,
         destination,
     }))

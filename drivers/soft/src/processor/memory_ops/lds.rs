@@ -4,6 +4,7 @@
 
 use alloc::vec;
 
+use super::super::ordering::Reach;
 use super::super::step::{Dest, Step};
 use super::super::wave::{Lanes, Wave};
 use super::request::{Destination, Place, Request};
@@ -77,6 +78,7 @@ pub(super) fn permute(wave: &Wave, step: &Step) -> Request {
         second: 0,
         data: vec![out],
         poison: vec![],
+        reach: Reach::default(),
         destination,
     }
 }

@@ -5,6 +5,7 @@
 use alloc::vec::Vec;
 
 use super::super::fault::Cause;
+use super::super::ordering::Reach;
 use super::super::unit::Memories;
 use super::super::vector::store;
 use super::super::wave::{APERTURE, Lanes, PRIVATE_BASE, SHARED_BASE, Wave};
@@ -58,6 +59,8 @@ pub(crate) struct Request {
     pub(crate) data: Vec<Lanes>,
     /// Bits of each data register without a value, where that is watched.
     pub(crate) poison: Vec<Lanes>,
+    /// How far it goes past caches.
+    pub(crate) reach: Reach,
     /// Where the answer goes.
     pub(crate) destination: Destination,
 }
@@ -349,6 +352,11 @@ impl Request {
             Target::Global(at) if self.place != Place::Lanes => Some((at, self.transfer.bytes())),
             _ => None,
         }
+    }
+
+    /// Whether global memory may be touched.
+    pub(crate) fn is_global(&self) -> bool {
+        matches!(self.place, Place::Global | Place::Flat | Place::Scalar)
     }
 
     /// Scratch bytes that one lane touches, as a range of the wave's scratch memory.

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use doorbell_isa::kind::Class;
 
 use super::super::fault::Cause;
+use super::super::ordering::Reach;
 use super::super::step::{Dest, Source, Step};
 use super::super::wave::Wave;
 use super::request::{Destination, Place, Request};
@@ -60,6 +61,7 @@ pub(super) fn request(wave: &Wave, step: &Step) -> Result<Request, Cause> {
         second: 0,
         data: Vec::new(),
         poison: Vec::new(),
+        reach: Reach::default(),
         destination: Destination::Scalar(usize::from(first), count),
     })
 }

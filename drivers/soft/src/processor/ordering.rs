@@ -1,0 +1,289 @@
+//! The watch over global memory between workgroups: races, and reads that a cache may answer with an old line.
+//!
+//! Every group has a clock. A store made when all earlier ones of its wave are acknowledged publishes it; an atomic or a
+//! coherent load that meets that store, followed by the invalidations of an acquire, takes it over. Two accesses of
+//! which neither is ordered before the other are a race. Caches are tables of when a line was fetched. Not here:
+//! LDS (`check.rs`), values.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::check::Kind;
+
+/// How far an access goes past the caches of its compute unit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Reach {
+    /// GL0 does not answer.
+    pub(crate) past_gl0: bool,
+    /// GL1 does not answer either: the access meets those of all groups.
+    pub(crate) past_gl1: bool,
+    /// All earlier stores of the wave were acknowledged at issue.
+    pub(crate) released: bool,
+    /// A read-modify-write.
+    pub(crate) atomic: bool,
+    /// Through the scalar cache.
+    pub(crate) scalar: bool,
+}
+
+/// Caches that an instruction empties.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cache {
+    /// The compute unit's vector cache.
+    Gl0,
+    /// The shader array's cache.
+    Gl1,
+    /// Both, as one acquire of the device.
+    Both,
+    /// The scalar cache.
+    Scalar,
+}
+
+/// What happened to a dword last.
+#[derive(Clone, Copy, Default)]
+struct Word {
+    /// Group that wrote, plus one.
+    writer: u32,
+    write_epoch: u32,
+    write_time: u64,
+    write_pc: u64,
+    published: bool,
+    meets_all: bool,
+    /// Group that read, plus one; `SEVERAL` where it was more than one.
+    reader: u32,
+    read_epoch: u32,
+    read_pc: u64,
+}
+
+const SEVERAL: u32 = u32::MAX;
+const UNITS: usize = 4;
+const ARRAYS: usize = 2;
+const WORDS: u64 = 256;
+const LINE: u64 = 32;
+
+/// A group's knowledge of the others.
+#[derive(Clone, Default)]
+struct Clock {
+    epoch: u32,
+    /// Epochs of other groups that are ordered before, by group.
+    known: BTreeMap<u32, u32>,
+    /// Earlier states of `known`: the epoch from which each held.
+    log: Vec<(u32, BTreeMap<u32, u32>)>,
+    /// Published stores met: group, epoch, whether GL1 was emptied since.
+    met: Vec<(u32, u32, bool)>,
+}
+
+/// All groups since caches were last emptied by a packet.
+#[derive(Default)]
+pub(crate) struct Ordering {
+    now: u64,
+    clocks: Vec<Clock>,
+    words: BTreeMap<u64, Box<[Word; WORDS as usize]>>,
+    /// When each line was fetched, by compute unit, array, pair of compute units.
+    gl0: [BTreeMap<u64, u64>; UNITS],
+    gl1: [BTreeMap<u64, u64>; ARRAYS],
+    scalar: [BTreeMap<u64, u64>; ARRAYS],
+}
+
+/// Something wrong with an access.
+pub(crate) struct Problem {
+    pub(crate) kind: Kind,
+    /// Instruction of the other party.
+    pub(crate) other: u64,
+    pub(crate) address: u64,
+}
+
+/// An access of one lane.
+#[derive(Clone, Copy)]
+pub(crate) struct GlobalAccess {
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    pub(crate) group: u32,
+    pub(crate) pc: u64,
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
+    pub(crate) reach: Reach,
+}
+
+impl Ordering {
+    /// Dispatches begin that are ordered behind everything so far; with `acquire`, caches are emptied too.
+    pub(crate) fn begin(&mut self, acquire: bool) {
+        if acquire {
+            *self = Self::default();
+            return;
+        }
+        self.now += 1;
+        self.clocks.clear();
+        // Lines may still be old, but nothing races with what has ended.
+        for word in self.words.values_mut().flat_map(|page| page.iter_mut()) {
+            (word.writer, word.reader) = (0, 0);
+        }
+    }
+
+    /// A new group; its number.
+    pub(crate) fn enter(&mut self) -> u32 {
+        self.clocks.push(Clock { epoch: 1, ..Clock::default() });
+        (self.clocks.len() - 1) as u32
+    }
+
+    /// A wave empties a cache.
+    pub(crate) fn invalidate(&mut self, group: u32, cache: Cache) {
+        let (unit, array) = place(group);
+        if matches!(cache, Cache::Gl0 | Cache::Both) {
+            self.gl0[unit].clear();
+        }
+        if matches!(cache, Cache::Gl1 | Cache::Both) {
+            self.gl1[array].clear();
+        }
+        if cache == Cache::Scalar {
+            self.scalar[array].clear();
+            return;
+        }
+        let Some(clock) = self.clocks.get_mut(group as usize) else { return };
+        if cache == Cache::Gl1 {
+            clock.met.iter_mut().for_each(|met| met.2 = true);
+            return;
+        }
+        let met = core::mem::take(&mut clock.met);
+        let (taken, kept): (Vec<_>, Vec<_>) =
+            met.into_iter().partition(|(_, _, gl1)| *gl1 || cache == Cache::Both);
+        clock.met = kept;
+        for (other, epoch, _) in taken {
+            self.acquire(group, other, epoch);
+        }
+    }
+
+    /// Takes over what another group knew when it published.
+    fn acquire(&mut self, group: u32, other: u32, epoch: u32) {
+        let Some(theirs) = self.clocks.get(other as usize) else { return };
+        let then = theirs.log.iter().rev().find(|(from, _)| *from <= epoch);
+        let mut news = then.map(|(_, known)| known.clone()).unwrap_or_default();
+        news.insert(other, epoch);
+        let Some(mine) = self.clocks.get_mut(group as usize) else { return };
+        for (other, epoch) in news {
+            let known = mine.known.entry(other).or_default();
+            *known = epoch.max(*known);
+        }
+        mine.log.push((mine.epoch, mine.known.clone()));
+    }
+
+    fn is_before(&self, other: u32, epoch: u32, group: u32) -> bool {
+        other == group
+            || self
+                .clocks
+                .get(group as usize)
+                .is_none_or(|clock| clock.known.get(&other).is_some_and(|known| *known >= epoch))
+    }
+
+    /// Notes an access; what is wrong with it.
+    pub(crate) fn note(&mut self, access: GlobalAccess) -> Option<Problem> {
+        let mut problem = None;
+        self.now += 1;
+        for word in access.start / 4..=access.start.wrapping_add(access.len).saturating_sub(1) / 4 {
+            problem = self.word(word, access).or(problem);
+        }
+        if access.writes
+            && access.reach.released
+            && let Some(clock) = self.clocks.get_mut(access.group as usize)
+        {
+            clock.epoch += 1;
+        }
+        problem
+    }
+
+    fn word(&mut self, number: u64, access: GlobalAccess) -> Option<Problem> {
+        let before = *self.cell(number);
+        let GlobalAccess { group, reach, .. } = access;
+        let epoch = self.clocks.get(group as usize).map_or(0, |clock| clock.epoch);
+        let address = number * 4;
+        let mut problem = None;
+        let mut found = |kind: Kind, other: u64| problem = Some(Problem { kind, other, address });
+        let meets_all = reach.atomic || reach.past_gl1;
+        if let Some(writer) = before.writer.checked_sub(1)
+            && !self.is_before(writer, before.write_epoch, group)
+        {
+            if !meets_all || (access.writes && !before.meets_all) {
+                found(Kind::GlobalRace, before.write_pc);
+            } else if access.reads
+                && before.published
+                && let Some(clock) = self.clocks.get_mut(group as usize)
+                && !clock.met.contains(&(writer, before.write_epoch, false))
+            {
+                clock.met.push((writer, before.write_epoch, false));
+            }
+        }
+        let other_read = before.reader != 0 && before.reader != group + 1;
+        let ordered = before.reader != SEVERAL
+            && before
+                .reader
+                .checked_sub(1)
+                .is_some_and(|reader| self.is_before(reader, before.read_epoch, group));
+        if access.writes && other_read && !ordered {
+            found(Kind::GlobalRace, before.read_pc);
+        }
+        if access.reads && !access.writes && self.is_old(number, &before, access) {
+            found(Kind::StaleRead, before.write_pc);
+        }
+        self.drop_lines(number, access);
+        let now = self.now;
+        let cell = self.cell(number);
+        if access.writes {
+            cell.writer = group + 1;
+            (cell.write_epoch, cell.write_time, cell.write_pc) = (epoch, now, access.pc);
+            (cell.published, cell.meets_all) = (reach.released, meets_all);
+            cell.reader = 0;
+        } else if !meets_all {
+            cell.reader = if cell.reader == 0 || cell.reader == group + 1 { group + 1 } else { SEVERAL };
+            (cell.read_epoch, cell.read_pc) = (epoch, access.pc);
+        }
+        problem
+    }
+
+    fn cell(&mut self, number: u64) -> &mut Word {
+        let page =
+            self.words.entry(number / WORDS).or_insert_with(|| Box::new([Word::default(); WORDS as usize]));
+        &mut page[(number % WORDS) as usize]
+    }
+
+    /// Whether a cache may hold the dword as it was before somebody else wrote it; fetches the line if none has it.
+    fn is_old(&mut self, number: u64, word: &Word, access: GlobalAccess) -> bool {
+        let (unit, array) = place(access.group);
+        let (line, now) = (number / LINE, self.now);
+        let GlobalAccess { reach, .. } = access;
+        if reach.scalar {
+            let fetched = *self.scalar[array].entry(line).or_insert(now);
+            return word.write_time > fetched;
+        }
+        if !reach.past_gl0
+            && let Some(fetched) = self.gl0[unit].get(&line)
+        {
+            return word.write_time > *fetched;
+        }
+        if reach.past_gl1 {
+            return false;
+        }
+        let fetched = *self.gl1[array].entry(line).or_insert(now);
+        if !reach.past_gl0 {
+            self.gl0[unit].insert(line, fetched);
+        }
+        word.write_time > fetched
+    }
+
+    /// Stores go through the own caches and leave no old line there; coherent accesses evict.
+    fn drop_lines(&mut self, number: u64, access: GlobalAccess) {
+        let (unit, array) = place(access.group);
+        let line = number / LINE;
+        if access.writes || access.reach.past_gl0 {
+            self.gl0[unit].remove(&line);
+        }
+        if access.writes || access.reach.past_gl1 {
+            self.gl1[array].remove(&line);
+        }
+    }
+}
+
+/// Compute unit and shader array of a group.
+fn place(group: u32) -> (usize, usize) {
+    let unit = group as usize % UNITS;
+    (unit, unit % ARRAYS)
+}
