@@ -78,3 +78,43 @@ pub(crate) fn halved(
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOVE: u32 = 0x7e00_0280;
+    const FIRST_LANE: u32 = 0x7e00_0500;
+    const BARRIER: u32 = 0xbfbd_0000;
+    const END: u32 = 0xbfb0_0000;
+
+    fn with_code(words: &[u32], rsrc1: u32) -> Option<Descriptor> {
+        let mut space = Space::new();
+        let memory = space.allocate("code", 4096).expect("memory");
+        for (index, word) in words.iter().enumerate() {
+            memory.store32(256 + 4 * index, *word);
+        }
+        let mut bytes = [0; 64];
+        bytes[17] = 1;
+        bytes[48..52].copy_from_slice(&rsrc1.to_le_bytes());
+        bytes[56] = 8;
+        let descriptor = Descriptor::parse(&bytes).expect("64 bytes");
+        assert!(descriptor.is_wave64());
+        halved(&descriptor, memory.address(), Target::Gfx1100, &mut space)
+    }
+
+    #[test]
+    fn lanes_that_keep_to_themselves_may_be_parted() {
+        for (field, halved) in [(0, 0), (2, 1), (63, 31)] {
+            let descriptor = with_code(&[MOVE, END], 0x8c_00c0 | field).expect("a simple kernel");
+            assert_eq!((descriptor.rsrc1, descriptor.properties), (0x8c_00c0 | halved, 8 | 1 << 10));
+        }
+    }
+
+    #[test]
+    fn all_other_kernels_are_refused() {
+        for code in [[FIRST_LANE, END], [BARRIER, END], [MOVE, 0xffff_ffff], [MOVE, MOVE]] {
+            assert_eq!(with_code(&code, 0), None, "{code:x?}");
+        }
+    }
+}
