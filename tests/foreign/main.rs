@@ -43,12 +43,16 @@ fn output(command: &mut Command) -> String {
 #[test]
 fn a_client_meets_the_software_kernel_behind_its_own_calls() {
     let (library, probe) = built();
-    let text = output(Command::new(probe).env("LD_PRELOAD", library).env("DOORBELL_SHIM_CHIP", "gfx1151"));
+    let text = output(Command::new(probe).env("LD_PRELOAD", library).envs([
+        ("DOORBELL_SHIM_CHIP", "gfx1151"),
+        // 6.12 wants a save area as well.
+        ("DOORBELL_SHIM_KERNEL", "6.1"),
+    ]));
     let expected = [
         "render nodes [\"renderD128\"]",
         "gfx_target_version 110501",
         "hidden true",
-        "version 0 1.17",
+        "version 0 1.11",
         "unknown 25",
         "without a VM 19",
         "acquire 0",
@@ -56,6 +60,8 @@ fn a_client_meets_the_software_kernel_behind_its_own_calls() {
         "holds 42",
         "bad pointer 14",
         "map 0 done 1",
+        "queue 0",
+        "stored 77 after 5 words",
         "in a child 9",
     ];
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
