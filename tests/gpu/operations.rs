@@ -7,7 +7,7 @@ use doorbell_core::backend::{Backend as _, KvType};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Shape};
 use doorbell_core::reference::{Products, Reference};
-use doorbell_gpu::Placement;
+use doorbell_gpu::{Placement, Settings};
 use doorbell_soft::processor::Level;
 
 /// A prompt's logits, then those of one more token.
@@ -62,4 +62,26 @@ fn each_operation_alone_agrees_with_the_reference() {
         });
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Kernels pass the check at load, and whatever is taken out of use is made up for by the host.
+#[test]
+fn kernels_are_checked_and_can_be_done_without() {
+    for (name, bytes) in goldens() {
+        with_model(&bytes, |model| {
+            let kernel = soft(CHIPS[1], Level::Fast);
+            let mut backend = open(&kernel, model, Settings { check: true, ..settings(20) }).unwrap();
+            assert_eq!(backend.wrong(), [], "{name}");
+            let tokens = prompt(model, 5);
+            let expected = step(model, &mut backend, &tokens, 0).unwrap();
+            let kernels: Vec<String> = backend.kernel_names().map(str::to_owned).collect();
+            assert!(!kernels.is_empty());
+            for kernel in kernels {
+                assert!(backend.disable(&kernel) && !backend.disable(&kernel), "{kernel}");
+            }
+            let error = nmse(&step(model, &mut backend, &tokens, 0).unwrap(), &expected);
+            assert!(error < 5e-4, "{name}: NMSE {error:e}");
+            end(&kernel, backend, &name);
+        });
+    }
 }

@@ -1,6 +1,7 @@
 //! The backend: what lives from step to step, how a step starts and ends, and how everything is given back.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use doorbell_core::backend::{Backend, KvType, Output};
@@ -9,13 +10,14 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, BatchLimits, HeadResult, Op, Plan, Shape};
 use doorbell_core::token::TokenId;
 use doorbell_kernels::isa::Target;
-use doorbell_kernels::{Step, scratch_bytes, supports};
+use doorbell_kernels::{Recipe, Step, scratch_bytes, supports};
 use doorbell_kfd::fault::Fault;
 use doorbell_kfd::memory::{Buffer, Name, Usage};
 use doorbell_kfd::process::{DeviceIndex, Leak, Process};
 use doorbell_kfd::queue::{Queue, QueueOptions, Submission, WaitError, Watch};
 
 use crate::card::{Card, Delay};
+use crate::check::Wrong;
 use crate::chip;
 use crate::convert::{self, Conversions};
 use crate::error::GpuError;
@@ -23,8 +25,10 @@ use crate::host::{Host, Memory};
 use crate::input::Layout;
 use crate::needs::{Needs, Shortage, kv_bytes, rope_bytes, weight_bytes};
 use crate::programs::Programs;
-use crate::record::{RecordWith, Recordings, Segment, Size, covered};
+use crate::record::{RecordWith, Recording, Recordings, Segment, Size, covered};
 use crate::store::Store;
+
+mod known;
 
 /// How a model is put on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +43,14 @@ pub struct Settings {
     pub hang_ms: u32,
     /// Which operations the device runs.
     pub placement: Placement,
+    /// Compare each kernel with the host once, before the first step.
+    pub check: bool,
 }
 
 impl Settings {
-    /// Everything on the device that it has kernels for, and ten seconds of patience.
+    /// Everything on the device that it has kernels for, unchecked, and ten seconds of patience.
     pub fn new(pages: u32, kv: KvType, shape: Shape) -> Self {
-        Self { pages, kv, shape, hang_ms: 10_000, placement: Placement::Device }
+        Self { pages, kv, shape, hang_ms: 10_000, placement: Placement::Device, check: false }
     }
 }
 
@@ -58,6 +64,9 @@ pub enum Placement {
     /// The one with this index in the plan: how one kernel is checked.
     Only(usize),
 }
+
+/// Rows of the step that kernels are checked with: more than one tile, and not a whole number of them.
+const CHECKED_ROWS: u32 = 17;
 
 /// Packets of the ring.
 const PACKETS: u32 = 4096;
@@ -96,6 +105,9 @@ pub struct GpuBackend<'k, 'm, 'a> {
     store: Store,
     buffers: Buffers,
     recordings: Recordings,
+    /// Kernels that are not used.
+    disabled: BTreeSet<Recipe>,
+    wrong: Vec<Wrong>,
     queue: Option<Queue>,
     card: Option<Card<'k>>,
     in_flight: Option<InFlight>,
@@ -148,6 +160,8 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
             store: Store::default(),
             buffers: Buffers::default(),
             recordings: Recordings::default(),
+            disabled: BTreeSet::new(),
+            wrong: Vec::new(),
             queue: None,
             card: Some(Card::new(process, device, delay)?),
             in_flight: None,
@@ -159,6 +173,14 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
             tokens: Vec::new(),
         };
         this.load(device)?;
+        if settings.check {
+            // A few rows, as prompts have, then one behind them.
+            let rows = settings.shape.rows.min(CHECKED_ROWS);
+            for (shape, position) in [(Shape { rows, outputs: 1 }, 0), (Shape { rows: 1, outputs: 1 }, rows)]
+            {
+                this.check(&model.plan(shape, HeadResult::Logits, heap)?, position)?;
+            }
+        }
         this.reserve(&plan)?;
         Ok(this)
     }
@@ -270,11 +292,40 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
     /// The recorded step of a size, made if it is not there; answers where it is.
     fn record(&mut self, plan: &Plan<'_>, size: Size) -> Result<usize, GpuError> {
         let index = self.recordings.plan(plan);
-        if self.recordings.has(index, size) {
-            return Ok(index);
+        if !self.recordings.has(index, size) {
+            let recording = self.recording(plan, size, self.settings.placement)?;
+            let card = self.card.as_mut().ok_or(GpuError::Lost(None))?;
+            self.recordings.keep(index, size, recording, card);
         }
+        Ok(index)
+    }
+
+    /// Records a step.
+    fn recording(
+        &mut self,
+        plan: &Plan<'_>,
+        size: Size,
+        placement: Placement,
+    ) -> Result<Recording, GpuError> {
         let target = self.target;
-        let Self { buffers, store, settings, kept, model, card, programs, recordings, .. } = &mut *self;
+        self.with_step(plan, size, |step, mut with| {
+            with.record(step, &|index: usize, op: &Op| match placement {
+                Placement::Device => supports(op, step.model, target),
+                Placement::Host => false,
+                Placement::Only(only) => index == only && supports(op, step.model, target),
+            })
+        })
+    }
+
+    /// Lends what lowering a step needs.
+    fn with_step<T>(
+        &mut self,
+        plan: &Plan<'_>,
+        size: Size,
+        work: impl FnOnce(&Step<'_, '_>, RecordWith<'_, 'k>) -> Result<T, GpuError>,
+    ) -> Result<T, GpuError> {
+        let target = self.target;
+        let Self { buffers, store, settings, kept, model, card, programs, disabled, .. } = &mut *self;
         let address = |buffer: &Option<Buffer>| buffer.as_ref().map_or(0, Buffer::va);
         let (rows, outputs, positions) = size;
         let layout = Layout::new(plan.shape, model.groups.len());
@@ -294,16 +345,7 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
             inputs: layout.inputs(address(&buffers.inputs), address(&buffers.result)),
         };
         let card = card.as_mut().ok_or(GpuError::Lost(None))?;
-        let mut with = RecordWith { card, programs, target, packets: PACKETS as usize };
-        let placement = settings.placement;
-        let on_device = |index: usize, op: &Op| match placement {
-            Placement::Device => supports(op, kept, target),
-            Placement::Host => false,
-            Placement::Only(only) => index == only && supports(op, kept, target),
-        };
-        let recording = with.record(&step, &on_device)?;
-        recordings.keep(index, size, recording, card);
-        Ok(index)
+        work(&step, RecordWith { card, programs, disabled, target, packets: PACKETS as usize })
     }
 
     /// Runs a recording up to its last submission, which stays in flight.

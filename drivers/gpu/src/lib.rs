@@ -9,6 +9,7 @@
 extern crate alloc;
 
 mod card;
+mod check;
 pub mod chip;
 mod convert;
 mod driver;
@@ -22,6 +23,7 @@ mod store;
 pub mod survey;
 
 pub use card::Delay;
+pub use check::Wrong;
 pub use convert::{Conversion, Conversions};
 pub use driver::{GpuBackend, Placement, Settings};
 pub use error::GpuError;

@@ -50,6 +50,16 @@ impl Programs {
         (self.loaded.len(), bytes)
     }
 
+    /// Names of the kernels.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.loaded.values().map(|loaded| loaded.name.as_str())
+    }
+
+    /// The recipe of a kernel by name.
+    pub(crate) fn recipe(&self, name: &str) -> Option<&Recipe> {
+        self.loaded.iter().find(|loaded| loaded.1.name == name).map(|loaded| loaded.0)
+    }
+
     /// A kernel that has been loaded.
     pub(crate) fn loaded(&self, recipe: &Recipe) -> Option<&Loaded> {
         self.loaded.get(recipe)
@@ -66,7 +76,7 @@ impl Programs {
     ) -> Result<&Loaded, GpuError> {
         if !self.loaded.contains_key(recipe) {
             let built = build(recipe, self.target)?;
-            let (name, object) = (built.function.name.clone(), built.object());
+            let (name, object) = (recipe.name(), built.object());
             let load = |error| GpuError::Load(name.clone(), Box::new(error));
             let program = Program::load(process, uploader, device, &object, delay).map_err(load)?;
             let Some(&kernel) = program.kernels().first().map(|kernel| &kernel.1) else {
@@ -89,9 +99,13 @@ impl Programs {
     }
 }
 
-/// Compiles a recipe.
+/// Longest symbol of a kernel; the loader takes 63 bytes with what it appends.
+const SYMBOL: usize = 40;
+
+/// Compiles a recipe. The kernel's symbol is the beginning of its name: an object has one kernel.
 pub(crate) fn build(recipe: &Recipe, target: Target) -> Result<doorbell_kernels::compiler::Kernel, GpuError> {
-    let function = recipe.function(target).map_err(|error| GpuError::Recipe(recipe.name(), error))?;
-    compile(&function, target, &Options::default())
-        .map_err(|error| GpuError::Compile(function.name, Box::new(error)))
+    let mut function = recipe.function(target).map_err(|error| GpuError::Recipe(recipe.name(), error))?;
+    let name = core::mem::take(&mut function.name);
+    function.name = name.chars().take(SYMBOL).collect();
+    compile(&function, target, &Options::default()).map_err(|error| GpuError::Compile(name, Box::new(error)))
 }

@@ -4,12 +4,12 @@
 //! packets and their arguments do too. Arguments therefore lie in a buffer of the recording and not in a ring: they
 //! are written once, and one step is in flight at a time.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use doorbell_core::plan::{Op, PAGE_TOKENS, Plan, Shape, Tensor};
 use doorbell_kernels::isa::Target;
-use doorbell_kernels::{Launch, Step, lower};
+use doorbell_kernels::{Launch, Recipe, Step, lower};
 use doorbell_kfd::memory::{Buffer, Name, Usage};
 use doorbell_kfd::packet::{Acquire, Dependency, Dispatch, Packet, Recorded, Recorder};
 
@@ -33,7 +33,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    fn free(self, card: &mut Card<'_>) {
+    pub(crate) fn free(self, card: &mut Card<'_>) {
         if let Some(buffer) = self.arguments {
             card.free(buffer);
         }
@@ -134,6 +134,8 @@ enum Turn {
 pub(crate) struct RecordWith<'r, 'k> {
     pub(crate) card: &'r mut Card<'k>,
     pub(crate) programs: &'r mut Programs,
+    /// Kernels that must not be used.
+    pub(crate) disabled: &'r BTreeSet<Recipe>,
     pub(crate) target: Target,
     /// Packets of one submission at most.
     pub(crate) packets: usize,
@@ -150,7 +152,8 @@ impl RecordWith<'_, '_> {
         for (index, op) in step.plan.ops.iter().enumerate() {
             let mut launches = Vec::new();
             let runs = on_device(index, op)
-                && lower(op, step, self.target, &mut |launch| launches.push(launch)).is_ok();
+                && lower(op, step, self.target, &mut |launch| launches.push(launch)).is_ok()
+                && !launches.iter().any(|launch| self.disabled.contains(&launch.recipe));
             turns.push(if runs { Turn::Device(launches) } else { Turn::Host });
         }
         let mut recording = Recording { segments: Vec::new(), arguments: None, used: 0 };

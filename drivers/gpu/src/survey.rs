@@ -140,7 +140,7 @@ pub fn survey(
         for launch in launches.into_iter().filter(|_| on_device) {
             if !compiled.contains_key(&launch.recipe) {
                 let kernel = build(&launch.recipe, target)?;
-                let figures = (kernel.function.name.clone(), kernel.function.workgroup, kernel.report());
+                let figures = (launch.recipe.name(), kernel.function.workgroup, kernel.report());
                 compiled.insert(launch.recipe.clone(), figures);
             }
             let (kernel, workgroup, report) = compiled[&launch.recipe].clone();

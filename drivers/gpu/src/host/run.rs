@@ -10,8 +10,8 @@ use doorbell_core::plan::{
 };
 use doorbell_core::quant;
 use doorbell_core::reference::{
-    AttendBuffers, Cached, Heads, ProductScratch, Products, attend_row, glu, product, rms_norm, rotate,
-    route_row, sigmoid, soft_cap,
+    AttendBuffers, Cache as _, Cached, Heads, ProductScratch, Products, attend_row, glu, product, rms_norm,
+    rotate, route_row, sigmoid, soft_cap,
 };
 use doorbell_kernels::KvLayout;
 use doorbell_kfd::memory::Buffer;
@@ -191,6 +191,38 @@ impl<'m, 'a> Host<'m, 'a> {
             Some((buffer, at, bytes)) => memory.card.write(buffer, at, &bytes),
             None => Ok(()),
         }
+    }
+
+    /// Keys and values of a group that an operation has written for the batch's rows; `None` if it writes none.
+    pub(crate) fn cached(&self, op: &Op, group: usize, memory: &Memory<'_, '_>) -> Option<Vec<u32>> {
+        let Op::Project(op) = op else { return None };
+        let (shape, pool) = (&self.model.groups[group], &memory.pools[group]);
+        let mut words = Vec::new();
+        for part in &op.parts {
+            let (which, kv, dim) = match part.epilogue {
+                Epilogue::Key { kv, .. } => (Cached::Key, kv, shape.key_dim),
+                Epilogue::Value { kv } => (Cached::Value, kv, shape.value_dim),
+                _ => continue,
+            };
+            if kv.group.index() != group {
+                continue;
+            }
+            for row in 0..memory.rows(op.input) {
+                let (sequence, position) = memory.place(op.input, row);
+                let slot = Slot {
+                    buffers: [&pool.keys, &pool.values],
+                    layouts: [KvLayout::keys(shape, memory.kv), KvLayout::values(shape, memory.kv)],
+                    slot: kv,
+                    pages: memory.batch.tables.of(sequence, kv.group),
+                };
+                let mut vector = vec![0.0; dim as usize];
+                for head in 0..shape.heads as usize {
+                    slot.read(which, position, head, &mut vector);
+                    words.extend(vector.iter().map(|value| value.to_bits()));
+                }
+            }
+        }
+        (!words.is_empty()).then_some(words)
     }
 
     fn attend(&self, op: &Attend, memory: &mut Memory<'_, '_>) -> Result<(), GpuError> {

@@ -1,0 +1,108 @@
+//! Known answers: each kernel that a plan needs once, on made-up activations, against the host's definition.
+//!
+//! A kernel whose answer differs is not used: its operations run on the host. What was found is told, never hidden.
+//! Weights are the model's own, so the shapes are those that will run.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use doorbell_core::plan::{Element, Epilogue, HeadResult, Op, Plan, TensorId};
+
+/// A kernel, or several of one operation, that computed something else than the host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wrong {
+    /// The operation.
+    pub op: &'static str,
+    /// Its kernels.
+    pub kernels: Vec<String>,
+    /// Mean square of the difference relative to what was expected.
+    pub error: f64,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} runs on the CPU: ", self.op)?;
+        for (index, kernel) in self.kernels.iter().enumerate() {
+            write!(f, "{}{kernel}", if index > 0 { ", " } else { "" })?;
+        }
+        write!(f, " computed something else (error {:.1e})", self.error)
+    }
+}
+
+/// More than activations of eight bits explain.
+pub(crate) const TOLERANCE: f64 = 1e-3;
+
+/// A fixed sequence of numbers from -1 to 1 without pattern.
+pub(crate) struct Noise(u64);
+
+impl Noise {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn next(&mut self) -> f32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+
+    /// A tensor's cells: numbers, or indexes that differ within a row.
+    pub(crate) fn fill(&mut self, plan: &Plan<'_>, id: TensorId, rows: usize) -> Vec<u32> {
+        let tensor = plan.tensor(id);
+        let cells = 0..rows * tensor.width as usize;
+        match tensor.element {
+            Element::F32 => cells.map(|_| self.next().to_bits()).collect(),
+            Element::U32 => cells.map(|cell| cell as u32 % tensor.width).collect(),
+        }
+    }
+}
+
+/// Tensors that an operation writes.
+pub(crate) fn outputs(op: &Op) -> Vec<TensorId> {
+    match op {
+        Op::Embed { out, .. } | Op::Select { out, .. } => alloc::vec![*out],
+        Op::Project(project) => {
+            let parts = project.parts.iter().filter_map(|part| match part.epilogue {
+                Epilogue::Store { out } | Epilogue::Gate { out, .. } | Epilogue::Query { out, .. } => {
+                    Some(out)
+                }
+                Epilogue::Add { to } | Epilogue::AddGated { to, .. } => Some(to),
+                Epilogue::Key { .. } | Epilogue::Value { .. } => None,
+            });
+            parts.collect()
+        }
+        Op::Attend(attend) => alloc::vec![attend.out],
+        Op::Route(route) => alloc::vec![route.ids, route.weights],
+        Op::Experts(experts) => alloc::vec![experts.to],
+        Op::NormAdd { to, .. } => alloc::vec![*to],
+        Op::Head(_) => Vec::new(),
+    }
+}
+
+/// Mean square of the difference relative to what was expected; indexes that differ count as wholly wrong.
+pub(crate) fn difference(element: Element, found: &[u32], expected: &[u32]) -> f64 {
+    if element == Element::U32 {
+        return if found == expected { 0.0 } else { 1.0 };
+    }
+    let pairs =
+        || found.iter().zip(expected).map(|(&a, &b)| [a, b].map(|bits| f64::from(f32::from_bits(bits))));
+    let square = |x: f64| x * x;
+    let error: f64 = pairs().map(|[a, b]| square(a - b)).sum();
+    let size: f64 = pairs().map(|[_, b]| square(b)).sum();
+    // Not a number is wrong, too; all zeros are right.
+    match (error == 0.0, error / size) {
+        (true, _) => 0.0,
+        (_, ratio) if ratio.is_finite() => ratio,
+        _ => f64::INFINITY,
+    }
+}
+
+/// 4-byte words of a step's result that the head writes for so many rows.
+pub(crate) fn result_words(op: &Op, rows: usize) -> usize {
+    match op {
+        Op::Head(head) if head.result == HeadResult::ArgMax => rows,
+        Op::Head(head) => rows * head.matrix.rows as usize,
+        _ => 0,
+    }
+}

@@ -1,0 +1,192 @@
+//! The check of kernels against known answers, and taking kernels out of use.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use doorbell_core::plan::{Batch, Element, Op, PAGE_TOKENS, PageId, PageTables, Plan, Run, Span};
+use doorbell_core::token::TokenId;
+use doorbell_kernels::{Recipe, lower, supports};
+
+use super::{GpuBackend, Placement, Size, wait};
+use crate::check::{Noise, TOLERANCE, Wrong, difference, outputs, result_words};
+use crate::error::GpuError;
+use crate::host::{Memory, read_words};
+use crate::record::{Segment, covered};
+
+/// What an operation has written: by tensor, the head's result, and keys and values as they lie.
+struct Answer {
+    tensors: Vec<(Element, Vec<u32>)>,
+    result: Vec<u32>,
+}
+
+impl Answer {
+    fn difference(&self, expected: &Self) -> f64 {
+        let tensors = self.tensors.iter().zip(&expected.tensors);
+        let error = tensors.map(|(found, expected)| difference(found.0, &found.1, &expected.1));
+        error.fold(difference(Element::F32, &self.result, &expected.result), f64::max)
+    }
+}
+
+impl GpuBackend<'_, '_, '_> {
+    /// Kernels that are not used because they computed something else than the host.
+    pub fn wrong(&self) -> &[Wrong] {
+        &self.wrong
+    }
+
+    /// Takes a kernel out of use; its operations run on the host. Answers whether it was in use.
+    pub fn disable(&mut self, kernel: &str) -> bool {
+        let Some(recipe) = self.programs.recipe(kernel).cloned() else { return false };
+        if let Some(card) = &mut self.card {
+            self.recordings.clear(card);
+        }
+        self.disabled.insert(recipe)
+    }
+
+    /// Names of the kernels on the device.
+    pub fn kernel_names(&self) -> impl Iterator<Item = &str> {
+        self.programs.names()
+    }
+
+    /// Runs each kernel that a step of all rows of `plan` needs once, from `position` on, and the host's definition
+    /// beside it; takes out of use what differs. Overwrites the first pages.
+    ///
+    /// # Errors
+    /// Faults of the device.
+    pub fn check(&mut self, plan: &Plan<'_>, position: u32) -> Result<(), GpuError> {
+        let rows = plan.shape.rows;
+        let tokens: Vec<TokenId> =
+            (0..rows).map(|row| TokenId((row * 7 + 1) % self.model.vocabulary)).collect();
+        let wanted: Vec<u32> = (rows - plan.shape.outputs.min(rows)..rows).collect();
+        let runs = [Run { sequence: 0, first_row: 0, rows, position }];
+        let pages: Vec<PageId> = (0..(position + rows).div_ceil(PAGE_TOKENS as u32)).map(PageId).collect();
+        let groups = self.model.groups.len();
+        let spans = alloc::vec![Span { start: 0, len: pages.len() as u32 }; groups];
+        let tables = PageTables { pages: &pages, spans: &spans, groups };
+        let batch = Batch { tokens: &tokens, runs: &runs, outputs: &wanted, tables };
+        self.grow(plan)?;
+        let positions = covered(position + rows, self.settings.pages);
+        self.write_inputs(plan, &batch, positions)?;
+        let size = (rows, wanted.len() as u32, positions);
+        let mut seen: BTreeSet<Vec<Recipe>> = BTreeSet::new();
+        for (index, op) in plan.ops.iter().enumerate() {
+            let Some(recipes) = self.recipes(plan, size, index)? else { continue };
+            if !seen.insert(recipes.clone()) {
+                continue;
+            }
+            let checked = self.check_one(plan, &batch, size, index);
+            let error = self.noted(checked)?;
+            if error > TOLERANCE {
+                self.wrong.push(Wrong {
+                    op: op.name(),
+                    kernels: recipes.iter().map(|recipe| recipe.name()).collect(),
+                    error,
+                });
+                self.disabled.extend(recipes);
+            }
+        }
+        if let Some(card) = &mut self.card {
+            self.recordings.clear(card);
+        }
+        Ok(())
+    }
+
+    /// The kernels of one operation; `None` when the host runs it.
+    fn recipes(
+        &mut self,
+        plan: &Plan<'_>,
+        size: Size,
+        index: usize,
+    ) -> Result<Option<Vec<Recipe>>, GpuError> {
+        let target = self.target;
+        self.with_step(plan, size, |step, with| {
+            let (op, mut recipes) = (&plan.ops[index], Vec::new());
+            let runs = supports(op, step.model, target)
+                && lower(op, step, target, &mut |launch| recipes.push(launch.recipe)).is_ok()
+                && !recipes.iter().any(|recipe| with.disabled.contains(recipe));
+            Ok(runs.then_some(recipes))
+        })
+    }
+
+    /// How far the device is off in one operation.
+    fn check_one(
+        &mut self,
+        plan: &Plan<'_>,
+        batch: &Batch<'_>,
+        size: Size,
+        index: usize,
+    ) -> Result<f64, GpuError> {
+        let op = &plan.ops[index];
+        let recording = self.recording(plan, size, Placement::Only(index))?;
+        let mut answers = Vec::new();
+        for on_device in [true, false] {
+            self.prepare_one(plan, batch, op)?;
+            if on_device {
+                let Self { card, queue, watch, settings, names, .. } = &mut *self;
+                let (Some(card), Some(queue)) = (card, queue) else { return Err(GpuError::Lost(None)) };
+                for segment in &recording.segments {
+                    let Segment::Device(packets, kernels) = segment else { continue };
+                    names.clone_from(kernels);
+                    let submission = queue.submit(&card.process, packets, 0)?;
+                    wait(card, queue, submission, watch, settings.hang_ms, names)?;
+                }
+            } else {
+                self.with_memory(plan, batch, |host, memory| host.run(op, memory))?;
+            }
+            answers.push(self.answer(plan, batch, op)?);
+        }
+        if let Some(card) = &mut self.card {
+            recording.free(card);
+        }
+        match answers.as_slice() {
+            [found, expected] => Ok(found.difference(expected)),
+            _ => Ok(0.0),
+        }
+    }
+
+    /// Puts the same noise into every tensor of an operation, and zeros where the head writes.
+    fn prepare_one(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, op: &Op) -> Result<(), GpuError> {
+        let result = result_words(op, batch.outputs.len());
+        self.with_memory(plan, batch, |_, memory| {
+            let (mut noise, mut written) = (Noise::new(1), Ok(()));
+            op.each_tensor(|id| {
+                let cells = noise.fill(plan, id, memory.rows(id));
+                if written.is_ok() {
+                    written = memory.put(id, &cells);
+                }
+            });
+            written?;
+            memory.card.write(memory.result, 0, &alloc::vec![0; 4 * result])
+        })
+    }
+
+    /// What is where an operation writes.
+    fn answer(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, op: &Op) -> Result<Answer, GpuError> {
+        let result = result_words(op, batch.outputs.len());
+        let groups = self.model.groups.len();
+        self.with_memory(plan, batch, |host, memory| {
+            let element = |id| plan.tensor(id).element;
+            let mut tensors: Vec<_> =
+                outputs(op).into_iter().map(|id| (element(id), memory.words(id))).collect();
+            for group in 0..groups {
+                tensors.extend(host.cached(op, group, memory).map(|values| (Element::F32, values)));
+            }
+            Ok(Answer { tensors, result: read_words(memory.result, 0, result) })
+        })
+    }
+
+    /// Lends the host what it needs of a step.
+    fn with_memory<T>(
+        &mut self,
+        plan: &Plan<'_>,
+        batch: &Batch<'_>,
+        work: impl FnOnce(&mut crate::host::Host<'_, '_>, &mut Memory<'_, '_>) -> Result<T, GpuError>,
+    ) -> Result<T, GpuError> {
+        let Self { card, buffers, store, settings, host, .. } = self;
+        let lost = || GpuError::Lost(None);
+        let card = card.as_mut().ok_or_else(lost)?;
+        let (arena, result) =
+            (buffers.arena.as_ref().ok_or_else(lost)?, buffers.result.as_ref().ok_or_else(lost)?);
+        let kv = settings.kv;
+        let mut memory = Memory { card, plan, batch, arena, result, pools: &store.pools, kv };
+        work(host, &mut memory)
+    }
+}
