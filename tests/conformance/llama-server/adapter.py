@@ -3,7 +3,7 @@
 
 The program and the model come from DOORBELL and DOORBELL_MODEL. Every model that the tests name is that one: where a
 test depends on the words of its own model, it can't pass. What doorbell has no option for is left out; what it can't
-do at all is in expected.py.
+do at all is in run.py.
 """
 
 import os
