@@ -91,9 +91,7 @@ pub(crate) fn open<'m, 'a>(
     }
     let backend = compute::backend(computer.device, model, config, KV, computer.threads, HEAP);
     let backend = backend.map_err(failure)?;
-    if let Some(remark) = backend.remark() {
-        note(remark);
-    }
+    backend.remarks().into_iter().for_each(note);
     Ok(backend)
 }
 

@@ -90,15 +90,15 @@ pub enum Computing<'m, 'a> {
 }
 
 impl Computing<'_, '_> {
-    /// What the user should be told about how the model was loaded, in a line.
+    /// What the user should be told about how the model was loaded, in lines.
     #[must_use]
-    pub fn remark(&self) -> Option<String> {
-        match self {
-            Self::Gpu(backend) if !backend.conversions().list.is_empty() => {
-                Some(backend.conversions().to_string())
-            }
-            _ => None,
+    pub fn remarks(&self) -> Vec<String> {
+        let Self::Gpu(backend) = self else { return Vec::new() };
+        let mut remarks: Vec<_> = backend.wrong().iter().map(ToString::to_string).collect();
+        if !backend.conversions().list.is_empty() {
+            remarks.push(backend.conversions().to_string());
         }
+        remarks
     }
 }
 
@@ -174,7 +174,9 @@ pub fn backend<'m, 'a>(
         Device::Kfd(number) => open(&Linux, number, device)?,
         Device::Soft { chip, strict } => open(software(chip, strict)?, 0, device)?,
     };
-    let settings = Settings::new(config.pages, kv, config.largest_shape());
+    // software GPUs are checked by tests, instruction by instruction
+    let check = matches!(device, Device::Kfd(_));
+    let settings = Settings { check, ..Settings::new(config.pages, kv, config.largest_shape()) };
     let backend = GpuBackend::new(process, index, model, settings, Box::new(Sleeper), heap)?;
     Ok(Computing::Gpu(Box::new(backend)))
 }
