@@ -23,9 +23,15 @@ fn texts_become_the_mean_of_their_tokens() {
     assert!(is_ab(&answer["data"][0]["embedding"]) && is_ab(&answer["data"][1]["embedding"]), "{answer}");
     assert_eq!(answer["usage"]["prompt_tokens"], 6);
     let tokens = server.post("/tokenize", &json!({ "content": "ab" })).ok()["tokens"].clone();
-    for input in [json!("ab"), tokens.clone(), json!([tokens])] {
+    for input in [json!("ab"), tokens.clone(), json!([tokens.clone()])] {
         let answer = server.post("/v1/embeddings", &json!({ "input": input })).ok();
         assert!(is_ab(&answer["data"][0]["embedding"]));
+    }
+    // tokens and text may be mixed
+    let first = tokens[0].clone();
+    for input in [json!([first, "b"]), json!([[first, "b"]]), json!([["ab"]])] {
+        let answer = server.post("/v1/embeddings", &json!({ "input": input })).ok();
+        assert!(is_ab(&answer["data"][0]["embedding"]), "{input}");
     }
     let long = "ab".repeat(500);
     let answer = server.post("/v1/embeddings", &json!({ "input": long })).ok();
@@ -62,7 +68,8 @@ fn wrong_requests_are_told_what_is_wrong() {
         (json!({}), Some("input")),
         (json!({ "input": [] }), Some("input")),
         (json!({ "input": "" }), Some("input")),
-        (json!({ "input": [["a"]] }), Some("input")),
+        (json!({ "input": [[true]] }), Some("input")),
+        (json!({ "input": [1, {}] }), Some("input")),
         (json!({ "input": { "a": 1 } }), Some("input")),
         (json!({ "input": [1, 99999] }), None),
         (json!({ "input": "a", "encoding_format": "hex" }), Some("encoding_format")),

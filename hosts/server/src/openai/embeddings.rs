@@ -74,12 +74,13 @@ pub(crate) async fn embed_prompt(call: Call) -> Result<Response, Failure> {
     Ok(json(StatusCode::OK, &json!({ "embedding": vectors.pop().unwrap_or_default() })))
 }
 
-/// The texts of a field: one, a list of tokens, or a list of either. Texts that are too long are cut if `truncate`.
+/// The texts of a field: one, a list of tokens and pieces of text, or a list of either. Texts that are too long are cut if `truncate`.
 fn texts(app: &App, fields: &Fields<'_>, field: &str, truncate: bool) -> Result<Vec<Vec<TokenId>>, Failure> {
     let value = fields.get(field).ok_or_else(|| fields.wrong(field, "is missing"))?;
     let items = match value {
         Value::Array(items) if items.is_empty() => return Err(fields.wrong(field, "must not be empty")),
-        Value::Array(items) if !items.iter().all(Value::is_number) => items.as_slice(),
+        // with a number in it, a list is one text of tokens and pieces of text
+        Value::Array(items) if !items.iter().any(Value::is_number) => items.as_slice(),
         value => core::slice::from_ref(value),
     };
     if items.len() > MOST_TEXTS {
@@ -91,9 +92,21 @@ fn texts(app: &App, fields: &Fields<'_>, field: &str, truncate: bool) -> Result<
             Value::String(text) => {
                 app.encode(text, EncodeOptions { add_special: true, parse_special: true })?
             }
-            Value::Array(ids) => {
-                let ids: Option<Vec<TokenId>> = ids.iter().map(|id| fields::count(id).map(TokenId)).collect();
-                ids.ok_or_else(|| fields.wrong(field, "must be of token ids"))?
+            Value::Array(parts) => {
+                let mut tokens = Vec::new();
+                for part in parts {
+                    match (part, fields::count(part)) {
+                        (Value::String(text), _) => {
+                            tokens.extend(app.encode(
+                                text,
+                                EncodeOptions { parse_special: true, ..EncodeOptions::default() },
+                            )?);
+                        }
+                        (_, Some(id)) => tokens.push(TokenId(id)),
+                        _ => return Err(fields.wrong(field, "must be of token ids and strings")),
+                    }
+                }
+                tokens
             }
             _ => return Err(fields.wrong(field, "must be a string or a list of strings or token ids")),
         };
