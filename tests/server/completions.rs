@@ -76,7 +76,11 @@ fn log_probabilities_are_in_the_older_shape() {
 #[test]
 fn llama_servers_form_tells_why_it_ended() {
     let server = Server::start(&Kind::default());
-    let complete = |body: Value| server.post("/completion", &body).ok();
+    let complete = |body: Value| {
+        let answer = server.post("/completion", &body).ok();
+        assert!(server.post("/completions", &body).ok().pointer("/choices").is_none());
+        answer
+    };
     let answer =
         complete(json!({ "prompt": "[[ab\n]]", "temperature": 0, "return_tokens": true, "n_probs": 2 }));
     assert_eq!((answer["content"].as_str(), answer["stop_type"].as_str()), (Some("ab\n"), Some("eos")));

@@ -80,7 +80,7 @@ const fn route(
 }
 
 /// Every path. GET changes nothing and computes nothing.
-pub(crate) const ROUTES: [Route; 35] = [
+pub(crate) const ROUTES: [Route; 36] = [
     route(Get, Root, "/", Open, OpenAi, |call| Box::pin(page::page(call))),
     route(Get, Both, "/health", Open, OpenAi, |call| Box::pin(operations::health(call))),
     route(Get, Root, "/live", Open, OpenAi, |call| Box::pin(operations::live(call))),
@@ -95,8 +95,12 @@ pub(crate) const ROUTES: [Route; 35] = [
     route(Get, Both, "/models", Open, OpenAi, |call| Box::pin(openai::models::list(call))),
     route(Get, Versions, "/models/{*name}", Open, OpenAi, |call| Box::pin(openai::models::one(call))),
     route(Post, Both, "/chat/completions", Key, OpenAi, |call| Box::pin(openai::chat::completions(call))),
-    route(Post, Both, "/completions", Key, OpenAi, |call| Box::pin(openai::completions::completions(call))),
+    route(Post, Versions, "/completions", Key, OpenAi, |call| {
+        Box::pin(openai::completions::completions(call))
+    }),
     route(Post, Root, "/completion", Key, OpenAi, |call| Box::pin(openai::raw::completion(call))),
+    // llama-server's form under both names; `OpenAI`'s has a version in front
+    route(Post, Root, "/completions", Key, OpenAi, |call| Box::pin(openai::raw::completion(call))),
     route(Post, Both, "/embeddings", Key, OpenAi, |call| Box::pin(openai::embeddings::embeddings(call))),
     route(Post, Both, "/responses", Key, OpenAi, |call| Box::pin(openai::responses::responses(call))),
     route(Post, Versions, "/messages", Key, Anthropic, |call| Box::pin(anthropic::messages(call))),

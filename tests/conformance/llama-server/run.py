@@ -40,6 +40,7 @@ NOT_APPLICABLE = [
     (r"test_(chat_)?completion.*with_openai_library", "knows the words of its own model, or llama.cpp's build"),
     (r"test_chat_completion.*cached_tokens", "knows the tokens of its own model"),
     (r"test_completion_(response_fields|unified|stream_vs_non_stream)", "no such option: fields, slots that share, --seed"),
+    (r"test_completion_prompt_cache|test_tokenize_with_bos", "knows the tokens of its own model"),
     (r"test_completion.*backend_sampling", "no such option"),
     (r"test_chat_completion.*verbose_debug", "no such option"),
     (r"test_embedding.*(usage_|pooling_none)", "knows the tokens of its own model, or no such option"),

@@ -1,4 +1,4 @@
-//! `/completion`, llama-server's own form of completions.
+//! `/completion` and `/completions` without a version: llama-server's own form.
 
 use super::{completions, logprobs, options};
 use crate::app::App;
