@@ -91,6 +91,8 @@ pub struct Launch {
 const LDS_MOST: u32 = 65536;
 /// Scratch bytes per work-item that are believed.
 const SCRATCH_MOST: u32 = 1 << 20;
+/// Scratch bytes of a group that are believed: the host has to hold them.
+const GROUP_SCRATCH_MOST: u64 = 64 << 20;
 
 /// Reads a little-endian word of a fixed array.
 fn word(bytes: &[u8; 64], at: usize) -> u32 {
@@ -146,7 +148,8 @@ impl Descriptor {
             return Err(DescriptorError::Lds(lds));
         }
         let scratch = launch.scratch.max(self.scratch);
-        if scratch > SCRATCH_MOST {
+        let group = u64::from(scratch) * launch.group.iter().map(|size| u64::from(*size)).product::<u64>();
+        if scratch > SCRATCH_MOST || group > GROUP_SCRATCH_MOST {
             return Err(DescriptorError::Scratch(scratch));
         }
         let vgprs = ((self.rsrc1 & 63) + 1) * 8;

@@ -289,6 +289,7 @@ impl Engine {
         let mut changes = (space.changes, report.instructions);
         loop {
             while groups.len() < self.options.resident.max(1)
+                && scratch(&groups) < SCRATCH_MOST
                 && let Some(group) = self.next_group(&mut waiting)
             {
                 groups.push(group);
@@ -405,6 +406,13 @@ impl Engine {
         }
         Ok(true)
     }
+}
+
+/// Scratch bytes of resident groups beyond which no other becomes resident: the host has to hold them.
+const SCRATCH_MOST: usize = 256 << 20;
+
+fn scratch(groups: &[Group]) -> usize {
+    groups.iter().flat_map(|group| &group.waves).map(|wave| wave.scratch.len()).sum()
 }
 
 pub(super) fn is_blocked(group: &Group) -> bool {
