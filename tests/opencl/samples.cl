@@ -160,3 +160,77 @@ void q4k_q8_gemv(global const uint4 *weights, global const block_q8 *activations
     sum = sum_wave(sum);
     if (lane == 0) out[GROUP] = sum;
 }
+
+kernel __attribute__((reqd_work_group_size(32, 1, 1)))
+void q4k_dequantise(global const uint4 *blocks, global float4 *out) {
+    uint lane = LANE, chunk = lane >> 3;
+    uint4 header = blocks[GROUP * 9];
+    uint quants = ((global const uint *)blocks)[GROUP * 36 + 4 + lane];
+    half2 scales = __builtin_bit_cast(half2, header.x);
+    float d = (float)scales.x, dmin = (float)scales.y;
+    for (uint k = 0; k < 2; ++k) {
+        uint2 s = sub_scales((uint3)(header.y, header.z, header.w), chunk * 2 + k);
+        float scale = (float)s.x * d, minimum = (float)s.y * dmin;
+        uint n = (quants >> (4 * k)) & 0x0f0f0f0f;
+        float4 v = (float4)((float)(n & 255), (float)((n >> 8) & 255), (float)((n >> 16) & 255), (float)(n >> 24));
+        out[GROUP * 64 + chunk * 16 + k * 8 + (lane & 7)] = v * scale - minimum;
+    }
+}
+
+typedef half half8 __attribute__((ext_vector_type(8)));
+typedef half half16 __attribute__((ext_vector_type(16)));
+typedef float float8 __attribute__((ext_vector_type(8)));
+typedef int int2v __attribute__((ext_vector_type(2)));
+typedef int int4v __attribute__((ext_vector_type(4)));
+typedef int int8v __attribute__((ext_vector_type(8)));
+
+// One wave per 16x16 tile: A by rows, B by columns, `row_bytes` of k in each.
+#ifdef __gfx1200__
+#define OUT_ROW(r, half_of) ((r) + 8 * (half_of))
+#else
+#define OUT_ROW(r, half_of) (2 * (r) + (half_of))
+#endif
+#define TILE_OUT(sum)                                                                              \
+    for (uint r = 0; r < 8; ++r)                                                                   \
+        out[(GROUP * 16 + OUT_ROW(r, half_of)) * width + __builtin_amdgcn_workgroup_id_y() * 16 + within] = sum[r];
+
+kernel __attribute__((reqd_work_group_size(32, 1, 1)))
+void wmma_f16_tile(global const uchar *a, global const uchar *b, global float *out, uint row_bytes, uint width) {
+    uint lane = LANE, within = lane & 15, half_of = lane >> 4;
+    uint x = (GROUP * 16 + within) * row_bytes, y = (__builtin_amdgcn_workgroup_id_y() * 16 + within) * row_bytes;
+    float8 sum = 0;
+    uint i = 0;
+    do {
+#ifdef __gfx1200__
+        typedef half half4v __attribute__((ext_vector_type(4)));
+        half4v a0 = *(global const half4v *)(a + x + i + 8 * half_of), a1 = *(global const half4v *)(a + x + i + 8 * half_of + 16);
+        half4v b0 = *(global const half4v *)(b + y + i + 8 * half_of), b1 = *(global const half4v *)(b + y + i + 8 * half_of + 16);
+        sum = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(__builtin_shufflevector(a0, a1, 0, 1, 2, 3, 4, 5, 6, 7),
+            __builtin_shufflevector(b0, b1, 0, 1, 2, 3, 4, 5, 6, 7), sum);
+#else
+        sum = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(*(global const half16 *)(a + x + i),
+            *(global const half16 *)(b + y + i), sum);
+#endif
+        i += 32;
+    } while (i < row_bytes);
+    TILE_OUT(sum)
+}
+
+kernel __attribute__((reqd_work_group_size(32, 1, 1)))
+void wmma_iu8_tile(global const uchar *a, global const uchar *b, global int *out, uint row_bytes, uint width) {
+    uint lane = LANE, within = lane & 15, half_of = lane >> 4;
+    uint x = (GROUP * 16 + within) * row_bytes, y = (__builtin_amdgcn_workgroup_id_y() * 16 + within) * row_bytes;
+    int8v sum = 0;
+    uint i = 0;
+    do {
+#ifdef __gfx1200__
+        sum = __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(1, *(global const int2v *)(a + x + i + 8 * half_of), 1,
+            *(global const int2v *)(b + y + i + 8 * half_of), sum, 0);
+#else
+        sum = __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(1, *(global const int4v *)(a + x + i), 1,
+            *(global const int4v *)(b + y + i), sum, 0);
+#endif
+        i += 16;
+    } while (i < row_bytes);
+    TILE_OUT(sum)
+}

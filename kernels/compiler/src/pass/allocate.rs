@@ -76,14 +76,30 @@ struct Range {
 pub fn allocate(machine: &Machine, max_vgprs: u16) -> Result<Allocation, PressureError> {
     let mut ranges = ranges(machine);
     ranges.sort_by_key(|range| (range.start, range.reg));
-    let mut files = [File::new(max_vgprs.min(256)), File::new(SGPRS)];
+    // Alternating banks may leave holes that tuples do not fit in.
+    let spread = place(machine, &ranges, max_vgprs, true);
+    let dense = place(machine, &ranges, max_vgprs, false);
+    match (spread, dense) {
+        (Ok(spread), Ok(dense)) => Ok(if dense.vgprs < spread.vgprs { dense } else { spread }),
+        (spread, dense) => spread.or(dense),
+    }
+}
+
+/// Allocates in the order of the ranges; `spread` alternates banks.
+fn place(
+    machine: &Machine,
+    ranges: &[Range],
+    max_vgprs: u16,
+    spread: bool,
+) -> Result<Allocation, PressureError> {
+    let mut files = [File::new(max_vgprs.min(256), spread), File::new(SGPRS, spread)];
     let mut first = vec![None; machine.regs.len()];
     for range in ranges {
         let info = machine.info(range.reg);
         let file = &mut files[info.bank as usize];
         let place = match info.fixed {
-            Some(place) => file.take(place.into(), &range),
-            None => file.find(info.bank, &range),
+            Some(place) => file.take(place.into(), range),
+            None => file.find(info.bank, range),
         };
         let Some(place) = place else {
             return Err(PressureError {
@@ -112,14 +128,16 @@ struct File {
     /// What each register holds when, as far as it matters to later registers.
     held: Vec<Vec<Span>>,
     used: u16,
+    /// Single VGPRs alternate between banks.
+    spread: bool,
     /// Bank (number modulo 4) of the last single VGPR given out: the next one prefers another, so that dual issue
     /// finds its sources in different banks.
     last: u8,
 }
 
 impl File {
-    fn new(size: u16) -> Self {
-        Self { held: vec![Vec::new(); usize::from(size)], used: 0, last: 3 }
+    fn new(size: u16, spread: bool) -> Self {
+        Self { held: vec![Vec::new(); usize::from(size)], used: 0, spread, last: 3 }
     }
 
     fn size(&self) -> u16 {
@@ -166,7 +184,7 @@ impl File {
         };
         let lowest = (0..self.size()).step_by(step).find(|first| self.is_free(*first, range))?;
         let mut chosen = lowest;
-        if bank == Bank::Vector && count == 1 {
+        if self.spread && bank == Bank::Vector && count == 1 {
             let wanted = (u16::from(self.last) + 1) % 4;
             let mut above = lowest..self.used;
             chosen = above.find(|first| first % 4 == wanted && self.is_free(*first, range)).unwrap_or(lowest);

@@ -86,6 +86,8 @@ struct Lower<'a> {
     kernarg: Reg,
     workgroup: [Option<Reg>; 3],
     workitem: Reg,
+    /// Blocks there were when a zero was last put into a VGPR, and where it is.
+    zero: Option<(usize, Part)>,
 }
 
 /// Lowers a verified function.
@@ -111,6 +113,7 @@ pub fn legalise(function: &Function, target: Target) -> Result<Machine, Legalise
         kernarg,
         workgroup: [None; 3],
         workitem,
+        zero: None,
     };
     lower.entry();
     lower.region(&function.body)?;
@@ -242,9 +245,17 @@ impl Lower<'_> {
         Arg::Reg(to)
     }
 
-    /// A constant zero in a VGPR.
+    /// A constant zero in a VGPR, the same one throughout a block.
     fn zero(&mut self) -> Part {
-        self.in_vector(Arg::Fixed(Operand::Int(0)))
+        let block = self.machine.blocks.len();
+        if let Some((at, part)) = self.zero
+            && at == block
+        {
+            return part;
+        }
+        let part = self.in_vector(Arg::Fixed(Operand::Int(0)));
+        self.zero = Some((block, part));
+        part
     }
 
     /// Where the result of an operation goes.

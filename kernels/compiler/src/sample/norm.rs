@@ -70,10 +70,10 @@ pub(super) fn reduce_sum(_target: Target) -> Function {
         let value = k.load(k.global(x, offset), Width::Dwords(1), Elem::Float);
         k.fadd(sum, value)
     });
-    let total = reduce(&mut k, sum, Alu::fadd, slots);
     let item = k.workitem_id();
     let none = k.int(0);
     let leader = k.eq(item, none);
+    let total = reduce(&mut k, sum, Alu::fadd, slots);
     k.when(leader, |k| {
         let row = k.workgroup_id(Axis::X);
         let offset = shl(k, row, 2);
