@@ -79,6 +79,8 @@ pub(crate) struct Ordering {
     now: u64,
     clocks: Vec<Clock>,
     words: BTreeMap<u64, Box<[Word; WORDS as usize]>>,
+    /// Published stores, group and epoch, that read-modify-writes of a dword carry on: who meets the last meets all.
+    chains: BTreeMap<u64, Vec<(u32, u32)>>,
     /// When each line was fetched, by compute unit, array, pair of compute units.
     gl0: [BTreeMap<u64, u64>; UNITS],
     gl1: [BTreeMap<u64, u64>; ARRAYS],
@@ -114,6 +116,7 @@ impl Ordering {
         }
         self.now += 1;
         self.clocks.clear();
+        self.chains.clear();
         // Lines may still be old, but nothing races with what has ended.
         for word in self.words.values_mut().flat_map(|page| page.iter_mut()) {
             (word.writer, word.reader) = (0, 0);
@@ -212,6 +215,9 @@ impl Ordering {
                 clock.met.push((writer, before.write_epoch, false));
             }
         }
+        if access.reads && meets_all {
+            self.meet_chain(number, group);
+        }
         let other_read = before.reader != 0 && before.reader != group + 1;
         let ordered = before.reader != SEVERAL
             && before
@@ -225,6 +231,9 @@ impl Ordering {
             found(Kind::StaleRead, before.write_pc);
         }
         self.drop_lines(number, access);
+        if access.writes {
+            self.carry(number, &before, access, epoch);
+        }
         let now = self.now;
         let cell = self.cell(number);
         if access.writes {
@@ -237,6 +246,37 @@ impl Ordering {
             (cell.read_epoch, cell.read_pc) = (epoch, access.pc);
         }
         problem
+    }
+
+    /// Meets all published stores that a dword carries.
+    fn meet_chain(&mut self, number: u64, group: u32) {
+        let Some(chain) = self.chains.get(&number) else { return };
+        let news: Vec<(u32, u32)> =
+            chain.iter().copied().filter(|(writer, epoch)| !self.is_before(*writer, *epoch, group)).collect();
+        let Some(clock) = self.clocks.get_mut(group as usize) else { return };
+        for (writer, epoch) in news {
+            if !clock.met.contains(&(writer, epoch, false)) {
+                clock.met.push((writer, epoch, false));
+            }
+        }
+    }
+
+    /// What a dword carries after a write: a read-modify-write adds to it, other stores end it.
+    fn carry(&mut self, number: u64, before: &Word, access: GlobalAccess, epoch: u32) {
+        if !access.reach.atomic {
+            self.chains.remove(&number);
+            return;
+        }
+        let chain = self.chains.entry(number).or_default();
+        if chain.is_empty()
+            && before.published
+            && let Some(writer) = before.writer.checked_sub(1)
+        {
+            chain.push((writer, before.write_epoch));
+        }
+        if access.reach.released {
+            chain.push((access.group, epoch));
+        }
     }
 
     fn cell(&mut self, number: u64) -> &mut Word {
