@@ -38,7 +38,7 @@ fn attention_over_many_positions() {
     for (position, rows) in [(0, 1), (255, 2), (256, 1), (1000, 3), (700, 9)] {
         for (target, kv) in [(Target::Gfx1100, KvType::F16), (Target::Gfx1200, KvType::F32)] {
             let case = Case { kv, ..Case::new(target, &[(position, rows), (40, 1)]) };
-            let worst = check_plan(Family::Gemma3, Shape::NARROW, Type::F32, &case, attends);
+            let worst = check_plan(Family::Qwen3, Shape::NARROW, Type::F32, &case, attends);
             println!("{target} {position} {worst:?}");
         }
     }

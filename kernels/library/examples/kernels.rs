@@ -1,0 +1,120 @@
+//! The kernels of one token of a true-width mixture model: registers, occupancy, code, time to compile.
+//!
+//! `cargo run -p doorbell-kernels --example kernels [gfx1100]`: a Qwen3-30B-A3B in Q4_K with Q6_K values and downs.
+
+use doorbell_compiler::{Options, compile};
+use doorbell_core::quant::Type;
+use doorbell_isa::Target;
+use doorbell_kernels::{
+    Attention, Bend, Embedding, ExpertsDown, ExpertsUp, Factor, Finish, Gate, HeadPart, Projection, Recipe,
+    Routing, Share, Stack,
+};
+use std::time::Instant;
+
+fn factor(kind: Type) -> Factor {
+    Factor { kind, scale: false, bias: false }
+}
+
+fn share(rows: u32, kind: Type, finish: Finish, head: Option<HeadPart>) -> Share {
+    Share { rows, matrix: factor(kind), up: None, finish, head }
+}
+
+fn stack(kind: Type, rows: u32) -> Stack {
+    Stack { factor: factor(kind), rows, stride: rows, own_scale: false }
+}
+
+/// The recipes of a layer and of head and embedding, for `batch` rows.
+fn recipes(batch: u32) -> Vec<Recipe> {
+    let page = 48 * 4 * 32 * 128 * 2;
+    let head = |heads, norm, cache: bool| HeadPart {
+        heads,
+        dim: 128,
+        norm,
+        rope: norm.then_some((64, false)),
+        cache: cache.then_some((2, page)),
+    };
+    let outputs = if batch <= 2 { 2 } else { 1 };
+    let project = |cols, norm, parts: &[Share], then| {
+        Recipe::Project(Projection { cols, batch, outputs, norm, parts: parts.to_vec(), then })
+    };
+    let experts = |kind| stack(kind, 768);
+    let routing = Routing { experts: 128, top_k: 8, gate: Gate::Softmax, bias: false, renormalise: true };
+    let pages = [page as u32; 2];
+    let attention = |spread| {
+        Recipe::Attend(Attention {
+            kv_heads: 4,
+            group: 8,
+            dims: [128, 128],
+            bytes: 2,
+            pages,
+            window: None,
+            cap: 0,
+            sinks: false,
+            spread,
+        })
+    };
+    vec![
+        Recipe::Embed(Embedding { kind: Type::Q4_K, cols: 2048 }),
+        project(
+            2048,
+            true,
+            &[
+                share(4096, Type::Q4_K, Finish::Store, Some(head(32, true, false))),
+                share(512, Type::Q4_K, Finish::Store, Some(head(4, true, true))),
+                share(512, Type::Q6_K, Finish::Store, Some(head(4, false, true))),
+            ],
+            None,
+        ),
+        attention(false),
+        attention(true),
+        project(4096, false, &[share(2048, Type::Q4_K, Finish::Add, None)], None),
+        project(2048, true, &[share(128, Type::F32, Finish::Store, None)], Some(routing)),
+        Recipe::ExpertsUp(ExpertsUp {
+            cols: 2048,
+            top_k: 8,
+            norm: true,
+            gate: experts(Type::Q4_K),
+            up: experts(Type::Q4_K),
+            bend: Bend::Silu,
+        }),
+        Recipe::ExpertsDown(ExpertsDown { cols: 768, top_k: 8, down: stack(Type::Q6_K, 2048) }),
+        project(
+            2048,
+            true,
+            &[share(151_936, Type::Q6_K, Finish::Cap { scale: 1f32.to_bits(), cap: 0 }, None)],
+            None,
+        ),
+    ]
+}
+
+fn main() {
+    let name = std::env::args().nth(1).unwrap_or_else(|| "gfx1100".to_owned());
+    let Some(target) = Target::from_name(&name) else {
+        eprintln!("{name} is no chip that is known");
+        return;
+    };
+    for batch in [1, 8] {
+        let mut total = 0.0;
+        for recipe in recipes(batch) {
+            let start = Instant::now();
+            let kernel = recipe.function(target).ok().and_then(|function| {
+                compile(&function, target, &Options::default()).map_err(|error| eprintln!("{error}")).ok()
+            });
+            let time = start.elapsed().as_secs_f64() * 1e3;
+            total += time;
+            if let Some(kernel) = kernel {
+                let report = kernel.report();
+                println!(
+                    "{:>3} VGPRs {:>2} waves {:>5} LDS {:>6} code {:>4} dual {time:>6.1} ms  {}",
+                    report.vgprs,
+                    report.waves,
+                    report.lds_bytes,
+                    report.code_bytes,
+                    report.dual,
+                    recipe.name()
+                );
+            }
+        }
+        println!("{batch} rows: {total:.0} ms");
+    }
+}
