@@ -11,8 +11,14 @@ use doorbell_soft::processor::Level;
 const PROMPT: u32 = 40;
 const TOKENS: usize = 16;
 
+/// Logits so close together may change places: devices sum in different orders and round in different formats.
+const GAP: f32 = 0.05;
+
+/// A token and the logits that it was chosen by.
+type Chosen = (TokenId, Vec<f32>);
+
 /// Greedy tokens after a prompt that is computed in chunks.
-fn greedy<B: Backend>(model: &Model<'_>, backend: &mut B, chunk: u32) -> Vec<TokenId> {
+fn greedy<B: Backend>(model: &Model<'_>, backend: &mut B, chunk: u32) -> Vec<Chosen> {
     let plan = |rows| model.plan(Shape { rows, outputs: 1 }, HeadResult::Logits, HEAP).unwrap();
     let (full, single) = (plan(chunk), plan(1));
     let tokens = prompt(model, PROMPT);
@@ -25,32 +31,53 @@ fn greedy<B: Backend>(model: &Model<'_>, backend: &mut B, chunk: u32) -> Vec<Tok
         let better = |best: usize, id: usize| if logits[id] > logits[best] { id } else { best };
         TokenId((0..logits.len()).reduce(better).unwrap() as u32)
     };
-    let mut found = vec![best(&logits)];
+    let mut found = vec![(best(&logits), logits)];
     for position in PROMPT.. {
         if found.len() == TOKENS {
             break;
         }
-        let last = [*found.last().unwrap()];
-        found.push(best(&run(model, backend, &single, (&last, position), &[0]).unwrap()));
+        let last = [found.last().unwrap().0];
+        let logits = run(model, backend, &single, (&last, position), &[0]).unwrap();
+        found.push((best(&logits), logits));
     }
     found
 }
 
+/// Requires equal tokens, up to where the CPU was undecided itself; answers how many were compared.
+fn compare(found: &[Chosen], expected: &[Chosen], what: &str) -> usize {
+    for (index, ((found, _), (token, logits))) in found.iter().zip(expected).enumerate() {
+        if found != token {
+            let gap = logits[token.0 as usize] - logits[found.0 as usize];
+            assert!(gap < GAP, "{what}: token {index} is {} instead of {}, gap {gap}", found.0, token.0);
+            return index;
+        }
+    }
+    expected.len()
+}
+
 #[test]
 fn every_family_continues_as_on_the_cpu() {
+    let mut equal = 0;
     for (name, bytes) in goldens() {
         with_model(&bytes, |model| {
             let mut cpu = CpuBackend::new(model, PAGES, KvType::F16, 1, HEAP).unwrap();
             let expected = greedy(model, &mut cpu, PROMPT);
             for chip in CHIPS {
                 for chunk in [1, 16, PROMPT] {
-                    let kernel = soft(chip, Level::Strict);
+                    // Each chip watches another size of chunk: all that is watched takes many times as long.
+                    let watched = if chip == CHIPS[0] { 16 } else { PROMPT };
+                    let kernel = soft(chip, if chunk == watched { Level::Strict } else { Level::Fast });
                     let mut backend = open(&kernel, model, settings(chunk)).unwrap();
                     let what = format!("{name} on {chip} by {chunk}");
-                    assert_eq!(greedy(model, &mut backend, chunk), expected, "{what}");
+                    let (compared, all) =
+                        (compare(&greedy(model, &mut backend, chunk), &expected, &what), TOKENS);
+                    equal += compared;
+                    println!("{what}: {compared} of {all} tokens");
                     end(&kernel, backend, &what);
                 }
             }
         });
     }
+    let all = goldens().len() * CHIPS.len() * 3 * TOKENS;
+    assert!(equal * 10 > all * 9, "{equal} of {all} tokens were compared");
 }
