@@ -4,24 +4,23 @@
 //! a split; pages are merged in order, then splits, always by [`merge`], so that a row's result depends on nothing but
 //! the row. Few rows spread their splits over workgroups, the last of which merges; others take them one by one.
 
+mod launch;
+
+pub(crate) use launch::{attend, scratch_bytes, takes};
+
 use super::idiom::{Idiom, LOG2_E, at};
-use super::{Cost, KvLayout, Launch, Recipe, Step};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use doorbell_compiler::ir::{Address, Alu, Axis, Builder, Elem, Function, Value, Width};
-use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::backend::KvType;
-use doorbell_core::model::Model;
-use doorbell_core::plan::{Attend, PAGE_TOKENS, Plan};
+use doorbell_core::plan::PAGE_TOKENS;
 
 /// Positions of a page.
 const PAGE: u32 = PAGE_TOKENS as u32;
 /// Waves of a workgroup, and pages of a split.
 const WAVES: u32 = 8;
-/// Rows whose splits are spread over workgroups, and most splits that are.
-const SPREAD: [u32; 2] = [8, 128];
 
 /// Attention of one head shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,89 +43,6 @@ pub struct Attention {
     pub sinks: bool,
     /// Whether splits are spread over workgroups.
     pub spread: bool,
-}
-
-/// Whether the kernel takes an operation.
-pub(crate) fn takes(model: &Model<'_>, op: &Attend) -> bool {
-    let group = &model.groups[op.kv.group.index()];
-    let fits = |dim: u32| (8..=512).contains(&dim) && dim.is_multiple_of(8);
-    fits(group.key_dim) && fits(group.value_dim) && op.heads.is_multiple_of(group.heads)
-}
-
-/// Splits of a sequence of `positions`.
-fn splits(window: Option<u32>, positions: u32) -> u32 {
-    let visible = window.map_or(positions, |window| window.saturating_add(PAGE - 1).min(positions.max(1)));
-    (visible.saturating_sub(1) / PAGE + 1).div_ceil(WAVES)
-}
-
-/// Splits that are spread over workgroups at most, for any step of a model.
-fn most_splits(model: &Model<'_>, window: Option<u32>) -> u32 {
-    splits(window, model.hyper.context).min(SPREAD[1])
-}
-
-/// Bytes of scratch, counters not among them.
-pub(crate) fn scratch_bytes(plan: &Plan<'_>, model: &Model<'_>, op: &Attend) -> u64 {
-    let group = &model.groups[op.kv.group.index()];
-    let recipe = recipe(model, op, KvType::F32);
-    let rows = u64::from(plan.shape.rows.min(SPREAD[0]));
-    let heads = u64::from(group.heads) * u64::from(recipe.tiles() * recipe.tile());
-    rows * heads * u64::from(most_splits(model, op.window)) * u64::from(recipe.head_bytes())
-}
-
-/// The recipe of an operation whose splits are not spread.
-fn recipe(model: &Model<'_>, op: &Attend, kv: KvType) -> Attention {
-    let group = &model.groups[op.kv.group.index()];
-    let layouts = [KvLayout::keys(group, kv), KvLayout::values(group, kv)];
-    Attention {
-        kv_heads: group.heads,
-        group: op.heads / group.heads,
-        dims: [group.key_dim, group.value_dim],
-        bytes: kv.bytes() as u32,
-        pages: layouts.map(|layout| u32::try_from(layout.page_bytes()).unwrap_or(u32::MAX)),
-        window: op.window,
-        cap: op.soft_cap.unwrap_or(0.0).to_bits(),
-        sinks: op.sinks.is_some(),
-        spread: false,
-    }
-}
-
-/// The launch of an attention; `scratch` are counters and partial results.
-pub(crate) fn attend(step: &Step<'_, '_>, op: &Attend, scratch: [u64; 2]) -> Launch {
-    let group = &step.model.groups[op.kv.group.index()];
-    let rows = step.rows_of(op.query);
-    let splits = splits(op.window, step.positions);
-    let spread = rows <= SPREAD[0] && splits > 1 && splits <= most_splits(step.model, op.window);
-    let recipe = Attention { spread, ..recipe(step.model, op, step.kv) };
-    let (positions, tables) = step.places(op.query, op.kv.group);
-    let pool = step.pool(op.kv.group);
-    let layer = u64::from(op.kv.layer);
-    let keys = pool.keys + layer * KvLayout::keys(group, step.kv).layer_bytes();
-    let values = pool.values + layer * KvLayout::values(group, step.kv).layer_bytes();
-    let mut buffers = vec![positions, tables, step.inputs.pages, step.tensor(op.query), keys, values];
-    buffers.extend(op.sinks.map(|id| step.vector(id)));
-    buffers.push(step.tensor(op.out));
-    if spread {
-        buffers.extend(scratch);
-    }
-    let mut arguments: Vec<ArgumentValue> = buffers.into_iter().map(ArgumentValue::Buffer).collect();
-    arguments.push(ArgumentValue::Scalar(op.scale.to_bits()));
-    if spread {
-        arguments.push(ArgumentValue::Scalar(splits));
-    }
-    let seen = u64::from(op.window.unwrap_or(u32::MAX).min(step.positions));
-    let elements = u64::from(group.heads) * u64::from(group.key_dim + group.value_dim) * seen;
-    let outside = 4 * u64::from(rows) * u64::from(op.heads);
-    Launch {
-        recipe: Recipe::Attend(recipe),
-        groups: [if spread { splits } else { 1 }, recipe.tiles() * group.heads, rows],
-        arguments,
-        waits: true,
-        cost: Cost {
-            read: elements * step.kv.bytes() as u64 + outside * u64::from(group.key_dim),
-            written: outside * u64::from(group.value_dim),
-            products: elements * u64::from(rows) * u64::from(recipe.group),
-        },
-    }
 }
 
 /// Arguments and what all parts of the kernel know.
