@@ -83,7 +83,7 @@ fn batches_of_any_size() {
 #[test]
 fn many_rows_take_the_matrix_kernels() {
     for target in TARGETS {
-        let mut case = Case::new(target, &[(0, 40), (3, 1)]);
+        let mut case = Case::new(target, &[(0, 70), (3, 1)]);
         case.outputs = (0..case.rows()).collect();
         for (family, kind) in [
             (Family::Llama, Type::Q4_0),

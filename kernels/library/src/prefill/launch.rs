@@ -14,7 +14,7 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::{Experts, Matrix, Norm};
 
 /// Fewer rows read the weights once per eight of them, with activations in f32.
-const LEAST_ROWS: u32 = 32;
+const LEAST_ROWS: u32 = TILE_ROWS / 2;
 
 /// Bytes of activations in f16 for so many rows of `cols`.
 pub(crate) fn scratch_bytes(rows: u32, cols: u32) -> u64 {
