@@ -47,7 +47,7 @@ fn step<B: Backend>(
     let batch = Batch { tokens: &tokens, runs: &runs, outputs: &outputs, tables };
     backend.submit(&plan, &batch).unwrap();
     match backend.poll().unwrap().unwrap() {
-        Output::Logits(logits) => logits.to_vec(),
+        Output::Logits(values) | Output::Hidden(values) => values.to_vec(),
         Output::Tokens(tokens) => tokens.iter().map(|token| token.0 as f32).collect(),
     }
 }
