@@ -20,3 +20,6 @@ pub mod sample;
 
 pub use compile::{CompileError, Kernel, ObjectError, Options, compile, object};
 pub use report::Report;
+
+// Chips and instructions, for those who compile.
+pub use doorbell_isa as isa;

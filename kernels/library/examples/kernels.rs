@@ -2,9 +2,9 @@
 //!
 //! `cargo run -p doorbell-kernels --example kernels [gfx1100]`: a Qwen3-30B-A3B in Q4_K with Q6_K values and downs.
 
+use doorbell_compiler::isa::Target;
 use doorbell_compiler::{Options, compile};
 use doorbell_core::quant::Type;
-use doorbell_isa::Target;
 use doorbell_kernels::{
     Attention, Bend, Embedding, ExpertsDown, ExpertsUp, Factor, Finish, Gate, HeadPart, Projection, Recipe,
     Routing, Share, Stack,

@@ -29,7 +29,7 @@ mod unpack;
 
 // What the driver needs to compile recipes for its chip.
 pub use doorbell_compiler as compiler;
-pub use doorbell_isa as isa;
+pub use doorbell_compiler::isa;
 
 pub use argmax::Largest;
 pub use attend::Attention;

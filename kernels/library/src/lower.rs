@@ -5,10 +5,10 @@ use super::route::Routing;
 use super::{Launch, Step, argmax, attend, embed, experts, norm, prefill, rope, route};
 use alloc::vec::Vec;
 use core::fmt;
+use doorbell_compiler::isa::Target;
 use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Epilogue, Head, HeadResult, Op, Part, Plan, Project, Route, Shape};
-use doorbell_isa::Target;
 
 /// The library has no kernel for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::route::Routing;
 use alloc::string::String;
 use core::fmt;
 use doorbell_compiler::ir::Function;
-use doorbell_isa::Target;
+use doorbell_compiler::isa::Target;
 
 /// What to compile. One variant per kernel family; the family's file builds it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -12,7 +12,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write as _;
 use doorbell_compiler::ir::{Axis, Builder, Elem, Function, Value};
-use doorbell_isa::{Generation, Target};
+use doorbell_compiler::isa::{Generation, Target};
 
 /// A product of many rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -12,7 +12,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use doorbell_compiler::ir::{Axis, Builder, Elem, Function, Value, Width};
-use doorbell_isa::{Generation, Target};
+use doorbell_compiler::isa::{Generation, Target};
 
 /// A product of grouped rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

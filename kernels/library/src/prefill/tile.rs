@@ -5,7 +5,7 @@ use crate::idiom::{Idiom, at};
 use alloc::vec;
 use alloc::vec::Vec;
 use doorbell_compiler::ir::{Builder, Elem, Fragment, MatrixOp, Value, Width};
-use doorbell_isa::{Generation, Target};
+use doorbell_compiler::isa::{Generation, Target};
 
 /// One wave's part of a product.
 pub(crate) struct Product<'p> {
