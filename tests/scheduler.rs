@@ -237,6 +237,42 @@ struct Seen {
 
 const SCRIPTS: usize = 10_000;
 
+/// Requires of every reading all its rows, or of a cancelled one its first; answers how many ended.
+fn judge_readings(
+    model: &Model<'_>,
+    readings: &HashMap<RequestId, Vec<TokenId>>,
+    outcomes: &Outcomes,
+    streams: &mut Streams,
+    cancelled: &[RequestId],
+) -> usize {
+    let mut read = 0;
+    for (id, text) in readings {
+        let rows = streams.reads.remove(id).unwrap_or_default();
+        let expected = read_alone(text, model.vocabulary);
+        let reason = outcomes[id].reason;
+        if reason == FinishReason::Read {
+            assert_eq!(rows, expected, "{id:?}");
+            read += 1;
+        } else {
+            assert!(reason == FinishReason::Cancelled && cancelled.contains(id));
+            assert_eq!(rows, expected[..rows.len()], "{id:?}");
+        }
+    }
+    read
+}
+
+/// Requires what a request got beside others to be what it gets alone, or its beginning if it was cancelled.
+fn judge(together: &Outcome, alone: &Outcome, cancelled: bool, what: &str) {
+    if together.reason == FinishReason::Cancelled {
+        assert!(cancelled);
+        assert_eq!(together.tokens, alone.tokens[..together.tokens.len()]);
+    } else {
+        assert_eq!(together.tokens, alone.tokens, "{what}");
+        assert_eq!(together.reason, alone.reason);
+    }
+    assert!(together.usage.cached_tokens < together.usage.prompt_tokens);
+}
+
 /// Random arrivals, cancellations, chunk sizes, page budgets and device delays.
 fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Result<()> {
     let context = u.int_in_range(33..=200)?;
@@ -282,31 +318,13 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
     }
     assert_eq!(engine.pool().available(), config.pages, "leaked pages");
     assert_eq!(outcomes.len(), jobs.len() + readings.len(), "every request ends once");
-    for (id, text) in &readings {
-        let rows = streams.reads.remove(id).unwrap_or_default();
-        let expected = read_alone(text, model.vocabulary);
-        match outcomes[id].reason {
-            FinishReason::Read => assert_eq!(rows, expected, "{id:?} {config:?}"),
-            reason => assert!(
-                reason == FinishReason::Cancelled && cancelled.contains(id) && rows == expected[..rows.len()]
-            ),
-        }
-        seen.read += usize::from(outcomes[id].reason == FinishReason::Read);
-    }
+    seen.read += judge_readings(model, &readings, &outcomes, &mut streams, &cancelled);
     for (id, job) in &jobs {
         let (together, alone) = (&outcomes[id], alone(model, context, *id, job));
-        let shown = together.tokens.len();
-        if together.reason == FinishReason::Cancelled {
-            assert!(cancelled.contains(id));
-            assert_eq!(together.tokens, alone.tokens[..shown]);
-        } else {
-            assert_eq!(together.tokens, alone.tokens, "{id:?} {job:?} {config:?}");
-            assert_eq!(together.reason, alone.reason);
-        }
+        judge(together, &alone, cancelled.contains(id), &format!("{id:?} {job:?} {config:?}"));
         seen.preempted += usize::from(together.usage.preemptions > 0);
         seen.cached += usize::from(together.usage.cached_tokens > 0);
         seen.cancelled += usize::from(together.reason == FinishReason::Cancelled);
-        assert!(together.usage.cached_tokens < together.usage.prompt_tokens);
     }
     Ok(())
 }

@@ -24,8 +24,10 @@ fn settle(server: &Server) {
 
 fn misbehave(server: &Server, number: u64) {
     let mut random = Random::new(number);
-    let body =
-        with(ask("[[go]]"), json!({ "ignore_eos": true, "stream": number % 2 == 0, "max_tokens": 300 }));
+    let body = with(
+        ask("[[go]]"),
+        json!({ "ignore_eos": true, "stream": number.is_multiple_of(2), "max_tokens": 300 }),
+    );
     let body = body.to_string();
     let whole = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\n\r\n{body}",

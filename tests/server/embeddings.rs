@@ -44,7 +44,9 @@ fn base64_holds_little_endian_floats() {
     let body = json!({ "input": "a", "encoding_format": "base64" });
     let text = server.post("/v1/embeddings", &body).ok()["data"][0]["embedding"].as_str().unwrap().to_owned();
     // 1.0 is 00 00 80 3f; all else is zero
-    assert!(text.len() % 4 == 0 && text.bytes().filter(|&byte| byte != b'A' && byte != b'=').count() > 0);
+    assert!(
+        text.len().is_multiple_of(4) && text.bytes().filter(|&byte| byte != b'A' && byte != b'=').count() > 0
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! when an environment variable names them, see `foreign`.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::std_instead_of_alloc, reason = "tests have std")]
 
 mod breakers;
 mod fixture;

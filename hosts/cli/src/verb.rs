@@ -25,7 +25,7 @@ pub(crate) struct Program {
 #[derive(clap::Subcommand)]
 enum Verb {
     /// Answer a prompt, or chat
-    Run(run::Arguments),
+    Run(Box<run::Arguments>),
     /// Serve the model over HTTP
     Serve(serve::Arguments),
     /// Tell how likely the model finds a text

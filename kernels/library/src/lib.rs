@@ -1,6 +1,6 @@
 //! GPU kernels of a plan's operations: written in the compiler's builder, specialised for shape, format and chip.
 //!
-//! [`lower`] turns one operation of a plan into launches. A [`Launch`] names its kernel by [`Recipe`], which is all
+//! [`lower()`] turns one operation of a plan into launches. A [`Launch`] names its kernel by [`Recipe`], which is all
 //! that compiling needs; the driver compiles each recipe once. Not here: memory, queues, packets.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -90,25 +90,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     loaded::read_ahead(&file)?;
     let mut generator = generate::generator(&model, &tokenizer, config, computer)?;
-    let max_tokens = arguments.max_tokens.unwrap_or(u32::MAX);
     let task = Task {
         prompt: &tokens,
-        max_tokens,
+        max_tokens: arguments.max_tokens.unwrap_or(u32::MAX),
         params: &params,
         bias: &bias,
         breakers: breakers.as_ref(),
         ignore_end: false,
     };
-    let json = arguments.json;
-    let answer = generator.run(&task, &mut |text| if json { Ok(()) } else { print(text) })?;
-    if json {
+    if arguments.json {
+        let answer = generator.run(&task, &mut |_| Ok(()))?;
         print_json(&document(&answer, computer, params.seed))?;
-    } else {
-        if !answer.text.ends_with('\n') {
-            print("\n")?;
-        }
-        note(Closing { answer: &answer, computer });
+        return ending(&answer);
     }
+    let answer = generator.run(&task, &mut |text| print(text))?;
+    if !answer.text.ends_with('\n') {
+        print("\n")?;
+    }
+    note(Closing { answer: &answer, computer });
     ending(&answer)
 }
 

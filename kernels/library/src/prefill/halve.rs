@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use doorbell_compiler::ir::{Alu, Axis, Builder, Elem, Function, Value, Width};
 
-/// `out[row] = f16(norm(x[row]))`, the columns padded with zeros to whole [`super::stage::STEP`]s.
+/// `out[row] = f16(norm(x[row]))`, the columns padded with zeros to a multiple of 256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Halve {
     /// Columns of `x`, even.
