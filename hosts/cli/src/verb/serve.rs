@@ -23,6 +23,9 @@ const READING_ROWS: u32 = 32;
 
 /// Threads that serve sockets; the engine has its own.
 const SOCKET_THREADS: usize = 2;
+/// Threads that render templates and compile grammars; what comes beyond waits for them, so that a crowd of requests
+/// doesn't starve the sockets.
+const PARSING_THREADS: usize = 8;
 
 /// Where a key can be given without everybody seeing it in the list of processes.
 const KEY_VARIABLE: &str = "DOORBELL_API_KEY";
@@ -69,7 +72,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     settings.api_keys.retain(|key| !key.is_empty());
     settings.origins = arguments.origin;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(SOCKET_THREADS).thread_name("socket").enable_all().build();
+    let builder = builder.worker_threads(SOCKET_THREADS).max_blocking_threads(PARSING_THREADS);
+    let runtime = builder.thread_name("socket").enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Kind::Internal, error))?;
     let name = served.name.clone();
     runtime.block_on(serve(served, settings, &name)).map_err(|error| Failure::new(Kind::Internal, error))?;
