@@ -99,12 +99,10 @@ impl Contestant {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
-    process::execute(&mut process::cargo(["build", "--release", "--package", "doorbell"]))?;
-    let program = process::release_program()?;
+    let program = process::program(None)?;
     for name in &arguments.models {
-        let path = PathBuf::from(name);
         let task = Task {
-            model: if path.is_file() { path } else { model::ensure(name)? },
+            model: model::file(name)?,
             prompt: arguments.prompt,
             generate: arguments.generate,
             repetitions: arguments.repetitions,

@@ -44,15 +44,8 @@ const PROBE: Duration = Duration::from_millis(20);
 const SETTLE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
-    let program = match &arguments.program {
-        Some(program) => program.clone(),
-        None => {
-            process::execute(&mut process::cargo(["build", "--release", "--package", "doorbell"]))?;
-            process::release_program()?
-        }
-    };
-    let path = PathBuf::from(&arguments.model);
-    let file = if path.is_file() { path } else { model::ensure(&arguments.model)? };
+    let program = process::program(arguments.program.as_ref())?;
+    let file = model::file(&arguments.model)?;
     let server = Running::start(&Kind::Ours(program), &file, 4, 512, arguments.threads)?;
     let address = server.address();
     settled(address)?;

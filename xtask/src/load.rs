@@ -52,15 +52,8 @@ const STREAM_CONTEXT: usize = 1024;
 const TRANSCRIPT_CONTEXT: usize = 8192;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
-    let program = match &arguments.program {
-        Some(program) => program.clone(),
-        None => {
-            process::execute(&mut process::cargo(["build", "--release", "--package", "doorbell"]))?;
-            process::release_program()?
-        }
-    };
-    let path = PathBuf::from(&arguments.model);
-    let file = if path.is_file() { path } else { model::ensure(&arguments.model)? };
+    let program = process::program(arguments.program.as_ref())?;
+    let file = model::file(&arguments.model)?;
     let mut kinds = vec![Kind::Ours(program)];
     kinds.extend(arguments.peer.clone().map(Kind::Peer));
     println!("{}", figures::HEADER);

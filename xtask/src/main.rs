@@ -2,6 +2,7 @@
 //!
 //! Nothing of the program itself is here; the program is `hosts/cli`.
 
+mod apt;
 mod bench;
 mod chaos;
 mod ci;

@@ -58,6 +58,12 @@ fn path(name: &str) -> PathBuf {
     process::models().join(format!("{}.gguf", name.replace(':', "-")))
 }
 
+/// The file that `name` is the path of, else the named model's.
+pub(crate) fn file(name: &str) -> Result<PathBuf, anyhow::Error> {
+    let path = PathBuf::from(name);
+    if path.is_file() { Ok(path) } else { ensure(name) }
+}
+
 /// The path of the named model's file, which is fetched or made when it is not there.
 pub(crate) fn ensure(name: &str) -> Result<PathBuf, anyhow::Error> {
     let target = path(name);

@@ -67,6 +67,15 @@ pub(crate) fn works(program: &str, arguments: &[&str]) -> bool {
         .is_ok_and(|status| status.success())
 }
 
+/// The named program, or the release build, made now.
+pub(crate) fn program(named: Option<&PathBuf>) -> Result<PathBuf, anyhow::Error> {
+    if let Some(named) = named {
+        return Ok(named.clone());
+    }
+    execute(&mut cargo(["build", "--release", "--package", "doorbell"]))?;
+    release_program()
+}
+
 /// Where cargo put the release build.
 pub(crate) fn release_program() -> Result<PathBuf, anyhow::Error> {
     let metadata: serde_json::Value =

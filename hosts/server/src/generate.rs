@@ -50,6 +50,13 @@ pub(crate) struct Order {
     pub(crate) one_call: bool,
 }
 
+impl Order {
+    /// Text, as the model says it.
+    pub(crate) fn text(prompt: Vec<TokenId>, options: Options, shape: Option<Shape>) -> Self {
+        Self { prompt, options, parser: None, special: false, shape, budget: None, one_call: false }
+    }
+}
+
 /// Why an answer ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {

@@ -2,9 +2,10 @@
 //!
 //! What can't be fetched is left out, with a word. Not here: running them (`tests/foreign/run.sh`).
 
+use crate::apt::apt;
 use crate::process::{command, execute, works};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// A Debian suite with the packages that are taken from it.
@@ -72,25 +73,6 @@ pub(super) fn fetch(folder: &Path) -> Result<(), anyhow::Error> {
     Ok(())
 }
 
-/// apt-get with lists and caches of our own for one suite.
-fn apt(folder: &Path, arguments: &[&str]) -> Command {
-    let mut apt = command("apt-get", [""; 0]);
-    apt.current_dir(folder);
-    for (option, path) in [
-        ("Dir::State", folder.join("state")),
-        ("Dir::Cache", folder.join("cache")),
-        ("Dir::Etc::sourcelist", folder.join("sources.list")),
-        ("Dir::Etc::sourceparts", PathBuf::from("/dev/null")),
-        ("Dir::State::status", PathBuf::from("/var/lib/dpkg/status")),
-        ("APT::Sandbox::User", PathBuf::from("root")),
-        ("APT::Update::Error-Mode", PathBuf::from("any")),
-    ] {
-        apt.arg("-o").arg(format!("{option}={}", path.display()));
-    }
-    apt.args(arguments);
-    apt
-}
-
 /// Whether the packages of a suite lie unpacked below `root`, now if not before.
 fn unpacked(folder: &Path, suite: &Suite) -> Result<bool, anyhow::Error> {
     let unpacked = folder.join("root");
@@ -105,10 +87,10 @@ fn unpacked(folder: &Path, suite: &Suite) -> Result<bool, anyhow::Error> {
     }
     let source = format!("deb [signed-by={KEYRING}] http://deb.debian.org/debian {} main\n", suite.name);
     fs::write(folder.join("sources.list"), source)?;
-    if execute(&mut apt(folder, &["update", "-qq"])).is_err() {
+    if execute(&mut apt("apt-get", folder, &["update", "-qq"])).is_err() {
         return Ok(false);
     }
-    if execute(apt(folder, &["download", "-qq"]).args(suite.packages)).is_err() {
+    if execute(apt("apt-get", folder, &["download", "-qq"]).args(suite.packages)).is_err() {
         return Ok(false);
     }
     for entry in fs::read_dir(folder)? {

@@ -1,6 +1,7 @@
 //! Debian's kernel packages: fetching them with apt's own lists and keys, but into `target/vm`; nothing is installed.
 
-use crate::process::{command, execute, output, root, works};
+use crate::apt::apt;
+use crate::process::{execute, output, root, works};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -60,25 +61,6 @@ fn release(image: &[u8]) -> Option<String> {
     let at = 0x200 + usize::from(u16::from_le_bytes(*image.get(POINTER..)?.first_chunk()?));
     let text = image.get(at..)?.split(|byte| matches!(byte, b' ' | 0)).next()?;
     String::from_utf8(text.to_vec()).ok().filter(|text| !text.is_empty())
-}
-
-/// apt-get or apt-cache with lists and caches of our own for one suite.
-fn apt(tool: &str, folder: &Path, arguments: &[&str]) -> Command {
-    let mut apt = command(tool, [""; 0]);
-    apt.current_dir(folder);
-    for (option, path) in [
-        ("Dir::State", folder.join("state")),
-        ("Dir::Cache", folder.join("cache")),
-        ("Dir::Etc::sourcelist", folder.join("sources.list")),
-        ("Dir::Etc::sourceparts", PathBuf::from("/dev/null")),
-        ("Dir::State::status", PathBuf::from("/var/lib/dpkg/status")),
-        ("APT::Sandbox::User", PathBuf::from("root")),
-        ("APT::Update::Error-Mode", PathBuf::from("any")),
-    ] {
-        apt.arg("-o").arg(format!("{option}={}", path.display()));
-    }
-    apt.args(arguments);
-    apt
 }
 
 /// The kernel packages that `package` needs, itself included where it holds files.

@@ -46,15 +46,8 @@ pub(crate) async fn generate(call: Call) -> Result<Response, Failure> {
     }
     let raw = fields.flag("raw")?.unwrap_or(false) || call.app.served.template.is_none();
     let order = if raw {
-        Order {
-            prompt: call.app.encode(prompt, EncodeOptions { add_special: true, parse_special: true })?,
-            options: input::options(&call, &fields)?,
-            parser: None,
-            special: false,
-            shape: input::shape(&fields)?,
-            budget: None,
-            one_call: false,
-        }
+        let tokens = call.app.encode(prompt, EncodeOptions { add_special: true, parse_special: true })?;
+        Order::text(tokens, input::options(&call, &fields)?, input::shape(&fields)?)
     } else {
         let mut messages = Vec::new();
         if let Some(system) = fields.text("system")?.filter(|system| !system.is_empty()) {

@@ -52,15 +52,7 @@ pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
             Some(top) => prompt_tokens(&call.app, prompt.tokens.clone(), top).await?,
             None => Vec::new(),
         };
-        let order = Order {
-            prompt: prompt.tokens,
-            options: options.clone(),
-            parser: None,
-            special: false,
-            shape: shape.clone(),
-            budget: None,
-            one_call: false,
-        };
+        let order = Order::text(prompt.tokens, options.clone(), shape.clone());
         let echo = if echo { prompt.text } else { String::new() };
         runs.push(Run { generation: Generation::begin(&call.app, order).await?, echo, read });
     }

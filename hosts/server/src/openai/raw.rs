@@ -50,15 +50,7 @@ pub(crate) async fn completion(call: Call) -> Result<Response, Failure> {
     };
     let mut runs = Vec::new();
     for (index, prompt) in prompts.into_iter().enumerate() {
-        let order = Order {
-            prompt: prompt.tokens,
-            options: options.clone(),
-            parser: None,
-            special: false,
-            shape: shape.clone(),
-            budget: None,
-            one_call: false,
-        };
+        let order = Order::text(prompt.tokens, options.clone(), shape.clone());
         runs.push(Run { index, generation: Generation::begin(&call.app, order).await?, prompt: prompt.text });
     }
     if fields.flag("stream")?.unwrap_or(false) {
