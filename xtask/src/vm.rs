@@ -67,6 +67,12 @@ fn series(release: &str) -> String {
     release.split(['.', '-', '+']).take(2).collect::<Vec<_>>().join(".")
 }
 
+/// The committed transcript's file: by series, apart for a kernel that has amdgpu built in.
+fn golden(kernel: &package::Kernel) -> String {
+    let kind = if kernel.modules.is_some() { "" } else { "-built-in" };
+    format!("drivers/kfd/tests/goldens/kernel-{}{kind}.txt", series(&kernel.release))
+}
+
 /// Whether the transcript is the committed one, or has been written.
 fn boot_and_compare(folder: &Path, probe: &Path, bless: bool) -> Result<bool, anyhow::Error> {
     let kernel = package::Kernel::find(folder)?;
@@ -82,7 +88,7 @@ fn boot_and_compare(folder: &Path, probe: &Path, bless: bool) -> Result<bool, an
     let Some((transcript, _)) = transcript else {
         bail!("kernel {} printed no transcript:\n{clean}", kernel.release);
     };
-    let golden = root().join(format!("drivers/kfd/tests/goldens/kernel-{}.txt", series(&kernel.release)));
+    let golden = root().join(golden(&kernel));
     if bless {
         std::fs::write(&golden, transcript)?;
         println!("vm: kernel {} in {seconds:.1} s, written to {}", kernel.release, golden.display());
@@ -152,13 +158,16 @@ fn boot(kernel: &Path, initramfs: &Path) -> Result<String, anyhow::Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::{agrees, series};
+    use super::{agrees, golden, package, series};
 
     #[test]
     fn the_series_is_the_first_two_numbers() {
         assert_eq!(series("6.1.0-57-amd64"), "6.1");
         assert_eq!(series("7.3.4+deb13-amd64"), "7.3");
         assert_eq!(series("6.18-rc1"), "6.18");
+        let kernel = |modules| package::Kernel { release: "6.1.192-own".to_owned(), image: "".into(), modules };
+        assert!(golden(&kernel(None)).ends_with("/kernel-6.1-built-in.txt"));
+        assert!(golden(&kernel(Some("".into()))).ends_with("/kernel-6.1.txt"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! inactive signal are those of ROCR-Runtime `amd_aql_queue.cpp:DynamicQueueEventsHandler`.
 
 use crate::memory::Nearest;
+use crate::process::TrapRecord;
 use crate::queue::Stretch;
 use crate::sys::{HwException, MemoryException};
 use core::fmt;
@@ -124,7 +125,21 @@ const EXCEPTIONS: &[(u32, &str)] = &[
     (49, "process device removed"),
 ];
 
+/// Exceptions of waves rather than of packets: codes 1 to 6.
+const WAVE_EXCEPTIONS: u64 = 0x3f;
+
 impl QueueErrors {
+    /// Whether a wave is among those that failed.
+    pub fn is_wave(self) -> bool {
+        self.exceptions & WAVE_EXCEPTIONS != 0
+    }
+
+    /// Whether a wave has touched memory that it may not.
+    pub fn is_violation(self) -> bool {
+        const VIOLATION: u64 = 1 << (5 - 1);
+        self.exceptions & VIOLATION != 0
+    }
+
     /// Every error in words; bits that have none are told as numbers by [`fmt::Display`].
     pub fn words(&self) -> impl Iterator<Item = &'static str> {
         let packet = PACKET_ERRORS.iter().filter(|row| self.packet & row.0 != 0).map(|row| row.1);
@@ -144,6 +159,37 @@ impl fmt::Display for QueueErrors {
     }
 }
 
+/// Waves that a trap handler has stopped.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaveFault {
+    /// What the kernel says of the queue; the record's exceptions where it has said nothing.
+    pub errors: QueueErrors,
+    /// One of the waves.
+    pub record: TrapRecord,
+    /// Where its program counter is among our allocations: the kernel.
+    pub near: Nearest,
+    /// Records that the handler has left of this queue, at most 32.
+    pub waves: u32,
+}
+
+impl fmt::Display for WaveFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a wave stopped: ")?;
+        for (index, word) in self.errors.words().enumerate() {
+            write!(f, "{}{word}", if index == 0 { "" } else { ", " })?;
+        }
+        if self.record.trap != 0 {
+            write!(f, " (s_trap {})", self.record.trap)?;
+        }
+        write!(f, " at pc {:#x}, {}", self.record.pc, self.near)?;
+        if self.waves > 1 {
+            write!(f, ", like {} other waves at least", self.waves - 1)?;
+        }
+        Ok(())
+    }
+}
+
 /// What failed, and what was under way.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq)]
@@ -153,12 +199,16 @@ pub enum Fault {
     Memory(MemoryFault, InFlight),
     /// The packet processor refused a packet or a wave failed; the queue is stopped.
     Queue(QueueErrors, InFlight),
+    /// Waves met an exception or `s_trap`, by the trap handler's record; the queue is stopped.
+    Wave(WaveFault, InFlight),
     /// The GPU was reset.
     Reset(HwException, InFlight),
     /// The kernel has taken the doorbells of this GPU away: it was reset or unplugged.
     Gone(u32, InFlight),
     /// No progress for so many milliseconds.
     Hang(u32, InFlight),
+    /// The same on this GPU (its id, then milliseconds), and the system was suspended since it was opened.
+    Suspended(u32, u32, InFlight),
 }
 
 impl Fault {
@@ -167,8 +217,8 @@ impl Fault {
         match self {
             Self::Memory(fault, _) => Some(fault.exception.gpu_id),
             Self::Reset(exception, _) => Some(exception.gpu_id),
-            Self::Gone(gpu_id, _) => Some(*gpu_id),
-            Self::Queue(..) | Self::Hang(..) => None,
+            Self::Gone(gpu_id, _) | Self::Suspended(gpu_id, ..) => Some(*gpu_id),
+            Self::Queue(..) | Self::Wave(..) | Self::Hang(..) => None,
         }
     }
 
@@ -177,9 +227,11 @@ impl Fault {
         match self {
             Self::Memory(_, flight)
             | Self::Queue(_, flight)
+            | Self::Wave(_, flight)
             | Self::Reset(_, flight)
             | Self::Gone(_, flight)
-            | Self::Hang(_, flight) => flight,
+            | Self::Hang(_, flight)
+            | Self::Suspended(_, _, flight) => flight,
         }
     }
 }
@@ -189,6 +241,7 @@ impl fmt::Display for Fault {
         match self {
             Self::Memory(fault, _) => write!(f, "{fault}; dmesg names the client")?,
             Self::Queue(errors, _) => write!(f, "the queue stopped: {errors}")?,
+            Self::Wave(fault, _) => write!(f, "{fault}")?,
             Self::Reset(exception, _) => {
                 let what =
                     if exception.reset_type == 0 { "the whole GPU was reset" } else { "an engine was reset" };
@@ -205,6 +258,11 @@ impl fmt::Display for Fault {
                 f,
                 "no progress for {ms} ms: an endless or halted kernel (an illegal instruction halts silently \
                  without a trap handler)"
+            )?,
+            Self::Suspended(gpu_id, ms, _) => write!(
+                f,
+                "GPU {gpu_id:#x}: no progress for {ms} ms, and the system was suspended since it was opened: it has \
+                 not come back; reopen it"
             )?,
         }
         write!(f, "; {}", self.in_flight())

@@ -4,7 +4,7 @@ use super::descriptor::Kernel;
 use super::elf::Object;
 use super::error::CodeError;
 use crate::heap::{OutOfMemory, filled, push};
-use crate::memory::{AllocError, Buffer, Bytes, FreeError, Name, UploadError, Uploader, Usage};
+use crate::memory::{AllocError, Buffer, Bytes, Entry, FreeError, Name, UploadError, Uploader, Usage};
 use crate::process::{DeviceIndex, Process};
 use alloc::vec::Vec;
 use core::fmt;
@@ -82,7 +82,9 @@ impl Program {
         let result = object.image(va, &mut image).map_err(LoadError::Code).and_then(|()| {
             let upload = uploader.upload(process, &buffer, 0, &mut Bytes(&image), bytes, delay);
             upload.map_err(LoadError::Upload)?;
-            list(&object, va)
+            let kernels = list(&object, va)?;
+            note(process, &buffer, &kernels)?;
+            Ok(kernels)
         });
         match result {
             Ok(kernels) => Ok(Self { buffer, kernels }),
@@ -112,6 +114,19 @@ impl Program {
     pub fn unload(self, process: &mut Process<'_>) -> Result<u64, FreeError> {
         process.free(self.buffer)
     }
+}
+
+/// Enters each kernel's code into the ledger, so that a program counter is told by name. The pieces go with the buffer.
+fn note(process: &mut Process<'_>, buffer: &Buffer, kernels: &[(Name, Kernel)]) -> Result<(), OutOfMemory> {
+    let end = buffer.va() + buffer.bytes();
+    let gpu_id = process.device(buffer.device()).gpu_id();
+    for (name, kernel) in kernels {
+        let behind = kernels.iter().map(|other| other.1.entry).filter(|&entry| entry > kernel.entry);
+        let bytes = behind.min().unwrap_or(end).saturating_sub(kernel.entry);
+        let (va, name) = (kernel.entry, name.clone());
+        process.ledger.add(Entry { va, bytes, gpu_id, usage: Usage::Code, name, handle: None })?;
+    }
+    Ok(())
 }
 
 fn list(object: &Object<'_>, base: u64) -> Result<Vec<(Name, Kernel)>, LoadError> {

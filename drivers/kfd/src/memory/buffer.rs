@@ -179,7 +179,7 @@ impl Process<'_> {
         bytes: u64,
         name: Name,
     ) -> Result<Buffer, AllocError> {
-        if self.device(device).lost {
+        if self.is_lost(device) {
             return Err(AllocError::Lost);
         }
         let bytes = rounded(usage, bytes).ok_or(AllocError::Size(bytes))?;

@@ -109,6 +109,12 @@ impl Ledger {
         self.entries.retain(|entry| entry.handle.is_some() || entry.va != va);
     }
 
+    /// The device that owns the allocation around `va`.
+    pub(crate) fn owner(&self, va: u64) -> Option<u32> {
+        let holds = |entry: &&Entry| entry.va <= va && va - entry.va < entry.bytes;
+        self.entries.iter().find(holds).map(|entry| entry.gpu_id)
+    }
+
     /// The smallest entry around `va`, or the closest one.
     pub fn nearest(&self, va: u64) -> Nearest {
         let holds = |entry: &&Entry| entry.va <= va && va - entry.va < entry.bytes;

@@ -202,7 +202,12 @@ impl Uploader {
             && (self.staged.is_none() || !is_card || bytes <= SMALL)
         {
             fill(process.kernel(), window, offset, source, 0, bytes)?;
-            return if is_card { flush(process, self.device) } else { Ok(()) };
+            if is_card {
+                flush(process, self.device)?;
+            }
+            // What was stored into a page that is gone is nowhere.
+            let is_lost = process.has_lost_page(self.device);
+            return if is_lost { Err(AllocError::Lost.into()) } else { Ok(()) };
         }
         let (engine, buffers) = self.staged.as_mut().ok_or(UploadError::Unreachable)?;
         stage(process, engine, buffers, source, (target.va() + offset, bytes), delay)

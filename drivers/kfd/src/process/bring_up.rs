@@ -10,7 +10,7 @@ use super::file::OpenFile;
 use crate::heap::{OutOfMemory, filled, push};
 use crate::memory::{Ledger, Space, SpaceError};
 use crate::sys::{
-    AcquireVm, Aperture, Errno, GetApertures, GetVersion, Kernel, RuntimeEnable, call, call_pointed,
+    AcquireVm, Aperture, BusGuard, Errno, GetApertures, GetVersion, Kernel, RuntimeEnable, call, call_pointed,
 };
 use crate::topology::{DeviceInfo, Kind, Node, Topology};
 use alloc::vec::Vec;
@@ -145,11 +145,15 @@ pub struct Process<'k> {
     pub(crate) kfd: OpenFile<'k>,
     version: Version,
     pub(crate) devices: Vec<Device<'k>>,
+    /// Tells when the kernel has taken a buffer's page away. Dropped before the address space.
+    pub(crate) guard: Option<BusGuard>,
     pub(crate) space: Space,
     pub(crate) ledger: Ledger,
     pub(crate) events: Option<Events>,
     /// Queues that the kernel knows.
     pub(crate) queues: Vec<u32>,
+    /// How often the system had been suspended when this was last looked at.
+    pub(crate) suspends: u64,
 }
 
 impl fmt::Debug for dyn Kernel + '_ {
@@ -177,8 +181,11 @@ impl<'k> Process<'k> {
             push(&mut devices, device)?;
         }
         let space = Space::reserve(kernel, base, limit)?;
+        let guard = kernel.guard_span(space.span());
         let (ledger, queues) = (Ledger::default(), Vec::new());
-        let mut process = Self { kernel, kfd, version, devices, space, ledger, events: None, queues };
+        let suspends = suspends(kernel);
+        let mut process =
+            Self { kernel, kfd, version, devices, guard, space, ledger, events: None, queues, suspends };
         process.runtime_enable().map_err(refused(Stage::RuntimeEnable))?;
         process.events = Some(Events::create(&mut process).map_err(refused(Stage::Events))?);
         Ok(process)
@@ -242,6 +249,18 @@ impl<'k> Process<'k> {
         &self.devices[usize::from(index.0)]
     }
 
+    /// Whether a reset, a fault or a page that was taken away has made a device unusable until [`Process::reopen`].
+    pub fn is_lost(&self, index: DeviceIndex) -> bool {
+        self.device(index).is_lost() || self.has_lost_page(index)
+    }
+
+    /// Whether an access has found a page of the device's buffers gone.
+    pub(crate) fn has_lost_page(&self, index: DeviceIndex) -> bool {
+        let at = self.guard.as_ref().and_then(BusGuard::gone_at);
+        // An address that is nobody's any more may have been anybody's.
+        at.is_some_and(|at| self.ledger.owner(at).is_none_or(|gpu_id| gpu_id == self.device(index).gpu_id()))
+    }
+
     /// Every allocation by address.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
@@ -261,6 +280,14 @@ fn get_version(kernel: &dyn Kernel, kfd: &OpenFile<'_>) -> Result<Version, Bring
         return Err(BringUpError::Version(version));
     }
     Ok(version)
+}
+
+/// How often the system has been suspended since it started; 0 where it cannot be.
+pub(crate) fn suspends(kernel: &dyn Kernel) -> u64 {
+    let mut text = [0; 24];
+    let read = kernel.read("/sys/power/suspend_stats/success", &mut text);
+    let text = read.ok().and_then(|count| core::str::from_utf8(text.get(..count)?).ok());
+    text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Asks for the count first: more room than there are nodes is `EINVAL`.
@@ -312,6 +339,7 @@ fn open_device<'k>(
         doorbells: None,
         guard: None,
         mmio: None,
+        trap: None,
         lost: false,
         exception: Exception::default(),
     })

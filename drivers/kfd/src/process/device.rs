@@ -2,6 +2,7 @@
 
 use super::bring_up::Process;
 use super::file::OpenFile;
+use super::trap::TrapHandler;
 use crate::memory::Buffer;
 use crate::sys::{
     Aperture, AvailableMemory, BusGuard, Errno, GetClockCounters, HwException, MemoryException, Window, call,
@@ -45,6 +46,8 @@ pub struct Device<'k> {
     pub(crate) guard: Option<BusGuard>,
     /// The page with the HDP flush registers, mapped when the first upload through the BAR needs it.
     pub(crate) mmio: Option<Buffer>,
+    /// Code that tells why a wave has stopped, where the device runs one.
+    pub(crate) trap: Option<TrapHandler>,
     pub(crate) lost: bool,
     /// An exception of this device that a waiter for another one was woken by.
     pub(crate) exception: Exception,

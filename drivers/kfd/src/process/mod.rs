@@ -8,10 +8,13 @@ mod events;
 mod file;
 mod notices;
 mod teardown;
+mod trap;
 
+pub(crate) use bring_up::suspends;
 pub use bring_up::{BringUpError, MINIMUM_MINOR, Process, Stage, Version};
 pub(crate) use device::Exception;
 pub use device::{Clocks, Device, DeviceIndex};
 pub use events::{EventId, Events, Signal};
-pub use notices::{Notice, NoticeKind, Notices};
+pub use notices::{EvictionCause, Notice, NoticeKind, Notices};
 pub use teardown::Leak;
+pub use trap::{TrapError, TrapRecord};

@@ -44,6 +44,23 @@ impl NoticeKind {
     }
 }
 
+/// Why queues were stopped (`enum KFD_QUEUE_EVICTION_TRIGGERS`).
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum EvictionCause {
+    /// Shared virtual memory changed on the host.
+    SharedMemory,
+    /// User memory that the device reads moved.
+    UserMemory,
+    /// Memory is short: buffers of the process had to move.
+    Memory,
+    /// The system is being suspended.
+    Suspend,
+    /// A checkpoint is made, or restored from.
+    Checkpoint,
+}
+
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice<'t> {
@@ -60,6 +77,22 @@ impl<'t> Notice<'t> {
         let (number, text) = line.split_once(' ').unwrap_or((line, ""));
         let kind = NoticeKind::from_number(u64::from_str_radix(number, 16).ok()?)?;
         Some(Self { kind, text: text.trim() })
+    }
+
+    /// Why queues were stopped; `None` for other events and causes of newer kernels.
+    pub fn cause(&self) -> Option<EvictionCause> {
+        if self.kind != NoticeKind::QueueEviction {
+            return None;
+        }
+        // time, -process, device, trigger
+        match self.text.split(' ').nth(3)?.parse::<u8>().ok()? {
+            0 => Some(EvictionCause::SharedMemory),
+            1 => Some(EvictionCause::UserMemory),
+            2 => Some(EvictionCause::Memory),
+            3 => Some(EvictionCause::Suspend),
+            4 | 5 => Some(EvictionCause::Checkpoint),
+            _ => None,
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! refuses buffers of live queues, FREE refuses mapped ones, the event page cannot be freed).
 
 use super::bring_up::Process;
-use super::device::Exception;
+use super::device::{DeviceIndex, Exception};
 use crate::memory::Totals;
 use crate::sys::{DestroyQueue, call};
 use core::fmt;
@@ -44,6 +44,8 @@ impl Process<'_> {
             device.lost = false;
             device.exception = Exception::default();
         }
+        self.guard = None;
+        self.guard = self.kernel.guard_span(self.space.span());
         leak
     }
 
@@ -59,6 +61,9 @@ impl Process<'_> {
             }
             if let Some(mmio) = self.devices[index].mmio.take() {
                 let _ = self.free(mmio);
+            }
+            if let Ok(device) = u8::try_from(index) {
+                self.drop_trap_handler(DeviceIndex(device));
             }
         }
         let page = self.events.as_ref().and_then(|events| events.page.as_ref()).map(|page| page.handle());

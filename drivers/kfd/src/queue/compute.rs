@@ -136,6 +136,11 @@ impl Queue {
         self.options
     }
 
+    /// The number by which trap handlers and the kernel know it: its doorbell's place in the process's slice.
+    pub(super) fn doorbell_id(&self) -> u32 {
+        (self.doorbell / 8) as u32
+    }
+
     pub(super) fn signals(&self) -> &Window {
         self.buffers.signals()
     }
@@ -191,7 +196,8 @@ impl Queue {
             return Err(SubmitError::TooLong(packets.len(), slots));
         }
         let device = process.device(self.device);
-        let doorbells = device.doorbells.as_ref().filter(|_| self.fault.is_none() && !device.is_lost());
+        let doorbells =
+            device.doorbells.as_ref().filter(|_| self.fault.is_none() && !process.is_lost(self.device));
         let doorbells = doorbells.ok_or(SubmitError::Dead)?;
         let free = self.producer.free(self.buffers.pointers(), count);
         if free < count {
@@ -220,7 +226,7 @@ impl Queue {
             self.recent.pop_front();
         }
         let _ = self.recent.push_back(Stretch { submission, label, first, count });
-        if device.is_gone() {
+        if device.is_gone() || process.has_lost_page(self.device) {
             self.fault = Some(Fault::Gone(device.gpu_id(), self.flight()));
             return Err(SubmitError::Dead);
         }

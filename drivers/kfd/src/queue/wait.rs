@@ -6,8 +6,8 @@
 
 use super::compute::{Queue, Submission};
 use super::create::signal;
-use crate::fault::{Fault, InFlight, MemoryFault, QueueErrors};
-use crate::process::{Exception, Process};
+use crate::fault::{Fault, InFlight, MemoryFault, QueueErrors, WaveFault};
+use crate::process::{Exception, Process, suspends};
 use crate::sys::{Errno, EventData, WaitEvents, wait_result};
 use core::fmt;
 use embedded_hal::delay::DelayNs;
@@ -129,6 +129,9 @@ pub fn wait_until(
         }
     }
 }
+
+/// How long the page of a violation is waited for.
+const VIOLATION_MS: u32 = 50;
 
 /// What looks at one submission have seen so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -252,22 +255,35 @@ impl Queue {
         patience: Patience,
         delay: &mut impl DelayNs,
     ) -> Result<(), WaitError> {
+        match self.outcome(process, target, patience, delay)? {
+            Outcome::Complete => Ok(()),
+            outcome => self.fail(process, outcome),
+        }
+    }
+
+    fn outcome(
+        &mut self,
+        process: &mut Process<'_>,
+        target: Submission,
+        patience: Patience,
+        delay: &mut impl DelayNs,
+    ) -> Result<Outcome, WaitError> {
         if self.fault.is_some() {
             return Err(WaitError::Faulted);
         }
-        let told = process.device(self.device()).exception;
-        let outcome = if told.is_some() {
-            Outcome::Exception
-        } else {
-            self.wait_and_note(process, target, patience, delay).map_err(WaitError::Refused)?
-        };
-        let fault = match outcome {
-            Outcome::Complete => return Ok(()),
-            Outcome::Error => Fault::Queue(self.errors().unwrap_or_default(), self.flight()),
-            Outcome::Hang(ms) => Fault::Hang(ms, self.flight()),
-            Outcome::Exception => self.exception(process),
-        };
-        self.fault = Some(fault);
+        if process.device(self.device()).exception.is_some() {
+            return Ok(Outcome::Exception);
+        }
+        self.wait_and_note(process, target, patience, delay).map_err(WaitError::Refused)
+    }
+
+    /// Notes why a wait has ended badly.
+    fn fail<T>(&mut self, process: &mut Process<'_>, outcome: Outcome) -> Result<T, WaitError> {
+        self.fault = Some(match outcome {
+            Outcome::Complete | Outcome::Exception => self.exception(process),
+            Outcome::Error => self.stopped(process),
+            Outcome::Hang(ms) => self.hang(process, ms),
+        });
         Err(WaitError::Faulted)
     }
 
@@ -291,18 +307,16 @@ impl Queue {
             *watch = Watch { progress, quiet_ms: 0 };
         }
         let patience = Patience { spin_us: 0, hang_ms: Watch::LOOK_MS };
-        match self.wait(process, target, patience, delay) {
-            Ok(()) => Ok(true),
-            Err(WaitError::Faulted) if matches!(self.fault, Some(Fault::Hang(..))) => {
+        match self.outcome(process, target, patience, delay)? {
+            Outcome::Complete => Ok(true),
+            Outcome::Hang(_) => {
                 watch.quiet_ms = watch.quiet_ms.saturating_add(Watch::LOOK_MS);
                 if watch.quiet_ms < hang_ms {
-                    self.fault = None;
                     return Ok(false);
                 }
-                self.fault = Some(Fault::Hang(watch.quiet_ms, self.flight()));
-                Err(WaitError::Faulted)
+                self.fail(process, Outcome::Hang(watch.quiet_ms))
             }
-            Err(error) => Err(error),
+            outcome => self.fail(process, outcome),
         }
     }
 
@@ -322,7 +336,17 @@ impl Queue {
             gpu_id: process.device(self.device()).gpu_id(),
             told: heapless::Vec::new(),
         };
-        let outcome = wait_until(self, &mut sleeper, target.0, patience, delay);
+        let mut outcome = wait_until(self, &mut sleeper, target.0, patience, delay);
+        // The kernel tells of the page itself too, if it was one, and knows its address.
+        if matches!(outcome, Ok(Outcome::Error)) && self.errors().is_some_and(QueueErrors::is_violation) {
+            for _ in 0..VIOLATION_MS {
+                if sleeper.sleep(0) == Ok(Sleep::Exception) {
+                    outcome = Ok(Outcome::Exception);
+                    break;
+                }
+                delay.delay_ms(1);
+            }
+        }
         let QueueSleeper { age, told, .. } = sleeper;
         self.age = age;
         for (gpu_id, exception) in told {
@@ -332,6 +356,38 @@ impl Queue {
             }
         }
         outcome
+    }
+
+    /// What the queue or one of its waves has stopped for.
+    fn stopped(&self, process: &Process<'_>) -> Fault {
+        let errors = self.errors().unwrap_or_default();
+        if !errors.is_wave() {
+            return Fault::Queue(errors, self.flight());
+        }
+        self.wave(process, errors).unwrap_or_else(|| Fault::Queue(errors, self.flight()))
+    }
+
+    /// What the trap handler has recorded, if it has.
+    fn wave(&self, process: &Process<'_>, mut errors: QueueErrors) -> Option<Fault> {
+        let (record, waves) = process.trapped(self.device(), self.doorbell_id())?;
+        errors.exceptions |= record.exceptions;
+        let near = process.ledger().nearest(record.pc);
+        Some(Fault::Wave(WaveFault { errors, record, near, waves }, self.flight()))
+    }
+
+    /// Why nothing moves. A wave that the kernel has not told of may have been recorded all the same.
+    fn hang(&self, process: &mut Process<'_>, ms: u32) -> Fault {
+        if let Some(fault) = self.wave(process, QueueErrors::default()) {
+            return fault;
+        }
+        let suspends = suspends(process.kernel());
+        if suspends == process.suspends {
+            return Fault::Hang(ms, self.flight());
+        }
+        process.suspends = suspends;
+        let device = &mut process.devices[usize::from(self.device().0)];
+        device.lost = true;
+        Fault::Suspended(device.gpu_id(), ms, self.flight())
     }
 
     /// A reset explains a fault that came with it, not the other way round.

@@ -1,11 +1,12 @@
-//! Survives the bus error that a store to a doorbell raises after the kernel has taken the page away: at a reset or
-//! when the device is unplugged. The page is replaced by ordinary memory and the loss is remembered.
+//! Survives the bus error that an access raises after the kernel has taken a device's page away: doorbells and registers
+//! at a reset or when the device is unplugged, buffers when they cannot be brought back. The page is replaced by ordinary
+//! memory and the loss is remembered.
 //!
 //! Source: `amdkfd/kfd_doorbell.c` and `amdgpu_device.c:amdgpu_device_unmap_mmio` (pages are zapped, later accesses are
 //! `SIGBUS`); the layout of the action is that of `arch/x86/include/uapi/asm/signal.h`. Only on x86-64; elsewhere nothing
 //! is guarded. Bus errors at other addresses go to whoever handled them before.
 
-use super::window::Window;
+use super::window::{PAGE, Span, Window};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Windows that can be guarded at a time: doorbells and a flush page for each of 32 devices.
@@ -15,11 +16,21 @@ struct Slot {
     /// 0 = free.
     start: AtomicUsize,
     len: AtomicUsize,
+    /// Many windows lie in the range: only the page of the access is replaced.
+    by_page: AtomicBool,
     is_gone: AtomicBool,
+    /// Address of the first access that found nothing.
+    at: AtomicUsize,
 }
 
 static GUARDED: [Slot; SLOTS] = [const {
-    Slot { start: AtomicUsize::new(0), len: AtomicUsize::new(0), is_gone: AtomicBool::new(false) }
+    Slot {
+        start: AtomicUsize::new(0),
+        len: AtomicUsize::new(0),
+        by_page: AtomicBool::new(false),
+        is_gone: AtomicBool::new(false),
+        at: AtomicUsize::new(0),
+    }
 }; SLOTS];
 
 /// A guarded window. To be dropped before the window is.
@@ -31,16 +42,25 @@ pub struct BusGuard {
 impl BusGuard {
     /// Guards a window; `None` when too many are, or the handler cannot be installed.
     pub fn new(window: &Window) -> Option<Self> {
+        Self::range(window.address(), window.len(), false)
+    }
+
+    /// Guards every window in a reservation, page by page.
+    pub fn span(span: &Span) -> Option<Self> {
+        Self::range(span.address(), span.len(), true)
+    }
+
+    fn range(address: u64, len: usize, by_page: bool) -> Option<Self> {
         if !install() {
             return None;
         }
-        let start = usize::try_from(window.address()).ok()?;
+        let start = usize::try_from(address).ok()?;
         let slot = GUARDED.iter().position(|slot| {
-            // The length is of no use to the handler before it is that of this window.
-            let claimed =
-                slot.len.compare_exchange(0, window.len(), Ordering::AcqRel, Ordering::Relaxed).is_ok();
+            // The length is of no use to the handler before the start is that of this range.
+            let claimed = slot.len.compare_exchange(0, len, Ordering::AcqRel, Ordering::Relaxed).is_ok();
             if claimed {
                 slot.is_gone.store(false, Ordering::Relaxed);
+                slot.by_page.store(by_page, Ordering::Relaxed);
                 slot.start.store(start, Ordering::Release);
             }
             claimed
@@ -53,6 +73,12 @@ impl BusGuard {
     pub fn is_gone(&self) -> bool {
         GUARDED[self.slot].is_gone.load(Ordering::Relaxed)
     }
+
+    /// The first access that has found its page gone.
+    #[inline]
+    pub fn gone_at(&self) -> Option<u64> {
+        self.is_gone().then(|| GUARDED[self.slot].at.load(Ordering::Relaxed) as u64)
+    }
 }
 
 impl Drop for BusGuard {
@@ -63,7 +89,7 @@ impl Drop for BusGuard {
     }
 }
 
-/// Replaces the guarded window around an address by zeroed memory of this process. Whether there is one.
+/// Replaces the guarded window or page around an address by zeroed memory of this process. Whether there is one.
 fn replace(address: usize) -> bool {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
     for slot in &GUARDED {
@@ -71,13 +97,18 @@ fn replace(address: usize) -> bool {
         if start == 0 || !(start..start.saturating_add(len)).contains(&address) {
             continue;
         }
+        let by_page = slot.by_page.load(Ordering::Relaxed);
+        let (start, len) = if by_page { (address & !(PAGE - 1), PAGE) } else { (start, len) };
         let at = core::ptr::with_exposed_provenance_mut(start);
-        // SAFETY: the range is a window's, whose owner keeps it mapped while it is guarded and touches it by atomics
-        // only; one plain system call, which a signal handler may make.
+        // SAFETY: the range is a window's or a page in a reservation of windows, whose owner keeps it mapped while it is
+        // guarded and touches it by atomics only; one plain system call, which a signal handler may make.
         let replaced = unsafe {
             mmap_anonymous(at, len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED)
         };
-        slot.is_gone.store(replaced.is_ok(), Ordering::Relaxed);
+        if replaced.is_ok() && !slot.is_gone.load(Ordering::Relaxed) {
+            slot.at.store(address, Ordering::Relaxed);
+            slot.is_gone.store(true, Ordering::Relaxed);
+        }
         return replaced.is_ok();
     }
     false

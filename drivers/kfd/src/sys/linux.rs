@@ -108,6 +108,10 @@ impl Kernel for Linux {
         BusGuard::new(window)
     }
 
+    fn guard_span(&self, span: &Span) -> Option<BusGuard> {
+        BusGuard::span(span)
+    }
+
     fn read(&self, path: &str, out: &mut [u8]) -> Result<usize, Errno> {
         let file = open(path, OFlags::RDONLY)?;
         let mut filled = 0;

@@ -149,6 +149,16 @@ impl Isa {
         ROWS.iter().find(|row| row.mach == mach).map(|row| row.isa)
     }
 
+    /// Whether its waves enter a second-level trap handler. RDNA3 chips start them without one, as a work-around for
+    /// their context save (`amdkfd/kfd_debug.h:kfd_dbg_has_cwsr_workaround`).
+    pub const fn enters_trap_handler(self) -> bool {
+        match self.generation() {
+            Generation::Gfx11 => self.minor() >= 5,
+            Generation::Gfx12 => true,
+            Generation::Gfx9 | Generation::Gfx10 | Generation::Other => false,
+        }
+    }
+
     /// Whether chips of this kind sit in a CPU; a guess for when the render node does not answer.
     pub fn is_usually_apu(self) -> bool {
         self.row().is_some_and(|row| row.apu)
@@ -187,5 +197,8 @@ mod tests {
         assert_eq!(Isa(100306).kernels(), None);
         assert_eq!(Isa(120500).generation(), Generation::Other);
         assert_eq!(Isa(0).generation(), Generation::Other);
+        let entering =
+            [110_003, 110_500, 110_502, 120_001, 100_300].map(|isa| Isa(isa).enters_trap_handler());
+        assert_eq!(entering, [false, true, true, true, false]);
     }
 }

@@ -2,8 +2,10 @@
 
 use crate::fake::Fake;
 use crate::machines::{GIB, Machine, Release};
+use crate::queue::Clock;
 use crate::queue::{open, packets};
 use doorbell_kfd::fault::Fault;
+use doorbell_kfd::memory::{AllocError, Bytes, Name, UploadError, Uploader, Usage};
 use doorbell_kfd::process::DeviceIndex;
 use doorbell_kfd::queue::{Queue, QueueOptions, SubmitError};
 use doorbell_kfd::sys::{BusGuard, Kernel, Linux, Place, Window};
@@ -20,7 +22,7 @@ struct Taken {
 impl Taken {
     fn new(name: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bus-{name}-{}", std::process::id()));
-        std::fs::write(&path, [0; 8192]).expect("file");
+        std::fs::write(&path, [0; 3 * 4096]).expect("file");
         let fd = Linux.open(path.to_str().expect("UTF-8")).expect("open");
         let window = Linux.map(&fd, 0, 8192, Place::Anywhere).expect("map");
         Linux.close(fd);
@@ -90,6 +92,61 @@ fn a_device_whose_doorbells_vanish_is_lost() {
     assert_eq!(fault.lost_gpu(), Some(process.device(DeviceIndex(0)).gpu_id()));
     assert!(fault.to_string().contains("is gone: it was reset or unplugged"));
     assert_eq!(queue.submit(&process, &packets(1), 3), Err(SubmitError::Dead));
+    queue.destroy(&mut process).expect("destroy");
+    process.shutdown().expect("nothing left");
+    assert_eq!(fake.held(), (0, 0, 0));
+}
+
+/// Registers, and memory behind the BAR, of one device of two.
+#[test]
+fn any_page_of_a_device_may_vanish() {
+    let lost = UploadError::Alloc(AllocError::Lost);
+    for what in ["registers", "memory"] {
+        let fake = Fake::new(Machine::new(Release::V7_2, 64 * GIB, &["RX 7600", "RX 9070 XT"]));
+        let taken = Taken::new(what);
+        fake.inject(|injection| match what {
+            "registers" => injection.registers = Some(taken.path.clone()),
+            _ => injection.memory = Some((12288, taken.path.clone())),
+        });
+        let mut process = open(&fake);
+        let devices = [DeviceIndex(0), DeviceIndex(1)];
+        let (data, other) = (process.allocate(devices[0], Usage::Data, 12288, Name::new("data")), devices[1]);
+        let data = data.expect("memory");
+        let mut uploader = Uploader::new(&mut process, devices[0]).expect("uploader");
+        let mut upload = |process: &mut _| {
+            uploader.upload(process, &data, 8, &mut Bytes(&[7; 10_000]), 10_000, &mut Clock::default())
+        };
+        upload(&mut process).expect("uploaded");
+        assert!(devices.iter().all(|&device| !process.is_lost(device)));
+        taken.take_away();
+        assert_eq!(upload(&mut process), Err(lost.clone()), "{what}");
+        assert_eq!((process.is_lost(devices[0]), process.is_lost(other)), (true, false), "{what}");
+        let more = process.allocate(devices[0], Usage::Data, 4096, Name::new("more"));
+        assert_eq!(more.err(), Some(AllocError::Lost));
+        // What is reopened is guarded anew.
+        fake.inject(|injection| (injection.registers, injection.memory) = (None, None));
+        process.reopen();
+        assert!(!process.is_lost(devices[0]));
+        let _ = process.free(data);
+        process.allocate(devices[0], Usage::Data, 4096, Name::new("after")).expect("memory");
+        assert!(process.shutdown().is_err(), "one buffer is left");
+    }
+}
+
+#[test]
+fn a_queue_takes_nothing_after_memory_has_vanished() {
+    let fake = Fake::new(Machine::new(Release::V7_2, 64 * GIB, &["RX 7600"]));
+    let taken = Taken::new("data");
+    let mut process = open(&fake);
+    let mut queue = Queue::create(&mut process, DeviceIndex(0), QueueOptions::default()).expect("queue");
+    fake.inject(|injection| injection.memory = Some((12288, taken.path.clone())));
+    let data = process.allocate(DeviceIndex(0), Usage::Data, 12288, Name::new("data")).expect("memory");
+    queue.submit(&process, &packets(3), 1).expect("room");
+    taken.take_away();
+    data.window().expect("mapped").store32(4096, 1);
+    assert!(process.is_lost(DeviceIndex(0)));
+    assert_eq!(queue.submit(&process, &packets(3), 2), Err(SubmitError::Dead));
+    process.free(data).expect("free");
     queue.destroy(&mut process).expect("destroy");
     process.shutdown().expect("nothing left");
     assert_eq!(fake.held(), (0, 0, 0));

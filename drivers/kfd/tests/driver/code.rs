@@ -208,7 +208,7 @@ fn a_program_is_loaded_and_found_by_name() {
         assert_eq!(program.name_of(kernel.descriptor).map(ToString::to_string), Some("k".to_owned()));
         assert!(program.kernel("K").is_none());
         let near = process.ledger().nearest(kernel.entry).to_string();
-        assert_eq!(near, "kernels+0x2000");
+        assert_eq!(near, "k+0x0");
         program.unload(&mut process).expect("free");
         uploader.destroy(&mut process).expect("destroy");
         process.reopen();

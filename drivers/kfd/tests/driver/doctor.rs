@@ -4,7 +4,7 @@ use crate::fake::Fake;
 use crate::machines::{GIB, Machine, Release};
 use crate::queue::open;
 use doorbell_kfd::doctor::{self, Examination, Finding, LogHint, Seen, Severity, examine};
-use doorbell_kfd::process::{DeviceIndex, Notice, NoticeKind, Process};
+use doorbell_kfd::process::{DeviceIndex, EvictionCause, Notice, NoticeKind, Process};
 use doorbell_kfd::queue::{Queue, QueueOptions};
 use doorbell_kfd::sys::{Errno, Stat, request};
 use doorbell_kfd::topology::{Isa, ROOT, Rule, Topology};
@@ -260,6 +260,15 @@ fn what_the_kernel_tells_beside_faults_is_heard() {
     ];
     assert_eq!(heard, expected.map(|(kind, text)| (kind, text.to_owned())));
     assert_eq!(Notice::parse(b"\xff\xfe"), None);
+    for (line, cause) in [
+        ("9 123456789 -4242 a1b2 3", Some(EvictionCause::Suspend)),
+        ("9 123456789 -4242 a1b2 2", Some(EvictionCause::Memory)),
+        ("9 123456789 -4242 a1b2 77", None),
+        ("9 123456789", None),
+        ("a 123456789 -4242 a1b2 3", None),
+    ] {
+        assert_eq!(Notice::parse(line.as_bytes()).expect("a line").cause(), cause, "{line}");
+    }
     drop(notices);
     process.shutdown().expect("nothing left");
     assert_eq!(fake.held(), (0, 0, 0));

@@ -19,4 +19,5 @@ mod machines;
 mod queue;
 mod topology;
 mod transcript;
+mod trap;
 mod upload;

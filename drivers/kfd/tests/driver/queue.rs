@@ -325,6 +325,40 @@ fn queue_errors_are_told_in_words() {
     process.shutdown().expect("nothing left");
 }
 
+/// The GPU does not move, and the system has slept since the device was opened.
+#[test]
+fn a_device_that_does_not_come_back_from_suspend_is_lost() {
+    const COUNTER: &str = "/sys/power/suspend_stats/success";
+    let fake = fake(Release::V6_12, "8060S");
+    fake.set_file(COUNTER, "3\n");
+    let mut process = open(&fake);
+    let patience = Patience { spin_us: 5, hang_ms: 100 };
+    for (count, suspended) in [("3\n", false), ("4\n", true), ("4\n", false)] {
+        let mut queue = queue(&mut process);
+        fake.inject(|injection| injection.trouble = None);
+        // A suspend that the queue survives is not spoken of.
+        fake.set_file(COUNTER, count);
+        let submission = queue.submit(&process, &packets(2), 0).expect("room");
+        queue.wait(&mut process, submission, patience, &mut Clock::default()).expect("complete");
+        fake.inject(|injection| injection.trouble = Some(Trouble::Hang));
+        let submission = queue.submit(&process, &packets(2), 0).expect("room");
+        queue.wait(&mut process, submission, patience, &mut Clock::default()).expect_err("hang");
+        let fault = queue.fault().expect("fault").clone();
+        assert_eq!(matches!(fault, Fault::Suspended(_, 100, _)), suspended, "{fault}");
+        assert_eq!((process.is_lost(FIRST), fault.lost_gpu().is_some()), (suspended, suspended));
+        if suspended {
+            let text = "no progress for 100 ms, and the system was suspended since it was opened";
+            assert!(fault.to_string().contains(text), "{fault}");
+            let leak = process.reopen();
+            assert_eq!(leak.queues, 1);
+        } else {
+            queue.destroy(&mut process).expect("destroy");
+        }
+    }
+    process.shutdown().expect("nothing left");
+    assert_eq!(fake.held(), (0, 0, 0));
+}
+
 #[test]
 fn a_scheduler_that_hangs_makes_the_device_lost_and_is_asked_once() {
     let fake = fake(Release::V6_12, "RX 7600");

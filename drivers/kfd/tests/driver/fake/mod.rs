@@ -31,6 +31,10 @@ enum File {
 pub struct Injection {
     /// The file that doorbells are a mapping of, to be cut by a test.
     pub doorbells: Option<std::path::PathBuf>,
+    /// The same for the page of registers.
+    pub registers: Option<std::path::PathBuf>,
+    /// The same for memory of this many bytes.
+    pub memory: Option<(usize, std::path::PathBuf)>,
     /// What the render node says of the scheduler firmware; older kernels say nothing.
     pub scheduler: Option<u32>,
     /// ALLOC calls that succeed before one fails with ENOMEM.
@@ -66,8 +70,21 @@ struct State {
     mask: u64,
     dispatches: Vec<Dispatch>,
     waits: u32,
+    /// Second-level trap handlers by GPU: code and data.
+    traps: BTreeMap<u32, (u64, u64)>,
     /// Doorbell windows by address, with the GPU they belong to; the newest last.
     doorbells: Vec<(u64, u32)>,
+}
+
+impl State {
+    fn set_trap_handler(&mut self, arg: sys::SetTrapHandler) {
+        let sys::SetTrapHandler { tba_addr, tma_addr, gpu_id, .. } = arg;
+        assert!(tba_addr.is_multiple_of(256), "the code's address is stored without its low bits");
+        match tba_addr {
+            0 => drop(self.traps.remove(&gpu_id)),
+            _ => drop(self.traps.insert(gpu_id, (tba_addr, tma_addr))),
+        }
+    }
 }
 
 /// The kernel.
@@ -88,6 +105,14 @@ fn read<T: bytemuck::Pod>(arg: &[u8]) -> T {
 
 fn write<T: bytemuck::Pod>(arg: &mut [u8], value: &T) {
     arg[..size_of::<T>()].copy_from_slice(bytemuck::bytes_of(value));
+}
+
+/// A mapping of a file that a test may cut.
+fn map_file(path: &std::path::Path, len: usize, place: Place<'_>) -> Result<Window, Errno> {
+    let file = Linux.open(path.to_str().expect("UTF-8"))?;
+    let window = Linux.map(&file, 0, len, place);
+    Linux.close(file);
+    window
 }
 
 impl Fake {
@@ -150,6 +175,11 @@ impl Fake {
     /// What was dispatched, in order.
     pub fn dispatches(&self) -> Vec<Dispatch> {
         self.state().dispatches.clone()
+    }
+
+    /// The trap handler of a GPU: its code and its data.
+    pub fn trap_handler(&self, gpu_id: u32) -> Option<(u64, u64)> {
+        self.state().traps.get(&gpu_id).copied()
     }
 
     /// How often a wait slept.
@@ -281,6 +311,10 @@ impl Fake {
                 write(arg, &sys::SmiEvents { anon_fd: state.next_fd as u32, ..read(arg) });
                 Ok(())
             }
+            request::SET_TRAP_HANDLER if self.is_gpu(read::<sys::SetTrapHandler>(arg).gpu_id) => {
+                state.set_trap_handler(read(arg));
+                Ok(())
+            }
             request::SET_TRAP_HANDLER | request::SMI_EVENTS | request::SET_MEMORY_POLICY => {
                 Err(Errno::EINVAL)
             }
@@ -368,6 +402,10 @@ impl Kernel for Fake {
         BusGuard::new(window)
     }
 
+    fn guard_span(&self, span: &Span) -> Option<BusGuard> {
+        BusGuard::span(span)
+    }
+
     fn receive(&self, fd: &Fd, out: &mut [u8]) -> Result<usize, Errno> {
         let mut state = self.state();
         assert_eq!(state.files.get(&fd.raw()), Some(&File::Notices));
@@ -394,7 +432,10 @@ impl Kernel for Fake {
         let mut state = self.state();
         match *state.files.get(&fd.raw()).ok_or(Errno::EBADF)? {
             File::Notices => Err(Errno::ENODEV),
-            File::Render(gpu_id) => state.memory.map(gpu_id, offset, len, place),
+            File::Render(gpu_id) => match &state.injection.memory {
+                Some((bytes, path)) if *bytes == len => map_file(path, len, place),
+                _ => state.memory.map(gpu_id, offset, len, place),
+            },
             File::Kfd => match offset >> 62 {
                 3 => {
                     let gpu_id = (offset >> 46 & 0xffff) as u32;
@@ -404,12 +445,7 @@ impl Kernel for Fake {
                         return Err(Errno::EINVAL);
                     }
                     let window = match &state.injection.doorbells {
-                        Some(path) => {
-                            let file = Linux.open(path.to_str().expect("UTF-8"))?;
-                            let window = Linux.map(&file, 0, 8192, place);
-                            Linux.close(file);
-                            window?
-                        }
+                        Some(path) => map_file(path, 8192, place)?,
                         None => self.doorbells.map(index * 8192, 8192, place)?,
                     };
                     state.doorbells.push((window.address(), gpu_id));
@@ -418,7 +454,10 @@ impl Kernel for Fake {
                 // The kernel's own event page: slots of a process that brought none.
                 2 if len <= 32768 => self.event_page.map(0, len, place),
                 2 => Err(Errno::EINVAL),
-                0 if len == 4096 => self.mmio.map(0, 4096, place),
+                0 if len == 4096 => match &state.injection.registers {
+                    Some(path) => map_file(path, 4096, place),
+                    None => self.mmio.map(0, 4096, place),
+                },
                 _ => Err(Errno::EFAULT),
             },
         }

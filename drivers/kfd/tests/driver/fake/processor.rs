@@ -26,6 +26,15 @@ pub enum Trouble {
     Reset,
     /// The queue stops with this code in its inactive signal.
     QueueError(u64),
+    /// A wave stops at this address for these exceptions, and the trap handler, if there is one, leaves a record.
+    Wave {
+        pc: u64,
+        exceptions: u32,
+        /// The kernel hears of it.
+        is_told: bool,
+        /// And finds this page at fault.
+        page: Option<u64>,
+    },
 }
 
 fn load(state: &State, gpu: u32, va: u64) -> Option<u64> {
@@ -134,15 +143,7 @@ fn strike(_: &Fake, state: &mut State, queue: &mut Queue, trouble: Trouble) {
     let gpu_id = queue.gpu_id;
     match trouble {
         Trouble::Hang => {}
-        Trouble::Fault(va) => state.events.raise(Raised::Memory(MemoryException {
-            not_present: true,
-            read_only: false,
-            no_execute: false,
-            imprecise: false,
-            va: va & !4095,
-            gpu_id,
-            error_type: 0,
-        })),
+        Trouble::Fault(va) => page_fault(state, gpu_id, va),
         Trouble::Reset => {
             let exception = HwException { reset_type: 0, reset_cause: 0, memory_lost: true, gpu_id };
             state.events.raise(Raised::Hardware(exception));
@@ -152,7 +153,36 @@ fn strike(_: &Fake, state: &mut State, queue: &mut Queue, trouble: Trouble) {
             let signal = load(state, gpu_id, queue.read_pointer - 0x80 + 0xC0).expect("queue struct");
             store(state, gpu_id, signal + 8, code);
         }
+        Trouble::Wave { pc, exceptions, is_told, page } => {
+            let Some(&(_, tma)) = state.traps.get(&gpu_id) else { return };
+            let message = (u64::from(exceptions) << 10) | (queue.doorbell as u64 / 8);
+            for slot in [3, 4] {
+                store(state, gpu_id, tma + 16 * slot, pc);
+                store(state, gpu_id, tma + 16 * slot + 8, message << 32 | 1 << 11);
+            }
+            if is_told {
+                let payload = load(state, gpu_id, queue.save_area + 24).expect("header");
+                let event = load(state, gpu_id, queue.save_area + 32).expect("header");
+                store(state, gpu_id, payload, exceptions.into());
+                state.events.signal((event & 0xffff_ffff) as u32);
+            }
+            if let Some(va) = page {
+                page_fault(state, gpu_id, va);
+            }
+        }
     }
+}
+
+fn page_fault(state: &mut State, gpu_id: u32, va: u64) {
+    state.events.raise(Raised::Memory(MemoryException {
+        not_present: true,
+        read_only: false,
+        no_execute: false,
+        imprecise: false,
+        va: va & !4095,
+        gpu_id,
+        error_type: 0,
+    }));
 }
 
 /// COPY_LINEAR, FENCE, TRAP, GCR and padding (`sdma_v6_0.c`).

@@ -20,6 +20,7 @@ pub struct Queue {
     /// The last doorbell value.
     pub rung: Option<u64>,
     pub is_dead: bool,
+    pub save_area: u64,
     buffers: Vec<u64>,
 }
 
@@ -113,6 +114,7 @@ fn create(fake: &Fake, state: &mut State, arg: &mut CreateQueue) -> Result<(), E
         read: 0,
         rung: None,
         is_dead: false,
+        save_area: arg.ctx_save_restore_address,
         buffers,
     };
     state.queues.queues.insert(id, queue);
