@@ -178,6 +178,25 @@ fn prompts_come_from_everywhere() {
     assert_ne!(tokens(&["-p", "one two", "--system", "Be brief."], b""), expected);
 }
 
+/// What `score` finds likely with keys and values in blocks is what `run` says with them, and near what it is without.
+#[test]
+fn keys_and_values_can_be_kept_in_blocks() {
+    let model = model("blocks", Family::Qwen3);
+    let answer = |kv| {
+        let run = ["run", &model, "-p", "of the", "--raw", "-n", "8", "--temp", "0", "--kv", kv, "--json"];
+        ids(&json(&run), "tokens")
+    };
+    let tokens = answer("q8_0").join(",");
+    let nll =
+        |kv| json(&["score", &model, "--tokens", &tokens, "--kv", kv, "--json"])["nll"].as_f64().unwrap();
+    let [plain, blocks] = [nll("f16"), nll("q8_0")];
+    assert!(plain != blocks && (plain - blocks).abs() < 0.05 * plain, "{plain} {blocks}");
+    assert_eq!(answer("f32").len(), 8);
+    let figures =
+        json(&["bench", &model, "-p", "16", "-n", "0", "-r", "1", "-t", "1", "--kv", "q8_0", "--json"]);
+    assert!(figures["pp"]["tokens_per_second"].as_f64().unwrap() > 0.0);
+}
+
 #[test]
 fn a_seed_decides() {
     let model = model("seed", Family::Qwen2);
@@ -229,6 +248,10 @@ fn info_and_plan_describe_the_model() {
         assert_eq!(info["memory"]["context"], 64);
         let shape = Shape::NARROW;
         assert_eq!(info["memory"]["kv"], shape.layers * shape.kv_heads * shape.head_dim * 2 * 2 * 64);
+        let blocks = json(&["info", &model, "--json", "--ctx", "64", "--kv", "q8_0"]);
+        assert_eq!(blocks["memory"]["kv"], info["memory"]["kv"].as_u64().unwrap() / 64 * 34);
+        let pages = ["f16", "f32", "q8_0"].map(|kv| info["memory"]["kv_page_bytes"][kv].as_u64().unwrap());
+        assert_eq!(pages.map(|bytes| bytes * 32), [32, 64, 17].map(|part| pages[0] * part));
         let text = stdout(&["info", &model, "--tensors"], b"");
         assert!(text.contains("token_embd.weight") && text.contains("memory for 256 tokens"), "{text}");
 
@@ -370,6 +393,10 @@ fn bad_inputs_are_refused() {
     refused(&["run", &model, "-p", "x", "--temp", "nan"], 4, &["temperature is NaN"]);
     refused(&["run", &model, "-p", "x", "--ctx", "4294967295"], 6, &["use a smaller --ctx"]);
     refused(&["run", &model, "-p", "x", "--device", "kfd:99"], 5, &["device kfd:99 can't be used: "]);
+    assert_eq!(run_with(&["run", &model, "-p", "x", "--kv", "q4_0"], b"").status.code(), Some(2));
+    let odd = Shape { hidden: 60, head_dim: 20, heads: 3, ..Shape::TINY };
+    let odd = write("odd.gguf", &tiny::model(Family::Qwen3, odd, Type::F32, 1).to_bytes());
+    refused(&["run", &odd, "-p", "x", "--kv", "q8_0"], 4, &["heads of 20 elements", "use f16"]);
     refused(
         &["run", &model, "-p", "x", "--device", "soft:gfx900"],
         5,

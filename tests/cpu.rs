@@ -135,20 +135,45 @@ fn quantised_models_agree_with_the_reference() {
     }
 }
 
+/// Both quantise the same blocks, but for codes that lie between two; against plain numbers they cost little.
+#[test]
+fn keys_and_values_in_blocks_agree_with_the_reference() {
+    for family in FAMILIES {
+        let file = tiny::model(family, tiny::Shape::WIDE, Type::F16, 3).to_bytes();
+        let gguf = Gguf::parse(&file, HEAP).unwrap();
+        let model = Model::new(&gguf, HEAP).unwrap();
+        let tokens = prompt(1, 100);
+        let [plain, blocks] = [KvType::F32, KvType::Q8_0].map(|kv| {
+            let mut reference = Reference::new(&model, ALL_PAGES, kv, Products::Exact, HEAP).unwrap();
+            step(&model, &mut reference, &[(0, &tokens, 0)], HeadResult::Logits)
+        });
+        let cost = nmse(&blocks, &plain);
+        assert!(cost > 1e-8 && cost < 1e-3, "{}: NMSE {cost:e} to plain numbers", family.name());
+        for isa in Isa::available() {
+            let mut backend = cpu(&model, KvType::Q8_0, 2, isa);
+            let found = step(&model, &mut backend, &[(0, &tokens, 0)], HeadResult::Logits);
+            let error = nmse(&found, &blocks);
+            assert!(error < cost / 10.0, "{} {}: NMSE {error:e} of {cost:e}", family.name(), isa.name());
+        }
+    }
+}
+
 /// One row alone, chunks, a batch with strangers, any number of threads: the same bits.
 #[test]
 fn a_rows_logits_depend_on_its_sequence_alone() {
-    for family in FAMILIES {
+    let plain = FAMILIES.map(|family| (family, KvType::F16));
+    let blocks = [Family::Llama, Family::Gemma3].map(|family| (family, KvType::Q8_0));
+    for (family, kv) in plain.into_iter().chain(blocks) {
         let file = tiny::model(family, tiny::Shape::WIDE, Type::Q4_K, 5).to_bytes();
         let gguf = Gguf::parse(&file, HEAP).unwrap();
         let model = Model::new(&gguf, HEAP).unwrap();
         let vocabulary = model.vocabulary as usize;
         let (tokens, other) = (prompt(2, 600), prompt(3, 70));
         let bits = |logits: &[f32]| logits.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
-        let mut backend = cpu(&model, KvType::F16, 1, Isa::best());
+        let mut backend = cpu(&model, kv, 1, Isa::best());
         let whole = bits(&step(&model, &mut backend, &[(0, &tokens, 0)], HeadResult::Logits));
         for threads in [1, 2, 3] {
-            let mut backend = cpu(&model, KvType::F16, threads, Isa::best());
+            let mut backend = cpu(&model, kv, threads, Isa::best());
             let mut position = 0;
             let mut found = Vec::new();
             for chunk in [1, 1, 3, 59, 1, 200, 300, 5, 29, 1].iter().cycle() {
@@ -169,7 +194,7 @@ fn a_rows_logits_depend_on_its_sequence_alone() {
                     break;
                 }
             }
-            assert!(found == whole, "{} with {threads} threads", family.name());
+            assert!(found == whole, "{} {kv} with {threads} threads", family.name());
         }
     }
 }

@@ -2,20 +2,21 @@
 //! those of the reader alone are in `core/tests/gguf`, those of text in `tests/token/reports.rs`.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
-use doorbell_core::backend::KvType;
+use doorbell_core::backend::{KvError, KvType};
 use doorbell_core::engine::{
     Config, Engine, Event, FinishReason, Nanos, Progress, Request, RequestId, score,
 };
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{self, Global, Heap};
 use doorbell_core::model::{Model, ModelError};
-use doorbell_core::plan::{Attend, Gating, GroupId, KvSlot, Matrix, Route, TensorId, WeightId};
+use doorbell_core::plan::{Attend, Gating, GroupId, KvSlot, Matrix, PlanError, Route, TensorId, WeightId};
 use doorbell_core::quant::{self, Activation, Type};
 use doorbell_core::reference::{
-    AttendBuffers, Cache, Cached, Heads, Products, Reference, attend_row, route_row,
+    AttendBuffers, Cache, Cached, Heads, Products, Reference, ReferenceError, attend_row, route_row,
 };
 use doorbell_core::sample::{SampleError, Sampler, SamplerParams, SamplerScope, Scratch};
 use doorbell_core::token::{EncodeOptions, TokenId, Tokenizer, TokenizerError};
+use doorbell_cpu::backend::{CpuBackend, CpuError};
 use doorbell_tests::blocks;
 use doorbell_tests::gguf_writer::{GgufFile, Value};
 use doorbell_tests::random::Random;
@@ -166,6 +167,20 @@ fn row_54_heads_of_any_width_are_cached() {
             assert!(logits.iter().all(|logit| logit.is_finite()));
         });
     }
+    with_model(&tiny::model(Family::Qwen3, shape, Type::F32, 1), |model| {
+        let model = model.unwrap();
+        let refused = KvError { kv: KvType::Q8_0, dim: 20 };
+        let reference = Reference::new(&model, 1, KvType::Q8_0, Products::Exact, HEAP);
+        assert_eq!(reference.err(), Some(ReferenceError::Kv(refused)));
+        let cpu = CpuBackend::new(&model, 1, KvType::Q8_0, 1, HEAP);
+        assert_eq!(cpu.err(), Some(CpuError::Kv(refused)));
+        let memory = Config::new(64, 1, 32).memory(&model, KvType::Q8_0, HEAP);
+        assert_eq!(memory.err(), Some(PlanError::Kv(refused)));
+        assert_eq!(
+            refused.to_string(),
+            "heads of 20 elements are not blocks of 32, in which q8_0 keeps them; use f16"
+        );
+    });
 }
 
 #[test]
@@ -418,15 +433,35 @@ fn row_106_the_orders_of_softmax_and_choice_are_told_apart() {
 #[test]
 fn row_110_logits_far_into_a_text_are_alive() {
     let shape = Shape { context: 4096, ..Shape::TINY };
-    for family in [Family::Llama, Family::Gemma3] {
+    let wide = Shape { head_dim: 32, ..shape };
+    let cases = [
+        (Family::Llama, shape, KvType::F16),
+        (Family::Gemma3, shape, KvType::F16),
+        (Family::Llama, wide, KvType::Q8_0),
+    ];
+    for (family, shape, kv) in cases {
         with_model(&tiny::model(family, shape, Type::F32, 5), |model| {
             let model = model.unwrap();
             let tokens: Vec<TokenId> = (0..2176).map(|place| TokenId(place * 31 % 380)).collect();
-            let logits = scores(&model, &tokens, KvType::F16);
+            let logits = scores(&model, &tokens, kv);
             for row in logits.chunks_exact(model.vocabulary as usize).skip(2000) {
                 let size = row.iter().fold(0_f32, |size, logit| size.max(logit.abs()));
-                assert!(size.is_finite() && size > 0.1, "{family:?}: {size}");
+                assert!(size.is_finite() && size > 0.1, "{family:?} {kv}: {size}");
             }
+        });
+    }
+}
+
+#[test]
+fn row_111_keys_and_values_in_blocks_suit_every_attention() {
+    for family in Family::ALL {
+        with_model(&tiny::model(family, Shape::NARROW, Type::F32, 4), |model| {
+            let model = model.unwrap();
+            let tokens: Vec<TokenId> = (0..100).map(|place| TokenId(place * 31 % 380)).collect();
+            let [plain, blocks] = [KvType::F32, KvType::Q8_0].map(|kv| scores(&model, &tokens, kv));
+            let difference = plain.iter().zip(&blocks).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>();
+            let size = plain.iter().map(|logit| f64::from(*logit).powi(2)).sum::<f64>();
+            assert!(difference > 0.0 && difference < 1e-3 * size, "{family:?}: {}", difference / size);
         });
     }
 }

@@ -6,7 +6,7 @@ use doorbell_core::backend::KvType;
 use doorbell_core::gguf::Gguf;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Element, GroupId, HeadResult, Op, PAGE_TOKENS, Plan, Rows, Shape};
-use doorbell_core::quant::Type;
+use doorbell_core::quant::{self, Type};
 use doorbell_isa::Target;
 use doorbell_kernels::{Inputs, KvLayout, KvPool, Step, lower, scratch_bytes, supports};
 use doorbell_tests::random::Random;
@@ -60,6 +60,11 @@ fn cells(bytes: &[u8], kv: KvType) -> Vec<f32> {
     match kv {
         KvType::F16 => bytes.chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()).collect(),
         KvType::F32 => bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect(),
+        KvType::Q8_0 => {
+            let mut cells = vec![0.0; bytes.len() / kv.block_bytes() * kv.block_len()];
+            quant::dequantize(Type::Q8_0, bytes, &mut cells).unwrap();
+            cells
+        }
     }
 }
 
@@ -67,6 +72,11 @@ fn bytes_of(cells: &[f32], kv: KvType) -> Vec<u8> {
     match kv {
         KvType::F16 => cells.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect(),
         KvType::F32 => cells.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        KvType::Q8_0 => {
+            let mut bytes = vec![0; kv.row_bytes(cells.len()).unwrap()];
+            quant::Activation::Q8_0.quantize(cells, &mut bytes).unwrap();
+            bytes
+        }
     }
 }
 

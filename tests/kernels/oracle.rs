@@ -228,11 +228,17 @@ impl Oracle<'_, '_> {
         let dim = pool.layout.dim as usize;
         for (head, values) in y.chunks_exact(dim).enumerate() {
             let at = pool.at(page, kv.layer.into(), head, place.position);
-            for (cell, value) in pool.cells[at..at + dim].iter_mut().zip(values) {
-                *cell = match pool.layout.kv {
-                    KvType::F16 => f16::from_f32(*value).to_f32(),
-                    KvType::F32 => *value,
-                };
+            let cells = &mut pool.cells[at..at + dim];
+            match pool.layout.kv {
+                KvType::F16 => {
+                    cells.iter_mut().zip(values).for_each(|(cell, x)| *cell = f16::from_f32(*x).to_f32());
+                }
+                KvType::F32 => cells.copy_from_slice(values),
+                KvType::Q8_0 => {
+                    let mut bytes = vec![0; KvType::Q8_0.row_bytes(dim).unwrap()];
+                    quant::Activation::Q8_0.quantize(values, &mut bytes).unwrap();
+                    quant::dequantize(quant::Type::Q8_0, &bytes, cells).unwrap();
+                }
             }
         }
     }

@@ -44,9 +44,8 @@ fn the_peak_is_what_was_predicted() {
     let mut worst = 0.0_f64;
     for (family, shape, kind) in narrow.into_iter().chain(wide) {
         let file = tiny::model(family, shape, kind, 8).to_bytes();
-        for (kv, computer) in [KvType::F16, KvType::F32]
-            .into_iter()
-            .flat_map(|kv| [COMPUTERS[0], COMPUTERS[2]].map(|c| (kv, c)))
+        for (kv, computer) in
+            KvType::ALL.into_iter().flat_map(|kv| [COMPUTERS[0], COMPUTERS[2]].map(|c| (kv, c)))
         {
             for config in [Config::new(64, 1, 32), Config::new(256, 1, 64), Config::new(128, 3, 16)] {
                 let tokens = config.context;

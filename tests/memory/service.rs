@@ -5,10 +5,10 @@ use doorbell_core::engine::{
     Config, Engine, EngineError, Event, Memory, Nanos, Progress, Request, RequestId, SubmitError,
 };
 use doorbell_core::gguf::{Fault, Gguf, GgufError};
-use doorbell_core::heap::{self, Heap, OutOfMemory};
+use doorbell_core::heap::{self, Heap};
 use doorbell_core::model::{Model, ModelError};
 use doorbell_core::plan::{HeadResult, PlanError};
-use doorbell_core::reference::{Products, Reference};
+use doorbell_core::reference::{Products, Reference, ReferenceError};
 use doorbell_core::sample::{SamplerError, SamplerParams};
 use doorbell_core::token::{Detokenizer, EncodeError, EncodeOptions, TokenId, Tokenizer, TokenizerError};
 use doorbell_cpu::backend::{CpuBackend, CpuError};
@@ -92,7 +92,8 @@ fn serve<'m, 'a>(
     tokenizer
         .encode(service.text, EncodeOptions::default(), &mut prompt)
         .map_err(|error| refused(Step::Encode, matches!(error, EncodeError::OutOfMemory(_)), &error))?;
-    let no_backend = |error: OutOfMemory| refused(Step::Backend, true, &error);
+    let no_backend =
+        |error: ReferenceError| refused(Step::Backend, matches!(error, ReferenceError::Memory(_)), &error);
     let (scratch, generated, allocations) = match computer {
         Computer::Reference(products) => {
             let backend = Reference::new(model, config.pages, kv, products, heap).map_err(no_backend)?;
@@ -103,7 +104,7 @@ fn serve<'m, 'a>(
         Computer::Cpu(threads) => {
             let plan = model.plan(config.largest_shape(), HeadResult::Logits, heap).map_err(unplanned)?;
             let scratch = CpuBackend::scratch_bytes(model, config.pages, kv, threads, &plan, heap)
-                .map_err(no_backend)?;
+                .map_err(|error| refused(Step::Backend, true, &error))?;
             drop(plan);
             let backend = CpuBackend::new(model, config.pages, kv, threads, heap)
                 .map_err(|error| refused(Step::Backend, matches!(error, CpuError::Memory(_)), &error))?;

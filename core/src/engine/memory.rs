@@ -63,7 +63,7 @@ impl Config {
     /// Bytes needed for a model under these limits. The plans are made to find out and given back to `heap`.
     ///
     /// # Errors
-    /// [`PlanError`] when a step can't be planned.
+    /// [`PlanError`] when a step can't be planned, or the model's heads can't be kept so.
     pub fn memory(&self, model: &Model<'_>, kv: KvType, heap: Heap<'_>) -> Result<Memory, PlanError> {
         let decode = model.plan(self.decode_shape(), HeadResult::Logits, heap)?;
         let full = model.plan(self.largest_shape(), HeadResult::Logits, heap)?;
@@ -83,13 +83,13 @@ impl Config {
             live.saturating_mul(per_request as u64),
         ];
         let outputs = sequences.max(self.reading_rows.into());
-        let tokens = u64::from(self.pages).saturating_mul(PAGE_TOKENS as u64);
+        let positions = u64::from(self.pages).saturating_mul(PAGE_TOKENS as u64);
         let vocabulary = model.vocabulary as usize;
         let results = (vocabulary * size_of::<f32>() + size_of::<TokenId>()) as u64;
         Ok(Memory {
             weights: model.weights.iter().map(|weight| weight.data.len() as u64).sum(),
             model: model.heap_bytes() as u64,
-            kv: tokens.saturating_mul(model.kv_elements_per_token() as u64 * kv.bytes() as u64),
+            kv: positions.saturating_mul(model.kv_bytes_per_token(kv)?),
             activations: decode.arena.max(full.arena).max(reading_arena) as u64 * 4,
             outputs: outputs.saturating_mul(results).saturating_add(Scratch::bytes(vocabulary) as u64),
             scheduling: scheduling.into_iter().fold(0, u64::saturating_add),

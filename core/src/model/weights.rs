@@ -3,6 +3,7 @@
 use super::family::Family;
 use super::hyper::Hyper;
 use super::rope::Rope;
+use crate::backend::{KvError, KvType};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::plan::{KvSlot, Matrix, Norm, RopeId, VectorId, WeightId};
 use crate::quant;
@@ -146,9 +147,12 @@ pub struct KvGroup {
 }
 
 impl KvGroup {
-    /// Elements of keys and values per token, over all layers of the group.
-    pub fn elements_per_token(&self) -> usize {
-        usize::from(self.layers) * self.heads as usize * (self.key_dim as usize + self.value_dim as usize)
+    /// Bytes of keys and values per token, over all layers of the group; `None` when a head is no whole number of
+    /// blocks, or on overflow.
+    pub fn bytes_per_token(&self, kv: KvType) -> Option<usize> {
+        let key = kv.row_bytes(self.key_dim as usize)?;
+        let value = kv.row_bytes(self.value_dim as usize)?;
+        usize::from(self.layers).checked_mul(self.heads as usize)?.checked_mul(key.checked_add(value)?)
     }
 }
 
@@ -236,8 +240,13 @@ impl<'a> Model<'a> {
         vectors + ropes + tables.iter().sum::<usize>()
     }
 
-    /// Elements of keys and values per token over all groups.
-    pub fn kv_elements_per_token(&self) -> usize {
-        self.groups.iter().map(KvGroup::elements_per_token).sum()
+    /// Bytes of keys and values per token over all groups.
+    ///
+    /// # Errors
+    /// [`KvError`] when a head is no whole number of blocks.
+    pub fn kv_bytes_per_token(&self, kv: KvType) -> Result<u64, KvError> {
+        kv.check(self)?;
+        let groups = self.groups.iter().map(|group| group.bytes_per_token(kv).unwrap_or(usize::MAX) as u64);
+        Ok(groups.fold(0, u64::saturating_add))
     }
 }

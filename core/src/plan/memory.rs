@@ -1,6 +1,7 @@
 //! The plan itself: operations, activation tensors, and where each tensor lies in the arena.
 
 use super::Op;
+use crate::backend::KvError;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use core::fmt;
 
@@ -92,6 +93,14 @@ pub enum PlanError {
     TooManyTensors,
     /// The arena's size overflows.
     TooLarge(Shape),
+    /// Keys and values can't be kept as asked.
+    Kv(KvError),
+}
+
+impl From<KvError> for PlanError {
+    fn from(error: KvError) -> Self {
+        Self::Kv(error)
+    }
 }
 
 impl From<OutOfMemory> for PlanError {
@@ -104,6 +113,7 @@ impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory(error) => error.fmt(f),
+            Self::Kv(error) => error.fmt(f),
             Self::TooManyTensors => write!(f, "the plan needs more than {} activation tensors", u16::MAX),
             Self::TooLarge(shape) => {
                 write!(

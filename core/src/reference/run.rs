@@ -6,7 +6,7 @@ use super::mixture::route_row;
 use super::product::{Products, product};
 use super::scratch::{ProductScratch, Scratch, Sizes, clear};
 use super::state::Pool;
-use crate::backend::{Backend, KvType, Output};
+use crate::backend::{Backend, KvError, KvType, Output};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::model::Model;
 use crate::plan::{
@@ -27,6 +27,14 @@ pub enum ReferenceError {
     Memory(OutOfMemory),
     /// The batch breaks a rule.
     Batch(BatchError),
+    /// Keys and values can't be kept as asked.
+    Kv(KvError),
+}
+
+impl From<KvError> for ReferenceError {
+    fn from(error: KvError) -> Self {
+        Self::Kv(error)
+    }
 }
 
 impl From<OutOfMemory> for ReferenceError {
@@ -40,6 +48,7 @@ impl fmt::Display for ReferenceError {
         match self {
             Self::Memory(error) => error.fmt(f),
             Self::Batch(error) => error.fmt(f),
+            Self::Kv(error) => error.fmt(f),
         }
     }
 }
@@ -63,14 +72,15 @@ impl<'m, 'a> Reference<'m, 'a> {
     /// A backend with `pages` KV pages per group.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when pools or scratch can't be had.
+    /// When pools or scratch can't be had, or the model's heads can't be kept so.
     pub fn new(
         model: &'m Model<'a>,
         pages: u32,
         kv: KvType,
         products: Products,
         heap: Heap<'m>,
-    ) -> Result<Self, OutOfMemory> {
+    ) -> Result<Self, ReferenceError> {
+        kv.check(model)?;
         let mut pools = heap::with_capacity(heap, model.groups.len())?;
         for group in &model.groups {
             pools.push(Pool::new(*group, pages, kv, heap)?);

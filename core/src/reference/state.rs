@@ -5,9 +5,14 @@ use crate::backend::KvType;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::model::KvGroup;
 use crate::plan::{KvSlot, PAGE_TOKENS, PageId};
+use crate::quant::{self, Activation, Type};
+use core::ops::Range;
 use half::f16;
 
-/// Keys and values of one group: `[pages, layers, PAGE_TOKENS, heads, dim]`.
+/// What quantises keys and values.
+const BLOCK: Activation = Activation::Q8_0;
+
+/// Keys and values of one group: `[pages, layers, PAGE_TOKENS, heads, dim]`; heads are whole blocks of the KV type.
 #[derive(Debug)]
 pub(super) struct Pool<'h> {
     group: KvGroup,
@@ -20,6 +25,13 @@ pub(super) struct Pool<'h> {
 enum Cells<'h> {
     F16(Vec<'h, f16>),
     F32(Vec<'h, f32>),
+    Q8_0(Vec<'h, u8>),
+}
+
+/// The bytes of `len` elements from `at` on, both whole blocks.
+fn block_bytes(at: usize, len: usize) -> Range<usize> {
+    let bytes = |elements| elements / BLOCK.block_len() * BLOCK.block_bytes();
+    bytes(at)..bytes(at + len)
 }
 
 impl<'h> Cells<'h> {
@@ -27,6 +39,10 @@ impl<'h> Cells<'h> {
         Ok(match kv {
             KvType::F16 => Self::F16(heap::filled(heap, count, f16::ZERO)?),
             KvType::F32 => Self::F32(heap::filled(heap, count, 0.0)?),
+            KvType::Q8_0 => {
+                let bytes = kv.row_bytes(count).unwrap_or(usize::MAX);
+                Self::Q8_0(heap::filled(heap, bytes, 0)?)
+            }
         })
     }
 
@@ -36,6 +52,10 @@ impl<'h> Cells<'h> {
                 cells[at..at + row.len()].iter_mut().zip(row).for_each(|(cell, &x)| *cell = f16::from_f32(x));
             }
             Self::F32(cells) => cells[at..at + row.len()].copy_from_slice(row),
+            Self::Q8_0(cells) => {
+                // Lengths fit: the range is made from the row's.
+                let _ = BLOCK.quantize(row, &mut cells[block_bytes(at, row.len())]);
+            }
         }
     }
 
@@ -46,6 +66,10 @@ impl<'h> Cells<'h> {
                 row.iter_mut().zip(cells).for_each(|(x, cell)| *x = cell.to_f32());
             }
             Self::F32(cells) => row.copy_from_slice(&cells[at..at + row.len()]),
+            Self::Q8_0(cells) => {
+                // As above.
+                let _ = quant::dequantize(Type::Q8_0, &cells[block_bytes(at, row.len())], row);
+            }
         }
     }
 }

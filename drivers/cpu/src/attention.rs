@@ -6,15 +6,19 @@
 //!
 //! All sums are f32. Where keys and values lie is [`crate::kv`]'s matter, who computes which chunk the backend's.
 #![expect(unsafe_code, reason = "walks raw pages and raw queries")]
-#![expect(clippy::needless_range_loop, reason = "several arrays share the index of a vector or a query")]
+
+mod blocks;
+mod plain;
 
 use crate::elementwise::{exp, tanh};
 use crate::kv::PageShape;
 use crate::simd::{Kernel, Simd};
+use blocks::Blocks;
 use core::array::from_fn;
 use core::ops::Range;
 use doorbell_core::backend::KvType;
 use doorbell_core::plan::PAGE_TOKENS;
+use plain::{Half, Plain, Single};
 
 /// Positions whose scores are in hand at once.
 pub const CHUNK: usize = 256;
@@ -84,47 +88,15 @@ impl<const T: usize> Kernel for Checked<'_, T> {
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) -> [Weight; T] {
         match self.0.shape.kind {
-            KvType::F16 => run::<S, Half, T>(simd, self.0),
-            KvType::F32 => run::<S, Single, T>(simd, self.0),
+            KvType::F16 => run::<S, Plain<Half>, T>(simd, self.0),
+            KvType::F32 => run::<S, Plain<Single>, T>(simd, self.0),
+            KvType::Q8_0 => run::<S, Blocks, T>(simd, self.0),
         }
     }
 }
 
-/// How a cached number is read.
-trait Element {
-    const BYTES: usize;
-
-    /// # Safety
-    /// `LANES` numbers at `from` must be readable.
-    unsafe fn load<S: Simd>(simd: S, from: *const u8) -> S::F;
-}
-
-struct Half;
-
-impl Element for Half {
-    const BYTES: usize = 2;
-
-    #[inline(always)]
-    unsafe fn load<S: Simd>(simd: S, from: *const u8) -> S::F {
-        // SAFETY: the caller's promise.
-        unsafe { simd.load_half(from.cast()) }
-    }
-}
-
-struct Single;
-
-impl Element for Single {
-    const BYTES: usize = 4;
-
-    #[inline(always)]
-    unsafe fn load<S: Simd>(simd: S, from: *const u8) -> S::F {
-        // SAFETY: the caller's promise.
-        unsafe { simd.load_f(from.cast()) }
-    }
-}
-
 #[inline(always)]
-fn run<S: Simd, E: Element, const T: usize>(simd: S, chunk: Attention<'_, T>) -> [Weight; T] {
+fn run<S: Simd, P: Pages, const T: usize>(simd: S, chunk: Attention<'_, T>) -> [Weight; T] {
     let end = chunk.first + CHUNK as u32;
     let span = |range: &Range<u32>| range.start.max(chunk.first)..range.end.min(end);
     let seen: [Range<u32>; T] = from_fn(|t| span(&chunk.visible[t]));
@@ -141,14 +113,7 @@ fn run<S: Simd, E: Element, const T: usize>(simd: S, chunk: Attention<'_, T>) ->
         // SAFETY: `check`: the page is readable, the queries and scores are long enough.
         unsafe {
             let out = scores.add(page * PAGE_TOKENS);
-            page_scores::<S, E, T>(
-                simd,
-                shape,
-                chunk.pages[page],
-                queries,
-                (chunk.scale, chunk.soft_cap),
-                out,
-            );
+            P::scores(simd, shape, chunk.pages[page], queries, (chunk.scale, chunk.soft_cap), out);
         }
     }
     let columns = pages.start * PAGE_TOKENS..pages.end * PAGE_TOKENS;
@@ -168,50 +133,46 @@ fn run<S: Simd, E: Element, const T: usize>(simd: S, chunk: Attention<'_, T>) ->
     let tokens = (low - chunk.first) as usize..(high - chunk.first) as usize;
     let values = chunk.values.as_mut_ptr();
     // SAFETY: `check`: the pages are readable, the scores and values long enough.
-    unsafe { weighted_values::<S, E, T>(simd, shape, chunk.pages, tokens, chunk.scores.as_ptr(), values) };
+    unsafe { P::values::<S, T>(simd, shape, chunk.pages, tokens, chunk.scores.as_ptr(), values) };
     weights
 }
 
-/// Scores of the 32 positions of a page.
-///
-/// # Safety
-/// The page's keys, `T` queries of `key_dim` floats and `T` rows of [`CHUNK`] scores must be there.
+/// How the numbers of a page are kept.
+trait Pages {
+    /// Scores of the 32 positions of a page.
+    ///
+    /// # Safety
+    /// The page's keys, `T` queries of `key_dim` floats and `T` rows of [`CHUNK`] scores must be there.
+    unsafe fn scores<S: Simd, const T: usize>(
+        simd: S,
+        shape: &PageShape,
+        page: *const u8,
+        queries: [*const f32; T],
+        rule: (f32, Option<f32>),
+        out: *mut f32,
+    );
+
+    /// Σ weight · value over `tokens` of the chunk.
+    ///
+    /// # Safety
+    /// The pages' values, `T` rows of [`CHUNK`] weights and `T` rows of `value_stride` floats must be there.
+    unsafe fn values<S: Simd, const T: usize>(
+        simd: S,
+        shape: &PageShape,
+        pages: &[*const u8],
+        tokens: Range<usize>,
+        weights: *const f32,
+        out: *mut f32,
+    );
+}
+
+/// A product of query and key, scaled and limited.
 #[inline(always)]
-unsafe fn page_scores<S: Simd, E: Element, const T: usize>(
-    simd: S,
-    shape: &PageShape,
-    page: *const u8,
-    queries: [*const f32; T],
-    (scale, soft_cap): (f32, Option<f32>),
-    out: *mut f32,
-) {
-    for first in (0..PAGE_TOKENS).step_by(2 * S::LANES) {
-        let mut sums = [[simd.splat_f(0.0); T]; 2];
-        for d in 0..shape.key_dim {
-            // SAFETY: the caller's promise; keys are `[key_dim][32]`.
-            unsafe {
-                let at = page.add((d * PAGE_TOKENS + first) * E::BYTES);
-                let keys = [E::load(simd, at), E::load(simd, at.add(S::LANES * E::BYTES))];
-                for t in 0..T {
-                    let q = simd.splat_f(*queries[t].add(d));
-                    for i in 0..2 {
-                        sums[i][t] = simd.fma(keys[i], q, sums[i][t]);
-                    }
-                }
-            }
-        }
-        for i in 0..2 {
-            for t in 0..T {
-                let mut score = simd.mul_f(sums[i][t], simd.splat_f(scale));
-                if let Some(cap) = soft_cap {
-                    let limit = simd.splat_f(cap);
-                    score = simd.mul_f(limit, tanh(simd, simd.div_f(score, limit)));
-                }
-                // SAFETY: the caller's promise.
-                unsafe { simd.store_f(out.add(t * CHUNK + first + i * S::LANES), score) };
-            }
-        }
-    }
+fn score<S: Simd>(simd: S, product: S::F, (scale, soft_cap): (f32, Option<f32>)) -> S::F {
+    let score = simd.mul_f(product, simd.splat_f(scale));
+    let Some(cap) = soft_cap else { return score };
+    let limit = simd.splat_f(cap);
+    simd.mul_f(limit, tanh(simd, simd.div_f(score, limit)))
 }
 
 /// Turns scores into e^(score − max). Whole pages, so whole vectors.
@@ -233,50 +194,6 @@ fn softmax_part<S: Simd>(simd: S, row: &mut [f32]) -> Weight {
         }
     }
     Weight { max, sum: simd.sum(sum) }
-}
-
-/// Σ weight · value over `tokens` of the chunk.
-///
-/// # Safety
-/// The pages' values, `T` rows of [`CHUNK`] weights and `T` rows of `value_stride` floats must be there.
-#[inline(always)]
-unsafe fn weighted_values<S: Simd, E: Element, const T: usize>(
-    simd: S,
-    shape: &PageShape,
-    pages: &[*const u8],
-    tokens: Range<usize>,
-    weights: *const f32,
-    out: *mut f32,
-) {
-    for first in (0..shape.value_stride).step_by(2 * S::LANES) {
-        let mut sums = [[simd.splat_f(0.0); T]; 2];
-        let mut token = tokens.start;
-        while token < tokens.end {
-            let page = token / PAGE_TOKENS;
-            let end = tokens.end.min((page + 1) * PAGE_TOKENS);
-            let values = pages[page].wrapping_add(shape.values);
-            for token in token..end {
-                // SAFETY: the caller's promise; values are `[32][value_stride]`.
-                unsafe {
-                    let at = values.add((token % PAGE_TOKENS * shape.value_stride + first) * E::BYTES);
-                    let v = [E::load(simd, at), E::load(simd, at.add(S::LANES * E::BYTES))];
-                    for t in 0..T {
-                        let weight = simd.splat_f(*weights.add(t * CHUNK + token));
-                        for i in 0..2 {
-                            sums[i][t] = simd.fma(v[i], weight, sums[i][t]);
-                        }
-                    }
-                }
-            }
-            token = end;
-        }
-        for i in 0..2 {
-            for t in 0..T {
-                // SAFETY: the caller's promise; `value_stride` is a multiple of two vectors of any form.
-                unsafe { simd.store_f(out.add(t * shape.value_stride + first + i * S::LANES), sums[i][t]) };
-            }
-        }
-    }
 }
 
 /// What a query has gathered so far.

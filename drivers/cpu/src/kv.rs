@@ -1,10 +1,13 @@
 //! The KV cache: pools of pages, and the layout of a page that [`crate::attention`] reads.
 //!
 //! Of a page, each layer and head has its own part: keys turned, `[key_dim][32 positions]`, so that a vector holds one
-//! element of neighbouring positions; then values, `[32 positions][value_stride]`.
+//! element of neighbouring positions; then values, `[32 positions][value_stride]`. Blocks are taken apart: the codes
+//! lie as other numbers do, and behind those of the keys, and those of the values, are the scales,
+//! `[blocks][32 positions]` in half precision.
 #![expect(unsafe_code, reason = "threads write disjoint parts of one allocation")]
 
 use crate::features::Isa;
+use crate::panel::codes32;
 use crate::simd::{Kernel, Simd};
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -12,6 +15,9 @@ use doorbell_core::backend::KvType;
 use doorbell_core::heap::{Heap, OutOfMemory};
 use doorbell_core::model::KvGroup;
 use doorbell_core::plan::{KvSlot, PAGE_TOKENS, PageId};
+
+/// Elements under one scale.
+pub const BLOCK: usize = 32;
 
 /// The layout of one head's part of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,14 +37,25 @@ pub struct PageShape {
 }
 
 impl PageShape {
-    /// The layout for these dimensions; `None` when the size overflows.
+    /// The layout for these dimensions; `None` when they are no whole blocks, or the size overflows.
     #[must_use]
     pub fn new(kind: KvType, key_dim: usize, value_dim: usize) -> Option<Self> {
         let value_stride = value_dim.checked_next_multiple_of(32)?;
-        let bytes = |dim: usize| dim.checked_mul(PAGE_TOKENS * kind.bytes());
+        kind.row_bytes(value_dim)?;
+        let bytes = |dim: usize| kind.row_bytes(dim)?.checked_mul(PAGE_TOKENS);
         let values = bytes(key_dim)?;
         let head_bytes = values.checked_add(bytes(value_stride)?)?;
         Some(Self { kind, key_dim, value_dim, value_stride, values, head_bytes })
+    }
+
+    /// Byte of the scale of a key's block.
+    pub(crate) const fn key_scale(&self, block: usize, position: usize) -> usize {
+        self.key_dim * PAGE_TOKENS + 2 * (block * PAGE_TOKENS + position)
+    }
+
+    /// Byte of the scale of a value's block.
+    pub(crate) const fn value_scale(&self, block: usize, position: usize) -> usize {
+        self.values + self.value_stride * PAGE_TOKENS + 2 * (block * PAGE_TOKENS + position)
     }
 }
 
@@ -143,10 +160,23 @@ impl<'h> Pool<'h> {
                     }
                 }
             }
+            KvType::Q8_0 => {
+                for (block, key) in key.as_chunks().0.iter().enumerate() {
+                    let mut codes = [0; BLOCK];
+                    let scale = isa.run(ToBlock { from: key, to: &mut codes });
+                    for (i, code) in codes.into_iter().enumerate() {
+                        let d = BLOCK * block + i;
+                        // SAFETY: element `d` of the turned codes; nobody else uses it.
+                        unsafe { part.add(d * PAGE_TOKENS + column).write(code) };
+                    }
+                    // SAFETY: the block's scale at this position.
+                    unsafe { part.add(self.shape.key_scale(block, column)).cast::<u16>().write(scale) };
+                }
+            }
         }
     }
 
-    /// Writes one head's value at `position`, from its element `first` on.
+    /// Writes one head's value at `position`, from its element `first` on; of blocks only whole ones.
     ///
     /// # Safety
     /// No other thread may use these elements meanwhile.
@@ -164,7 +194,8 @@ impl<'h> Pool<'h> {
         assert!(first + value.len() <= self.shape.value_dim, "value length");
         let part =
             self.part(pages[position as usize / PAGE_TOKENS], slot, head).wrapping_add(self.shape.values);
-        let at = position as usize % PAGE_TOKENS * self.shape.value_stride + first;
+        let column = position as usize % PAGE_TOKENS;
+        let at = column * self.shape.value_stride + first;
         match self.shape.kind {
             // SAFETY: elements of the value's row in the part; nobody else uses them.
             KvType::F32 => unsafe {
@@ -174,6 +205,18 @@ impl<'h> Pool<'h> {
                 // SAFETY: as above; the slice ends before anything else begins.
                 let to = unsafe { core::slice::from_raw_parts_mut(part.cast::<u16>().add(at), value.len()) };
                 isa.run(ToHalf { from: value, to });
+            }
+            KvType::Q8_0 => {
+                let (blocks, rest) = value.as_chunks();
+                assert!(rest.is_empty() && first.is_multiple_of(BLOCK), "whole blocks of a value");
+                for (block, value) in blocks.iter().enumerate() {
+                    // SAFETY: as above, for the codes of one block.
+                    let to = unsafe { &mut *part.add(at + BLOCK * block).cast::<[u8; BLOCK]>() };
+                    let scale = isa.run(ToBlock { from: value, to });
+                    let place = self.shape.value_scale(first / BLOCK + block, column) - self.shape.values;
+                    // SAFETY: the block's scale at this position.
+                    unsafe { part.add(place).cast::<u16>().write(scale) };
+                }
             }
         }
     }
@@ -212,6 +255,25 @@ impl Kernel for ToHalf<'_> {
     }
 }
 
+/// Quantises a block as core does; returns the bits of its scale.
+struct ToBlock<'a> {
+    from: &'a [f32; BLOCK],
+    to: &'a mut [u8; BLOCK],
+}
+
+impl Kernel for ToBlock<'_> {
+    type Output = u16;
+
+    #[inline(always)]
+    fn call<S: Simd>(self, simd: S) -> u16 {
+        let scale = codes32(simd, self.from, self.to);
+        let mut halves = [0; 16];
+        // SAFETY: no form has more than 16 lanes.
+        unsafe { simd.store_half(halves.as_mut_ptr(), simd.splat_f(scale)) };
+        halves[0]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,7 +282,7 @@ mod tests {
     use alloc::vec::Vec;
     use doorbell_core::heap::Global;
     use doorbell_core::plan::{Attend, GroupId, TensorId};
-    use doorbell_core::quant::Half;
+    use doorbell_core::quant::{self, Activation, Half, Type};
     use doorbell_core::reference::{self, AttendBuffers, Cache, Cached, Heads};
 
     fn random(count: usize, seed: u32) -> Vec<f32> {
@@ -238,13 +300,14 @@ mod tests {
         value_dim: usize,
         positions: usize,
         kind: KvType,
-        keys: Vec<f32>,
-        values: Vec<f32>,
+        /// As written, and as they can be read.
+        keys: [Vec<f32>; 2],
+        values: [Vec<f32>; 2],
     }
 
     impl Cache for Case {
         fn read(&self, which: Cached, position: u32, _head: usize, to: &mut [f32]) {
-            let from = if which == Cached::Key { &self.keys } else { &self.values };
+            let from = if which == Cached::Key { &self.keys[1] } else { &self.values[1] };
             to.copy_from_slice(&from[position as usize * to.len()..][..to.len()]);
         }
     }
@@ -253,12 +316,19 @@ mod tests {
 
     impl Case {
         fn new(key_dim: usize, value_dim: usize, positions: usize, kind: KvType) -> Self {
-            let round = |x: Vec<f32>| match kind {
-                KvType::F16 => x.into_iter().map(|x| Half::new(x).get()).collect(),
-                KvType::F32 => x,
+            let rounded = |x: Vec<f32>| match kind {
+                KvType::F16 => [x.clone(), x.into_iter().map(|x| Half::new(x).get()).collect()],
+                KvType::F32 => [x.clone(), x],
+                KvType::Q8_0 => {
+                    let mut blocks = vec![0; kind.row_bytes(x.len()).unwrap()];
+                    Activation::Q8_0.quantize(&x, &mut blocks).unwrap();
+                    let mut read = vec![0.0; x.len()];
+                    quant::dequantize(Type::Q8_0, &blocks, &mut read).unwrap();
+                    [x, read]
+                }
             };
-            let keys = round(random(positions * key_dim, 5));
-            let values = round(random(positions * value_dim, 9));
+            let keys = rounded(random(positions * key_dim, 5));
+            let values = rounded(random(positions * value_dim, 9));
             Self { key_dim, value_dim, positions, kind, keys, values }
         }
 
@@ -269,10 +339,11 @@ mod tests {
             let count = self.positions.div_ceil(PAGE_TOKENS) as u32;
             let pool = Pool::new(group, count, self.kind, &Global).unwrap();
             let pages: Vec<PageId> = (0..count).rev().map(PageId).collect();
+            let unit = self.kind.block_len();
             for position in 0..self.positions {
-                let key = &self.keys[position * self.key_dim..(position + 1) * self.key_dim];
-                let value = &self.values[position * self.value_dim..(position + 1) * self.value_dim];
-                let (left, right) = value.split_at(self.value_dim / 3);
+                let key = &self.keys[0][position * self.key_dim..(position + 1) * self.key_dim];
+                let value = &self.values[0][position * self.value_dim..(position + 1) * self.value_dim];
+                let (left, right) = value.split_at(self.value_dim / 3 / unit * unit);
                 let at = position as u32;
                 // SAFETY: one thread.
                 unsafe {
@@ -371,9 +442,10 @@ mod tests {
 
     #[test]
     fn attention_equals_the_reference() {
-        let shapes = [(64, 64, 700), (128, 128, 100), (20, 12, 33), (256, 256, 513)];
+        let shapes = [(64, 64, 700), (128, 128, 100), (20, 12, 33), (256, 256, 513), (96, 32, 300)];
         for (key_dim, value_dim, positions) in shapes {
-            for kind in [KvType::F16, KvType::F32] {
+            let kept = |kind: &KvType| kind.row_bytes(key_dim).and(kind.row_bytes(value_dim)).is_some();
+            for kind in KvType::ALL.into_iter().filter(kept) {
                 let case = Case::new(key_dim, value_dim, positions, kind);
                 let last = positions as u32 - 1;
                 let scale = 1.0 / (key_dim as f32).sqrt();

@@ -213,20 +213,27 @@ fn block32<S: Simd, const SUM: bool>(
     values: &[f32; 32],
     row: &mut [u8],
 ) -> f32 {
+    let codes = &mut row[32 * block..32 * block + 32];
+    let scale = codes32(simd, values, codes);
+    let sum = code_sum(codes);
+    let scale = through_half(simd, scale);
+    put(row, layout.scales, block, scale.to_ne_bytes());
+    let sum = if SUM { (scale * sum as f32).to_ne_bytes() } else { (-sum).to_ne_bytes() };
+    put(row, layout.sums, block, sum);
+    scale
+}
+
+/// The codes of 32 values, and their scale before it is rounded. What is not finite shows in the scale alone.
+#[inline(always)]
+pub(crate) fn codes32<S: Simd>(simd: S, values: &[f32; 32], codes: &mut [u8]) -> f32 {
     let bits = magnitude_bits(simd, values);
     let max = f32::from_bits(bits);
-    let codes = &mut row[32 * block..32 * block + 32];
     if bits >= INFINITE || bits == 0 {
         codes.fill(0);
     } else {
         encode(simd, values, 127.0 / max, codes);
     }
-    let sum = code_sum(codes);
-    let scale = through_half(simd, max / 127.0);
-    put(row, layout.scales, block, scale.to_ne_bytes());
-    let sum = if SUM { (scale * sum as f32).to_ne_bytes() } else { (-sum).to_ne_bytes() };
-    put(row, layout.sums, block, sum);
-    scale
+    max / 127.0
 }
 
 /// Rounded to half precision and back.

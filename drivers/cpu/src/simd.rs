@@ -90,6 +90,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// `to` must be writable for that many bytes; no alignment is needed.
     unsafe fn store(self, to: *mut u8, x: Self::I);
+    /// `LANES` signed bytes from `from`, one in each lane.
+    ///
+    /// # Safety
+    /// `from` must be readable for `LANES` bytes; no alignment is needed.
+    unsafe fn load_bytes(self, from: *const u8) -> Self::I;
     /// Every lane the four bytes at `from`.
     ///
     /// # Safety

@@ -7,13 +7,11 @@ use core::num::NonZeroUsize;
 use doorbell_core::backend::{Backend, KvType};
 use doorbell_core::engine::{Config, Memory};
 use doorbell_core::model::Model;
+use doorbell_core::plan::PlanError;
 use doorbell_core::sample::SamplerParams;
 use doorbell_runtime::compute::{self, ComputeError};
 use doorbell_runtime::device::{Device, DeviceRequest};
 use doorbell_runtime::memory::memory;
-
-/// How keys and values are kept.
-pub(crate) const KV: KvType = KvType::F16;
 
 /// Which device computes, with how many threads.
 #[derive(Clone, Debug, clap::Args)]
@@ -25,6 +23,9 @@ pub(crate) struct Compute {
     /// Threads on the CPU [default: all cores]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// How keys and values are kept: f16, f32, or q8_0, which takes about half as much memory as f16
+    #[arg(long, value_name = "TYPE", default_value_t)]
+    kv: KvType,
 }
 
 /// A device that was found usable.
@@ -34,6 +35,8 @@ pub(crate) struct Computer {
     pub(crate) device: Device,
     /// Threads on the CPU.
     pub(crate) threads: usize,
+    /// How keys and values are kept.
+    pub(crate) kv: KvType,
     /// Why this device, if it wasn't named.
     reason: Option<&'static str>,
 }
@@ -46,7 +49,7 @@ impl Compute {
         let threads = self.threads.map_or(cores, usize::from);
         // it's said once, and the program has one device
         let reason = choice.reason.map(|reason| &*reason.leak());
-        Ok(Computer { device: choice.device, threads, reason })
+        Ok(Computer { device: choice.device, threads, kv: self.kv, reason })
     }
 }
 
@@ -54,14 +57,17 @@ impl Compute {
 ///
 /// Requests may ask for penalties over the whole context.
 pub(crate) fn check_memory(model: &Model<'_>, config: &Config, computer: Computer) -> Result<(), Failure> {
-    let short = |error| Failure::new(Kind::Memory, error);
-    let needed = config.memory(model, KV, HEAP).map_err(short)?;
-    let Computer { device, threads, .. } = computer;
+    let short = |error| {
+        let kind = if matches!(error, PlanError::Kv(_)) { Kind::Input } else { Kind::Memory };
+        Failure::new(kind, error)
+    };
+    let Computer { device, threads, kv, .. } = computer;
+    let needed = config.memory(model, kv, HEAP).map_err(short)?;
     if matches!(device, Device::Kfd(_)) {
         // the driver asks the device itself
         return Ok(());
     }
-    let scratch = compute::scratch_bytes(device, model, config, KV, threads, HEAP).map_err(short)?;
+    let scratch = compute::scratch_bytes(device, model, config, kv, threads, HEAP).map_err(short)?;
     let mut dearest = SamplerParams::default();
     dearest.dry.multiplier = 1.0;
     let buffers =
@@ -89,7 +95,7 @@ pub(crate) fn open<'m, 'a>(
     if let Some(reason) = computer.reason {
         note(format_args!("device {}: {reason}", computer.device));
     }
-    let backend = compute::backend(computer.device, model, config, KV, computer.threads, HEAP);
+    let backend = compute::backend(computer.device, model, config, computer.kv, computer.threads, HEAP);
     let backend = backend.map_err(failure)?;
     backend.remarks().into_iter().for_each(note);
     Ok(backend)

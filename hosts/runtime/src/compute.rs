@@ -36,6 +36,13 @@ pub enum ComputeError {
     Open(BringUpError),
     /// The GPU can't run it.
     Gpu(Box<GpuError>),
+    /// The device has no kernels for keys and values of this type.
+    Kv {
+        /// The device.
+        device: Device,
+        /// The type.
+        kv: KvType,
+    },
 }
 
 impl ComputeError {
@@ -59,6 +66,9 @@ impl fmt::Display for ComputeError {
             Self::Gone(device) => write!(f, "{device} is gone; `doorbell devices` lists what is there"),
             Self::Open(error) => error.fmt(f),
             Self::Gpu(error) => error.fmt(f),
+            Self::Kv { device, kv } => {
+                write!(f, "{device} has no kernels for keys and values of type {kv}; use f16 or --device cpu")
+            }
         }
     }
 }
@@ -166,6 +176,9 @@ pub fn backend<'m, 'a>(
     threads: usize,
     heap: Heap<'m>,
 ) -> Result<Computing<'m, 'a>, ComputeError> {
+    if kv == KvType::Q8_0 && device != Device::Cpu {
+        return Err(ComputeError::Kv { device, kv });
+    }
     let (process, index) = match device {
         Device::Cpu => {
             let backend = CpuBackend::new(model, config.pages, kv, threads, heap)?;
@@ -244,6 +257,7 @@ pub fn survey(
 ) -> Result<Option<Survey>, ComputeError> {
     let isa = match device {
         Device::Cpu => return Ok(None),
+        _ if kv == KvType::Q8_0 => return Err(ComputeError::Kv { device, kv }),
         Device::Kfd(number) => {
             let topology = Topology::scan(&Linux).map_err(ComputeError::Topology)?;
             let node = topology.devices().nth(number as usize).map(Node::isa);

@@ -460,7 +460,7 @@ impl Attention {
     /// The lane's elements of one value.
     fn value(self, k: &mut Builder, values: Value, place: Value) -> Vec<Value> {
         let width = self.width();
-        if self.bytes as usize == KvType::F32.bytes() {
+        if self.bytes as usize == KvType::F32.block_bytes() {
             return wide_load(k, width, |k| k.global(values, place));
         }
         if width == 1 {

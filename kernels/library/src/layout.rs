@@ -28,9 +28,14 @@ impl KvLayout {
         Self { layers: group.layers.into(), heads: group.heads, dim: group.value_dim, kv }
     }
 
+    /// Bytes of one key or value. Drivers refuse heads that are no whole number of the KV type's blocks.
+    pub fn row_bytes(&self) -> u64 {
+        self.kv.row_bytes(self.dim as usize).unwrap_or(0) as u64
+    }
+
     /// Bytes of one head's part of a page.
     pub fn head_bytes(&self) -> u64 {
-        PAGE_TOKENS as u64 * u64::from(self.dim) * self.kv.bytes() as u64
+        PAGE_TOKENS as u64 * self.row_bytes()
     }
 
     /// Bytes of one page of one layer.

@@ -62,7 +62,7 @@ pub(crate) fn scratch_offset(op: &Project, part: usize, rows: u32) -> u64 {
 /// What follows the products of a part, which are at `scratch` for keys and values; `None` where nothing does.
 pub(crate) fn place(step: &Step<'_, '_>, part: &Part, scratch: u64) -> Option<Place> {
     let cached = |slot: KvSlot, layout: KvLayout, pool: u64| {
-        let bytes = Some((step.kv.bytes() as u32, layout.page_bytes()));
+        let bytes = Some((step.kv.block_bytes() as u32, layout.page_bytes()));
         (bytes, Some(pool + layout.layer_bytes() * u64::from(slot.layer)))
     };
     match part.epilogue {
@@ -304,7 +304,7 @@ impl HeadPart {
         let slot = k.mask(position, PAGE_TOKENS as u32 - 1);
         let slot = k.times(slot, self.dim * bytes);
         let start = k.add(head, slot);
-        Some(Target { base, start, half: bytes == KvType::F16.bytes() as u32 })
+        Some(Target { base, start, half: bytes == KvType::F16.block_bytes() as u32 })
     }
 
     /// The lane's elements: first both of each of its pairs, then those that do not turn.

@@ -67,7 +67,7 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
     /// A backend with `pages` KV pages per group on `threads` threads, with the best instructions there are.
     ///
     /// # Errors
-    /// When memory or threads can't be had, or a weight has no kernel.
+    /// When memory or threads can't be had, a weight has no kernel, or heads can't be kept as `kind`.
     pub fn new(
         model: &'m Model<'a>,
         pages: u32,
@@ -90,6 +90,7 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
         isa: Isa,
         heap: Heap<'m>,
     ) -> Result<Self, CpuError> {
+        kind.check(model).map_err(CpuError::Kv)?;
         for weight in &model.weights {
             Weights::new(weight.kind, weight.cols, weight.data)
                 .map_err(|_| CpuError::Weight { kind: weight.kind })?;
@@ -158,7 +159,8 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
             let (key, value) = (group.key_dim as usize, group.value_dim as usize);
             let shape = kv::PageShape::new(kind, key, value).ok_or(too_large)?;
             let parts = usize::from(group.layers) * group.heads as usize * pages as usize;
-            padding += parts * (shape.head_bytes - (key + value) * PAGE_TOKENS * kind.bytes());
+            let plain = group.bytes_per_token(kind).ok_or(too_large)? * PAGE_TOKENS * pages as usize;
+            padding += parts * shape.head_bytes - plain;
             stride = stride.max(partial_floats(&shape));
         }
         let before = budget.live();

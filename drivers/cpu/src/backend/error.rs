@@ -1,6 +1,7 @@
 //! Why the backend can't run a model or a batch.
 
 use core::fmt;
+use doorbell_core::backend::KvError;
 use doorbell_core::heap::OutOfMemory;
 use doorbell_core::plan::BatchError;
 use doorbell_core::quant::Type;
@@ -24,6 +25,8 @@ pub enum CpuError {
         /// The type.
         kind: Type,
     },
+    /// Keys and values can't be kept as asked.
+    Kv(KvError),
 }
 
 impl From<OutOfMemory> for CpuError {
@@ -37,6 +40,7 @@ impl fmt::Display for CpuError {
         match self {
             Self::Memory(error) => error.fmt(f),
             Self::Batch(error) => error.fmt(f),
+            Self::Kv(error) => error.fmt(f),
             Self::Thread { wanted } => {
                 write!(f, "the system refused to start {wanted} threads; ask for fewer")
             }

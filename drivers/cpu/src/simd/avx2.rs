@@ -105,6 +105,7 @@ impl Simd for Avx2 {
             let (a, b) = (_mm256_castsi256_si128(low), _mm256_extracti128_si256::<1>(low));
             _mm_storel_epi64(to.cast(), _mm_unpacklo_epi32(a, b));
         };
+        load_bytes(from: *const u8) -> __m256i = _mm256_cvtepi8_epi32(_mm_loadl_epi64(from.cast()));
         load_splat(from: *const u8) -> __m256i = _mm256_set1_epi32(from.cast::<i32>().read_unaligned());
         load_f(from: *const f32) -> __m256 = _mm256_loadu_ps(from);
         store_f(to: *mut f32, x: __m256) -> () = _mm256_storeu_ps(to, x);

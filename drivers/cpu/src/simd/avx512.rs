@@ -88,6 +88,7 @@ impl Simd for Avx512 {
         load(from: *const u8) -> __m512i = _mm512_loadu_si512(from.cast());
         store(to: *mut u8, x: __m512i) -> () = _mm512_storeu_si512(to.cast(), x);
         store_bytes(to: *mut u8, x: __m512i) -> () = _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(x));
+        load_bytes(from: *const u8) -> __m512i = _mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()));
         load_splat(from: *const u8) -> __m512i = _mm512_set1_epi32(from.cast::<i32>().read_unaligned());
         load_f(from: *const f32) -> __m512 = _mm512_loadu_ps(from);
         store_f(to: *mut f32, x: __m512) -> () = _mm512_storeu_ps(to, x);

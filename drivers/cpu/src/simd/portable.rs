@@ -94,6 +94,12 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    unsafe fn load_bytes(self, from: *const u8) -> I {
+        // SAFETY: the caller vouches for N bytes.
+        unsafe { from.cast::<[i8; N]>().read_unaligned() }.map(i32::from)
+    }
+
+    #[inline(always)]
     unsafe fn load_splat(self, from: *const u8) -> I {
         // SAFETY: the caller vouches for four bytes.
         [unsafe { from.cast::<i32>().read_unaligned() }; N]

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use doorbell_core::backend::KvType;
 use doorbell_core::plan::{KvSlot, PAGE_TOKENS, PageId};
+use doorbell_core::quant::{self, Activation, Type};
 use doorbell_core::reference::{Cache, Cached};
 use doorbell_kernels::KvLayout;
 use doorbell_kfd::memory::Buffer;
@@ -24,11 +25,10 @@ impl Slot<'_> {
         let (page, within) = (position as usize / PAGE_TOKENS, position as usize % PAGE_TOKENS);
         // The batch has been checked: the page is there.
         let page = self.pages.get(page).map_or(0, |page| u64::from(page.0));
-        let vector = u64::from(layout.dim) * layout.kv.bytes() as u64;
         let at = page * layout.page_bytes()
             + u64::from(self.slot.layer) * layout.layer_bytes()
             + head as u64 * layout.head_bytes()
-            + within as u64 * vector;
+            + within as u64 * layout.row_bytes();
         (self.buffers[index], layout, at)
     }
 
@@ -44,6 +44,12 @@ impl Slot<'_> {
         let bytes = match layout.kv {
             KvType::F32 => bytemuck::cast_slice(values).to_vec(),
             KvType::F16 => values.iter().flat_map(|&value| f16::from_f32(value).to_le_bytes()).collect(),
+            KvType::Q8_0 => {
+                let mut bytes = alloc::vec![0; layout.row_bytes() as usize];
+                // The vector is whole blocks and the bytes are theirs.
+                let _ = Activation::Q8_0.quantize(values, &mut bytes);
+                bytes
+            }
         };
         (buffer, at, bytes)
     }
@@ -52,7 +58,7 @@ impl Slot<'_> {
 impl Cache for Slot<'_> {
     fn read(&self, which: Cached, position: u32, head: usize, to: &mut [f32]) {
         let (buffer, layout, at) = self.place(which, position, head);
-        let mut bytes = alloc::vec![0; to.len() * layout.kv.bytes()];
+        let mut bytes = alloc::vec![0; layout.row_bytes() as usize];
         if let Some(window) = buffer.window() {
             window.read(at as usize, &mut bytes);
         }
@@ -64,6 +70,10 @@ impl Cache for Slot<'_> {
             KvType::F16 => {
                 let words = bytes.as_chunks().0;
                 to.iter_mut().zip(words).for_each(|(to, word)| *to = f16::from_le_bytes(*word).to_f32());
+            }
+            KvType::Q8_0 => {
+                // As above.
+                let _ = quant::dequantize(Type::Q8_0, &bytes, to);
             }
         }
     }

@@ -1,10 +1,10 @@
 //! `doorbell doctor`: why a GPU can't be used, or not as well as it could, and what to do about it.
 
-use crate::backend::KV;
 use crate::failure::{Failure, Kind};
 use crate::generate;
 use crate::loaded::{self, HEAP};
 use crate::output::{print, print_json};
+use doorbell_core::backend::KvType;
 use doorbell_runtime::machine::{Machine, Verdict, Wanted};
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,8 @@ fn wanted(path: &Path, context: Option<u32>) -> Result<Wanted, Failure> {
     let gguf = loaded::parse(&file)?;
     let model = loaded::bind(&file, &gguf)?;
     let config = generate::config(&model, context);
-    let memory = config.memory(&model, KV, HEAP).map_err(|error| Failure::new(Kind::Memory, error))?;
+    let memory =
+        config.memory(&model, KvType::default(), HEAP).map_err(|error| Failure::new(Kind::Memory, error))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let bytes = memory.weights + memory.kv + memory.activations + memory.outputs;
     Ok(Wanted { name, bytes })

@@ -1,16 +1,17 @@
 //! `doorbell info`: what a model file holds, and how much memory it needs.
 
-use crate::backend::KV;
 use crate::failure::Failure;
 use crate::generate;
 use crate::loaded::{self, HEAP};
 use crate::output::{print, print_json, size};
 use alloc::collections::BTreeMap;
-use core::fmt::Write as _;
+use core::fmt::{self, Write as _};
 use core::num::NonZeroUsize;
+use doorbell_core::backend::KvType;
 use doorbell_core::engine::Memory;
 use doorbell_core::gguf::{Array, Gguf, Tensor, Value};
 use doorbell_core::model::Model;
+use doorbell_core::plan::PAGE_TOKENS;
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::Tokenizer;
 use doorbell_runtime::compute;
@@ -32,6 +33,9 @@ pub(crate) struct Arguments {
     /// The context for which memory is reckoned [default: the model's, at most 4096]
     #[arg(long = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
+    /// How keys and values are kept for which memory is reckoned: f16, f32 or q8_0
+    #[arg(long, value_name = "TYPE", default_value_t)]
+    kv: KvType,
     /// Also list the tensors, in the table for people
     #[arg(long)]
     tensors: bool,
@@ -43,7 +47,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let file = loaded::open(&arguments.model)?;
     let gguf = loaded::parse(&file)?;
-    let summary = Summary::new(&file, &gguf, arguments.context);
+    let summary = Summary::new(&file, &gguf, arguments.context, arguments.kv);
     if arguments.json { print_json(&summary.json()) } else { print(summary.text(arguments.tensors)) }
 }
 
@@ -59,12 +63,21 @@ struct Summary<'f> {
     file: &'f ModelFile,
     gguf: &'f Gguf<'f>,
     types: BTreeMap<&'static str, Share>,
-    /// The context and the bytes for it, or why the model can't be run.
-    memory: Result<(u32, Memory), String>,
+    /// What it takes to run the model, or why it can't be run.
+    memory: Result<Needs, String>,
+}
+
+/// What it takes to run a model.
+struct Needs {
+    context: u32,
+    kv: KvType,
+    memory: Memory,
+    /// Bytes of a KV page over all layers, by type; `None` where heads can't be kept so.
+    pages: [(KvType, Option<u64>); KvType::ALL.len()],
 }
 
 impl<'f> Summary<'f> {
-    fn new(file: &'f ModelFile, gguf: &'f Gguf<'f>, context: Option<u32>) -> Self {
+    fn new(file: &'f ModelFile, gguf: &'f Gguf<'f>, context: Option<u32>, kv: KvType) -> Self {
         let mut types = BTreeMap::<_, Share>::new();
         for tensor in gguf.tensors() {
             let share = types.entry(tensor.kind.name()).or_default();
@@ -74,15 +87,18 @@ impl<'f> Summary<'f> {
         }
         let memory = Model::new(gguf, HEAP).map_err(|error| error.to_string()).and_then(|model| {
             let config = generate::config(&model, context);
-            let memory = config.memory(&model, KV, HEAP).map_err(|error| error.to_string())?;
+            let memory = config.memory(&model, kv, HEAP).map_err(|error| error.to_string())?;
             let tokenizer = Tokenizer::new(gguf, HEAP).map_or(0, |tokenizer| tokenizer.heap_bytes() as u64);
             let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-            let scratch = compute::scratch_bytes(Device::Cpu, &model, &config, KV, threads, HEAP)
+            let scratch = compute::scratch_bytes(Device::Cpu, &model, &config, kv, threads, HEAP)
                 .map_err(|error| error.to_string())? as u64;
             let file = gguf.heap_bytes() as u64;
             let params = SamplerParams::of_model(gguf).unwrap_or_default();
             let sampling = config.sampling_bytes(&params);
-            Ok((config.context, Memory { file, tokenizer, sampling, scratch, ..memory }))
+            let page = |kv| model.kv_bytes_per_token(kv).ok().map(|bytes| bytes * PAGE_TOKENS as u64);
+            let pages = KvType::ALL.map(|kv| (kv, page(kv)));
+            let memory = Memory { file, tokenizer, sampling, scratch, ..memory };
+            Ok(Needs { context: config.context, kv, memory, pages })
         });
         Self { file, gguf, types, memory }
     }
@@ -107,8 +123,10 @@ impl<'f> Summary<'f> {
             "tensors": self.gguf.tensors().iter().map(json_tensor).collect::<Vec<_>>(),
             "types": types,
             "memory": match &self.memory {
-                Ok((context, memory)) => json!({
+                Ok(Needs { context, kv, memory, pages }) => json!({
                     "context": context,
+                    "kv_type": kv.name(),
+                    "kv_page_bytes": pages.map(|(kv, bytes)| (kv.name(), bytes)).into_iter().collect::<BTreeMap<_, _>>(),
                     "weights": memory.weights,
                     "file": memory.file,
                     "tokenizer": memory.tokenizer,
@@ -164,20 +182,33 @@ impl<'f> Summary<'f> {
         }
         out.push('\n');
         let _ = match &self.memory {
-            Ok((context, memory)) => writeln!(
-                out,
-                "memory for {context} tokens: {} (weights {}, keys and values {}, activations {}, outputs {}, \
-                 books {})",
-                size(memory.total()),
-                size(memory.weights),
-                size(memory.kv),
-                size(memory.activations),
-                size(memory.outputs),
-                size(memory.total() - memory.weights - memory.kv - memory.activations - memory.outputs)
-            ),
+            Ok(needs) => writeln!(out, "{needs}"),
             Err(reason) => writeln!(out, "cannot be run: {reason}"),
         };
         out
+    }
+}
+
+impl fmt::Display for Needs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { context, kv, memory, pages } = self;
+        write!(
+            f,
+            "memory for {context} tokens: {} (weights {}, keys and values as {kv} {}, activations {}, outputs {}, \
+             books {})\n{PAGE_TOKENS} tokens of keys and values take",
+            size(memory.total()),
+            size(memory.weights),
+            size(memory.kv),
+            size(memory.activations),
+            size(memory.outputs),
+            size(memory.total() - memory.weights - memory.kv - memory.activations - memory.outputs)
+        )?;
+        let mut separator = "";
+        for (kv, bytes) in pages.iter().filter_map(|(kv, bytes)| Some((kv, (*bytes)?))) {
+            write!(f, "{separator} {} as {kv}", size(bytes))?;
+            separator = ",";
+        }
+        Ok(())
     }
 }
 

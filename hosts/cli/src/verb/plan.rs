@@ -1,6 +1,6 @@
 //! `doorbell plan`: the operations of a step, who runs each, and what it reads.
 
-use crate::backend::{self, Compute, KV};
+use crate::backend::{self, Compute};
 use crate::failure::{Failure, Kind};
 use crate::loaded::{self, HEAP};
 use crate::output::{print, print_json, size};
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let shape = Shape { rows: arguments.batch, outputs: arguments.batch };
     let plan =
         model.plan(shape, HeadResult::Logits, HEAP).map_err(|error| Failure::new(Kind::Memory, error))?;
-    let survey = compute::survey(computer.device, &model, &plan, KV, arguments.context, HEAP);
+    let survey = compute::survey(computer.device, &model, &plan, computer.kv, arguments.context, HEAP);
     let survey = survey.map_err(backend::failure)?;
     let device = computer.device.to_string();
     let sheet = Sheet { model: &model, plan: &plan, survey: survey.as_ref(), device: &device };

@@ -47,7 +47,7 @@ fn recipe(model: &Model<'_>, op: &Attend, kv: KvType) -> Attention {
         kv_heads: group.heads,
         group: op.heads / group.heads,
         dims: [group.key_dim, group.value_dim],
-        bytes: kv.bytes() as u32,
+        bytes: kv.block_bytes() as u32,
         pages: layouts.map(|layout| u32::try_from(layout.page_bytes()).unwrap_or(u32::MAX)),
         window: op.window,
         cap: op.soft_cap.unwrap_or(0.0).to_bits(),
@@ -88,7 +88,8 @@ pub(crate) fn attend(step: &Step<'_, '_>, op: &Attend, scratch: [u64; 2]) -> Lau
         arguments,
         waits: true,
         cost: Cost {
-            read: elements * step.kv.bytes() as u64 + outside * u64::from(group.key_dim),
+            read: elements * step.kv.block_bytes() as u64 / step.kv.block_len() as u64
+                + outside * u64::from(group.key_dim),
             written: outside * u64::from(group.value_dim),
             products: elements * u64::from(rows) * u64::from(recipe.group),
         },
