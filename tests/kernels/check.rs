@@ -139,7 +139,7 @@ fn start(
     }
     let pools = model.groups.iter().map(|group| {
         [KvLayout::keys(group, kv), KvLayout::values(group, kv)].map(|layout| {
-            let count = pages as usize * layout.page_bytes() as usize / kv.bytes();
+            let count = pages as usize * layout.page_bytes() as usize / kv.block_bytes() * kv.block_len();
             let cells = (0..count).map(|_| f16::from_f32(random.normal()).to_f32()).collect();
             Pool { layout, cells }
         })
@@ -240,7 +240,8 @@ pub(crate) fn check(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) ->
         let group = GroupId(index as u8);
         let addresses = [device.pools[group.index()].keys, device.pools[group.index()].values];
         for (which, (pool, address)) in pools.iter().zip(addresses).enumerate() {
-            let bytes = machine.read(address, pool.cells.len() * case.kv.bytes());
+            let len = case.kv.row_bytes(pool.cells.len()).unwrap();
+            let bytes = machine.read(address, len);
             let words = |cells: &[f32]| cells.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
             let found = words(&cells(&bytes, case.kv));
             let old = words(&before.pools[index][which].cells);
