@@ -140,8 +140,9 @@ fn start(
     let pools = model.groups.iter().map(|group| {
         [KvLayout::keys(group, kv), KvLayout::values(group, kv)].map(|layout| {
             let count = pages as usize * layout.page_bytes() as usize / kv.block_bytes() * kv.block_len();
-            let cells = (0..count).map(|_| f16::from_f32(random.normal()).to_f32()).collect();
-            Pool { layout, cells }
+            let numbers: Vec<f32> = (0..count).map(|_| f16::from_f32(random.normal()).to_f32()).collect();
+            // What such a cache can hold.
+            Pool { layout, cells: cells(&bytes_of(&numbers, kv), kv) }
         })
     });
     let pools = pools.collect();
@@ -172,9 +173,19 @@ fn upload(machine: &mut Machine, model: &Model<'_>, plan: &Plan<'_>, rows: &Rows
     let pools = pools.collect();
     let (mut tables, mut pages) = (Vec::new(), Vec::new());
     for group in 0..model.groups.len() {
+        let mut before: Option<(&[u32], u32)> = None;
         for place in &rows.places {
-            tables.push(pages.len() as u32);
-            pages.extend(&place.pages[group]);
+            // Rows of a run share a table.
+            let own = place.pages[group].as_slice();
+            let start = match before {
+                Some((other, start)) if other == own => start,
+                _ => {
+                    pages.extend(own);
+                    (pages.len() - own.len()) as u32
+                }
+            };
+            tables.push(start);
+            before = Some((own, start));
         }
     }
     let count = rows.tokens.len();
@@ -240,8 +251,7 @@ pub(crate) fn check(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) ->
         let group = GroupId(index as u8);
         let addresses = [device.pools[group.index()].keys, device.pools[group.index()].values];
         for (which, (pool, address)) in pools.iter().zip(addresses).enumerate() {
-            let len = case.kv.row_bytes(pool.cells.len()).unwrap();
-            let bytes = machine.read(address, len);
+            let bytes = machine.read(address, case.kv.row_bytes(pool.cells.len()).unwrap());
             let words = |cells: &[f32]| cells.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
             let found = words(&cells(&bytes, case.kv));
             let old = words(&before.pools[index][which].cells);
@@ -286,7 +296,8 @@ pub(crate) fn check_plan(
     let mut worst = BTreeMap::new();
     for op in plan.ops.iter().filter(|op| wanted(op)) {
         let nmse = check(op, &model, &plan, case).nmse();
-        let limit = 1e-6;
+        // A product that lies between two codes may take the other one.
+        let limit = if case.kv == KvType::Q8_0 { 5e-6 } else { 1e-6 };
         assert!(nmse < limit, "{family:?} {kind} {} on {}: NMSE {nmse:e}", op.name(), case.target);
         let slot: &mut f64 = worst.entry(op.name()).or_default();
         *slot = slot.max(nmse);

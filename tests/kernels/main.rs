@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
 #![expect(clippy::std_instead_of_alloc, reason = "tests have std")]
 
+mod attention;
 mod check;
 mod machine;
 mod oracle;
@@ -19,7 +20,7 @@ const TARGETS: [Target; 3] = [Target::Gfx1100, Target::Gfx1151, Target::Gfx1200]
 #[test]
 fn operations_of_every_family() {
     for (family, target) in Family::ALL.iter().zip(TARGETS.iter().cycle()) {
-        for kv in [KvType::F16, KvType::F32] {
+        for kv in KvType::ALL {
             let case = Case { kv, ..Case::new(*target, &[(37, 3), (5, 1)]) };
             println!(
                 "{target} {family:?} {:?}",

@@ -16,13 +16,13 @@ use doorbell_tests::random::Random;
 use doorbell_tests::tiny::{self, Family};
 
 /// A vector of random numbers of the model, `values` long.
-fn vector(model: &mut Model<'_>, values: &[f32]) -> VectorId {
+pub(crate) fn vector(model: &mut Model<'_>, values: &[f32]) -> VectorId {
     let id = VectorId(model.vectors.len() as u32);
     heap::push(&mut model.vectors, heap::copied(HEAP, values).unwrap()).unwrap();
     id
 }
 
-fn random(count: usize) -> Vec<f32> {
+pub(crate) fn random(count: usize) -> Vec<f32> {
     let mut random = Random::new(3);
     (0..count).map(|_| random.normal()).collect()
 }

@@ -31,7 +31,7 @@ fn recipes(batch: u32) -> Vec<Recipe> {
         dim: 128,
         norm,
         rope: norm.then_some((64, false)),
-        cache: cache.then_some((2, page)),
+        cache: cache.then_some((Type::F16, page)),
     };
     let outputs = if batch <= 2 { 2 } else { 1 };
     let project = |cols, norm, parts: &[Share], then| {
@@ -39,18 +39,18 @@ fn recipes(batch: u32) -> Vec<Recipe> {
     };
     let experts = |kind| stack(kind, 768);
     let routing = Routing { experts: 128, top_k: 8, gate: Gate::Softmax, bias: false, renormalise: true };
-    let pages = [page as u32; 2];
     let attention = |spread| {
         Recipe::Attend(Attention {
             kv_heads: 4,
             group: 8,
             dims: [128, 128],
-            bytes: 2,
-            pages,
+            cells: Type::F16,
+            pages: [page as u32; 2],
             window: None,
             cap: 0,
             sinks: false,
             spread,
+            single: false,
         })
     };
     vec![

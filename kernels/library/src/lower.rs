@@ -93,7 +93,7 @@ pub fn lower(
                 rope::finish(step, op, data).into_iter().for_each(emit);
             }
         }
-        Op::Attend(op) => emit(attend::attend(step, op, [step.scratch, data])),
+        Op::Attend(op) => attend::attend(step, op, [step.scratch, data]).into_iter().for_each(emit),
         Op::Route(op) if step.rows_of(op.input) <= 8 => {
             emit(router(step, op, data, Some((route::recipe(op), route::values(step, op)))));
         }

@@ -452,7 +452,7 @@ fn part_arguments(k: &mut Builder, part: &Share) -> PartArguments {
     let up = part.up.map(|(up, _)| up.arguments(k, "up"));
     let out = k.buffer("out");
     let gate = (part.finish == Finish::AddGated).then(|| k.buffer("gate"));
-    let head = part.head.map(|head| head.arguments(k));
+    let head = part.head.map(|head| head.arguments(k, WAVES));
     PartArguments { matrix, up, out, gate, head }
 }
 

@@ -1,7 +1,7 @@
 //! Recipes: everything that decides a kernel's code but the chip. Equal recipes are the same kernel.
 
 use super::argmax::Largest;
-use super::attend::Attention;
+use super::attend::{Attention, Flash};
 use super::embed::{Embedding, Selection};
 use super::experts::{ExpertsDown, ExpertsUp};
 use super::norm::NormAddition;
@@ -28,6 +28,8 @@ pub enum Recipe {
     Heads(HeadFinish),
     /// Attention.
     Attend(Attention),
+    /// Attention of many rows.
+    Flash(Flash),
     /// Expert choice.
     Route(Routing),
     /// Gate and up of chosen experts.
@@ -77,6 +79,7 @@ impl Recipe {
             Self::Project(recipe) => recipe.name(),
             Self::Heads(recipe) => recipe.name(),
             Self::Attend(recipe) => recipe.name(),
+            Self::Flash(recipe) => recipe.name(),
             Self::Route(recipe) => recipe.name(),
             Self::ExpertsUp(recipe) => recipe.name(),
             Self::ExpertsDown(recipe) => recipe.name(),
@@ -101,6 +104,7 @@ impl Recipe {
             Self::Project(recipe) => recipe.function(),
             Self::Heads(recipe) => Ok(recipe.function()),
             Self::Attend(recipe) => Ok(recipe.function()),
+            Self::Flash(recipe) => Ok(recipe.function(target)),
             Self::Route(recipe) => Ok(recipe.function()),
             Self::ExpertsUp(recipe) => recipe.function(),
             Self::ExpertsDown(recipe) => recipe.function(),

@@ -10,9 +10,9 @@ use alloc::vec::Vec;
 use core::fmt::Write as _;
 use doorbell_compiler::ir::{Alu, Axis, Builder, Elem, Function, Value, Width};
 use doorbell_compiler::object::ArgumentValue;
-use doorbell_core::backend::KvType;
 use doorbell_core::model::Pairing;
 use doorbell_core::plan::{Epilogue, GroupId, KvSlot, Norm, PAGE_TOKENS, Part, Project, RopeId, TensorId};
+use doorbell_core::quant::Type;
 
 /// Heads of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,8 +25,8 @@ pub struct HeadPart {
     pub norm: bool,
     /// Pairs that turn, and whether they are neighbours.
     pub rope: Option<(u32, bool)>,
-    /// Cache bytes per element, and of a page with all layers; `None` writes back to the input.
-    pub cache: Option<(u32, u64)>,
+    /// How the cache keeps elements, and bytes of a page with all layers; `None` writes back to the input.
+    pub cache: Option<(Type, u64)>,
 }
 
 /// Heads of all parts of a projection.
@@ -62,8 +62,8 @@ pub(crate) fn scratch_offset(op: &Project, part: usize, rows: u32) -> u64 {
 /// What follows the products of a part, which are at `scratch` for keys and values; `None` where nothing does.
 pub(crate) fn place(step: &Step<'_, '_>, part: &Part, scratch: u64) -> Option<Place> {
     let cached = |slot: KvSlot, layout: KvLayout, pool: u64| {
-        let bytes = Some((step.kv.block_bytes() as u32, layout.page_bytes()));
-        (bytes, Some(pool + layout.layer_bytes() * u64::from(slot.layer)))
+        let cells = Some((step.kv.format(), layout.page_bytes()));
+        (cells, Some(pool + layout.layer_bytes() * u64::from(slot.layer)))
     };
     match part.epilogue {
         Epilogue::Query { norm, rope, head_dim, out } if norm.is_some() || rope.is_some() => {
@@ -72,16 +72,16 @@ pub(crate) fn place(step: &Step<'_, '_>, part: &Part, scratch: u64) -> Option<Pl
         }
         Epilogue::Key { norm, rope, kv } => {
             let layout = KvLayout::keys(&step.model.groups[kv.group.index()], step.kv);
-            let (bytes, cache) = cached(kv, layout, step.pool(kv.group).keys);
+            let (cells, cache) = cached(kv, layout, step.pool(kv.group).keys);
             let own = head_part(step, layout.heads, layout.dim, norm, rope);
-            let part = HeadPart { cache: bytes, ..own };
+            let part = HeadPart { cache: cells, ..own };
             Some(Place { part, input: scratch, norm, rope, cache, group: Some(kv.group) })
         }
         Epilogue::Value { kv } => {
             let layout = KvLayout::values(&step.model.groups[kv.group.index()], step.kv);
-            let (bytes, cache) = cached(kv, layout, step.pool(kv.group).values);
+            let (cells, cache) = cached(kv, layout, step.pool(kv.group).values);
             let own = head_part(step, layout.heads, layout.dim, None, None);
-            let part = HeadPart { cache: bytes, ..own };
+            let part = HeadPart { cache: cells, ..own };
             Some(Place { part, input: scratch, norm: None, rope: None, cache, group: Some(kv.group) })
         }
         _ => None,
@@ -139,7 +139,9 @@ fn launch(step: &Step<'_, '_>, input: TensorId, rows: u32, places: &[Place]) -> 
         place.values(step, &mut values);
         let elements = u64::from(place.part.heads) * u64::from(place.part.dim) * u64::from(rows);
         cost.read += 4 * elements;
-        cost.written += elements * u64::from(place.part.cache.map_or(4, |cache| cache.0));
+        let (bytes, block) =
+            place.part.cache.map_or((4, 1), |(cells, _)| (cells.block_bytes(), cells.block_len()));
+        cost.written += elements * bytes as u64 / block as u64;
     }
     let parts: Vec<HeadPart> = places.iter().map(|place| place.part).collect();
     let heads = parts.iter().map(|part| part.heads).sum();
@@ -157,6 +159,8 @@ pub(crate) struct Arguments {
     norm: Option<(Value, Value)>,
     rope: Option<Value>,
     cache: Option<Value>,
+    /// LDS of a head for each wave, where heads are quantised.
+    staged: Option<u32>,
 }
 
 impl HeadFinish {
@@ -174,7 +178,7 @@ impl HeadFinish {
         let mut k = Builder::new(&self.name(), 32);
         let buffers = ["positions", "tables", "pages"].map(|name| k.buffer(name));
         let arguments: Vec<(Value, Arguments)> =
-            self.parts.iter().map(|part| (k.buffer("input"), part.arguments(&mut k))).collect();
+            self.parts.iter().map(|part| (k.buffer("input"), part.arguments(&mut k, 1))).collect();
         let (number, row) = (k.workgroup_id(Axis::X), k.workgroup_id(Axis::Y));
         let mut before = 0;
         for (part, (input, arguments)) in self.parts.iter().zip(&arguments) {
@@ -196,18 +200,20 @@ impl HeadPart {
         if let Some((pairs, adjacent)) = self.rope {
             let _ = write!(name, "r{pairs}{}", if adjacent { "a" } else { "h" });
         }
-        if let Some((bytes, page)) = self.cache {
-            let _ = write!(name, "c{bytes}_{page}");
+        if let Some((cells, page)) = self.cache {
+            let _ = write!(name, "c{cells}_{page}");
         }
         name
     }
 
-    /// Declares the arguments beside the products.
-    pub(crate) fn arguments(self, k: &mut Builder) -> Arguments {
+    /// Declares the arguments beside the products, for workgroups of `waves`.
+    pub(crate) fn arguments(self, k: &mut Builder, waves: u32) -> Arguments {
+        let quantised = self.cache.is_some_and(|(cells, _)| cells == Type::Q8_0);
         Arguments {
             norm: self.norm.then(|| (k.buffer("head_norm"), k.scalar("head_eps", Elem::Float))),
             rope: self.rope.map(|_| k.buffer("rope")),
             cache: self.cache.map(|_| k.buffer("cache")),
+            staged: quantised.then(|| k.local(4 * self.dim * waves)),
         }
     }
 
@@ -267,13 +273,16 @@ impl HeadPart {
                 values[2 * pair + 1] = k.fma(y, cos, xs);
             }
         }
-        let own = Target { base: input, start, half: false };
+        let own = Target { base: input, start, cells: Type::F32 };
         let target = self.target(k, arguments, [tables, pages], [row, head, position]).unwrap_or(own);
+        if let Some(staged) = arguments.staged {
+            return self.quantise(k, &slots, &values, &target, staged);
+        }
         for (value, slot) in values.iter().zip(&slots) {
             let store = |k: &mut Builder| {
-                let place = k.left(slot.element, if target.half { 1 } else { 2 });
+                let place = k.left(slot.element, if target.cells == Type::F16 { 1 } else { 2 });
                 let place = k.add(place, target.start);
-                if target.half {
+                if target.cells == Type::F16 {
                     let half = k.cvt_h_f(*value);
                     k.store(k.global(target.base, place), Width::U16, half);
                 } else {
@@ -295,16 +304,65 @@ impl HeadPart {
         [tables, pages]: [Value; 2],
         [row, head, position]: [Value; 3],
     ) -> Option<Target> {
-        let ((bytes, page_bytes), cache) = self.cache.zip(arguments.cache)?;
+        let ((cells, page_bytes), cache) = self.cache.zip(arguments.cache)?;
+        let bytes = cells.row_bytes(self.dim as usize).unwrap_or(0) as u32;
         let page = page_of(k, [tables, pages], row, position);
         let size = k.int(u32::try_from(page_bytes).unwrap_or(u32::MAX));
         let offset = k.wide_mul(page, size);
         let base = k.wide_add(cache, offset);
-        let head = k.times(head, PAGE_TOKENS as u32 * self.dim * bytes);
+        let head = k.times(head, PAGE_TOKENS as u32 * bytes);
         let slot = k.mask(position, PAGE_TOKENS as u32 - 1);
-        let slot = k.times(slot, self.dim * bytes);
+        let slot = k.times(slot, bytes);
         let start = k.add(head, slot);
-        Some(Target { base, start, half: bytes == KvType::F16.block_bytes() as u32 })
+        Some(Target { base, start, cells })
+    }
+
+    /// Writes a head as blocks of Q8_0, as core's activations are made. The wave's elements change places in LDS, so
+    /// that its lanes have a block.
+    fn quantise(self, k: &mut Builder, slots: &[Slot], values: &[Value], target: &Target, staged: u32) {
+        let wave = k.wave();
+        let row = k.times(wave, 4 * self.dim);
+        for (value, slot) in values.iter().zip(slots) {
+            let store = |k: &mut Builder| {
+                let place = k.left(slot.element, 2);
+                let place = k.add(place, row);
+                k.store(at(k.lds(place), staged), Width::Dwords(1), *value);
+            };
+            match slot.inside {
+                Some(inside) => k.when(inside, store),
+                None => store(k),
+            }
+        }
+        let lane = k.lane();
+        let own = k.left(lane, 2);
+        let own = k.add(own, row);
+        let zero = k.int(0);
+        let first = k.eq(lane, zero);
+        for block in 0..self.dim / 32 {
+            let value = k.load(at(k.lds(own), staged + 128 * block), Width::Dwords(1), Elem::Float);
+            let size = k.fabs(value);
+            let size = k.bits(size, Elem::Int);
+            // As integers, magnitudes have the same order, and what is no number is the largest.
+            let size = k.reduce_wave(size, Alu::max_u);
+            let size = k.bits(size, Elem::Float);
+            let (most, share) = (k.float(127.0), k.float(1.0 / 127.0));
+            let scale = quotient(k, size, most, share);
+            let inverse = k.rcp(size);
+            let inverse = quotient(k, most, size, inverse);
+            let code = k.fmul(value, inverse);
+            let none = k.float(0.0);
+            let empty = k.feq(size, none);
+            let code = k.select(empty, none, code);
+            let code = k.round_to_int(code);
+            let place = k.add(target.start, lane);
+            let place = at(k.global(target.base, place), 34 * block + 2);
+            k.store(place, Width::U8, code);
+            k.when(first, |k| {
+                let scale = k.cvt_h_f(scale);
+                let place = at(k.global(target.base, target.start), 34 * block);
+                k.store(place, Width::U16, scale);
+            });
+        }
     }
 
     /// The lane's elements: first both of each of its pairs, then those that do not turn.
@@ -357,7 +415,15 @@ struct Slot {
 struct Target {
     base: Value,
     start: Value,
-    half: bool,
+    cells: Type,
+}
+
+/// `a / b` from a rough `1 / b`, rounded to nearest but for rare cases.
+fn quotient(k: &mut Builder, a: Value, b: Value, inverse: Value) -> Value {
+    let rough = k.fmul(a, inverse);
+    let negative = k.fneg(rough);
+    let rest = k.fma(negative, b, a);
+    k.fma(rest, inverse, rough)
 }
 
 /// The page of a row's position, uniform.

@@ -1,6 +1,6 @@
 //! Which attentions have a kernel, what scratch they need, and their launches.
 
-use super::{Attention, PAGE, WAVES};
+use super::{Attention, Flash, PAGE, WAVES};
 use crate::{Cost, KvLayout, Launch, Recipe, Step};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,6 +11,8 @@ use doorbell_core::plan::{Attend, Plan};
 
 /// Rows whose splits are spread over workgroups, and most splits that are.
 const SPREAD: [u32; 2] = [8, 128];
+/// Fewer rows than these take the kernel of single rows.
+const MANY: u32 = 32;
 
 /// Whether the kernel takes an operation.
 pub(crate) fn takes(model: &Model<'_>, op: &Attend) -> bool {
@@ -47,22 +49,32 @@ fn recipe(model: &Model<'_>, op: &Attend, kv: KvType) -> Attention {
         kv_heads: group.heads,
         group: op.heads / group.heads,
         dims: [group.key_dim, group.value_dim],
-        bytes: kv.block_bytes() as u32,
+        cells: kv.format(),
         pages: layouts.map(|layout| u32::try_from(layout.page_bytes()).unwrap_or(u32::MAX)),
         window: op.window,
         cap: op.soft_cap.unwrap_or(0.0).to_bits(),
         sinks: op.sinks.is_some(),
         spread: false,
+        single: false,
     }
 }
 
-/// The launch of an attention; `scratch` are counters and partial results.
-pub(crate) fn attend(step: &Step<'_, '_>, op: &Attend, scratch: [u64; 2]) -> Launch {
+/// The kernel of many rows that does the same as `recipe`, if there is one.
+fn of_many(recipe: Attention) -> Option<Flash> {
+    let Attention { kv_heads, group, dims, cells, pages, window, cap, sinks, .. } = recipe;
+    let flash = Flash { kv_heads, group, dims, cells, pages, window, cap, sinks };
+    flash.fits().then_some(flash)
+}
+
+/// The launches of an attention; `scratch` are counters and partial results.
+pub(crate) fn attend(step: &Step<'_, '_>, op: &Attend, scratch: [u64; 2]) -> Vec<Launch> {
     let group = &step.model.groups[op.kv.group.index()];
     let rows = step.rows_of(op.query);
+    let plain = recipe(step.model, op, step.kv);
+    let many = of_many(plain).filter(|_| rows >= MANY);
     let splits = splits(op.window, step.positions);
     let spread = rows <= SPREAD[0] && splits > 1 && splits <= most_splits(step.model, op.window);
-    let recipe = Attention { spread, ..recipe(step.model, op, step.kv) };
+    let recipe = Attention { spread, single: many.is_some(), ..plain };
     let (positions, tables) = step.places(op.query, op.kv.group);
     let pool = step.pool(op.kv.group);
     let layer = u64::from(op.kv.layer);
@@ -82,16 +94,22 @@ pub(crate) fn attend(step: &Step<'_, '_>, op: &Attend, scratch: [u64; 2]) -> Lau
     let seen = u64::from(op.window.unwrap_or(u32::MAX).min(step.positions));
     let elements = u64::from(group.heads) * u64::from(group.key_dim + group.value_dim) * seen;
     let outside = 4 * u64::from(rows) * u64::from(op.heads);
-    Launch {
-        recipe: Recipe::Attend(recipe),
-        groups: [if spread { splits } else { 1 }, recipe.tiles() * group.heads, rows],
-        arguments,
-        waits: true,
-        cost: Cost {
-            read: elements * step.kv.block_bytes() as u64 / step.kv.block_len() as u64
-                + outside * u64::from(group.key_dim),
-            written: outside * u64::from(group.value_dim),
-            products: elements * u64::from(rows) * u64::from(recipe.group),
-        },
-    }
+    let cost = Cost {
+        read: elements * step.kv.block_bytes() as u64 / step.kv.block_len() as u64
+            + outside * u64::from(group.key_dim),
+        written: outside * u64::from(group.value_dim),
+        products: elements * u64::from(rows) * u64::from(recipe.group),
+    };
+    let groups = [if spread { splits } else { 1 }, recipe.tiles() * group.heads, rows];
+    let launch = |recipe, groups, arguments, waits, cost| Launch { recipe, groups, arguments, waits, cost };
+    let Some(many) = many else {
+        return vec![launch(Recipe::Attend(recipe), groups, arguments, true, cost)];
+    };
+    // Both take the same arguments; a row is one's or the other's.
+    arguments.push(ArgumentValue::Scalar(rows));
+    let none = Cost::default();
+    vec![
+        launch(Recipe::Flash(many), many.groups(rows), arguments.clone(), true, cost),
+        launch(Recipe::Attend(recipe), groups, arguments, false, none),
+    ]
 }

@@ -1,0 +1,119 @@
+//! Elements of the cache: as f32 for kernels of few rows, as pairs of f16 for matrices.
+//!
+//! Q8_0 is core's: blocks of 32 elements, 34 bytes, an f16 scale before the codes.
+
+use crate::idiom::{Idiom, at};
+use alloc::vec;
+use alloc::vec::Vec;
+use doorbell_compiler::ir::{Address, Builder, Elem, Value, Width};
+use doorbell_core::quant::Type;
+
+/// Whether kernels read and write such a cache with heads of `dim` elements.
+pub(super) fn known(cells: Type, dim: u32) -> bool {
+    matches!(cells, Type::F16 | Type::F32 | Type::Q8_0) && dim.is_multiple_of(cells.block_len() as u32)
+}
+
+/// Bytes of a key or value.
+pub(super) fn row_bytes(cells: Type, dim: u32) -> u32 {
+    cells.row_bytes(dim as usize).unwrap_or(0) as u32
+}
+
+/// Byte offsets of a block of Q8_0 and of an element's code, less the two bytes of the scale.
+fn block(k: &mut Builder, row: Value, element: Value) -> [Value; 2] {
+    let number = k.right(element, 5);
+    let within = k.mask(element, 31);
+    let start = k.times(number, 34);
+    let start = k.add(row, start);
+    [start, k.add(start, within)]
+}
+
+/// `count` elements from `element` on, of the row at byte `row`: a power of two up to 32, and `element` a multiple.
+pub(super) fn some(k: &mut Builder, cells: Type, [base, row, element]: [Value; 3], count: u32) -> Vec<Value> {
+    if cells == Type::Q8_0 {
+        let [start, place] = block(k, row, element);
+        let scale = k.load(k.global(base, start), Width::U16, Elem::Int);
+        let codes = match count {
+            1 => vec![k.load(at(k.global(base, place), 2), Width::U8, Elem::Int)],
+            2 => vec![k.load(at(k.global(base, place), 2), Width::U16, Elem::Int)],
+            _ => wide_load_as(k, count / 4, Elem::Int, |k| at(k.global(base, place), 2)),
+        };
+        return decoded(k, scale, &codes, count);
+    }
+    let own = k.left(element, if cells == Type::F32 { 2 } else { 1 });
+    let place = k.add(row, own);
+    if cells == Type::F32 {
+        return wide_load(k, count, |k| k.global(base, place));
+    }
+    if count == 1 {
+        let half = k.load(k.global(base, place), Width::U16, Elem::Int);
+        let half = k.bits(half, Elem::HalfPair);
+        return vec![k.cvt_f_h(half)];
+    }
+    let pairs = wide_load_as(k, count / 2, Elem::Int, |k| k.global(base, place));
+    pairs.into_iter().flat_map(|pair| k.halves(pair)).collect()
+}
+
+/// Elements of a block of Q8_0: scale as bits, codes four a dword.
+fn decoded(k: &mut Builder, scale: Value, codes: &[Value], count: u32) -> Vec<Value> {
+    let scale = k.bits(scale, Elem::HalfPair);
+    let scale = k.cvt_f_h(scale);
+    // Codes become unsigned; the product with a scale of eleven bits is exact, and so is the sum.
+    let bias = k.scaled(scale, -128.0);
+    let mut values = Vec::new();
+    for (first, codes) in (0..count).step_by(4).zip(codes) {
+        let flip = k.int(0x8080_8080);
+        let codes = k.xor(*codes, flip);
+        for byte in 0..(count - first).min(4) {
+            let code = k.byte_to_float(codes, byte as u8);
+            values.push(k.fma(code, scale, bias));
+        }
+    }
+    values
+}
+
+/// Values that [`raw`] loads at a time.
+pub(super) fn raw_count(cells: Type) -> usize {
+    if cells == Type::Q8_0 { 2 } else { 1 }
+}
+
+/// What four or eight elements are made of, as it lies in the cache; see [`some`]. Not for F32.
+pub(super) fn raw(k: &mut Builder, cells: Type, [base, row, element]: [Value; 3], count: u8) -> Vec<Value> {
+    if cells == Type::Q8_0 {
+        let [start, place] = block(k, row, element);
+        let codes = k.load(at(k.global(base, place), 2), Width::Dwords(count / 4), Elem::Int);
+        return vec![codes, k.load(k.global(base, start), Width::U16, Elem::Int)];
+    }
+    let own = k.left(element, 1);
+    let place = k.add(row, own);
+    vec![k.load(k.global(base, place), Width::Dwords(count / 2), Elem::Int)]
+}
+
+/// What [`raw`] loaded, as pairs of f16.
+pub(super) fn pairs(k: &mut Builder, cells: Type, raw: &[Value], count: u8) -> Vec<Value> {
+    if cells != Type::Q8_0 {
+        return k.elements(raw[0], count / 2);
+    }
+    let codes = k.elements(raw[0], count / 4);
+    let values = decoded(k, raw[1], &codes, count.into());
+    let pairs = values.chunks(2).map(|pair| {
+        let pair = k.half_pair(pair[0], pair[1]);
+        k.bits(pair, Elem::Int)
+    });
+    pairs.collect()
+}
+
+/// `count` dwords of a lane.
+pub(super) fn wide_load(k: &mut Builder, count: u32, from: impl Fn(&Builder) -> Address) -> Vec<Value> {
+    wide_load_as(k, count, Elem::Float, from)
+}
+
+fn wide_load_as(k: &mut Builder, count: u32, elem: Elem, from: impl Fn(&Builder) -> Address) -> Vec<Value> {
+    let mut values = Vec::new();
+    for first in (0..count).step_by(4) {
+        let dwords = (count - first).min(4) as u8;
+        let address = at(from(k), 4 * first);
+        let loaded = k.load(address, Width::Dwords(dwords), elem);
+        values.extend(k.elements(loaded, dwords));
+    }
+    values
+}

@@ -1,0 +1,177 @@
+//! Causal attention of many rows on WMMA, over the paged KV cache, with a running softmax in f32.
+//!
+//! A wave takes sixteen queries: heads of one group, of as many rows as fit. Scores are made transposed, so that a lane
+//! has one query and its registers are positions; the sums over values are transposed too. The waves of a workgroup
+//! share each step's keys and values (`tiles`). Rows of one sequence (they share the start of their page table) are
+//! taken together; a row without such neighbours is left to the kernel of few rows (`attend`).
+
+use super::PAGE;
+use super::cells::known;
+use super::query::{Operands, Query};
+use super::running::Work;
+use super::softmax::{Visible, alone};
+use super::tiles::{Extent, Tiles};
+use crate::idiom::Idiom;
+use alloc::format;
+use alloc::string::String;
+use doorbell_compiler::ir::{Alu, Axis, Builder, Elem, Function, Value, Width};
+use doorbell_compiler::isa::{Generation, Target};
+use doorbell_core::quant::Type;
+
+/// Attention of one head shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Flash {
+    /// KV heads.
+    pub kv_heads: u32,
+    /// Query heads per KV head.
+    pub group: u32,
+    /// Elements of a key and of a value, multiples of 16.
+    pub dims: [u32; 2],
+    /// How the cache keeps them.
+    pub cells: Type,
+    /// Bytes of a page of all layers, of keys and of values.
+    pub pages: [u32; 2],
+    /// Positions visible.
+    pub window: Option<u32>,
+    /// Bits of the soft cap, 0 for none.
+    pub cap: u32,
+    /// Whether heads have a virtual score.
+    pub sinks: bool,
+}
+
+/// Queries of a wave.
+pub(super) const QUERIES: u32 = 16;
+/// Widest key that stays in registers as a query; others are read from LDS.
+const KEPT: u32 = 128;
+impl Flash {
+    /// Slots for query heads of a row in a wave.
+    pub(super) fn slots(self) -> u32 {
+        self.group.min(QUERIES).next_power_of_two()
+    }
+
+    /// Workgroups that share a KV head and rows.
+    fn head_tiles(self) -> u32 {
+        self.group.div_ceil(QUERIES)
+    }
+
+    /// Waves of a workgroup.
+    pub(super) fn waves(self) -> u32 {
+        if self.wide() { 4 } else { 8 }
+    }
+
+    pub(super) fn wide(self) -> bool {
+        self.dims.into_iter().max() > Some(KEPT)
+    }
+
+    /// Positions of a step: LDS holds that many keys and values.
+    pub(super) fn step(self) -> u32 {
+        if self.wide() { PAGE / 2 } else { PAGE }
+    }
+
+    /// Rows of a workgroup.
+    fn rows(self) -> u32 {
+        self.waves() * QUERIES / self.slots()
+    }
+
+    /// Whether there is a kernel for such heads.
+    pub(crate) fn fits(self) -> bool {
+        let fits = |dim: u32| (16..=256).contains(&dim) && dim.is_multiple_of(16);
+        self.cells != Type::F32 && self.dims.into_iter().all(|dim| fits(dim) && known(self.cells, dim))
+    }
+
+    /// Workgroups for so many rows.
+    pub fn groups(&self, rows: u32) -> [u32; 3] {
+        [rows.div_ceil(self.rows()), self.kv_heads, self.head_tiles()]
+    }
+
+    /// Unique name.
+    pub(crate) fn name(self) -> String {
+        let [key, value] = self.dims;
+        let sinks = if self.sinks { "_sinks" } else { "" };
+        format!(
+            "flash_{}x{}_{key}x{value}{}_p{}x{}_w{}_c{:x}{sinks}",
+            self.kv_heads,
+            self.group,
+            self.cells.name(),
+            self.pages[0],
+            self.pages[1],
+            self.window.unwrap_or(0),
+            self.cap
+        )
+    }
+
+    /// Arguments: positions, table starts and page tables of the rows, queries (f32 `[rows, heads, key]`), keys, values,
+    /// sinks where there are any, results (f32 `[rows, heads, value]`), the factor on scores, rows.
+    pub fn function(self, target: Target) -> Function {
+        let mut k = Builder::new(&self.name(), 32 * self.waves());
+        let [positions, tables, pages, query, keys, values] =
+            ["positions", "tables", "pages", "query", "keys", "values"].map(|name| k.buffer(name));
+        let sinks = self.sinks.then(|| k.buffer("sinks"));
+        let out = k.buffer("out");
+        let (scale, rows) = (k.scalar("scale", Elem::Float), k.scalar("rows", Elem::Int));
+        let gfx12 = target.generation() == Generation::Gfx12;
+        let head = k.workgroup_id(Axis::Y);
+        let tiles = Tiles::new(&mut k, self, [pages, keys, values, head]);
+        let local = self.wide().then(|| k.local(self.waves() * QUERIES * Operands::stride(self)));
+        let tile = k.workgroup_id(Axis::X);
+        let first = k.times(tile, self.rows());
+        let own = Query::new(&mut k, self, [positions, first, rows], gfx12);
+        let operands = Operands::new(&mut k, self, &own, query, local, gfx12);
+        let work = Work { flash: self, tiles, own, operands, scale, gfx12 };
+        let left = k.sub(rows, first);
+        let most = k.int(self.rows());
+        let count = k.min_u(left, most);
+        let none = k.int(0);
+        let _ = k.repeat(None, &[none], |k, inside| {
+            let begin = k.first_lane(inside[0]);
+            let row = k.add(first, begin);
+            let place = k.left(row, 2);
+            let table = k.load_uniform(k.global(tables, place), Width::Dwords(1), Elem::Int);
+            let end = self.end(k, tables, [first, rows, begin, count, table]);
+            let single = alone(k, tables, [table, row, rows]);
+            let crowd = k.negate(single);
+            k.when(crowd, |k| {
+                let earliest = k.load_uniform(k.global(positions, place), Width::Dwords(1), Elem::Int);
+                let low = Visible(self.window).first(k, earliest);
+                let behind = k.add(first, end);
+                let one = k.int(1);
+                let last = k.sub(behind, one);
+                let last = k.left(last, 2);
+                let last = k.load_uniform(k.global(positions, last), Width::Dwords(1), Elem::Int);
+                let extent = Extent { table, low, last };
+                let initial = work.initial(k, sinks);
+                let running = work.steps(k, &extent, &initial);
+                let after = k.ge_u(work.own.index, begin);
+                let before = k.lt_u(work.own.index, end);
+                let inside = k.both(after, before);
+                let inside = k.both(inside, work.own.real);
+                work.write(k, inside, out, &running);
+            });
+            let again = k.lt_u(end, count);
+            (alloc::vec![end], again)
+        });
+        k.finish()
+    }
+
+    /// Where the rows that share `table` end, counted in the workgroup.
+    fn end(self, k: &mut Builder, tables: Value, [first, rows, begin, count, table]: [Value; 5]) -> Value {
+        let lane = k.lane();
+        let one = k.int(1);
+        let last = k.sub(rows, one);
+        let mut end = count;
+        for ahead in (0..self.rows()).step_by(32) {
+            let index = k.plus(lane, ahead);
+            let row = k.add(first, index);
+            let row = k.min_u(row, last);
+            let place = k.left(row, 2);
+            let own = k.load(k.global(tables, place), Width::Dwords(1), Elem::Int);
+            let other = k.ne(own, table);
+            let later = k.gt_u(index, begin);
+            let found = k.both(other, later);
+            let index = k.select(found, index, count);
+            end = k.min_u(end, index);
+        }
+        let end = k.reduce_wave(end, Alu::min_u);
+        k.first_lane(end)
+    }
+}

@@ -1,0 +1,146 @@
+//! Queries of matrix attention: which one a lane has, and all of a wave as fragments.
+
+use super::flash::{Flash, QUERIES};
+use super::softmax::Visible;
+use crate::idiom::{Idiom, at};
+use alloc::vec::Vec;
+use doorbell_compiler::ir::{Axis, Builder, Elem, Fragment, Value, Width};
+
+/// What a lane knows of its query, all values per lane.
+pub(super) struct Query {
+    /// Number of the row in the workgroup.
+    pub(super) index: Value,
+    /// Row of the batch.
+    pub(super) row: Value,
+    /// Query head in the row.
+    pub(super) head: Value,
+    /// Whether it is one.
+    pub(super) real: Value,
+    /// First position that it sees.
+    pub(super) first: Value,
+    /// Positions after that one.
+    pub(super) span: Value,
+    /// Lane modulo 16.
+    within: Value,
+    /// Lane divided by 16.
+    pub(super) half: Value,
+    /// Row of a fragment that the lane loads.
+    pub(super) place: Value,
+}
+
+/// Queries as fragments.
+pub(super) enum Operands {
+    /// By block of sixteen elements.
+    Kept(Vec<Value>),
+    /// Byte offset of the lane's row in LDS.
+    Local(Value),
+}
+
+impl Query {
+    /// The lane's query. `[positions, first, rows]`: positions of all rows, the workgroup's first row, rows.
+    pub(super) fn new(
+        k: &mut Builder,
+        flash: Flash,
+        [positions, first, rows]: [Value; 3],
+        gfx12: bool,
+    ) -> Self {
+        let (lane, wave) = (k.lane(), k.wave());
+        let (within, half) = (k.mask(lane, QUERIES - 1), k.right(lane, 4));
+        let slot = k.mask(within, flash.slots() - 1);
+        let index = k.right(within, flash.slots().trailing_zeros());
+        let ahead = k.times(wave, QUERIES / flash.slots());
+        let index = k.add(index, ahead);
+        let tile = k.workgroup_id(Axis::Z);
+        let tile = k.times(tile, QUERIES);
+        let head = k.add(slot, tile);
+        let (group, last_head) = (k.int(flash.group), k.int(flash.group - 1));
+        let real = k.lt_u(head, group);
+        let head = k.min_u(head, last_head);
+        let number = k.workgroup_id(Axis::Y);
+        let before = k.times(number, flash.group);
+        let head = k.add(head, before);
+        let one = k.int(1);
+        let last = k.sub(rows, one);
+        let row = k.add(first, index);
+        let exists = k.lt_u(row, rows);
+        let real = k.both(real, exists);
+        let row = k.min_u(row, last);
+        let place = k.left(row, 2);
+        let position = k.load(k.global(positions, place), Width::Dwords(1), Elem::Int);
+        let first = Visible(flash.window).first(k, position);
+        let span = k.sub(position, first);
+        // Rows of accumulators alternate between the halves on gfx11; loading A's rows in this order makes the
+        // registers of a lane consecutive rows, as they are on gfx12.
+        let place = if gfx12 {
+            within
+        } else {
+            let odd = k.mask(within, 1);
+            let odd = k.left(odd, 3);
+            let pair = k.right(within, 1);
+            k.add(odd, pair)
+        };
+        Self { index, row, head, real, first, span, within, half, place }
+    }
+}
+
+impl Operands {
+    /// Bytes from query to query in LDS.
+    pub(super) fn stride(flash: Flash) -> u32 {
+        2 * flash.dims[0] + 16
+    }
+
+    /// Queries in f16: in registers, or in the wave's part of LDS from `local` on.
+    pub(super) fn new(
+        k: &mut Builder,
+        flash: Flash,
+        own: &Query,
+        query: Value,
+        local: Option<u32>,
+        gfx12: bool,
+    ) -> Self {
+        let [key, _] = flash.dims;
+        let start = k.times(own.row, flash.kv_heads * flash.group);
+        let start = k.add(start, own.head);
+        let start = k.times(start, 4 * key);
+        // A lane of gfx12 and one that writes LDS take eight elements of sixteen.
+        let ahead = k.left(own.half, 5);
+        let halved = k.add(start, ahead);
+        let Some(local) = local else {
+            let (from, quads) = if gfx12 { (halved, 2) } else { (start, 4) };
+            let fragments = (0..key / 16).map(|number| {
+                let pairs = rounded(k, query, from, 64 * number, quads);
+                k.fragment(&pairs, Fragment::Half)
+            });
+            return Self::Kept(fragments.collect());
+        };
+        let wave = k.wave();
+        let row = k.times(wave, QUERIES);
+        let row = k.add(row, own.within);
+        let row = k.times(row, Self::stride(flash));
+        let row = k.plus(row, local);
+        let ahead = k.left(own.half, 4);
+        let to = k.add(row, ahead);
+        for number in 0..key / 16 {
+            let pairs = rounded(k, query, halved, 64 * number, 2);
+            let pairs = k.pack(&pairs);
+            k.store(at(k.lds(to), 32 * number), Width::Dwords(4), pairs);
+        }
+        // The first barrier of a step orders this before the loads.
+        Self::Local(if gfx12 { to } else { row })
+    }
+}
+
+/// Four floats times `quads`, rounded to pairs of f16.
+fn rounded(k: &mut Builder, base: Value, from: Value, constant: u32, quads: u32) -> Vec<Value> {
+    let mut pairs = Vec::new();
+    for quad in 0..quads {
+        let address = at(k.global(base, from), constant + 16 * quad);
+        let four = k.load(address, Width::Dwords(4), Elem::Float);
+        let four = k.elements(four, 4);
+        for pair in four.chunks(2) {
+            let pair = k.half_pair(pair[0], pair[1]);
+            pairs.push(k.bits(pair, Elem::Int));
+        }
+    }
+    pairs
+}

@@ -1,0 +1,64 @@
+//! What both attentions compute alike: what a row sees, scores, merging of softmaxes.
+
+use super::{LOG2_E, Running};
+use crate::idiom::Idiom;
+use alloc::vec;
+use doorbell_compiler::ir::{Builder, Elem, Value, Width};
+
+/// Positions that a row sees up to its own, all of them without a number.
+#[derive(Clone, Copy)]
+pub(super) struct Visible(pub(super) Option<u32>);
+
+impl Visible {
+    /// The first position that a row at `position` sees.
+    pub(super) fn first(self, k: &mut Builder, position: Value) -> Value {
+        let zero = k.int(0);
+        let Some(window) = self.0 else { return zero };
+        let back = k.int(window.saturating_sub(1));
+        let start = k.sub(position, back);
+        let far = k.lt_u(position, back);
+        k.select(far, zero, start)
+    }
+}
+
+/// Score of a product, as a base-two logarithm; `cap` are the bits of the soft cap.
+pub(super) fn bend(k: &mut Builder, score: Value, scale: Value, cap: u32) -> Value {
+    let score = k.fmul(score, scale);
+    let cap = f32::from_bits(cap);
+    let score = if cap == 0.0 { score } else { k.soft_cap(score, cap) };
+    k.scaled(score, LOG2_E)
+}
+
+/// Whether neither neighbour of `row` shares its page table, all uniform. Runs of a batch have one table each.
+pub(super) fn alone(k: &mut Builder, tables: Value, [table, row, rows]: [Value; 3]) -> Value {
+    let one = k.int(1);
+    let before = k.max_u(row, one);
+    let before = k.sub(before, one);
+    let last = k.sub(rows, one);
+    let after = k.plus(row, 1);
+    let after = k.min_u(after, last);
+    let [before, after] = [before, after].map(|other| {
+        let place = k.left(other, 2);
+        let start = k.load_uniform(k.global(tables, place), Width::Dwords(1), Elem::Int);
+        let same = k.eq(start, table);
+        let another = k.ne(other, row);
+        k.both(same, another)
+    });
+    let either = k.either(before, after);
+    k.negate(either)
+}
+
+/// The softmax of both: `[maximum, sum, elements]`.
+pub(super) fn merge(k: &mut Builder, running: &[Value], part: &[Value]) -> Running {
+    let largest = k.fmax(running[0], part[0]);
+    let [old, new] = [running[0], part[0]].map(|maximum| {
+        let below = k.fsub(maximum, largest);
+        k.exp2(below)
+    });
+    let mut merged = vec![largest];
+    for (running, part) in running.iter().zip(part).skip(1) {
+        let kept = k.fmul(*running, old);
+        merged.push(k.fma(*part, new, kept));
+    }
+    merged
+}
