@@ -13,6 +13,7 @@ mod opencl;
 mod ordering;
 mod program;
 mod references;
+mod rows;
 mod sanitizers;
 mod table;
 mod threads;

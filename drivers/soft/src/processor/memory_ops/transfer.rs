@@ -49,7 +49,7 @@ pub(crate) enum Transfer {
     StorePair(u8),
     /// Two exchanges of this many dwords each.
     ExchangePair(u8),
-    /// Load with a transpose of 16 by 16 elements of this many bits among the lanes.
+    /// Load with a transpose of 8 by 8 elements of this many bits among every eight lanes.
     LoadTransposed(u8),
 }
 

@@ -113,9 +113,9 @@ fn pk_small(format: Format, a: u32, b: u32, old: u32, op_sel: u8) -> u32 {
     if op_sel & 8 != 0 { old & 0xffff | pair << 16 } else { old & 0xffff_0000 | pair }
 }
 
-/// Stochastic rounding: the random bits are added below the significand that is kept.
-fn sr_small(format: Format, a: u32, random: u32, old: u32, op_sel: u8) -> u32 {
-    let mantissa = (a & 0x7f_ffff).wrapping_add(random >> 12) & 0x7f_ffff;
+/// Stochastic rounding: the upper `bits` random bits are added below the significand that is kept.
+fn sr_small(format: Format, bits: u32, a: u32, random: u32, old: u32, op_sel: u8) -> u32 {
+    let mantissa = (a & 0x7f_ffff).wrapping_add(random >> (32 - bits)) & 0x7f_ffff;
     let value = if f(a).is_finite() { f(a & 0xff80_0000 | mantissa) } else { f(a) };
     let byte = format.encode(f64::from(value), Round::Nearest);
     let shift = u32::from(op_sel >> 2 & 3) * 8;
@@ -203,8 +203,8 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::v_cvt_f32_bf8, Run::Op32(per_lane!(|e, a| small(BF8, a >> (byte_of(e.op_sel) * 8))))),
     (op::v_cvt_pk_fp8_f32, Run::Op32(per_lane!(|e, a, b; d| pk_small(FP8, a, b, *d, e.op_sel)))),
     (op::v_cvt_pk_bf8_f32, Run::Op32(per_lane!(|e, a, b; d| pk_small(BF8, a, b, *d, e.op_sel)))),
-    (op::v_cvt_sr_fp8_f32, Run::Op32(per_lane!(|e, a, b; d| sr_small(FP8, a, b, *d, e.op_sel)))),
-    (op::v_cvt_sr_bf8_f32, Run::Op32(per_lane!(|e, a, b; d| sr_small(BF8, a, b, *d, e.op_sel)))),
+    (op::v_cvt_sr_fp8_f32, Run::Op32(per_lane!(|e, a, b; d| sr_small(FP8, 20, a, b, *d, e.op_sel)))),
+    (op::v_cvt_sr_bf8_f32, Run::Op32(per_lane!(|e, a, b; d| sr_small(BF8, 21, a, b, *d, e.op_sel)))),
     (op::v_cvt_pk_f32_fp8, Run::Op64(|e, s, out| pair(FP8, e.op_sel, &s[0], out))),
     (op::v_cvt_pk_f32_bf8, Run::Op64(|e, s, out| pair(BF8, e.op_sel, &s[0], out))),
 ];

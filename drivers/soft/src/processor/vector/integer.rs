@@ -76,21 +76,24 @@ fn bytes(value: u32) -> [u32; 4] {
     value.to_le_bytes().map(u32::from)
 }
 
-fn sad_u8(a: u32, b: u32, c: u32) -> u32 {
-    let sum: u32 = bytes(a).into_iter().zip(bytes(b)).map(|(a, b)| a.abs_diff(b)).sum();
-    sum.wrapping_add(c)
+/// A sum that saturates with the clamp bit and wraps without.
+fn accumulate(sum: u32, c: u32, clamp: bool) -> u32 {
+    if clamp { sum.saturating_add(c) } else { sum.wrapping_add(c) }
 }
 
-/// Like `sad_u8`, leaving out bytes whose reference is zero.
-fn msad_u8(a: u32, b: u32, c: u32) -> u32 {
+/// Sum of the distances of four bytes.
+fn distances(a: u32, b: u32) -> u32 {
+    bytes(a).into_iter().zip(bytes(b)).map(|(a, b)| a.abs_diff(b)).sum()
+}
+
+/// Like `distances`, leaving out bytes whose reference is zero.
+fn masked_distances(a: u32, b: u32) -> u32 {
     let pairs = bytes(a).into_iter().zip(bytes(b));
-    let sum: u32 = pairs.map(|(a, b)| if b == 0 { 0 } else { a.abs_diff(b) }).sum();
-    sum.wrapping_add(c)
+    pairs.map(|(a, b)| if b == 0 { 0 } else { a.abs_diff(b) }).sum()
 }
 
-fn sad_u16(a: u32, b: u32, c: u32) -> u32 {
-    let low = (a & 0xffff).abs_diff(b & 0xffff);
-    (low + (a >> 16).abs_diff(b >> 16)).wrapping_add(c)
+fn distances16(a: u32, b: u32) -> u32 {
+    (a & 0xffff).abs_diff(b & 0xffff) + (a >> 16).abs_diff(b >> 16)
 }
 
 fn lerp_u8(a: u32, b: u32, c: u32) -> u32 {
@@ -102,10 +105,11 @@ fn lerp_u8(a: u32, b: u32, c: u32) -> u32 {
 }
 
 /// Four sums over the windows of `a` that start at bytes 0 to 3.
-fn quad(a: u64, b: u64, c: u64, sum: fn(u32, u32, u32) -> u32) -> u64 {
+fn quad(a: u64, b: u64, c: u64, sum: fn(u32, u32) -> u32, clamp: bool) -> u64 {
     (0..4).fold(0, |out, window| {
         let bias = (c >> (window * 16)) as u32 & 0xffff;
-        let value = sum((a >> (window * 8)) as u32, b as u32, bias) & 0xffff;
+        let value = sum((a >> (window * 8)) as u32, b as u32) + bias;
+        let value = if clamp { value.min(0xffff) } else { value & 0xffff };
         out | u64::from(value) << (window * 16)
     })
 }
@@ -173,16 +177,17 @@ macro_rules! carry {
     };
 }
 macro_rules! mad64 {
-    ($narrow:ident, $wide:ident, $signed:literal) => {
-        Run::Carry64(|_, s, out| {
+    ($narrow:ident, $wide:ident) => {
+        Run::Carry64(|e, s, out| {
             let mut mask = 0;
             for (lane, out) in out.iter_mut().enumerate() {
                 let product =
                     i128::from(s[0][lane] as u32 as $narrow) * i128::from(s[1][lane] as u32 as $narrow);
                 let sum = product + i128::from(s[2][lane] as $wide);
-                *out = sum as u64;
-                let carried = if $signed { i64::try_from(sum).is_err() } else { u64::try_from(sum).is_err() };
-                mask |= u32::from(carried) << lane;
+                let most = i128::from($wide::MAX);
+                *out = if e.clamp { sum.clamp(i128::from($wide::MIN), most) } else { sum } as u64;
+                // Bit 64 of the 65-bit sum: of a signed one, its sign.
+                mask |= ((sum >> 64) as u32 & 1) << lane;
             }
             mask
         })
@@ -194,8 +199,8 @@ const CNDMASK: Run = Run::Op32(per_lane!(|_e, a, b, c| if c != 0 { b } else { a 
 const LSHLREV: Run = Run::Op32(per_lane!(|_e, a, b| b << (a & 31)));
 const AND: Run = Run::Op32(per_lane!(|_e, a, b| a & b));
 const ADD: Run = clampable!(|a, b| a.wrapping_add(b), a.saturating_add(b));
-const MAD_U64: Run = mad64!(u32, u64, false);
-const MAD_I64: Run = mad64!(i32, i64, true);
+const MAD_U64: Run = mad64!(u32, u64);
+const MAD_I64: Run = mad64!(i32, i64);
 const LSHLREV64: Run = Run::Op64(wide!(|_e, s| s[1] << (s[0] & 63)));
 
 pub(super) static TABLE: &[(Op, Run)] = &[
@@ -262,13 +267,13 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::v_minmax_u32, Run::Op32(per_lane!(|_e, a, b, c| a.min(b).max(c)))),
     (op::v_maxmin_i32, Run::Op32(per_lane!(|_e, a, b, c| i(a).max(i(b)).min(i(c)).cast_unsigned()))),
     (op::v_minmax_i32, Run::Op32(per_lane!(|_e, a, b, c| i(a).min(i(b)).max(i(c)).cast_unsigned()))),
-    (op::v_sad_u8, Run::Op32(per_lane!(|_e, a, b, c| sad_u8(a, b, c)))),
-    (op::v_sad_hi_u8, Run::Op32(per_lane!(|_e, a, b, c| (sad_u8(a, b, 0) << 16).wrapping_add(c)))),
-    (op::v_sad_u16, Run::Op32(per_lane!(|_e, a, b, c| sad_u16(a, b, c)))),
-    (op::v_sad_u32, Run::Op32(per_lane!(|_e, a, b, c| a.abs_diff(b).wrapping_add(c)))),
-    (op::v_msad_u8, Run::Op32(per_lane!(|_e, a, b, c| msad_u8(a, b, c)))),
-    (op::v_qsad_pk_u16_u8, Run::Op64(wide!(|_e, s| quad(s[0], s[1], s[2], sad_u8)))),
-    (op::v_mqsad_pk_u16_u8, Run::Op64(wide!(|_e, s| quad(s[0], s[1], s[2], msad_u8)))),
+    (op::v_sad_u8, Run::Op32(per_lane!(|e, a, b, c| accumulate(distances(a, b), c, e.clamp)))),
+    (op::v_sad_hi_u8, Run::Op32(per_lane!(|e, a, b, c| accumulate(distances(a, b) << 16, c, e.clamp)))),
+    (op::v_sad_u16, Run::Op32(per_lane!(|e, a, b, c| accumulate(distances16(a, b), c, e.clamp)))),
+    (op::v_sad_u32, Run::Op32(per_lane!(|e, a, b, c| accumulate(a.abs_diff(b), c, e.clamp)))),
+    (op::v_msad_u8, Run::Op32(per_lane!(|e, a, b, c| accumulate(masked_distances(a, b), c, e.clamp)))),
+    (op::v_qsad_pk_u16_u8, Run::Op64(wide!(|e, s| quad(s[0], s[1], s[2], distances, e.clamp)))),
+    (op::v_mqsad_pk_u16_u8, Run::Op64(wide!(|e, s| quad(s[0], s[1], s[2], masked_distances, e.clamp)))),
     (op::v_xor3_b32, Run::Op32(per_lane!(|_e, a, b, c| a ^ b ^ c))),
     (op::v_perm_b32, Run::Op32(per_lane!(|_e, a, b, c| perm(a, b, c)))),
     (op::v_xad_u32, Run::Op32(per_lane!(|_e, a, b, c| (a ^ b).wrapping_add(c)))),
@@ -309,6 +314,8 @@ pub(super) static TABLE: &[(Op, Run)] = &[
 ];
 
 /// Sums of absolute differences over four windows, for `v_mqsad_u32_u8`.
-pub(super) fn windows(a: u64, b: u32, bias: [u32; 4]) -> [u32; 4] {
-    core::array::from_fn(|window| msad_u8((a >> (window * 8)) as u32, b, bias[window]))
+pub(super) fn windows(a: u64, b: u32, bias: [u32; 4], clamp: bool) -> [u32; 4] {
+    core::array::from_fn(|window| {
+        accumulate(masked_distances((a >> (window * 8)) as u32, b), bias[window], clamp)
+    })
 }

@@ -129,11 +129,12 @@ fn mqsad_u32(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
     let (low, high) = pair(wave, step.src[0]);
     let reference = vector(wave, step.src[1]);
     let bias = step.vsrc(2).ok_or(Cause::Unsupported("v_mqsad_u32_u8 without registers"))?;
+    let clamp = step.inst.modifiers.clamp;
     let mut out = [[0; 32]; 4];
     for lane in 0..32 {
         let data = u64::from(low[lane]) | u64::from(high[lane]) << 32;
         let start = core::array::from_fn(|window| wave.vgpr[bias + window][lane]);
-        for (window, sum) in windows(data, reference[lane], start).into_iter().enumerate() {
+        for (window, sum) in windows(data, reference[lane], start, clamp).into_iter().enumerate() {
             out[window][lane] = sum;
         }
     }

@@ -37,6 +37,23 @@ pub(crate) fn rsq(x: f64) -> f64 {
     if x == 0.0 { f64::NEG_INFINITY.copysign(x) } else { 1.0 / libm::sqrt(x) }
 }
 
+/// The reciprocal root of a double, rounded once: root and quotient carry what they lack as a second double.
+fn rsq64(x: f64) -> f64 {
+    if x <= 0.0 || !x.is_finite() {
+        return rsq(x);
+    }
+    // An even power of two keeps the residues of small numbers normal.
+    let (x, scale) = if x < 1e-200 { (x * POWER_400, POWER_200) } else { (x, 1.0) };
+    let root = libm::sqrt(x);
+    let rest = libm::fma(-root, root, x) / (2.0 * root);
+    let first = 1.0 / root;
+    let lacking = libm::fma(-first, root, 1.0) - first * rest;
+    (first + first * lacking) * scale
+}
+
+const POWER_200: f64 = 1_606_938_044_258_990_275_541_962_092_341_162_602_522_202_993_782_792_835_301_376.0;
+const POWER_400: f64 = POWER_200 * POWER_200;
+
 /// Base-2 logarithm; the logarithm of either zero is minus infinity.
 pub(crate) fn log(x: f64) -> f64 {
     libm::log2(x)
@@ -127,6 +144,6 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::v_s_rsq_f16, half!(rsq)),
     (op::v_s_sqrt_f16, half!(libm::sqrt)),
     (op::v_rcp_f64, double!(rcp)),
-    (op::v_rsq_f64, double!(rsq)),
+    (op::v_rsq_f64, double!(rsq64)),
     (op::v_sqrt_f64, double!(libm::sqrt)),
 ];
