@@ -6,5 +6,7 @@ mod alu;
 mod features;
 mod machine;
 mod mutants;
+mod pipeline;
+mod pressure;
 mod quant;
 mod samples;

@@ -190,7 +190,9 @@ fn half_matrix_tiles() {
     let mut random = Random(9);
     let inputs = [whole(&mut random, rows * depth, 64), whole(&mut random, columns * depth, 64)];
     let encode = |x: i32| f16::from_f32(x as f32).to_le_bytes().to_vec();
-    tiles("wmma_f16_tile", inputs, encode, |bits| f32::from_bits(bits) as i32);
+    for name in ["wmma_f16_tile", "wmma_f16_tile_ahead"] {
+        tiles(name, inputs.clone(), encode, |bits| f32::from_bits(bits) as i32);
+    }
 }
 
 #[test]

@@ -4,6 +4,8 @@ use crate::check;
 use crate::ir::Function;
 use crate::machine::{Machine, Physical};
 use crate::object::{CODE_END, Descriptor, PADDING_WORDS, Part, Resources, code_object};
+use crate::pass::fit::{self, Limits};
+use crate::pass::split::Split;
 use crate::pass::{
     allocate, clause, delay, emit, hazards, legalise, schedule, uniformity, verify, vopd, waits,
 };
@@ -23,11 +25,14 @@ pub struct Options {
     pub schedule: bool,
     /// Form dual-issue pairs.
     pub dual_issue: bool,
+    /// Keep VGPRs in scratch memory where they run out; without, that is an error. The kernel then needs a queue with
+    /// scratch.
+    pub spill: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { max_vgprs: 256, schedule: true, dual_issue: true }
+        Self { max_vgprs: 256, schedule: true, dual_issue: true, spill: false }
     }
 }
 
@@ -178,13 +183,17 @@ pub fn compile(function: &Function, target: Target, options: &Options) -> Result
     verify::verify(function).map_err(CompileError::Verify)?;
     uniformity::uniformity(function).map_err(CompileError::Uniformity)?;
     let lowered = legalise::legalise(function, target).map_err(CompileError::Legalise)?;
-    let (machine, allocation) = place(lowered, options).map_err(CompileError::Pressure)?;
-    let mut code: Physical = allocate::rewrite(&machine, &allocation);
+    let Placed { before, split, allocation } = place(lowered, options).map_err(CompileError::Pressure)?;
+    let machine = &split.machine;
+    let mut code: Physical = allocate::rewrite(machine, &allocation);
     emit::widen(&mut code);
     if options.dual_issue {
         vopd::pair(&mut code);
     }
-    check::allocation::check(&machine, &code).map_err(CompileError::Allocation)?;
+    if let Some(before) = &before {
+        check::split::check(before, &split).map_err(CompileError::Allocation)?;
+    }
+    check::allocation::check(machine, &code).map_err(CompileError::Allocation)?;
     waits::insert(&mut code);
     hazards::insert(&mut code);
     delay::hint(&mut code);
@@ -198,23 +207,38 @@ pub fn compile(function: &Function, target: Target, options: &Options) -> Result
         kernarg_bytes: function.kernarg_bytes(),
         workgroup: function.workgroup,
         entry: machine.entry,
+        scratch_bytes: split.scratch_bytes,
+        spilled_vgprs: split.spilled,
         code_bytes: 4 * words.len() as u32,
     };
     Ok(Kernel { function: function.clone(), target, words, resources })
 }
 
-/// Schedules and allocates; without scheduling if that needs too many registers.
-fn place(
-    lowered: Machine,
-    options: &Options,
-) -> Result<(Machine, allocate::Allocation), allocate::PressureError> {
+/// A function in registers.
+struct Placed {
+    /// As it was before live ranges were split, if any was.
+    before: Option<Machine>,
+    split: Split,
+    allocation: allocate::Allocation,
+}
+
+/// Schedules and allocates; without scheduling if that needs too many registers, with spilling only if that does too.
+fn place(lowered: Machine, options: &Options) -> Result<Placed, allocate::PressureError> {
+    let placed = |machine: Machine, spill: bool| {
+        let limits = Limits { max_vgprs: options.max_vgprs, spill };
+        let (split, allocation) = fit::fit(&machine, limits)?;
+        let before = split.is_changed().then_some(machine);
+        Ok(Placed { before, split, allocation })
+    };
     if options.schedule {
         let mut machine = lowered.clone();
         schedule::schedule(&mut machine);
-        if let Ok(allocation) = allocate::allocate(&machine, options.max_vgprs) {
-            return Ok((machine, allocation));
+        if let Ok(placed) = placed(machine, false) {
+            return Ok(placed);
         }
     }
-    let allocation = allocate::allocate(&lowered, options.max_vgprs)?;
-    Ok((lowered, allocation))
+    if !options.spill {
+        return placed(lowered, false);
+    }
+    placed(lowered.clone(), false).or_else(|_| placed(lowered, true))
 }

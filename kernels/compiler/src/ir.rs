@@ -7,6 +7,7 @@
 mod alu;
 mod build;
 mod control;
+mod pipeline;
 mod print;
 
 pub use alu::{ALU, Alu, AluRow};

@@ -19,7 +19,7 @@ mod report;
 pub mod sample;
 
 pub use compile::{CompileError, Kernel, ObjectError, Options, compile, object};
-pub use report::Report;
+pub use report::{CLASSES, Report};
 
 // Chips and instructions, for those who compile.
 pub use doorbell_isa as isa;

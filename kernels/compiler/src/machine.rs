@@ -2,6 +2,7 @@
 //!
 //! Blocks lie in the order of execution when no branch is taken. Not here: the passes.
 
+use crate::ir::Value;
 use alloc::vec;
 use alloc::vec::Vec;
 use doorbell_isa::{
@@ -37,6 +38,8 @@ pub struct RegInfo {
     pub dwords: u8,
     /// Physical register that the hardware fills at the start.
     pub fixed: Option<u8>,
+    /// The value of the function that it holds, for messages.
+    pub value: Option<Value>,
 }
 
 /// A block, by its place in the layout.
@@ -246,7 +249,7 @@ impl Machine {
 
     /// A new virtual register.
     pub fn reg(&mut self, bank: Bank, dwords: u8) -> Reg {
-        self.regs.push(RegInfo { bank, dwords, fixed: None });
+        self.regs.push(RegInfo { bank, dwords, fixed: None, value: None });
         Reg(self.regs.len() as u32 - 1)
     }
 

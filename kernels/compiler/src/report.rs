@@ -2,7 +2,21 @@
 
 use crate::object::Resources;
 use core::fmt;
-use doorbell_isa::{Flags, Format, Target, decode};
+use doorbell_isa::{Flags, Format, Target, Timing, decode};
+
+/// Timing classes as the report groups them.
+pub const CLASSES: [(&[Timing], &str); 10] = [
+    (&[Timing::Valu], "vector"),
+    (&[Timing::Valu64, Timing::Quarter], "wide integer"),
+    (&[Timing::Trans], "transcendental"),
+    (&[Timing::F64, Timing::F64Trans], "double"),
+    (&[Timing::Matrix, Timing::MatrixInt4], "matrix"),
+    (&[Timing::Salu, Timing::SaluFloat], "scalar"),
+    (&[Timing::Branch, Timing::Message, Timing::Barrier], "control"),
+    (&[Timing::Smem], "scalar memory"),
+    (&[Timing::Lds], "LDS"),
+    (&[Timing::Vmem, Timing::Flat], "vector memory"),
+];
 
 /// Static figures of one kernel; every instruction counts once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +29,8 @@ pub struct Report {
     pub sgprs: u16,
     /// LDS bytes.
     pub lds_bytes: u32,
+    /// Scratch bytes of each lane.
+    pub scratch_bytes: u32,
     /// Waves per SIMD that the VGPRs allow.
     pub waves: u16,
     /// Instructions.
@@ -33,8 +49,8 @@ pub struct Report {
     pub waits: u32,
     /// Branches.
     pub branches: u32,
-    /// Clocks during which the vector ALU issues.
-    pub vector_cycles: u32,
+    /// Clocks during which the unit of each timing class issues, in the order of [`CLASSES`].
+    pub clocks: [u32; CLASSES.len()],
     /// Code bytes without padding.
     pub code_bytes: u32,
     /// Bytes per lane that global loads and stores move.
@@ -49,6 +65,7 @@ impl Report {
             vgprs: resources.vgprs,
             sgprs: resources.sgprs,
             lds_bytes: resources.lds_bytes,
+            scratch_bytes: resources.scratch_bytes,
             waves: target.waves_per_simd(resources.vgprs),
             instructions: 0,
             vector: 0,
@@ -58,7 +75,7 @@ impl Report {
             memory: [0; 3],
             waits: 0,
             branches: 0,
-            vector_cycles: 0,
+            clocks: [0; CLASSES.len()],
             code_bytes: 4 * words.len() as u32,
             bytes: [0; 2],
         };
@@ -77,7 +94,9 @@ impl Report {
             self.vector += 1;
             self.dual += u32::from(inst.second.is_some());
             self.matrix += u32::from(row.has(Flags::MATRIX));
-            self.vector_cycles += row.timing.issue_cycles(self.target.generation());
+        }
+        if let Some(class) = CLASSES.iter().position(|class| class.0.contains(&row.timing)) {
+            self.clocks[class] += row.timing.issue_cycles(self.target.generation());
         }
         let wait = row.name.starts_with("s_wait") || row.name == "s_nop";
         match row.format {
@@ -109,9 +128,18 @@ impl fmt::Display for Report {
             self.vgprs, self.sgprs, self.waves
         )?;
         writeln!(f, "LDS             {} bytes", self.lds_bytes)?;
+        if self.scratch_bytes > 0 {
+            writeln!(f, "scratch         {} bytes per lane", self.scratch_bytes)?;
+        }
         writeln!(f, "code            {} instructions, {} bytes", self.instructions, self.code_bytes)?;
-        let Self { vector, dual, matrix, vector_cycles, .. } = self;
-        writeln!(f, "vector          {vector} ({dual} dual, {matrix} matrix), {vector_cycles} issue clocks")?;
+        let Self { vector, dual, matrix, .. } = self;
+        writeln!(f, "vector          {vector} ({dual} dual, {matrix} matrix)")?;
+        f.write_str("issue clocks   ")?;
+        let used = CLASSES.iter().zip(self.clocks).filter(|(_, clocks)| *clocks > 0);
+        for (index, ((_, name), clocks)) in used.enumerate() {
+            write!(f, "{} {clocks} {name}", if index == 0 { "" } else { "," })?;
+        }
+        writeln!(f)?;
         writeln!(f, "scalar          {}, {} branches", self.scalar, self.branches)?;
         let [scalar, lds, global] = self.memory;
         writeln!(f, "memory          {scalar} scalar, {lds} LDS, {global} global")?;

@@ -40,7 +40,9 @@ pub static SAMPLES: &[Sample] = &[
     sample("histogram", vector::histogram),
     sample("q4k_dequantise", quant::dequantise),
     sample("q4k_q8_gemv", quant::gemv),
+    sample("q4k_q8_gemv_ahead", quant::gemv_ahead),
     sample("byte_shift", vector::byte_shift),
     sample("wmma_f16_tile", matrix::half_tile),
+    sample("wmma_f16_tile_ahead", matrix::half_tile_ahead),
     sample("wmma_iu8_tile", matrix::byte_tile),
 ];

@@ -1,13 +1,11 @@
 //! Whether the allocated program computes what the program with virtual registers does.
 //!
 //! Symbolic: follows which dword of which virtual register every physical register holds, on all paths. Every read
-//! must find what it names. Not here: anything of the allocator.
+//! must find what it names. Not here: anything of the allocator; what splitting did before (`split`).
 
+use super::holding::State;
 use crate::machine::{Arg, BlockId, Instr, Item, Line, Machine, Part, Physical, Reg, forward};
-use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
-use alloc::vec;
-use alloc::vec::Vec;
 use core::fmt;
 use doorbell_isa::{Flags, Form, Inst, Lanes, Modifiers, Op, Operand, Operands};
 
@@ -48,46 +46,6 @@ impl fmt::Display for AllocationError {
 
 impl core::error::Error for AllocationError {}
 
-/// A dword of a virtual register.
-type Dword = (Reg, u8);
-
-#[derive(Clone, PartialEq)]
-struct State {
-    /// 256 VGPRs, then 128 scalar registers.
-    holds: Vec<Option<Dword>>,
-    /// Dwords that hold nothing in particular yet: reading them is reading anything.
-    undefined: BTreeSet<Dword>,
-}
-
-impl State {
-    fn join(&mut self, other: &Self) -> bool {
-        let before = self.clone();
-        for (mine, theirs) in self.holds.iter_mut().zip(&other.holds) {
-            *mine = match (*mine, *theirs) {
-                (a, b) if a == b => a,
-                // What is undefined on the other path may be taken from here.
-                (Some(a), _) if other.undefined.contains(&a) => Some(a),
-                (_, Some(b)) if before.undefined.contains(&b) => Some(b),
-                _ => None,
-            };
-        }
-        self.undefined = before.undefined.intersection(&other.undefined).copied().collect();
-        *self != before
-    }
-
-    fn write(&mut self, slot: usize, dword: Dword) {
-        for held in &mut self.holds {
-            if *held == Some(dword) {
-                *held = None;
-            }
-        }
-        self.undefined.remove(&dword);
-        if let Some(held) = self.holds.get_mut(slot) {
-            *held = Some(dword);
-        }
-    }
-}
-
 /// Slot of the first register of an operand, and how many.
 fn slots(operand: Operand) -> Option<(usize, u8)> {
     match operand {
@@ -107,7 +65,7 @@ pub fn check(machine: &Machine, physical: &Physical) -> Result<(), AllocationErr
     if machine.blocks.len() != physical.blocks.len() {
         return Err(shape("blocks"));
     }
-    let mut start = State { holds: vec![None; 384], undefined: BTreeSet::new() };
+    let mut start = State::new(384);
     for (index, info) in machine.regs.iter().enumerate() {
         if let Some(first) = info.fixed {
             let base = if info.bank == crate::machine::Bank::Scalar { 256 } else { 0 };
@@ -149,9 +107,7 @@ impl<'a> Items<'a> {
     fn next(&mut self, state: &mut State) -> Option<&'a Item> {
         for item in self.rest.by_ref() {
             let Item::Undefined(reg) = item else { return Some(item) };
-            for dword in 0..self.machine.info(*reg).dwords {
-                state.undefined.insert((*reg, dword));
-            }
+            state.forget(*reg, self.machine.info(*reg).dwords);
         }
         None
     }
@@ -279,11 +235,8 @@ fn same(instr: &Instr, inst: &Inst) -> bool {
 
 /// Whether an operand holds a part, dword by dword.
 fn holds(state: &State, part: Part, operand: Operand) -> bool {
-    let Some((first, count)) = slots(operand) else { return false };
-    count == part.count
-        && (0..count).all(|dword| {
-            let wanted = (part.reg, part.first + dword);
-            state.holds.get(first + usize::from(dword)).copied().flatten() == Some(wanted)
-                || state.undefined.contains(&wanted)
-        })
+    slots(operand).is_some_and(|(first, count)| {
+        count == part.count
+            && (0..count).all(|dword| state.holds(first + usize::from(dword), (part.reg, part.first + dword)))
+    })
 }

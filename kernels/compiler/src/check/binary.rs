@@ -73,6 +73,8 @@ pub fn check(words: &[u32], target: Target) -> Result<(), BinaryError> {
     transcendentals(&code)?;
     matrices(&code)?;
     permutes(&code)?;
+    forwarding(&code)?;
+    messages(&code)?;
     clauses(&code)?;
     scalar_reads(&code)
 }
@@ -345,6 +347,37 @@ fn permutes(code: &Code) -> Result<(), BinaryError> {
                 _ => Ok(Some(())),
             }
         })?;
+    }
+    Ok(())
+}
+
+/// gfx11.0: a 64-bit multiply-add must not write what it reads.
+fn forwarding(code: &Code) -> Result<(), BinaryError> {
+    if code.target.generation() != Generation::Gfx11 {
+        return Ok(());
+    }
+    let multiplies = |inst: &Inst| matches!(inst.row().name, "v_mad_u64_u32" | "v_mad_i64_i32");
+    for (at, inst) in code.insts.iter().enumerate().filter(|(_, inst)| multiplies(inst)) {
+        let result = inst.dst().first().and_then(|operand| operand.vgpr());
+        let mut sources = inst.src().iter().filter_map(|operand| operand.vgpr());
+        let written = result.map(|reg| numbers(Resource::Vgpr(reg)));
+        if written.is_some_and(|written| sources.any(|reg| meet(&written, &numbers(Resource::Vgpr(reg))))) {
+            return Err(hazard(code, at, at));
+        }
+    }
+    Ok(())
+}
+
+/// The message that gives the registers back follows an `s_nop` directly.
+fn messages(code: &Code) -> Result<(), BinaryError> {
+    for (at, inst) in code.insts.iter().enumerate() {
+        if !matches!((inst.row().name, inst.operands.as_slice()), ("s_sendmsg", [Operand::Immediate(3)])) {
+            continue;
+        }
+        let mut before = code.successors.iter().enumerate().filter(|(_, next)| next.contains(&at));
+        if at == 0 || before.any(|(from, _)| code.insts[from].row().name != "s_nop") {
+            return Err(hazard(code, at, at.saturating_sub(1)));
+        }
     }
     Ok(())
 }

@@ -3,3 +3,5 @@
 pub mod allocation;
 pub mod binary;
 mod flow;
+mod holding;
+pub mod split;

@@ -26,6 +26,10 @@ pub struct Resources {
     pub entry: Entry,
     /// Bytes of code without padding.
     pub code_bytes: u32,
+    /// Scratch bytes of each lane; 0 unless spilling was asked for.
+    pub scratch_bytes: u32,
+    /// VGPRs that live in scratch memory.
+    pub spilled_vgprs: u32,
 }
 
 /// A kernel descriptor.
@@ -33,7 +37,7 @@ pub struct Resources {
 pub struct Descriptor {
     /// Resource word 1: registers, modes.
     pub rsrc1: u32,
-    /// Resource word 2: user registers, workgroup ids.
+    /// Resource word 2: scratch, user registers, workgroup ids.
     pub rsrc2: u32,
     /// Resource word 3: instruction prefetch.
     pub rsrc3: u32,
@@ -41,6 +45,8 @@ pub struct Descriptor {
     pub properties: u16,
     /// LDS bytes.
     pub lds_bytes: u32,
+    /// Scratch bytes of each lane.
+    pub scratch_bytes: u32,
     /// Argument bytes.
     pub kernarg_bytes: u32,
 }
@@ -52,7 +58,8 @@ fn prefetch(code_bytes: u32, gfx12: bool) -> u32 {
 }
 
 impl Descriptor {
-    /// The descriptor of a kernel: wave of 32, WGP mode, no scratch, round to nearest even, denormals kept.
+    /// The descriptor of a kernel: wave of 32, WGP mode, round to nearest even, denormals kept, scratch only if some
+    /// is used. The hardware sets the scratch base from gfx11 on, so no register is asked for.
     pub fn new(resources: &Resources, target: Target) -> Self {
         let gfx12 = target.generation() == Generation::Gfx12;
         let granules = u32::from(resources.vgprs.max(1).div_ceil(8)) - 1;
@@ -61,13 +68,15 @@ impl Descriptor {
         let rsrc1 = granules | denormals | modes | (1 << 29) | (1 << 30);
         let ids = resources.entry.workgroup_ids;
         let enable = (0u32..).zip(ids).fold(0, |bits, (axis, on)| bits | (u32::from(on) << (7 + axis)));
-        let rsrc2 = (u32::from(resources.entry.user_sgprs) << 1) | enable;
+        let scratch = u32::from(resources.scratch_bytes > 0);
+        let rsrc2 = (u32::from(resources.entry.user_sgprs) << 1) | enable | scratch;
         Self {
             rsrc1,
             rsrc2,
             rsrc3: prefetch(resources.code_bytes, gfx12),
             properties: 0x0408,
             lds_bytes: resources.lds_bytes,
+            scratch_bytes: resources.scratch_bytes,
             kernarg_bytes: resources.kernarg_bytes,
         }
     }
@@ -77,6 +86,7 @@ impl Descriptor {
         let mut bytes = [0; 64];
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
         put(0, &self.lds_bytes.to_le_bytes());
+        put(4, &self.scratch_bytes.to_le_bytes());
         put(8, &self.kernarg_bytes.to_le_bytes());
         put(16, &entry_offset.to_le_bytes());
         put(44, &self.rsrc3.to_le_bytes());

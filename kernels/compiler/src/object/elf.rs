@@ -117,13 +117,13 @@ fn metadata(pack: &mut Writer, part: &Part<'_>) {
     pack.text(".kernarg_segment_size").number(resources.kernarg_bytes);
     pack.text(".max_flat_workgroup_size").number(resources.workgroup);
     pack.text(".name").text(&function.name);
-    pack.text(".private_segment_fixed_size").number(0);
+    pack.text(".private_segment_fixed_size").number(resources.scratch_bytes);
     pack.text(".reqd_workgroup_size").array(3).number(resources.workgroup).number(1).number(1);
     pack.text(".sgpr_count").number(u32::from(resources.sgprs) + 2);
     pack.text(".sgpr_spill_count").number(0);
     pack.text(".symbol").text(&format!("{}.kd", function.name));
     pack.text(".vgpr_count").number(resources.vgprs.into());
-    pack.text(".vgpr_spill_count").number(0);
+    pack.text(".vgpr_spill_count").number(resources.spilled_vgprs);
     pack.text(".wavefront_size").number(32);
 }
 

@@ -1,18 +1,44 @@
 //! Allocate: virtual to physical registers by linear scan.
 //!
-//! Live ranges come from data flow over dwords; tuples stay together, and each of their dwords takes its register only
-//! while it is live. Running out is an error that says
-//! where: nothing is spilled. Not here: proof of the result (`check::allocation`).
+//! Tuples stay together, and each of their dwords takes its register only while it is live. Running out is an error
+//! that says where and of what. Not here: cutting ranges when registers run out (`split`), proof of the result
+//! (`check::allocation`).
 
+use super::liveness::{Range, Span, ranges};
+use crate::ir::Value;
 use crate::machine::{Bank, BlockId, Item, Line, Machine, Part, Physical, Reg, physical};
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::fmt;
-use doorbell_isa::{Flags, Operand};
+use doorbell_isa::Operand;
 
 /// General SGPRs.
 const SGPRS: u16 = 106;
+
+/// A register that is live where registers ran out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Live {
+    /// The register.
+    pub reg: Reg,
+    /// The value of the function that it holds; none if it is one of the compiler's own.
+    pub value: Option<Value>,
+    /// Its size.
+    pub dwords: u8,
+    /// Instruction that defines it.
+    pub instruction: String,
+}
+
+impl fmt::Display for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.value {
+            Some(value) => write!(f, "{value}")?,
+            None => write!(f, "a temporary")?,
+        }
+        write!(f, " of {} ({})", self.dwords, self.instruction)
+    }
+}
 
 /// More registers are live at once than exist.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,12 +51,33 @@ pub struct PressureError {
     pub needed: u16,
     /// Instruction that defines the register for which none was left.
     pub instruction: String,
+    /// Its block.
+    pub block: BlockId,
+    /// Its place among the block's items.
+    pub item: usize,
+    /// What is live there, widest first; the register for which none was left is among them.
+    pub live: Vec<Live>,
 }
+
+/// Live values that the message names.
+const NAMED: usize = 6;
 
 impl fmt::Display for PressureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bank, available, needed, instruction } = self;
-        write!(f, "{instruction}: {needed} {bank:?} registers live, {available} available; use smaller tiles")
+        let Self { bank, available, needed, instruction, block, item, live } = self;
+        write!(
+            f,
+            "{instruction} (item {item} of block {}): {needed} {bank:?} registers live, {available} available:",
+            block.0
+        )?;
+        for (index, live) in live.iter().take(NAMED).enumerate() {
+            write!(f, "{} {live}", if index == 0 { "" } else { "," })?;
+        }
+        match live.len().saturating_sub(NAMED) {
+            0 => {}
+            more => write!(f, " and {more} more")?,
+        }
+        write!(f, "; use smaller tiles or allow spilling")
     }
 }
 
@@ -47,27 +94,6 @@ pub struct Allocation {
     pub sgprs: u16,
 }
 
-/// When a dword of a register is live, in half steps: an instruction reads at an even and writes at the following odd
-/// number.
-#[derive(Clone, Copy)]
-struct Span {
-    start: u32,
-    end: u32,
-}
-
-impl Span {
-    fn meets(self, other: Self) -> bool {
-        self.start <= other.end && other.start <= self.end
-    }
-}
-
-/// A register with the spans of its dwords; a dword that is never live has none.
-struct Range {
-    reg: Reg,
-    start: u32,
-    spans: Vec<Option<Span>>,
-}
-
 /// Allocates, with at most `max_vgprs` VGPRs.
 ///
 /// # Errors
@@ -81,17 +107,49 @@ pub fn allocate(machine: &Machine, max_vgprs: u16) -> Result<Allocation, Pressur
     let dense = place(machine, &ranges, max_vgprs, false);
     match (spread, dense) {
         (Ok(spread), Ok(dense)) => Ok(if dense.vgprs < spread.vgprs { dense } else { spread }),
-        (spread, dense) => spread.or(dense),
+        (Ok(allocation), Err(_)) | (Err(_), Ok(allocation)) => Ok(allocation),
+        (Err(_), Err(full)) => Err(full.error(machine, &ranges)),
+    }
+}
+
+/// A register for which no place was left.
+struct Full<'a> {
+    range: &'a Range,
+    available: u16,
+}
+
+impl Full<'_> {
+    fn error(&self, machine: &Machine, ranges: &[Range]) -> PressureError {
+        let position = self.range.start;
+        let bank = machine.info(self.range.reg).bank;
+        let here = ranges.iter().filter(|range| machine.info(range.reg).bank == bank);
+        let here: Vec<&Range> = here.filter(|range| range.is_live(position)).collect();
+        let dwords = |range: &Range| {
+            let at = Span { start: position, end: position };
+            range.spans.iter().flatten().filter(|span| span.meets(at)).count() as u16
+        };
+        // The failing register takes all its dwords at once.
+        let others = here.iter().filter(|range| range.reg != self.range.reg).map(|range| dwords(range));
+        let needed = others.sum::<u16>() + self.range.spans.len() as u16;
+        let live = here.iter().map(|range| {
+            let info = machine.info(range.reg);
+            let instruction = at(machine, range.start).2;
+            Live { reg: range.reg, value: info.value, dwords: info.dwords, instruction }
+        });
+        let mut live: Vec<Live> = live.collect();
+        live.sort_by_key(|live| (Reverse(live.dwords), live.reg));
+        let (block, item, instruction) = at(machine, position);
+        PressureError { bank, available: self.available, needed, instruction, block, item, live }
     }
 }
 
 /// Allocates in the order of the ranges; `spread` alternates banks.
-fn place(
+fn place<'a>(
     machine: &Machine,
-    ranges: &[Range],
+    ranges: &'a [Range],
     max_vgprs: u16,
     spread: bool,
-) -> Result<Allocation, PressureError> {
+) -> Result<Allocation, Full<'a>> {
     let mut files = [File::new(max_vgprs.min(256), spread), File::new(SGPRS, spread)];
     let mut first = vec![None; machine.regs.len()];
     for range in ranges {
@@ -101,26 +159,26 @@ fn place(
             Some(place) => file.take(place.into(), range),
             None => file.find(info.bank, range),
         };
-        let Some(place) = place else {
-            return Err(PressureError {
-                bank: info.bank,
-                available: file.size(),
-                needed: file.live(range.start) + u16::from(info.dwords),
-                instruction: defining(machine, range.start),
-            });
-        };
+        let Some(place) = place else { return Err(Full { range, available: file.size() }) };
         first[range.reg.index()] = Some(place);
     }
     Ok(Allocation { first, vgprs: files[0].used, sgprs: files[1].used })
 }
 
-/// Text of the instruction at a position.
-fn defining(machine: &Machine, position: u32) -> String {
-    let items = machine.blocks.iter().flat_map(|block| &block.items);
-    match items.clone().nth((position / 2) as usize) {
-        Some(Item::Instr(instr)) => instr.op.name().to_string(),
-        _ => "start of the kernel".to_string(),
+/// Block, place in it, and name of the item at a position.
+fn at(machine: &Machine, position: u32) -> (BlockId, usize, String) {
+    let mut item = (position / 2) as usize;
+    for (number, block) in (0u32..).zip(&machine.blocks) {
+        if let Some(found) = block.items.get(item) {
+            let name = match found {
+                Item::Instr(instr) => instr.op.name(),
+                Item::Undefined(_) | Item::Release(_) => "start of a value",
+            };
+            return (BlockId(number), item, name.to_string());
+        }
+        item -= block.items.len();
     }
+    (BlockId(0), 0, "start of the kernel".to_string())
 }
 
 /// Registers of one bank.
@@ -142,12 +200,6 @@ impl File {
 
     fn size(&self) -> u16 {
         self.held.len() as u16
-    }
-
-    /// Registers live at a time.
-    fn live(&self, time: u32) -> u16 {
-        let at = Span { start: time, end: time };
-        self.held.iter().filter(|spans| spans.iter().any(|span| span.meets(at))).count() as u16
     }
 
     /// Whether each dword finds its register free whenever it is live.
@@ -192,168 +244,6 @@ impl File {
         }
         self.take(chosen, range)
     }
-}
-
-/// Numbers of dwords of all registers.
-struct Dwords {
-    /// Number of the first dword by register, and of all.
-    first: Vec<u32>,
-}
-
-impl Dwords {
-    fn of(machine: &Machine) -> Self {
-        let mut first = vec![0];
-        let mut total = 0;
-        for info in &machine.regs {
-            total += u32::from(info.dwords);
-            first.push(total);
-        }
-        Self { first }
-    }
-
-    fn count(&self) -> usize {
-        self.first.last().map_or(0, |total| *total as usize)
-    }
-
-    fn whole(&self, reg: Reg) -> core::ops::Range<usize> {
-        self.first[reg.index()] as usize..self.first[reg.index() + 1] as usize
-    }
-
-    fn part(&self, part: Part) -> core::ops::Range<usize> {
-        let first = self.whole(part.reg).start + usize::from(part.first);
-        first..first + usize::from(part.count)
-    }
-}
-
-/// A set of dwords.
-#[derive(Clone, PartialEq)]
-struct Set(Vec<u64>);
-
-impl Set {
-    fn new(count: usize) -> Self {
-        Self(vec![0; count.div_ceil(64)])
-    }
-
-    fn insert(&mut self, dwords: core::ops::Range<usize>) {
-        for dword in dwords {
-            self.0[dword / 64] |= 1 << (dword % 64);
-        }
-    }
-
-    fn remove(&mut self, dwords: core::ops::Range<usize>) {
-        for dword in dwords {
-            self.0[dword / 64] &= !(1 << (dword % 64));
-        }
-    }
-
-    fn has(&self, dword: usize) -> bool {
-        self.0[dword / 64] & (1 << (dword % 64)) != 0
-    }
-
-    fn add_all(&mut self, other: &Self) {
-        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
-            *mine |= theirs;
-        }
-    }
-}
-
-fn transfer(dwords: &Dwords, item: &Item, live: &mut Set) {
-    match item {
-        Item::Undefined(reg) => live.remove(dwords.whole(*reg)),
-        Item::Release(_) => {}
-        Item::Instr(instr) => {
-            for (part, keeps) in instr.defs() {
-                if keeps {
-                    live.insert(dwords.part(part));
-                } else {
-                    live.remove(dwords.part(part));
-                }
-            }
-            for part in instr.uses() {
-                live.insert(dwords.part(part));
-            }
-        }
-    }
-}
-
-/// Dwords live at the start of every block.
-fn liveness(machine: &Machine, dwords: &Dwords) -> Vec<Set> {
-    let blocks = machine.blocks.len();
-    let mut live_in = vec![Set::new(dwords.count()); blocks];
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for block in (0..blocks).rev() {
-            let mut live = live_out(machine, block, &live_in, dwords);
-            for item in machine.blocks[block].items.iter().rev() {
-                transfer(dwords, item, &mut live);
-            }
-            if live != live_in[block] {
-                live_in[block] = live;
-                changed = true;
-            }
-        }
-    }
-    live_in
-}
-
-fn live_out(machine: &Machine, block: usize, live_in: &[Set], dwords: &Dwords) -> Set {
-    let mut live = Set::new(dwords.count());
-    for next in machine.successors(BlockId(block as u32)) {
-        live.add_all(&live_in[next.index()]);
-    }
-    live
-}
-
-fn ranges(machine: &Machine) -> Vec<Range> {
-    let dwords = Dwords::of(machine);
-    let live_in = liveness(machine, &dwords);
-    let mut bounds: Vec<Option<Span>> = vec![None; dwords.count()];
-    let mut touch = |touched: core::ops::Range<usize>, position: u32| {
-        for bound in &mut bounds[touched] {
-            let span = bound.get_or_insert(Span { start: position, end: position });
-            *span = Span { start: span.start.min(position), end: span.end.max(position) };
-        }
-    };
-    for (reg, info) in machine.regs.iter().enumerate() {
-        if info.fixed.is_some() {
-            touch(dwords.whole(Reg(reg as u32)), 0);
-        }
-    }
-    let mut position = 0;
-    for (block, code) in machine.blocks.iter().enumerate() {
-        let begin = position;
-        let out = live_out(machine, block, &live_in, &dwords);
-        for item in &code.items {
-            if let Item::Instr(instr) = item {
-                for part in instr.uses() {
-                    touch(dwords.part(part), position);
-                }
-                // A matrix result may not share registers with the inputs of its own instruction.
-                let early = instr.op.row().has(Flags::MATRIX);
-                for (part, _) in instr.defs() {
-                    touch(dwords.part(part), if early { position } else { position + 1 });
-                    touch(dwords.part(part), position + 1);
-                }
-            }
-            position += 2;
-        }
-        for dword in 0..dwords.count() {
-            if live_in[block].has(dword) {
-                touch(dword..dword + 1, begin);
-            }
-            if out.has(dword) {
-                touch(dword..dword + 1, position);
-            }
-        }
-    }
-    let regs = (0..machine.regs.len()).map(|reg| Reg(reg as u32));
-    regs.filter_map(|reg| {
-        let spans: Vec<Option<Span>> = bounds[dwords.whole(reg)].to_vec();
-        let start = spans.iter().flatten().map(|span| span.start).min()?;
-        Some(Range { reg, start, spans })
-    })
-    .collect()
 }
 
 /// Writes the physical registers into the code.

@@ -1,7 +1,8 @@
 //! Hazards: inserts what the hardware does not interlock, per target.
 //!
-//! gfx11.0: transcendental results need a distance. All: a matrix result as input of the next matrix instruction, and
-//! lane permutes after comparisons that write EXEC. gfx12: scalar registers once read by a vector instruction, written
+//! gfx11.0: transcendental results need a distance (that 64-bit multiply-adds do not write what they read is up to
+//! allocation). All: a matrix result as input of the next matrix instruction, lane permutes after comparisons that
+//! write EXEC, the message that gives registers back. gfx12: scalar registers once read by a vector instruction, written
 //! again and read again. Not here: the proof (`check::binary`).
 
 use crate::machine::{Line, Physical, forward};
@@ -17,6 +18,8 @@ const TRANS_VALU: u8 = 6;
 const TRANS_TRANS: u8 = 2;
 /// Scalar instructions after which a scalar result is safe to read, for either reader.
 const SALU_DISTANCE: u8 = 11;
+/// Message that gives a wave's VGPRs back.
+const DEALLOC_VGPRS: Operand = Operand::Immediate(3);
 /// Pairs of scalar registers.
 const PAIRS: usize = 64;
 /// The pair of VCC.
@@ -138,6 +141,9 @@ impl Pass {
         }
         if row.has(Flags::MATRIX) && self.feeds_matrix(state, inst) {
             fixes.push(Inst::new(op::v_nop, []));
+        }
+        if inst.op == op::s_sendmsg && inst.operands.as_slice() == [DEALLOC_VGPRS] {
+            fixes.push(Inst::new(op::s_nop, [Operand::Immediate(0)]));
         }
         if state.exec
             && row.name.starts_with("v_permlane")

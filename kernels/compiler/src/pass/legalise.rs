@@ -284,13 +284,22 @@ impl Lower<'_> {
             return reg;
         }
         let count = self.dwords(self.ty(pack));
-        let reg = self.machine.reg(Bank::Vector, count);
+        let reg = match self.wanted[pack.index()] {
+            Some(part) if part == whole(&self.machine, part.reg) && part.count == count => part.reg,
+            _ => self.machine.reg(Bank::Vector, count),
+        };
         self.block().push(Item::Undefined(reg));
         self.tuples[pack.index()] = Some(reg);
         reg
     }
 
     fn set(&mut self, value: Value, place: Place) {
+        if let Place::Part(part) = &place
+            && let Some(info) = self.machine.regs.get_mut(part.reg.index())
+            && part.count == info.dwords
+        {
+            info.value = info.value.or(Some(value));
+        }
         self.places[value.index()] = Some(place);
     }
 

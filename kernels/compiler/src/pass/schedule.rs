@@ -1,10 +1,12 @@
 //! Schedule: reorders each block by latency, loads first, keeping every dependency.
 //!
-//! A list scheduler on the dependency graph of a block; priority is the longest path to the block's end. Branches
-//! and what is not an instruction stay in place. Not here: register pressure; if allocation fails afterwards,
-//! `compile` falls back to the order of legalisation.
+//! A list scheduler on the dependency graph of a block; priority is the longest path to the block's end. What an earlier
+//! block (or trip) loads counts as still on its way, so that the loads of this block are issued before it is waited
+//! for. Branches and what is not an instruction stay in place. Not here: register pressure; if allocation fails
+//! afterwards, `compile` falls back to the order of legalisation.
 
-use crate::machine::{Arg, Block, Instr, Item, Machine, Part};
+use crate::machine::{Arg, Block, Instr, Item, Machine, Part, Reg};
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use doorbell_isa::{Access, Effects, Flags, Format, Operand, Resource};
@@ -13,21 +15,53 @@ use doorbell_isa::{Access, Effects, Flags, Format, Operand, Resource};
 pub fn schedule(machine: &mut Machine) {
     let generation = machine.target.generation();
     let latency = |instr: &Instr| instr.op.row().timing.latency(generation);
+    let loaded = loaded(machine);
     for block in &mut machine.blocks {
         let mut items = Vec::new();
         let mut segment: Vec<Item> = Vec::new();
         for item in core::mem::take(&mut block.items) {
             // What orders everything ends a segment.
             if is_fence(&item) {
-                items.extend(order(core::mem::take(&mut segment), &latency));
+                items.extend(order(core::mem::take(&mut segment), &loaded, &latency));
                 items.push(item);
             } else {
                 segment.push(item);
             }
         }
-        items.extend(order(segment, &latency));
+        items.extend(order(segment, &loaded, &latency));
         *block = Block { items };
     }
+}
+
+/// Clocks for which what was loaded elsewhere is taken to be on its way still: enough to compute addresses first.
+const ON_ITS_WAY: u32 = 40;
+
+/// Whether a register is written by a load from global memory, by register.
+fn loaded(machine: &Machine) -> Vec<bool> {
+    let mut loaded = vec![false; machine.regs.len()];
+    for item in machine.blocks.iter().flat_map(|block| &block.items) {
+        if let Item::Instr(instr) = item
+            && instr.op.row().has(Flags::LOAD)
+            && matches!(instr.op.row().format, Format::Global | Format::Mubuf)
+        {
+            for (part, _) in instr.defs() {
+                loaded[part.reg.index()] = true;
+            }
+        }
+    }
+    loaded
+}
+
+/// When the instructions of a segment can be issued for all that comes from before it.
+fn arrivals(accesses: &[Accesses], loaded: &[bool]) -> Vec<u32> {
+    let mut written: BTreeSet<Reg> = BTreeSet::new();
+    let mut arrivals = Vec::with_capacity(accesses.len());
+    for access in accesses {
+        let late = access.reads.iter().any(|part| loaded[part.reg.index()] && !written.contains(&part.reg));
+        arrivals.push(if late { ON_ITS_WAY } else { 0 });
+        written.extend(access.writes.iter().map(|part| part.reg));
+    }
+    arrivals
 }
 
 /// Whether nothing may move across an item.
@@ -117,7 +151,7 @@ fn same(a: &Resource, b: &Resource) -> bool {
 /// Largest segment that is reordered; the graph is quadratic in it.
 const MAX_SEGMENT: usize = 600;
 
-fn order(items: Vec<Item>, latency: &impl Fn(&Instr) -> u32) -> Vec<Item> {
+fn order(items: Vec<Item>, loaded: &[bool], latency: &impl Fn(&Instr) -> u32) -> Vec<Item> {
     let count = items.len();
     if !(2..=MAX_SEGMENT).contains(&count) {
         return items;
@@ -141,7 +175,7 @@ fn order(items: Vec<Item>, latency: &impl Fn(&Instr) -> u32) -> Vec<Item> {
         priority[index] = after.unwrap_or(0).max(cost(index));
     }
     let mut ready: Vec<usize> = (0..count).filter(|index| waiting[*index] == 0).collect();
-    let mut earliest = vec![0u32; count];
+    let mut earliest = arrivals(&accesses, loaded);
     let mut clock = 0u32;
     let mut chosen = Vec::with_capacity(count);
     while !ready.is_empty() {

@@ -1,7 +1,7 @@
 //! One 16x16 tile of a matrix product per wave: A is stored by rows, B by columns, k innermost in both.
 
 use super::vector::shl;
-use crate::ir::{Axis, Builder, Elem, Fragment, Function, MatrixOp, Value, Width};
+use crate::ir::{Axis, Builder, Counted, Elem, Fragment, Function, MatrixOp, Value, Width};
 use alloc::vec;
 use alloc::vec::Vec;
 use doorbell_isa::{Generation, Target};
@@ -28,12 +28,21 @@ fn layout(fragment: Fragment, target: Target) -> Layout {
     }
 }
 
-fn tile(name: &str, fragment: Fragment, op: MatrixOp, accumulator: Fragment, target: Target) -> Function {
+/// What a tile multiplies, and how.
+struct Kind {
+    fragment: Fragment,
+    op: MatrixOp,
+    accumulator: Fragment,
+    /// The fragments of the next 16 k are loaded before those of this trip are multiplied.
+    pipelined: bool,
+}
+
+fn tile(name: &str, kind: &Kind, target: Target) -> Function {
     let mut k = Builder::new(name, 32);
     let (a, b, out) = (k.buffer("a"), k.buffer("b"), k.buffer("out"));
     // Bytes of a row of A and of a column of B, and elements of a row of the result.
     let (row_bytes, width) = (k.scalar("row_bytes", Elem::Int), k.scalar("width", Elem::Int));
-    let layout = layout(fragment, target);
+    let layout = layout(kind.fragment, target);
     let (tile_row, tile_column) = (k.workgroup_id(Axis::X), k.workgroup_id(Axis::Y));
     let lane = k.workitem_id();
     let (four, fifteen) = (k.int(4), k.int(15));
@@ -48,10 +57,11 @@ fn tile(name: &str, fragment: Fragment, op: MatrixOp, accumulator: Fragment, tar
         k.add(bytes, own)
     };
     let (a_start, b_start) = (start(&mut k, tile_row), start(&mut k, tile_column));
-    let initial = k.zero_fragment(accumulator);
+    let initial = k.zero_fragment(kind.accumulator);
     let (zero, step) = (k.int(0), k.int(layout.row_bytes));
-    let sum = k.for_range([zero, row_bytes, step], &[initial], |k, at, carried| {
-        let load = |k: &mut Builder, base: Value, start: Value| {
+    let trips = Counted { start: zero, end: row_bytes, step, maybe: false, uniform: 0 };
+    let load = |k: &mut Builder, at: Value| {
+        let mut piece = |base: Value, start: Value| {
             let offset = k.add(at, start);
             let mut parts: Vec<Value> = vec![];
             for (constant, dwords) in layout.pieces {
@@ -59,11 +69,20 @@ fn tile(name: &str, fragment: Fragment, op: MatrixOp, accumulator: Fragment, tar
                 address.constant = *constant;
                 parts.push(k.load(address, Width::Dwords(*dwords), Elem::Int));
             }
-            k.fragment(&parts, fragment)
+            k.fragment(&parts, kind.fragment)
         };
-        let (x, y) = (load(k, a, a_start), load(k, b, b_start));
-        vec![k.matrix(op, x, y, carried[0])]
-    })[0];
+        vec![piece(a, a_start), piece(b, b_start)]
+    };
+    let sum = if kind.pipelined {
+        k.pipelined(trips, &[initial], load, |k, _, loaded, sums| {
+            vec![k.matrix(kind.op, loaded[0], loaded[1], sums[0])]
+        })[0]
+    } else {
+        k.counted(trips, &[initial], |k, at, sums| {
+            let loaded = load(k, at);
+            vec![k.matrix(kind.op, loaded[0], loaded[1], sums[0])]
+        })[0]
+    };
     store(&mut k, [tile_row, tile_column, within, half], sum, [out, width], target);
     k.finish()
 }
@@ -92,13 +111,22 @@ fn store(k: &mut Builder, place: [Value; 4], sum: Value, to: [Value; 2], target:
     }
 }
 
+const HALF: Kind =
+    Kind { fragment: Fragment::Half, op: MatrixOp::Half, accumulator: Fragment::FloatAcc, pipelined: false };
+
 /// f16 inputs, f32 result.
 pub(super) fn half_tile(target: Target) -> Function {
-    tile("wmma_f16_tile", Fragment::Half, MatrixOp::Half, Fragment::FloatAcc, target)
+    tile("wmma_f16_tile", &HALF, target)
+}
+
+/// The same with loads ahead.
+pub(super) fn half_tile_ahead(target: Target) -> Function {
+    tile("wmma_f16_tile_ahead", &Kind { pipelined: true, ..HALF }, target)
 }
 
 /// Signed bytes, i32 result.
 pub(super) fn byte_tile(target: Target) -> Function {
     let op = MatrixOp::Byte { signed_a: true, signed_b: true };
-    tile("wmma_iu8_tile", Fragment::Byte, op, Fragment::IntAcc, target)
+    let kind = Kind { fragment: Fragment::Byte, op, accumulator: Fragment::IntAcc, pipelined: false };
+    tile("wmma_iu8_tile", &kind, target)
 }

@@ -1,7 +1,7 @@
 //! Q4_K: 256 weights in 144 bytes (f16 d and dmin, 12 bytes of 6-bit scales and minima, 128 bytes of nibbles).
 
 use super::vector::shl;
-use crate::ir::{Address, Alu, Axis, Builder, Elem, Function, Value, Width};
+use crate::ir::{Address, Alu, Axis, Builder, Counted, Elem, Function, Value, Width};
 use alloc::vec;
 use alloc::vec::Vec;
 use doorbell_isa::Target;
@@ -102,17 +102,16 @@ pub(super) fn dequantise(_target: Target) -> Function {
 }
 
 /// Adds 16 weights of a sub-block times 16 activations to a sum: `d_x * (scale * q.x - minimum * sum(x))`.
-/// `from` are the addresses of the activation block's header and of the lane's bytes before the header's four.
+/// `loaded` are the activation block's header and the lane's bytes.
 fn sub_block(
     k: &mut Builder,
     high: bool,
     nibbles: Value,
-    from: [Address; 2],
+    loaded: [Value; 2],
     scales: [Value; 2],
     sum: Value,
 ) -> Value {
-    let header = k.load(from[0], Width::Dwords(1), Elem::Int);
-    let bytes = k.load(at(from[1], 4), Width::Dwords(4), Elem::Int);
+    let [header, bytes] = loaded;
     let (mask, four, all_ones) = (k.int(0x0f0f_0f0f), k.int(4), k.int(0x0101_0101));
     let mut products = k.int(0);
     let mut ones = k.int(0);
@@ -133,10 +132,57 @@ fn sub_block(
     k.fma(value, activation_scale, sum)
 }
 
+/// Where a lane of the matrix-vector product finds its data: byte offsets of what does not change from trip to trip.
+struct Places {
+    weights: Value,
+    activations: Value,
+    /// The lane's block of the row, and its 16 bytes of nibbles in it.
+    base: Value,
+    own_bytes: Value,
+    /// The lane's pair of activation blocks, and its half of 16 bytes.
+    activation_base: Value,
+    half_bytes: Value,
+}
+
+/// What a trip from block `block` on needs: block header, nibbles, and for each of two sub-blocks the header and
+/// bytes of the activations.
+fn fetch(k: &mut Builder, places: &Places, block: Value) -> Vec<Value> {
+    let (size, eight_blocks) = (k.int(BLOCK), k.int(8 * ACTIVATIONS));
+    let ahead = k.mul(block, size);
+    let here = k.add(places.base, ahead);
+    let mut loaded = vec![k.load(k.global(places.weights, here), Width::Dwords(4), Elem::Int)];
+    let from = k.add(here, places.own_bytes);
+    loaded.push(k.load(at(k.global(places.weights, from), 16), Width::Dwords(4), Elem::Int));
+    let moved = k.mul(block, eight_blocks);
+    let x = k.add(places.activation_base, moved);
+    let x_own = k.add(x, places.half_bytes);
+    for number in 0..2 {
+        let [header, bytes] = [x, x_own]
+            .map(|offset| at(k.global(places.activations, offset), number * ACTIVATIONS.cast_signed()));
+        loaded.push(k.load(header, Width::Dwords(1), Elem::Int));
+        loaded.push(k.load(at(bytes, 4), Width::Dwords(4), Elem::Int));
+    }
+    loaded
+}
+
+/// The sum with the weights of a trip; `subs` are the numbers of the lane's sub-blocks.
+fn add_trip(k: &mut Builder, loaded: &[Value], subs: [Value; 2], mut sum: Value) -> Value {
+    let parts: Vec<Value> = (0..4).map(|index| k.extract(loaded[0], index)).collect();
+    let (d, dmin) = block_scales(k, parts[0]);
+    for (number, sub) in subs.into_iter().enumerate() {
+        let (scale, minimum) = sub_scales(k, [parts[1], parts[2], parts[3]], sub);
+        let (scale, minimum) = (k.cvt_f_u(scale), k.cvt_f_u(minimum));
+        let scales = [k.fmul(scale, d), k.fmul(minimum, dmin)];
+        let activations = [loaded[2 + 2 * number], loaded[3 + 2 * number]];
+        sum = sub_block(k, number == 1, loaded[1], activations, scales, sum);
+    }
+    sum
+}
+
 /// `out[row] = weights[row] . activations`: one wave per row, eight lanes per block, so four blocks a trip. Each lane
 /// takes 16 bytes of nibbles: 16 weights of each of two sub-blocks.
-pub(super) fn gemv(_target: Target) -> Function {
-    let mut k = Builder::new("q4k_q8_gemv", 32);
+fn matrix_vector(name: &str, pipelined: bool) -> Function {
+    let mut k = Builder::new(name, 32);
     let (weights, activations, out) = (k.buffer("weights"), k.buffer("activations"), k.buffer("out"));
     let blocks = k.scalar("blocks", Elem::Int);
     let row = k.workgroup_id(Axis::X);
@@ -161,30 +207,20 @@ pub(super) fn gemv(_target: Target) -> Function {
     let pair_activations = k.mul24(chunk, two_blocks);
     let activation_base = k.add(block_activations, pair_activations);
     let half_bytes = shl(&mut k, half, 4);
-    let (zero, end) = (k.float(0.0), blocks);
+    let places = Places { weights, activations, base, own_bytes, activation_base, half_bytes };
     let (start, step) = (k.int(0), k.int(4));
-    let total = k.for_range([start, end, step], &[zero], |k, block, carried| {
-        let ahead = k.mul(block, size);
-        let here = k.add(base, ahead);
-        let header = k.load(k.global(weights, here), Width::Dwords(4), Elem::Int);
-        let from = k.add(here, own_bytes);
-        let nibbles = k.load(at(k.global(weights, from), 16), Width::Dwords(4), Elem::Int);
-        let moved = k.mul(block, eight_blocks);
-        let x = k.add(activation_base, moved);
-        let x_own = k.add(x, half_bytes);
-        let parts: Vec<Value> = (0..4).map(|index| k.extract(header, index)).collect();
-        let (d, dmin) = block_scales(k, parts[0]);
-        let mut sum = carried[0];
-        for (number, sub) in [(0, first_sub), (1, second_sub)] {
-            let from = [k.global(activations, x), k.global(activations, x_own)];
-            let from = from.map(|address| at(address, number * ACTIVATIONS.cast_signed()));
-            let (scale, minimum) = sub_scales(k, [parts[1], parts[2], parts[3]], sub);
-            let (scale, minimum) = (k.cvt_f_u(scale), k.cvt_f_u(minimum));
-            let scales = [k.fmul(scale, d), k.fmul(minimum, dmin)];
-            sum = sub_block(k, number == 1, nibbles, from, scales, sum);
-        }
-        vec![sum]
-    })[0];
+    let zero = k.float(0.0);
+    let subs = [first_sub, second_sub];
+    let trips = Counted { start, end: blocks, step, maybe: false, uniform: 0 };
+    let load = |k: &mut Builder, block| fetch(k, &places, block);
+    let total = if pipelined {
+        k.pipelined(trips, &[zero], load, |k, _, loaded, sums| vec![add_trip(k, loaded, subs, sums[0])])[0]
+    } else {
+        k.counted(trips, &[zero], |k, block, sums| {
+            let loaded = load(k, block);
+            vec![add_trip(k, &loaded, subs, sums[0])]
+        })[0]
+    };
     let total = k.reduce_wave(total, Alu::fadd);
     let none = k.int(0);
     let leader = k.eq(lane, none);
@@ -193,4 +229,14 @@ pub(super) fn gemv(_target: Target) -> Function {
         k.store(k.global(out, offset), Width::Dwords(1), total);
     });
     k.finish()
+}
+
+/// The loads of a trip before its sums.
+pub(super) fn gemv(_target: Target) -> Function {
+    matrix_vector("q4k_q8_gemv", false)
+}
+
+/// The loads of the next trip before the sums of this one.
+pub(super) fn gemv_ahead(_target: Target) -> Function {
+    matrix_vector("q4k_q8_gemv_ahead", true)
 }

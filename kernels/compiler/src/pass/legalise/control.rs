@@ -126,13 +126,10 @@ impl Lower<'_> {
             let ty = self.ty(value.inside);
             let initial = self.arg(value.initial, &Op::FirstLane(value.inside))?;
             let bank = if ty.uniform { Bank::Scalar } else { Bank::Vector };
-            let dwords = self.dwords(ty);
-            let reg = self.machine.reg(bank, dwords);
-            if dwords > 1 {
-                self.block().push(Item::Undefined(reg));
-            }
-            let part = whole(&self.machine, reg);
-            self.copy(part, initial, false);
+            let part = match initial {
+                Arg::Reg(part) if self.uses.begins(value.initial) && self.is_whole(part, bank) => part,
+                _ => self.fresh_copy(initial, bank, self.dwords(ty)),
+            };
             self.set(value.inside, Place::Part(part));
             if self.uses.in_place(value, carried, body) {
                 self.wanted[value.next.index()] = Some(part);
@@ -171,6 +168,21 @@ impl Lower<'_> {
         self.aim(back, head);
         self.leave(skip, carried, &parts);
         Ok(())
+    }
+
+    fn is_whole(&self, part: Part, bank: Bank) -> bool {
+        part == whole(&self.machine, part.reg) && self.machine.info(part.reg).bank == bank
+    }
+
+    /// A new register with the content of an argument.
+    fn fresh_copy(&mut self, from: Arg, bank: Bank, dwords: u8) -> Part {
+        let reg = self.machine.reg(bank, dwords);
+        if dwords > 1 {
+            self.block().push(Item::Undefined(reg));
+        }
+        let part = whole(&self.machine, reg);
+        self.copy(part, from, false);
+        part
     }
 
     /// The condition for the first trip: the branch past the loop, if there is one. `saved` takes EXEC.

@@ -18,6 +18,12 @@ pub(super) struct Uses {
     pub(super) workgroup_ids: [bool; 3],
     /// Operands of uniform comparisons, which are computed where they are used.
     compared: Vec<Vec<Value>>,
+    /// The value whose registers a value names.
+    alias: Vec<Option<Value>>,
+    /// Whether an operation puts its result into registers of its own.
+    own: Vec<bool>,
+    /// Results in such registers that a loop of the same region begins with.
+    starts: Vec<bool>,
     position: u32,
     regions: u32,
 }
@@ -33,6 +39,9 @@ impl Uses {
             packed: vec![None; count],
             workgroup_ids: [true, false, false],
             compared: vec![Vec::new(); count],
+            alias: vec![None; count],
+            own: vec![false; count],
+            starts: vec![false; count],
             position: 0,
             regions: 0,
         };
@@ -48,6 +57,11 @@ impl Uses {
             for operand in self.compared[value.index()].clone() {
                 self.used(operand);
             }
+        }
+        let mut named = self.alias.get(value.index()).copied().flatten();
+        while let Some(value) = named {
+            self.last[value.index()] = self.position;
+            named = self.alias[value.index()];
         }
     }
 
@@ -72,6 +86,12 @@ impl Uses {
                     if let Some(slot) = result.and_then(|value| self.defined.get_mut(value.index())) {
                         *slot = Some((self.position, number));
                     }
+                    if let (Some(value), Some(of)) = (result, named(op)) {
+                        self.alias[value.index()] = Some(of);
+                    }
+                    if let Some(value) = result {
+                        self.own[value.index()] = named(op).is_none() && !is_elsewhere(op);
+                    }
                 }
                 Node::If { condition, then, otherwise, merged } => {
                     self.used(*condition);
@@ -86,6 +106,9 @@ impl Uses {
                 Node::Loop { first, carried, body, again } => {
                     for value in carried {
                         self.used(value.initial);
+                        let initial = value.initial.index();
+                        let here = self.defined[initial].is_some_and(|(_, region)| region == number);
+                        self.starts[initial] |= here && self.own[initial];
                     }
                     if let Some(first) = first {
                         self.used(*first);
@@ -129,10 +152,24 @@ impl Uses {
         }
     }
 
+    /// Whether a loop may take over the registers of a value it begins with: nothing else reads them, and they are
+    /// written anew whenever the loop is entered.
+    pub(super) fn begins(&self, value: Value) -> bool {
+        self.starts[value.index()] && self.count[value.index()] == 1
+    }
+
+    /// Where a value's registers are first written: those of a pack with its first element.
+    fn written(&self, value: Value) -> Option<u32> {
+        let (position, _) = self.defined[value.index()]?;
+        let elements = self.packed.iter().zip(&self.defined);
+        let elements = elements.filter(|(pack, _)| pack.is_some_and(|(pack, _)| pack == value));
+        Some(elements.filter_map(|(_, defined)| defined.map(|(at, _)| at)).fold(position, u32::min))
+    }
+
     /// Whether the next value of a carried one may be defined in the register of the current: the current is not
     /// needed afterwards, and the next is computed directly in the body (`region` is the body's number).
     pub(super) fn in_place(&self, value: &Carried, all: &[Carried], body: &Region) -> bool {
-        let Some((position, _)) = self.defined[value.next.index()] else { return false };
+        let Some(position) = self.written(value.next) else { return false };
         let direct =
             body.nodes.iter().any(|node| matches!(node, Node::Op(Some(result), _) if *result == value.next));
         let shared =
@@ -140,6 +177,20 @@ impl Uses {
         let crossed = all.iter().any(|other| other.next == value.inside);
         direct && !shared && !crossed && self.last[value.inside.index()] <= position
     }
+}
+
+/// The value whose registers the result of an operation names.
+fn named(op: &Op) -> Option<Value> {
+    match op {
+        Op::Extract(of, _) => Some(*of),
+        Op::Pack(values) if values.len() == 1 => Some(values[0]),
+        _ => None,
+    }
+}
+
+/// Whether the result of an operation is no register, or one that other results share.
+fn is_elsewhere(op: &Op) -> bool {
+    matches!(op, Op::Constant(_) | Op::Argument { .. } | Op::WorkgroupId(_))
 }
 
 /// Values that an operation reads.

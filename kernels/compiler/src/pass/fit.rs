@@ -1,0 +1,222 @@
+//! Fit: allocation of a function that may have too many live registers: splits the cheapest ranges until it fits.
+//!
+//! Values that one cheap instruction gives again come first; others go to scratch memory only if that is allowed. The
+//! same is done for few values to keep one more wave resident. Not here: how ranges are split (`split`).
+
+use super::allocate::{Allocation, PressureError, allocate};
+use super::liveness::{Range, ranges};
+use super::split::{Split, crosses_lanes, repeatable};
+use crate::machine::{Arg, Bank, BlockId, Instr, Item, Machine, Reg};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// What allocation may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Most VGPRs.
+    pub max_vgprs: u16,
+    /// VGPRs may be kept in scratch memory.
+    pub spill: bool,
+}
+
+/// Splits and tries before giving up.
+const ROUNDS: usize = 400;
+
+/// VGPRs above the next step of occupancy that are worth splitting for.
+const REACH: u16 = 8;
+
+/// Instructions executed again, weighed by loops, that one more wave may cost.
+const WORTH: u32 = 16;
+
+/// Weight of a loop's trips, and of loops within loops beyond.
+const TRIPS: [u32; 4] = [1, 8, 64, 512];
+
+/// Allocates a function, its ranges split as far as needed.
+///
+/// # Errors
+///
+/// If a register file is exhausted all the same: as it was before anything was split.
+pub fn fit(machine: &Machine, limits: Limits) -> Result<(Split, Allocation), PressureError> {
+    let mut split = Split::of(machine.clone());
+    let first = match allocate(&split.machine, limits.max_vgprs) {
+        Ok(allocation) => return Ok(raise(split, allocation)),
+        Err(error) => error,
+    };
+    let mut error = first.clone();
+    for _ in 0..ROUNDS {
+        if relieve(&mut split, &error, limits.spill, u32::MAX).is_none() {
+            break;
+        }
+        match allocate(&split.machine, limits.max_vgprs) {
+            Ok(allocation) => return Ok((split, allocation)),
+            Err(next) => error = next,
+        }
+    }
+    Err(first)
+}
+
+/// One more resident wave if that costs little: fewer VGPRs by splitting cheap values.
+fn raise(split: Split, allocation: Allocation) -> (Split, Allocation) {
+    let target = split.machine.target;
+    let waves = target.waves_per_simd(allocation.vgprs);
+    let fewer = (allocation.vgprs.saturating_sub(REACH)..allocation.vgprs).rev();
+    let Some(goal) = fewer.filter(|vgprs| *vgprs > 0).find(|vgprs| target.waves_per_simd(*vgprs) > waves)
+    else {
+        return (split, allocation);
+    };
+    let mut better = split.clone();
+    let mut budget = WORTH;
+    loop {
+        match allocate(&better.machine, goal) {
+            Ok(found) => return (better, found),
+            Err(error) => match relieve(&mut better, &error, false, budget) {
+                Some(cost) => budget -= cost,
+                None => return (split, allocation),
+            },
+        }
+    }
+}
+
+/// A register that can be split.
+struct Candidate {
+    reg: Reg,
+    dwords: u16,
+    /// Instructions that splitting adds, weighed by loops.
+    cost: u32,
+    /// Its definition, if that can be repeated.
+    again: Option<Instr>,
+}
+
+/// Splits registers that are live where allocation failed, as many as lack; the cost, or nothing if none can be split.
+fn relieve(split: &mut Split, error: &PressureError, spill: bool, budget: u32) -> Option<u32> {
+    let mut candidates = candidates(split, error, spill);
+    // Cheap values first, then the least cost per register.
+    candidates.sort_by(|a, b| {
+        let weigh = |candidate: &Candidate, other: &Candidate| candidate.cost * u32::from(other.dwords);
+        (a.again.is_none(), weigh(a, b), a.reg).cmp(&(b.again.is_none(), weigh(b, a), b.reg))
+    });
+    let mut lacking = error.needed.saturating_sub(error.available).max(1);
+    let mut cost = 0u32;
+    let mut done = false;
+    for candidate in candidates {
+        if lacking == 0 || cost.saturating_add(candidate.cost) > budget {
+            break;
+        }
+        match &candidate.again {
+            Some(instr) => split.rematerialise(candidate.reg, instr),
+            None if split.spill(candidate.reg) => {}
+            None => break,
+        }
+        cost = cost.saturating_add(candidate.cost);
+        lacking = lacking.saturating_sub(candidate.dwords);
+        done = true;
+    }
+    done.then_some(cost)
+}
+
+/// What is known of a register's instructions.
+#[derive(Clone, Default)]
+struct Places {
+    definitions: u32,
+    definition: Option<Instr>,
+    /// Where it stands in the code.
+    items: Vec<usize>,
+    /// Uses and definitions, weighed by loops.
+    uses: u32,
+    stores: u32,
+    crosses: bool,
+}
+
+fn places(machine: &Machine) -> Vec<Places> {
+    let depths = depths(machine);
+    let mut places = vec![Places::default(); machine.regs.len()];
+    let mut number = 0;
+    for (block, depth) in machine.blocks.iter().zip(depths) {
+        let weight = TRIPS[depth.min(TRIPS.len() - 1)];
+        for item in &block.items {
+            if let Item::Instr(instr) = item {
+                for part in instr.uses() {
+                    let place = &mut places[part.reg.index()];
+                    place.uses += weight;
+                    place.items.push(number);
+                    place.crosses |= crosses_lanes(instr);
+                }
+                for (part, _) in instr.defs() {
+                    let place = &mut places[part.reg.index()];
+                    place.definitions += 1;
+                    place.definition = Some(instr.clone());
+                    place.stores += weight;
+                    place.items.push(number);
+                    place.crosses |= crosses_lanes(instr) && instr.op.name() == "v_writelane_b32";
+                }
+            }
+            number += 1;
+        }
+    }
+    places
+}
+
+/// Loops around each block.
+fn depths(machine: &Machine) -> Vec<usize> {
+    let mut depths = vec![0; machine.blocks.len()];
+    for (block, code) in machine.blocks.iter().enumerate() {
+        let branches = code
+            .items
+            .iter()
+            .filter_map(|item| if let Item::Instr(instr) = item { instr.target() } else { None });
+        for BlockId(target) in branches {
+            let target = target as usize;
+            if target <= block {
+                depths[target..=block].iter_mut().for_each(|depth| *depth += 1);
+            }
+        }
+    }
+    depths
+}
+
+/// Registers that live across the place where allocation failed without being needed there.
+fn candidates(split: &Split, error: &PressureError, spill: bool) -> Vec<Candidate> {
+    let machine = &split.machine;
+    let places = places(machine);
+    let ranges = ranges(machine);
+    let before: usize = machine.blocks[..error.block.index()].iter().map(|block| block.items.len()).sum();
+    let here = before + error.item;
+    let range = |reg: Reg| ranges.binary_search_by_key(&reg, |range| range.reg).ok().map(|at| &ranges[at]);
+    let mut candidates = Vec::new();
+    for live in &error.live {
+        let place = &places[live.reg.index()];
+        let info = machine.info(live.reg);
+        let across = place.items.iter().all(|item| *item != here);
+        if live.reg.0 >= split.first_new || info.fixed.is_some() || place.crosses || !across {
+            continue;
+        }
+        let again = range(live.reg).and_then(|range| again(split, place, range, &places, &ranges));
+        let cost = if again.is_some() { place.uses } else { place.uses + place.stores };
+        let dwords = u16::from(live.dwords);
+        if again.is_some() || (spill && info.bank == Bank::Vector) {
+            candidates.push(Candidate { reg: live.reg, dwords, cost, again });
+        }
+    }
+    candidates
+}
+
+/// The definition of a register, if it can be repeated at every use: its sources still hold what they did.
+fn again(split: &Split, place: &Places, own: &Range, places: &[Places], ranges: &[Range]) -> Option<Instr> {
+    let machine = &split.machine;
+    let instr = place.definition.as_ref()?;
+    let whole =
+        matches!(instr.args.first(), Some(Arg::Reg(part)) if part.count == machine.info(part.reg).dwords);
+    if place.definitions != 1 || !whole || !repeatable(instr, machine) {
+        return None;
+    }
+    let kept = instr.uses().iter().all(|part| {
+        let info = machine.info(part.reg);
+        let once = places[part.reg.index()].definitions == u32::from(info.fixed.is_none());
+        let range = ranges.binary_search_by_key(&part.reg, |range| range.reg).ok().map(|at| &ranges[at]);
+        // A longer life of another VGPR would relieve nothing.
+        part.reg.0 < split.first_new
+            && once
+            && (info.bank == Bank::Scalar || range.is_some_and(|range| range.end() >= own.end()))
+    });
+    kept.then(|| instr.clone())
+}
