@@ -7,8 +7,8 @@ use doorbell_kfd::memory::{AllocError, Name, Nearest, Usage};
 use doorbell_kfd::packet::{Dispatch, Header, Kind, Packet, Scope};
 use doorbell_kfd::process::{DeviceIndex, Process};
 use doorbell_kfd::queue::{
-    CreateError, IdleTimer, Kernargs, Patience, Queue, QueueOptions, SaveArea, Submission, SubmitError,
-    WaitError,
+    CreateError, IdleTimer, Kernargs, Patience, Priority, Queue, QueueOptions, SaveArea, Submission,
+    SubmitError, WaitError,
 };
 use doorbell_kfd::sys::{Errno, request};
 use doorbell_kfd::topology::{Property, Topology};
@@ -225,6 +225,24 @@ fn an_idle_queue_is_parked_and_comes_back_with_work() {
     assert!(!timer.tick(&mut queue, &process, 7000).expect("update"));
     queue.destroy(&mut process).expect("destroy");
     process.shutdown().expect("nothing left");
+}
+
+/// The numbers are those of every kernel: 2 to 4 are more than they seem on newer ones.
+#[test]
+fn a_priority_reaches_the_kernel_and_survives_parking() {
+    for (priority, number) in [(Priority::Low, 0), (Priority::Normal, 7), (Priority::High, 11)] {
+        let fake = fake(Release::V7_2, "RX 7600");
+        let mut process = open(&fake);
+        let options = QueueOptions { priority, ..QueueOptions::default() };
+        let mut queue = Queue::create(&mut process, FIRST, options).expect("queue");
+        assert_eq!(fake.queue(queue.id()), Some((number, true)));
+        assert_eq!(queue.park(&process), Ok(true));
+        assert_eq!(fake.queue(queue.id()), Some((number, false)));
+        queue.unpark(&process).expect("update");
+        assert_eq!(fake.queue(queue.id()), Some((number, true)));
+        queue.destroy(&mut process).expect("destroy");
+        process.shutdown().expect("nothing left");
+    }
 }
 
 #[test]

@@ -182,6 +182,11 @@ impl Fake {
         self.state().traps.get(&gpu_id).copied()
     }
 
+    /// A queue's priority, and whether it is on the hardware.
+    pub fn queue(&self, id: u32) -> Option<(u32, bool)> {
+        self.state().queues.queues.get(&id).map(|queue| (queue.priority, queue.is_active))
+    }
+
     /// How often a wait slept.
     pub fn waits(&self) -> u32 {
         self.state().waits

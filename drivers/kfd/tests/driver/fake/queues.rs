@@ -15,6 +15,7 @@ pub struct Queue {
     pub write_pointer: u64,
     pub doorbell: usize,
     pub is_active: bool,
+    pub priority: u32,
     /// Packets or bytes consumed.
     pub read: u64,
     /// The last doorbell value.
@@ -48,6 +49,7 @@ pub fn call(fake: &Fake, state: &mut State, request: Request, arg: &mut [u8]) ->
             let update: UpdateQueue = read(arg);
             let queue = state.queues.queues.get_mut(&update.queue_id).ok_or(Errno::EFAULT)?;
             queue.is_active = update.queue_percentage > 0 && update.ring_size > 0;
+            queue.priority = update.queue_priority;
             let (gpu, doorbell, rung) = (queue.gpu_id, queue.doorbell, queue.rung);
             if let Some(rung) = rung {
                 super::processor::ring(fake, state, gpu, doorbell, rung);
@@ -111,6 +113,7 @@ fn create(fake: &Fake, state: &mut State, arg: &mut CreateQueue) -> Result<(), E
         write_pointer: arg.write_pointer_address,
         doorbell,
         is_active: arg.queue_percentage > 0,
+        priority: arg.queue_priority,
         read: 0,
         rung: None,
         is_dead: false,
