@@ -238,15 +238,14 @@ impl Meter {
         }
     }
 
-    /// Passes over 32 banks of four bytes: each word of the lanes' accesses is a round of its own.
+    /// Passes over 32 banks of four bytes: as many lanes as fill the banks go together, eight of 16 bytes or 32 of
+    /// four; a pass more for each further word that one bank has to deliver.
     fn banks(&mut self, pieces: &[(usize, usize)]) {
-        let rounds = pieces.iter().map(|(_, len)| len.div_ceil(4)).max().unwrap_or(0);
-        for round in 0..rounds {
-            let mut words: Vec<usize> = pieces
-                .iter()
-                .filter(|(_, len)| round < len.div_ceil(4))
-                .map(|(start, _)| start / 4 + round)
-                .collect();
+        let widest = pieces.iter().map(|(_, len)| len.div_ceil(4)).max().unwrap_or(1);
+        let lanes = 32 / widest.next_power_of_two().clamp(1, 32);
+        for together in pieces.chunks(lanes) {
+            let words = together.iter().flat_map(|(start, len)| start / 4..(start + len).div_ceil(4));
+            let mut words: Vec<usize> = words.collect();
             words.sort_unstable();
             words.dedup();
             let mut banks = [0_u64; 32];
