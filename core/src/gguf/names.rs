@@ -39,3 +39,41 @@ impl<'a> Names<'a> {
         Some(self.order[found] as usize)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::cell::Cell;
+    use std::format;
+    use std::string::String;
+    use std::vec::Vec;
+
+    /// How often sorting so many names, finding duplicates and finding each looks at a name.
+    fn looks(count: usize) -> [usize; 3] {
+        let mixed = |place: usize| (place * 7919) % count;
+        let names: Vec<String> = (0..count).map(|place| format!("general.key.{:08}", mixed(place))).collect();
+        let looks = Cell::new(0);
+        let name = |place: usize| {
+            looks.set(looks.get() + 1);
+            names[place].as_bytes()
+        };
+        let sorted = Names::new(&heap::Global, count, name).unwrap();
+        let sorting = looks.take();
+        assert_eq!(sorted.duplicate(name), None);
+        let duplicates = looks.take();
+        for (place, wanted) in names.iter().enumerate() {
+            assert_eq!(sorted.find(wanted.as_bytes(), name), Some(place));
+        }
+        [sorting, duplicates, looks.take()]
+    }
+
+    /// Work instead of time: n log n for twice as many names, never a square.
+    #[test]
+    fn work_grows_with_the_number_of_names() {
+        let [one, two] = [10_000, 20_000].map(looks);
+        // Two names a comparison, 13.3 and 14.3 levels.
+        assert!(one[0] < 10_000 * 2 * 20 && two[0] * 10 < one[0] * 23, "{one:?} {two:?}");
+        assert_eq!([one[1], two[1]], [2 * 9_999, 2 * 19_999]);
+        assert!(one[2] <= 10_000 * 15 && two[2] <= 20_000 * 16, "{one:?} {two:?}");
+    }
+}

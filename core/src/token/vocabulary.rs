@@ -207,6 +207,9 @@ impl<'a> Vocabulary<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::format;
+    use std::string::String;
+    use std::vec::Vec;
 
     fn vocabulary(texts: &'static [&'static str]) -> Vocabulary<'static> {
         Vocabulary::new(&heap::Global, texts.iter().map(|text| text.as_bytes())).unwrap()
@@ -226,5 +229,21 @@ mod tests {
         assert_eq!((vocabulary.len(), vocabulary.longest()), (5, 3));
         assert_eq!(vocabulary.traits(TokenId(9)).kind, Kind::Undefined);
         assert_eq!(vocabulary.score(TokenId(9)), 0.0);
+    }
+
+    /// Work instead of time: a text is compared with few others however many there are.
+    #[test]
+    fn work_does_not_grow_with_the_vocabulary() {
+        for count in [75_968, 151_936, 303_872] {
+            // As merges make them: many share beginnings and ends.
+            let texts: Vec<String> =
+                (0..count).map(|id| format!("\u{120}{:x} {}", id % 251, id / 251)).collect();
+            let vocabulary =
+                Vocabulary::new(&heap::Global, texts.iter().map(|text| text.as_bytes())).unwrap();
+            let compared = |text: &String| vocabulary.by_text.iter_hash(hash(&[text.as_bytes()])).count();
+            let all: usize = texts.iter().map(compared).sum();
+            assert!((count..count + count / 4).contains(&all), "{all} comparisons for {count} texts");
+            assert!(texts.iter().map(compared).max() < Some(8));
+        }
     }
 }
