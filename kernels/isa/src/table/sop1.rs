@@ -59,6 +59,7 @@ rows! { Sop1;
     s_getpc_b64              [0x47 0x47 0x47] B64 =         , {}, Salu;
     s_setpc_b64              [0x48 0x48 0x48] = R64         , {BRANCHES}, Branch;
     s_swappc_b64             [0x49 0x49 0x49] B64 = R64     , {BRANCHES}, Branch;
+    s_rfe_b64                [0x4a 0x4a 0x4a] = R64         , {ENDS}, Branch;
     s_sendmsg_rtn_b32        [0x4c 0x4c 0x4c] B32 = MESSAGE8, {}, Message;
     s_sendmsg_rtn_b64        [0x4d 0x4d 0x4d] B64 = MESSAGE8, {}, Message;
     s_ceil_f32               [   - 0x60 0x60] F32 = F32     , {}, SaluFloat;

@@ -7,6 +7,7 @@ use super::rows;
 
 rows! { Sopp;
     s_nop                        [0x00 0x00 0x00] = DEC16  , {}, Hint;
+    s_sethalt                    [0x02 0x02 0x02] = DEC16  , {}, Hint;
     s_sleep                      [0x03 0x03 0x03] = DEC16  , {}, Hint;
     s_set_inst_prefetch_distance [0x04 0x04    -] = HEX16  , {}, Hint;
     s_clause                     [0x05 0x05 0x05] = HEX16  , {}, Hint;
