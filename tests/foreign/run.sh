@@ -90,9 +90,8 @@ if [ -x "$new/usr/bin/rocminfo" ]; then
             fi
             for object in own clang; do
                 [ -f "$folder/$object-$chip.co" ] || continue
-                # Not strict: ROCr's copy kernels read flat loads after waiting for vmcnt alone.
                 try "ROCr 6.1.2 runs $object code on $chip, kernel $kernel" "^$chip: 100 dispatches" \
-                    sh "$0" "$library" "$folder" preloaded "$chip" "$kernel" fast \
+                    sh "$0" "$library" "$folder" preloaded "$chip" "$kernel" strict \
                     "$folder/dispatch" "$folder/$object-$chip.co" "$chip"
             done
         done
@@ -112,7 +111,7 @@ if [ -d "$folder/tinygrad/tinygrad" ] && python3 -c "$llvm" 2>/dev/null; then
             aql=0
             [ $packets = PM4 ] || aql=1
             try "tinygrad $version on $chip by $packets" "^$chip softmax" \
-                env DEV=AMD:LLVM AMD_AQL=$aql DOORBELL_SHIM_CHIP=$chip LD_PRELOAD="$library" python3 "$here/tinygrad_ops.py"
+                env DEV=AMD:LLVM AMD_AQL=$aql DOORBELL_SHIM_CHIP=$chip DOORBELL_SHIM_SCALAR_READS=0 LD_PRELOAD="$library" python3 "$here/tinygrad_ops.py"
         done
     done
 else

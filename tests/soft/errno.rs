@@ -4,8 +4,9 @@
 
 use doorbell_kfd::sys::{
     AcquireVm, AllocMemory, Arg, CreateEvent, CreateQueue, DestroyEvent, DestroyQueue, Errno, EventData, Fd,
-    FreeMemory, GetApertures, GetVersion, Kernel, MapMemory, Request, RuntimeEnable, SetEvent, SetXnackMode,
-    UpdateQueue, WaitEvents, alloc_flag, call, call_pointed, event_type, request, wait_result,
+    FreeMemory, GetApertures, GetVersion, Kernel, MapMemory, Request, RuntimeEnable, SetEvent,
+    SetTrapHandler, SetXnackMode, UpdateQueue, WaitEvents, alloc_flag, call, call_pointed, event_type,
+    request, wait_result,
 };
 use doorbell_soft::kernel::{Machine, Release, SoftKernel, chip};
 use doorbell_soft::processor::Options;
@@ -272,7 +273,9 @@ fn queues_are_refused_as_the_kernel_refuses_them() {
         for (index, change) in later.iter().enumerate() {
             let mut queue = good;
             change(&mut queue);
-            let expected = if release == Release::V6_1 { Ok(()) } else { Err(Errno::EINVAL) };
+            // The page of the write pointer is pinned: it is one page in every version.
+            let pinned = queue.write_pointer_address == good.write_pointer_address;
+            let expected = if release == Release::V6_1 && pinned { Ok(()) } else { Err(Errno::EINVAL) };
             assert_eq!(client.call(&mut queue), expected, "{release:?} {index}");
             if expected.is_ok() {
                 client.call(&mut DestroyQueue { queue_id: queue.queue_id, pad: 0 }).unwrap();
@@ -296,4 +299,40 @@ fn queues_are_refused_as_the_kernel_refuses_them() {
     let client = Client::new(Release::V6_12);
     let mut queue = CreateQueue { gpu_id: GPU, queue_type: 2, ..CreateQueue::default() };
     assert_eq!(client.call(&mut queue), Err(Errno::ESRCH));
+}
+
+#[test]
+fn a_write_pointer_in_memory_of_the_process_cannot_be_pinned() {
+    for release in Release::ALL {
+        let client = Client::with_vm(release);
+        client.kernel.expose().unwrap();
+        let mut good = good(&client);
+        let own = VA + 0x4000_0000;
+        let flags = alloc_flag::USERPTR | alloc_flag::WRITABLE;
+        let mut alloc = AllocMemory {
+            va_addr: own,
+            size: 4096,
+            mmap_offset: own,
+            gpu_id: GPU,
+            flags,
+            ..AllocMemory::default()
+        };
+        client.call(&mut alloc).unwrap();
+        client.change(request::MAP_MEMORY_TO_GPU, alloc.handle, &[GPU]).unwrap();
+        good.write_pointer_address = own + 0x38;
+        assert_eq!(client.call(&mut good), Err(Errno::EPERM), "{release:?}");
+        good.write_pointer_address = VA + 0x38;
+        client.call(&mut good).unwrap();
+    }
+}
+
+#[test]
+fn trap_handlers_are_refused_as_the_kernel_refuses_them() {
+    for release in Release::ALL {
+        let handler = SetTrapHandler { tba_addr: VA, tma_addr: VA, gpu_id: GPU, pad: 0 };
+        let client = Client::new(release);
+        assert_eq!(client.call(&mut handler.clone()), Err(Errno::ESRCH));
+        assert_eq!(client.call(&mut SetTrapHandler { gpu_id: 5, ..handler }), Err(Errno::EINVAL));
+        assert_eq!(Client::with_vm(release).call(&mut handler.clone()), Ok(()));
+    }
 }

@@ -4,6 +4,8 @@
 //! - `DOORBELL_SHIM_KERNEL`: `6.1`, `6.12` (default) or `7.2`.
 //! - `DOORBELL_SHIM_LEVEL`: `strict` (default) or `fast`.
 //! - `DOORBELL_SHIM_SEED`: number of the seed (default 0).
+//! - `DOORBELL_SHIM_SCALAR_READS`: `0` if the client's compiler does not know gfx12's rule for scalar registers that
+//!   vector instructions read (LLVM before 22).
 //! - `DOORBELL_SHIM_REPORT`: file to append a report to at exit (default none).
 //! - `DOORBELL_SHIM_TRACE`: set, every call of the driver is written to stderr.
 
@@ -51,7 +53,12 @@ impl Settings {
         let seed = seed.parse().map_err(|_| format!("DOORBELL_SHIM_SEED: {seed:?} is no number"))?;
         Ok(Self {
             machine: Machine::new(release, RAM, &chips?),
-            options: Options { level, seed, ..Options::default() },
+            options: Options {
+                level,
+                seed,
+                scalar_reads: text("DOORBELL_SHIM_SCALAR_READS", "1") != "0",
+                ..Options::default()
+            },
             report: std::env::var_os("DOORBELL_SHIM_REPORT").map(PathBuf::from),
             trace: std::env::var_os("DOORBELL_SHIM_TRACE").is_some(),
         })

@@ -11,13 +11,15 @@ use doorbell_isa::Target;
 use super::queue::{Queue, QueueKind};
 use super::{aql, pm4, sdma};
 use crate::memory::{Access, MemoryFault, Random, Space};
-use crate::processor::{Cause, Dispatch, Engine, Fault, Options, Profile, Report};
+use crate::processor::{Cause, Dispatch, Engine, Fault, Message, Model, Options, Profile, Report, Trap};
 
 /// Something the command processor tells the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
     /// An interrupt with this context id.
     Interrupt(u32),
+    /// An interrupt that a wave sent.
+    Wave(Message),
     /// A page fault; all queues of the process on this GPU stop.
     PageFault {
         /// Address, rounded down to its page.
@@ -57,17 +59,23 @@ pub struct CommandProcessor {
     pub faults: Vec<Fault>,
     /// Simple kernels of 64 lanes run as two waves of 32, as AMD's own runtime needs it.
     pub halves: bool,
+    /// The process's trap handler and its data.
+    pub trap: Option<(u64, u64)>,
     pub(super) notices: Vec<Notice>,
     pub(super) batch: Vec<InFlight>,
     pub(super) registers: Vec<u32>,
     /// A packet since the last batch has emptied the caches.
     pub(super) acquired: bool,
+    /// Modelled time so far, where dispatches are counted.
+    ticks: u64,
     /// Names of kernels by their first instruction.
     pub(crate) names: BTreeMap<u64, String>,
 }
 
 /// Dispatches that may be in flight without a barrier between them.
 const MOST_IN_FLIGHT: usize = 4;
+/// Nanoseconds of a tick.
+const TICK: f64 = 10.0;
 
 impl CommandProcessor {
     /// Faults kept.
@@ -81,17 +89,19 @@ impl CommandProcessor {
             report: Report::default(),
             faults: Vec::new(),
             halves: false,
+            trap: None,
             notices: Vec::new(),
             batch: Vec::new(),
             registers: alloc::vec![0; pm4::REGISTERS],
             acquired: false,
+            ticks: 0,
             names: BTreeMap::new(),
         }
     }
 
-    /// The GPU's clock, 100 MHz: one tick per wave instruction here.
+    /// The GPU's clock, 100 MHz: one tick per wave instruction here, or modelled time where dispatches are counted.
     pub fn clock(&self) -> u64 {
-        self.report.instructions
+        if self.engine.options().count { self.ticks } else { self.report.instructions }
     }
 
     /// Runs a queue as far as it goes; answers what the kernel has to know.
@@ -124,7 +134,13 @@ impl CommandProcessor {
     }
 
     /// Adds a dispatch to those in flight.
-    pub(super) fn launch(&mut self, queue: &Queue, space: &mut Space, flight: InFlight) -> bool {
+    pub(super) fn launch(&mut self, queue: &Queue, space: &mut Space, mut flight: InFlight) -> bool {
+        let dispatch = &mut flight.dispatch;
+        if dispatch.name.is_empty()
+            && let Some(name) = self.names.get(&dispatch.entry)
+        {
+            dispatch.name.clone_from(name);
+        }
         self.batch.push(flight);
         self.batch.len() < MOST_IN_FLIGHT || self.flush(queue, space)
     }
@@ -135,37 +151,62 @@ impl CommandProcessor {
             return true;
         }
         let mut batch = core::mem::take(&mut self.batch);
-        let start = self.clock();
+        let (start, counted) = (self.clock(), self.engine.profiles().len());
         if !core::mem::take(&mut self.acquired) {
             self.engine.keep_caches();
         }
         let dispatches: Vec<Dispatch> = batch.iter().map(|flight| flight.dispatch.clone()).collect();
-        if let Err(fault) = self.engine.run_into(&dispatches, space, &mut self.report) {
+        let doorbell = queue.doorbell;
+        self.engine.set_trap(self.trap.map(|(handler, data)| Trap { handler, data, doorbell }));
+        let outcome = self.engine.run_into(&dispatches, space, &mut self.report);
+        self.notices.extend(self.report.messages.drain(..).map(Notice::Wave));
+        if let Err(fault) = outcome {
             if let Cause::Memory(memory) = &fault.cause {
                 self.page_fault(memory, memory.access);
             }
             if self.faults.len() < Self::MOST {
                 self.faults.push(fault);
             }
-            // Without a trap handler a wave that cannot go on is halted: the dispatch never completes.
+            // A wave that cannot go on is halted, by a trap handler if there is one: the dispatch never completes.
             return false;
         }
+        let mut times = self.advance(start, counted);
+        times.resize(batch.len(), (start, self.clock()));
+        let mut batch: Vec<_> = batch.drain(..).zip(times).collect();
         // Nothing orders the completions of dispatches that overlap.
         while !batch.is_empty() {
-            let flight = batch.swap_remove(self.random.below(batch.len()));
-            if self.complete(&flight, start, space).is_err() {
+            let (flight, times) = batch.swap_remove(self.random.below(batch.len()));
+            if self.complete(&flight, times, space).is_err() {
                 return false;
             }
         }
-        let _ = queue;
         true
     }
 
-    fn complete(&mut self, flight: &InFlight, start: u64, space: &mut Space) -> Result<(), MemoryFault> {
+    /// Lets the modelled time of the dispatches counted since the first `counted` pass; when each began and ended.
+    fn advance(&mut self, start: u64, counted: usize) -> Vec<(u64, u64)> {
+        let model = Model::of_target(self.engine.target());
+        let mut times = Vec::new();
+        let mut now = start;
+        for profile in self.engine.profiles().iter().skip(counted) {
+            let begin = now;
+            now += ((model.time(profile).total() / TICK) as u64).max(1);
+            times.push((begin, now));
+        }
+        self.ticks += now - start;
+        times
+    }
+
+    fn complete(
+        &mut self,
+        flight: &InFlight,
+        (start, end): (u64, u64),
+        space: &mut Space,
+    ) -> Result<(), MemoryFault> {
         let signal = flight.signal;
         if signal != 0 && flight.profiled {
             space.store64(signal.wrapping_add(32), start)?;
-            space.store64(signal.wrapping_add(40), self.clock())?;
+            space.store64(signal.wrapping_add(40), end)?;
         }
         self.signal(signal, space)
     }

@@ -28,6 +28,8 @@ pub struct Queue {
     pub read_pointer: u64,
     /// Address of the write pointer.
     pub write_pointer: u64,
+    /// What its doorbell is called within the process.
+    pub doorbell: u32,
     /// Last doorbell value.
     pub rung: Option<u64>,
     /// Packets, dwords or bytes consumed.
@@ -51,6 +53,7 @@ impl Queue {
             bytes,
             read_pointer,
             write_pointer,
+            doorbell: 0,
             rung: None,
             read: 0,
             is_active: true,

@@ -93,7 +93,8 @@ impl SoftKernel {
             {
                 Err(Errno::EINVAL)
             }
-            request::SET_TRAP_HANDLER | request::SET_MEMORY_POLICY => Ok(()),
+            request::SET_TRAP_HANDLER => self.set_trap_handler(state, read(arg)),
+            request::SET_MEMORY_POLICY => Ok(()),
             request::AVAILABLE_MEMORY if minor < MINOR_AVAILABLE => Err(Errno::ENOTTY),
             request::AVAILABLE_MEMORY => with(arg, |arg: &mut AvailableMemory| {
                 arg.available = state.ranges.available(&self.machine, arg.gpu_id)?;

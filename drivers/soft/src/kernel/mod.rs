@@ -4,6 +4,7 @@
 
 mod calls;
 mod events;
+mod exceptions;
 mod files;
 mod host;
 mod inject;

@@ -21,6 +21,8 @@ pub(super) struct Entry {
     /// Last value of the doorbell, where it is looked at in memory.
     pub(super) seen: Option<u64>,
     pub(super) queue: Queue,
+    /// Address of the save area, whose header says where exceptions go.
+    pub(super) save_area: u64,
     buffers: Vec<u64>,
 }
 
@@ -86,6 +88,7 @@ impl Queues {
         {
             return Err(Errno::ENOMEM);
         }
+        pin(ranges, gpu, arg.write_pointer_address)?;
         for va in &buffers {
             if let Some(range) = ranges.starting_at(gpu.id, *va) {
                 range.queues += 1;
@@ -99,7 +102,9 @@ impl Queues {
         arg.doorbell_offset = 3 << 62 | u64::from(gpu.id) << 46 | doorbell as u64;
         let mut queue = Queue::new(id, kind, arg.ring_base_address, ring_bytes.into(), pointers);
         queue.is_active = percentage > 0;
-        self.all.insert(id, Entry { gpu: gpu.id, doorbell, seen: None, queue, buffers });
+        queue.doorbell = (doorbell / 8) as u32;
+        let save_area = arg.ctx_save_restore_address;
+        self.all.insert(id, Entry { gpu: gpu.id, doorbell, seen: None, queue, save_area, buffers });
         Ok(())
     }
 
@@ -122,6 +127,15 @@ impl Queues {
         }
         Ok(())
     }
+}
+
+/// The scheduler of gfx11 and later reads write pointers through a mapping of its own, for which their page is pinned.
+fn pin(ranges: &Ranges, gpu: &Gpu, write_pointer: u64) -> Result<(), Errno> {
+    let range = ranges.containing(gpu.id, write_pointer).ok_or(Errno::EINVAL)?;
+    if range.size > 4096 || range.gpu != gpu.id {
+        return Err(Errno::EINVAL);
+    }
+    if range.is_caller_owned() { Err(Errno::EPERM) } else { Ok(()) }
 }
 
 /// The buffers: mapped on this GPU, starting exactly there, of exactly this size. Answers their addresses.

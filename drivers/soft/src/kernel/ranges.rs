@@ -30,6 +30,11 @@ pub(super) struct Range {
 }
 
 impl Range {
+    /// Whether the pages are the process's own, which cannot be pinned.
+    pub(super) fn is_caller_owned(&self) -> bool {
+        self.flags & alloc_flag::USERPTR != 0
+    }
+
     /// Another mapping of the memory.
     pub(super) fn view(&self) -> Result<Window, Errno> {
         self.shared.map(0, self.shared.len(), Place::Anywhere)
@@ -71,6 +76,12 @@ impl Ranges {
 
     pub(super) fn by_handle(&self, handle: u64) -> Option<&Range> {
         self.all.get(&handle)
+    }
+
+    /// The allocation that holds `va` and is mapped on the GPU.
+    pub(super) fn containing(&self, gpu: u32, va: u64) -> Option<&Range> {
+        let holds = |range: &&Range| va >= range.va && va - range.va < range.size;
+        self.all.values().find(|range| holds(range) && range.mapped.contains(&gpu))
     }
 
     /// The allocation that starts at `va` and is mapped on the GPU.

@@ -22,7 +22,7 @@ use super::queues::Queues;
 use super::ranges::Ranges;
 use crate::command::{CommandProcessor, Notice};
 use crate::memory::{Lock, Space};
-use crate::processor::{Fault, Options, Profile, Report};
+use crate::processor::{Fault, Message, Options, Profile, Report};
 
 /// What an open file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,6 +171,7 @@ impl State {
         let mut moved = true;
         while moved {
             moved = false;
+            let mut messages = Vec::new();
             let Self { queues, devices, events, .. } = self;
             for entry in queues.all.values_mut() {
                 let Some(device) = devices.iter_mut().find(|device| device.id == entry.gpu && !device.lost)
@@ -183,12 +184,18 @@ impl State {
                 let gpu = device.id;
                 let mut faulted = false;
                 for notice in notices {
-                    faulted |= deliver(events, gpu, &notice);
+                    match notice {
+                        Notice::Wave(message) => messages.push((gpu, message)),
+                        notice => faulted |= deliver(events, gpu, &notice),
+                    }
                 }
                 if faulted {
                     entry.queue.is_stopped = true;
                     device.lost = true;
                 }
+            }
+            for (gpu, message) in messages {
+                self.exception(gpu, message);
             }
         }
         // A fault evicts all queues of the process from the GPU; they never come back.
@@ -240,6 +247,10 @@ fn deliver(events: &mut Events, gpu_id: u32, notice: &Notice) -> bool {
     match *notice {
         Notice::Interrupt(id) => {
             events.interrupt(id);
+            false
+        }
+        Notice::Wave(Message { data, .. }) => {
+            events.interrupt(data);
             false
         }
         Notice::PageFault { page, write, present } => {

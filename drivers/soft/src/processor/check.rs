@@ -43,6 +43,25 @@ pub enum Kind {
     MatrixHazard,
     /// v_cmpx followed by a lane permutation without a vector instruction in between.
     PermlaneHazard,
+    /// A scalar register of a pair that a vector instruction once read was written again and read without s_wait_alu
+    /// (gfx12).
+    ScalarHazard,
+    /// s_trap where there is no trap handler: the chip goes on behind it.
+    IgnoredTrap,
+}
+
+impl Kind {
+    /// How many there are.
+    pub const COUNT: usize = Self::IgnoredTrap as usize + 1;
+}
+
+/// Another instruction that a finding is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Party {
+    /// Address of the instruction.
+    pub pc: u64,
+    /// Its text.
+    pub text: String,
 }
 
 /// One finding.
@@ -50,6 +69,8 @@ pub enum Kind {
 pub struct Finding {
     /// What.
     pub kind: Kind,
+    /// Name of the kernel, or its first instruction's address where the launch has no name.
+    pub kernel: String,
     /// Address of the instruction.
     pub pc: u64,
     /// Its text.
@@ -58,18 +79,18 @@ pub struct Finding {
     pub group: [u32; 3],
     /// Wave of the group.
     pub wave: u32,
-    /// Address of the other party's instruction, where there is one.
-    pub other: Option<u64>,
+    /// The other party, where there is one.
+    pub other: Option<Party>,
     /// Register, address or byte concerned.
     pub detail: String,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, pc, text, group, wave, detail, .. } = self;
-        write!(f, "{kind:?} at {pc:#x} `{text}`, group {group:?}, wave {wave}: {detail}")?;
-        match self.other {
-            Some(other) => write!(f, " (other party at {other:#x})"),
+        let Self { kind, kernel, pc, text, group, wave, detail, .. } = self;
+        write!(f, "{kind:?} in {kernel} at {pc:#x} `{text}`, group {group:?}, wave {wave}: {detail}")?;
+        match &self.other {
+            Some(other) => write!(f, " (other party at {:#x} `{}`)", other.pc, other.text),
             None => Ok(()),
         }
     }

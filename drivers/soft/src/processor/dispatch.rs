@@ -4,20 +4,23 @@
 //! several host threads (`parallel.rs`).
 
 use alloc::collections::BTreeSet;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use doorbell_isa::{Op, Target, Timing};
+use doorbell_isa::{Generation, Op, Target, Timing};
 
-use super::check::Finding;
+use super::check::{Finding, Kind};
 use super::fault::{Cause, Fault};
 use super::group::{Group, GroupState};
 use super::meter::{Meter, Profile};
 use super::mode::Mode;
 use super::ordering::Ordering;
 use super::program::Program;
+use super::scalar_hazard::ScalarReads;
 use super::step::{Next, Step};
 use super::tracker::{Register, Tracker};
+use super::trap::{Message, Trap};
 use super::unit::Core;
 use super::wave::{Activity, EXEC, TTMP, Wave};
 use crate::memory::{Random, Simd, Space};
@@ -50,6 +53,9 @@ pub struct Options {
     /// its order: no global atomic, no coherent load, no computed jump, no budget. Results do not depend on the number,
     /// unless the kernel has a race.
     pub threads: usize,
+    /// Whether strict runs know the gfx12 rule for scalar registers that vector instructions read. Compilers of LLVM before
+    /// 22 do not, so their code has findings.
+    pub scalar_reads: bool,
     /// Whether every dispatch is counted by itself ([`Engine::take_profiles`]); dispatches run one after another then,
     /// on one thread, and more slowly.
     pub count: bool,
@@ -65,6 +71,7 @@ impl Default for Options {
             resident: 32,
             perturb: 0,
             threads: 1,
+            scalar_reads: true,
             count: false,
         }
     }
@@ -108,6 +115,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Interrupt messages.
     pub interrupts: u64,
+    /// Those of them that nobody has taken yet, at most [`Report::MOST`].
+    pub messages: Vec<Message>,
     /// Cache invalidations and write-backs.
     pub maintenance: u64,
     /// Workgroups finished.
@@ -115,7 +124,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Findings kept.
+    /// Findings and messages kept.
     pub const MOST: usize = 64;
 
     #[inline]
@@ -129,13 +138,28 @@ impl Report {
         self.instructions += other.instructions;
         self.mix.iter_mut().zip(other.mix).for_each(|(sum, count)| *sum += count);
         self.interrupts += other.interrupts;
+        let room = Self::MOST.saturating_sub(self.messages.len());
+        self.messages.extend(other.messages.iter().take(room));
         self.maintenance += other.maintenance;
         self.groups += other.groups;
     }
 
+    /// An interrupt message of a wave.
+    pub(crate) fn send(&mut self, message: Message) {
+        self.interrupts += 1;
+        if self.messages.len() < Self::MOST {
+            self.messages.push(message);
+        }
+    }
+
+    /// Whether a finding of this kind at this instruction would not be kept.
+    pub(crate) fn is_known(&self, kind: Kind, pc: u64) -> bool {
+        self.findings.len() >= Self::MOST
+            || self.findings.iter().any(|other| other.kind == kind && other.pc == pc)
+    }
+
     pub(crate) fn find(&mut self, finding: Finding) {
-        let known = |other: &Finding| other.kind == finding.kind && other.pc == finding.pc;
-        if self.findings.len() < Self::MOST && !self.findings.iter().any(known) {
+        if !self.is_known(finding.kind, finding.pc) {
             self.findings.push(finding);
         }
     }
@@ -159,6 +183,7 @@ pub struct Engine {
     /// The next run begins without emptying caches.
     keeps_caches: bool,
     profiles: Vec<Profile>,
+    pub(super) trap: Option<Trap>,
     /// Engines of the other host threads.
     pub(super) workers: Vec<Self>,
 }
@@ -196,6 +221,7 @@ impl Engine {
             ordering,
             keeps_caches: false,
             profiles: Vec::new(),
+            trap: None,
             workers: Vec::new(),
         }
     }
@@ -221,9 +247,20 @@ impl Engine {
         self.keeps_caches = true;
     }
 
+    /// Where the exceptions of the next runs go; without a handler they end the run.
+    pub fn set_trap(&mut self, trap: Option<Trap>) {
+        self.trap = trap;
+        self.workers.iter_mut().for_each(|worker| worker.set_trap(trap));
+    }
+
     /// Profiles of the dispatches that ended since the last call, oldest first, if they are counted.
     pub fn take_profiles(&mut self) -> Vec<Profile> {
         core::mem::take(&mut self.profiles)
+    }
+
+    /// Profiles that nobody has taken yet.
+    pub(crate) fn profiles(&self) -> &[Profile] {
+        &self.profiles
     }
 
     fn collect(&mut self) {
@@ -287,6 +324,7 @@ impl Engine {
         let mut waiting: Vec<Cursor<'_>> = dispatches.iter().map(cursor).collect();
         let mut groups: Vec<Group> = Vec::new();
         let mut changes = (space.changes, report.instructions);
+        let mut halted = None;
         loop {
             while groups.len() < self.options.resident.max(1)
                 && scratch(&groups) < SCRATCH_MOST
@@ -295,7 +333,7 @@ impl Engine {
                 groups.push(group);
             }
             if groups.is_empty() {
-                return Ok(());
+                return halted.map_or(Ok(()), Err);
             }
             let at = if self.options.level == Level::Strict { self.random.below(groups.len()) } else { 0 };
             let rest = self.options.budget.saturating_sub(report.instructions);
@@ -306,15 +344,20 @@ impl Engine {
                 changes = (space.changes, report.instructions);
                 continue;
             }
+            if let Some(fault) = groups[at].halted() {
+                groups.swap_remove(at);
+                halted = halted.or(Some(fault));
+                continue;
+            }
             if space.changes != changes.0 {
                 changes = (space.changes, report.instructions);
             }
             let stuck = report.instructions - changes.1 > self.options.patience;
             if stuck || (!moved && groups.iter().all(is_blocked)) {
-                return Err(stop(&groups[at], Cause::Deadlock));
+                return Err(halted.unwrap_or_else(|| stop(&groups[at], Cause::Deadlock)));
             }
             if report.instructions >= self.options.budget {
-                return Err(stop(&groups[at], Cause::Budget));
+                return Err(halted.unwrap_or_else(|| stop(&groups[at], Cause::Budget)));
             }
             if self.options.level == Level::Fast {
                 groups.rotate_left(1);
@@ -341,8 +384,7 @@ impl Engine {
     pub(super) fn group(&self, dispatch: &Dispatch, number: u64) -> Group {
         let [x, y, _] = groups(dispatch).map(u64::from);
         let id = [number % x, number / x % y, number / x / y].map(|part| part as u32);
-        let strict = self.options.level == Level::Strict;
-        let mut group = make_group(self.target, dispatch, id, strict, self.options.perturb);
+        let mut group = make_group(self.target, dispatch, id, &self.options);
         group.state.number = number;
         group.waves.iter_mut().for_each(|wave| wave.simd = self.simd);
         group
@@ -380,31 +422,39 @@ impl Engine {
     ) -> Result<bool, Fault> {
         let Group { state, waves } = group;
         let wave = &mut waves[at];
-        if wave.activity == Activity::Ended {
+        if matches!(wave.activity, Activity::Ended | Activity::Halted) {
             return Ok(false);
         }
         let (id, number) = (state.id, wave.number);
         let ordering = self.ordering.as_mut();
         let mut meter = self.meter.as_mut();
         meter.iter_mut().for_each(|meter| meter.group(state.number));
-        let mut core = Core { wave, group: state, space, report, random: &mut self.random, ordering, meter };
+        let (random, trap) = (&mut self.random, self.trap);
+        let mut core = Core { wave, group: state, space, report, random, ordering, meter, trap };
         let fault = |pc: u64, cause: Cause| Fault { pc, group: id, wave: number, cause };
         if core.wave.activity == Activity::AtBarrier {
             core.settle().map_err(|cause| fault(core.wave.pc, cause))?;
             return Ok(false);
         }
+        let mut outcome = Ok(());
         if core.wave.tracker.is_none() {
-            core.run(&mut self.program, quantum).map_err(|cause| fault(core.wave.pc, cause))?;
-            return Ok(true);
-        }
-        for _ in 0..quantum {
-            match core.step(&mut self.program) {
-                Ok(Next::Yields) => break,
-                Ok(_) => {}
-                Err(cause) => return Err(fault(core.wave.pc, cause)),
+            outcome = core.run(&mut self.program, quantum);
+        } else {
+            for _ in 0..quantum {
+                match core.step(&mut self.program) {
+                    Ok(Next::Yields) => break,
+                    Ok(_) => {}
+                    Err(cause) => {
+                        outcome = Err(cause);
+                        break;
+                    }
+                }
             }
         }
-        Ok(true)
+        match outcome {
+            Err(cause) if !core.raise(&cause) => Err(fault(core.wave.pc, cause)),
+            _ => Ok(true),
+        }
     }
 }
 
@@ -448,21 +498,29 @@ fn cursor(dispatch: &Dispatch) -> Cursor<'_> {
 }
 
 /// A group at its start: work-items beyond the grid do not exist.
-fn make_group(target: Target, dispatch: &Dispatch, id: [u32; 3], strict: bool, perturb: i32) -> Group {
+fn make_group(target: Target, dispatch: &Dispatch, id: [u32; 3], options: &Options) -> Group {
+    let strict = options.level == Level::Strict;
+    let watches_scalars = options.scalar_reads && target.generation() == Generation::Gfx12;
     let mut size = [1; 3];
     for (axis, size) in size.iter_mut().enumerate() {
         let start = id[axis].saturating_mul(dispatch.group[axis]);
         *size = dispatch.group[axis].max(1).min(dispatch.grid[axis].saturating_sub(start)).max(1);
     }
     let items: u32 = size.iter().product();
-    let state = GroupState::new(id, dispatch.lds, strict);
+    let mut state = GroupState::new(id, dispatch.lds, strict);
+    if strict {
+        state.kernel = match dispatch.name.as_str() {
+            "" => format!("kernel at {:#x}", dispatch.entry),
+            name => name.into(),
+        };
+    }
     let waves = (0..items.div_ceil(32))
         .map(|number| {
             let mut wave = Wave::new(target, dispatch.vgprs, dispatch.scratch);
             wave.number = number;
             wave.pc = dispatch.entry;
             wave.mode = Mode(dispatch.mode);
-            wave.perturb = perturb;
+            wave.perturb = options.perturb;
             let lanes = (items - number * 32).min(32);
             wave.sgpr[EXEC] = if lanes == 32 { u32::MAX } else { (1 << lanes) - 1 };
             if let Some(ids) = wave.vgpr.first_mut() {
@@ -473,10 +531,9 @@ fn make_group(target: Target, dispatch: &Dispatch, id: [u32; 3], strict: bool, p
                 }
             }
             if strict {
-                wave.tracker = Some(alloc::boxed::Box::new(Tracker::new(
-                    dispatch.vgprs,
-                    dispatch.scratch.saturating_mul(32),
-                )));
+                let mut tracker = Tracker::new(dispatch.vgprs, dispatch.scratch.saturating_mul(32));
+                tracker.scalar_reads = watches_scalars.then(ScalarReads::default);
+                wave.tracker = Some(alloc::boxed::Box::new(tracker));
                 define(&mut wave, Register::Vector(0));
             }
             set_scalars(&mut wave, dispatch, id);

@@ -37,7 +37,14 @@ pub enum Cause {
         /// Bytes per lane.
         size: usize,
     },
-    /// An instruction whose use here is not possible: reserved barrier, misaligned program counter, trap.
+    /// s_trap.
+    Trap {
+        /// Its number.
+        id: u8,
+    },
+    /// The wave halted itself.
+    Halted,
+    /// An instruction whose use here is not possible: reserved barrier, misaligned program counter.
     Unsupported(&'static str),
     /// The instruction budget is used up.
     Budget,
@@ -68,6 +75,8 @@ impl fmt::Display for Cause {
             }
             Self::Lds { address, size } => write!(f, "LDS address {address:#x} of {size:#x} bytes"),
             Self::Scratch { offset, size } => write!(f, "scratch offset {offset:#x} of {size:#x} bytes"),
+            Self::Trap { id } => write!(f, "trap {id}"),
+            Self::Halted => f.write_str("halted"),
             Self::Unsupported(what) => f.write_str(what),
             Self::Budget => f.write_str("instruction budget used up"),
             Self::Deadlock => f.write_str("no wave can make progress"),

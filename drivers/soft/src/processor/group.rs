@@ -2,10 +2,12 @@
 //!
 //! Not here: the order in which groups run (`dispatch.rs`).
 
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::check::LdsShadow;
+use super::fault::{Cause, Fault};
 use super::wave::{Activity, Wave};
 
 /// What the waves of a group share.
@@ -26,6 +28,8 @@ pub(crate) struct GroupState {
     pub(crate) barrier_pc: u64,
     /// LDS accesses of this phase.
     pub(crate) shadow: Option<LdsShadow>,
+    /// What reports call the kernel, where they are made.
+    pub(crate) kernel: String,
 }
 
 impl GroupState {
@@ -39,6 +43,7 @@ impl GroupState {
             phase: 0,
             barrier_pc: 0,
             shadow: strict.then(|| LdsShadow::new(lds)),
+            kernel: String::new(),
         }
     }
 }
@@ -69,6 +74,15 @@ impl Group {
         if let Some(shadow) = &mut self.state.shadow {
             shadow.next_phase();
         }
+    }
+
+    /// What stopped a wave for good, once no other wave of the group runs any more.
+    pub(crate) fn halted(&self) -> Option<Fault> {
+        let runs = |wave: &Wave| wave.activity == Activity::Runs;
+        let wave = self.waves.iter().find(|wave| wave.activity == Activity::Halted)?;
+        let (pc, cause) = wave.exceptions.cause.clone().unwrap_or((wave.pc, Cause::Halted));
+        let fault = Fault { pc, group: self.state.id, wave: wave.number, cause };
+        (!self.waves.iter().any(runs)).then_some(fault)
     }
 
     /// Whether all waves have ended.

@@ -127,8 +127,8 @@ impl Model {
         MODELS.iter().find(|model| model.name == name || model.target.name() == name).copied()
     }
 
-    /// The nearest chip of an instruction set, for the shapes of caches.
-    pub(super) fn of_target(target: Target) -> Self {
+    /// The nearest chip of an instruction set.
+    pub fn of_target(target: Target) -> Self {
         let same = |model: &&Self| model.target == target;
         let near = |model: &&Self| model.target.generation() == target.generation();
         *MODELS.iter().find(same).or_else(|| MODELS.iter().find(near)).unwrap_or(&MODELS[0])

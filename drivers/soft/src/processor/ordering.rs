@@ -55,6 +55,13 @@ struct Word {
     read_pc: u64,
 }
 
+impl Word {
+    fn read_by(&mut self, group: u32, epoch: u32, pc: u64) {
+        self.reader = if self.reader == 0 || self.reader == group + 1 { group + 1 } else { SEVERAL };
+        (self.read_epoch, self.read_pc) = (epoch, pc);
+    }
+}
+
 const SEVERAL: u32 = u32::MAX;
 const UNITS: usize = 4;
 const ARRAYS: usize = 2;
@@ -78,7 +85,10 @@ struct Clock {
 pub(crate) struct Ordering {
     now: u64,
     clocks: Vec<Clock>,
-    words: BTreeMap<u64, Box<[Word; WORDS as usize]>>,
+    pages: Vec<Box<[Word; WORDS as usize]>>,
+    /// Which of the pages holds a page of memory, and what was looked up last.
+    index: BTreeMap<u64, usize>,
+    last: Option<(u64, usize)>,
     /// Published stores, group and epoch, that read-modify-writes of a dword carry on: who meets the last meets all.
     chains: BTreeMap<u64, Vec<(u32, u32)>>,
     /// When each line was fetched, by compute unit, array, pair of compute units.
@@ -95,11 +105,9 @@ pub(crate) struct Problem {
     pub(crate) address: u64,
 }
 
-/// An access of one lane.
+/// An access of a wave.
 #[derive(Clone, Copy)]
 pub(crate) struct GlobalAccess {
-    pub(crate) start: u64,
-    pub(crate) len: u64,
     pub(crate) group: u32,
     pub(crate) pc: u64,
     pub(crate) reads: bool,
@@ -118,7 +126,7 @@ impl Ordering {
         self.clocks.clear();
         self.chains.clear();
         // Lines may still be old, but nothing races with what has ended.
-        for word in self.words.values_mut().flat_map(|page| page.iter_mut()) {
+        for word in self.pages.iter_mut().flat_map(|page| page.iter_mut()) {
             (word.writer, word.reader) = (0, 0);
         }
     }
@@ -178,12 +186,44 @@ impl Ordering {
                 .is_none_or(|clock| clock.known.get(&other).is_some_and(|known| *known >= epoch))
     }
 
-    /// Notes an access; what is wrong with it.
-    pub(crate) fn note(&mut self, access: GlobalAccess) -> Option<Problem> {
+    /// Notes an access of some lanes, each with its first byte and length; what is wrong with it.
+    pub(crate) fn note(
+        &mut self,
+        access: GlobalAccess,
+        pieces: impl Iterator<Item = (u64, u64)>,
+    ) -> Option<Problem> {
         let mut problem = None;
         self.now += 1;
-        for word in access.start / 4..=access.start.wrapping_add(access.len).saturating_sub(1) / 4 {
-            problem = self.word(word, access).or(problem);
+        // A store that publishes is one by itself in every lane: no lane's store is ordered before another's.
+        let alone = access.writes && access.reach.released;
+        let mut open: Option<(u64, u64)> = None;
+        for (start, len) in pieces {
+            let (first, last) = (start / 4, start.wrapping_add(len).saturating_sub(1) / 4);
+            match &mut open {
+                Some((_, end)) if !alone && first == *end + 1 => *end = last,
+                _ => {
+                    let done = open.replace((first, last));
+                    problem = done.and_then(|range| self.range(range, access)).or(problem);
+                }
+            }
+        }
+        open.and_then(|range| self.range(range, access)).or(problem)
+    }
+
+    /// An access of consecutive dwords.
+    fn range(&mut self, (first, last): (u64, u64), access: GlobalAccess) -> Option<Problem> {
+        let mut problem = None;
+        let epoch = self.clocks.get(access.group as usize).map_or(0, |clock| clock.epoch);
+        let mut number = first;
+        while number <= last {
+            let line = number / LINE;
+            let end = last.min(line * LINE + (LINE - 1));
+            let fetched = if access.writes { None } else { self.fetch(line, access) };
+            for number in number..=end {
+                problem = self.word(number, access, epoch, fetched).or(problem);
+            }
+            self.drop_line(line, access);
+            number = end + 1;
         }
         if access.writes
             && access.reach.released
@@ -194,14 +234,26 @@ impl Ordering {
         problem
     }
 
-    fn word(&mut self, number: u64, access: GlobalAccess) -> Option<Problem> {
+    fn word(
+        &mut self,
+        number: u64,
+        access: GlobalAccess,
+        epoch: u32,
+        fetched: Option<u64>,
+    ) -> Option<Problem> {
         let before = *self.cell(number);
         let GlobalAccess { group, reach, .. } = access;
-        let epoch = self.clocks.get(group as usize).map_or(0, |clock| clock.epoch);
+        let meets_all = reach.atomic || reach.past_gl1;
+        let is_old = fetched.is_some_and(|fetched| before.write_time > fetched);
+        if !access.writes && before.writer == 0 && !is_old {
+            if !meets_all {
+                self.cell(number).read_by(group, epoch, access.pc);
+            }
+            return None;
+        }
         let address = number * 4;
         let mut problem = None;
         let mut found = |kind: Kind, other: u64| problem = Some(Problem { kind, other, address });
-        let meets_all = reach.atomic || reach.past_gl1;
         if let Some(writer) = before.writer.checked_sub(1)
             && !self.is_before(writer, before.write_epoch, group)
         {
@@ -227,10 +279,9 @@ impl Ordering {
         if access.writes && other_read && !ordered {
             found(Kind::GlobalRace, before.read_pc);
         }
-        if access.reads && !access.writes && self.is_old(number, &before, access) {
+        if is_old {
             found(Kind::StaleRead, before.write_pc);
         }
-        self.drop_lines(number, access);
         if access.writes {
             self.carry(number, &before, access, epoch);
         }
@@ -242,8 +293,7 @@ impl Ordering {
             (cell.published, cell.meets_all) = (reach.released, meets_all);
             cell.reader = 0;
         } else if !meets_all {
-            cell.reader = if cell.reader == 0 || cell.reader == group + 1 { group + 1 } else { SEVERAL };
-            (cell.read_epoch, cell.read_pc) = (epoch, access.pc);
+            cell.read_by(group, epoch, access.pc);
         }
         problem
     }
@@ -264,7 +314,9 @@ impl Ordering {
     /// What a dword carries after a write: a read-modify-write adds to it, other stores end it.
     fn carry(&mut self, number: u64, before: &Word, access: GlobalAccess, epoch: u32) {
         if !access.reach.atomic {
-            self.chains.remove(&number);
+            if !self.chains.is_empty() {
+                self.chains.remove(&number);
+            }
             return;
         }
         let chain = self.chains.entry(number).or_default();
@@ -280,39 +332,43 @@ impl Ordering {
     }
 
     fn cell(&mut self, number: u64) -> &mut Word {
-        let page =
-            self.words.entry(number / WORDS).or_insert_with(|| Box::new([Word::default(); WORDS as usize]));
-        &mut page[(number % WORDS) as usize]
+        let page = number / WORDS;
+        let at = match self.last {
+            Some((last, at)) if last == page => at,
+            _ => *self.index.entry(page).or_insert_with(|| {
+                self.pages.push(Box::new([Word::default(); WORDS as usize]));
+                self.pages.len() - 1
+            }),
+        };
+        self.last = Some((page, at));
+        &mut self.pages[at][(number % WORDS) as usize]
     }
 
-    /// Whether a cache may hold the dword as it was before somebody else wrote it; fetches the line if none has it.
-    fn is_old(&mut self, number: u64, word: &Word, access: GlobalAccess) -> bool {
+    /// When the line that answers a load was fetched, now if no cache has it; none if memory answers.
+    fn fetch(&mut self, line: u64, access: GlobalAccess) -> Option<u64> {
         let (unit, array) = place(access.group);
-        let (line, now) = (number / LINE, self.now);
-        let GlobalAccess { reach, .. } = access;
+        let (GlobalAccess { reach, .. }, now) = (access, self.now);
         if reach.scalar {
-            let fetched = *self.scalar[array].entry(line).or_insert(now);
-            return word.write_time > fetched;
+            return Some(*self.scalar[array].entry(line).or_insert(now));
         }
         if !reach.past_gl0
             && let Some(fetched) = self.gl0[unit].get(&line)
         {
-            return word.write_time > *fetched;
+            return Some(*fetched);
         }
         if reach.past_gl1 {
-            return false;
+            return None;
         }
         let fetched = *self.gl1[array].entry(line).or_insert(now);
         if !reach.past_gl0 {
             self.gl0[unit].insert(line, fetched);
         }
-        word.write_time > fetched
+        Some(fetched)
     }
 
     /// Stores go through the own caches and leave no old line there; coherent accesses evict.
-    fn drop_lines(&mut self, number: u64, access: GlobalAccess) {
+    fn drop_line(&mut self, line: u64, access: GlobalAccess) {
         let (unit, array) = place(access.group);
-        let line = number / LINE;
         if access.writes || access.reach.past_gl0 {
             self.gl0[unit].remove(&line);
         }

@@ -88,7 +88,9 @@ impl Engine {
     fn spread(&mut self, work: &Work<'_>, views: Vec<Space>) -> Vec<Done> {
         let one = Options { threads: 1, ..self.options.clone() };
         while self.workers.len() + 1 < views.len() {
-            self.workers.push(Self::new(self.target, one.clone()));
+            let mut worker = Self::new(self.target, one.clone());
+            worker.set_trap(self.trap);
+            self.workers.push(worker);
         }
         let mut workers = core::mem::take(&mut self.workers);
         let done = std::thread::scope(|scope| {
@@ -139,6 +141,9 @@ impl Engine {
         let mut changes = (space.changes, report.instructions);
         while !group.is_over() {
             let moved = self.turn(&mut group, space, report, u64::MAX)?;
+            if let Some(fault) = group.halted() {
+                return Err(fault);
+            }
             if space.changes != changes.0 {
                 changes = (space.changes, report.instructions);
             }

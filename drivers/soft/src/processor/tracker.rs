@@ -11,7 +11,10 @@ use alloc::vec::Vec;
 use doorbell_isa::{Counter, Counters, Generation, Inst, Resource, Target};
 
 use super::memory_ops::{Destination, Place, Request};
+use super::scalar_hazard::ScalarReads;
 use super::wave::{EXEC, Lanes};
+
+const COUNTERS: [Counter; 4] = [Counter::Load, Counter::Store, Counter::Lds, Counter::Scalar];
 
 /// An operation that a counter still counts.
 pub(crate) struct Pending {
@@ -23,6 +26,8 @@ pub(crate) struct Pending {
     pub(crate) place: Place,
     /// Counters that count it, bit by [`Counter`].
     pub(crate) counters: Counters,
+    /// Those of them that say when its data are there.
+    pub(crate) lands: Counters,
     /// Counters whose part is retired.
     pub(crate) retired: Counters,
     /// Address of the instruction.
@@ -32,6 +37,11 @@ pub(crate) struct Pending {
 impl Pending {
     fn counts(&self, counter: Counter) -> bool {
         self.counters.has(counter) && !self.retired.has(counter)
+    }
+
+    /// Whether its data may still be on their way.
+    pub(crate) fn is_outstanding(&self) -> bool {
+        COUNTERS.iter().any(|counter| self.lands.has(*counter) && !self.retired.has(*counter))
     }
 
     fn covers(&self, register: Register) -> bool {
@@ -137,6 +147,8 @@ pub(crate) struct Tracker {
     pub(crate) matrix: Option<(usize, usize, u64)>,
     /// A comparison wrote EXEC and no vector instruction followed.
     pub(crate) compared: Option<u64>,
+    /// Scalar registers that vector instructions read, where that matters.
+    pub(crate) scalar_reads: Option<ScalarReads>,
 }
 
 impl core::fmt::Debug for Tracker {
@@ -168,12 +180,13 @@ impl Tracker {
             trans: Vec::new(),
             matrix: None,
             compared: None,
+            scalar_reads: None,
         }
     }
 
     /// The oldest outstanding operation that writes a register.
     pub(crate) fn outstanding(&self, register: Register) -> Option<&Pending> {
-        self.pending.iter().find(|pending| pending.covers(register))
+        self.pending.iter().find(|pending| pending.is_outstanding() && pending.covers(register))
     }
 
     fn count(&self, counter: Counter) -> usize {
@@ -233,13 +246,14 @@ impl Tracker {
         self.count(Counter::Store) == 0
     }
 
-    /// Position behind the last operation that is completely retired.
-    pub(crate) fn retired(&self) -> Option<usize> {
-        self.pending.iter().position(|pending| {
-            [Counter::Load, Counter::Store, Counter::Lds, Counter::Scalar]
-                .iter()
-                .all(|counter| !pending.counts(*counter))
-        })
+    /// Position of an operation whose data have to be there although it was not performed yet.
+    pub(crate) fn landed(&self) -> Option<usize> {
+        self.pending.iter().rposition(|pending| pending.request.is_some() && !pending.is_outstanding())
+    }
+
+    /// Forgets what no counter counts any more.
+    pub(crate) fn sweep(&mut self) {
+        self.pending.retain(|pending| COUNTERS.iter().any(|counter| pending.counts(*counter)));
     }
 
     /// Undefined bits of a vector register.

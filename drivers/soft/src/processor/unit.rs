@@ -6,22 +6,28 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use doorbell_isa::{Access as Direction, Cache as Cpol, Counters, Effects, Inst, Resource, Scope, Target};
+use doorbell_isa::{
+    Access as Direction, Cache as Cpol, Counter, Counters, Effects, Inst, Resource, Scope, Target, decode,
+};
 
-use super::check::{Finding, Kind, LdsAccess};
+use super::check::{Finding, Kind, LdsAccess, Party};
 use super::dispatch::Report;
 use super::fault::Cause;
 use super::group::GroupState;
-use super::memory_ops::{Place, Request, Transfer};
+use super::memory_ops::{Destination, Place, Request, Transfer};
 use super::meter::Meter;
 use super::ordering::{Cache, GlobalAccess, Ordering, Reach};
 use super::program::{Program, Stretch};
 use super::scalar;
 use super::step::{Next, Run, Step};
 use super::tracker::{Pending, Wait};
+use super::trap::Trap;
 use super::vector;
 use super::wave::{Activity, Wave};
 use crate::memory::{Random, Space};
+
+/// Dwords of the longest instruction.
+const LONGEST: u64 = 4;
 
 /// The memories an operation may touch.
 pub(crate) struct Memories<'a> {
@@ -47,6 +53,8 @@ pub(crate) struct Core<'a> {
     pub(crate) ordering: Option<&'a mut Ordering>,
     /// Counts by dispatch.
     pub(crate) meter: Option<&'a mut Meter>,
+    /// Where exceptions go.
+    pub(crate) trap: Option<Trap>,
 }
 
 impl Core<'_> {
@@ -148,12 +156,13 @@ impl Core<'_> {
         {
             self.wait(room)?;
         }
-        let (destination, place) = (request.destination, request.place);
+        let (destination, place, lands) = (request.destination, request.place, landing(&request, counters));
         let pending = Pending {
             request: Some(request),
             destination,
             place,
             counters,
+            lands,
             retired: Counters::NONE,
             pc: step.at,
         };
@@ -163,6 +172,35 @@ impl Core<'_> {
         // The memory may answer at any time from now on.
         while self.random.once_in(2) && self.perform_next()? {}
         Ok(())
+    }
+
+    /// Counts an answer that may come late, for registers that hold it already.
+    pub(crate) fn answer_later(&mut self, step: &Step, destination: Destination) {
+        let counters = step.inst.counters(self.wave.target);
+        if let Some(tracker) = &mut self.wave.tracker {
+            tracker.pending.push_back(Pending {
+                request: None,
+                destination,
+                place: Place::Scalar,
+                counters,
+                lands: counters,
+                retired: Counters::NONE,
+                pc: step.at,
+            });
+        }
+    }
+
+    /// Gives the vector registers back, and scratch memory with them.
+    pub(crate) fn release(&mut self, step: &Step) {
+        self.wave.released = Some(step.at);
+        let stores = |pending: &&Pending| pending.place == Place::Scratch && pending.is_outstanding();
+        let store = self.wave.tracker.as_ref().and_then(|tracker| {
+            tracker.pending.iter().filter(stores).find(|pending| pending.counters.has(Counter::Store))
+        });
+        if let Some(pc) = store.map(|pending| pending.pc) {
+            let detail = "a store to scratch memory is outstanding".into();
+            self.find(Kind::AfterRelease, step, Some(pc), detail);
+        }
     }
 
     /// Performs the oldest operation that is not performed yet; false if there is none.
@@ -186,14 +224,12 @@ impl Core<'_> {
         if let Some(tracker) = &mut self.wave.tracker {
             tracker.wait(wait);
         }
-        while let Some(at) = self.wave.tracker.as_ref().and_then(|tracker| tracker.retired()) {
-            // Operations are performed in issue order, so all before this one come first.
-            while self.wave.tracker.as_ref().is_some_and(|tracker| tracker.pending[at].request.is_some()) {
-                self.perform_next()?;
-            }
-            if let Some(tracker) = &mut self.wave.tracker {
-                tracker.pending.remove(at);
-            }
+        // Operations are performed in issue order, so all before one that has to be there come first.
+        while self.wave.tracker.as_ref().is_some_and(|tracker| tracker.landed().is_some()) {
+            self.perform_next()?;
+        }
+        if let Some(tracker) = &mut self.wave.tracker {
+            tracker.sweep();
         }
         Ok(())
     }
@@ -233,31 +269,21 @@ impl Core<'_> {
 
     /// Races and old lines in global memory.
     fn note_global(&mut self, request: &Request, pc: u64) {
-        let Some(ordering) = self.ordering.as_mut().filter(|_| request.is_global()) else { return };
-        let mut problem = None;
-        for lane in (0..32).filter(|lane| request.exec >> lane & 1 != 0 && request.outside >> lane & 1 == 0) {
-            let Some((start, len)) = request.global_piece(lane) else { continue };
-            let access = GlobalAccess {
-                start,
-                len: len as u64,
-                group: self.group.serial,
-                pc,
-                reads: request.transfer.reads(),
-                writes: request.transfer.writes(),
-                reach: request.reach,
-            };
-            problem = ordering.note(access).or(problem);
-        }
+        // What a trap handler writes down is for the host.
+        let watched = request.is_global() && !self.wave.exceptions.privileged;
+        let Some(ordering) = self.ordering.as_mut().filter(|_| watched) else { return };
+        let lanes = (0..32).filter(|lane| request.exec >> lane & 1 != 0 && request.outside >> lane & 1 == 0);
+        let pieces = lanes.filter_map(|lane| request.global_piece(lane));
+        let access = GlobalAccess {
+            group: self.group.serial,
+            pc,
+            reads: request.transfer.reads(),
+            writes: request.transfer.writes(),
+            reach: request.reach,
+        };
+        let problem = ordering.note(access, pieces.map(|(start, len)| (start, len as u64)));
         if let Some(problem) = problem {
-            self.report.find(Finding {
-                kind: problem.kind,
-                pc,
-                text: String::new(),
-                group: self.group.id,
-                wave: self.wave.number,
-                other: Some(problem.other),
-                detail: format!("address {:#x}", problem.address),
-            });
+            self.found(problem.kind, pc, Some(problem.other), format!("address {:#x}", problem.address));
         }
     }
 
@@ -309,30 +335,43 @@ impl Core<'_> {
             }
         }
         if let Some((other, start)) = conflict {
-            self.report.find(Finding {
-                kind: Kind::LdsRace,
-                pc,
-                text: String::new(),
-                group: self.group.id,
-                wave,
-                other: Some(other),
-                detail: format!("LDS byte {start:#x}"),
-            });
+            self.found(Kind::LdsRace, pc, Some(other), format!("LDS byte {start:#x}"));
         }
     }
 
     /// Records a finding.
     pub(crate) fn find(&mut self, kind: Kind, step: &Step, other: Option<u64>, detail: String) {
-        self.report.find(Finding {
-            kind,
-            pc: step.at,
-            text: text(step, self.wave.target),
-            group: self.group.id,
-            wave: self.wave.number,
-            other,
-            detail,
-        });
+        self.found(kind, step.at, other, detail);
     }
+
+    /// Records a finding at an address.
+    fn found(&mut self, kind: Kind, pc: u64, other: Option<u64>, detail: String) {
+        if self.report.is_known(kind, pc) {
+            return;
+        }
+        let target = self.wave.target;
+        let text = text_at(self.space, target, pc);
+        let other = other.map(|pc| Party { pc, text: text_at(self.space, target, pc) });
+        let (kernel, group, wave) = (self.group.kernel.clone(), self.group.id, self.wave.number);
+        self.report.find(Finding { kind, kernel, pc, text, group, wave, other, detail });
+    }
+}
+
+/// The counters that tell when an operation's data are there. A flat one is counted by two, of which those count whose
+/// memory an address leads to; the other part retires without anything to bring.
+fn landing(request: &Request, counters: Counters) -> Counters {
+    if request.place != Place::Flat {
+        return counters;
+    }
+    let (mut lds, mut others) = (false, request.exec == 0);
+    for lane in (0..32).filter(|lane| request.exec >> lane & 1 != 0) {
+        let local = request.lds_pieces(lane)[0].is_some();
+        lds |= local;
+        others |= !local;
+    }
+    let vector =
+        [Counter::Load, Counter::Store].into_iter().filter(|counter| others && counters.has(*counter));
+    vector.chain(lds.then_some(Counter::Lds)).fold(Counters::NONE, Counters::with)
 }
 
 /// The cache that an instruction empties.
@@ -351,8 +390,14 @@ fn emptied(step: &Step) -> Option<Cache> {
     }
 }
 
-fn text(step: &Step, target: Target) -> String {
-    step.inst.text(target).to_string()
+/// Text of the instruction at an address, as it is in memory now.
+fn text_at(space: &mut Space, target: Target, pc: u64) -> String {
+    let words: Vec<u32> =
+        (0..LONGEST).map_while(|word| space.load32(pc.wrapping_add(4 * word)).ok()).collect();
+    match decode(&words, target) {
+        Ok((inst, _)) => inst.text(target).to_string(),
+        Err(error) => error.to_string(),
+    }
 }
 
 /// What an instruction reads and writes, as a list.

@@ -127,10 +127,13 @@ impl Core<'_> {
             found = hazards(tracker, step, target.generation());
             note_results(tracker, step);
         }
-        let released = self.wave.released
-            && step.effects.iter().any(|(_, resource)| matches!(resource, Resource::Vgpr(_)));
-        if released {
-            found.push((Kind::AfterRelease, step.at, "vector registers were given back".into()));
+        let vector = |(_, resource): &(Direction, Resource)| matches!(resource, Resource::Vgpr(_));
+        if let Some(pc) = self.wave.released.filter(|_| step.effects.iter().any(vector)) {
+            found.push((Kind::AfterRelease, pc, "vector registers were given back".into()));
+        }
+        if let Some((register, pc)) = tracker.scalar_reads.as_mut().and_then(|reads| reads.note(step)) {
+            let register = Register::Scalar(register);
+            found.push((Kind::ScalarHazard, pc, format!("{register:?} may not be there yet")));
         }
         for (kind, other, detail) in found {
             self.find(kind, step, Some(other), detail);

@@ -10,6 +10,7 @@ use doorbell_isa::{Generation, Target};
 
 use super::mode::Mode;
 use super::tracker::Tracker;
+use super::trap::Exceptions;
 use crate::memory::Simd;
 
 /// One value per lane.
@@ -41,6 +42,8 @@ pub(crate) enum Activity {
     Runs,
     /// Waits at a barrier for the others.
     AtBarrier,
+    /// Stopped for good.
+    Halted,
     /// Over.
     Ended,
 }
@@ -68,8 +71,10 @@ pub(crate) struct Wave {
     pub(crate) phase: u64,
     /// Instructions executed.
     pub(crate) count: u64,
-    /// MSG_DEALLOC_VGPRS was sent.
-    pub(crate) released: bool,
+    /// Where MSG_DEALLOC_VGPRS was sent.
+    pub(crate) released: Option<u64>,
+    /// Traps and halts.
+    pub(crate) exceptions: Exceptions,
     /// Scratch memory, lane after lane.
     pub(crate) scratch: Vec<u8>,
     /// Scratch bytes of one lane.
@@ -98,7 +103,8 @@ impl Wave {
             signalled: false,
             phase: 0,
             count: 0,
-            released: false,
+            released: None,
+            exceptions: Exceptions::default(),
             scratch: vec![0; scratch.saturating_mul(32)],
             scratch_lane: scratch,
             target,

@@ -4,11 +4,14 @@
 
 use doorbell_isa::{Op, op};
 
+use super::super::check::Kind;
 use super::super::fault::Cause;
+use super::super::memory_ops::Destination;
 use super::super::mode::Mode;
 use super::super::step::{Dest, Next, Run, Step};
+use super::super::trap::Message;
 use super::super::unit::Core;
-use super::super::wave::{Activity, EXEC, VCC, Wave};
+use super::super::wave::{Activity, EXEC, M0, VCC, Wave};
 use super::operand;
 
 type Outcome = Result<Next, Cause>;
@@ -20,6 +23,11 @@ fn hint(_: &mut Core<'_>, _: &Step) -> Outcome {
 /// Ends the turn of the wave, so that others get on.
 fn sleep(_: &mut Core<'_>, _: &Step) -> Outcome {
     Ok(Next::Yields)
+}
+
+/// The padding behind programs: AMD's document lets it raise an illegal-instruction interrupt.
+fn past_end(_: &mut Core<'_>, _: &Step) -> Outcome {
+    Err(Cause::Unsupported("s_code_end: execution ran past the program"))
 }
 
 fn end(core: &mut Core<'_>, _: &Step) -> Outcome {
@@ -69,8 +77,40 @@ fn call(core: &mut Core<'_>, step: &Step) -> Outcome {
     jump(core, to)
 }
 
-fn trap(_: &mut Core<'_>, _: &Step) -> Outcome {
-    Err(Cause::Unsupported("s_trap without a trap handler"))
+/// Enters the trap handler. Within it, and where there is none, nothing happens: the kernel's own handler goes on behind
+/// the instruction.
+fn trap(core: &mut Core<'_>, step: &Step) -> Outcome {
+    if core.trap.is_some() && !core.wave.exceptions.privileged {
+        return Err(Cause::Trap { id: operand(core.wave, step, 0) as u8 });
+    }
+    if core.wave.tracker.is_some() {
+        core.find(Kind::IgnoredTrap, step, None, "there is no handler to enter".into());
+    }
+    Ok(Next::Following)
+}
+
+fn stop(core: &mut Core<'_>) -> Outcome {
+    core.wave.activity = Activity::Halted;
+    Ok(Next::Yields)
+}
+
+fn rfe(core: &mut Core<'_>, step: &Step) -> Outcome {
+    if !core.wave.exceptions.privileged {
+        return Err(Cause::Unsupported("return from an exception outside a trap handler"));
+    }
+    let to = operand(core.wave, step, 0);
+    if core.leave(to) { Ok(Next::Jumped) } else { stop(core) }
+}
+
+/// Stops the wave, or makes its handler stop it.
+fn sethalt(core: &mut Core<'_>, step: &Step) -> Outcome {
+    let halt = operand(core.wave, step, 0) & 1 != 0;
+    core.wave.exceptions.halt = halt;
+    if !halt || core.wave.exceptions.privileged {
+        return Ok(Next::Following);
+    }
+    core.wave.exceptions.cause = Some((step.at, Cause::Halted));
+    stop(core)
 }
 
 /// Bits of the two-bit rounding fields and the four denormal bits.
@@ -109,7 +149,7 @@ fn getreg(core: &mut Core<'_>, step: &Step) -> Outcome {
         HW_MODE => core.wave.mode.0,
         HW_ID => core.wave.number,
         HW_CYCLES => core.wave.count as u32,
-        _ => 0,
+        _ => core.wave.exception_register(number).unwrap_or(0),
     };
     if let Dest::Scalar(register) = step.dst[0] {
         core.wave.set_scalar(usize::from(register), value >> low & mask);
@@ -123,18 +163,26 @@ fn setreg(core: &mut Core<'_>, step: &Step) -> Outcome {
     if number == HW_MODE {
         let old = core.wave.mode.0;
         core.wave.mode = Mode(old & !(mask << low) | (value & mask) << low);
+    } else {
+        core.wave.set_exception_register(number, value << low, mask << low);
     }
     Ok(Next::Following)
 }
 
 const MSG_INTERRUPT: u64 = 1;
 const MSG_DEALLOC_VGPRS: u64 = 3;
+const MSG_GET_DOORBELL: u64 = 0x80;
 const MSG_GET_REALTIME: u64 = 0x83;
+/// Bits of m0 that an interrupt carries.
+const MESSAGE_BITS: u32 = 0xff_ffff;
 
 fn sendmsg(core: &mut Core<'_>, step: &Step) -> Outcome {
     match operand(core.wave, step, 0) & 0xff {
-        MSG_INTERRUPT => core.report.interrupts += 1,
-        MSG_DEALLOC_VGPRS => core.wave.released = true,
+        MSG_INTERRUPT => {
+            let data = core.wave.scalar(M0) & MESSAGE_BITS;
+            core.report.send(Message { data, privileged: core.wave.exceptions.privileged });
+        }
+        MSG_DEALLOC_VGPRS => core.release(step),
         _ => {}
     }
     Ok(Next::Following)
@@ -142,16 +190,18 @@ fn sendmsg(core: &mut Core<'_>, step: &Step) -> Outcome {
 
 fn sendmsg_rtn(core: &mut Core<'_>, step: &Step) -> Outcome {
     let value = match operand(core.wave, step, 0) & 0xff {
+        MSG_GET_DOORBELL => core.trap.map_or(0, |trap| trap.doorbell.into()),
         MSG_GET_REALTIME => core.report.instructions,
         _ => 0,
     };
     if let Dest::Scalar(number) = step.dst[0] {
-        let wide = step.row().dst[0].ty.dwords() == 2;
-        if wide {
+        let count = usize::from(step.row().dst[0].ty.dwords());
+        if count == 2 {
             core.wave.set_scalar64(usize::from(number), value);
         } else {
             core.wave.set_scalar(usize::from(number), value as u32);
         }
+        core.answer_later(step, Destination::Scalar(usize::from(number), count));
     }
     Ok(Next::Following)
 }
@@ -215,6 +265,7 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::s_setpc_b64, Run::Special(setpc)),
     (op::s_swappc_b64, Run::Special(swappc)),
     (op::s_call_b64, Run::Special(call)),
+    (op::s_rfe_b64, Run::Special(rfe)),
     (op::s_sendmsg_rtn_b32, Run::Special(sendmsg_rtn)),
     (op::s_sendmsg_rtn_b64, Run::Special(sendmsg_rtn)),
     (op::s_barrier_signal, Run::Special(barrier_signal)),
@@ -230,6 +281,7 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::s_round_mode, Run::Special(round_mode)),
     (op::s_denorm_mode, Run::Special(denorm_mode)),
     (op::s_sendmsg, Run::Special(sendmsg)),
+    (op::s_sethalt, Run::Special(sethalt)),
     (op::s_trap, Run::Special(trap)),
     (op::s_endpgm, Run::Special(end)),
     (op::s_branch, branch!(|_wave| true)),
@@ -243,7 +295,7 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::s_set_inst_prefetch_distance, HINT),
     (op::s_clause, HINT),
     (op::s_delay_alu, HINT),
-    (op::s_code_end, HINT),
+    (op::s_code_end, Run::Special(past_end)),
     (op::s_setprio, HINT),
     (op::s_icache_inv, HINT),
     (op::s_singleuse_vdst, HINT),
