@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
 #![expect(clippy::std_instead_of_alloc, reason = "tests have std")]
 
-mod behaviour;
 mod command;
 mod counts;
 mod coverage;
@@ -11,11 +10,11 @@ mod driver;
 mod errno;
 mod findings;
 mod hostile;
-mod modes;
 mod opencl;
 mod ordering;
 mod program;
 mod references;
+mod rows;
 mod sanitizers;
 mod table;
 mod threads;
