@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
 #![expect(clippy::std_instead_of_alloc, reason = "tests have std")]
 
+mod behaviour;
 mod command;
 mod counts;
 mod coverage;
@@ -10,6 +11,7 @@ mod driver;
 mod errno;
 mod findings;
 mod hostile;
+mod modes;
 mod opencl;
 mod ordering;
 mod program;
@@ -19,5 +21,6 @@ mod sanitizers;
 mod table;
 mod threads;
 mod traps;
+mod twins;
 mod values;
 mod waits;

@@ -41,7 +41,12 @@ fn issue_scalar(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
     Ok(Next::Following)
 }
 
-/// Cache maintenance and prefetches move no data.
+/// Neither data nor caches are touched.
+fn hint(_: &mut Core<'_>, _: &Step) -> Result<Next, Cause> {
+    Ok(Next::Following)
+}
+
+/// Cache maintenance moves no data.
 fn maintenance(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
     core.maintain(step);
     Ok(Next::Following)
@@ -65,8 +70,9 @@ pub(crate) fn find(op: Op) -> Option<Run> {
             transfer::find(row)?;
             issue
         }
+        Format::Smem if row.has(Flags::PREFETCH) => hint,
+        Format::Ds if row.name == "ds_nop" => hint,
         Format::Smem | Format::Global | Format::Mubuf => maintenance,
-        Format::Ds if row.name == "ds_nop" => maintenance,
         _ => return None,
     }))
 }

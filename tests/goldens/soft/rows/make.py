@@ -425,4 +425,5 @@ def main():
     print(len(LINES), "cases,", len(POOLS), "pools; rows without one:", missing)
 
 
-main()
+if __name__ == "__main__":
+    main()

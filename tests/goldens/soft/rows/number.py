@@ -37,7 +37,7 @@ class Format:
         if magnitude in ("nan", "snan"):
             return high | ((1 << self.bits - 1) - 1 if self.finite else self.quiet)
         if magnitude == "inf":
-            return high | self.infinity
+            return high | ((1 << self.bits - 1) - 1 if self.finite else self.infinity)
         if magnitude == 0:
             return high
         lowest = 1 - self.bias
