@@ -2,6 +2,7 @@
 //! workspace check functions (length, parameters), names and `unsafe`; nothing here repeats them.
 
 mod manifest;
+mod named;
 mod source;
 mod text;
 
@@ -33,6 +34,8 @@ pub(super) fn run() -> Result<(), anyhow::Error> {
             );
         }
     }
+    let unnamed = named::missing(&entries).into_iter();
+    faults.extend(unnamed.map(|(line, fault)| format!("{}:{line}: {fault}", named::DOCUMENT)));
     if !faults.is_empty() {
         bail!("{}", faults.join("\n"));
     }

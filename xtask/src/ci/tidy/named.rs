@@ -1,0 +1,86 @@
+//! The tests that `docs/testing.md` names in its tables exist. What they show is not for here.
+
+use super::Entry;
+
+/// The document.
+pub(super) const DOCUMENT: &str = "docs/testing.md";
+
+/// What its tables call folders for short.
+const SHORT: [(&str, &str); 2] = [("kfd/", "tests/kfd/"), ("driver/", "drivers/kfd/tests/driver/")];
+
+/// Names that lead to no file or no test, with their lines.
+pub(super) fn missing(entries: &[Entry]) -> Vec<(usize, String)> {
+    let mut faults = Vec::new();
+    let Some(document) = entries.iter().find(|entry| entry.path == DOCUMENT) else { return faults };
+    for (index, line) in document.text.lines().enumerate().filter(|(_, line)| line.starts_with('|')) {
+        let mut file: Option<Vec<&Entry>> = None;
+        for name in line.split('`').skip(1).step_by(2) {
+            let fault = if name.ends_with(".rs") {
+                file = Some(files(entries, name));
+                file.as_ref().is_some_and(Vec::is_empty).then(|| format!("no file {name}"))
+            } else {
+                let here = file.as_deref().filter(|_| is_function(name));
+                here.filter(|files| !files.iter().any(|file| has_test(&file.text, name)))
+                    .map(|_| format!("no test {name} in the file that is named before it"))
+            };
+            faults.extend(fault.map(|fault| (index + 1, fault)));
+        }
+    }
+    faults
+}
+
+/// The files that a name means: a path, or the end of one.
+fn files<'e>(entries: &'e [Entry], name: &str) -> Vec<&'e Entry> {
+    let whole = SHORT.iter().find_map(|(short, long)| Some(format!("{long}{}", name.strip_prefix(short)?)));
+    let exact = |path: &str| entries.iter().filter(|entry| entry.path == path).collect::<Vec<_>>();
+    let found = exact(whole.as_deref().unwrap_or(name));
+    if !found.is_empty() {
+        return found;
+    }
+    let end = format!("/{name}");
+    entries.iter().filter(|entry| entry.path.ends_with(&end)).collect()
+}
+
+/// A name of several words, at whose end the rest may be left out.
+fn is_function(name: &str) -> bool {
+    let name = name.strip_suffix('…').unwrap_or(name);
+    name.contains('_') && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+}
+
+/// Whether a file has a test of this name.
+fn has_test(text: &str, name: &str) -> bool {
+    let mut test = false;
+    for line in text.lines().map(str::trim_start) {
+        if line.starts_with("#[test]") {
+            test = true;
+        } else if let Some((found, _)) = line.strip_prefix("fn ").and_then(|rest| rest.split_once('(')) {
+            let named = name.strip_suffix('…').map_or(found == name, |start| found.starts_with(start));
+            if test && named {
+                return true;
+            }
+            test = false;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_that_are_not_there_are_told() {
+        let entry = |path: &str, text: &str| Entry { path: path.into(), text: text.into() };
+        let code = "#[test]\nfn row_1_is_so() {}\nfn no_test() {}\n";
+        let faults = |table: &str| {
+            missing(&[entry(DOCUMENT, table), entry("tests/kfd/a.rs", code), entry("b.rs", "")]).len()
+        };
+        assert_eq!(faults("| 1 | `kfd/a.rs`: `row_1_is_so` |"), 0);
+        assert_eq!(faults("| 1 | `a.rs`: `row_1_…`; golden `some-file` |"), 0);
+        assert_eq!(faults("| 1 | `a.rs`: `row_2_…` |"), 1);
+        assert_eq!(faults("| 1 | `a.rs`: `row_1_is` |"), 1);
+        assert_eq!(faults("| 1 | `a.rs`: `no_test` |"), 1);
+        assert_eq!(faults("| 1 | `kfd/c.rs` |\n| 2 | `b.rs`: `row_1_is_so` |"), 2);
+        assert_eq!(faults("`kfd/c.rs`: prose"), 0);
+    }
+}
