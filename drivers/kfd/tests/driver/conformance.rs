@@ -8,6 +8,7 @@ use crate::transcript::transcript;
 fn the_fake_kernel_answers_what_real_kernels_without_a_gpu_answer() {
     let recorded = [
         (Release::V6_1, include_str!("../goldens/kernel-6.1.txt")),
+        (Release::V6_1, include_str!("../goldens/kernel-6.1-built-in.txt")),
         (Release::V6_12, include_str!("../goldens/kernel-6.12.txt")),
         (Release::V6_18, include_str!("../goldens/kernel-6.18.txt")),
         (Release::V7_2, include_str!("../goldens/kernel-7.3.txt")),
