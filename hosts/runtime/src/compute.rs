@@ -185,7 +185,7 @@ pub fn backend<'m, 'a>(
             return Ok(Computing::Cpu(Box::new(backend)));
         }
         Device::Kfd(number) => open(&Linux, number, device)?,
-        Device::Soft { chip, strict } => open(software(chip, strict)?, 0, device)?,
+        Device::Soft { chip, strict } => open(software(chip, strict, threads)?, 0, device)?,
     };
     // software GPUs are checked by tests, instruction by instruction
     let check = matches!(device, Device::Kfd(_));
@@ -207,12 +207,13 @@ fn open(
     Ok((process, DeviceIndex(0)))
 }
 
-/// A machine with one software GPU. It stays until the program ends, as real ones do.
-fn software(chip: Chip, strict: bool) -> Result<&'static SoftKernel, ComputeError> {
+/// A machine with one software GPU, whose independent workgroups run on so many threads. It stays until the program ends,
+/// as real ones do.
+fn software(chip: Chip, strict: bool, threads: usize) -> Result<&'static SoftKernel, ComputeError> {
     let level = if strict { Level::Strict } else { Level::Fast };
     let ram = crate::memory::memory().map_or(64 << 30, |memory| memory.total.max(64 << 30));
     let machine = Machine::new(Release::V7_2, ram, &[chip]);
-    let kernel = SoftKernel::new(machine, &Options { level, ..Options::default() });
+    let kernel = SoftKernel::new(machine, &Options { level, threads, ..Options::default() });
     let kernel = kernel.map_err(|_| ComputeError::Memory(OutOfMemory { bytes: size_of::<SoftKernel>() }))?;
     Ok(Box::leak(Box::new(kernel)))
 }
