@@ -150,7 +150,7 @@ fn an_illegal_instruction_is_a_hang_that_is_explained() {
 }
 
 /// File offset of the segment that may be executed.
-fn code_offset(object: &[u8]) -> usize {
+pub(crate) fn code_offset(object: &[u8]) -> usize {
     let word = |at: usize| u32::from_le_bytes(*object[at..].first_chunk().unwrap()) as usize;
     let long = |at: usize| u64::from_le_bytes(*object[at..].first_chunk().unwrap()) as usize;
     let (table, size, count) = (long(32), word(54) & 0xffff, word(56) & 0xffff);

@@ -10,3 +10,4 @@ mod life;
 mod list;
 mod real;
 mod rig;
+mod trap;

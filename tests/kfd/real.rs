@@ -11,6 +11,7 @@ use doorbell_soft::processor::Options;
 fn the_software_kernel_answers_what_real_kernels_answer() {
     let recorded = [
         (Release::V6_1, include_str!("../../drivers/kfd/tests/goldens/kernel-6.1.txt")),
+        (Release::V6_1, include_str!("../../drivers/kfd/tests/goldens/kernel-6.1-built-in.txt")),
         (Release::V6_12, include_str!("../../drivers/kfd/tests/goldens/kernel-6.12.txt")),
         (Release::V7_2, include_str!("../../drivers/kfd/tests/goldens/kernel-7.3.txt")),
     ];

@@ -25,6 +25,7 @@ mod recipe;
 mod rope;
 mod route;
 mod step;
+mod trap;
 mod unpack;
 
 // What the driver needs to compile recipes for its chip.
@@ -46,3 +47,4 @@ pub use recipe::{Recipe, RecipeError};
 pub use rope::{HeadFinish, HeadPart};
 pub use route::{Gate, Routing};
 pub use step::{Inputs, KvPool, Step};
+pub use trap::trap_handler;
