@@ -12,11 +12,11 @@ use doorbell_kfd::topology::{Isa, Topology};
 use doorbell_soft::kernel::{Machine, Release, SoftKernel, chip};
 use doorbell_soft::processor::{Level, Options};
 
-const FIRST: DeviceIndex = DeviceIndex(0);
+pub(crate) const FIRST: DeviceIndex = DeviceIndex(0);
 
 /// Time as a number: every delay is a step of it.
 #[derive(Default)]
-struct Clock(u64);
+pub(crate) struct Clock(u64);
 
 impl embedded_hal::delay::DelayNs for Clock {
     fn delay_ns(&mut self, ns: u32) {
@@ -25,36 +25,36 @@ impl embedded_hal::delay::DelayNs for Clock {
 }
 
 /// Chip, first kernel that knows it, code object.
-static MACHINES: [(&str, Release, &[u8]); 3] = [
+pub(crate) static MACHINES: [(&str, Release, &[u8]); 3] = [
     ("RX 7900 XTX", Release::V6_1, include_bytes!("../goldens/soft/gfx1100-driver.co")),
     ("8060S", Release::V6_12, include_bytes!("../goldens/soft/gfx1151-driver.co")),
     ("RX 9060 XT", Release::V6_12, include_bytes!("../goldens/soft/gfx1200-driver.co")),
 ];
 
-fn kernel(release: Release, name: &str, level: Level, seed: u64) -> SoftKernel {
+pub(crate) fn kernel(release: Release, name: &str, level: Level, seed: u64) -> SoftKernel {
     // The kernels are LLVM 19's, which does not know the rule of gfx12 for scalar registers.
     let options = Options { level, seed, patience: 100_000, scalar_reads: false, ..Options::default() };
     SoftKernel::new(Machine::new(release, 64 << 30, &[chip(name).unwrap()]), &options).unwrap()
 }
 
-fn open(kernel: &SoftKernel) -> Process<'_> {
+pub(crate) fn open(kernel: &SoftKernel) -> Process<'_> {
     Process::open_all(kernel, &Topology::scan(kernel).expect("topology")).expect("bring-up")
 }
 
-fn staging(process: &mut Process<'_>, bytes: u64, name: &str) -> Buffer {
+pub(crate) fn staging(process: &mut Process<'_>, bytes: u64, name: &str) -> Buffer {
     process.allocate(FIRST, Usage::Staging, bytes, Name::new(name)).expect("memory")
 }
 
 /// What a test works with: kernels, arguments, a queue.
-struct Bench {
-    program: Program,
+pub(crate) struct Bench {
+    pub(crate) program: Program,
     uploader: Uploader,
-    arguments: Buffer,
-    queue: Queue,
+    pub(crate) arguments: Buffer,
+    pub(crate) queue: Queue,
 }
 
 impl Bench {
-    fn new(process: &mut Process<'_>, file: &[u8]) -> Self {
+    pub(crate) fn new(process: &mut Process<'_>, file: &[u8]) -> Self {
         let mut uploader = Uploader::new(process, FIRST).expect("uploader");
         let program =
             Program::load(process, &mut uploader, FIRST, file, &mut Clock::default()).expect("code");
@@ -65,7 +65,7 @@ impl Bench {
     }
 
     /// A dispatch of `items` work-items with these arguments, which lie in slot `slot`.
-    fn recorded(
+    pub(crate) fn recorded(
         &self,
         name: &str,
         items: u32,
@@ -88,7 +88,7 @@ impl Bench {
         Recorded { kernel, dispatch, dependency, acquire: Acquire::Agent }
     }
 
-    fn run(&mut self, process: &mut Process<'_>, packets: &[Packet]) -> Result<(), WaitError> {
+    pub(crate) fn run(&mut self, process: &mut Process<'_>, packets: &[Packet]) -> Result<(), WaitError> {
         let submission = self.queue.submit(process, packets, 7).expect("submitted");
         self.queue.wait(process, submission, Patience { spin_us: 10, hang_ms: 50 }, &mut Clock::default())
     }
@@ -101,7 +101,7 @@ impl Bench {
     }
 }
 
-fn header(barrier: bool) -> Header {
+pub(crate) fn header(barrier: bool) -> Header {
     Header { kind: Kind::Dispatch, barrier, acquire: Scope::System, release: Scope::System }
 }
 

@@ -24,3 +24,4 @@ mod traps;
 mod twins;
 mod values;
 mod waits;
+mod wild;

@@ -176,7 +176,8 @@ impl CommandProcessor {
         // Nothing orders the completions of dispatches that overlap.
         while !batch.is_empty() {
             let (flight, times) = batch.swap_remove(self.random.below(batch.len()));
-            if self.complete(&flight, times, space).is_err() {
+            if let Err(fault) = self.complete(&flight, times, space) {
+                self.page_fault(&fault, Access::Write);
                 return false;
             }
         }
