@@ -166,8 +166,10 @@ fn scalar_registers_that_vector_instructions_read() {
     let written = Inst::new(op::v_readfirstlane_b32, [s(4), v(1)]);
     let scalar_fix = [(GFX12, "s_wait_alu 0xfffe")];
     hazard(&[read(4), scalar(4), read(4)], &scalar_fix);
-    // The other half of the pair counts as well, and so does a scalar reader.
+    // For what was ever read, the other half of the pair counts as well; a scalar reader is no better. What is read
+    // must be what was written.
     hazard(&[read(5), scalar(4), read(4)], &scalar_fix);
+    free(&[read(4), scalar(4), read(5)]);
     hazard(&[read(4), scalar(4), Inst::new(op::s_mov_b32, [s(9), s(4)])], &scalar_fix);
     hazard(&[read(4), written, read(4)], &[(GFX12, "s_wait_alu 0xf1ff")]);
     let [compare, select] = [
@@ -178,6 +180,15 @@ fn scalar_registers_that_vector_instructions_read() {
     // Never read by a vector instruction before; scalar readers of vector results; enough scalar instructions.
     free(&[scalar(4), read(4)]);
     free(&[read(4), written, Inst::new(op::s_mov_b32, [s(9), s(4)])]);
+    // Scalar loads wait by themselves, and so do scalar readers for what they read.
+    let load = Inst::new(op::s_load_b32, [s(20), s_range(30, 2), Operand::Off]);
+    for target in ALL {
+        assert!(is_clean(&code(&[read(4), scalar(4), load, read(4)], target)));
+        assert!(is_clean(&code(
+            &[read(4), written, Inst::new(op::s_mov_b32, [s(9), s(4)]), read(4)],
+            target
+        )));
+    }
     let far: Vec<Inst> = (0..11).map(|index| scalar(20 + 2 * index)).collect();
     free(&[&[read(4), scalar(4)][..], &far, &[read(4)]].concat());
     // Pairs do not expire: a read long ago counts.

@@ -2,11 +2,10 @@
 //!
 //! gfx11.0: transcendental results need a distance (that 64-bit multiply-adds do not write what they read is up to
 //! allocation). All: a matrix result as input of the next matrix instruction, lane permutes after comparisons that
-//! write EXEC, the message that gives registers back. gfx12: scalar registers once read by a vector instruction, written
-//! again and read again. Not here: the proof (`check::binary`).
+//! write EXEC, the message that gives registers back. gfx12: scalar registers of pairs once read by a vector
+//! instruction, written again and read again. Not here: the proof (`check::binary`).
 
 use crate::machine::{Line, Physical, forward};
-use alloc::vec;
 use alloc::vec::Vec;
 use doorbell_isa::{
     Access, Effects, Flags, Format, Generation, Inst, Operand, Resource, Target, Timing, Vgpr, op,
@@ -20,10 +19,10 @@ const TRANS_TRANS: u8 = 2;
 const SALU_DISTANCE: u8 = 11;
 /// Message that gives a wave's VGPRs back.
 const DEALLOC_VGPRS: Operand = Operand::Immediate(3);
-/// Pairs of scalar registers.
-const PAIRS: usize = 64;
-/// The pair of VCC.
-const VCC_PAIR: usize = 53;
+/// Scalar registers that take part: up to the trap-handler registers.
+const SCALARS: usize = 124;
+/// Low half of VCC, the lane mask.
+const VCC_LO: usize = 106;
 
 /// Waits of `s_waitcnt_depctr` and `s_wait_alu`, as masks of the all-ones immediate.
 mod mask {
@@ -36,39 +35,39 @@ mod mask {
 
 #[derive(Clone, PartialEq)]
 struct State {
-    /// Vector and transcendental instructions since a transcendental wrote the VGPR.
-    trans: Vec<Option<(u8, u8)>>,
+    /// VGPRs that a transcendental wrote, with the vector and transcendental instructions since.
+    trans: Vec<(u8, u8, u8)>,
     /// Results of matrix instructions since which no other vector instruction came.
     matrix: Vec<Vgpr>,
     /// A comparison wrote EXEC and no other vector instruction came since.
     exec: bool,
-    /// Pairs that a vector instruction ever read.
-    read: [bool; PAIRS],
-    /// Scalar instructions since a scalar instruction wrote such a pair.
-    scalar: [Option<u8>; PAIRS],
-    /// A vector instruction wrote such a pair.
-    vector: [bool; PAIRS],
+    /// Pairs of which a vector instruction ever read a register.
+    read: [bool; SCALARS / 2],
+    /// Scalar instructions since a scalar instruction wrote a register of such a pair.
+    scalar: [Option<u8>; SCALARS],
+    /// A vector instruction wrote a register of such a pair.
+    vector: [bool; SCALARS],
 }
 
 impl State {
     fn new() -> Self {
         Self {
-            trans: vec![None; 256],
+            trans: Vec::new(),
             matrix: Vec::new(),
             exec: false,
-            read: [false; PAIRS],
-            scalar: [None; PAIRS],
-            vector: [false; PAIRS],
+            read: [false; SCALARS / 2],
+            scalar: [None; SCALARS],
+            vector: [false; SCALARS],
         }
     }
 
     fn join(&mut self, other: &Self) -> bool {
         let before = self.clone();
-        for (mine, theirs) in self.trans.iter_mut().zip(&other.trans) {
-            *mine = match (*mine, *theirs) {
-                (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.min(b.1))),
-                (a, b) => a.or(b),
-            };
+        for &(reg, valu, trans) in &other.trans {
+            match self.trans.iter_mut().find(|entry| entry.0 == reg) {
+                Some(entry) => *entry = (reg, entry.1.min(valu), entry.2.min(trans)),
+                None => self.trans.push((reg, valu, trans)),
+            }
         }
         for range in &other.matrix {
             if !self.matrix.contains(range) {
@@ -76,10 +75,12 @@ impl State {
             }
         }
         self.exec |= other.exec;
-        for pair in 0..PAIRS {
-            self.read[pair] |= other.read[pair];
-            self.vector[pair] |= other.vector[pair];
-            self.scalar[pair] = match (self.scalar[pair], other.scalar[pair]) {
+        for (mine, theirs) in self.read.iter_mut().zip(other.read) {
+            *mine |= theirs;
+        }
+        for reg in 0..SCALARS {
+            self.vector[reg] |= other.vector[reg];
+            self.scalar[reg] = match (self.scalar[reg], other.scalar[reg]) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
@@ -88,12 +89,12 @@ impl State {
     }
 }
 
-/// Pairs that an access touches; EXEC, m0 and null are interlocked.
-fn pairs(resource: Resource) -> core::ops::Range<usize> {
+/// Scalar registers that an access touches; EXEC, m0 and null are interlocked.
+fn scalars(resource: Resource) -> core::ops::Range<usize> {
     match resource {
-        Resource::Scalar(reg) if reg.first < 124 => {
-            let last = usize::from(reg.first) + usize::from(reg.count) - 1;
-            usize::from(reg.first) / 2..last / 2 + 1
+        Resource::Scalar(reg) if usize::from(reg.first) < SCALARS => {
+            let first = usize::from(reg.first);
+            first..SCALARS.min(first + usize::from(reg.count))
         }
         _ => 0..0,
     }
@@ -127,8 +128,7 @@ impl Pass {
         if row.is_vector() && generation == Generation::Gfx11 {
             let late = effects.reads().any(|resource| {
                 let Resource::Vgpr(reg) = resource else { return false };
-                (reg.first..=reg.first + (reg.count - 1))
-                    .any(|number| state.trans[usize::from(number)].is_some())
+                state.trans.iter().any(|entry| (reg.first..=reg.first + (reg.count - 1)).contains(&entry.0))
             });
             depctr &= if late { mask::VA_VDST } else { mask::NONE };
         }
@@ -161,12 +161,12 @@ impl Pass {
         if !vector && !is_scalar_alu(inst) {
             return depctr;
         }
-        for pair in effects.reads().flat_map(pairs) {
-            if state.scalar[pair].is_some() {
+        for reg in effects.reads().flat_map(scalars) {
+            if state.scalar[reg].is_some() {
                 depctr &= mask::SA_SDST;
             }
-            if vector && state.vector[pair] {
-                depctr &= if pair == VCC_PAIR { mask::VA_VCC } else { mask::VA_SDST };
+            if vector && state.vector[reg] {
+                depctr &= if reg / 2 == VCC_LO / 2 { mask::VA_VCC } else { mask::VA_SDST };
             }
         }
         depctr
@@ -191,7 +191,7 @@ impl Pass {
             _ => mask::NONE,
         };
         if is_vector_memory(inst) || (depctr >> 12) & 0xf == 0 {
-            state.trans.fill(None);
+            state.trans.clear();
         }
         if self.target.generation() == Generation::Gfx12 {
             self.scalar_step(state, inst, &effects, depctr);
@@ -202,16 +202,16 @@ impl Pass {
         let row = inst.row();
         let trans = row.timing == Timing::Trans;
         if self.target.generation() == Generation::Gfx11 {
-            for slot in &mut state.trans {
-                *slot = slot.and_then(|(valu, other)| {
-                    let (valu, other) = (valu + 1, other + u8::from(trans));
-                    (valu < TRANS_VALU && other < TRANS_TRANS).then_some((valu, other))
-                });
-            }
+            state.trans.retain_mut(|(_, valu, other)| {
+                (*valu, *other) = (*valu + 1, *other + u8::from(trans));
+                *valu < TRANS_VALU && *other < TRANS_TRANS
+            });
             for resource in effects.writes() {
-                if let Resource::Vgpr(reg) = resource {
-                    let end = usize::from(reg.first) + usize::from(reg.count);
-                    state.trans[usize::from(reg.first)..end].fill(trans.then_some((0, 0)));
+                let Resource::Vgpr(reg) = resource else { continue };
+                let written = reg.first..=reg.first + (reg.count - 1);
+                state.trans.retain(|entry| !written.contains(&entry.0));
+                if trans {
+                    state.trans.extend(written.map(|reg| (reg, 0, 0)));
                 }
             }
         }
@@ -227,13 +227,18 @@ impl Pass {
         if depctr & 1 == 0 {
             state.scalar.fill(None);
         }
-        if depctr & 2 == 0 {
-            state.vector[VCC_PAIR] = false;
+        // Scalar loads and buffer instructions wait by themselves.
+        let memory = matches!(inst.row().format, Format::Smem | Format::Mubuf);
+        if memory {
+            state.scalar.fill(None);
         }
-        if (depctr >> 9) & 7 == 0 {
-            let vcc = state.vector[VCC_PAIR];
-            state.vector.fill(false);
-            state.vector[VCC_PAIR] = vcc;
+        let (vcc, others) = (memory || depctr & 2 == 0, memory || (depctr >> 9) & 7 == 0);
+        for (reg, written) in state.vector.iter_mut().enumerate() {
+            *written &= !(if reg / 2 == VCC_LO / 2 { vcc } else { others });
+        }
+        // So do scalar readers for what they read.
+        if is_scalar_alu(inst) {
+            effects.reads().flat_map(scalars).for_each(|reg| state.vector[reg] = false);
         }
         let vector = inst.row().is_vector();
         let scalar = is_scalar_alu(inst);
@@ -243,11 +248,11 @@ impl Pass {
             }
         }
         for (access, resource) in effects.iter() {
-            for pair in pairs(resource) {
+            for reg in scalars(resource) {
                 match access {
-                    Access::Read if vector => state.read[pair] = true,
-                    Access::Write if scalar && state.read[pair] => state.scalar[pair] = Some(0),
-                    Access::Write if vector && state.read[pair] => state.vector[pair] = true,
+                    Access::Read if vector => state.read[reg / 2] = true,
+                    Access::Write if scalar && state.read[reg / 2] => state.scalar[reg] = Some(0),
+                    Access::Write if vector && state.read[reg / 2] => state.vector[reg] = true,
                     _ => {}
                 }
             }
