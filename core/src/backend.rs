@@ -1,7 +1,7 @@
 //! The seam between core and its drivers: who executes plans, and what comes back.
 
 use crate::model::Model;
-use crate::plan::{Batch, Op, Plan};
+use crate::plan::{Batch, Op, PageId, Plan};
 use crate::quant::Type;
 use crate::token::TokenId;
 use core::fmt;
@@ -130,6 +130,52 @@ pub enum Output<'b> {
     Hidden(&'b [f32]),
 }
 
+/// What a page of keys and values looks like outside its backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageForm {
+    /// Which backend's order of elements it is; pages of equal form can be exchanged.
+    pub layout: &'static str,
+    /// The type of keys and values.
+    pub kv: KvType,
+    /// Bytes of a page, all groups together.
+    pub bytes: usize,
+}
+
+/// Why a page can't be handed out or taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum PageError {
+    /// The device keeps its pages to itself.
+    Kept,
+    /// There is no such page.
+    Page {
+        /// The page.
+        page: PageId,
+        /// Pages of each group.
+        pages: u32,
+    },
+    /// Not the bytes of a page.
+    Length {
+        /// Bytes of a page.
+        expected: usize,
+        /// Bytes that came.
+        found: usize,
+    },
+}
+
+impl fmt::Display for PageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kept => f.write_str("this device does not hand out keys and values; use --device cpu"),
+            Self::Page { page, pages } => write!(f, "page {} is not among the {pages} there are", page.0),
+            Self::Length { expected, found } => write!(f, "a page has {expected} bytes, not {found}"),
+        }
+    }
+}
+
+impl core::error::Error for PageError {}
+
 /// Executes plans of one model; owns the KV pools and the activation arena.
 ///
 /// One step is in flight at a time. Pages are the caller's to hand out; what was written to a page stays until it
@@ -156,9 +202,58 @@ pub trait Backend {
     /// A batch that breaks a rule of [`Batch::check`], or a fault of the device. No step is in flight then.
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), Self::Error>;
 
+    /// Whether steps can feed each other on this device: whether [`Backend::chain`] is ever more than 1.
+    fn chains(&self) -> bool {
+        false
+    }
+
+    /// Most steps of a chain of a reserved plan that delivers [`Output::Tokens`].
+    fn chain(&self, plan: &Plan<'_>) -> u32 {
+        let _ = plan;
+        1
+    }
+
+    /// Starts a chain of `steps` steps. Each but the first reads the tokens that the one before it has delivered, at
+    /// the next positions, and nothing comes back to the host in between: [`Backend::poll`] gives the steps' tokens
+    /// one after another, once each.
+    ///
+    /// Every run of the batch is one row, and all rows are outputs. Page tables reach as far as the last step does.
+    ///
+    /// # Errors
+    /// As [`Backend::submit`]; more steps than [`Backend::chain`] says are a broken rule, too.
+    fn submit_chain(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, steps: u32) -> Result<(), Self::Error> {
+        let _ = steps;
+        self.submit(plan, batch)
+    }
+
     /// The result of the step in flight; `None` while it runs. Never blocks.
     ///
     /// # Errors
     /// A fault of the device. No step is in flight then.
     fn poll(&mut self) -> Result<Option<Output<'_>>, Self::Error>;
+
+    /// What pages look like outside; `None` where the device keeps them to itself.
+    fn page_form(&self) -> Option<PageForm> {
+        None
+    }
+
+    /// Copies a page that no step in flight writes.
+    ///
+    /// # Errors
+    /// [`PageError`]
+    fn read_page(&mut self, page: PageId, to: &mut [u8]) -> Result<(), PageError> {
+        let (_, _) = (page, to);
+        Err(PageError::Kept)
+    }
+
+    /// Replaces the contents of a page that no step in flight uses.
+    ///
+    /// Any bytes are taken: those of no page give wrong answers, and nothing worse.
+    ///
+    /// # Errors
+    /// [`PageError`]
+    fn write_page(&mut self, page: PageId, from: &[u8]) -> Result<(), PageError> {
+        let (_, _) = (page, from);
+        Err(PageError::Kept)
+    }
 }

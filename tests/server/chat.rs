@@ -64,7 +64,7 @@ fn a_stream_has_the_documented_order() {
     let events = answer.events();
     assert!(events.iter().all(|event| event["object"] == "chat.completion.chunk"));
     assert!(events.iter().all(|event| event["id"] == events[0]["id"]));
-    assert_eq!(events[0]["choices"][0]["delta"], json!({ "role": "assistant", "content": "" }));
+    assert_eq!(events[0]["choices"][0]["delta"], json!({ "role": "assistant", "content": null }));
     assert_eq!(joined(&events, 0, "content"), "Grüße");
     let [.., last, usage] = events.as_slice() else { panic!("too few events") };
     assert_eq!(last["choices"][0]["delta"], json!({}));

@@ -15,3 +15,4 @@ mod reports;
 mod responses;
 mod serving;
 mod shapes;
+mod slots;

@@ -36,7 +36,18 @@ fn metrics_have_the_names_that_dashboards_know() {
     assert_eq!(server.metric("vllm:time_to_first_token_seconds_count"), 1.0);
     assert_eq!(server.metric("vllm:num_requests_running"), 0.0);
     assert_eq!(server.metric("doorbell_up"), 1.0);
-    assert!(server.get("/metrics").body.ends_with("# EOF\n"));
+    let plain = server.get("/metrics");
+    assert_eq!(plain.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert!(plain.header("process-start-time-unix").is_some() && !plain.body.contains("# EOF"));
+    let counted = ["prompt_tokens", "prompt_tokens_cached", "prompt_seconds", "tokens_predicted", "n_decode"];
+    for name in counted {
+        assert!(plain.body.contains(&format!("# TYPE llamacpp:{name}_total counter\n")), "{name}");
+        assert!(plain.body.contains(&format!("# HELP llamacpp:{name}_total ")), "{name}");
+    }
+    assert!(server.metric("llamacpp:n_decode_total") > 0.0);
+    let accept = [("accept", "application/openmetrics-text; version=1.0.0")];
+    let open = server.send("GET", "/metrics", &accept, "");
+    assert!(open.body.ends_with("# EOF\n") && open.body.contains("# TYPE llamacpp:prompt_tokens counter\n"));
 }
 
 #[test]

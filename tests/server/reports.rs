@@ -342,6 +342,7 @@ fn row_98_earlier_reasoning_reaches_a_template_that_keeps_it() {
     let body = json!({ "messages": [
         { "role": "user", "content": "a" },
         { "role": "assistant", "content": "b", "reasoning_content": "because" },
+        { "role": "user", "content": "c" },
     ] });
     let prompt = server.post("/apply-template", &body).ok();
     assert!(prompt["prompt"].as_str().unwrap().contains("<think>because</think>b"));

@@ -8,11 +8,14 @@ use doorbell_core::heap::{Global, Heap};
 use doorbell_core::model::Model;
 use doorbell_core::quant::Type;
 use doorbell_core::token::Tokenizer;
+use doorbell_runtime::prefix::Folder;
 use doorbell_runtime::serve::Service;
 use doorbell_server::{Running, Served, Server, Settings};
 use doorbell_tests::gguf_writer::Value;
 use doorbell_tests::scripted::Scripted;
 use doorbell_tests::tiny::{self, Family, Shape};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 const HEAP: Heap<'static> = &Global;
 
@@ -25,6 +28,10 @@ pub(crate) struct Kind {
     /// KV pages; `None` is enough for all at full context.
     pub(crate) pages: Option<u32>,
     pub(crate) template: Option<&'static str>,
+    /// The seed of the model's weights.
+    pub(crate) model: u64,
+    /// Where prefixes are saved.
+    pub(crate) folder: Option<PathBuf>,
     /// How long a step takes.
     pub(crate) pause: Duration,
     pub(crate) settings: Settings,
@@ -38,22 +45,28 @@ impl Default for Kind {
             waiting: 64,
             pages: None,
             template: None,
+            model: 1,
+            folder: None,
             pause: Duration::ZERO,
             settings: Settings::new(SocketAddr::from(([127, 0, 0, 1], 0))),
         }
     }
 }
 
-/// A model with nothing to compute. It lives as long as the process, as a served one does.
-pub(crate) fn served(kind: &Kind) -> Served {
+/// A model, which lives as long as the process, as a served one does.
+pub(crate) fn file(kind: &Kind) -> &'static Gguf<'static> {
     let shape = Shape { context: kind.context as usize, vocab: 512, ..Shape::TINY };
-    let mut file = tiny::model(Family::Qwen3, shape, Type::F32, 1);
+    let mut file = tiny::model(Family::Qwen3, shape, Type::F32, kind.model);
     if let Some(template) = kind.template {
         file.metadata.retain(|(key, _)| key != b"tokenizer.chat_template");
         file.meta("tokenizer.chat_template", Value::from(template));
     }
     let bytes: &'static [u8] = Box::leak(file.to_bytes().into_boxed_slice());
-    let gguf: &'static Gguf<'static> = Box::leak(Box::new(Gguf::parse(bytes, HEAP).unwrap()));
+    Box::leak(Box::new(Gguf::parse(bytes, HEAP).unwrap()))
+}
+
+/// A model with nothing to compute.
+pub(crate) fn served(kind: &Kind, gguf: &'static Gguf<'static>) -> Served {
     let model: &'static Model<'static> = Box::leak(Box::new(Model::new(gguf, HEAP).unwrap()));
     let tokenizer: &'static Tokenizer<'static> = Box::leak(Box::new(Tokenizer::new(gguf, HEAP).unwrap()));
     let mut config = Config::new(kind.context, kind.parallel, 64);
@@ -71,5 +84,8 @@ pub(crate) fn served(kind: &Kind) -> Served {
 
 /// A server that listens. Call from within a tokio runtime.
 pub(crate) async fn bind(kind: &Kind) -> Server {
-    Server::bind(served(kind), kind.settings.clone()).await.unwrap()
+    let gguf = file(kind);
+    let mut settings = kind.settings.clone();
+    settings.prefixes = kind.folder.as_ref().map(|path| Arc::new(Folder::new(path, gguf).unwrap()));
+    Server::bind(served(kind, gguf), settings).await.unwrap()
 }

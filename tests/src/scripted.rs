@@ -5,9 +5,11 @@
 //! vocabulary whose turns end with `<|im_end|>`.
 
 use core::time::Duration;
-use doorbell_core::backend::{Backend, Output};
+use doorbell_core::backend::{Backend, KvType, Output, PageError, PageForm};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, BatchError, BatchLimits, GroupId, HeadResult, Op, PAGE_TOKENS, Plan};
+use doorbell_core::plan::{
+    Batch, BatchError, BatchLimits, GroupId, HeadResult, Op, PAGE_TOKENS, PageId, Plan,
+};
 use doorbell_core::token::{TokenId, Tokenizer};
 use std::thread;
 
@@ -88,6 +90,18 @@ impl Scripted {
     }
 }
 
+impl Scripted {
+    /// The tokens of a page.
+    fn page(&mut self, page: PageId, found: usize) -> Result<&mut [TokenId], PageError> {
+        let (pages, expected) = (self.limits.pages, PAGE_TOKENS * 4);
+        if found != expected {
+            return Err(PageError::Length { expected, found });
+        }
+        let start = page.0 as usize * PAGE_TOKENS;
+        self.tokens.get_mut(start..start + PAGE_TOKENS).ok_or(PageError::Page { page, pages })
+    }
+}
+
 impl Backend for Scripted {
     type Error = BatchError;
 
@@ -135,5 +149,22 @@ impl Backend for Scripted {
             HeadResult::Hidden => Output::Hidden(&self.logits),
             _ => Output::Logits(&self.logits),
         }))
+    }
+
+    fn page_form(&self) -> Option<PageForm> {
+        Some(PageForm { layout: "scripted", kv: KvType::F32, bytes: PAGE_TOKENS * 4 })
+    }
+
+    fn read_page(&mut self, page: PageId, to: &mut [u8]) -> Result<(), PageError> {
+        let tokens = self.page(page, to.len())?;
+        to.as_chunks_mut().0.iter_mut().zip(tokens).for_each(|(to, token)| *to = token.0.to_le_bytes());
+        Ok(())
+    }
+
+    fn write_page(&mut self, page: PageId, from: &[u8]) -> Result<(), PageError> {
+        let tokens = self.page(page, from.len())?;
+        let numbers = from.as_chunks().0.iter().map(|&bytes| TokenId(u32::from_le_bytes(bytes)));
+        tokens.iter_mut().zip(numbers).for_each(|(token, number)| *token = number);
+        Ok(())
     }
 }

@@ -23,6 +23,8 @@ pub struct Engine<'m, 'a, B> {
     pub(super) decode_plan: Plan<'m>,
     pub(super) full_plan: Plan<'m>,
     pub(super) reading_plans: Option<ReadingPlans<'m>>,
+    /// Of steps that the device feeds itself, where it can.
+    pub(super) chain_plan: Option<Plan<'m>>,
     /// Live requests, in order of arrival.
     pub(super) sequences: Vec<'m, Sequence<'m>>,
     pub(super) pool: Pool<'m>,
@@ -34,6 +36,9 @@ pub struct Engine<'m, 'a, B> {
 /// The inputs of the step in flight, kept so that forming a batch allocates nothing.
 pub(super) struct StepBuffers<'m> {
     pub(super) in_flight: bool,
+    /// Steps of the chain in flight, and those of them whose tokens have not come yet; 1 without a chain.
+    pub(super) steps: u32,
+    pub(super) left: u32,
     pub(super) submitted: Nanos,
     /// What is wanted, if the step reads.
     pub(super) reading: Option<Wanted>,
@@ -55,6 +60,8 @@ impl<'m> StepBuffers<'m> {
         let sequences = config.sequences as usize;
         Ok(Self {
             in_flight: false,
+            steps: 1,
+            left: 0,
             submitted: Nanos(0),
             reading: None,
             read_last: false,
@@ -119,6 +126,7 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
         for plan in reading_plans.iter().flat_map(ReadingPlans::both) {
             backend.reserve(plan).map_err(EngineError::Backend)?;
         }
+        let chain_plan = chain_plan(&mut backend, model, &config, heap)?;
         let pace = Pace::new(config.step_target);
         Ok(Self {
             config,
@@ -129,6 +137,7 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
             decode_plan,
             full_plan,
             reading_plans,
+            chain_plan,
             sequences,
             pool,
             pace,
@@ -140,6 +149,11 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
     /// The limits it was made for.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// What computes.
+    pub fn backend(&mut self) -> &mut B {
+        &mut self.backend
     }
 
     /// The model it serves.
@@ -193,6 +207,7 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
             limited_by_context: wanted > context,
             ignore_end: request.ignore_end,
             reading: None,
+            anew: false,
             pages,
             running: false,
             produced: false,
@@ -223,10 +238,32 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
         Ok(count)
     }
 
+    /// Lets a request that waits compute its whole prompt, whatever the cache knows of it.
+    pub fn compute_anew(&mut self, request: RequestId) {
+        if let Some(sequence) = self.sequences.iter_mut().find(|sequence| sequence.id == request) {
+            sequence.anew = true;
+        }
+    }
+
     /// Ends a request at the next poll. Unknown requests are ignored: they may just have finished.
     pub fn cancel(&mut self, request: RequestId) {
         if let Some(sequence) = self.sequences.iter_mut().find(|sequence| sequence.id == request) {
             sequence.ending = Some(FinishReason::Cancelled);
         }
     }
+}
+
+/// The plan of steps that the device feeds itself, reserved; `None` where it can't.
+fn chain_plan<'m, B: Backend>(
+    backend: &mut B,
+    model: &Model<'_>,
+    config: &Config,
+    heap: Heap<'m>,
+) -> Result<Option<Plan<'m>>, EngineError<B::Error>> {
+    if !backend.chains() {
+        return Ok(None);
+    }
+    let plan = model.plan(config.decode_shape(), HeadResult::ArgMax, heap)?;
+    backend.reserve(&plan).map_err(EngineError::Backend)?;
+    Ok((backend.chain(&plan) > 1).then_some(plan))
 }

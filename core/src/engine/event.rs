@@ -61,7 +61,8 @@ pub struct Usage {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Event<'e> {
-    /// Part of the prompt has been computed.
+    /// Part of the prompt has been computed. The first of a request comes with its place and tells what was found in
+    /// the cache.
     Prefill {
         /// Which request.
         request: RequestId,

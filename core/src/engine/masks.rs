@@ -9,6 +9,12 @@ pub trait Masks {
     /// Which tokens of the request may be picked next; `None` allows all.
     fn mask(&mut self, request: RequestId) -> Option<TokenMask<'_>>;
 
+    /// Whether the request may ever be restricted from here on; those that are not may be computed several tokens ahead.
+    fn restricts(&self, request: RequestId) -> bool {
+        let _ = request;
+        true
+    }
+
     /// A token of the request was picked, possibly one that ends it.
     fn accept(&mut self, request: RequestId, token: TokenId);
 }
@@ -19,6 +25,10 @@ pub(super) struct NoMasks;
 impl Masks for NoMasks {
     fn mask(&mut self, _: RequestId) -> Option<TokenMask<'_>> {
         None
+    }
+
+    fn restricts(&self, _: RequestId) -> bool {
+        false
     }
 
     fn accept(&mut self, _: RequestId, _: TokenId) {}

@@ -4,11 +4,13 @@
 //! tokenize prompts and decode tokens with [`crate::token`].
 
 mod admit;
+mod chain;
 mod config;
 mod event;
 mod masks;
 mod memory;
 mod place;
+mod prefix;
 mod reading;
 mod score;
 mod sequence;
@@ -20,6 +22,7 @@ pub use config::{Config, EngineError, Request, SubmitError};
 pub use event::{Event, FinishReason, Nanos, Progress, RequestId, Usage};
 pub use masks::Masks;
 pub use memory::Memory;
+pub use prefix::TakeError;
 pub use reading::{Reading, Wanted};
 pub use score::{ScoreError, score};
 pub use text::TextStream;

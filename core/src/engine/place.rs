@@ -2,7 +2,7 @@
 
 use super::admit::Engine;
 use super::config::pages_of;
-use super::event::Nanos;
+use super::event::{Event, Nanos};
 use crate::backend::Backend;
 use crate::plan::PAGE_TOKENS;
 
@@ -10,7 +10,7 @@ impl<B: Backend> Engine<'_, '_, B> {
     /// Gives places to waiting requests, strictly in order of arrival, so that nobody is overtaken.
     ///
     /// A place comes with pages for all tokens so far and the next one: whoever starts can produce a token.
-    pub(super) fn seat(&mut self, now: Nanos) {
+    pub(super) fn seat(&mut self, now: Nanos, sink: &mut dyn FnMut(Event<'_>)) {
         let mut running = self.sequences.iter().filter(|sequence| sequence.running).count();
         for index in 0..self.sequences.len() {
             if self.sequences[index].running {
@@ -20,6 +20,11 @@ impl<B: Backend> Engine<'_, '_, B> {
                 return;
             }
             running += 1;
+            let sequence = &self.sequences[index];
+            if sequence.usage.preemptions == 0 {
+                let (request, done, total) = (sequence.id, sequence.computed, sequence.prompt);
+                sink(Event::Prefill { request, done, total });
+            }
         }
     }
 
@@ -27,8 +32,7 @@ impl<B: Backend> Engine<'_, '_, B> {
     fn start(&mut self, index: usize, now: Nanos) -> bool {
         let sequence = &mut self.sequences[index];
         // The last token is always computed, since its logits are wanted; of a reading all are.
-        let reads = sequence.reading.is_some();
-        let whole = if reads { 0 } else { (sequence.len() - 1) / PAGE_TOKENS as u32 };
+        let whole = if sequence.anew { 0 } else { (sequence.len() - 1) / PAGE_TOKENS as u32 };
         while sequence.known_pages < whole {
             let Some(tokens) = sequence.page_tokens(sequence.known_pages) else { break };
             let Some((page, key)) = self.pool.reuse(sequence.chain, tokens) else { break };

@@ -109,6 +109,7 @@ impl<B: Backend> Engine<'_, '_, B> {
             limited_by_context: false,
             ignore_end: true,
             reading: Some(reading.wanted),
+            anew: true,
             pages,
             running: false,
             produced: false,

@@ -23,6 +23,8 @@ pub(super) struct Sequence<'a> {
     pub(super) ignore_end: bool,
     /// What is wanted of every token, if it is read and not continued.
     pub(super) reading: Option<Wanted>,
+    /// Whether it takes nothing from the cache.
+    pub(super) anew: bool,
     /// Pages held, in order of position; none while waiting.
     pub(super) pages: Vec<'a, PageId>,
     /// Whether it has a place; if not, it waits for one.

@@ -39,13 +39,16 @@ impl<B: Backend> Engine<'_, '_, B> {
             return Ok(Progress::Waiting);
         }
         self.retire(now, sink);
-        self.form_batch(now);
+        self.form_batch(now, masks, sink);
         if self.step.tokens.is_empty() {
             return Ok(Progress::Idle);
         }
         let reading = self.step.reading.zip(self.reading_plans.as_ref());
+        let chain = self.chain_plan.as_ref().filter(|_| self.step.steps > 1);
         let plan = if let Some((wanted, plans)) = reading {
             plans.of(wanted)
+        } else if let Some(plan) = chain {
+            plan
         } else if self.step.tokens.len() > self.decode_plan.shape.rows as usize {
             &self.full_plan
         } else {
@@ -54,10 +57,15 @@ impl<B: Backend> Engine<'_, '_, B> {
         let step = &self.step;
         let tables = PageTables { pages: &step.pages, spans: &step.spans, groups: self.model.groups.len() };
         let batch = Batch { tokens: &step.tokens, runs: &step.runs, outputs: &step.outputs, tables };
-        if let Err(error) = self.backend.submit(plan, &batch) {
+        let submitted = match step.steps {
+            0 | 1 => self.backend.submit(plan, &batch),
+            steps => self.backend.submit_chain(plan, &batch, steps),
+        };
+        if let Err(error) = submitted {
             return Err(self.fail(error));
         }
         self.step.in_flight = true;
+        self.step.left = self.step.steps;
         self.step.submitted = now;
         Ok(Progress::Waiting)
     }
@@ -65,6 +73,7 @@ impl<B: Backend> Engine<'_, '_, B> {
     /// Ends all requests with rows in the failed step.
     fn fail(&mut self, error: B::Error) -> EngineError<B::Error> {
         self.step.in_flight = false;
+        self.step.left = 0;
         for sequence in self.sequences.iter_mut().filter(|sequence| self.step.requests.contains(&sequence.id))
         {
             sequence.ending = Some(FinishReason::DeviceFailed);
@@ -72,7 +81,7 @@ impl<B: Backend> Engine<'_, '_, B> {
         EngineError::Backend(error)
     }
 
-    /// Samples the finished step's outputs; `false` while it runs.
+    /// Samples the finished step's outputs; `false` while it, or another of its chain, runs.
     fn collect(
         &mut self,
         now: Nanos,
@@ -84,10 +93,15 @@ impl<B: Backend> Engine<'_, '_, B> {
             Ok(Some(output)) => output,
             Err(error) => return Err(self.fail(error)),
         };
-        self.step.in_flight = false;
-        let rows = self.step.tokens.len() as u32;
-        if self.step.reading.is_none() {
-            self.pace.learn(rows, now.0.saturating_sub(self.step.submitted.0));
+        self.step.left = self.step.left.saturating_sub(1);
+        self.step.in_flight = self.step.left > 0;
+        let (rows, chained) = (self.step.tokens.len() as u32, self.step.steps > 1);
+        let time = now.0.saturating_sub(self.step.submitted.0);
+        if self.step.reading.is_none() && !self.step.in_flight {
+            self.pace.learn(rows, time);
+            if rows as usize == self.step.runs.len() {
+                self.pace.learn_steps(self.step.steps, time);
+            }
         }
         let vocabulary = self.model.vocabulary as usize;
         for sequence in self.sequences.iter_mut().filter(|sequence| self.step.requests.contains(&sequence.id))
@@ -108,6 +122,12 @@ impl<B: Backend> Engine<'_, '_, B> {
             if sequence.ending.is_some() {
                 continue;
             }
+            if chained {
+                let ends = (&self.end_tokens[..], self.step.in_flight);
+                let token = Self::collect_chained(sequence, row, output, ends, now, sink);
+                token.into_iter().for_each(|token| masks.accept(owner, token));
+                continue;
+            }
             let Output::Logits(logits) = output else { continue };
             let logits = &logits[row * vocabulary..(row + 1) * vocabulary];
             let position = sequence.len();
@@ -119,7 +139,7 @@ impl<B: Backend> Engine<'_, '_, B> {
                 Err(error) => sequence.ending = Some(FinishReason::Sampling(error)),
             }
         }
-        Ok(true)
+        Ok(!self.step.in_flight)
     }
 
     /// Reports and drops the requests that are over.
@@ -138,15 +158,17 @@ impl<B: Backend> Engine<'_, '_, B> {
     }
 
     /// Decode rows of all sequences first, then prompt rows in order of arrival while there is room.
-    fn form_batch(&mut self, now: Nanos) {
+    fn form_batch(&mut self, now: Nanos, masks: &dyn Masks, sink: &mut dyn FnMut(Event<'_>)) {
         self.step.clear();
-        self.seat(now);
+        self.seat(now, sink);
         if self.form_reading() {
             return;
         }
+        self.step.steps = self.take_chain(masks);
         self.form_text_batch();
         if self.step.tokens.is_empty() {
             // whoever waits for pages gets them when the readings are done
+            self.step.steps = 1;
             self.form_reading();
         }
     }
@@ -184,7 +206,7 @@ impl<B: Backend> Engine<'_, '_, B> {
 }
 
 /// Appends a picked token, or ends the request.
-fn extend(
+pub(super) fn extend(
     sequence: &mut Sequence<'_>,
     sampled: &Sampled,
     end_tokens: &[TokenId],
@@ -216,6 +238,7 @@ fn extend(
 impl super::admit::StepBuffers<'_> {
     fn clear(&mut self) {
         self.reading = None;
+        self.steps = 1;
         self.tokens.clear();
         self.runs.clear();
         self.outputs.clear();

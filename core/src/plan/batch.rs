@@ -192,6 +192,24 @@ impl Batch<'_> {
         Ok(())
     }
 
+    /// As [`Batch::check`], for a chain of `steps` steps of one row per run.
+    ///
+    /// # Errors
+    /// The first rule that does not hold.
+    pub fn check_chain(&self, limits: &BatchLimits, steps: u32) -> Result<(), BatchError> {
+        self.check(limits)?;
+        if self.outputs.len() != self.rows() {
+            return Err(BatchError::Output { row: u32::try_from(self.outputs.len()).unwrap_or(u32::MAX) });
+        }
+        for run in self.runs {
+            if run.rows != 1 {
+                return Err(BatchError::Runs { row: run.first_row });
+            }
+            self.check_pages(&Run { rows: steps, ..*run }, limits)?;
+        }
+        Ok(())
+    }
+
     fn check_pages(&self, run: &Run, limits: &BatchLimits) -> Result<(), BatchError> {
         let sequence = run.sequence;
         let end =

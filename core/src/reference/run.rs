@@ -6,12 +6,12 @@ use super::mixture::route_row;
 use super::product::{Products, product};
 use super::scratch::{ProductScratch, Scratch, Sizes, clear};
 use super::state::Pool;
-use crate::backend::{Backend, KvError, KvType, Output};
+use crate::backend::{Backend, KvError, KvType, Output, PageError, PageForm};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::model::Model;
 use crate::plan::{
     Attend, Batch, BatchError, BatchLimits, Epilogue, Experts, Head, HeadResult, KvSlot, Matrix, Norm, Op,
-    Part, Plan, Project, RopeId, Route, Rows, TensorId, WeightId,
+    PageId, Part, Plan, Project, RopeId, Route, Rows, TensorId, WeightId,
 };
 use crate::quant;
 use crate::token::TokenId;
@@ -60,6 +60,7 @@ pub struct Reference<'m, 'a> {
     model: &'m Model<'a>,
     products: Products,
     pages: u32,
+    kv: KvType,
     pools: Vec<'m, Pool<'m>>,
     arena: Vec<'m, f32>,
     scratch: Scratch<'m>,
@@ -87,7 +88,7 @@ impl<'m, 'a> Reference<'m, 'a> {
         }
         let scratch = Scratch::new(&Sizes::new(model, pages), heap)?;
         let (arena, logits, tokens) = (Vec::new_in(heap), Vec::new_in(heap), Vec::new_in(heap));
-        Ok(Self { model, products, pages, pools, arena, scratch, logits, tokens, finished: None })
+        Ok(Self { model, products, pages, kv, pools, arena, scratch, logits, tokens, finished: None })
     }
 
     /// Numbers of one output row of a plan.
@@ -100,6 +101,16 @@ impl<'m, 'a> Reference<'m, 'a> {
     /// Bytes that a backend of the model takes beside KV pages, activations and logits.
     pub fn scratch_bytes(model: &Model<'_>, pages: u32) -> usize {
         model.groups.len() * size_of::<Pool<'_>>() + Sizes::new(model, pages).bytes()
+    }
+}
+
+impl Reference<'_, '_> {
+    fn check_page(&self, page: PageId, found: usize) -> Result<(), PageError> {
+        if page.0 >= self.pages {
+            return Err(PageError::Page { page, pages: self.pages });
+        }
+        let expected = self.page_form().map_or(0, |form| form.bytes);
+        if found == expected { Ok(()) } else { Err(PageError::Length { expected, found }) }
     }
 }
 
@@ -162,6 +173,31 @@ impl Backend for Reference<'_, '_> {
             HeadResult::ArgMax => Output::Tokens(&self.tokens),
             HeadResult::Hidden => Output::Hidden(&self.logits),
         }))
+    }
+
+    fn page_form(&self) -> Option<PageForm> {
+        let bytes = self.pools.iter().map(|pool| pool.page_bytes(self.kv)).sum();
+        Some(PageForm { layout: "reference", kv: self.kv, bytes })
+    }
+
+    fn read_page(&mut self, page: PageId, mut to: &mut [u8]) -> Result<(), PageError> {
+        self.check_page(page, to.len())?;
+        for pool in &self.pools {
+            let (own, rest) = to.split_at_mut(pool.page_bytes(self.kv));
+            pool.read_page(self.kv, page, own);
+            to = rest;
+        }
+        Ok(())
+    }
+
+    fn write_page(&mut self, page: PageId, mut from: &[u8]) -> Result<(), PageError> {
+        self.check_page(page, from.len())?;
+        for pool in &mut self.pools {
+            let (own, rest) = from.split_at(pool.page_bytes(self.kv));
+            pool.write_page(self.kv, page, own);
+            from = rest;
+        }
+        Ok(())
     }
 }
 

@@ -74,6 +74,66 @@ impl<'h> Cells<'h> {
     }
 }
 
+/// Copies numbers as little-endian bytes, as far as there is room.
+fn give<const N: usize>(bytes: impl Iterator<Item = [u8; N]>, to: &mut [u8]) {
+    to.as_chunks_mut::<N>().0.iter_mut().zip(bytes).for_each(|(to, bytes)| *to = bytes);
+}
+
+impl Cells<'_> {
+    /// Copies `count` elements from `at` on.
+    fn export(&self, at: usize, count: usize, to: &mut [u8]) {
+        match self {
+            Self::F16(cells) => give(cells[at..at + count].iter().map(|x| x.to_le_bytes()), to),
+            Self::F32(cells) => give(cells[at..at + count].iter().map(|x| x.to_le_bytes()), to),
+            Self::Q8_0(cells) => to.copy_from_slice(&cells[block_bytes(at, count)]),
+        }
+    }
+
+    /// Takes `count` elements from `at` on.
+    fn import(&mut self, at: usize, count: usize, from: &[u8]) {
+        match self {
+            Self::F16(cells) => {
+                let numbers = from.as_chunks().0.iter().map(|&bytes| f16::from_le_bytes(bytes));
+                cells[at..at + count].iter_mut().zip(numbers).for_each(|(cell, x)| *cell = x);
+            }
+            Self::F32(cells) => {
+                let numbers = from.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes));
+                cells[at..at + count].iter_mut().zip(numbers).for_each(|(cell, x)| *cell = x);
+            }
+            Self::Q8_0(cells) => cells[block_bytes(at, count)].copy_from_slice(from),
+        }
+    }
+}
+
+impl Pool<'_> {
+    /// Elements of a page's keys and of its values.
+    fn page_elements(&self) -> [usize; 2] {
+        let heads = usize::from(self.group.layers) * PAGE_TOKENS * self.group.heads as usize;
+        [self.group.key_dim, self.group.value_dim].map(|dim| heads * dim as usize)
+    }
+
+    /// Bytes of a page.
+    pub(super) fn page_bytes(&self, kv: KvType) -> usize {
+        self.page_elements().into_iter().filter_map(|count| kv.row_bytes(count)).sum()
+    }
+
+    /// Copies a page of the pool: keys, then values. `to` is as long as a page.
+    pub(super) fn read_page(&self, kv: KvType, page: PageId, to: &mut [u8]) {
+        let [keys, values] = self.page_elements();
+        let (first, second) = to.split_at_mut(kv.row_bytes(keys).unwrap_or(0));
+        self.keys.export(page.0 as usize * keys, keys, first);
+        self.values.export(page.0 as usize * values, values, second);
+    }
+
+    /// Replaces a page of the pool. `from` is as long as a page.
+    pub(super) fn write_page(&mut self, kv: KvType, page: PageId, from: &[u8]) {
+        let [keys, values] = self.page_elements();
+        let (first, second) = from.split_at(kv.row_bytes(keys).unwrap_or(0));
+        self.keys.import(page.0 as usize * keys, keys, first);
+        self.values.import(page.0 as usize * values, values, second);
+    }
+}
+
 impl<'h> Pool<'h> {
     pub(super) fn new(group: KvGroup, pages: u32, kv: KvType, heap: Heap<'h>) -> Result<Self, OutOfMemory> {
         let cells = |dim: u32| {

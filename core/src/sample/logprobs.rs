@@ -1,4 +1,5 @@
-//! Log-probabilities of the logits as the model made them, before bias, mask, penalties and temperature.
+//! Log-probabilities of the logits as the model made them, before bias, mask, penalties and temperature; or, where that
+//! is asked for, of what was left to draw from.
 
 use super::candidates::{Candidate, likelier};
 use super::exp::exp;
@@ -71,4 +72,30 @@ pub fn log_probs(logits: &[f32], chosen: TokenId, count: usize) -> LogProbs {
         .map(|candidate| TokenLogProb { token: candidate.token, log_prob: relative(candidate.logit) })
         .collect();
     LogProbs { chosen, top }
+}
+
+/// The report on `picked` and the `count` likeliest of the candidates that it was drawn from; those that could not be
+/// drawn are left out.
+pub(super) fn of_candidates(candidates: &[Candidate], picked: &Candidate, count: usize) -> LogProbs {
+    let count = count.min(TOP_MAX);
+    let likelier =
+        |a: &Candidate, b: &Candidate| b.probability.total_cmp(&a.probability).then(a.token.cmp(&b.token));
+    let mut best: heapless::Vec<Candidate, TOP_MAX> = heapless::Vec::new();
+    for candidate in candidates.iter().filter(|candidate| candidate.probability > 0.0) {
+        let worse = best.last().is_some_and(|last| likelier(last, candidate).is_lt());
+        if count == 0 || (best.len() == count && worse) {
+            continue;
+        }
+        if best.len() == count {
+            best.pop();
+        }
+        let place = best.partition_point(|other| likelier(other, candidate).is_lt());
+        // there is room: a full list has just lost its last
+        let _ = best.insert(place, *candidate);
+    }
+    let report = |candidate: &Candidate| TokenLogProb {
+        token: candidate.token,
+        log_prob: libm::logf(candidate.probability),
+    };
+    LogProbs { chosen: report(picked), top: best.iter().map(report).collect() }
 }

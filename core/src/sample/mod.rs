@@ -8,7 +8,8 @@
 //! 4. temperature, fixed or following the entropy
 //! 5. the draw: plain, mirostat or adaptive-p
 //!
-//! Mirostat replaces stages 2 and 3. Log-probabilities always describe the logits as the model made them.
+//! Mirostat replaces stages 2 and 3. Log-probabilities describe the logits as the model made
+//! them, unless those of the last stage are asked for.
 //! Not here: grammars and JSON schemas (hosts make a [`TokenMask`]), stop strings, and the batch.
 
 mod breakers;

@@ -41,6 +41,9 @@ pub struct SamplerParams {
     /// Also report the log-probability of the token and of this many likeliest ones, at most
     /// [`TOP_MAX`](super::TOP_MAX); `None` reports nothing. Default `None`.
     pub logprobs: Option<u8>,
+    /// Whether the report is about the candidates that the token was drawn from, after all stages, instead of the
+    /// logits as the model made them. Default `false`.
+    pub post_sampling: bool,
 }
 
 /// Where random numbers come from.
@@ -141,6 +144,7 @@ impl Default for SamplerParams {
             mirostat: MirostatParams { version: MirostatVersion::Off, tau: 5.0, eta: 0.1 },
             adaptive: AdaptiveParams { target: -1.0, decay: 0.9 },
             logprobs: None,
+            post_sampling: false,
         }
     }
 }

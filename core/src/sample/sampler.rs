@@ -104,6 +104,17 @@ impl<'a> Sampler<'a> {
         &self.params
     }
 
+    /// Whether every pick is the token of the largest logit, the lowest id on ties, and nothing else is reported.
+    #[must_use]
+    pub fn is_greedy(&self) -> bool {
+        let params = &self.params;
+        let plain = self.bias.is_empty() && params.logprobs.is_none() && params.temperature <= 0.0;
+        let reorders = params.dynatemp_range > 0.0 || params.typical_p < 1.0 || params.xtc.probability > 0.0;
+        let remembers = params.penalties.active() || params.dry.active();
+        let adapts = self.mirostat_on() || params.adaptive.target >= 0.0;
+        plain && !(reorders || remembers || adapts)
+    }
+
     /// Tells the sampler about a token of the sequence, prompt or picked; an unknown id is ignored.
     pub fn accept(&mut self, token: TokenId) {
         if (token.0 as usize) < self.vocab_len {
@@ -141,12 +152,15 @@ impl<'a> Sampler<'a> {
         self.adjust(mask, scratch);
         self.truncate(position, scratch)?;
         let picked = self.pick(position, scratch);
-        let logprobs = self.params.logprobs;
-        Ok(Sampled {
-            token: picked.token,
-            probability: picked.probability,
-            logprobs: logprobs.map(|count| logprobs::log_probs(logits, picked.token, count.into())),
-        })
+        let report = |count: u8| {
+            if self.params.post_sampling {
+                logprobs::of_candidates(scratch.survivors(), &picked, count.into())
+            } else {
+                logprobs::log_probs(logits, picked.token, count.into())
+            }
+        };
+        let logprobs = self.params.logprobs.map(report);
+        Ok(Sampled { token: picked.token, probability: picked.probability, logprobs })
     }
 
     fn mirostat_on(&self) -> bool {

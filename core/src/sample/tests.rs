@@ -510,6 +510,36 @@ fn parameters_outside_their_range_are_named() {
 
 /// Expected values computed with NumPy in f64.
 #[test]
+fn reports_can_be_about_what_was_left_to_draw_from() {
+    let heap: Heap<'_> = &Global;
+    let logits = [0.0, 1.0, 2.0, 3.0, f32::NEG_INFINITY];
+    let params = SamplerParams {
+        temperature: 1.0,
+        top_k: 3,
+        top_p: 1.0,
+        min_p: 0.0,
+        logprobs: Some(20),
+        post_sampling: true,
+        ..SamplerParams::default()
+    };
+    let scope = SamplerScope { request: 0, vocab_len: logits.len(), context_len: 8, breakers: None };
+    let mut sampler = Sampler::new(&params, &[], scope, heap).unwrap();
+    let mut scratch = Scratch::new(logits.len(), heap).unwrap();
+    let sampled = sampler.sample(&logits, 0, None, &mut scratch).unwrap();
+    let report = sampled.logprobs.unwrap();
+    let close = |a: f32, b: f32| assert!((a - b).abs() < 1e-6, "{a} {b}");
+    // exp(3), exp(2) and exp(1) by their sum
+    let expected = [(3, 0.665_240_9), (2, 0.244_728_5), (1, 0.090_030_6)];
+    assert_eq!(report.top.len(), 3);
+    for (top, (token, probability)) in report.top.iter().zip(expected) {
+        assert_eq!(top.token, TokenId(token));
+        close(libm::expf(top.log_prob), probability);
+    }
+    assert_eq!(report.chosen.token, sampled.token);
+    close(libm::expf(report.chosen.log_prob), sampled.probability);
+}
+
+#[test]
 fn logprobs_describe_the_raw_logits() {
     let logits = [1.0, 3.0, 2.0, 3.0, f32::NEG_INFINITY];
     let mut params = SamplerParams::greedy();

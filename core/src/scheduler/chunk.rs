@@ -9,6 +9,8 @@ pub struct Pace {
     target: u64,
     /// Smoothed time per row of steps with prompt rows, ns; 0 = not measured yet.
     per_row: u64,
+    /// Smoothed time of a step without prompt rows, ns; 0 = not measured yet.
+    per_step: u64,
 }
 
 /// Prompt rows that a step always gets, so that long prompts end under any load.
@@ -17,7 +19,7 @@ const LEAST_ROWS: u32 = 16;
 impl Pace {
     /// A pace with a target in nanoseconds.
     pub fn new(target: u64) -> Self {
-        Self { target, per_row: 0 }
+        Self { target, per_row: 0, per_step: 0 }
     }
 
     /// Rows for prompts in a step of at most `room` rows, given whether it has decode rows.
@@ -27,6 +29,18 @@ impl Pace {
         }
         let rows = u32::try_from(self.target / self.per_row).unwrap_or(u32::MAX);
         room.min(rows.max(LEAST_ROWS))
+    }
+
+    /// Steps without prompt rows that fit into the target; 1 until one was measured.
+    pub fn steps(&self) -> u32 {
+        let steps = self.target.checked_div(self.per_step).unwrap_or(1);
+        u32::try_from(steps).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Learns from `steps` steps without prompt rows that took `time` ns together.
+    pub fn learn_steps(&mut self, steps: u32, time: u64) {
+        let sample = (time / u64::from(steps.max(1))).max(1);
+        self.per_step = if self.per_step == 0 { sample } else { (3 * self.per_step + sample) / 4 };
     }
 
     /// Learns from a step of `rows` rows that took `time` ns. Steps of few rows say nothing about prompts.

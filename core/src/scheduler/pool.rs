@@ -114,6 +114,25 @@ impl<'a> Pool<'a> {
         self.index.insert(page, parent, tokens)
     }
 
+    /// Finds the page that follows the chain `parent` with exactly these tokens, without holding it.
+    pub fn find(&self, parent: Option<Key>, tokens: &[TokenId; PAGE_TOKENS]) -> Option<(PageId, Key)> {
+        self.index.find(parent, tokens)
+    }
+
+    /// Makes a page that can be found one that can't; nobody's contents change.
+    pub fn disown(&mut self, page: PageId) {
+        let id = page.0;
+        let Page { holders, known, .. } = self.pages[id as usize];
+        if !known {
+            return;
+        }
+        self.forget(id);
+        if holders == 0 {
+            self.unlink(id);
+            self.give(id);
+        }
+    }
+
     /// Gives a page back; known pages become cached, others free. Give tails first: they are then evicted first.
     pub fn release(&mut self, page: PageId) {
         let id = page.0;

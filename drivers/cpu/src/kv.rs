@@ -108,6 +108,22 @@ impl<'h> Pool<'h> {
         self.group.heads as usize
     }
 
+    /// Bytes of a page, all layers and heads together.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        usize::from(self.group.layers) * self.heads() * self.shape.head_bytes
+    }
+
+    /// The bytes of a page; `None` when it is not in the pool.
+    #[must_use]
+    pub fn page(&mut self, page: PageId) -> Option<&mut [u8]> {
+        let bytes = self.page_bytes();
+        // SAFETY: the whole allocation, which was zeroed, is this pool's, and the pool is borrowed for as long.
+        let all = unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr(), self.layout.size()) };
+        let start = (page.0 as usize).checked_mul(bytes)?;
+        all.get_mut(start..start.checked_add(bytes)?)
+    }
+
     /// One head's part of a page.
     ///
     /// # Panics

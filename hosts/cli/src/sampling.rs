@@ -120,6 +120,11 @@ impl Sampling {
         Ok(params)
     }
 
+    /// The seed, if one was given.
+    pub(crate) fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
     /// Where repetitions end, if DRY is on.
     pub(crate) fn breakers(
         &self,

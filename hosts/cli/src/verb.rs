@@ -27,7 +27,7 @@ enum Verb {
     /// Answer a prompt, or chat
     Run(Box<run::Arguments>),
     /// Serve the model over HTTP
-    Serve(serve::Arguments),
+    Serve(Box<serve::Arguments>),
     /// Tell how likely the model finds a text
     Score(score::Arguments),
     /// Turn text into token ids
@@ -50,7 +50,7 @@ impl Program {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.verb {
             Verb::Run(arguments) => run::run(&arguments),
-            Verb::Serve(arguments) => serve::run(arguments),
+            Verb::Serve(arguments) => serve::run(*arguments),
             Verb::Score(arguments) => score::run(&arguments),
             Verb::Tokenize(arguments) => tokenize::run(arguments),
             Verb::Detokenize(arguments) => detokenize::run(&arguments),

@@ -3,11 +3,11 @@
 use crate::device::Device;
 use core::fmt;
 use core::time::Duration;
-use doorbell_core::backend::{Backend, KvType, Output};
+use doorbell_core::backend::{Backend, KvType, Output, PageError, PageForm};
 use doorbell_core::engine::Config;
 use doorbell_core::heap::{Heap, OutOfMemory};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, HeadResult, Op, Plan, PlanError};
+use doorbell_core::plan::{Batch, HeadResult, Op, PageId, Plan, PlanError};
 use doorbell_cpu::backend::{CpuBackend, CpuError};
 use doorbell_gpu::{GpuBackend, GpuError, Settings};
 use doorbell_kfd::process::{BringUpError, DeviceIndex, Process};
@@ -140,6 +140,27 @@ impl Backend for Computing<'_, '_> {
         match self {
             Self::Cpu(backend) => Ok(backend.poll()?),
             Self::Gpu(backend) => Ok(backend.poll()?),
+        }
+    }
+
+    fn page_form(&self) -> Option<PageForm> {
+        match self {
+            Self::Cpu(backend) => backend.page_form(),
+            Self::Gpu(backend) => backend.page_form(),
+        }
+    }
+
+    fn read_page(&mut self, page: PageId, to: &mut [u8]) -> Result<(), PageError> {
+        match self {
+            Self::Cpu(backend) => backend.read_page(page, to),
+            Self::Gpu(backend) => backend.read_page(page, to),
+        }
+    }
+
+    fn write_page(&mut self, page: PageId, from: &[u8]) -> Result<(), PageError> {
+        match self {
+            Self::Cpu(backend) => backend.write_page(page, from),
+            Self::Gpu(backend) => backend.write_page(page, from),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What all hosts share: model files, the choice of a device, memory, chat templates, the engine's thread, output
-//! shapes, and the parts of answers.
+//! What all hosts share: model files, the choice of a device, memory, chat templates, the engine's thread, prefixes
+//! on disk, output shapes, and the parts of answers.
 //!
 //! Not here: what a model computes (core), who computes it (drivers), and how a host talks to its user.
 
@@ -12,5 +12,6 @@ pub mod device;
 pub mod file;
 pub mod machine;
 pub mod memory;
+pub mod prefix;
 pub mod serve;
 pub mod template;

@@ -4,6 +4,7 @@ use crate::app::{App, HEAP};
 use crate::error::{Failure, Kind};
 use crate::generate::{Options, Order};
 use crate::shape;
+use crate::turn::{self, Turn};
 use alloc::sync::Arc;
 use doorbell_core::heap;
 use doorbell_core::token::{Scratch, TokenId};
@@ -35,6 +36,8 @@ pub(crate) struct Conversation {
     pub(crate) variables: Map<String, Value>,
     /// Whether reasoning is told apart from the answer.
     pub(crate) split_reasoning: bool,
+    /// How the prompt ends.
+    pub(crate) turn: Turn,
     pub(crate) options: Options,
 }
 
@@ -42,6 +45,10 @@ pub(crate) struct Conversation {
 pub(crate) struct Rendered {
     pub(crate) text: String,
     pub(crate) tokens: Vec<TokenId>,
+    /// Whether the model goes on in the midst of its reasoning.
+    pub(crate) thinking: bool,
+    /// Whether it goes on with an answer that was begun.
+    pub(crate) begun: bool,
 }
 
 /// The prompt of a conversation. Work of milliseconds, not for the threads that serve sockets.
@@ -53,17 +60,21 @@ fn render(app: &App, conversation: &Conversation) -> Result<Rendered, Failure> {
         ));
     };
     let offered = conversation.choice != ToolChoice::None && !conversation.tools.is_empty();
+    let (messages, begun) = conversation.turn.part(&conversation.messages)?;
     let input = ChatInput {
         tools: offered.then_some(conversation.tools.as_slice()),
-        ..ChatInput::new(&conversation.messages, &conversation.variables, Moment::now())
+        add_generation_prompt: conversation.turn != Turn::Closed,
+        ..ChatInput::new(messages, &conversation.variables, Moment::now())
     };
-    let prompt = template.prompt(&input)?;
+    let mut prompt = template.prompt(&input)?;
+    let reason = conversation.variables.get("enable_thinking") != Some(&Value::Bool(false));
+    let thinking = turn::begin(&mut prompt.text, begun, app.style, reason);
     let mut tokens = heap::Vec::new_in(HEAP);
     app.served
         .tokenizer
         .encode_chat(prompt.text.as_bytes(), &prompt.content, &mut Scratch::new(HEAP), &mut tokens)
         .map_err(|error| Failure::new(Kind::Invalid, error))?;
-    Ok(Rendered { text: prompt.text, tokens: tokens.to_vec() })
+    Ok(Rendered { text: prompt.text, tokens: tokens.to_vec(), thinking, begun: begun.is_some() })
 }
 
 /// Renders on a thread that may take its time.
@@ -90,7 +101,11 @@ pub(crate) async fn order(app: &Arc<App>, conversation: Conversation) -> Result<
         // write the commonest form
         style.calls = CallStyle::Hermes;
     }
-    let begins_thinking = style.begins_thinking(&rendered.text);
+    if rendered.begun && style.calls == CallStyle::Harmony {
+        // the channel is that of the answer already
+        style.calls = CallStyle::None;
+    }
+    let begins_thinking = rendered.thinking;
     let shape = shape::of(app, &conversation, &tools, style, begins_thinking)?;
     let budget = budget(app, style, begins_thinking, conversation.options.reasoning_budget);
     let thinking = begins_thinking && conversation.split_reasoning;
@@ -100,6 +115,7 @@ pub(crate) async fn order(app: &Arc<App>, conversation: Conversation) -> Result<
     }
     Ok(Order {
         prompt: rendered.tokens,
+        text: rendered.text,
         options: conversation.options,
         parser: Some(AnswerParser::new(style, tools, thinking)),
         special,

@@ -102,6 +102,8 @@ async fn let_in(app: Arc<App>, route: &'static Route, request: Request) -> Resul
     }
     let place = if route.access == Access::Key { Some(Place::take(&app)?) } else { None };
     let name = name(route, request.uri().path());
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let accept = request.headers().get(header::ACCEPT).cloned();
     let limit = app.settings.body_limit;
     let too_large = || Failure::new(Kind::TooLarge, format_args!("the body is larger than {limit} bytes"));
     if request.body().size_hint().lower() > limit as u64 {
@@ -113,7 +115,7 @@ async fn let_in(app: Arc<App>, route: &'static Route, request: Request) -> Resul
         Ok(Err(_)) => return Err(too_large()),
         Err(_) => return Err(Failure::new(Kind::Invalid, "the body did not come in time")),
     };
-    let response = (route.handler)(Call { app, name, body }).await?;
+    let response = (route.handler)(Call { app, name, query, body, accept }).await?;
     Ok(match place {
         Some(place) => response.map(|body| Body::new(Placed { body, _place: place })),
         None => response,

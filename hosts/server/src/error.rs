@@ -2,8 +2,9 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use doorbell_core::engine::SubmitError;
+use doorbell_core::engine::{SubmitError, TakeError};
 use doorbell_runtime::constrain::GrammarError;
+use doorbell_runtime::prefix::PrefixError;
 use doorbell_runtime::serve::{End, ServiceError};
 use doorbell_runtime::template::TemplateError;
 use serde_json::{Map, Value, json};
@@ -174,5 +175,18 @@ impl From<GrammarError> for Failure {
             GrammarError::Vocabulary { .. } => Self::new(Kind::NotSupported, error),
             _ => Self::new(Kind::Invalid, error),
         }
+    }
+}
+
+impl From<PrefixError> for Failure {
+    fn from(error: PrefixError) -> Self {
+        let kind = match &error {
+            PrefixError::Page(_) => Kind::NotSupported,
+            PrefixError::Busy | PrefixError::Take(TakeError::Short { .. }) => Kind::Busy,
+            PrefixError::Take(_) | PrefixError::Memory(_) | PrefixError::Service(_) => Kind::Unavailable,
+            PrefixError::System(_) => Kind::Internal,
+            _ => Kind::Invalid,
+        };
+        Self::new(kind, error)
     }
 }

@@ -11,6 +11,7 @@ use doorbell_runtime::answer::{AnswerParser, Delta};
 use doorbell_runtime::constrain::{Budget, Constraint, Shape};
 use doorbell_runtime::serve::{End, Finish, Job, Ticket, TokenReport, Update};
 use serde_json::{Value, json};
+use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Answers that one request may ask for.
@@ -33,11 +34,17 @@ pub(crate) struct Options {
     pub(crate) answers: u32,
     /// Tokens that reasoning may have.
     pub(crate) reasoning_budget: Option<u32>,
+    /// Whether what the cache knows of the prompt is used.
+    pub(crate) reuse: bool,
+    /// The slot to be noted in.
+    pub(crate) slot: Option<u32>,
 }
 
 /// What is to be generated.
 pub(crate) struct Order {
     pub(crate) prompt: Vec<TokenId>,
+    /// What was tokenized, if it is to be told.
+    pub(crate) text: String,
     pub(crate) options: Options,
     /// Reads the answers; without one they are text.
     pub(crate) parser: Option<AnswerParser>,
@@ -53,7 +60,8 @@ pub(crate) struct Order {
 impl Order {
     /// Text, as the model says it.
     pub(crate) fn text(prompt: Vec<TokenId>, options: Options, shape: Option<Shape>) -> Self {
-        Self { prompt, options, parser: None, special: false, shape, budget: None, one_call: false }
+        let text = String::new();
+        Self { prompt, text, options, parser: None, special: false, shape, budget: None, one_call: false }
     }
 }
 
@@ -88,13 +96,15 @@ pub(crate) struct Ending {
     pub(crate) usage: Usage,
     /// Tokens that came before the answer proper.
     pub(crate) reasoning_tokens: u32,
+    /// Whether the context was full before the answer ended.
+    pub(crate) truncated: bool,
 }
 
 /// What came.
 #[derive(Debug)]
 pub(crate) enum Part {
-    /// Part of the prompt has been computed.
-    Prefill { done: u32, total: u32 },
+    /// Part of the prompt has been computed, or is known to be in the cache.
+    Prefill(Prompted),
     /// More of the answer: its parts, the text before it was read, and the tokens.
     More { deltas: Vec<Delta>, text: String, tokens: Vec<TokenReport> },
     /// The answer is over.
@@ -103,8 +113,35 @@ pub(crate) enum Part {
     Failed(Failure),
 }
 
+/// How far the prompt of an answer has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prompted {
+    /// Tokens that were in the cache.
+    pub(crate) cached: u32,
+    /// Tokens that are computed, with those.
+    pub(crate) done: u32,
+    pub(crate) total: u32,
+    /// When it had its place.
+    begun: Instant,
+    /// When the last part of it was told.
+    told: Instant,
+}
+
+impl Prompted {
+    /// llama-server's `prompt_progress`.
+    pub(crate) fn document(&self) -> Value {
+        let time = self.told.duration_since(self.begun).as_millis() as u64;
+        json!({ "total": self.total, "cache": self.cached, "processed": self.done, "time_ms": time })
+    }
+}
+
 /// One answer of a generation.
 struct Answer {
+    prompted: Option<Prompted>,
+    /// When its first token came.
+    first: Option<Instant>,
+    /// Tokens so far.
+    tokens: u32,
     parser: Option<AnswerParser>,
     ticket: Option<Ticket>,
     one_call: bool,
@@ -167,13 +204,25 @@ impl Generation {
                 special: order.special,
                 constraint,
                 budget: order.budget.clone(),
+                reuse: order.options.reuse,
+                slot: order.options.slot,
                 // a reader that has gone drops the ticket, too
                 on_update: Box::new(move |update| _ = sender.send((index, update))),
             };
             let ticket = Some(app.served.service.submit(job)?);
             let parser = order.parser.clone();
             let one_call = order.one_call;
-            answers.push(Answer { parser, ticket, one_call, cut: false, reasoning_tokens: 0, over: false });
+            answers.push(Answer {
+                prompted: None,
+                first: None,
+                tokens: 0,
+                parser,
+                ticket,
+                one_call,
+                cut: false,
+                reasoning_tokens: 0,
+                over: false,
+            });
         }
         let mut generation =
             Self { app: Arc::clone(app), updates, answers, early: Vec::new(), prompt_tokens };
@@ -221,8 +270,11 @@ impl Generation {
             };
             let (index, update) = update;
             match update {
-                Update::Prefill { done, total } => return Some((index, Part::Prefill { done, total })),
+                Update::Prefill { done, total } => {
+                    return Some((index, Part::Prefill(self.answers[index].prompt(done, total))));
+                }
                 Update::Piece(piece) => {
+                    self.answers[index].count(piece.tokens.len());
                     if let Some(part) = self.answers[index].take(piece.text, piece.tokens) {
                         return Some((index, part));
                     }
@@ -231,6 +283,11 @@ impl Generation {
                 _ => {}
             }
         }
+    }
+
+    /// llama-server's `timings` of an answer that is not over.
+    pub(crate) fn timings(&self, index: usize) -> Value {
+        self.answers[index].timings()
     }
 
     /// The engine's thread has ended without a word.
@@ -264,13 +321,15 @@ impl Generation {
             self.app.metrics.failed();
             return Part::Failed(failure);
         }
+        let truncated = finish.end == End::ContextFull;
         let reason = match finish.end {
             End::MaxTokens | End::ContextFull => Reason::Length,
             _ if answer.cut => Reason::Calls,
             End::Stop(text) => Reason::StopText(text),
             _ => Reason::Stop,
         };
-        let ending = Ending { reason, usage: finish.usage, reasoning_tokens: answer.reasoning_tokens };
+        let (usage, reasoning_tokens) = (finish.usage, answer.reasoning_tokens);
+        let ending = Ending { reason, usage, reasoning_tokens, truncated };
         self.app.metrics.finished(&ending);
         if let Ok(mut last) = self.app.last.lock() {
             *last = Some(ending.clone());
@@ -280,6 +339,27 @@ impl Generation {
 }
 
 impl Answer {
+    fn prompt(&mut self, done: u32, total: u32) -> Prompted {
+        let now = Instant::now();
+        let prompted =
+            self.prompted.get_or_insert(Prompted { cached: done, done, total, begun: now, told: now });
+        (prompted.done, prompted.told) = (done, now);
+        *prompted
+    }
+
+    fn count(&mut self, tokens: usize) {
+        self.first.get_or_insert_with(Instant::now);
+        self.tokens = self.tokens.saturating_add(u32::try_from(tokens).unwrap_or(u32::MAX));
+    }
+
+    fn timings(&self) -> Value {
+        let Some(prompted) = self.prompted else { return timings([0, 0, 0], [0.0; 3]) };
+        let milliseconds = |from: Instant, to: Instant| to.duration_since(from).as_secs_f64() * 1e3;
+        let prompt = milliseconds(prompted.begun, self.first.unwrap_or(prompted.told));
+        let predicted = self.first.map_or(0.0, |first| milliseconds(first, Instant::now()));
+        timings([prompted.cached, prompted.done - prompted.cached, self.tokens], [prompt, predicted, 0.0])
+    }
+
     /// Reads more text; `None` if nothing is to be told.
     fn take(&mut self, text: String, tokens: Vec<TokenReport>) -> Option<Part> {
         if self.cut {
@@ -348,22 +428,29 @@ impl Ending {
     pub(crate) fn timings(&self) -> Value {
         let times = self.times();
         let computed = self.usage.prompt_tokens.saturating_sub(self.usage.cached_tokens);
-        let generated = self.usage.generated_tokens;
-        let per = |time: f64, count: u32| if count > 0 { time / f64::from(count) } else { 0.0 };
-        let rate = |time: f64, count: u32| if time > 0.0 { f64::from(count) * 1e3 / time } else { 0.0 };
-        json!({
-            "cache_n": self.usage.cached_tokens,
-            "prompt_n": computed,
-            "prompt_ms": times.prompt,
-            "prompt_per_token_ms": per(times.prompt, computed),
-            "prompt_per_second": rate(times.prompt, computed),
-            "predicted_n": generated,
-            "predicted_ms": times.predicted,
-            "predicted_per_token_ms": per(times.predicted, generated),
-            "predicted_per_second": rate(times.predicted, generated.saturating_sub(1)),
-            "queue_ms": times.queue,
-        })
+        let counts = [self.usage.cached_tokens, computed, self.usage.generated_tokens];
+        timings(counts, [times.prompt, times.predicted, times.queue])
     }
+}
+
+/// llama-server's `timings`: tokens found in the cache, computed and generated; ms of the prompt, of the answer and
+/// in the queue. The first token costs no step of its own.
+fn timings([cached, computed, generated]: [u32; 3], [prompt, predicted, queue]: [f64; 3]) -> Value {
+    let per = |time: f64, count: u32| if count > 0 { time / f64::from(count) } else { 0.0 };
+    let rate = |time: f64, count: u32| if time > 0.0 { f64::from(count) * 1e3 / time } else { 0.0 };
+    let steps = generated.saturating_sub(1);
+    json!({
+        "cache_n": cached,
+        "prompt_n": computed,
+        "prompt_ms": prompt,
+        "prompt_per_token_ms": per(prompt, computed),
+        "prompt_per_second": rate(prompt, computed),
+        "predicted_n": generated,
+        "predicted_ms": predicted,
+        "predicted_per_token_ms": per(predicted, steps),
+        "predicted_per_second": rate(predicted, steps),
+        "queue_ms": queue,
+    })
 }
 
 /// The sum of what answers to one prompt used.

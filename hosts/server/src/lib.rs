@@ -10,6 +10,7 @@ mod app;
 mod call;
 mod chat;
 mod dispatch;
+mod doorman;
 mod error;
 mod fields;
 mod generate;
@@ -24,7 +25,10 @@ mod routes;
 mod served;
 mod settings;
 mod shape;
+mod slots;
 mod stream;
+mod texts;
+mod turn;
 
 pub use listen::{Server, ServerError, signals};
 pub use served::{Facts, Running, Served, ServedError};

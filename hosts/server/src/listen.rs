@@ -2,6 +2,7 @@
 
 use crate::app::App;
 use crate::dispatch;
+use crate::doorman;
 use crate::served::Served;
 use crate::settings::Settings;
 use alloc::sync::Arc;
@@ -11,8 +12,9 @@ use core::net::SocketAddr;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::io;
+use std::net::TcpListener;
 use std::time::Instant;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -56,7 +58,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     // a server that starts anew must not wait for the connections of the old one
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(CROWD)
+    socket.listen(CROWD)?.into_std()
 }
 
 /// A server that listens.
@@ -95,10 +97,13 @@ impl Server {
         let Self { listener, app } = self;
         let drain = app.settings.drain;
         let service = app.served.service.clone();
-        let (ending, ended) = watch::channel(false);
-        let mut seen = ended.clone();
+        // the thread that takes connections up ends when this sender goes
+        let (alive, mut seen) = watch::channel(false);
+        let handed = doorman::start(listener, Arc::clone(&app), alive.subscribe());
+        let handed = handed.map_err(ServerError::System)?;
+        let ending = alive.clone();
         let router = dispatch::router(&app);
-        let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
+        let serving = axum::serve(handed, router).with_graceful_shutdown(async move {
             end.await;
             tracing::info!("ending; answers in progress have {} s", drain.as_secs_f32());
             service.drain();
@@ -116,10 +121,12 @@ impl Server {
             // streams tell their readers so, and connections that only idle are closed with the process
             tokio::time::sleep(Duration::from_millis(200)).await;
         };
-        tokio::select! {
+        let ended = tokio::select! {
             served = serving.into_future() => served.map_err(ServerError::System),
             () = late => Ok(()),
-        }
+        };
+        drop(alive);
+        ended
     }
 }
 

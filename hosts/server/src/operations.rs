@@ -1,12 +1,15 @@
 //! What operators and dashboards ask: health, numbers, and the way from text to tokens.
 
+use crate::app::App;
 use crate::call::Call;
 use crate::chat;
 use crate::error::{Failure, Kind};
 use crate::fields::{self, Fields};
+use crate::metrics;
 use crate::openai;
 use crate::stream::{json, with_type};
-use axum::http::StatusCode;
+use alloc::sync::Arc;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use core::sync::atomic::Ordering;
 use doorbell_core::token::{EncodeOptions, TokenId};
@@ -33,9 +36,17 @@ pub(crate) async fn live(_: Call) -> Result<Response, Failure> {
     Ok(json(StatusCode::OK, &json!({ "status": "ok" })))
 }
 
+/// The text form that everybody reads, or `OpenMetrics` for those who ask for it.
 pub(crate) async fn metrics(call: Call) -> Result<Response, Failure> {
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    Ok(with_type(StatusCode::OK, kind, call.app.metrics.text(&call.app)))
+    let text = call.app.metrics.text(&call.app);
+    let accept = call.accept.as_ref().and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let mut response = if accept.contains("application/openmetrics-text") {
+        with_type(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+    } else {
+        with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics::plain(&text))
+    };
+    response.headers_mut().insert("process-start-time-unix", HeaderValue::from(call.app.created()));
+    Ok(response)
 }
 
 /// What the last finished request took, in Lemonade's words.
@@ -83,6 +94,7 @@ pub(crate) async fn props(call: Call) -> Result<Response, Failure> {
         "default_generation_settings": {
             "n_ctx": app.served.context,
             "params": {
+                "seed": app.served.seed.unwrap_or(u32::MAX.into()),
                 "temperature": defaults.temperature,
                 "top_k": defaults.top_k,
                 "top_p": defaults.top_p,
@@ -91,6 +103,8 @@ pub(crate) async fn props(call: Call) -> Result<Response, Failure> {
                 "n_predict": -1,
             },
         },
+        // its name; where it lies is nobody's business
+        "model_path": app.served.file,
         "total_slots": app.served.parallel,
         "model_alias": app.served.name,
         "chat_template": template.unwrap_or_default(),
@@ -103,8 +117,12 @@ pub(crate) async fn props(call: Call) -> Result<Response, Failure> {
 }
 
 pub(crate) async fn tokenize(call: Call) -> Result<Response, Failure> {
-    let body = call.json()?;
-    let fields = Fields::of_request(&body)?;
+    let body = Arc::new(call.json().await?);
+    let document = call.read(&body, tokens_of).await?;
+    Ok(json(StatusCode::OK, &document))
+}
+
+fn tokens_of(app: &App, fields: &Fields<'_>) -> Result<Value, Failure> {
     // llama-server says content, Lemonade and vLLM prompt or input
     let text = [fields.text("content")?, fields.text("prompt")?, fields.text("input")?];
     let text = text.into_iter().flatten().next().ok_or_else(|| fields.wrong("content", "is missing"))?;
@@ -112,9 +130,9 @@ pub(crate) async fn tokenize(call: Call) -> Result<Response, Failure> {
         add_special: fields.flag("add_special")?.unwrap_or(false),
         parse_special: fields.flag("parse_special")?.unwrap_or(true),
     };
-    let tokens = call.app.encode(text, options)?;
+    let tokens = app.encode(text, options)?;
     let piece = |&token: &TokenId| {
-        let piece = match String::from_utf8(call.app.piece(token)) {
+        let piece = match String::from_utf8(app.piece(token)) {
             Ok(text) => Value::from(text),
             Err(error) => json!(error.as_bytes()),
         };
@@ -125,11 +143,11 @@ pub(crate) async fn tokenize(call: Call) -> Result<Response, Failure> {
     } else {
         tokens.iter().map(|token| token.0.into()).collect()
     };
-    Ok(json(StatusCode::OK, &json!({ "tokens": list, "count": tokens.len() })))
+    Ok(json!({ "tokens": list, "count": tokens.len() }))
 }
 
 pub(crate) async fn detokenize(call: Call) -> Result<Response, Failure> {
-    let body = call.json()?;
+    let body = call.json().await?;
     let fields = Fields::of_request(&body)?;
     let list = fields.list("tokens")?.ok_or_else(|| fields.wrong("tokens", "is missing"))?;
     let tokens: Option<Vec<TokenId>> = list.iter().map(|id| fields::count(id).map(TokenId)).collect();
@@ -142,23 +160,16 @@ pub(crate) async fn detokenize(call: Call) -> Result<Response, Failure> {
 }
 
 pub(crate) async fn apply_template(call: Call) -> Result<Response, Failure> {
-    let body = call.json()?;
+    let body = call.json().await?;
     let fields = Fields::of_request(&body)?;
     let conversation = openai::chat::conversation(&call, &fields)?;
     let (_, rendered) = chat::rendered(&call.app, conversation).await?;
     Ok(json(StatusCode::OK, &json!({ "prompt": rendered.text, "tokens": rendered.tokens.len() })))
 }
 
-pub(crate) async fn slots(call: Call) -> Result<Response, Failure> {
-    let load = call.app.served.service.load();
-    let slot = |id: u32| json!({ "id": id, "n_ctx": call.app.served.context, "is_processing": u64::from(id) < load.running, "speculative": false });
-    let slots: Vec<Value> = (0..call.app.served.parallel).map(slot).collect();
-    Ok(json(StatusCode::OK, &slots.into()))
-}
-
 /// Lemonade's order to load a model: the one there is, is.
 pub(crate) async fn load(call: Call) -> Result<Response, Failure> {
-    let body = call.json()?;
+    let body = call.json().await?;
     let fields = Fields::of_request(&body)?;
     let name = fields.text("model_name")?.or(fields.text("model")?);
     if name.is_some_and(|name| name != call.app.served.name) {

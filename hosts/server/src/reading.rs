@@ -8,12 +8,16 @@ use tokio::sync::oneshot;
 
 /// What comes of a text. Whoever stops waiting cancels it.
 pub(crate) async fn read(app: &App, tokens: Vec<TokenId>, aim: Aim) -> Result<ReadResult, Failure> {
+    let count = tokens.len();
     let (tell, told) = oneshot::channel();
     // a reader that has gone drops the ticket, too
     let job = ReadJob { tokens, aim, on_end: Box::new(move |result| _ = tell.send(result)) };
     let _ticket = app.served.service.read(job)?;
     match told.await {
-        Ok(Ok(result)) => Ok(result),
+        Ok(Ok(result)) => {
+            app.metrics.read(count);
+            Ok(result)
+        }
         Ok(Err(ReadError::Refused(error))) => {
             app.metrics.refused();
             Err(error.into())

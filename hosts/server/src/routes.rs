@@ -2,7 +2,7 @@
 
 use crate::call::Call;
 use crate::error::{Dialect, Failure};
-use crate::{anthropic, ollama, openai, operations, page};
+use crate::{anthropic, ollama, openai, operations, page, slots};
 use axum::http::Method;
 use axum::response::Response;
 use core::future::Future;
@@ -80,13 +80,14 @@ const fn route(
 }
 
 /// Every path. GET changes nothing and computes nothing.
-pub(crate) const ROUTES: [Route; 36] = [
+pub(crate) const ROUTES: [Route; 39] = [
     route(Get, Root, "/", Open, OpenAi, |call| Box::pin(page::page(call))),
     route(Get, Both, "/health", Open, OpenAi, |call| Box::pin(operations::health(call))),
     route(Get, Root, "/live", Open, OpenAi, |call| Box::pin(operations::live(call))),
     route(Get, Root, "/metrics", Key, OpenAi, |call| Box::pin(operations::metrics(call))),
     route(Get, Both, "/props", Key, OpenAi, |call| Box::pin(operations::props(call))),
-    route(Get, Both, "/slots", Key, OpenAi, |call| Box::pin(operations::slots(call))),
+    route(Get, Both, "/slots", Key, OpenAi, |call| Box::pin(slots::list(call))),
+    route(Post, Both, "/slots/{*id}", Key, OpenAi, |call| Box::pin(slots::act(call))),
     route(Get, Versions, "/stats", Key, OpenAi, |call| Box::pin(operations::stats(call))),
     route(Get, Versions, "/system-info", Key, OpenAi, |call| Box::pin(operations::system_info(call))),
     route(Post, Both, "/tokenize", Key, OpenAi, |call| Box::pin(operations::tokenize(call))),
@@ -95,6 +96,12 @@ pub(crate) const ROUTES: [Route; 36] = [
     route(Get, Both, "/models", Open, OpenAi, |call| Box::pin(openai::models::list(call))),
     route(Get, Versions, "/models/{*name}", Open, OpenAi, |call| Box::pin(openai::models::one(call))),
     route(Post, Both, "/chat/completions", Key, OpenAi, |call| Box::pin(openai::chat::completions(call))),
+    route(Post, Both, "/chat/completions/input_tokens", Key, OpenAi, |call| {
+        Box::pin(openai::chat::count(call))
+    }),
+    route(Post, Both, "/responses/input_tokens", Key, OpenAi, |call| {
+        Box::pin(openai::responses::count(call))
+    }),
     route(Post, Versions, "/completions", Key, OpenAi, |call| {
         Box::pin(openai::completions::completions(call))
     }),

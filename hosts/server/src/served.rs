@@ -1,8 +1,9 @@
 //! The model that a server serves, and what is known about its file.
 
+use alloc::sync::Arc;
 use core::fmt;
 use doorbell_core::gguf::{Gguf, KeyError};
-use doorbell_core::sample::{LogitBias, SamplerParams};
+use doorbell_core::sample::{Breakers, LogitBias, SamplerParams};
 use doorbell_core::token::{TokenId, Tokenizer};
 use doorbell_runtime::serve::Service;
 use doorbell_runtime::template::{ChatTemplate, SpecialTokens, TemplateError};
@@ -44,6 +45,12 @@ pub struct Served {
     pub context: u32,
     /// Requests that are computed at a time.
     pub parallel: u32,
+    /// The name of the file.
+    pub file: String,
+    /// The seed of requests that name none; with none, each has its own.
+    pub seed: Option<u64>,
+    /// Where repetitions end, for DRY, where a request doesn't say; with none, at the usual places.
+    pub breakers: Option<Arc<Breakers<'static>>>,
     /// What is known about the file.
     pub facts: Facts,
 }
@@ -93,27 +100,45 @@ impl Served {
         running: Running,
     ) -> Result<Self, ServedError> {
         let source = gguf.get("tokenizer.chat_template").and_then(|value| value.text());
-        let template = source.map(|source| {
-            let text = |token: Option<TokenId>| {
-                let text = token.and_then(|token| tokenizer.text(token)).unwrap_or_default();
-                String::from_utf8_lossy(text).into_owned()
-            };
-            let special = SpecialTokens { bos: text(tokenizer.bos()), eos: text(tokenizer.eos()) };
-            ChatTemplate::new(source, special).map(|template| (template, source.to_owned()))
-        });
+        let template = source.map(|source| compiled(source, tokenizer)).transpose()?;
         let ban = |&token: &TokenId| LogitBias { token, bias: f32::NEG_INFINITY };
         Ok(Self {
             name,
             tokenizer,
-            template: template.transpose().map_err(ServedError::Template)?,
+            template,
             service: running.service,
             defaults: SamplerParams::of_model(gguf).map_err(ServedError::Key)?,
             suppressed: tokenizer.suppressed().iter().map(ban).collect(),
             context: running.context,
             parallel: running.parallel,
+            file: String::new(),
+            seed: None,
+            breakers: None,
             facts: facts(gguf, running.device),
         })
     }
+}
+
+impl Served {
+    /// The same model with another chat template.
+    ///
+    /// # Errors
+    /// [`ServedError::Template`]
+    pub fn with_template(self, source: &str) -> Result<Self, ServedError> {
+        let template = Some(compiled(source, self.tokenizer)?);
+        Ok(Self { template, ..self })
+    }
+}
+
+/// A template and its source.
+fn compiled(source: &str, tokenizer: &Tokenizer<'_>) -> Result<(ChatTemplate, String), ServedError> {
+    let text = |token: Option<TokenId>| {
+        let text = token.and_then(|token| tokenizer.text(token)).unwrap_or_default();
+        String::from_utf8_lossy(text).into_owned()
+    };
+    let special = SpecialTokens { bos: text(tokenizer.bos()), eos: text(tokenizer.eos()) };
+    let template = ChatTemplate::new(source, special).map_err(ServedError::Template)?;
+    Ok((template, source.to_owned()))
 }
 
 fn facts(gguf: &Gguf<'_>, device: String) -> Facts {

@@ -1,7 +1,9 @@
 //! What an operator can decide.
 
+use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::time::Duration;
+use doorbell_runtime::prefix::Folder;
 
 /// The port that Lemonade's clients try first.
 pub const DEFAULT_PORT: u16 = 13305;
@@ -23,6 +25,8 @@ pub struct Settings {
     pub keep_alive: Duration,
     /// How long answers may go on after the order to end.
     pub drain: Duration,
+    /// Where prefixes may be saved; with none they can't be.
+    pub prefixes: Option<Arc<Folder>>,
 }
 
 impl Settings {
@@ -37,6 +41,7 @@ impl Settings {
             concurrency: 1024,
             keep_alive: Duration::from_secs(10),
             drain: Duration::from_secs(4),
+            prefixes: None,
         }
     }
 }

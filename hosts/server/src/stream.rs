@@ -1,20 +1,28 @@
 //! Bodies of answers: one document, or a stream that is written while it comes into being.
+//!
+//! Whoever writes a stream runs as a part of its body, on the task of the connection: a token wakes one task, what has
+//! come meanwhile goes out together, a reader who is slow slows the writer, and one who goes takes him along.
 
+use alloc::sync::{Arc, Weak};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use core::convert::Infallible;
+use core::fmt::Write as _;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
 use http_body::Frame;
 use serde_json::Value;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
-/// Chunks that may wait for a slow reader before the writer has to.
-const BACKLOG: usize = 256;
+/// What has been written and not sent yet.
+type Pending = Mutex<String>;
+
+/// Bytes that a stream's buffer begins with: room for a token's event.
+const ROOM: usize = 512;
 
 /// One JSON document.
 pub(crate) fn json(status: StatusCode, document: &Value) -> Response {
@@ -53,7 +61,7 @@ pub(crate) struct Gone;
 
 /// Where a stream is written.
 pub(crate) struct Writer {
-    chunks: Sender<Bytes>,
+    pending: Weak<Pending>,
     framing: Framing,
 }
 
@@ -61,61 +69,83 @@ impl Writer {
     /// An event of data alone, or a line.
     pub(crate) async fn data(&self, document: &Value) -> Result<(), Gone> {
         match self.framing {
-            Framing::Events => self.raw(format!("data: {document}\n\n")).await,
-            Framing::Lines => self.raw(format!("{document}\n")).await,
+            Framing::Events => self.put(format_args!("data: {document}\n\n")),
+            Framing::Lines => self.put(format_args!("{document}\n")),
         }
+    }
+
+    /// An event of data that is JSON already.
+    pub(crate) fn json(&self, document: core::fmt::Arguments<'_>) -> Result<(), Gone> {
+        self.put(format_args!("data: {document}\n\n"))
     }
 
     /// An event with a name.
     pub(crate) async fn event(&self, name: &str, document: &Value) -> Result<(), Gone> {
-        self.raw(format!("event: {name}\ndata: {document}\n\n")).await
+        self.put(format_args!("event: {name}\ndata: {document}\n\n"))
     }
 
     /// The end mark of `OpenAI`'s streams.
     pub(crate) async fn done(&self) -> Result<(), Gone> {
-        self.raw("data: [DONE]\n\n".into()).await
+        self.put(format_args!("data: [DONE]\n\n"))
     }
 
-    async fn raw(&self, text: String) -> Result<(), Gone> {
-        self.chunks.send(Bytes::from(text)).await.map_err(|_| Gone)
+    fn put(&self, text: core::fmt::Arguments<'_>) -> Result<(), Gone> {
+        let pending = self.pending.upgrade().ok_or(Gone)?;
+        let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
+        // writing to a string does not fail
+        _ = pending.write_fmt(text);
+        Ok(())
     }
 }
 
-/// A streamed answer, written by the future that `write` makes. It ends early when the reader goes.
+/// A streamed answer, written by the future that `write` makes. It is dropped when the reader goes.
 pub(crate) fn stream<F>(framing: Framing, keep_alive: Duration, write: impl FnOnce(Writer) -> F) -> Response
 where
     F: Future<Output = Result<(), Gone>> + Send + 'static,
 {
-    let (chunks, receiver) = channel(BACKLOG);
-    let watch = chunks.clone();
-    let writing = write(Writer { chunks, framing });
-    tokio::spawn(async move {
-        // dropping the writing future cancels what it waits for
-        tokio::select! {
-            () = watch.closed() => {}
-            _ = writing => {}
-        }
+    let pending = Arc::new(Mutex::new(String::with_capacity(ROOM)));
+    let writing = write(Writer { pending: Arc::downgrade(&pending), framing });
+    let ticks = (framing == Framing::Events).then(|| {
+        // two ticks without a word are at most the time that may pass
+        let half = (keep_alive / 2).max(Duration::from_millis(1));
+        let mut ticks = interval_at(tokio::time::Instant::now() + half, half);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks
     });
-    let silence = (framing == Framing::Events).then(|| {
-        let mut silence = interval_at(tokio::time::Instant::now() + keep_alive, keep_alive);
-        silence.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        silence
-    });
-    let mut response =
-        with_type(StatusCode::OK, framing.content_type(), Body::new(Chunks { receiver, silence }));
+    let body = Written { writing: Some(Box::pin(writing)), pending, ticks, silent: false };
+    let mut response = with_type(StatusCode::OK, framing.content_type(), Body::new(body));
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 
-/// The body of a stream.
-struct Chunks {
-    receiver: Receiver<Bytes>,
-    silence: Option<Interval>,
+/// Who writes a stream.
+type Writing = Pin<Box<dyn Future<Output = Result<(), Gone>> + Send>>;
+
+/// The body of a stream, and who writes it.
+struct Written {
+    /// `None` when all is written.
+    writing: Option<Writing>,
+    pending: Arc<Pending>,
+    /// `None` where comments are no part of the framing.
+    ticks: Option<Interval>,
+    /// Whether nothing was sent since the last tick.
+    silent: bool,
 }
 
-impl http_body::Body for Chunks {
+impl Written {
+    /// What waits to be sent.
+    fn take(&self) -> Option<Bytes> {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if pending.is_empty() {
+            return None;
+        }
+        Some(Bytes::from(core::mem::replace(&mut *pending, String::with_capacity(ROOM))))
+    }
+}
+
+impl http_body::Body for Written {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -123,16 +153,22 @@ impl http_body::Body for Chunks {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Poll::Ready(chunk) = self.receiver.poll_recv(context) {
-            if let Some(silence) = &mut self.silence {
-                silence.reset();
-            }
-            return Poll::Ready(chunk.map(|chunk| Ok(Frame::data(chunk))));
-        }
-        if let Some(silence) = &mut self.silence
-            && silence.poll_tick(context).is_ready()
+        if let Some(writing) = &mut self.writing
+            && writing.as_mut().poll(context).is_ready()
         {
-            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b": keep-alive\n\n")))));
+            self.writing = None;
+        }
+        if let Some(bytes) = self.take() {
+            self.silent = false;
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
+        if self.writing.is_none() {
+            return Poll::Ready(None);
+        }
+        while self.ticks.as_mut().is_some_and(|ticks| ticks.poll_tick(context).is_ready()) {
+            if core::mem::replace(&mut self.silent, true) {
+                return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b": keep-alive\n\n")))));
+            }
         }
         Poll::Pending
     }

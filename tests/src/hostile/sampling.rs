@@ -38,6 +38,7 @@ fn params(source: &mut Unstructured<'_>) -> Result<SamplerParams> {
         MirostatVersion::V2,
     ])?;
     Ok(SamplerParams {
+        post_sampling: source.arbitrary()?,
         seed: source.arbitrary()?,
         generator: *source.choose(&[Generator::Counter, Generator::Mt19937])?,
         temperature: float(source, 0.0, 2.0)?,

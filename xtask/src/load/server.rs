@@ -35,6 +35,9 @@ pub(crate) struct Running {
 /// How long a server may take to load a model or to end.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Our threads that read requests and write answers.
+const SERVING: [&str; 3] = ["socket", "operations", "parsing"];
+
 /// Processor seconds of a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Processor {
@@ -96,7 +99,7 @@ impl Running {
             let nanoseconds = read("schedstat").split_whitespace().next().and_then(|word| word.parse().ok());
             let seconds = nanoseconds.unwrap_or(0.0_f64) / 1e9;
             processor.all += seconds;
-            if read("comm").trim() == "socket" {
+            if SERVING.contains(&read("comm").trim()) {
                 processor.socket = processor.socket.map(|socket| socket + seconds);
             }
         }

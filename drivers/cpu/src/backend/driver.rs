@@ -12,10 +12,11 @@ use crate::features::Isa;
 use crate::kv;
 use crate::pool::Pool;
 use crate::product::Weights;
-use doorbell_core::backend::{Backend, KvType, Output};
+use core::ops::Range;
+use doorbell_core::backend::{Backend, KvType, Output, PageError, PageForm};
 use doorbell_core::heap::{self, Heap, OutOfMemory, Vec};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, BatchLimits, HeadResult, Op, PAGE_TOKENS, Plan};
+use doorbell_core::plan::{Batch, BatchLimits, HeadResult, Op, PAGE_TOKENS, PageId, Plan};
 use doorbell_core::token::TokenId;
 
 /// Most floats of partial attention results; beyond it a step's attention is not cut by chunks.
@@ -26,6 +27,7 @@ pub struct CpuBackend<'m, 'a> {
     model: &'m Model<'a>,
     isa: Isa,
     pages: u32,
+    kind: KvType,
     pool: Pool,
     kv: Vec<'m, kv::Pool<'m>>,
     locals: Vec<'m, Local<'m>>,
@@ -104,7 +106,7 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
         locals.extend((0..pool.threads()).map(|_| Local::new(heap)));
         let (places, tokens) = (Vec::new_in(heap), Vec::new_in(heap));
         let buffers = Buffers::new(heap);
-        Ok(Self { model, isa, pages, pool, kv: pools, locals, buffers, places, tokens, finished: None })
+        Ok(Self { model, isa, pages, kind, pool, kv: pools, locals, buffers, places, tokens, finished: None })
     }
 
     /// The instructions in use, by name.
@@ -170,6 +172,89 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
         let lists = sizes.outputs * size_of::<TokenId>() + sizes.rows * size_of::<(u32, u32)>();
         let pools = model.groups.len() * size_of::<kv::Pool<'_>>();
         Ok(locals + padding + shared + lists + pools)
+    }
+
+    fn check_page(&self, page: PageId, found: usize) -> Result<(), PageError> {
+        if page.0 >= self.pages {
+            return Err(PageError::Page { page, pages: self.pages });
+        }
+        let expected = self.kv.iter().map(kv::Pool::page_bytes).sum();
+        if found == expected { Ok(()) } else { Err(PageError::Length { expected, found }) }
+    }
+
+    /// The arena that a plan's tensors lie in: cells by their offsets.
+    pub fn arena(&mut self) -> &mut [f32] {
+        self.buffers.arena.floats_mut()
+    }
+
+    /// Runs operations of a plan, in order, over what is in the arena. Keys and values of layers whose operations run
+    /// elsewhere are not there.
+    ///
+    /// # Errors
+    /// The batch breaks a rule, or there isn't room for the plan.
+    ///
+    /// # Panics
+    /// When the plan has no such operations.
+    pub fn run_part(
+        &mut self,
+        plan: &Plan<'_>,
+        batch: &Batch<'_>,
+        ops: Range<usize>,
+    ) -> Result<(), CpuError> {
+        self.finished = None;
+        let limits = BatchLimits {
+            shape: plan.shape,
+            vocabulary: self.model.vocabulary,
+            groups: self.model.groups.len(),
+            pages: self.pages,
+        };
+        batch.check(&limits).map_err(CpuError::Batch)?;
+        self.grow(plan)?;
+        for run in batch.runs {
+            self.places.extend((0..run.rows).map(|row| (run.sequence, run.position + row)));
+        }
+        let locals = Locals(self.locals.as_mut_ptr());
+        let buffers = &mut self.buffers;
+        let context = Context {
+            isa: self.isa,
+            model: self.model,
+            plan,
+            ops: ops.clone(),
+            batch,
+            pools: &self.kv,
+            places: &self.places,
+            arena: buffers.arena.cells(),
+            angles: buffers.angles.cells(),
+            panels: buffers.panels.each_mut().map(Buffer::cells),
+            hidden: buffers.hidden.cells(),
+            hidden_panel: buffers.hidden_panel.cells(),
+            router: buffers.router.cells(),
+            logits: buffers.logits.cells(),
+            best: buffers.best.cells(),
+            partials: buffers.partials.cells(),
+            partial_floats: buffers.partials.floats().len(),
+        };
+        self.pool.run(&|team| {
+            // The whole wrapper is captured, not the pointer in it.
+            let Locals(locals) = { locals };
+            // SAFETY: there is one for each thread, and no other thread has this one's number.
+            let local = unsafe { &mut *locals.add(team.index()) };
+            Step { context: &context, team, local }.run();
+        });
+        for op in &plan.ops[ops] {
+            if let Op::Head(head) = op {
+                let width = match head.result {
+                    HeadResult::Hidden => plan.tensor(head.input).width as usize,
+                    _ => head.matrix.rows as usize,
+                };
+                let logits = batch.outputs.len() * width;
+                self.finished = Some(Finished { result: head.result, logits });
+            }
+        }
+        if matches!(self.finished, Some(Finished { result: HeadResult::ArgMax, .. })) {
+            self.join_best(batch.outputs.len());
+        }
+        Ok(())
     }
 
     /// Joins the threads' best tokens.
@@ -249,59 +334,7 @@ impl Backend for CpuBackend<'_, '_> {
     }
 
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), CpuError> {
-        self.finished = None;
-        let limits = BatchLimits {
-            shape: plan.shape,
-            vocabulary: self.model.vocabulary,
-            groups: self.model.groups.len(),
-            pages: self.pages,
-        };
-        batch.check(&limits).map_err(CpuError::Batch)?;
-        self.grow(plan)?;
-        for run in batch.runs {
-            self.places.extend((0..run.rows).map(|row| (run.sequence, run.position + row)));
-        }
-        let locals = Locals(self.locals.as_mut_ptr());
-        let buffers = &mut self.buffers;
-        let context = Context {
-            isa: self.isa,
-            model: self.model,
-            plan,
-            batch,
-            pools: &self.kv,
-            places: &self.places,
-            arena: buffers.arena.cells(),
-            angles: buffers.angles.cells(),
-            panels: buffers.panels.each_mut().map(Buffer::cells),
-            hidden: buffers.hidden.cells(),
-            hidden_panel: buffers.hidden_panel.cells(),
-            router: buffers.router.cells(),
-            logits: buffers.logits.cells(),
-            best: buffers.best.cells(),
-            partials: buffers.partials.cells(),
-            partial_floats: buffers.partials.floats().len(),
-        };
-        self.pool.run(&|team| {
-            // The whole wrapper is captured, not the pointer in it.
-            let Locals(locals) = { locals };
-            // SAFETY: there is one for each thread, and no other thread has this one's number.
-            let local = unsafe { &mut *locals.add(team.index()) };
-            Step { context: &context, team, local }.run();
-        });
-        for op in &plan.ops {
-            if let Op::Head(head) = op {
-                let width = match head.result {
-                    HeadResult::Hidden => plan.tensor(head.input).width as usize,
-                    _ => head.matrix.rows as usize,
-                };
-                let logits = batch.outputs.len() * width;
-                self.finished = Some(Finished { result: head.result, logits });
-            }
-        }
-        if matches!(self.finished, Some(Finished { result: HeadResult::ArgMax, .. })) {
-            self.join_best(batch.outputs.len());
-        }
-        Ok(())
+        self.run_part(plan, batch, 0..plan.ops.len())
     }
 
     fn poll(&mut self) -> Result<Option<Output<'_>>, CpuError> {
@@ -310,5 +343,32 @@ impl Backend for CpuBackend<'_, '_> {
             HeadResult::ArgMax => Output::Tokens(&self.tokens),
             HeadResult::Hidden => Output::Hidden(&self.buffers.logits.floats()[..finished.logits]),
         }))
+    }
+
+    fn page_form(&self) -> Option<PageForm> {
+        let bytes = self.kv.iter().map(kv::Pool::page_bytes).sum();
+        Some(PageForm { layout: "cpu", kv: self.kind, bytes })
+    }
+
+    fn read_page(&mut self, page: PageId, mut to: &mut [u8]) -> Result<(), PageError> {
+        self.check_page(page, to.len())?;
+        for pool in &mut self.kv {
+            let Some(bytes) = pool.page(page) else { continue };
+            let (own, rest) = to.split_at_mut(bytes.len());
+            own.copy_from_slice(bytes);
+            to = rest;
+        }
+        Ok(())
+    }
+
+    fn write_page(&mut self, page: PageId, mut from: &[u8]) -> Result<(), PageError> {
+        self.check_page(page, from.len())?;
+        for pool in &mut self.kv {
+            let Some(bytes) = pool.page(page) else { continue };
+            let (own, rest) = from.split_at(bytes.len());
+            bytes.copy_from_slice(own);
+            from = rest;
+        }
+        Ok(())
     }
 }

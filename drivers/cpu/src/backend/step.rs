@@ -9,6 +9,7 @@ use crate::kv::Pool;
 use crate::panel::{Layout, Quantize};
 use crate::pool::Team;
 use crate::product::{Products, Selection, Weights};
+use core::ops::Range;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, Matrix, Norm, Op, Plan, RopeId, Rows, TensorId, WeightId};
 use doorbell_core::quant::{self, Activation};
@@ -24,6 +25,8 @@ pub(super) struct Context<'s> {
     pub(super) isa: Isa,
     pub(super) model: &'s Model<'s>,
     pub(super) plan: &'s Plan<'s>,
+    /// The operations to run.
+    pub(super) ops: Range<usize>,
     pub(super) batch: &'s Batch<'s>,
     pub(super) pools: &'s [Pool<'s>],
     /// Sequence and position of each batch row.
@@ -61,11 +64,11 @@ pub(super) struct Step<'s, 'h> {
 }
 
 impl<'s> Step<'s, '_> {
-    /// The whole step.
+    /// All operations that are to be run.
     pub(super) fn run(&mut self) {
         self.local.mixture.routed = None;
         self.angles();
-        let ops = &self.context.plan.ops;
+        let ops = &self.context.plan.ops[self.context.ops.clone()];
         for (index, op) in ops.iter().enumerate() {
             match op {
                 Op::Embed { table, scale, out } => self.embed(*table, *scale, *out),

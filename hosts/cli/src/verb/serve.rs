@@ -5,12 +5,15 @@ use crate::failure::{Failure, Kind};
 use crate::generate::{BATCH_ROWS, CONTEXT};
 use crate::loaded::{self, HEAP};
 use crate::output::note;
+use crate::sampling::Sampling;
+use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use doorbell_core::engine::{Config, Engine};
 use doorbell_core::gguf::Gguf;
 use doorbell_core::model::Model;
 use doorbell_core::token::Tokenizer;
 use doorbell_runtime::file::ModelFile;
+use doorbell_runtime::prefix::Folder;
 use doorbell_runtime::serve::Service;
 use doorbell_server::{DEFAULT_PORT, Running, Served, Server, ServerError, Settings, signals};
 use std::path::{Path, PathBuf};
@@ -21,8 +24,6 @@ const WAITING: u32 = 256;
 /// Rows of a step that computes embeddings or how likely a prompt is.
 const READING_ROWS: u32 = 32;
 
-/// Threads that serve sockets; the engine has its own.
-const SOCKET_THREADS: usize = 2;
 /// Threads that render templates and compile grammars; what comes beyond waits for them, so that a crowd of requests
 /// doesn't starve the sockets.
 const PARSING_THREADS: usize = 8;
@@ -55,31 +56,46 @@ pub(crate) struct Arguments {
     /// What clients call the model [default: the name of the file]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// A folder where clients may save prefixes of conversations, and restore them [default: none]
+    #[arg(long, value_name = "FOLDER")]
+    slot_save_path: Option<PathBuf>,
+    /// A file with a chat template in place of the model's own
+    #[arg(long, value_name = "FILE")]
+    chat_template_file: Option<PathBuf>,
     #[command(flatten)]
     compute: Compute,
+    /// How tokens are picked where a request doesn't say
+    #[command(flatten)]
+    sampling: Sampling,
     /// Tell about every request, not only about those that are refused
     #[arg(short, long)]
     verbose: bool,
 }
 
+/// Serves until the end is ordered. One thread serves answers, so that a token wakes no second one; probes, and what
+/// takes its time, have others.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let level = if arguments.verbose { tracing::Level::DEBUG } else { tracing::Level::INFO };
     tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
-    let served = load(&arguments)?;
     let mut settings = Settings::new(SocketAddr::new(arguments.host, arguments.port));
+    let served = load(&arguments, &mut settings)?;
     settings.api_keys = arguments.api_key;
     settings.api_keys.extend(std::env::var(KEY_VARIABLE).ok());
     settings.api_keys.retain(|key| !key.is_empty());
     settings.origins = arguments.origin;
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let builder = builder.worker_threads(SOCKET_THREADS).max_blocking_threads(PARSING_THREADS);
-    let runtime = builder.thread_name("socket").enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(Kind::Internal, error))?;
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let builder = builder.max_blocking_threads(PARSING_THREADS).thread_name("parsing").enable_all();
+    let runtime = builder.build().map_err(|error| Failure::new(Kind::Internal, error))?;
     let name = served.name.clone();
-    runtime.block_on(serve(served, settings, &name)).map_err(|error| Failure::new(Kind::Internal, error))?;
-    // what is still at work there has nobody to work for
-    runtime.shutdown_background();
-    Ok(())
+    let socket = std::thread::Builder::new().name("socket".into()).spawn(move || {
+        let served = runtime.block_on(serve(served, settings, &name));
+        // what is still at work there has nobody to work for
+        runtime.shutdown_background();
+        served
+    });
+    let socket = socket.map_err(|error| Failure::new(Kind::Internal, error))?;
+    let ended = socket.join().map_err(|_| Failure::new(Kind::Internal, "the server panicked"))?;
+    ended.map_err(|error| Failure::new(Kind::Internal, error))
 }
 
 async fn serve(served: Served, settings: Settings, name: &str) -> Result<(), ServerError> {
@@ -90,7 +106,7 @@ async fn serve(served: Served, settings: Settings, name: &str) -> Result<(), Ser
 }
 
 /// Loads the model. It stays until the process ends, and so does all that it consists of.
-fn load(arguments: &Arguments) -> Result<Served, Failure> {
+fn load(arguments: &Arguments, settings: &mut Settings) -> Result<Served, Failure> {
     let computer = arguments.compute.resolve()?;
     let file: &'static ModelFile = Box::leak(Box::new(loaded::open(&arguments.model)?));
     let gguf: &'static Gguf<'static> = Box::leak(Box::new(loaded::parse(file)?));
@@ -106,7 +122,23 @@ fn load(arguments: &Arguments) -> Result<Served, Failure> {
     let device = format!("{}, {} threads", computer.device, computer.threads);
     let running = Running { service, context: config.context, parallel: config.sequences, device };
     let name = arguments.name.clone().unwrap_or_else(|| stem(&arguments.model));
-    Served::new(name, gguf, tokenizer, running).map_err(|error| Failure::new(Kind::Model, error))
+    let model_failure = |error| Failure::new(Kind::Model, error);
+    let mut served = Served::new(name, gguf, tokenizer, running).map_err(model_failure)?;
+    if let Some(path) = &arguments.chat_template_file {
+        served = served.with_template(&loaded::text_file(path)?).map_err(model_failure)?;
+    }
+    served.file = arguments.model.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
+    served.defaults = arguments.sampling.params(gguf)?;
+    served.seed = arguments.sampling.seed();
+    served.breakers = arguments.sampling.breakers(&served.defaults, tokenizer)?.map(Arc::new);
+    if let Some(path) = &arguments.slot_save_path {
+        let folder = Folder::new(path, gguf).map_err(|error| {
+            let path = path.display();
+            Failure::new(Kind::Input, format_args!("--slot-save-path {path}: {error}; it must be a folder"))
+        })?;
+        settings.prefixes = Some(Arc::new(folder));
+    }
+    Ok(served)
 }
 
 /// Limits whose buffers fit into memory: if need be, requests share fewer pages than all of them could fill.

@@ -29,6 +29,10 @@ pub struct Job {
     pub constraint: Option<Constraint>,
     /// How long reasoning may go on, if not for ever.
     pub budget: Option<Budget>,
+    /// Whether what the cache knows of the prompt is used.
+    pub reuse: bool,
+    /// The slot that it wants to be noted in.
+    pub slot: Option<u32>,
     /// Hears every update, in order; called on the engine's thread, so that it must not block.
     pub on_update: Box<dyn FnMut(Update) + Send>,
 }

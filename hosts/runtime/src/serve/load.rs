@@ -8,6 +8,7 @@ pub struct Load {
     pub(super) live: AtomicU64,
     pub(super) running: AtomicU64,
     pub(super) steps: AtomicU64,
+    pub(super) busy: AtomicU64,
     pub(super) tokens: AtomicU64,
     pub(super) pages_free: AtomicU64,
     pub(super) pages: AtomicU64,
@@ -24,6 +25,8 @@ pub struct Snapshot {
     pub running: u64,
     /// Polls of the engine in which something happened.
     pub steps: u64,
+    /// Requests that were being computed in these, summed.
+    pub busy: u64,
     /// Tokens generated in these.
     pub tokens: u64,
     /// KV pages that nobody holds.
@@ -44,6 +47,7 @@ impl Load {
             live: number(&self.live),
             running: number(&self.running),
             steps: number(&self.steps),
+            busy: number(&self.busy),
             tokens: number(&self.tokens),
             pages_free: number(&self.pages_free),
             pages: number(&self.pages),

@@ -6,9 +6,13 @@ mod job;
 mod load;
 mod reading;
 mod service;
+mod slots;
+mod store;
 mod worker;
 
 pub use job::{End, Finish, Job, Piece, TokenReport, Update};
 pub use load::{Load, Snapshot};
 pub use reading::{Aim, ReadError, ReadJob, ReadResult};
 pub use service::{Service, ServiceError, Ticket};
+pub use slots::{Slot, Slots};
+pub use store::Store;

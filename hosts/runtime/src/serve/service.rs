@@ -3,7 +3,9 @@
 use super::job::Job;
 use super::load::{Load, Snapshot};
 use super::reading::ReadJob;
-use super::worker::{Command, Worker};
+use super::slots::Slots;
+use super::store::Store;
+use super::worker::{Board, Command, Worker};
 use alloc::sync::Arc;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +20,7 @@ use std::sync::mpsc::{Sender, channel};
 pub struct Service {
     commands: Sender<Command>,
     load: Arc<Load>,
+    slots: Arc<Slots>,
     next: Arc<AtomicU64>,
 }
 
@@ -69,10 +72,12 @@ impl Service {
     {
         let (commands, receiver) = channel();
         let load = Arc::new(Load::default());
-        let worker = Worker::new(engine, tokenizer, receiver, Arc::clone(&load));
+        let slots = Arc::new(Slots::new(engine.config().sequences));
+        let board = Board { load: Arc::clone(&load), slots: Arc::clone(&slots) };
+        let worker = Worker::new(engine, tokenizer, receiver, board);
         let thread = std::thread::Builder::new().name("engine".into());
         thread.spawn(move || worker.run()).map_err(ServiceError::Thread)?;
-        Ok(Self { commands, load, next: Arc::default() })
+        Ok(Self { commands, load, slots, next: Arc::default() })
     }
 
     /// Hands a job over; everything else comes through its callback.
@@ -94,6 +99,26 @@ impl Service {
         let id = RequestId(self.next.fetch_add(1, Ordering::Relaxed));
         self.commands.send(Command::Read(id, job)).map_err(|_| ServiceError::Ended)?;
         Ok(Ticket { id, commands: self.commands.clone() })
+    }
+
+    /// Does something with the engine's pages between two steps, and waits until it is done. Must be short.
+    ///
+    /// # Errors
+    /// [`ServiceError::Ended`]
+    pub fn visit<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut dyn Store) -> T + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        let (tell, told) = channel();
+        // whoever asked has gone if nobody hears the answer
+        let errand = Box::new(move |store: &mut dyn Store| _ = tell.send(act(store)));
+        self.commands.send(Command::Visit(errand)).map_err(|_| ServiceError::Ended)?;
+        told.recv().map_err(|_| ServiceError::Ended)
+    }
+
+    /// The numbered places of conversations.
+    pub fn slots(&self) -> &Slots {
+        &self.slots
     }
 
     /// How busy the engine is.

@@ -3,6 +3,8 @@
 use super::job::{End, Finish, Job, Piece, TokenReport, Update};
 use super::load::Load;
 use super::reading::{ReadError, ReadJob, Reader};
+use super::slots::Slots;
+use super::store::Errand;
 use crate::constrain::{Budget, Constraint};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -27,8 +29,15 @@ pub(super) enum Command {
     Submit(RequestId, Box<Job>),
     Read(RequestId, ReadJob),
     Cancel(RequestId),
+    Visit(Errand),
     Drain,
     Stop,
+}
+
+/// What other threads can read.
+pub(super) struct Board {
+    pub(super) load: Arc<Load>,
+    pub(super) slots: Arc<Slots>,
 }
 
 /// The state of the thread.
@@ -42,6 +51,9 @@ pub(super) struct Worker<B> {
     live: Live,
     load: Arc<Load>,
     clock: Instant,
+    /// Polls in which something happened, and the requests that were being computed in each.
+    steps: u64,
+    busy: u64,
 }
 
 /// Notes the end of the thread, whatever brings it about.
@@ -56,6 +68,7 @@ impl Drop for EndMark {
 /// The jobs that the engine has.
 struct Live {
     tokenizer: &'static Tokenizer<'static>,
+    slots: Arc<Slots>,
     jobs: BTreeMap<RequestId, Running>,
     readers: BTreeMap<RequestId, Reader>,
     constraints: Constraints,
@@ -74,6 +87,10 @@ impl Masks for Constraints {
     fn mask(&mut self, request: RequestId) -> Option<TokenMask<'_>> {
         let (constraint, budget) = self.0.get_mut(&request)?;
         budget.as_ref().and_then(Budget::mask).or_else(|| constraint.as_mut()?.mask())
+    }
+
+    fn restricts(&self, request: RequestId) -> bool {
+        self.0.contains_key(&request)
     }
 
     fn accept(&mut self, request: RequestId, token: TokenId) {
@@ -95,6 +112,11 @@ struct Running {
     /// Why it was cut, if the engine only knows that it was cancelled.
     end: Option<End>,
     started: bool,
+    /// The prompt, and what came of it.
+    tokens: Vec<TokenId>,
+    limit: u32,
+    wanted: Option<u32>,
+    slot: Option<u32>,
 }
 
 impl<B: Backend> Worker<B> {
@@ -102,11 +124,13 @@ impl<B: Backend> Worker<B> {
         engine: Engine<'static, 'static, B>,
         tokenizer: &'static Tokenizer<'static>,
         commands: Receiver<Command>,
-        load: Arc<Load>,
+        board: Board,
     ) -> Self {
+        let Board { load, slots } = board;
         let constraints = Constraints(BTreeMap::new());
         let live = Live {
             tokenizer,
+            slots,
             jobs: BTreeMap::new(),
             readers: BTreeMap::new(),
             constraints,
@@ -116,7 +140,8 @@ impl<B: Backend> Worker<B> {
             events: 0,
         };
         let clock = Instant::now();
-        let worker = Self { engine, commands, draining: false, stopping: false, live, load, clock };
+        let (draining, stopping) = (false, false);
+        let worker = Self { engine, commands, draining, stopping, live, load, clock, steps: 0, busy: 0 };
         worker.publish();
         worker
     }
@@ -132,6 +157,10 @@ impl<B: Backend> Worker<B> {
             }
             let before = self.live.events;
             progress = self.poll();
+            if self.live.events > before {
+                self.steps += 1;
+                self.busy += self.running().max(1);
+            }
             // one poll may start a step without a word, two that say nothing mean that the device is busy
             quiet = self.live.events == before && progress == Progress::Waiting;
             self.publish();
@@ -172,6 +201,7 @@ impl<B: Backend> Worker<B> {
             Command::Submit(id, job) => self.submit(id, *job),
             Command::Read(id, job) => self.read(id, Reader::new(job)),
             Command::Cancel(id) => self.engine.cancel(id),
+            Command::Visit(errand) => errand(&mut self.engine),
             Command::Drain => self.draining = true,
             Command::Stop => {
                 self.draining = true;
@@ -207,12 +237,24 @@ impl<B: Backend> Worker<B> {
         if let Err(error) = self.engine.submit(&request, now) {
             return (job.on_update)(Update::Refused(error));
         }
+        if !job.reuse {
+            self.engine.compute_anew(id);
+        }
         if job.constraint.is_some() || job.budget.is_some() {
             self.live.constraints.0.insert(id, (job.constraint, job.budget));
         }
         (job.on_update)(Update::Accepted);
-        let running =
-            Running { stream, stops: job.stops, on_update: job.on_update, end: None, started: false };
+        let running = Running {
+            stream,
+            stops: job.stops,
+            on_update: job.on_update,
+            end: None,
+            started: false,
+            tokens: job.prompt,
+            limit: job.max_tokens,
+            wanted: job.slot,
+            slot: None,
+        };
         self.live.jobs.insert(id, running);
     }
 
@@ -250,11 +292,17 @@ impl<B: Backend> Worker<B> {
         polled.unwrap_or(Progress::Waiting)
     }
 
+    /// Requests that are being computed.
+    fn running(&self) -> u64 {
+        self.live.jobs.values().filter(|job| job.started).count() as u64
+    }
+
     fn publish(&self) {
         let set = |value: &core::sync::atomic::AtomicU64, number: u64| value.store(number, Ordering::Relaxed);
         set(&self.load.live, (self.live.jobs.len() + self.live.readers.len()) as u64);
-        set(&self.load.running, self.live.jobs.values().filter(|job| job.started).count() as u64);
-        set(&self.load.steps, self.live.events);
+        set(&self.load.running, self.running());
+        set(&self.load.steps, self.steps);
+        set(&self.load.busy, self.busy);
         set(&self.load.tokens, self.live.tokens);
         set(&self.load.pages_free, self.engine.pool().available().into());
         set(&self.load.pages, self.engine.pool().total().into());
@@ -272,7 +320,7 @@ impl Live {
         match event {
             Event::Prefill { request, done, total } => {
                 if let Some(job) = self.jobs.get_mut(&request) {
-                    job.started = true;
+                    job.start(&self.slots);
                     (job.on_update)(Update::Prefill { done, total });
                 }
             }
@@ -290,6 +338,11 @@ impl Live {
     fn token(&mut self, request: RequestId, token: TokenId, log_probs: Option<&LogProbs>) {
         self.tokens += 1;
         let Some(job) = self.jobs.get_mut(&request) else { return };
+        job.start(&self.slots);
+        job.tokens.push(token);
+        if let Some(slot) = job.slot {
+            self.slots.decoded(slot);
+        }
         if job.end.is_some() {
             return;
         }
@@ -311,6 +364,9 @@ impl Live {
             return reader.end(reason);
         }
         let Some(mut job) = self.jobs.remove(&request) else { return };
+        if let Some(slot) = job.slot {
+            self.slots.leave(slot, core::mem::take(&mut job.tokens));
+        }
         if job.end.is_none() {
             let rest = job.stream.finish().map(ToOwned::to_owned).unwrap_or_default();
             if !rest.is_empty() {
@@ -355,6 +411,13 @@ impl Live {
 }
 
 impl Running {
+    /// Notes that it is being computed.
+    fn start(&mut self, slots: &Slots) {
+        if !core::mem::replace(&mut self.started, true) {
+            self.slot = slots.seat(self.wanted, &self.tokens, self.limit);
+        }
+    }
+
     /// Notes the stop text that came, if one did, and has the job cut.
     fn stop(&mut self, request: RequestId, cut: &mut Vec<RequestId>) {
         if let Some(stop) = self.stream.stop() {

@@ -5,6 +5,7 @@ use crate::chat::{self, Conversation, ToolChoice};
 use crate::error::Failure;
 use crate::fields::Fields;
 use crate::openai::options;
+use crate::turn::Turn;
 use serde_json::{Map, Value, json};
 
 pub(super) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversation, Failure> {
@@ -37,6 +38,7 @@ pub(super) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversat
         shape: None,
         variables,
         split_reasoning: true,
+        turn: Turn::Auto,
         options,
     })
 }

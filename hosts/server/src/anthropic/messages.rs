@@ -13,7 +13,7 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 pub(crate) async fn messages(call: Call) -> Result<Response, Failure> {
-    let body = call.json()?;
+    let body = call.json().await?;
     let fields = Fields::of_request(&body)?;
     if fields.count("max_tokens")?.is_none() {
         return Err(fields.wrong("max_tokens", "is missing"));
@@ -45,7 +45,7 @@ pub(crate) async fn messages(call: Call) -> Result<Response, Failure> {
 }
 
 pub(crate) async fn count_tokens(call: Call) -> Result<Response, Failure> {
-    let body = call.json()?;
+    let body = call.json().await?;
     let fields = Fields::of_request(&body)?;
     let conversation = input::conversation(&call, &fields)?;
     let (_, rendered) = chat::rendered(&call.app, conversation).await?;

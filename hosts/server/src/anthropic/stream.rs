@@ -46,7 +46,7 @@ impl Events {
         self.send("ping", json!({})).await?;
         while let Some((_, part)) = generation.next().await {
             match part {
-                Part::Prefill { .. } => {}
+                Part::Prefill(_) => {}
                 Part::More { deltas, .. } => {
                     for delta in deltas {
                         self.take(delta).await?;

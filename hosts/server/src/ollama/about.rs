@@ -66,7 +66,7 @@ pub(crate) async fn version(_: Call) -> Result<Response, Failure> {
 pub(crate) async fn show(call: Call) -> Result<Response, Failure> {
     let app = &call.app;
     let facts = &app.served.facts;
-    let body = call.json()?;
+    let body = call.json().await?;
     let name = body.get("model").or_else(|| body.get("name")).and_then(Value::as_str).unwrap_or_default();
     if name != app.served.name {
         return Err(Failure::new(Kind::NotFound, format_args!("model '{name}' not found")));

@@ -23,7 +23,7 @@ enum Form {
 }
 
 pub(crate) async fn chat(call: Call) -> Result<Response, Failure> {
-    let body = call.json()?;
+    let body = call.json().await?;
     let fields = Fields::of_request(&body)?;
     let messages = fields.list("messages")?.unwrap_or_default();
     if messages.is_empty() {
@@ -35,7 +35,7 @@ pub(crate) async fn chat(call: Call) -> Result<Response, Failure> {
 }
 
 pub(crate) async fn generate(call: Call) -> Result<Response, Failure> {
-    let body = call.json()?;
+    let body = call.json().await?;
     let fields = Fields::of_request(&body)?;
     let prompt = fields.text("prompt")?.unwrap_or_default();
     if prompt.is_empty() {
@@ -80,7 +80,7 @@ async fn respond(call: &Call, fields: &Fields<'_>, form: Form, order: Order) -> 
             let mut calls = Calls::default();
             while let Some((_, part)) = generation.next().await {
                 match part {
-                    Part::Prefill { .. } => {}
+                    Part::Prefill(_) => {}
                     Part::More { deltas, .. } => {
                         for message in calls.take(deltas) {
                             let mut document = lines.document(&message);

@@ -6,6 +6,7 @@ use crate::error::Failure;
 use crate::fields::Fields;
 use crate::generate::Options;
 use crate::openai::options;
+use crate::turn::Turn;
 use doorbell_runtime::constrain::Shape;
 use serde_json::{Map, Value, json};
 
@@ -67,6 +68,7 @@ pub(super) fn conversation(
         shape: shape(fields)?,
         variables: variables(fields),
         split_reasoning: fields.get("think") != Some(&Value::Bool(false)),
+        turn: Turn::Auto,
         options: options(call, fields)?,
     })
 }

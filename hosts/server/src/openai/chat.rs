@@ -8,6 +8,7 @@ use crate::error::Failure;
 use crate::fields::Fields;
 use crate::generate::{Ending, Generation, Part, Total};
 use crate::stream::json;
+use crate::turn::Turn;
 use axum::http::StatusCode;
 use axum::response::Response;
 use doorbell_runtime::answer::Delta;
@@ -41,17 +42,36 @@ impl Header {
 }
 
 pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
-    let body = call.json()?;
+    let body = call.json().await?;
     let fields = Fields::of_request(&body)?;
     let conversation = conversation(&call, &fields)?;
     let wants = Wants::of(&fields)?;
     let header = Header::new(&call, "chatcmpl-", fields.text("model")?);
-    let order = chat::order(&call.app, conversation).await?;
+    let mut order = chat::order(&call.app, conversation).await?;
+    let prompt = core::mem::take(&mut order.text);
     let generation = Generation::begin(&call.app, order).await?;
     if fields.flag("stream")?.unwrap_or(false) {
         return Ok(chat_stream::respond(&call, header, wants, generation));
     }
-    whole(&call, &header, generation).await
+    let mut document = whole(&call, &header, generation).await?;
+    if fields.flag("verbose")?.unwrap_or(false) {
+        // llama-server's word for what the template made of the messages
+        document.insert("__verbose".into(), json!({ "prompt": prompt }));
+    }
+    Ok(json(StatusCode::OK, &Value::Object(document)))
+}
+
+/// How many tokens a conversation has.
+pub(crate) async fn count(call: Call) -> Result<Response, Failure> {
+    let body = call.json().await?;
+    let fields = Fields::of_request(&body)?;
+    let (_, rendered) = chat::rendered(&call.app, conversation(&call, &fields)?).await?;
+    Ok(counted(rendered.tokens.len()))
+}
+
+/// `OpenAI`'s document about the length of an input.
+pub(super) fn counted(tokens: usize) -> Response {
+    json(StatusCode::OK, &json!({ "object": "response.input_tokens", "input_tokens": tokens }))
 }
 
 /// What a stream shall tell beside the answer.
@@ -59,6 +79,8 @@ pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
 pub(super) struct Wants {
     pub(super) usage: bool,
     pub(super) progress: bool,
+    /// Times in every chunk.
+    pub(super) timings: bool,
 }
 
 impl Wants {
@@ -67,7 +89,11 @@ impl Wants {
             Some(options) => Fields::of(options, "stream_options")?.flag("include_usage")?,
             None => None,
         };
-        Ok(Self { usage: usage.unwrap_or(false), progress: fields.flag("return_progress")?.unwrap_or(false) })
+        Ok(Self {
+            usage: usage.unwrap_or(false),
+            progress: fields.flag("return_progress")?.unwrap_or(false),
+            timings: fields.flag("timings_per_token")?.unwrap_or(false),
+        })
     }
 }
 
@@ -98,6 +124,7 @@ pub(crate) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversat
         shape: options::shape(fields)?,
         variables: variables(fields)?,
         split_reasoning: fields.text("reasoning_format")? != Some("none"),
+        turn: Turn::of(fields)?,
         options,
     })
 }
@@ -202,7 +229,7 @@ pub(crate) async fn collect(mut generation: Generation, answers: usize) -> Resul
     let mut messages: Vec<Message> = (0..answers).map(|_| Message::default()).collect();
     while let Some((index, part)) = generation.next().await {
         match part {
-            Part::Prefill { .. } => {}
+            Part::Prefill(_) => {}
             Part::More { deltas, tokens, .. } => messages[index].take(deltas, tokens),
             Part::Over(ending) => messages[index].ending = Some(ending),
             Part::Failed(failure) => return Err(failure),
@@ -211,7 +238,7 @@ pub(crate) async fn collect(mut generation: Generation, answers: usize) -> Resul
     Ok(messages)
 }
 
-async fn whole(call: &Call, header: &Header, generation: Generation) -> Result<Response, Failure> {
+async fn whole(call: &Call, header: &Header, generation: Generation) -> Result<Map<String, Value>, Failure> {
     let answers = generation.answers();
     let messages = collect(generation, answers).await?;
     let mut total = Total::default();
@@ -234,5 +261,5 @@ async fn whole(call: &Call, header: &Header, generation: Generation) -> Result<R
     document.insert("choices".into(), choices.into());
     document.insert("usage".into(), total.usage());
     document.insert("timings".into(), timings);
-    Ok(json(StatusCode::OK, &Value::Object(document)))
+    Ok(document)
 }

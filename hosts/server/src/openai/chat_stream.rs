@@ -5,7 +5,7 @@ use super::logprobs;
 use crate::app::App;
 use crate::call::{self, Call};
 use crate::error::{Dialect, Failure};
-use crate::generate::{Generation, Part, Total};
+use crate::generate::{Generation, Part, Prompted, Total};
 use crate::stream::{self, Framing, Gone, Writer};
 use alloc::sync::Arc;
 use axum::response::Response;
@@ -17,7 +17,8 @@ pub(super) fn respond(call: &Call, header: Header, wants: Wants, generation: Gen
     let app = Arc::clone(&call.app);
     let keep_alive = app.settings.keep_alive;
     stream::stream(Framing::Events, keep_alive, |writer| async move {
-        let chunks = Chunks { app, header, writer, wants };
+        let head = Value::Object(header.document("chat.completion.chunk")).to_string();
+        let chunks = Chunks { app, header, head, writer, wants };
         chunks.write(generation).await
     })
 }
@@ -25,26 +26,40 @@ pub(super) fn respond(call: &Call, header: Header, wants: Wants, generation: Gen
 struct Chunks {
     app: Arc<App>,
     header: Header,
+    /// What all chunks begin with, as JSON without its last brace.
+    head: String,
     writer: Writer,
     wants: Wants,
+}
+
+/// What a chunk has beside its delta.
+#[derive(Default)]
+struct More<'m> {
+    finish: Option<&'m str>,
+    log_probs: Option<Value>,
+    /// A further field and its value.
+    fields: Vec<(&'static str, Value)>,
 }
 
 impl Chunks {
     async fn write(&self, mut generation: Generation) -> Result<(), Gone> {
         for index in 0..generation.answers() {
-            let delta = json!({ "role": "assistant", "content": "" });
-            self.chunk(index, &delta, None, None).await?;
+            let delta = json!({ "role": "assistant", "content": null });
+            self.chunk(index, &delta, More::default())?;
         }
         let mut total = Total::default();
         while let Some((index, part)) = generation.next().await {
             match part {
-                Part::Prefill { done, total } => self.progress(done, total).await?,
-                Part::More { deltas, tokens, .. } => self.more(index, deltas, &tokens).await?,
+                Part::Prefill(prompted) => self.progress(index, &prompted, &generation)?,
+                Part::More { deltas, tokens, .. } => {
+                    let timings = self.wants.timings.then(|| generation.timings(index));
+                    self.more(index, deltas, &tokens, timings)?;
+                }
                 Part::Over(ending) => {
                     total.add(&ending);
-                    let mut document = self.document(index, &json!({}), Some(ending.reason.word()), None);
-                    document.insert("timings".into(), ending.timings());
-                    self.writer.data(&Value::Object(document)).await?;
+                    let fields = vec![("timings", ending.timings())];
+                    let finish = Some(ending.reason.word());
+                    self.chunk(index, &json!({}), More { finish, fields, ..More::default() })?;
                 }
                 Part::Failed(failure) => return self.fail(&failure).await,
             }
@@ -63,52 +78,54 @@ impl Chunks {
         self.writer.done().await
     }
 
-    async fn progress(&self, done: u32, total: u32) -> Result<(), Gone> {
+    fn progress(&self, index: usize, prompted: &Prompted, generation: &Generation) -> Result<(), Gone> {
         if !self.wants.progress {
             return Ok(());
         }
-        let mut document = self.document(0, &json!({}), None, None);
-        document.insert("prompt_progress".into(), json!({ "processed": done, "total": total }));
-        self.writer.data(&Value::Object(document)).await
+        let mut fields = vec![("prompt_progress", prompted.document())];
+        if self.wants.timings {
+            fields.push(("timings", generation.timings(index)));
+        }
+        self.chunk(index, &json!({}), More { fields, ..More::default() })
     }
 
-    async fn more(&self, index: usize, deltas: Vec<Delta>, tokens: &[TokenReport]) -> Result<(), Gone> {
+    fn more(
+        &self,
+        index: usize,
+        deltas: Vec<Delta>,
+        tokens: &[TokenReport],
+        mut timings: Option<Value>,
+    ) -> Result<(), Gone> {
         // log-probabilities go with the first delta, or alone if the text waits
         let mut log_probs = logprobs::chat(&self.app, tokens);
         if deltas.is_empty() && log_probs.is_some() {
-            return self.chunk(index, &json!({ "content": "" }), None, log_probs).await;
+            let more = More { log_probs, ..More::default() };
+            return self.chunk(index, &json!({ "content": "" }), more);
         }
         for delta in deltas {
-            self.chunk(index, &delta_document(delta), None, log_probs.take()).await?;
+            let fields = timings.take().map(|timings| ("timings", timings)).into_iter().collect();
+            let more = More { log_probs: log_probs.take(), fields, ..More::default() };
+            self.chunk(index, &delta_document(delta), more)?;
         }
         Ok(())
     }
 
-    fn document(
-        &self,
-        index: usize,
-        delta: &Value,
-        finish: Option<&str>,
-        log_probs: Option<Value>,
-    ) -> Map<String, Value> {
-        let mut document = self.header.document("chat.completion.chunk");
-        let choice =
-            json!({ "index": index, "delta": delta, "logprobs": log_probs, "finish_reason": finish });
-        document.insert("choices".into(), json!([choice]));
-        if self.wants.usage {
-            document.insert("usage".into(), Value::Null);
-        }
-        document
-    }
-
-    async fn chunk(
-        &self,
-        index: usize,
-        delta: &Value,
-        finish: Option<&str>,
-        log_probs: Option<Value>,
-    ) -> Result<(), Gone> {
-        self.writer.data(&Value::Object(self.document(index, delta, finish, log_probs))).await
+    /// Writes a chunk. Its first part is the same every time, and written as it is.
+    fn chunk(&self, index: usize, delta: &Value, more: More<'_>) -> Result<(), Gone> {
+        let head = self.head.strip_suffix('}').unwrap_or_default();
+        let finish = more.finish.map_or(Value::Null, Value::from);
+        let log_probs = more.log_probs.unwrap_or_default();
+        let usage = if self.wants.usage { ",\"usage\":null" } else { "" };
+        let fields: Map<String, Value> =
+            more.fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let fields = if fields.is_empty() { String::new() } else { Value::Object(fields).to_string() };
+        // `,"a":1` of `{"a":1}`
+        let inner = fields.strip_prefix('{').and_then(|fields| fields.strip_suffix('}'));
+        let (comma, inner) = inner.map_or(("", ""), |inner| (",", inner));
+        self.writer.json(format_args!(
+            "{head},\"choices\":[{{\"index\":{index},\"delta\":{delta},\"logprobs\":{log_probs},\
+             \"finish_reason\":{finish}}}]{usage}{comma}{inner}}}"
+        ))
     }
 }
 

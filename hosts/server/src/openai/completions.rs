@@ -5,10 +5,11 @@ use super::{logprobs, options};
 use crate::app::App;
 use crate::call::Call;
 use crate::error::{Dialect, Failure, Kind};
-use crate::fields::{self, Fields};
+use crate::fields::Fields;
 use crate::generate::{Generation, Order, Part, Total};
 use crate::reading::read;
 use crate::stream::{self, Framing, Gone, Writer, json};
+use crate::texts;
 use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -30,9 +31,9 @@ pub(super) struct Prompt {
 }
 
 pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
-    let body = call.json()?;
+    let body = Arc::new(call.json().await?);
     let fields = Fields::of_request(&body)?;
-    let prompts = prompts(&call.app, &fields)?;
+    let prompts = call.read(&body, prompts).await?;
     let mut options = options::options(&call.app, &fields)?;
     options.max_tokens.get_or_insert(DEFAULT_TOKENS);
     if let Some(top) = log_probs(&fields)? {
@@ -102,31 +103,19 @@ pub(super) fn prompts(app: &App, fields: &Fields<'_>) -> Result<Vec<Prompt>, Fai
             value.as_str().ok_or_else(|| fields.wrong("prompt", "must be a string beside a suffix"))?;
         return fill_in(app, text, suffix).map(|prompt| vec![prompt]);
     }
-    match value {
-        Value::Array(items) if !items.is_empty() && !items.iter().all(Value::is_number) => {
-            if items.len() > MOST_PROMPTS {
-                return Err(fields.wrong("prompt", format_args!("must be at most {MOST_PROMPTS} prompts")));
-            }
-            items.iter().map(|item| prompt(app, fields, item)).collect()
-        }
-        value => Ok(vec![prompt(app, fields, value)?]),
+    let Some(items) = texts::list(value).filter(|items| !items.is_empty()) else {
+        return Ok(vec![prompt(app, fields, value)?]);
+    };
+    if items.len() > MOST_PROMPTS {
+        return Err(fields.wrong("prompt", format_args!("must be at most {MOST_PROMPTS} prompts")));
     }
+    items.iter().map(|item| prompt(app, fields, item)).collect()
 }
 
 fn prompt(app: &App, fields: &Fields<'_>, value: &Value) -> Result<Prompt, Failure> {
-    match value {
-        Value::String(text) => {
-            let tokens = app.encode(text, EncodeOptions { add_special: true, parse_special: true })?;
-            Ok(Prompt { tokens, text: text.clone() })
-        }
-        Value::Array(ids) => {
-            let tokens: Option<Vec<TokenId>> = ids.iter().map(|id| fields::count(id).map(TokenId)).collect();
-            let tokens = tokens.ok_or_else(|| fields.wrong("prompt", "must be of token ids"))?;
-            let text = app.decode(&tokens);
-            Ok(Prompt { tokens, text })
-        }
-        _ => Err(fields.wrong("prompt", "must be a string or a list of strings or token ids")),
-    }
+    let tokens = texts::tokens(app, fields, "prompt", value)?;
+    let text = value.as_str().map_or_else(|| app.decode(&tokens), ToOwned::to_owned);
+    Ok(Prompt { tokens, text })
 }
 
 /// The prompt of a model that fills in: what is before and what is behind, then its turn.
@@ -167,7 +156,7 @@ async fn whole(app: &App, header: &Header, runs: Vec<Run>) -> Result<Response, F
         let mut total = Total::default();
         while let Some((index, part)) = run.generation.next().await {
             match part {
-                Part::Prefill { .. } => {}
+                Part::Prefill(_) => {}
                 Part::More { text, tokens, .. } => {
                     answers[index].text.push_str(&text);
                     answers[index].tokens.extend(tokens);
@@ -231,7 +220,7 @@ async fn write(
         while let Some((index, part)) = run.generation.next().await {
             let place = first + index;
             match part {
-                Part::Prefill { .. } => {}
+                Part::Prefill(_) => {}
                 Part::More { text, tokens, .. } => {
                     let log_probs = logprobs::completion(app, &tokens, &mut offsets[index]);
                     if !text.is_empty() || log_probs.is_some() {

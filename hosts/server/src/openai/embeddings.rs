@@ -3,13 +3,15 @@
 use crate::app::App;
 use crate::call::Call;
 use crate::error::{Failure, Kind};
-use crate::fields::{self, Fields};
+use crate::fields::Fields;
 use crate::reading::read;
 use crate::stream::json;
+use crate::texts;
+use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
 use core::fmt::Write as _;
-use doorbell_core::token::{EncodeOptions, TokenId};
+use doorbell_core::token::TokenId;
 use doorbell_runtime::serve::{Aim, ReadResult};
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -18,14 +20,14 @@ use std::time::Instant;
 const MOST_TEXTS: usize = 2048;
 
 pub(crate) async fn embeddings(call: Call) -> Result<Response, Failure> {
-    let body = call.json()?;
+    let body = Arc::new(call.json().await?);
     let fields = Fields::of_request(&body)?;
     let base64 = match fields.text("encoding_format")? {
         None | Some("float") => false,
         Some("base64") => true,
         Some(_) => return Err(fields.wrong("encoding_format", "must be float or base64")),
     };
-    let texts = texts(&call.app, &fields, "input", false)?;
+    let texts = call.read(&body, |app, fields| texts(app, fields, "input", false)).await?;
     let tokens: usize = texts.iter().map(Vec::len).sum();
     let vectors = vectors(&call.app, &fields, texts).await?;
     let data = vectors.iter().enumerate().map(|(index, vector)| {
@@ -44,14 +46,14 @@ pub(crate) async fn embeddings(call: Call) -> Result<Response, Failure> {
 /// Ollama's `/api/embed`.
 pub(crate) async fn embed(call: Call) -> Result<Response, Failure> {
     let start = Instant::now();
-    let body = call.json()?;
+    let body = Arc::new(call.json().await?);
     let fields = Fields::of_request(&body)?;
     let truncate = fields.flag("truncate")?.unwrap_or(true);
     let texts = match fields.get("input") {
         // a request without texts loads the model; it is
         None => Vec::new(),
         Some(Value::String(text)) if text.is_empty() => Vec::new(),
-        Some(_) => texts(&call.app, &fields, "input", truncate)?,
+        Some(_) => call.read(&body, move |app, fields| texts(app, fields, "input", truncate)).await?,
     };
     let tokens: usize = texts.iter().map(Vec::len).sum();
     let vectors = vectors(&call.app, &fields, texts).await?;
@@ -67,49 +69,26 @@ pub(crate) async fn embed(call: Call) -> Result<Response, Failure> {
 
 /// Ollama's older `/api/embeddings`.
 pub(crate) async fn embed_prompt(call: Call) -> Result<Response, Failure> {
-    let body = call.json()?;
+    let body = Arc::new(call.json().await?);
     let fields = Fields::of_request(&body)?;
-    let texts = texts(&call.app, &fields, "prompt", true)?;
+    let texts = call.read(&body, |app, fields| texts(app, fields, "prompt", true)).await?;
     let mut vectors = vectors(&call.app, &fields, texts).await?;
     Ok(json(StatusCode::OK, &json!({ "embedding": vectors.pop().unwrap_or_default() })))
 }
 
-/// The texts of a field: one, a list of tokens and pieces of text, or a list of either. Texts that are too long are cut if `truncate`.
+/// The texts of a field. Those that are too long are cut if `truncate`.
 fn texts(app: &App, fields: &Fields<'_>, field: &str, truncate: bool) -> Result<Vec<Vec<TokenId>>, Failure> {
     let value = fields.get(field).ok_or_else(|| fields.wrong(field, "is missing"))?;
-    let items = match value {
-        Value::Array(items) if items.is_empty() => return Err(fields.wrong(field, "must not be empty")),
-        // with a number in it, a list is one text of tokens and pieces of text
-        Value::Array(items) if !items.iter().any(Value::is_number) => items.as_slice(),
-        value => core::slice::from_ref(value),
-    };
+    let items = texts::list(value).unwrap_or(core::slice::from_ref(value));
+    if items.is_empty() {
+        return Err(fields.wrong(field, "must not be empty"));
+    }
     if items.len() > MOST_TEXTS {
         return Err(fields.wrong(field, format_args!("must be at most {MOST_TEXTS} texts")));
     }
     let most = app.served.context.saturating_sub(1) as usize;
     let text = |item: &Value| {
-        let mut tokens = match item {
-            Value::String(text) => {
-                app.encode(text, EncodeOptions { add_special: true, parse_special: true })?
-            }
-            Value::Array(parts) => {
-                let mut tokens = Vec::new();
-                for part in parts {
-                    match (part, fields::count(part)) {
-                        (Value::String(text), _) => {
-                            tokens.extend(app.encode(
-                                text,
-                                EncodeOptions { parse_special: true, ..EncodeOptions::default() },
-                            )?);
-                        }
-                        (_, Some(id)) => tokens.push(TokenId(id)),
-                        _ => return Err(fields.wrong(field, "must be of token ids and strings")),
-                    }
-                }
-                tokens
-            }
-            _ => return Err(fields.wrong(field, "must be a string or a list of strings or token ids")),
-        };
+        let mut tokens = texts::tokens(app, fields, field, item)?;
         if tokens.is_empty() {
             return Err(fields.wrong(field, "must not have empty texts"));
         }

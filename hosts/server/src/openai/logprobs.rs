@@ -33,6 +33,25 @@ pub(super) fn chat(app: &App, tokens: &[TokenReport]) -> Option<Value> {
     (!content.is_empty()).then(|| json!({ "content": content, "refusal": null }))
 }
 
+/// As [`chat`], with probabilities after sampling in llama-server's words.
+pub(super) fn drawn(app: &App, tokens: &[TokenReport]) -> Option<Value> {
+    let entry = |token: TokenId, log_prob: f32| {
+        let mut entry = entry(app, token, log_prob);
+        entry.remove("logprob");
+        entry.insert("prob".into(), json!(log_prob.exp()));
+        entry
+    };
+    let content = tokens.iter().filter_map(|report| {
+        let (log_prob, top) = report.log_probs.as_ref()?;
+        let mut chosen = entry(report.token, *log_prob);
+        let top: Vec<_> = top.iter().map(|&(token, log_prob)| entry(token, log_prob)).collect();
+        chosen.insert("top_probs".into(), json!(top));
+        Some(Value::Object(chosen))
+    });
+    let content: Vec<Value> = content.collect();
+    (!content.is_empty()).then(|| json!({ "content": content }))
+}
+
 /// The `logprobs` of a text completion, whose text begins at `offset` characters.
 pub(super) fn completion(app: &App, tokens: &[TokenReport], offset: &mut usize) -> Option<Value> {
     let (mut texts, mut own, mut tops, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());

@@ -83,13 +83,28 @@ pub(crate) fn options(app: &App, fields: &Fields<'_>) -> Result<Options, Failure
         params,
         breakers,
         // -1 is "random" to llama-server
-        seed: fields.integer("seed")?.filter(|&seed| seed != -1).map(i64::cast_unsigned),
+        seed: match fields.integer("seed")? {
+            None => app.served.seed,
+            seed => seed.filter(|&seed| seed != -1).map(i64::cast_unsigned),
+        },
         bias,
         stops: fields.texts("stop")?,
         ignore_end: fields.flag("ignore_eos")?.unwrap_or(false),
         answers,
         reasoning_budget: reasoning_budget(fields)?,
+        reuse: fields.flag("cache_prompt")?.unwrap_or(true),
+        slot: slot(app, fields)?,
     })
+}
+
+/// llama-server's `id_slot`; -1 is any.
+fn slot(app: &App, fields: &Fields<'_>) -> Result<Option<u32>, Failure> {
+    let slots = app.served.parallel;
+    match fields.count_or_all("id_slot")? {
+        None | Some(u32::MAX) => Ok(None),
+        Some(slot) if slot < slots => Ok(Some(slot)),
+        Some(_) => Err(fields.wrong("id_slot", format_args!("must be below {slots}, the number of slots"))),
+    }
 }
 
 /// llama-server's two names for the tokens that reasoning may have; -1 is no limit.
@@ -117,7 +132,9 @@ fn breakers(
         return Ok(None);
     }
     let tokenizer = app.served.tokenizer;
-    let found = if fields.get(FIELD).is_some() {
+    let found = if let (None, Some(breakers)) = (fields.get(FIELD), &app.served.breakers) {
+        return Ok(Some(Arc::clone(breakers)));
+    } else if fields.get(FIELD).is_some() {
         Breakers::of_texts(texts, tokenizer, HEAP)
     } else {
         Breakers::of_texts(Breakers::DEFAULT, tokenizer, HEAP)

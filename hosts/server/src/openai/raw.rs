@@ -1,5 +1,6 @@
 //! `/completion` and `/completions` without a version: llama-server's own form.
 
+use super::chat::Wants;
 use super::{completions, logprobs, options};
 use crate::app::App;
 use crate::call::Call;
@@ -7,9 +8,11 @@ use crate::error::{Dialect, Failure};
 use crate::fields::Fields;
 use crate::generate::{Ending, Generation, Options, Order, Part, Reason};
 use crate::stream::{self, Framing, Gone, Writer, json};
+use crate::texts;
 use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
+use doorbell_core::token::TokenId;
 use doorbell_runtime::serve::TokenReport;
 use serde_json::{Value, json};
 
@@ -18,7 +21,11 @@ struct Form {
     model: String,
     settings: Value,
     return_tokens: bool,
-    probabilities: bool,
+    /// Whether they are told, and whether they are those after sampling.
+    probabilities: Option<bool>,
+    wants: Wants,
+    /// The fields that a whole answer shall have, by their paths; all with none.
+    fields: Vec<String>,
 }
 
 /// A prompt under way.
@@ -29,24 +36,27 @@ struct Run {
 }
 
 pub(crate) async fn completion(call: Call) -> Result<Response, Failure> {
-    let body = call.json()?;
+    let body = Arc::new(call.json().await?);
     let fields = Fields::of_request(&body)?;
-    let list = fields.get("prompt").is_some_and(|prompt| prompt.is_array() && !is_tokens(prompt));
-    let prompts = completions::prompts(&call.app, &fields)?;
+    let list = fields.get("prompt").and_then(texts::list).is_some();
+    let prompts = call.read(&body, completions::prompts).await?;
     let mut options = options::options(&call.app, &fields)?;
     let probabilities = fields.count("n_probs")?.filter(|&count| count > 0);
     if let Some(count) = probabilities {
         let count = u8::try_from(count).ok().filter(|&count| count <= 20);
         options.params.logprobs = Some(count.ok_or_else(|| fields.wrong("n_probs", "must be at most 20"))?);
+        options.params.post_sampling = fields.flag("post_sampling_probs")?.unwrap_or(false);
     }
     // one answer a prompt, as its documents have room for
     options.answers = 1;
     let shape = options::shape(&fields)?;
     let form = Form {
         model: fields.text("model")?.unwrap_or(&call.app.served.name).to_owned(),
-        settings: settings(&options),
+        settings: settings(&call.app, &options),
         return_tokens: fields.flag("return_tokens")?.unwrap_or(false),
-        probabilities: probabilities.is_some(),
+        probabilities: probabilities.map(|_| options.params.post_sampling),
+        wants: Wants::of(&fields)?,
+        fields: fields.texts("response_fields")?,
     };
     let mut runs = Vec::new();
     for (index, prompt) in prompts.into_iter().enumerate() {
@@ -68,14 +78,15 @@ pub(crate) async fn completion(call: Call) -> Result<Response, Failure> {
     Ok(json(StatusCode::OK, &document))
 }
 
-/// Whether a list is one prompt of token ids.
-fn is_tokens(prompt: &Value) -> bool {
-    prompt.as_array().is_some_and(|items| items.iter().all(Value::is_number))
-}
-
 /// llama-server's `generation_settings`.
-fn settings(options: &Options) -> Value {
+fn settings(app: &App, options: &Options) -> Value {
     let params = &options.params;
+    let banned: Vec<TokenId> =
+        if options.ignore_end { app.served.tokenizer.eog().collect() } else { Vec::new() };
+    // JSON has no infinity; null is llama-server's word for it
+    let own = options.bias.iter().map(|bias| json!({ "token": bias.token.0, "bias": bias.bias }));
+    let ends = banned.iter().map(|token| json!({ "token": token.0, "bias": null }));
+    let bias: Vec<Value> = own.chain(ends).collect();
     json!({
         "seed": options.seed,
         "temperature": params.temperature,
@@ -104,6 +115,11 @@ fn settings(options: &Options) -> Value {
         "n_predict": options.max_tokens.map_or(-1, i64::from),
         "max_tokens": options.max_tokens.map_or(-1, i64::from),
         "ignore_eos": options.ignore_end,
+        "logit_bias": bias,
+        "n_probs": params.logprobs.unwrap_or(0),
+        "post_sampling_probs": params.post_sampling,
+        "min_keep": params.min_keep,
+        "mirostat": params.mirostat.version as u8,
     })
 }
 
@@ -136,7 +152,7 @@ fn end(document: &mut Value, run: &Run, form: &Form, ending: &Ending, has_new_li
         "generation_settings": form.settings,
         "prompt": run.prompt,
         "has_new_line": has_new_line,
-        "truncated": false,
+        "truncated": ending.truncated,
         "stop_type": kind,
         "stopping_word": word,
         "timings": ending.timings(),
@@ -148,18 +164,30 @@ fn end(document: &mut Value, run: &Run, form: &Form, ending: &Ending, has_new_li
 
 /// Adds how likely the tokens were, if that was asked for.
 fn probabilities(app: &App, form: &Form, document: &mut Value, tokens: &[TokenReport]) {
-    if form.probabilities
-        && let Some(found) = logprobs::chat(app, tokens)
-    {
+    let Some(post_sampling) = form.probabilities else { return };
+    let found = if post_sampling { logprobs::drawn(app, tokens) } else { logprobs::chat(app, tokens) };
+    if let Some(found) = found {
         document["completion_probabilities"] = found["content"].clone();
     }
+}
+
+/// The fields that were asked for, each under its path.
+fn chosen(form: &Form, document: Value) -> Value {
+    if form.fields.is_empty() {
+        return document;
+    }
+    let found = form.fields.iter().filter_map(|path| {
+        let value = document.pointer(&format!("/{path}"))?;
+        Some((path.clone(), value.clone()))
+    });
+    Value::Object(found.collect())
 }
 
 async fn whole(app: &App, form: &Form, mut run: Run) -> Result<Value, Failure> {
     let (mut content, mut tokens) = (String::new(), Vec::new());
     while let Some((_, part)) = run.generation.next().await {
         match part {
-            Part::Prefill { .. } => {}
+            Part::Prefill(_) => {}
             Part::More { text, tokens: more, .. } => {
                 content.push_str(&text);
                 tokens.extend(more);
@@ -170,7 +198,7 @@ async fn whole(app: &App, form: &Form, mut run: Run) -> Result<Value, Failure> {
                 let mut document = piece(&run, form, &content, shown);
                 end(&mut document, &run, form, &ending, content.contains('\n'));
                 probabilities(app, form, &mut document, &tokens);
-                return Ok(document);
+                return Ok(chosen(form, document));
             }
         }
     }
@@ -180,13 +208,20 @@ async fn whole(app: &App, form: &Form, mut run: Run) -> Result<Value, Failure> {
 async fn write(app: &App, form: &Form, writer: &Writer, runs: Vec<Run>) -> Result<(), Gone> {
     for mut run in runs {
         let mut has_new_line = false;
-        while let Some((_, part)) = run.generation.next().await {
+        while let Some((index, part)) = run.generation.next().await {
             match part {
-                Part::Prefill { .. } => {}
+                Part::Prefill(prompted) if form.wants.progress => {
+                    let mut document = piece(&run, form, "", &[]);
+                    document["prompt_progress"] = prompted.document();
+                    timings(form, &run, index, &mut document);
+                    writer.data(&document).await?;
+                }
+                Part::Prefill(_) => {}
                 Part::More { text, tokens, .. } => {
                     has_new_line |= text.contains('\n');
                     let mut document = piece(&run, form, &text, &tokens);
                     probabilities(app, form, &mut document, &tokens);
+                    timings(form, &run, index, &mut document);
                     writer.data(&document).await?;
                 }
                 Part::Over(ending) => {
@@ -199,4 +234,11 @@ async fn write(app: &App, form: &Form, writer: &Writer, runs: Vec<Run>) -> Resul
         }
     }
     Ok(())
+}
+
+/// Adds times, if those of every token were asked for.
+fn timings(form: &Form, run: &Run, index: usize, document: &mut Value) {
+    if form.wants.timings {
+        document["timings"] = run.generation.timings(index);
+    }
 }

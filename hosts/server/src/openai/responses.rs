@@ -1,10 +1,10 @@
 //! `/v1/responses`, without memory: every request brings its whole conversation.
 
-use super::chat::{Header, Message};
+use super::chat::{Header, Message, Wants};
 use super::responses_stream;
 use super::{chat, responses_input};
 use crate::call::{self, Call};
-use crate::chat::order;
+use crate::chat::{order, rendered};
 use crate::error::Failure;
 use crate::fields::Fields;
 use crate::generate::{Ending, Generation, Reason};
@@ -119,14 +119,14 @@ fn items(message: &Message) -> Vec<Value> {
 }
 
 pub(crate) async fn responses(call: Call) -> Result<Response, Failure> {
-    let body = call.json()?;
+    let body = call.json().await?;
     let fields = Fields::of_request(&body)?;
     let conversation = responses_input::conversation(&call, &fields)?;
     let header = Header::new(&call, "resp_", fields.text("model")?);
     let frame = Frame::new(header, &fields);
     let generation = Generation::begin(&call.app, order(&call.app, conversation).await?).await?;
     if fields.flag("stream")?.unwrap_or(false) {
-        return Ok(responses_stream::respond(&call, frame, generation));
+        return Ok(responses_stream::respond(&call, frame, Wants::of(&fields)?, generation));
     }
     let messages = chat::collect(generation, 1).await?;
     let (message, ending) = match messages.first() {
@@ -135,4 +135,13 @@ pub(crate) async fn responses(call: Call) -> Result<Response, Failure> {
     };
     let status = ending.map_or("completed", status);
     Ok(json(StatusCode::OK, &frame.document(status, &items(message), ending)))
+}
+
+/// How many tokens an input has.
+pub(crate) async fn count(call: Call) -> Result<Response, Failure> {
+    let body = call.json().await?;
+    let fields = Fields::of_request(&body)?;
+    let conversation = responses_input::conversation(&call, &fields)?;
+    let (_, rendered) = rendered(&call.app, conversation).await?;
+    Ok(chat::counted(rendered.tokens.len()))
 }

@@ -5,6 +5,7 @@ use crate::call::Call;
 use crate::chat::{self, Conversation, ToolChoice};
 use crate::error::Failure;
 use crate::fields::Fields;
+use crate::turn::Turn;
 use doorbell_runtime::constrain::Shape;
 use serde_json::{Map, Value, json};
 
@@ -42,6 +43,7 @@ pub(super) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversat
         shape: shape(fields)?,
         variables,
         split_reasoning: true,
+        turn: Turn::Auto,
         options,
     })
 }

@@ -1,5 +1,6 @@
 //! `/v1/responses` as a stream: every event says which item and part it belongs to, and its number.
 
+use super::chat::Wants;
 use super::responses::{Frame, call_item, message_item, reasoning_item, status, text_part};
 use crate::call::{self, Call};
 use crate::error::{Dialect, Failure};
@@ -9,9 +10,10 @@ use axum::response::Response;
 use doorbell_runtime::answer::Delta;
 use serde_json::{Value, json};
 
-pub(super) fn respond(call: &Call, frame: Frame, generation: Generation) -> Response {
+pub(super) fn respond(call: &Call, frame: Frame, wants: Wants, generation: Generation) -> Response {
     stream::stream(Framing::Events, call.app.settings.keep_alive, |writer| async move {
-        Events { frame, writer, number: 0, done: Vec::new(), open: None }.write(generation).await
+        let events = Events { frame, writer, wants, number: 0, done: Vec::new(), open: None, timings: None };
+        events.write(generation).await
     })
 }
 
@@ -30,6 +32,10 @@ struct Events {
     /// Items that are complete.
     done: Vec<Value>,
     open: Option<Open>,
+    /// llama-server's extensions.
+    wants: Wants,
+    /// Times for the next delta.
+    timings: Option<Value>,
 }
 
 impl Events {
@@ -40,8 +46,14 @@ impl Events {
         }
         while let Some((_, part)) = generation.next().await {
             match part {
-                Part::Prefill { .. } => {}
+                Part::Prefill(prompted) if self.wants.progress => {
+                    let response = self.frame.document("in_progress", &[], None);
+                    let event = json!({ "response": response, "prompt_progress": prompted.document() });
+                    self.send("response.in_progress", event).await?;
+                }
+                Part::Prefill(_) => {}
                 Part::More { deltas, .. } => {
+                    self.timings = self.wants.timings.then(|| generation.timings(0));
                     for delta in deltas {
                         self.take(delta).await?;
                     }
@@ -66,6 +78,11 @@ impl Events {
         event[more.0] = more.1;
         if name.starts_with("response.output_text") {
             event["logprobs"] = json!([]);
+        }
+        if name.ends_with(".delta")
+            && let Some(timings) = self.timings.take()
+        {
+            event["timings"] = timings;
         }
         self.send(name, event).await
     }
@@ -171,7 +188,8 @@ impl Events {
         self.close().await?;
         let status = status(ending);
         let response = self.frame.document(status, &self.done, Some(ending));
-        self.send(&format!("response.{status}"), json!({ "response": response })).await
+        let event = json!({ "response": response, "timings": ending.timings() });
+        self.send(&format!("response.{status}"), event).await
     }
 
     async fn fail(&mut self, failure: &Failure) -> Result<(), Gone> {

@@ -1,0 +1,261 @@
+//! Saving and restoring. Both take their time, so not on threads that serve sockets; the engine goes on meanwhile and
+//! lends its thread page by page.
+
+use super::checksum::Checksum;
+use super::error::PrefixError;
+use super::header::{self, BYTES, Header, SUM};
+use super::identity::identity;
+use super::name::FileName;
+use crate::serve::{Service, Store};
+use doorbell_core::backend::{PageError, PageForm};
+use doorbell_core::gguf::Gguf;
+use doorbell_core::plan::{PAGE_TOKENS, PageId};
+use doorbell_core::token::TokenId;
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+/// The folder of an operator for prefixes of one model.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    model: u64,
+    /// Held while a file is written or read: one at a time.
+    turn: Mutex<()>,
+}
+
+/// What was saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// Tokens of whole pages.
+    pub tokens: u32,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+/// What was restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// Tokens of whole pages.
+    pub tokens: Vec<TokenId>,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+/// Pages that are given back when this goes.
+struct Held<'s> {
+    service: &'s Service,
+    pages: Vec<PageId>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let pages = core::mem::take(&mut self.pages);
+        // an engine that has ended holds nothing
+        _ = self.service.visit(move |store| store.give(&pages));
+    }
+}
+
+/// Errands with a buffer that goes there and back.
+fn read_page(service: &Service, page: PageId, mut buffer: Vec<u8>) -> Result<Vec<u8>, PrefixError> {
+    let read = service.visit(move |store| store.read(page, &mut buffer).map(|()| buffer))?;
+    Ok(read?)
+}
+
+fn write_page(service: &Service, page: PageId, buffer: Vec<u8>) -> Result<Vec<u8>, PrefixError> {
+    let written = service.visit(move |store| store.write(page, &buffer).map(|()| buffer))?;
+    Ok(written?)
+}
+
+/// What the engine's pages look like, its vocabulary, and its pages in all.
+fn facts(service: &Service) -> Result<(PageForm, u32, u32), PrefixError> {
+    let (form, vocabulary, pages) =
+        service.visit(|store: &mut dyn Store| (store.form(), store.vocabulary(), store.pages()))?;
+    Ok((form.ok_or(PageError::Kept)?, vocabulary, pages))
+}
+
+impl Folder {
+    /// A folder for the prefixes of a model.
+    ///
+    /// # Errors
+    /// There is no such folder, or the system refused.
+    pub fn new(path: &Path, gguf: &Gguf<'_>) -> Result<Self, PrefixError> {
+        if !fs::metadata(path)?.is_dir() {
+            return Err(PrefixError::NotAFile);
+        }
+        Ok(Self { path: path.to_owned(), model: identity(gguf), turn: Mutex::new(()) })
+    }
+
+    fn turn(&self) -> Result<MutexGuard<'_, ()>, PrefixError> {
+        match self.turn.try_lock() {
+            Ok(turn) => Ok(turn),
+            // whoever panicked left at worst an unfinished file
+            Err(TryLockError::Poisoned(turn)) => Ok(turn.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(PrefixError::Busy),
+        }
+    }
+
+    /// Saves what the cache has of a slot's tokens.
+    ///
+    /// # Errors
+    /// [`PrefixError`]; a file of that name that was there before is still there then.
+    pub fn save(&self, service: &Service, slot: u32, name: &FileName) -> Result<Saved, PrefixError> {
+        let _turn = self.turn()?;
+        let slots = service.slots().count();
+        let mut tokens = service.slots().tokens(slot).ok_or(PrefixError::Slot { slot, slots })?;
+        let (form, ..) = facts(service)?;
+        let wanted = tokens.clone();
+        let pages = service.visit(move |store| store.hold(&wanted))??;
+        let held = Held { service, pages };
+        tokens.truncate(held.pages.len() * PAGE_TOKENS);
+        let unfinished = self.path.join(name.unfinished());
+        let written = self.write(&held, &tokens, &form, &unfinished);
+        let finished = written.and_then(|saved| {
+            fs::rename(&unfinished, self.path.join(name.as_str()))?;
+            Ok(saved)
+        });
+        if finished.is_err() {
+            // what is left of it is of no use, and nobody can be told a second failure
+            _ = fs::remove_file(&unfinished);
+        }
+        finished
+    }
+
+    fn write(
+        &self,
+        held: &Held<'_>,
+        tokens: &[TokenId],
+        form: &PageForm,
+        path: &Path,
+    ) -> Result<Saved, PrefixError> {
+        let count = u32::try_from(tokens.len()).map_err(|_| PrefixError::Token)?;
+        let header = Header {
+            model: self.model,
+            form: header::names(form),
+            tokens: count,
+            page_bytes: form.bytes as u64,
+        };
+        let mut file = BufWriter::new(File::create(path)?);
+        file.write_all(&header.to_bytes())?;
+        let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.0.to_le_bytes()).collect();
+        file.write_all(&bytes)?;
+        let sum = Checksum::of(header.model, &bytes);
+        file.write_all(&sum.to_le_bytes())?;
+        let mut buffer = vec![0; form.bytes];
+        for (number, &page) in (0..).zip(&held.pages) {
+            buffer = read_page(held.service, page, buffer)?;
+            file.write_all(&buffer)?;
+            file.write_all(&Checksum::of(page_seed(sum, number), &buffer).to_le_bytes())?;
+        }
+        file.flush()?;
+        file.get_ref().sync_data()?;
+        let bytes = header.file_bytes().unwrap_or(0);
+        Ok(Saved { tokens: count, bytes })
+    }
+
+    /// Puts the tokens of a file into a slot, and their keys and values into the cache.
+    ///
+    /// # Errors
+    /// [`PrefixError`]; the slot is as before then.
+    pub fn restore(&self, service: &Service, slot: u32, name: &FileName) -> Result<Restored, PrefixError> {
+        let _turn = self.turn()?;
+        let slots = service.slots().count();
+        if slot as usize >= slots {
+            return Err(PrefixError::Slot { slot, slots });
+        }
+        let path = self.path.join(name.as_str());
+        // neither a link nor something that would never end
+        if !fs::symlink_metadata(&path)?.is_file() {
+            return Err(PrefixError::NotAFile);
+        }
+        let file = File::open(&path)?;
+        let found = file.metadata()?.len();
+        let (form, vocabulary, pages) = facts(service)?;
+        let mut file = BufReader::new(file);
+        let header = self.header(&mut file, &form, found)?;
+        if header.pages() > u64::from(pages) {
+            return Err(PrefixError::TooLong { needed: header.pages(), pages });
+        }
+        let (tokens, sum) = read_tokens(&mut file, &header, vocabulary)?;
+        let count = u32::try_from(header.pages()).unwrap_or(u32::MAX);
+        let taken = service.visit(move |store| store.take(count))??;
+        let mut held = Held { service, pages: taken };
+        let mut buffer = vec![0; form.bytes];
+        for (number, &page) in (0..).zip(&held.pages) {
+            file.read_exact(&mut buffer).map_err(|_| PrefixError::Damaged { part: "pages" })?;
+            if read_sum(&mut file)? != Checksum::of(page_seed(sum, number), &buffer) {
+                return Err(PrefixError::Damaged { part: "pages" });
+            }
+            buffer = write_page(service, page, buffer)?;
+        }
+        let (pages, adopted) = (core::mem::take(&mut held.pages), tokens.clone());
+        service.visit(move |store| store.adopt(&adopted, &pages))?;
+        service.slots().set(slot, tokens.clone());
+        Ok(Restored { tokens, bytes: found })
+    }
+
+    /// A header that fits the file, the model and the engine.
+    fn header(&self, file: &mut impl Read, form: &PageForm, found: u64) -> Result<Header, PrefixError> {
+        let mut bytes = [0; BYTES];
+        file.read_exact(&mut bytes).map_err(|_| PrefixError::Foreign)?;
+        let header = Header::parse(&bytes)?;
+        if header.model != self.model {
+            return Err(PrefixError::Model);
+        }
+        let own = header::names(form);
+        if header.form != own || header.page_bytes != form.bytes as u64 {
+            return Err(PrefixError::Form {
+                expected: format!("{}, {} bytes a page", header::told(&own), form.bytes),
+                found: format!("{}, {} bytes a page", header::told(&header.form), header.page_bytes),
+            });
+        }
+        let expected = header.file_bytes().filter(|_| (header.tokens as usize).is_multiple_of(PAGE_TOKENS));
+        let expected = expected.ok_or(PrefixError::Damaged { part: "header" })?;
+        if expected == found { Ok(header) } else { Err(PrefixError::Length { expected, found }) }
+    }
+
+    /// Makes the cache forget a slot's tokens; gives how many the slot had.
+    ///
+    /// # Errors
+    /// [`PrefixError::Slot`], [`PrefixError::Service`]
+    pub fn erase(service: &Service, slot: u32) -> Result<usize, PrefixError> {
+        let slots = service.slots().count();
+        let tokens = service.slots().tokens(slot).ok_or(PrefixError::Slot { slot, slots })?;
+        let count = tokens.len();
+        service.visit(move |store| store.forget(&tokens))?;
+        service.slots().set(slot, Vec::new());
+        Ok(count)
+    }
+}
+
+/// Of each page another one, so that pages can't change places.
+fn page_seed(tokens: u64, number: u64) -> u64 {
+    tokens.wrapping_add(number)
+}
+
+fn read_sum(file: &mut impl Read) -> Result<u64, PrefixError> {
+    let mut bytes = [0; SUM];
+    file.read_exact(&mut bytes).map_err(|_| PrefixError::Damaged { part: "pages" })?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// The tokens and their checksum. The file is known to be long enough for them.
+fn read_tokens(
+    file: &mut impl Read,
+    header: &Header,
+    vocabulary: u32,
+) -> Result<(Vec<TokenId>, u64), PrefixError> {
+    let mut bytes = vec![0; header.tokens as usize * 4];
+    file.read_exact(&mut bytes).map_err(|_| PrefixError::Damaged { part: "tokens" })?;
+    let sum = Checksum::of(header.model, &bytes);
+    if read_sum(file)? != sum {
+        return Err(PrefixError::Damaged { part: "tokens" });
+    }
+    let tokens: Vec<TokenId> =
+        bytes.as_chunks().0.iter().map(|&bytes| TokenId(u32::from_le_bytes(bytes))).collect();
+    if tokens.iter().any(|token| token.0 >= vocabulary) {
+        return Err(PrefixError::Token);
+    }
+    Ok((tokens, sum))
+}
