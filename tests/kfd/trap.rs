@@ -1,6 +1,7 @@
 //! Waves that stop: with the trap handler of our kernels they are told by name and place, without one as a hang.
 
 use crate::rig::{Clock, Compiled, Life, PATIENCE, compiled, machines, open, sample, soft, text};
+use core::fmt::Write as _;
 use doorbell_compiler::ir::{Builder, Width};
 use doorbell_compiler::object::ArgumentValue;
 use doorbell_isa::{TARGETS, Target, decode};
@@ -11,7 +12,6 @@ use doorbell_kfd::packet::{Packet, Recorder};
 use doorbell_kfd::queue::QueueOptions;
 use doorbell_soft::kernel::{Release, chip};
 use doorbell_soft::processor::Level;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
@@ -48,7 +48,12 @@ fn beyond_lds(target: Target) -> Compiled {
 }
 
 /// Runs one wave of a kernel on a machine whose device has the handler, if it has a use for it.
-fn run(release: Release, name: &str, kernel: &Compiled, seed: u64) -> Result<(), (Option<Fault>, String)> {
+fn run(
+    release: Release,
+    name: &str,
+    kernel: &Compiled,
+    seed: u64,
+) -> Result<(), (Option<Box<Fault>>, String)> {
     let soft = soft(release, name, Level::Fast, seed);
     let told = |message: String| (None, message);
     let mut process = open(&soft).map_err(told)?;
@@ -65,7 +70,7 @@ fn run(release: Release, name: &str, kernel: &Compiled, seed: u64) -> Result<(),
     let mut packets = [Packet::INVALID];
     recorder.encode_aql(&mut packets).map_err(text).map_err(told)?;
     let result = life.run(&mut process, &packets);
-    let fault = life.queue.as_ref().unwrap().fault().cloned();
+    let fault = life.queue.as_ref().unwrap().fault().cloned().map(Box::new);
     life.end(&mut process).unwrap();
     process.shutdown().unwrap();
     assert_eq!(soft.held(), (0, 0, 0), "after {result:?}");
@@ -91,13 +96,15 @@ fn a_stopped_wave_is_told_by_name_on_every_machine_that_can() {
             if !tells(release, name) {
                 // There `s_trap` is skipped and the kernel runs on.
                 let Err((fault, message)) = run(release, name, &kernel, 1) else { continue };
-                assert!(trap == 0 && matches!(fault, Some(Fault::Hang(50, _))), "{message}");
+                assert!(trap == 0 && matches!(fault.as_deref(), Some(Fault::Hang(50, _))), "{message}");
                 assert!(message.contains("halts silently without a trap handler"), "{message}");
                 count[0] += 1;
                 continue;
             }
             let (fault, message) = run(release, name, &kernel, 1).unwrap_err();
-            let Some(Fault::Wave(wave, flight)) = fault else { panic!("{name} on {release:?}: {message}") };
+            let Some(Fault::Wave(wave, flight)) = fault.as_deref() else {
+                panic!("{name} on {release:?}: {message}")
+            };
             assert_eq!(u32::from(wave.record.trap), trap, "{message}");
             assert_eq!(flight.stretches[0].label, 7);
             let said = format!("a wave stopped: {word}");
@@ -149,7 +156,7 @@ fn a_page_fault_stays_one() {
         let (far, value) = (k.int(1 << 20), k.int(7));
         k.store(k.global(out, far), Width::Dwords(1), value);
         let (fault, message) = run(release, name, &compiled(&k.finish(), target), 4).unwrap_err();
-        assert!(matches!(fault, Some(Fault::Memory(..))), "{name} on {release:?}: {message}");
+        assert!(matches!(fault.as_deref(), Some(Fault::Memory(..))), "{name} on {release:?}: {message}");
         assert!(message.contains("page fault at 0x"), "{message}");
     }
 }
