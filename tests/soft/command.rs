@@ -6,7 +6,7 @@ use doorbell_isa::{Inst, Operand, Target, op, s_range, v};
 use doorbell_kfd::sys::Window;
 use doorbell_soft::command::{CommandProcessor, Notice, Queue, QueueKind};
 use doorbell_soft::memory::Space;
-use doorbell_soft::processor::{Level, Options};
+use doorbell_soft::processor::{FindingKind, Level, Options};
 
 use crate::program::assemble;
 
@@ -143,6 +143,82 @@ fn every_header_runs_its_dispatches_and_completes_them_once() {
             }
         }
     }
+}
+
+/// A kernel in the code's window, with its descriptor behind it: one wave, kernel argument pointer.
+fn kernel_object(code: &Window, at: usize, program: &[Inst]) -> u64 {
+    let words = assemble(program, Target::Gfx1151);
+    code.write(at, &words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>());
+    let descriptor = at + 512;
+    code.store64(descriptor + 16, (-512_i64).cast_unsigned());
+    code.store32(descriptor + 48, 0x60af_0003);
+    code.store32(descriptor + 52, 2 << 1 | 1 << 7);
+    code.store32(descriptor + 56, 0x408);
+    code.address() + descriptor as u64
+}
+
+/// What three dispatches find: one reads beside a word, one stores the word, one with the header reads it.
+fn found(header: u16, seed: u64) -> Vec<FindingKind> {
+    let mut gpu = Gpu::new(QueueKind::Aql, seed);
+    let code = gpu.space.allocate("more code", 4096).unwrap();
+    let imm = Operand::Immediate;
+    let wait = Inst::new(op::s_waitcnt, [imm(0)]);
+    let end = Inst::new(op::s_endpgm, [imm(0)]);
+    let zero = Inst::new(op::v_mov_b32, [v(1), Operand::Int(0)]);
+    let base = Inst::new(op::s_load_b64, [s_range(2, 2), s_range(0, 2), Operand::Off]);
+    let read = |at: i32| {
+        let load = Inst::new(op::global_load_b32, [v(2), v(1), s_range(2, 2)]).offset(at);
+        [base, zero, wait, load, wait, end]
+    };
+    let store = Inst::new(op::global_store_b32, [v(1), v(1), s_range(2, 2)]);
+    let objects = [
+        kernel_object(&code, 0, &read(64)),
+        kernel_object(&code, 1024, &[base, zero, wait, store, end]),
+        kernel_object(&code, 2048, &read(0)),
+    ];
+    let ordered = 2 | 1 << 8 | 2 << 11;
+    let packets: Vec<_> = [ordered | 2 << 9, ordered, header]
+        .into_iter()
+        .zip(objects)
+        .zip([8, 1, 8])
+        .map(|((header, object), groups)| {
+            gpu.object = object;
+            let mut packet = gpu.packet(header, 0);
+            // Enough readers for every compute unit to have one.
+            packet[3] = groups;
+            packet
+        })
+        .collect();
+    gpu.submit(&packets);
+    assert_eq!(gpu.pointers.load64(0x80), 3);
+    gpu.cp.report.findings.iter().map(|finding| finding.kind).collect()
+}
+
+#[test]
+fn the_header_decides_what_a_dispatch_may_see_of_those_before() {
+    let mut rows = 0;
+    for barrier in [0, 1 << 8] {
+        for acquire in 0..3 {
+            for release in 0..3 {
+                let header = 2 | barrier | acquire << 9 | release << 11;
+                let kinds: Vec<FindingKind> = (0..16).flat_map(|seed| found(header, seed)).collect();
+                let of = |kind: FindingKind| kinds.contains(&kind);
+                match (barrier, acquire) {
+                    // Nothing orders the read behind the store: it is a race, or where it comes last, an old line.
+                    (0, _) => assert!(of(FindingKind::GlobalRace), "{header:#x}: {kinds:?}"),
+                    // The line that the first dispatch has brought may still be there.
+                    (_, 0) => assert!(
+                        !kinds.is_empty() && kinds.iter().all(|kind| *kind == FindingKind::StaleRead),
+                        "{header:#x}: {kinds:?}"
+                    ),
+                    _ => assert!(kinds.is_empty(), "{header:#x}: {kinds:?}"),
+                }
+                rows += 1;
+            }
+        }
+    }
+    println!("{rows} combinations of barrier, acquire and release");
+    assert_eq!(rows, 18);
 }
 
 #[test]

@@ -11,8 +11,8 @@ use doorbell_kfd::sys::{
 use doorbell_soft::kernel::{Machine, Release, SoftKernel, chip};
 use doorbell_soft::processor::Options;
 
-const GPU: u32 = 0x1234;
-const VA: u64 = 0x7000_0000_0000;
+pub(crate) const GPU: u32 = 0x1234;
+pub(crate) const VA: u64 = 0x7000_0000_0000;
 
 fn machine(release: Release, chips: &[&str]) -> SoftKernel {
     let chips: Vec<_> = chips.iter().map(|name| chip(name).unwrap()).collect();
@@ -20,37 +20,42 @@ fn machine(release: Release, chips: &[&str]) -> SoftKernel {
 }
 
 /// A kernel with one card, opened.
-struct Client {
-    kernel: SoftKernel,
-    kfd: Fd,
+pub(crate) struct Client {
+    pub(crate) kernel: SoftKernel,
+    pub(crate) kfd: Fd,
     render: Fd,
 }
 
 impl Client {
-    fn new(release: Release) -> Self {
+    pub(crate) fn new(release: Release) -> Self {
         let kernel = machine(release, &["RX 7900 XTX"]);
         let (kfd, render) = (kernel.open("/dev/kfd").unwrap(), kernel.open("/dev/dri/renderD128").unwrap());
         Self { kernel, kfd, render }
     }
 
-    fn with_vm(release: Release) -> Self {
+    pub(crate) fn with_vm(release: Release) -> Self {
         let client = Self::new(release);
         let mut acquire = AcquireVm { drm_fd: client.render.raw().cast_unsigned(), gpu_id: GPU };
         client.call(&mut acquire).unwrap();
         client
     }
 
-    fn call<A: Arg>(&self, arg: &mut A) -> Result<(), Errno> {
+    /// The render node's descriptor.
+    pub(crate) fn render(&self) -> u32 {
+        self.render.raw().cast_unsigned()
+    }
+
+    pub(crate) fn call<A: Arg>(&self, arg: &mut A) -> Result<(), Errno> {
         call(&self.kernel, &self.kfd, arg)
     }
 
-    fn alloc(&self, va_addr: u64, size: u64, flags: u32) -> Result<AllocMemory, Errno> {
+    pub(crate) fn alloc(&self, va_addr: u64, size: u64, flags: u32) -> Result<AllocMemory, Errno> {
         let mut alloc = AllocMemory { va_addr, size, gpu_id: GPU, flags, ..AllocMemory::default() };
         self.call(&mut alloc)?;
         Ok(alloc)
     }
 
-    fn change(&self, request: Request, handle: u64, gpus: &[u32]) -> Result<MapMemory, Errno> {
+    pub(crate) fn change(&self, request: Request, handle: u64, gpus: &[u32]) -> Result<MapMemory, Errno> {
         let mut arg = MapMemory { handle, n_devices: gpus.len() as u32, ..MapMemory::default() };
         let mut ids: Vec<u8> = gpus.iter().flat_map(|gpu| gpu.to_le_bytes()).collect();
         let mut raw = [0; 24];
@@ -60,7 +65,7 @@ impl Client {
         result.map(|()| arg)
     }
 
-    fn mapped(&self, va: u64, size: u64, flags: u32) -> u64 {
+    pub(crate) fn mapped(&self, va: u64, size: u64, flags: u32) -> u64 {
         let handle = self.alloc(va, size, flags).unwrap().handle;
         self.change(request::MAP_MEMORY_TO_GPU, handle, &[GPU]).unwrap();
         handle
@@ -76,7 +81,7 @@ fn bytes_of(arg: &MapMemory) -> Vec<u8> {
     bytes
 }
 
-const GTT: u32 = alloc_flag::GTT | alloc_flag::WRITABLE;
+pub(crate) const GTT: u32 = alloc_flag::GTT | alloc_flag::WRITABLE;
 
 #[test]
 fn opening_depends_on_the_machine_and_the_version() {
@@ -213,7 +218,7 @@ fn the_event_page_is_taken_once_and_stays() {
 }
 
 /// A queue that every version accepts, with its buffers.
-fn good(client: &Client) -> CreateQueue {
+pub(crate) fn good(client: &Client) -> CreateQueue {
     let [pointers, ring, eop, area] = [VA, VA + 0x1_0000, VA + 0x10_0000, VA + 0x100_0000];
     client.mapped(pointers, 4096, GTT);
     client.mapped(ring, 65536, GTT);

@@ -11,6 +11,7 @@ mod driver;
 mod errno;
 mod findings;
 mod hostile;
+mod matrix;
 mod modes;
 mod opencl;
 mod ordering;

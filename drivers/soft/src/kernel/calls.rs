@@ -127,7 +127,8 @@ impl SoftKernel {
                 Ok(())
             }),
             request::UPDATE_QUEUE => {
-                state.queues.update(read::<UpdateQueue>(arg))?;
+                let release = self.machine.release;
+                state.queues.update(&mut state.ranges, release, read::<UpdateQueue>(arg))?;
                 state.run();
                 Ok(())
             }

@@ -108,10 +108,30 @@ impl Queues {
         Ok(())
     }
 
-    pub(super) fn update(&mut self, arg: UpdateQueue) -> Result<(), Errno> {
-        let entry = self.all.get_mut(&arg.queue_id).ok_or(Errno::EFAULT)?;
+    pub(super) fn update(
+        &mut self,
+        ranges: &mut Ranges,
+        release: Release,
+        arg: UpdateQueue,
+    ) -> Result<(), Errno> {
         if arg.queue_percentage & 0xff > 100 || arg.queue_priority > 15 {
             return Err(Errno::EINVAL);
+        }
+        if arg.ring_base_address >= 0x8000_0000_0000 {
+            return Err(Errno::EFAULT);
+        }
+        if arg.ring_size != 0 && !arg.ring_size.is_power_of_two() {
+            return Err(Errno::EINVAL);
+        }
+        let entry = self.all.get_mut(&arg.queue_id).ok_or(Errno::EFAULT)?;
+        // A new ring obeys the rules of creation; none parks the queue.
+        let named = arg.ring_base_address != 0 && arg.ring_size != 0;
+        if named && release != Release::V6_1 {
+            let bytes = u64::from(arg.ring_size.max(SMALLEST_RING)).next_multiple_of(4096);
+            let range = ranges.starting_at(entry.gpu, arg.ring_base_address).ok_or(Errno::EFAULT)?;
+            if range.size != bytes {
+                return Err(Errno::EFAULT);
+            }
         }
         entry.queue.is_active =
             arg.queue_percentage & 0xff > 0 && arg.ring_size > 0 && arg.ring_base_address != 0;
