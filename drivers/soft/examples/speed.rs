@@ -19,8 +19,9 @@ fn looped(body: &[Inst], times: i32) -> Vec<Inst> {
     let mut code = vec![
         Inst::new(op::v_lshlrev_b32, [v(10), Operand::int(2), v(0)]),
         Inst::new(op::s_mov_b32, [s(10), Operand::int(times)]),
+        Inst::new(op::s_mov_b32, [s(3), Operand::int(15)]),
     ];
-    for number in 1..9 {
+    for number in (1..9).chain(24..32) {
         code.push(Inst::new(op::v_mov_b32, [v(number), Operand::float(1.5)]));
     }
     code.extend_from_slice(body);

@@ -15,17 +15,26 @@ impl Shadow {
 
     /// Gives bytes a value or takes it from them. What lies outside is ignored.
     pub(crate) fn set(&mut self, start: usize, len: usize, defined: bool) {
-        for byte in start..start.saturating_add(len) {
-            if let Some(word) = self.0.get_mut(byte / 64) {
-                let bit = 1 << (byte % 64);
-                if defined { *word |= bit } else { *word &= !bit }
+        for (at, bits) in pieces(start, len) {
+            if let Some(word) = self.0.get_mut(at) {
+                if defined { *word |= bits } else { *word &= !bits }
             }
         }
     }
 
     /// Whether all bytes of a range have a value.
     pub(crate) fn all(&self, start: usize, len: usize) -> bool {
-        (start..start.saturating_add(len))
-            .all(|byte| self.0.get(byte / 64).is_some_and(|word| word >> (byte % 64) & 1 != 0))
+        pieces(start, len).all(|(at, bits)| self.0.get(at).is_some_and(|word| word & bits == bits))
     }
+}
+
+/// The words that a range of bits touches, with those bits.
+fn pieces(start: usize, len: usize) -> impl Iterator<Item = (usize, u64)> {
+    let end = start.saturating_add(len);
+    let words = if len == 0 { 0..0 } else { start / 64..(end - 1) / 64 + 1 };
+    words.map(move |at| {
+        let low = start.saturating_sub(at * 64);
+        let high = (end - at * 64).min(64);
+        (at, u64::MAX << low & u64::MAX >> (64 - high))
+    })
 }

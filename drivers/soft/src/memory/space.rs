@@ -352,6 +352,11 @@ impl Space {
         Ok(self.regions[at].window.fetch_sub64(start, amount))
     }
 
+    /// Whether anything is tracked by byte.
+    pub(crate) fn is_tracked(&self) -> bool {
+        self.regions.iter().any(|region| region.defined.is_some())
+    }
+
     /// Whether bytes have a value; true where that is not tracked.
     pub(crate) fn is_defined(&mut self, address: u64, len: usize) -> bool {
         let Ok(at) = self.locate(address, len, Access::Read) else { return true };

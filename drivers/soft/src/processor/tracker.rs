@@ -4,6 +4,7 @@
 //! the wait that retires it. Undefined values are tracked bit by bit. Not here: LDS (`check.rs`), who
 //! reports findings (`unit.rs`).
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,12 +15,14 @@ use super::memory_ops::{Destination, Place, Request};
 use super::scalar_hazard::ScalarReads;
 use super::wave::{EXEC, Lanes};
 
+/// Operations that may lie behind the oldest one although nothing counts them.
+const SWEPT: usize = 32;
 const COUNTERS: [Counter; 4] = [Counter::Load, Counter::Store, Counter::Lds, Counter::Scalar];
 
 /// An operation that a counter still counts.
 pub(crate) struct Pending {
     /// What is left to do; none once performed.
-    pub(crate) request: Option<Request>,
+    pub(crate) request: Option<Box<Request>>,
     /// Registers it will write or wrote.
     pub(crate) destination: Destination,
     /// Which memory.
@@ -42,6 +45,15 @@ impl Pending {
     /// Whether its data may still be on their way.
     pub(crate) fn is_outstanding(&self) -> bool {
         COUNTERS.iter().any(|counter| self.lands.has(*counter) && !self.retired.has(*counter))
+    }
+
+    /// Whether registers still wait for it.
+    fn is_answer(&self) -> bool {
+        self.destination != Destination::Nothing && self.is_outstanding()
+    }
+
+    fn is_counted(&self) -> bool {
+        COUNTERS.iter().any(|counter| self.counts(*counter))
     }
 
     fn covers(&self, register: Register) -> bool {
@@ -131,6 +143,11 @@ pub(crate) struct Age {
 pub(crate) struct Tracker {
     /// In issue order.
     pub(crate) pending: VecDeque<Pending>,
+    /// How many operations each counter counts.
+    counts: [usize; COUNTERS.len()],
+    /// Operations that are not performed yet, and those that write registers.
+    pub(crate) waiting: usize,
+    pub(crate) answers: usize,
     /// Bits without a value, by vector register.
     vector: Vec<Lanes>,
     /// Whether a vector register has any.
@@ -172,6 +189,9 @@ impl Tracker {
         scalar[super::wave::NULL] = 0;
         Self {
             pending: VecDeque::new(),
+            counts: [0; COUNTERS.len()],
+            waiting: 0,
+            answers: 0,
             vector: vec![[u32::MAX; 32]; vectors],
             any: vec![true; vectors],
             scalar,
@@ -190,21 +210,38 @@ impl Tracker {
     }
 
     fn count(&self, counter: Counter) -> usize {
-        self.pending.iter().filter(|pending| pending.counts(counter)).count()
+        self.counts[counter as usize]
     }
 
-    /// Retires the oldest parts of a counter until `left` remain.
-    fn retire(&mut self, counter: Counter, left: usize) {
+    /// An operation was issued.
+    pub(crate) fn push(&mut self, pending: Pending) {
+        for counter in COUNTERS.iter().filter(|counter| pending.counts(**counter)) {
+            self.counts[*counter as usize] += 1;
+        }
+        self.waiting += usize::from(pending.request.is_some());
+        self.answers += usize::from(pending.is_answer());
+        self.pending.push_back(pending);
+    }
+
+    /// Retires the oldest parts of a counter until `left` remain; whether there were any.
+    fn retire(&mut self, counter: Counter, left: usize) -> bool {
         let mut excess = self.count(counter).saturating_sub(left);
+        if excess == 0 {
+            return false;
+        }
+        self.counts[counter as usize] -= excess;
         for pending in &mut self.pending {
             if excess == 0 {
                 break;
             }
             if pending.counts(counter) {
+                let was = pending.is_answer();
                 pending.retired = pending.retired.with(counter);
+                self.answers -= usize::from(was && !pending.is_answer());
                 excess -= 1;
             }
         }
+        true
     }
 
     /// Whether an operation of these counters has to wait before it can be counted: the oldest retires first.
@@ -223,22 +260,20 @@ impl Tracker {
         }
     }
 
-    /// Marks what a wait retires. Operations stay in the queue until `sweep`.
-    pub(crate) fn wait(&mut self, wait: Wait) {
-        if let Some(left) = wait.load {
-            self.retire(Counter::Load, left);
-        }
-        if let Some(left) = wait.store {
-            self.retire(Counter::Store, left);
-        }
-        if let Some(left) = wait.lds.or(wait.shared) {
-            // Scalar operations of the same counter may have been the ones to finish.
-            self.retire(Counter::Lds, left);
-        }
-        // Scalar operations finish in any order, so only an empty counter says anything.
-        if wait.scalar.or(wait.shared) == Some(0) {
-            self.retire(Counter::Scalar, 0);
-        }
+    /// Marks what a wait retires; whether there is anything. Operations stay in the queue until `sweep`.
+    pub(crate) fn wait(&mut self, wait: Wait) -> bool {
+        // Of LDS and scalar operations of one counter, the scalar ones may have been those to finish: they finish in any
+        // order, so only an empty counter says anything about them.
+        let scalar = wait.scalar.or(wait.shared).filter(|left| *left == 0);
+        let parts = [
+            (Counter::Load, wait.load),
+            (Counter::Store, wait.store),
+            (Counter::Lds, wait.lds.or(wait.shared)),
+            (Counter::Scalar, scalar),
+        ];
+        parts
+            .into_iter()
+            .fold(false, |any, (counter, left)| left.is_some_and(|left| self.retire(counter, left)) | any)
     }
 
     /// Whether every store so far was acknowledged.
@@ -248,12 +283,20 @@ impl Tracker {
 
     /// Position of an operation whose data have to be there although it was not performed yet.
     pub(crate) fn landed(&self) -> Option<usize> {
+        if self.waiting == 0 {
+            return None;
+        }
         self.pending.iter().rposition(|pending| pending.request.is_some() && !pending.is_outstanding())
     }
 
-    /// Forgets what no counter counts any more.
+    /// Forgets what no counter counts any more, as far as it stands in front; the rest now and then.
     pub(crate) fn sweep(&mut self) {
-        self.pending.retain(|pending| COUNTERS.iter().any(|counter| pending.counts(*counter)));
+        while self.pending.front().is_some_and(|pending| !pending.is_counted()) {
+            self.pending.pop_front();
+        }
+        if self.pending.len() > SWEPT + 2 * self.counts.iter().sum::<usize>() {
+            self.pending.retain(Pending::is_counted);
+        }
     }
 
     /// Undefined bits of a vector register.

@@ -99,7 +99,7 @@ impl Core<'_> {
         let exec = request.exec;
         let Some(tracker) = &self.wave.tracker else { return };
         let mut undefined_address = None;
-        let mut poison = Vec::new();
+        let (mut poison, mut any) = (Vec::new(), false);
         for (kind, operand) in step.row().src.iter().zip(step.inst.src()) {
             let resource = match operand {
                 Operand::Vgpr(reg) => Resource::Vgpr(*reg),
@@ -109,7 +109,8 @@ impl Core<'_> {
             for register in registers(resource) {
                 match register {
                     Register::Vector(number) if kind.class == Class::Data => {
-                        poison.push(tracker.lanes(number))
+                        poison.push(tracker.lanes(number));
+                        any |= tracker.is_undefined(register, exec);
                     }
                     _ if request.place == Place::Lanes => {}
                     _ if tracker.is_undefined(register, exec) => undefined_address = Some(register),
@@ -120,7 +121,7 @@ impl Core<'_> {
         let stored = poison.iter().any(|lanes: &Lanes| {
             (0..32).any(|lane| exec >> lane & 1 != 0 && lanes[lane] & stored_bits(request.transfer) != 0)
         });
-        request.poison = poison;
+        request.poison = if any { poison } else { Vec::new() };
         if let Some(register) = undefined_address {
             let detail = format!("{register:?} was never written");
             self.find(Kind::UndefinedAddress, step, None, detail);
@@ -139,6 +140,9 @@ impl Core<'_> {
             {
                 tracker.clear_lanes(first, request.exec, u32::MAX);
             }
+            return;
+        }
+        if self.is_defined(request) {
             return;
         }
         let Some(mut tracker) = self.wave.tracker.take() else { return };
@@ -161,6 +165,30 @@ impl Core<'_> {
         self.wave.tracker = Some(tracker);
     }
 
+    /// Whether an operation moved only bytes that have a value, between registers and global memory; what it loaded
+    /// has one then.
+    fn is_defined(&mut self, request: &Request) -> bool {
+        if request.place != Place::Global || self.space.is_tracked() || !request.poison.is_empty() {
+            return false;
+        }
+        let bits = match request.transfer {
+            Transfer::LoadHalf { high, .. } => {
+                if high {
+                    0xffff_0000
+                } else {
+                    0xffff
+                }
+            }
+            _ => u32::MAX,
+        };
+        if let (Destination::Vector(first, count), Some(tracker)) =
+            (request.destination, &mut self.wave.tracker)
+        {
+            (first..first + count).for_each(|number| tracker.clear_lanes(number, request.exec, bits));
+        }
+        true
+    }
+
     /// Bytes that a lane has stored.
     fn define_stored(&mut self, tracker: &mut Tracker, request: &Request, lane: usize) {
         let shift = if matches!(request.transfer, Transfer::StoreSmall { high: true, .. }) { 2 } else { 0 };
@@ -174,6 +202,10 @@ impl Core<'_> {
         let scratch = request.scratch_piece(self.wave, lane);
         for (piece, range) in request.lds_pieces(lane).into_iter().enumerate() {
             let (Some((start, len)), Some(shadow)) = (range, &mut self.group.shadow) else { continue };
+            if request.poison.is_empty() {
+                shadow.define(start, len, true);
+                continue;
+            }
             for at in 0..len {
                 shadow.define(start + at, 1, byte(piece * per + at) == 0);
             }
@@ -202,6 +234,9 @@ impl Core<'_> {
         };
         for (piece, range) in request.lds_pieces(lane).into_iter().enumerate() {
             let (Some((start, len)), Some(shadow)) = (range, &self.group.shadow) else { continue };
+            if shadow.is_defined(start, len) {
+                continue;
+            }
             for at in (0..len).filter(|at| !shadow.is_defined(start + at, 1)) {
                 set((piece * per + at) / 4, at % 4, 0xff);
             }

@@ -2,6 +2,7 @@
 //!
 //! Not here: which wave runs next (`dispatch.rs`), what is watched (`watch.rs`, `undefined.rs`).
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -158,7 +159,7 @@ impl Core<'_> {
         }
         let (destination, place, lands) = (request.destination, request.place, landing(&request, counters));
         let pending = Pending {
-            request: Some(request),
+            request: Some(Box::new(request)),
             destination,
             place,
             counters,
@@ -167,7 +168,7 @@ impl Core<'_> {
             pc: step.at,
         };
         if let Some(tracker) = &mut self.wave.tracker {
-            tracker.pending.push_back(pending);
+            tracker.push(pending);
         }
         // The memory may answer at any time from now on.
         while self.random.once_in(2) && self.perform_next()? {}
@@ -178,7 +179,7 @@ impl Core<'_> {
     pub(crate) fn answer_later(&mut self, step: &Step, destination: Destination) {
         let counters = step.inst.counters(self.wave.target);
         if let Some(tracker) = &mut self.wave.tracker {
-            tracker.pending.push_back(Pending {
+            tracker.push(Pending {
                 request: None,
                 destination,
                 place: Place::Scalar,
@@ -205,7 +206,10 @@ impl Core<'_> {
 
     /// Performs the oldest operation that is not performed yet; false if there is none.
     pub(crate) fn perform_next(&mut self) -> Result<bool, Cause> {
-        let Some(tracker) = &mut self.wave.tracker else { return Ok(false) };
+        let Some(tracker) = self.wave.tracker.as_mut().filter(|tracker| tracker.waiting > 0) else {
+            return Ok(false);
+        };
+        tracker.waiting -= 1;
         let Some(pending) = tracker.pending.iter_mut().find(|pending| pending.request.is_some()) else {
             return Ok(false);
         };
@@ -221,8 +225,8 @@ impl Core<'_> {
 
     /// Performs and forgets everything a wait retires.
     pub(crate) fn wait(&mut self, wait: Wait) -> Result<(), Cause> {
-        if let Some(tracker) = &mut self.wave.tracker {
-            tracker.wait(wait);
+        if self.wave.tracker.as_mut().is_none_or(|tracker| !tracker.wait(wait)) {
+            return Ok(());
         }
         // Operations are performed in issue order, so all before one that has to be there come first.
         while self.wave.tracker.as_ref().is_some_and(|tracker| tracker.landed().is_some()) {

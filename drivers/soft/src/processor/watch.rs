@@ -40,7 +40,7 @@ impl Core<'_> {
     /// Reads and overwrites of registers whose load is outstanding.
     fn check_outstanding(&mut self, step: &Step) {
         let Some(tracker) = &self.wave.tracker else { return };
-        if tracker.pending.is_empty() {
+        if tracker.answers == 0 {
             return;
         }
         let in_order = self.wave.target.generation() != Generation::Gfx12;

@@ -1,5 +1,6 @@
-//! Unwatched loads and stores of whole waves: addresses together, one bounds check, words straight to the registers.
+//! Loads and stores of whole waves: addresses together, one bounds check, words straight to the registers.
 //!
+//! Unwatched instructions come here themselves, watched ones when the memory answers.
 //! Takes what it can and leaves the rest to `request.rs`, which gives the same results. Not here: atomics, buffers, flat
 //! addresses, faults.
 
@@ -12,7 +13,7 @@ use super::super::unit::Core;
 use super::super::wave::{Lanes, Wave};
 use super::transfer::Transfer;
 use super::{address, scalar};
-use crate::memory::Access;
+use crate::memory::{Access, Space};
 
 /// Lowest and highest address of the active lanes.
 fn range(address: &[u64; 32], exec: u32) -> (u64, u64) {
@@ -70,11 +71,12 @@ impl Extent {
     }
 }
 
-/// A vector load of whole words; false if it has to go the long way.
-fn load(core: &mut Core<'_>, first: usize, words: usize, address: &[u64; 32]) -> bool {
-    let Some(extent) = Extent::of(address, core.wave.exec(), words) else { return false };
-    let Some(memory) = core.space.words(extent.start, extent.words, Access::Read) else { return false };
-    let Some(registers) = core.wave.vgpr.get_mut(first..first + words) else { return false };
+/// A vector load of whole words to these registers; false if it has to go the long way.
+#[inline]
+pub(super) fn load(space: &mut Space, registers: &mut [Lanes], address: &[u64; 32], exec: u32) -> bool {
+    let words = registers.len();
+    let Some(extent) = Extent::of(address, exec, words) else { return false };
+    let Some(memory) = space.words(extent.start, extent.words, Access::Read) else { return false };
     let get = |at: usize| memory.get(at).map_or(0, |word| word.load(Ordering::Relaxed));
     if let ([register], true) = (&mut *registers, extent.packed) {
         for (slot, word) in register.iter_mut().zip(memory) {
@@ -99,11 +101,11 @@ fn load(core: &mut Core<'_>, first: usize, words: usize, address: &[u64; 32]) ->
     true
 }
 
-/// A vector store of whole words; false if it has to go the long way.
-fn store(core: &mut Core<'_>, first: usize, words: usize, address: &[u64; 32]) -> bool {
-    let Some(extent) = Extent::of(address, core.wave.exec(), words) else { return false };
-    let Some(memory) = core.space.words(extent.start, extent.words, Access::Write) else { return false };
-    let Some(registers) = core.wave.vgpr.get(first..first + words) else { return false };
+/// A vector store of whole words from these registers; false if it has to go the long way.
+#[inline]
+pub(super) fn store(space: &mut Space, registers: &[Lanes], address: &[u64; 32], exec: u32) -> bool {
+    let Some(extent) = Extent::of(address, exec, registers.len()) else { return false };
+    let Some(memory) = space.words(extent.start, extent.words, Access::Write) else { return false };
     let mut changed = 0;
     // In the order of the lanes: the highest one wins.
     for lane in (0..32).filter(|lane| extent.exec >> lane & 1 != 0) {
@@ -114,9 +116,24 @@ fn store(core: &mut Core<'_>, first: usize, words: usize, address: &[u64; 32]) -
         }
     }
     if changed != 0 {
-        core.space.changes = core.space.changes.wrapping_add(1);
+        space.changes = space.changes.wrapping_add(1);
     }
     true
+}
+
+/// Whether all lanes' accesses of `len` bytes lie in one region that allows them.
+pub(super) fn is_inside(
+    space: &mut Space,
+    address: &[u64; 32],
+    exec: u32,
+    len: usize,
+    access: Access,
+) -> bool {
+    let (low, high) = range(address, exec);
+    if exec == 0 || high - low >= REACH {
+        return false;
+    }
+    usize::try_from(high - low).is_ok_and(|reach| space.check(low, reach + len, access).is_ok())
 }
 
 /// A load of a byte or halfword that is extended; false if it has to go the long way.
@@ -178,13 +195,20 @@ pub(super) fn vector(core: &mut Core<'_>, step: &Step) -> bool {
 #[inline(always)]
 fn global(core: &mut Core<'_>, step: &Step, transfer: Transfer) -> bool {
     let Some(address) = addresses(core.wave, step) else { return false };
+    let exec = core.wave.exec();
     match (transfer, step.dst[0]) {
-        (Transfer::Load(words), Dest::Vgpr(first)) => load(core, first.into(), words.into(), &address),
+        (Transfer::Load(words), Dest::Vgpr(first)) => {
+            let (first, words) = (usize::from(first), usize::from(words));
+            let registers = core.wave.vgpr.get_mut(first..first + words);
+            registers.is_some_and(|registers| load(core.space, registers, &address, exec))
+        }
         (Transfer::LoadSmall { bytes, signed }, Dest::Vgpr(first)) => {
             load_small(core, first.into(), bytes, signed, &address)
         }
         (Transfer::Store(words), _) => {
-            data(step).is_some_and(|first| store(core, first, words.into(), &address))
+            let registers =
+                data(step).and_then(|first| core.wave.vgpr.get(first..first + usize::from(words)));
+            registers.is_some_and(|registers| store(core.space, registers, &address, exec))
         }
         _ => false,
     }

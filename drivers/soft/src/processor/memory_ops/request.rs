@@ -9,6 +9,7 @@ use super::super::ordering::Reach;
 use super::super::unit::Memories;
 use super::super::vector::store;
 use super::super::wave::{APERTURE, Lanes, PRIVATE_BASE, SHARED_BASE, Wave};
+use super::quick;
 use super::transfer::Transfer;
 use crate::memory::Access;
 
@@ -91,6 +92,10 @@ impl Request {
     pub(crate) fn check(&self, wave: &Wave, memories: &mut Memories<'_>) -> Result<(), Cause> {
         let len = self.transfer.bytes();
         let access = if self.transfer.writes() { Access::Write } else { Access::Read };
+        let whole = self.place == Place::Global && self.outside & self.exec == 0 && self.second == 0;
+        if whole && quick::is_inside(memories.space, &self.address, self.exec, len, access) {
+            return Ok(());
+        }
         for lane in 0..32 {
             if self.exec >> lane & 1 == 0 || self.outside >> lane & 1 != 0 || self.place == Place::Lanes {
                 continue;
@@ -133,7 +138,26 @@ impl Request {
         Ok(())
     }
 
+    /// Whole words of global memory, in one go; false if that is not possible.
+    fn whole(&self, wave: &mut Wave, memories: &mut Memories<'_>) -> bool {
+        if self.place != Place::Global || self.outside & self.exec != 0 {
+            return false;
+        }
+        match (self.transfer, self.destination) {
+            (Transfer::Load(words), Destination::Vector(first, _)) => {
+                let registers = wave.vgpr.get_mut(first..first + usize::from(words));
+                registers
+                    .is_some_and(|registers| quick::load(memories.space, registers, &self.address, self.exec))
+            }
+            (Transfer::Store(_), _) => quick::store(memories.space, &self.data, &self.address, self.exec),
+            _ => false,
+        }
+    }
+
     fn vector(&self, wave: &mut Wave, memories: &mut Memories<'_>) -> Result<(), Cause> {
+        if self.whole(wave, memories) {
+            return Ok(());
+        }
         let count = if let Destination::Vector(_, count) = self.destination { count } else { 0 };
         let mut out = alloc::vec![[0; 32]; count];
         if let (Destination::Vector(first, _), Transfer::LoadHalf { .. }) = (self.destination, self.transfer)
