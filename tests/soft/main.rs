@@ -7,6 +7,7 @@ mod behaviour;
 mod command;
 mod counts;
 mod coverage;
+mod deleted;
 mod driver;
 mod errno;
 mod findings;

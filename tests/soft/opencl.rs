@@ -133,3 +133,40 @@ fn compiled_programs_give_the_results_of_the_host() {
 fn compiled_programs_pass_every_sanitizer_in_any_order() {
     check(Level::Strict, &[1, 2]);
 }
+
+/// What the programs must cover, and which do.
+static CLASSES: &[(&str, &[&str])] = &[
+    (
+        "integers",
+        &["k_integer_mix", "k_integer_divide", "k_integer_wide", "k_wide_divide", "k_narrow", "k_bits"],
+    ),
+    (
+        "floats",
+        &["k_float_sums", "k_float_fused", "k_float_divide", "k_float_root", "k_double_sums", "half_dot"],
+    ),
+    ("LDS sorts and scans", &["lds_sort", "lds_scan", "lds_reduce", "lds_transpose"]),
+    ("atomics", &["global_atomics", "compare_exchange", "lds_histogram"]),
+    ("divergent control flow", &["k_diverge", "k_choose", "k_mandelbrot"]),
+    ("private arrays", &["k_array_sort", "k_array_bytes", "k_table"]),
+    ("calls", &["k_calls", "k_structs", "k_pointers"]),
+    ("dot4", &["dot_bytes"]),
+    ("WMMA", &["matrix_half", "matrix_bytes"]),
+    ("lanes", &["wave_ballot", "wave_swizzle"]),
+];
+
+#[test]
+fn the_programs_cover_every_class_of_code() {
+    let (input, _) = items();
+    for (chip, optimisation, file) in OBJECTS {
+        let object = CodeObject::parse(file).unwrap();
+        let names: Vec<String> = programs(&object, &input).into_iter().map(|(name, _)| name).collect();
+        for (class, members) in CLASSES {
+            for member in *members {
+                assert!(names.iter().any(|name| name == member), "{class}: {member} on {chip}");
+                assert!(object.kernel(member).is_some(), "{member} on {chip} -O{optimisation}");
+            }
+        }
+        println!("{} programs on {chip} at -O{optimisation}", names.len());
+        assert!(names.len() >= 30);
+    }
+}
