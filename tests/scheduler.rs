@@ -230,6 +230,7 @@ fn job(u: &mut Unstructured<'_>, context: u32) -> Result<Job> {
 #[derive(Debug, Default)]
 struct Seen {
     preempted: usize,
+    held: usize,
     cached: usize,
     cancelled: usize,
     read: usize,
@@ -287,9 +288,23 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
     let (mut outcomes, mut jobs, mut cancelled) = (HashMap::new(), HashMap::new(), Vec::new());
     let (mut streams, mut readings) = (Streams::default(), HashMap::new());
     let mut now = 0;
+    let (mut held, mut anews) = (Vec::new(), Vec::new());
     for number in 0..u.int_in_range(1..=12)? {
         let (id, job) = (RequestId(number), job(u, context)?);
+        // prefixes are carried away, brought back and forgotten meanwhile
+        engine.give_pages(&core::mem::take(&mut held));
+        if u.ratio(1, 6)? {
+            held = engine.hold_prefix(&job.prompt).unwrap().to_vec();
+            assert!(held.len() <= job.prompt.len() / PAGE_TOKENS);
+            seen.held += usize::from(!held.is_empty());
+        }
+        if u.ratio(1, 8)? {
+            engine.forget_prefix(&job.prompt);
+            let again = engine.hold_prefix(&job.prompt).unwrap().to_vec();
+            assert!(again.is_empty(), "what was forgotten is found");
+        }
         let reads = u.ratio(1, 5)?;
+        let anew = u.ratio(1, 10)?;
         let submitted = if reads {
             let reading = Reading { id, tokens: &job.prompt, wanted: Wanted::Logits };
             engine.submit_reading(&reading, Nanos(now))
@@ -298,7 +313,13 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
         };
         match submitted {
             Ok(()) if reads => assert!(readings.insert(id, job.prompt).is_none()),
-            Ok(()) => assert!(jobs.insert(id, job).is_none()),
+            Ok(()) => {
+                if anew {
+                    engine.compute_anew(id);
+                    anews.push(id);
+                }
+                assert!(jobs.insert(id, job).is_none());
+            }
             Err(SubmitError::Busy) => assert_eq!(engine.live() as u32, sequences + config.waiting),
             Err(error) => panic!("{error}"),
         }
@@ -312,11 +333,14 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
             cancelled.push(victim);
         }
     }
+    engine.give_pages(&held);
     while poll(&mut engine, now, &mut streams, &mut outcomes) != Progress::Idle {
         now += 1;
         assert!(now < 1_000_000, "requests starve");
     }
     assert_eq!(engine.pool().available(), config.pages, "leaked pages");
+    let cached = |id: &RequestId| outcomes.get(id).map_or(0, |outcome| outcome.usage.cached_tokens);
+    assert!(anews.iter().all(|id| cached(id) == 0), "what is computed anew is not from the cache");
     assert_eq!(outcomes.len(), jobs.len() + readings.len(), "every request ends once");
     seen.read += judge_readings(model, &readings, &outcomes, &mut streams, &cancelled);
     for (id, job) in &jobs {
@@ -342,6 +366,7 @@ fn random_scripts_end_as_if_each_request_were_alone() {
         // Scripts that exercise nothing would prove nothing.
         assert!(
             seen.preempted > SCRIPTS / 20
+                && seen.held > SCRIPTS / 20
                 && seen.cached > SCRIPTS / 4
                 && seen.cancelled > SCRIPTS / 4
                 && seen.read > SCRIPTS / 4,

@@ -7,6 +7,7 @@ mod chat;
 mod client;
 mod completions;
 mod embeddings;
+mod fields;
 mod limits;
 mod ollama;
 mod operations;

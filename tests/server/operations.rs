@@ -2,8 +2,16 @@
 
 use crate::chat::ask;
 use crate::client::Server;
-use crate::serving::Kind;
+use crate::serving::{Kind, file};
+use core::time::Duration;
+use doorbell_core::engine::{Config, Engine};
+use doorbell_core::heap::Global;
+use doorbell_core::model::Model;
+use doorbell_core::token::Tokenizer;
+use doorbell_runtime::serve::Service;
+use doorbell_tests::scripted::Scripted;
 use serde_json::{Value, json};
+use std::sync::mpsc::channel;
 
 #[test]
 fn health_numbers_and_models_are_told() {
@@ -96,4 +104,25 @@ fn what_there_is_not_is_said_in_json() {
     assert_eq!(wrong.status, 405);
     let rerank = server.post("/v1/rerank", &json!({ "query": "a" }));
     assert_eq!((rerank.status, rerank.json()["error"]["type"].as_str()), (501, Some("not_supported_error")));
+}
+
+/// So that a server that nobody asks draws no power.
+#[test]
+fn a_device_that_nobody_asks_rests() {
+    let kind = Kind::default();
+    let gguf = file(&kind);
+    let model: &'static Model<'static> = Box::leak(Box::new(Model::new(gguf, &Global).unwrap()));
+    let tokenizer: &'static Tokenizer<'static> = Box::leak(Box::new(Tokenizer::new(gguf, &Global).unwrap()));
+    let config = Config::new(kind.context, 1, 64);
+    let (tell, told) = channel();
+    let backend = Scripted::new(model, tokenizer, config.pages, Duration::ZERO).telling(tell);
+    let engine = Engine::new(model, backend, config, &[], &Global).unwrap();
+    let service = Service::start_resting(engine, tokenizer, Duration::from_millis(1)).unwrap();
+    for _ in 0..3 {
+        told.recv().unwrap();
+        // it rests once, until it is asked
+        assert!(told.try_recv().is_err());
+        service.visit(|_| ()).unwrap();
+    }
+    service.stop();
 }

@@ -32,6 +32,9 @@ pub(crate) struct Arguments {
     /// Requests that want to be queued.
     #[arg(long, default_value_t = 10_000)]
     queued: usize,
+    /// How often the crowds come.
+    #[arg(long, default_value_t = 1)]
+    rounds: usize,
     /// Threads that compute.
     #[arg(short, default_value_t = 2)]
     threads: usize,
@@ -53,7 +56,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let prober = scope.spawn(|| probe(address, &over));
-        let crowds = crowds(address, arguments);
+        let crowds = (1..=arguments.rounds).try_for_each(|round| {
+            crowds(address, arguments)?;
+            settled(address)?;
+            println!("round {round}: resident {} MB", server.resources()[2] >> 20);
+            Ok(())
+        });
         over.store(true, Ordering::Relaxed);
         let mut times = prober.join().ok().context("the prober panicked")??;
         crowds?;
@@ -76,6 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
         after[2] >> 20
     );
     ensure!(after[0] <= before[0] + 8, "file descriptors leak");
+    ensure!(after[1] <= before[1] + 16, "threads leak");
     let (status, _) = http::post(address, "/v1/chat/completions", &clients::question(4))?;
     ensure!(status == 200, "an honest question is answered with {status}");
     // the end under load: streams that would go on for long

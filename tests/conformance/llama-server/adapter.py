@@ -12,32 +12,36 @@ import sys
 # llama-server's options that have a value, and ours
 RENAMED = {
     "--port": "--port", "--host": "--host", "--alias": "--name", "--parallel": "--parallel",
-    "--api-key": "--api-key", "--threads": "--threads", "--cors-origins": "--origin",
+    "--api-key": "--api-key", "--threads": "--threads", "--cors-origins": "--origin", "--temp": "--temp",
+    "--seed": "--seed", "--slot-save-path": "--slot-save-path", "--chat-template-file": "--chat-template-file",
 }
 WITH_VALUE = {
-    "--temp", "--seed", "--model", "--model-url", "--model-draft", "--hf-repo", "--hf-file", "--models-dir",
+    "--model", "--model-url", "--model-draft", "--hf-repo", "--hf-file", "--models-dir",
     "--models-max", "--models-preset", "--batch-size", "--ubatch-size", "--n-gpu-layers", "--pooling", "--tags",
-    "--ctx-size", "-ctk", "-ctv", "-fa", "--n-predict", "--slot-save-path", "--grp-attn-n", "--grp-attn-w", "--lora",
+    "--ctx-size", "-ctk", "-ctv", "-fa", "--n-predict", "--grp-attn-n", "--grp-attn-w", "--lora",
     "--spec-type", "--spec-draft-n-max", "--spec-draft-n-min", "--spec-synth-len", "--spec-synth-rates",
-    "--reasoning-format", "--reasoning", "--chat-template", "--chat-template-file", "--mmproj-url", "--media-path",
+    "--reasoning-format", "--reasoning", "--chat-template", "--mmproj-url", "--media-path",
     "--sleep-idle-seconds", "--cache-ram", "--tools", "--tools-runtime", "--mcp-servers-config", "--mcp-servers-json",
 }
 
 
 def main():
     ours, context, slots = ["serve", os.environ["DOORBELL_MODEL"], "--device", "cpu"], None, 1
+    unified = "--kv-unified" in sys.argv
     arguments = iter(sys.argv[1:])
     for argument in arguments:
         if argument in RENAMED:
             value = next(arguments)
             ours += [RENAMED[argument], value]
             slots = int(value) if argument == "--parallel" else slots
+            if argument == "--slot-save-path":
+                os.makedirs(value, exist_ok=True)
         elif argument in WITH_VALUE:
             value = next(arguments)
             context = int(value) if argument == "--ctx-size" else context
-    # llama-server shares its context among the slots
+    # llama-server shares its context among the slots, or lets each use all of it
     if context:
-        ours += ["--ctx", str(context // slots)]
+        ours += ["--ctx", str(context if unified else context // slots)]
     program = os.environ["DOORBELL"]
     os.execv(program, [program, *ours])
 
