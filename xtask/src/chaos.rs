@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
             crowds(address, arguments)?;
             settled(address)?;
             println!("round {round}: resident {} MB", server.resources()[2] >> 20);
-            Ok(())
+            Ok::<_, anyhow::Error>(())
         });
         over.store(true, Ordering::Relaxed);
         let mut times = prober.join().ok().context("the prober panicked")??;
