@@ -5,21 +5,30 @@ use crate::oracle::{HEAP, Oracle, Place, Pool, Rowset, State};
 use doorbell_core::backend::KvType;
 use doorbell_core::gguf::Gguf;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Element, GroupId, HeadResult, Op, PAGE_TOKENS, Plan, Rows, Shape};
+use doorbell_core::plan::{Element, HeadResult, Op, PAGE_TOKENS, Plan, Rows, Shape};
 use doorbell_core::quant::{self, Type};
 use doorbell_isa::Target;
 use doorbell_kernels::{Inputs, KvLayout, KvPool, Step, lower, scratch_bytes, supports};
+use doorbell_soft::processor::{Level, Options, Profile};
 use doorbell_tests::random::Random;
 use doorbell_tests::tiny::{self, Family};
 use half::f16;
 use std::collections::BTreeMap;
+
+/// Whether this is a developer's long run: `DOORBELL_GRID` is set.
+pub(crate) fn full() -> bool {
+    std::env::var_os("DOORBELL_GRID").is_some()
+}
 
 /// What to run an operation on.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) target: Target,
     pub(crate) kv: KvType,
+    /// Seed of all numbers.
     pub(crate) seed: u64,
+    /// How the software GPU runs.
+    pub(crate) options: Options,
     /// Sequences: position of the first row, rows.
     pub(crate) runs: Vec<(u32, u32)>,
     pub(crate) outputs: Vec<u32>,
@@ -29,7 +38,13 @@ impl Case {
     pub(crate) fn new(target: Target, runs: &[(u32, u32)]) -> Self {
         let rows: u32 = runs.iter().map(|run| run.1).sum();
         let outputs = (0..rows).filter(|row| row % 3 == 0 || row + 1 == rows).collect();
-        Self { target, kv: KvType::F16, seed: 1, runs: runs.to_vec(), outputs }
+        let options = Options { level: Level::Strict, seed: 1, ..Options::default() };
+        Self { target, kv: KvType::F16, seed: 1, options, runs: runs.to_vec(), outputs }
+    }
+
+    /// The same without sanitizers, for what is large.
+    pub(crate) fn fast(self) -> Self {
+        Self { options: Options { level: Level::Fast, threads: 2, ..self.options }, ..self }
     }
 
     pub(crate) fn rows(&self) -> u32 {
@@ -210,14 +225,31 @@ fn upload(machine: &mut Machine, model: &Model<'_>, plan: &Plan<'_>, rows: &Rows
     Device { arena, scratch, scratch_bytes, weights, vectors, ropes, pools, inputs }
 }
 
-/// Runs one operation both ways.
-pub(crate) fn check(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> Deviation {
+/// What an operation did on the software GPU.
+pub(crate) struct Ran {
+    /// Whether each launch waits for the one before.
+    pub(crate) waits: Vec<bool>,
+    pub(crate) profiles: Vec<Profile>,
+    arena: Vec<u32>,
+    result: Vec<u32>,
+    /// Keys and values of each group.
+    pools: Vec<[Vec<u8>; 2]>,
+}
+
+impl Ran {
+    /// Whether two runs wrote the same bits.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        self.arena == other.arena && self.result == other.result && self.pools == other.pools
+    }
+}
+
+/// Runs an operation from a random state, which comes back with its rows.
+pub(crate) fn run(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> (Ran, Rowset, State) {
     let mut random = Random::new(case.seed);
     let (rows, pages) = case.rowset(model, &mut random);
-    let mut expected = start(&rows, model, plan, pages, case.kv, &mut random);
-    let before = expected.clone();
-    let mut machine = Machine::new(case.target, case.seed);
-    let device = upload(&mut machine, model, plan, &rows, &expected);
+    let state = start(&rows, model, plan, pages, case.kv, &mut random);
+    let mut machine = Machine::new(case.target, case.options.clone());
+    let device = upload(&mut machine, model, plan, &rows, &state);
     let positions = rows.places.iter().map(|place| place.position + 1).max().unwrap_or(0);
     let step = Step {
         model,
@@ -239,27 +271,35 @@ pub(crate) fn check(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) ->
     lower(op, &step, case.target, &mut |launch| launches.push(launch)).unwrap();
     assert!(!launches.is_empty());
     launches.iter().for_each(|launch| machine.run(launch));
-    let oracle = Oracle { model, plan, rows: &rows };
-    oracle.run(op, &mut expected);
-    let mut deviation = Deviation::default();
     let arena = machine.read_words(device.arena, plan.arena);
-    compare(&mut deviation, &arena, &expected.arena, &before.arena, op.name());
-    let count = expected.result.len();
-    let result = machine.read_words(device.inputs.result, count);
-    compare(&mut deviation, &result, &expected.result, &before.result, "result");
-    for (index, pools) in expected.pools.iter().enumerate() {
-        let group = GroupId(index as u8);
-        let addresses = [device.pools[group.index()].keys, device.pools[group.index()].values];
-        for (which, (pool, address)) in pools.iter().zip(addresses).enumerate() {
-            let bytes = machine.read(address, case.kv.row_bytes(pool.cells.len()).unwrap());
-            let words = |cells: &[f32]| cells.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
-            let found = words(&cells(&bytes, case.kv));
-            let old = words(&before.pools[index][which].cells);
-            compare(&mut deviation, &found, &words(&pool.cells), &old, "pool");
-        }
-    }
+    let result = machine.read_words(device.inputs.result, state.result.len());
+    let pools = state.pools.iter().zip(&device.pools).map(|([keys, values], own)| {
+        [(keys, own.keys), (values, own.values)]
+            .map(|(pool, address)| machine.read(address, case.kv.row_bytes(pool.cells.len()).unwrap()))
+    });
+    let pools = pools.collect();
     let counters = machine.read(device.scratch, device.scratch_bytes.min(1 << 16));
     assert!(counters.iter().all(|byte| *byte == 0), "{} leaves counters", op.name());
+    let profiles = core::mem::take(&mut machine.profiles);
+    let waits = launches.iter().map(|launch| launch.waits).collect();
+    (Ran { waits, profiles, arena, result, pools }, rows, state)
+}
+
+/// Runs one operation both ways.
+pub(crate) fn check(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> Deviation {
+    let (ran, rows, before) = run(op, model, plan, case);
+    let mut expected = before.clone();
+    Oracle { model, plan, rows: &rows }.run(op, &mut expected);
+    let mut deviation = Deviation::default();
+    compare(&mut deviation, &ran.arena, &expected.arena, &before.arena, op.name());
+    compare(&mut deviation, &ran.result, &expected.result, &before.result, "result");
+    for ((found, expected), before) in ran.pools.iter().zip(&expected.pools).zip(&before.pools) {
+        for ((bytes, expected), before) in found.iter().zip(expected).zip(before) {
+            let words = |cells: &[f32]| cells.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+            let found = words(&cells(bytes, case.kv));
+            compare(&mut deviation, &found, &words(&expected.cells), &words(&before.cells), "pool");
+        }
+    }
     deviation
 }
 

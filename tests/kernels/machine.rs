@@ -7,7 +7,7 @@ use doorbell_isa::Target;
 use doorbell_kernels::{Launch, Recipe};
 use doorbell_soft::code::{Descriptor, Launch as Packet};
 use doorbell_soft::memory::Space;
-use doorbell_soft::processor::{Engine, Level, Options};
+use doorbell_soft::processor::{Engine, Options, Profile};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -38,15 +38,25 @@ pub(crate) fn kernel(recipe: &Recipe, target: Target) -> Rc<Kernel> {
 pub(crate) struct Machine {
     pub(crate) target: Target,
     pub(crate) space: Space,
-    seed: u64,
+    options: Options,
     loaded: HashMap<String, u64>,
     /// Wave instructions so far.
     pub(crate) instructions: u64,
+    /// Counts of launches so far, if they are wanted.
+    pub(crate) profiles: Vec<Profile>,
 }
 
 impl Machine {
-    pub(crate) fn new(target: Target, seed: u64) -> Self {
-        Self { target, space: Space::new(), seed, loaded: HashMap::new(), instructions: 0 }
+    pub(crate) fn new(target: Target, options: Options) -> Self {
+        let options = Options { budget: 20_000_000_000, ..options };
+        Self {
+            target,
+            space: Space::new(),
+            options,
+            loaded: HashMap::new(),
+            instructions: 0,
+            profiles: Vec::new(),
+        }
     }
 
     /// A buffer with this content; its address.
@@ -101,12 +111,12 @@ impl Machine {
             ..Packet::default()
         };
         let dispatch = descriptor.dispatch(address, &packet, self.target).unwrap();
-        let options =
-            Options { level: Level::Strict, seed: self.seed, budget: 2_000_000_000, ..Options::default() };
-        let report = Engine::new(self.target, options)
+        let mut engine = Engine::new(self.target, self.options.clone());
+        let report = engine
             .run(&[dispatch], &mut self.space)
             .unwrap_or_else(|fault| panic!("{name} on {}: {fault}\n{:?}", self.target, launch.arguments));
         self.instructions += report.instructions;
+        self.profiles.extend(engine.take_profiles());
         let findings: Vec<String> = report.findings.iter().take(3).map(ToString::to_string).collect();
         assert!(findings.is_empty(), "{name} on {}: {}", self.target, findings.join("\n"));
         self.space.remove(kernarg);

@@ -4,6 +4,9 @@
 
 mod attention;
 mod check;
+mod compile;
+mod figures;
+mod grid;
 mod machine;
 mod oracle;
 mod variants;

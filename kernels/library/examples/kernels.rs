@@ -6,10 +6,9 @@ use doorbell_compiler::isa::Target;
 use doorbell_compiler::{Options, compile};
 use doorbell_core::quant::Type;
 use doorbell_kernels::{
-    Attention, Bend, Embedding, ExpertsDown, ExpertsUp, Factor, Finish, Gate, HeadPart, Projection, Recipe,
-    Routing, Share, Stack,
+    Attention, Bend, Combine, Embedding, ExpertsDown, ExpertsUp, Factor, Finish, Flash, Gate, Gemm, Group,
+    Grouped, Halve, HeadFinish, HeadPart, Projection, Recipe, Routing, Share, Stack,
 };
-use std::time::Instant;
 
 fn factor(kind: Type) -> Factor {
     Factor { kind, scale: false, bias: false }
@@ -87,34 +86,89 @@ fn recipes(batch: u32) -> Vec<Recipe> {
     ]
 }
 
+/// The recipes of a prompt of 512 rows.
+fn prompt() -> Vec<Recipe> {
+    let page = 48 * 4 * 32 * 128 * 2;
+    let gemm =
+        |outs, cols, kind, finish| Recipe::Gemm(Gemm { matrix: factor(kind), up: None, cols, outs, finish });
+    let head = |heads, norm: bool, cached: bool| HeadPart {
+        heads,
+        dim: 128,
+        norm,
+        rope: norm.then_some((64, false)),
+        cache: cached.then_some((Type::F16, page)),
+    };
+    let up = Some((stack(Type::Q4_K, 768), Bend::Silu));
+    let norm = Some(1e-6f32.to_bits());
+    vec![
+        Recipe::Halve(Halve { cols: 2048, norm }),
+        Recipe::Halve(Halve { cols: 4096, norm: None }),
+        Recipe::Halve(Halve { cols: 768, norm: None }),
+        gemm(4096, 2048, Type::Q4_K, Finish::Store),
+        gemm(512, 2048, Type::Q4_K, Finish::Store),
+        gemm(512, 2048, Type::Q6_K, Finish::Store),
+        gemm(2048, 4096, Type::Q4_K, Finish::Add),
+        Recipe::Heads(HeadFinish {
+            parts: vec![head(32, true, false), head(4, true, true), head(4, false, true)],
+        }),
+        Recipe::Flash(Flash {
+            kv_heads: 4,
+            group: 8,
+            dims: [128, 128],
+            cells: Type::F16,
+            pages: [page as u32; 2],
+            window: None,
+            cap: 0,
+            sinks: false,
+        }),
+        Recipe::Group(Group { experts: 128, top_k: 8, tile: 32 }),
+        Recipe::Grouped(Grouped { matrix: stack(Type::Q4_K, 768), up, cols: 2048, tile: 32 }),
+        Recipe::Grouped(Grouped { matrix: stack(Type::Q6_K, 2048), up: None, cols: 768, tile: 32 }),
+        Recipe::Combine(Combine { width: 2048, top_k: 8 }),
+    ]
+}
+
+/// Nanoseconds that this thread has had a processor.
+fn processor_time() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0)
+}
+
+/// Compiles and prints; answers milliseconds and bytes of code.
+fn compiled(target: Target, recipes: &[Recipe]) -> (f64, u32) {
+    let (mut total, mut code) = (0.0, 0);
+    for recipe in recipes {
+        let start = processor_time();
+        let kernel = recipe.function(target).ok().and_then(|function| {
+            compile(&function, target, &Options::default()).map_err(|error| eprintln!("{error}")).ok()
+        });
+        let time = (processor_time() - start) as f64 / 1e6;
+        total += time;
+        if let Some(kernel) = kernel {
+            let report = kernel.report();
+            code += report.code_bytes;
+            println!(
+                "{:>3} VGPRs {:>2} waves {:>5} LDS {:>6} code {:>4} dual {time:>6.1} ms  {}",
+                report.vgprs,
+                report.waves,
+                report.lds_bytes,
+                report.code_bytes,
+                report.dual,
+                recipe.name()
+            );
+        }
+    }
+    (total, code)
+}
+
 fn main() {
     let name = std::env::args().nth(1).unwrap_or_else(|| "gfx1100".to_owned());
     let Some(target) = Target::from_name(&name) else {
         eprintln!("{name} is no chip that is known");
         return;
     };
-    for batch in [1, 8] {
-        let mut total = 0.0;
-        for recipe in recipes(batch) {
-            let start = Instant::now();
-            let kernel = recipe.function(target).ok().and_then(|function| {
-                compile(&function, target, &Options::default()).map_err(|error| eprintln!("{error}")).ok()
-            });
-            let time = start.elapsed().as_secs_f64() * 1e3;
-            total += time;
-            if let Some(kernel) = kernel {
-                let report = kernel.report();
-                println!(
-                    "{:>3} VGPRs {:>2} waves {:>5} LDS {:>6} code {:>4} dual {time:>6.1} ms  {}",
-                    report.vgprs,
-                    report.waves,
-                    report.lds_bytes,
-                    report.code_bytes,
-                    report.dual,
-                    recipe.name()
-                );
-            }
-        }
-        println!("{batch} rows: {total:.0} ms");
+    for (what, recipes) in [("1 row", recipes(1)), ("8 rows", recipes(8)), ("512 rows", prompt())] {
+        let (time, code) = compiled(target, &recipes);
+        println!("{what}: {time:.0} ms of processor time, {code} bytes of code");
     }
 }

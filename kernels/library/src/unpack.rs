@@ -74,6 +74,15 @@ pub(crate) fn is_coded(kind: Type) -> Option<bool> {
     }
 }
 
+/// Values that [`Format::load`] loads of a unit.
+pub(crate) fn values(kind: Type) -> usize {
+    match kind {
+        Type::Q6_K => 5,
+        Type::Q8_0 | Type::Q5_K | Type::Q5_0 | Type::Q5_1 => 3,
+        _ => 2,
+    }
+}
+
 /// One format and a lane's place in it.
 pub(crate) struct Format {
     kind: Type,
@@ -151,31 +160,69 @@ impl Format {
 
     /// The two runs of the lane's unit, whose block starts at `offset`.
     pub(crate) fn unit(&self, k: &mut Builder, base: Value, offset: Value) -> [Run; 2] {
+        let loaded = self.load(k, base, offset);
+        self.runs(k, &loaded)
+    }
+
+    /// What the lane's unit is made of, as it lies in memory: for [`Format::runs`].
+    pub(crate) fn load(&self, k: &mut Builder, base: Value, offset: Value) -> Vec<Value> {
         let block = k.global(base, offset);
         match self.kind {
-            Type::Q8_0 => eight_bits(k, block),
-            Type::Q4_K | Type::Q5_K => self.chunks(k, base, offset),
-            Type::Q6_K => self.six_bits(k, base, offset),
-            Type::IQ4_XS => self.uneven(k, base, offset),
-            kind => short(k, kind, block),
+            Type::Q8_0 => {
+                let d = k.load(block, Width::U16, Elem::Int);
+                let quants = [2, 18].map(|place| k.load(at(block, place), Width::Dwords(4), Elem::Int));
+                alloc::vec![d, quants[0], quants[1]]
+            }
+            Type::Q4_K | Type::Q5_K => {
+                let five = self.kind == Type::Q5_K;
+                let header = k.load(block, Width::Dwords(4), Elem::Int);
+                let own = k.add(offset, self.own[0]);
+                let quants = at(k.global(base, own), if five { 48 } else { 16 });
+                let mut loaded = alloc::vec![header, k.load(quants, Width::Dwords(4), Elem::Int)];
+                if five {
+                    let from = k.add(offset, self.own[2]);
+                    loaded.push(k.load(at(k.global(base, from), 16), Width::Dwords(4), Elem::Int));
+                }
+                loaded
+            }
+            Type::Q6_K => {
+                // ql: 64 bytes per half, 32 per run, 16 per lane: the lane's part times 16.
+                let from = k.add(offset, self.own[0]);
+                let low = k.load(k.global(base, from), Width::Dwords(4), Elem::Int);
+                let from = k.add(offset, self.own[1]);
+                let high = k.load(at(k.global(base, from), 128), Width::Dwords(4), Elem::Int);
+                let from = k.add(offset, self.own[3]);
+                let scales =
+                    [192, 196].map(|place| k.load(at(k.global(base, from), place), Width::I8, Elem::Int));
+                let d = k.load(at(block, 208), Width::U16, Elem::Int);
+                alloc::vec![low, high, scales[0], scales[1], d]
+            }
+            Type::IQ4_XS => {
+                let header = k.load(block, Width::Dwords(2), Elem::Int);
+                let own = k.add(offset, self.own[0]);
+                alloc::vec![header, k.load(at(k.global(base, own), 8), Width::Dwords(4), Elem::Int)]
+            }
+            kind => short_load(k, kind, block),
         }
     }
 
-    fn chunks(&self, k: &mut Builder, base: Value, offset: Value) -> [Run; 2] {
-        let five = self.kind == Type::Q5_K;
-        let header = k.load(k.global(base, offset), Width::Dwords(4), Elem::Int);
-        let own = k.add(offset, self.own[0]);
-        let quants = at(k.global(base, own), if five { 48 } else { 16 });
-        let quants = k.load(quants, Width::Dwords(4), Elem::Int);
-        let high = five.then(|| {
-            let from = k.add(offset, self.own[2]);
-            k.load(at(k.global(base, from), 16), Width::Dwords(4), Elem::Int)
-        });
-        let parts = k.elements(header, 4);
+    /// The two runs of what [`Format::load`] loaded.
+    pub(crate) fn runs(&self, k: &mut Builder, loaded: &[Value]) -> [Run; 2] {
+        match self.kind {
+            Type::Q8_0 => eight_bits(k, loaded),
+            Type::Q4_K | Type::Q5_K => self.chunks(k, loaded),
+            Type::Q6_K => self.six_bits(k, loaded),
+            Type::IQ4_XS => self.uneven(k, loaded),
+            kind => short(k, kind, loaded),
+        }
+    }
+
+    fn chunks(&self, k: &mut Builder, loaded: &[Value]) -> [Run; 2] {
+        let parts = k.elements(loaded[0], 4);
         let [d, dmin] = k.halves(parts[0]);
         let [scales, minima] = self.sub_scales(k, [parts[1], parts[2], parts[3]]);
-        let quants = k.elements(quants, 4);
-        let high = high.map(|high| k.elements(high, 4));
+        let quants = k.elements(loaded[1], 4);
+        let high = loaded.get(2).map(|high| k.elements(*high, 4));
         [0u8, 1].map(|half| {
             let scale = k.byte_to_float(scales, half);
             let scale = k.fmul(scale, d);
@@ -215,20 +262,12 @@ impl Format {
         [merge(scales, late), merge(minima, late_minimum)]
     }
 
-    fn six_bits(&self, k: &mut Builder, base: Value, offset: Value) -> [Run; 2] {
-        // ql: 64 bytes per half, 32 per run, 16 per lane: the lane's part times 16.
-        let from = k.add(offset, self.own[0]);
-        let low = k.load(k.global(base, from), Width::Dwords(4), Elem::Int);
-        let from = k.add(offset, self.own[1]);
-        let high = k.load(at(k.global(base, from), 128), Width::Dwords(4), Elem::Int);
-        let from = k.add(offset, self.own[3]);
-        let scales = [192, 196].map(|place| k.load(at(k.global(base, from), place), Width::I8, Elem::Int));
-        let d = k.load(at(k.global(base, offset), 208), Width::U16, Elem::Int);
-        let d = k.bits(d, Elem::HalfPair);
+    fn six_bits(&self, k: &mut Builder, loaded: &[Value]) -> [Run; 2] {
+        let d = k.bits(loaded[4], Elem::HalfPair);
         let d = k.cvt_f_h(d);
-        let (low, high) = (k.elements(low, 4), k.elements(high, 4));
+        let (low, high) = (k.elements(loaded[0], 4), k.elements(loaded[1], 4));
         let mut half = 0u8;
-        scales.map(|scale| {
+        [loaded[2], loaded[3]].map(|scale| {
             let scale = k.cvt_f_i(scale);
             let scale = k.fmul(scale, d);
             let codes = core::array::from_fn(|index| {
@@ -246,10 +285,8 @@ impl Format {
         })
     }
 
-    fn uneven(&self, k: &mut Builder, base: Value, offset: Value) -> [Run; 2] {
-        let header = k.load(k.global(base, offset), Width::Dwords(2), Elem::Int);
-        let own = k.add(offset, self.own[0]);
-        let quants = k.load(at(k.global(base, own), 8), Width::Dwords(4), Elem::Int);
+    fn uneven(&self, k: &mut Builder, loaded: &[Value]) -> [Run; 2] {
+        let (header, quants) = (loaded[0], loaded[1]);
         let (first, low) = (k.extract(header, 0), k.extract(header, 1));
         let halves = k.bits(first, Elem::HalfPair);
         let d = k.cvt_f_h(halves);
@@ -298,9 +335,8 @@ fn looked_up(k: &mut Builder, quants: &[Value], half: u8, table: [u32; 4], scale
     Run { codes, scale, minimum: None }
 }
 
-fn eight_bits(k: &mut Builder, block: Address) -> [Run; 2] {
-    let d = k.load(block, Width::U16, Elem::Int);
-    let quants = [2, 18].map(|place| k.load(at(block, place), Width::Dwords(4), Elem::Int));
+fn eight_bits(k: &mut Builder, loaded: &[Value]) -> [Run; 2] {
+    let (d, quants) = (loaded[0], [loaded[1], loaded[2]]);
     let d = k.bits(d, Elem::HalfPair);
     let scale = k.cvt_f_h(d);
     quants.map(|quants| {
@@ -309,19 +345,24 @@ fn eight_bits(k: &mut Builder, block: Address) -> [Run; 2] {
     })
 }
 
-/// Blocks of 32 elements in nibbles.
-fn short(k: &mut Builder, kind: Type, block: Address) -> [Run; 2] {
-    let two_halves = matches!(kind, Type::Q4_1 | Type::Q5_1);
+/// Blocks of 32 elements in nibbles: header, nibbles, the fifth bits where there are any.
+fn short_load(k: &mut Builder, kind: Type, block: Address) -> Vec<Value> {
     let width = match kind {
         Type::MXFP4 => Width::U8,
-        _ if two_halves => Width::Dwords(1),
+        Type::Q4_1 | Type::Q5_1 => Width::Dwords(1),
         _ => Width::U16,
     };
     let header = k.load(block, width, Elem::Int);
-    let five = matches!(kind, Type::Q5_0 | Type::Q5_1);
     let head = kind.block_bytes() as u32 - 16;
-    let quants = k.load(at(block, head), Width::Dwords(4), Elem::Int);
-    let high = five.then(|| k.load(at(block, head - 4), Width::Dwords(1), Elem::Int));
+    let mut loaded = alloc::vec![header, k.load(at(block, head), Width::Dwords(4), Elem::Int)];
+    if matches!(kind, Type::Q5_0 | Type::Q5_1) {
+        loaded.push(k.load(at(block, head - 4), Width::Dwords(1), Elem::Int));
+    }
+    loaded
+}
+
+fn short(k: &mut Builder, kind: Type, loaded: &[Value]) -> [Run; 2] {
+    let (header, quants, high) = (loaded[0], loaded[1], loaded.get(2).copied());
     let quants = k.elements(quants, 4);
     let (scale, minimum) = scales(k, kind, header);
     [0u8, 1].map(|half| {

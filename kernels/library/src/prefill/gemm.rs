@@ -1,8 +1,9 @@
-//! `y = x * W^T` on WMMA: a workgroup makes 128 rows of 64 outputs, eight waves of 32 by 32 each.
+//! `y = x * W^T` on WMMA: a workgroup makes 128 rows of 64 outputs, or 64 rows of 64 outputs of two matrices; each of
+//! eight waves makes 32 rows of 32 outputs, or of 16 of both.
 //!
 //! Sums run over columns in order, whatever the grid: a row's result does not depend on the other rows.
 
-use super::stage::{ROWS, STRIDE, Stage};
+use super::stage::{STEP, STRIDE, Stage};
 use super::tile::Product;
 use crate::glu::Bend;
 use crate::idiom::Idiom;
@@ -29,11 +30,13 @@ pub struct Gemm {
     pub finish: Finish,
 }
 
-/// Rows of a workgroup.
+/// Most rows of a workgroup; activations are padded to a multiple.
 pub(crate) const TILE_ROWS: u32 = 128;
-/// Outputs of a workgroup; of each matrix half of them where there are two.
+/// Outputs of a workgroup, of each matrix.
 const TILE_OUTS: u32 = 64;
 const GROUP: u32 = 256;
+/// Rows of a wave.
+const WAVE_ROWS: u32 = 32;
 
 /// A wave's place: all values per lane.
 struct Place {
@@ -62,10 +65,19 @@ impl Gemm {
         name
     }
 
+    /// Rows of a workgroup.
+    fn tile_rows(&self) -> u32 {
+        if self.up.is_some() { TILE_ROWS / 2 } else { TILE_ROWS }
+    }
+
+    /// Outputs of a wave, of each matrix.
+    fn wave_outs(&self) -> u32 {
+        if self.up.is_some() { 16 } else { 32 }
+    }
+
     /// Workgroups for so many rows.
     pub fn groups(&self, rows: u32) -> [u32; 3] {
-        let outs = if self.up.is_some() { TILE_OUTS / 2 } else { TILE_OUTS };
-        [self.outs.div_ceil(outs), rows.div_ceil(TILE_ROWS), 1]
+        [self.outs.div_ceil(TILE_OUTS), rows.div_ceil(self.tile_rows()), 1]
     }
 
     /// Arguments: `x` (f16, rows padded to 128 and columns to 256), `out` (f32 `[rows, outs]`), `rows`, per matrix its
@@ -77,12 +89,14 @@ impl Gemm {
         let first = self.matrix.arguments(&mut k, "weights");
         let second = self.up.map(|(up, _)| up.arguments(&mut k, "up"));
         let gate = (self.finish == Finish::AddGated).then(|| k.buffer("gate"));
-        let lds = k.local(2 * ROWS * STRIDE);
+        let matrices = if self.up.is_some() { 2 } else { 1 };
+        let local = [k.local(self.tile_rows() * STRIDE), k.local(matrices * TILE_OUTS * STRIDE)];
+        let gfx12 = target.generation() == Generation::Gfx12;
         let place = self.place(&mut k);
-        let stages = self.stages(&mut k, [first.base, second.as_ref().unwrap_or(&first).base], lds);
-        let sums = self.multiply(&mut k, x, &place, &stages, lds, target);
+        let stages = self.stages(&mut k, first.base, second.as_ref().map(|own| own.base), local[1]);
+        let sums = self.multiply(&mut k, x, &place, &stages, local, gfx12);
         let part = PartArguments { matrix: first, up: second, out, gate, head: None };
-        self.finish(&mut k, &place, &sums, &part, rows, target);
+        self.finish(&mut k, &place, &sums, &part, rows, gfx12);
         k.finish()
     }
 
@@ -91,28 +105,24 @@ impl Gemm {
         let wave = k.wave();
         let within = k.mask(lane, 15);
         let half = k.right(lane, 4);
-        // Waves 0 to 3 share outputs, and so do 4 to 7.
-        let rows = k.mask(wave, 3);
-        let rows = k.left(rows, 5);
-        let outs = k.right(wave, 2);
-        let outs = k.left(outs, if self.up.is_some() { 4 } else { 5 });
+        let across = self.tile_rows() / WAVE_ROWS;
+        let rows = k.mask(wave, across - 1);
+        let rows = k.times(rows, WAVE_ROWS);
+        let outs = k.right(wave, across.trailing_zeros());
+        let outs = k.times(outs, self.wave_outs());
         Place { within, half, rows, outs }
     }
 
-    /// Both halves of the tile: gate and up, or the matrix's next rows.
-    fn stages(&self, k: &mut Builder, bases: [Value; 2], lds: u32) -> [Stage; 2] {
+    /// One per matrix.
+    fn stages(&self, k: &mut Builder, base: Value, up: Option<Value>, lds: u32) -> Vec<Stage> {
         let tile = k.workgroup_id(Axis::X);
         let last = k.int(self.outs - 1);
-        let first = k.left(tile, if self.up.is_some() { 5 } else { 6 });
-        let (second, kind) = match self.up {
-            Some((up, _)) => (first, up.kind),
-            None => (k.plus(first, ROWS), self.matrix.kind),
-        };
-        let upper = lds + ROWS * STRIDE;
-        [
-            Stage::new(k, self.matrix.kind, self.cols, [bases[0], first, last], lds),
-            Stage::new(k, kind, self.cols, [bases[1], second, last], upper),
-        ]
+        let first = k.times(tile, TILE_OUTS);
+        let mut stages = alloc::vec![Stage::new(k, self.matrix.kind, self.cols, [base, first, last], lds)];
+        stages.extend(self.up.zip(up).map(|((up, _), base)| {
+            Stage::new(k, up.kind, self.cols, [base, first, last], lds + TILE_OUTS * STRIDE)
+        }));
+        stages
     }
 
     /// Accumulators `[row block][output block]`.
@@ -122,19 +132,37 @@ impl Gemm {
         x: Value,
         place: &Place,
         stages: &[Stage],
-        lds: u32,
-        target: Target,
+        local: [u32; 2],
+        gfx12: bool,
     ) -> Vec<Value> {
         let tile = k.workgroup_id(Axis::Y);
-        let first = k.times(tile, TILE_ROWS);
-        let first = k.add(first, place.rows);
-        let first = k.add(first, place.within);
-        let rows = [0, 16].map(|block| k.plus(first, block));
+        let first = k.times(tile, self.tile_rows());
+        let row_bytes = 2 * self.cols.next_multiple_of(STEP);
+        let copied: Vec<Value> = (0..Product::rounds(GROUP, self.tile_rows()))
+            .map(|round| {
+                let row = Product::copied(k, GROUP, round);
+                let row = k.add(row, first);
+                k.times(row, row_bytes)
+            })
+            .collect();
+        let row = k.add(place.rows, place.within);
         let column = k.add(place.outs, place.within);
-        let columns = if self.up.is_some() { [0, ROWS] } else { [0, 16] };
-        let product =
-            Product { cols: self.cols, x, rows: &rows, half: place.half, column, columns: &columns };
-        product.sums(k, stages, lds, target)
+        let columns = if self.up.is_some() { [0, TILE_OUTS] } else { [0, 16] };
+        let product = Product {
+            cols: self.cols,
+            items: GROUP,
+            stages,
+            x,
+            copied: &copied,
+            local,
+            row,
+            blocks: WAVE_ROWS / 16,
+            column,
+            columns: &columns,
+            half: place.half,
+            gfx12,
+        };
+        product.sums(k)
     }
 
     fn finish(
@@ -144,15 +172,14 @@ impl Gemm {
         sums: &[Value],
         part: &PartArguments,
         rows: Value,
-        target: Target,
+        gfx12: bool,
     ) {
-        let gfx12 = target.generation() == Generation::Gfx12;
         let gated = self.up.is_some();
         let (tile_x, tile_y) = (k.workgroup_id(Axis::X), k.workgroup_id(Axis::Y));
-        let first_out = k.left(tile_x, if gated { 5 } else { 6 });
+        let first_out = k.times(tile_x, TILE_OUTS);
         let first_out = k.add(first_out, place.outs);
         let out = k.add(first_out, place.within);
-        let first_row = k.times(tile_y, TILE_ROWS);
+        let first_row = k.times(tile_y, self.tile_rows());
         let first_row = k.add(first_row, place.rows);
         let own = if gfx12 { k.left(place.half, 3) } else { place.half };
         let first_row = k.add(first_row, own);

@@ -6,8 +6,6 @@ use alloc::string::String;
 use alloc::vec;
 use doorbell_compiler::ir::{Builder, Elem, Function, Value, Width};
 
-/// Slots of a tile.
-pub(crate) const TILE: u32 = 32;
 const GROUP: u32 = 256;
 
 /// One workgroup sorts all slots, each expert's by ascending slot, whatever the timing.
@@ -17,6 +15,8 @@ pub struct Group {
     pub experts: u32,
     /// Chosen experts of a row.
     pub top_k: u32,
+    /// Slots of a tile.
+    pub tile: u32,
 }
 
 impl Group {
@@ -25,12 +25,12 @@ impl Group {
 
     /// Tiles that so many slots have at most.
     pub fn tiles(&self, slots: u32) -> u32 {
-        slots.div_ceil(TILE) + self.experts.min(slots)
+        slots.div_ceil(self.tile) + self.experts.min(slots)
     }
 
     /// The kernel's name.
     pub(crate) fn name(&self) -> String {
-        format!("group_{}of{}", self.top_k, self.experts)
+        format!("group_{}of{}_{}", self.top_k, self.experts, self.tile)
     }
 
     /// Arguments: `ids` (u32 `[slots]`), `slots` (at least 4), `rows` and `places` (u32 `[slots]`: row and slot, sorted),
@@ -52,8 +52,7 @@ impl Group {
         k.store(at(k.lds(own), counts), Width::Dwords(1), count);
         k.barrier(false);
         let [first, before] = self.prefix(&mut k, counts);
-        let tiles_of = k.plus(count, TILE - 1);
-        let tiles_of = k.right(tiles_of, TILE.trailing_zeros());
+        let tiles_of = self.tiles_of(&mut k, count);
         let end = k.add(before, tiles_of);
         k.store(at(k.lds(own), firsts), Width::Dwords(1), first);
         k.store(at(k.lds(own), ends), Width::Dwords(1), end);
@@ -111,6 +110,16 @@ impl Group {
         })[0]
     }
 
+    /// Tiles that so many slots of one expert have; exact below 2^16 slots.
+    fn tiles_of(&self, k: &mut Builder, count: Value) -> Value {
+        let tiles = k.plus(count, self.tile - 1);
+        if self.tile.is_power_of_two() {
+            return k.right(tiles, self.tile.trailing_zeros());
+        }
+        let inverse = k.int(u32::MAX / self.tile + 1);
+        k.mul_hi(tiles, inverse)
+    }
+
     /// Slots and tiles of the experts before the work item's.
     fn prefix(&self, k: &mut Builder, counts: u32) -> [Value; 2] {
         let item = k.workitem_id();
@@ -122,8 +131,7 @@ impl Group {
             let before = k.lt_u(expert, item);
             let zero = k.int(0);
             let count = k.select(before, count, zero);
-            let tiles = k.plus(count, TILE - 1);
-            let tiles = k.right(tiles, TILE.trailing_zeros());
+            let tiles = self.tiles_of(k, count);
             vec![k.add(carried[0], count), k.add(carried[1], tiles)]
         });
         [found[0], found[1]]
@@ -148,13 +156,12 @@ impl Group {
             let place = k.left(own, 2);
             let [count, first, end] = [counts, firsts, ends]
                 .map(|table| k.load(at(k.lds(place), table), Width::Dwords(1), Elem::Int));
-            let tiles_of = k.plus(count, TILE - 1);
-            let tiles_of = k.right(tiles_of, TILE.trailing_zeros());
+            let tiles_of = self.tiles_of(k, count);
             let start = k.sub(end, tiles_of);
             let within = k.sub(tile, start);
-            let ahead = k.left(within, TILE.trailing_zeros());
+            let ahead = k.times(within, self.tile);
             let left = k.sub(count, ahead);
-            let most = k.int(TILE);
+            let most = k.int(self.tile);
             let left = k.min_u(left, most);
             let real = k.le_u(expert, last);
             let left = k.select(real, left, zero);

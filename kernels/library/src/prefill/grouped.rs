@@ -1,8 +1,9 @@
-//! Products of the rows that chose an expert: a workgroup makes 32 of them, 64 outputs each, four waves.
+//! Products of the rows that chose an expert: a workgroup makes a tile of them, 64 outputs of each matrix. Four waves
+//! take sixteen outputs each; tiles of 64 rows have eight, and each takes half of the rows.
 //!
 //! Which rows belong together is found by `group`; products of down are added up by `combine`.
 
-use super::stage::{STRIDE, Stage};
+use super::stage::{STEP, STRIDE, Stage};
 use super::tile::Product;
 use crate::experts::Stack;
 use crate::glu::Bend;
@@ -24,13 +25,14 @@ pub struct Grouped {
     pub up: Option<(Stack, Bend)>,
     /// Columns, a multiple of 32.
     pub cols: u32,
+    /// Rows of a tile: 16, 32, 48 or 64.
+    pub tile: u32,
 }
 
-/// Outputs of a workgroup; of each matrix half of them where there are two.
+/// Outputs of a workgroup, of each matrix.
 const TILE_OUTS: u32 = 64;
-const GROUP: u32 = 128;
-/// Rows that the workgroup unpacks at a time.
-const STAGED: u32 = GROUP / 8;
+/// Rows of a tile from which eight waves share it.
+const LARGE: u32 = 64;
 
 /// What a workgroup works on: all uniform.
 struct Job {
@@ -46,31 +48,40 @@ struct Sink<'s> {
     /// The lane's output in the tile.
     column: Value,
     half: Value,
-    blocks: &'s [u32],
+    /// Blocks of rows, and of outputs.
+    blocks: u32,
     columns: usize,
+    gfx12: bool,
+    part: &'s PartArguments,
 }
 
 impl Grouped {
     /// The kernel's name.
     pub(crate) fn name(&self) -> String {
         let up = self.up.map_or(String::new(), |(up, bend)| format!("_{}_{}", bend.name(), up.name()));
-        format!("grouped_{}_{}{up}", self.cols, self.matrix.name())
+        format!("grouped{}_{}_{}{up}", self.tile, self.cols, self.matrix.name())
     }
 
     /// Workgroups for so many tiles.
     pub fn groups(&self, tiles: u32) -> [u32; 3] {
-        let outs = if self.up.is_some() { TILE_OUTS / 2 } else { TILE_OUTS };
-        [self.matrix.rows.div_ceil(outs), tiles, 1]
+        [self.matrix.rows.div_ceil(TILE_OUTS), tiles, 1]
+    }
+
+    /// Work items of a workgroup.
+    fn items(&self) -> u32 {
+        if self.tile >= LARGE { 256 } else { 128 }
     }
 
     /// Arguments: `x` (f16, padded columns), `out` (f32 `[slots, outs]`), the tiles and the map of [`super::Group`],
     /// per matrix its weights, scale and bias where there are any.
     pub fn function(&self, target: Target) -> Function {
-        let mut k = Builder::new(&self.name(), GROUP);
+        let mut k = Builder::new(&self.name(), self.items());
         let (x, out, tiles, map) = (k.buffer("x"), k.buffer("out"), k.buffer("tiles"), k.buffer("map"));
         let first = self.matrix.factor.arguments(&mut k, "weights");
         let second = self.up.map(|(up, _)| up.factor.arguments(&mut k, "up"));
-        let lds = k.local(TILE_OUTS * STRIDE);
+        let matrices = if self.up.is_some() { 2 } else { 1 };
+        let local = [k.local(self.tile * STRIDE), k.local(matrices * TILE_OUTS * STRIDE)];
+        let gfx12 = target.generation() == Generation::Gfx12;
         let tile = k.workgroup_id(Axis::Y);
         let place = k.left(tile, 4);
         let job = k.load_uniform(k.global(tiles, place), Width::Dwords(4), Elem::Int);
@@ -82,7 +93,7 @@ impl Grouped {
             let matrix = self.of_expert(k, self.matrix, &first, expert);
             let up = self.up.zip(second.as_ref()).map(|((up, _), own)| self.of_expert(k, up, own, expert));
             let part = PartArguments { matrix, up, out, gate: None, head: None };
-            self.tile(k, x, map, &job, &part, lds, target);
+            self.tile(k, [x, map], &job, &part, local, gfx12);
         });
         k.finish()
     }
@@ -113,85 +124,86 @@ impl Grouped {
     fn stages(&self, k: &mut Builder, part: &PartArguments, lds: u32) -> Vec<Stage> {
         let tile = k.workgroup_id(Axis::X);
         let last = k.int(self.matrix.rows - 1);
-        let first = k.left(tile, if self.up.is_some() { 5 } else { 6 });
-        let count = TILE_OUTS / STAGED;
-        (0..count)
-            .map(|number| {
-                let lds = lds + number * STAGED * STRIDE;
-                let (kind, base, ahead) = match (self.up, &part.up) {
-                    (Some((up, _)), Some(own)) if number >= count / 2 => {
-                        (up.factor.kind, own.base, number - count / 2)
-                    }
-                    _ => (self.matrix.factor.kind, part.matrix.base, number),
-                };
-                let first = k.plus(first, ahead * STAGED);
-                Stage::new(k, kind, self.cols, [base, first, last], lds)
-            })
-            .collect()
+        let first = k.times(tile, TILE_OUTS);
+        let mut matrices = alloc::vec![(self.matrix.factor.kind, part.matrix.base)];
+        matrices.extend(self.up.zip(part.up.as_ref()).map(|((up, _), own)| (up.factor.kind, own.base)));
+        let staged = Stage::rows(self.items());
+        let mut stages = Vec::new();
+        for (matrix, (kind, base)) in (0u32..).zip(matrices) {
+            for ahead in (0..TILE_OUTS).step_by(staged as usize) {
+                let first = k.plus(first, ahead);
+                let lds = lds + (matrix * TILE_OUTS + ahead) * STRIDE;
+                stages.push(Stage::new(k, kind, self.cols, [base, first, last], lds));
+            }
+        }
+        stages
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what one workgroup needs, used once")]
+    /// `[x, map]`: activations, and the map of rows.
     fn tile(
         &self,
         k: &mut Builder,
-        x: Value,
-        map: Value,
+        [x, map]: [Value; 2],
         job: &Job,
         part: &PartArguments,
-        lds: u32,
-        target: Target,
+        local: [u32; 2],
+        gfx12: bool,
     ) {
         let (lane, wave) = (k.lane(), k.wave());
         let (within, half) = (k.mask(lane, 15), k.right(lane, 4));
-        // Waves: outputs of one matrix by rows, or rows by outputs of two.
-        let (wave_row, wave_out, columns): (_, _, &[u32]) = if self.up.is_some() {
-            let row = k.mask(wave, 1);
-            let out = k.right(wave, 1);
-            (k.left(row, 4), k.left(out, 4), &[0, TILE_OUTS / 2])
-        } else {
-            (k.int(0), k.left(wave, 4), &[0])
-        };
-        let blocks: &[u32] = if self.up.is_some() { &[0] } else { &[0, 16] };
+        let blocks = self.tile / 16 * 128 / self.items();
+        let out = k.mask(wave, 3);
+        let out = k.left(out, 4);
+        let wave_row = k.right(wave, 2);
+        let wave_row = k.times(wave_row, 16 * blocks);
         let one = k.int(1);
         let last = k.sub(job.count, one);
-        let own_row = k.add(wave_row, within);
-        let rows: Vec<Value> = blocks
-            .iter()
-            .map(|block| {
-                let row = k.plus(own_row, *block);
+        let row_bytes = 2 * self.cols.next_multiple_of(STEP);
+        let copied: Vec<Value> = (0..Product::rounds(self.items(), self.tile))
+            .map(|round| {
+                let row = Product::copied(k, self.items(), round);
                 let row = k.min_u(row, last);
                 let slot = k.add(job.first, row);
-                if self.up.is_none() {
-                    return slot;
-                }
-                let place = k.left(slot, 2);
-                k.load(k.global(map, place), Width::Dwords(1), Elem::Int)
+                let from = if self.up.is_none() {
+                    slot
+                } else {
+                    let place = k.left(slot, 2);
+                    k.load(k.global(map, place), Width::Dwords(1), Elem::Int)
+                };
+                k.times(from, row_bytes)
             })
             .collect();
-        let column = k.add(wave_out, within);
-        let stages = self.stages(k, part, lds);
-        let product = Product { cols: self.cols, x, rows: &rows, half, column, columns };
-        let sums = product.sums(k, &stages, lds, target);
-        let sink = Sink { map, own_row: wave_row, column, half, blocks, columns: columns.len() };
-        self.write(k, &sink, job, part, &sums, target);
+        let row = k.add(wave_row, within);
+        let column = k.add(out, within);
+        let columns: &[u32] = if self.up.is_some() { &[0, TILE_OUTS] } else { &[0] };
+        let stages = self.stages(k, part, local[1]);
+        let product = Product {
+            cols: self.cols,
+            items: self.items(),
+            stages: &stages,
+            x,
+            copied: &copied,
+            local,
+            row,
+            blocks,
+            column,
+            columns,
+            half,
+            gfx12,
+        };
+        let sums = product.sums(k);
+        let columns = columns.len();
+        let sink = Sink { map, own_row: wave_row, column, half, blocks, columns, gfx12, part };
+        self.write(k, &sink, job, &sums);
     }
 
-    fn write(
-        &self,
-        k: &mut Builder,
-        sink: &Sink<'_>,
-        job: &Job,
-        part: &PartArguments,
-        sums: &[Value],
-        target: Target,
-    ) {
-        let gfx12 = target.generation() == Generation::Gfx12;
+    fn write(&self, k: &mut Builder, sink: &Sink<'_>, job: &Job, sums: &[Value]) {
         let tile = k.workgroup_id(Axis::X);
-        let first_out = k.left(tile, if self.up.is_some() { 5 } else { 6 });
+        let first_out = k.times(tile, TILE_OUTS);
         let out = k.add(first_out, sink.column);
         let limit = k.int(self.matrix.rows);
         let inside = k.lt_u(out, limit);
-        let own = if gfx12 { k.left(sink.half, 3) } else { sink.half };
+        let own = if sink.gfx12 { k.left(sink.half, 3) } else { sink.half };
         let own_row = k.add(sink.own_row, own);
         let up = self.up.map(|(up, bend)| (up.factor, bend));
         let share = Share {
@@ -201,10 +213,11 @@ impl Grouped {
             finish: Finish::Store,
             head: None,
         };
-        for (index, block) in sink.blocks.iter().enumerate() {
+        for block in 0..sink.blocks {
+            let index = block as usize;
             for register in 0..8u8 {
-                let later = u32::from(register) * if gfx12 { 1 } else { 2 };
-                let row = k.plus(own_row, block + later);
+                let later = u32::from(register) * if sink.gfx12 { 1 } else { 2 };
+                let row = k.plus(own_row, 16 * block + later);
                 let here = k.lt_u(row, job.count);
                 let here = k.both(here, inside);
                 let value = k.accumulator(sums[index * sink.columns], register);
@@ -217,7 +230,7 @@ impl Grouped {
                         let place = k.left(slot, 2);
                         k.load(k.global(sink.map, place), Width::Dwords(1), Elem::Int)
                     };
-                    epilogue(k, &share, part, [value, second], [row, out]);
+                    epilogue(k, &share, sink.part, [value, second], [row, out]);
                 });
             }
         }

@@ -103,11 +103,22 @@ impl Room {
         let halves = take(scratch_bytes(rows, cols));
         let numbers = 4 * u64::from(slots);
         let (rows, places) = (take(numbers), take(numbers));
-        let tiles = take(16 * u64::from(group.tiles(slots)));
+        // As for the smallest tiles: the room for many rows then does for any fewer.
+        let tiles = take(16 * u64::from(Group { tile: 16, ..group }.tiles(slots)));
         let hidden = take(numbers * u64::from(op.gate.rows));
         let hidden_halves = take(scratch_bytes(slots, op.gate.rows));
         let products = take(numbers * u64::from(op.down.rows));
         Self { halves, rows, places, tiles, hidden, hidden_halves, products, total }
+    }
+}
+
+/// Rows of a tile for so many slots: what pads little at an even spread over the experts.
+fn tile_rows(slots: u32, experts: u32) -> u32 {
+    match slots / experts.max(1) {
+        0..12 => 16,
+        12..36 => 32,
+        36..64 => 48,
+        _ => 64,
     }
 }
 
@@ -116,7 +127,8 @@ fn groups(model: &Model<'_>, op: &Experts, rows: u32) -> Option<(u32, Group)> {
     let gate = model.weight(op.gate.weight);
     let (cols, experts) = (gate.cols as u32, gate.stack as u32);
     let fits = cols.is_multiple_of(32) && op.gate.rows.is_multiple_of(32) && experts <= Group::MOST;
-    (rows >= LEAST_ROWS && fits).then_some((cols, Group { experts, top_k: op.top_k }))
+    let tile = tile_rows(rows * op.top_k, experts);
+    (rows >= LEAST_ROWS && fits).then_some((cols, Group { experts, top_k: op.top_k, tile }))
 }
 
 /// Bytes of scratch of [`experts`], 0 where it takes none.
@@ -147,13 +159,14 @@ pub(crate) fn experts(step: &Step<'_, '_>, op: &Experts, scratch: u64) -> Option
         ArgumentValue::Scalar(tiles),
     ];
     let [gate, up, down] = [&op.gate, &op.up, &op.down].map(|matrix| Stack::new(model, matrix));
-    let gated = Grouped { matrix: gate, up: Some((up, op.glu.into())), cols };
+    let tile = group.tile;
+    let gated = Grouped { matrix: gate, up: Some((up, op.glu.into())), cols, tile };
     let mut second = [room.halves, room.hidden, room.tiles, room.rows].map(buffer).to_vec();
     matrix_values(step, &op.gate, &mut second);
     matrix_values(step, &op.up, &mut second);
     let hidden = Halve { cols: op.gate.rows, norm: None };
     let third = [room.hidden, room.hidden_halves].map(buffer).to_vec();
-    let last = Grouped { matrix: down, up: None, cols: op.gate.rows };
+    let last = Grouped { matrix: down, up: None, cols: op.gate.rows, tile };
     let mut fourth = [room.hidden_halves, room.products, room.tiles, room.places].map(buffer).to_vec();
     matrix_values(step, &op.down, &mut fourth);
     let combine = Combine { width: op.down.rows, top_k: op.top_k };

@@ -1,104 +1,202 @@
-//! The inner loop of matrix kernels: weights into LDS, fragments, WMMA.
+//! The inner loop of matrix kernels: activations and weights into LDS, fragments, WMMA.
 
-use super::stage::{STEP, STRIDE, Stage};
+use super::stage::{CHUNK, Layout, STEP, STRIDE, Stage};
 use crate::idiom::{Idiom, at};
 use alloc::vec;
 use alloc::vec::Vec;
 use doorbell_compiler::ir::{Builder, Elem, Fragment, MatrixOp, Value, Width};
-use doorbell_compiler::isa::{Generation, Target};
 
-/// One wave's part of a product.
+/// One workgroup's product, and a wave's part of it.
 pub(crate) struct Product<'p> {
     /// Columns.
     pub(crate) cols: u32,
+    /// Work items.
+    pub(crate) items: u32,
+    /// Weights.
+    pub(crate) stages: &'p [Stage],
     /// f16 activations, their columns padded to whole [`STEP`]s.
     pub(crate) x: Value,
-    /// Per block of 16 rows the row of the lane modulo 16.
-    pub(crate) rows: &'p [Value],
+    /// Byte offsets of the rows that the work item copies, see [`Product::copied`].
+    pub(crate) copied: &'p [Value],
+    /// LDS of activations, and of weights.
+    pub(crate) local: [u32; 2],
+    /// Row of the tile that the lane takes of the wave's first block of sixteen.
+    pub(crate) row: Value,
+    /// Blocks of rows of the wave.
+    pub(crate) blocks: u32,
+    /// Output of the tile that the lane takes, less those of `columns`.
+    pub(crate) column: Value,
+    /// Per block of sixteen outputs its first in the tile.
+    pub(crate) columns: &'p [u32],
     /// Lane divided by 16.
     pub(crate) half: Value,
-    /// Row of the tile in LDS that the lane modulo 16 takes, less those of `columns`.
-    pub(crate) column: Value,
-    /// Per block of 16 outputs its first row of the tile.
-    pub(crate) columns: &'p [u32],
+    pub(crate) gfx12: bool,
 }
 
+/// Registers of activations, weights and accumulators that leave enough for fragments.
+const MOST: usize = 116;
+/// Work items that copy one row of a chunk, 16 bytes each.
+const COPIERS: u32 = CHUNK / 8;
+
 impl Product<'_> {
-    /// Accumulators `[row block][output block]`. Sums run over columns in order. The workgroup's stages fill the tile
-    /// at byte `lds`.
-    pub(crate) fn sums(&self, k: &mut Builder, stages: &[Stage], lds: u32, target: Target) -> Vec<Value> {
-        let padded = self.cols.next_multiple_of(STEP);
-        // gfx12 splits a fragment's columns over the halves of the wave; any split will do if both sides agree.
-        let gfx12 = target.generation() == Generation::Gfx12;
-        let later = if gfx12 { k.left(self.half, 4) } else { k.int(0) };
-        let rows: Vec<Value> = self
-            .rows
+    /// The row of the tile that a work item copies in round `round`, and the rounds.
+    pub(crate) fn copied(k: &mut Builder, items: u32, round: u32) -> Value {
+        let item = k.workitem_id();
+        let row = k.right(item, COPIERS.trailing_zeros());
+        k.plus(row, round * items / COPIERS)
+    }
+
+    /// Rounds that copy `rows` rows.
+    pub(crate) fn rounds(items: u32, rows: u32) -> u32 {
+        rows.div_ceil(items / COPIERS)
+    }
+
+    /// Accumulators `[row block][output block]`. Sums run over columns in order.
+    pub(crate) fn sums(&self, k: &mut Builder) -> Vec<Value> {
+        let steps = self.cols.div_ceil(STEP);
+        let count = self.blocks as usize * self.columns.len();
+        let mut carried = vec![k.zero_fragment(Fragment::FloatAcc); count];
+        let (zero, end, one) = (k.int(0), k.int(steps), k.int(1));
+        carried.extend(self.fetch(k, zero, 0));
+        let mut sums = k.for_range([zero, end, one], &carried, |k, step, carried| {
+            let (sums, fetched) = carried.split_at(count);
+            self.keep(k, step, 0, fetched);
+            k.barrier(false);
+            let fetched = self.fetch(k, step, 1);
+            let sums = self.multiply(k, sums);
+            k.barrier(false);
+            self.keep(k, step, 1, &fetched);
+            k.barrier(false);
+            let last = k.int(steps - 1);
+            let following = k.plus(step, 1);
+            let following = k.min_u(following, last);
+            let fetched = self.fetch(k, following, 0);
+            let mut next = self.multiply(k, &sums);
+            k.barrier(false);
+            next.extend(fetched);
+            next
+        });
+        sums.truncate(count);
+        sums
+    }
+
+    /// Whether weights are loaded while the tile before is multiplied: where registers suffice. Accumulators are there
+    /// twice, at the edges of loops.
+    fn early(&self) -> bool {
+        let weights: usize = self.stages.iter().map(Stage::registers).sum();
+        let accumulators = 16 * self.blocks as usize * self.columns.len();
+        4 * self.copied.len() + weights + accumulators <= MOST
+    }
+
+    /// One for each type of weights.
+    fn layouts(&self, k: &mut Builder, half: u32) -> Vec<Layout> {
+        let mut layouts: Vec<Layout> = Vec::new();
+        for stage in self.stages {
+            if layouts.iter().all(|layout| layout.kind != stage.kind()) {
+                layouts.push(Layout::new(k, stage.kind(), half));
+            }
+        }
+        layouts
+    }
+
+    /// Each stage's.
+    fn layout_of<'l>(&self, layouts: &'l [Layout]) -> Vec<&'l Layout> {
+        let of = |stage: &Stage| layouts.iter().find(|layout| layout.kind == stage.kind());
+        self.stages.iter().filter_map(of).collect()
+    }
+
+    /// Loads what the work item brings to a tile.
+    fn fetch(&self, k: &mut Builder, step: Value, half: u32) -> Vec<Value> {
+        let item = k.workitem_id();
+        let own = k.mask(item, COPIERS - 1);
+        let own = k.left(own, 4);
+        let ahead = k.times(step, 2 * STEP);
+        let from = k.add(own, ahead);
+        let mut fetched: Vec<Value> = self
+            .copied
             .iter()
             .map(|row| {
-                let row = k.times(*row, 2 * padded);
-                k.add(row, later)
+                let from = k.add(*row, from);
+                let address = at(k.global(self.x, from), 2 * CHUNK * half);
+                k.load(address, Width::Dwords(4), Elem::Int)
             })
             .collect();
-        let column = k.times(self.column, STRIDE);
-        let column = k.add(column, later);
-        let column = k.plus(column, lds);
-        let initial = vec![k.zero_fragment(Fragment::FloatAcc); rows.len() * self.columns.len()];
-        let (start, end, step) = (k.int(0), k.int(padded / STEP), k.int(1));
-        k.for_range([start, end, step], &initial, |k, number, sums| {
-            stages.iter().for_each(|stage| stage.fill(k, number));
-            k.barrier(false);
-            let ahead = k.left(number, (2 * STEP).trailing_zeros());
-            let (start, end, step) = (k.int(0), k.int(2 * STEP), k.int(128));
-            let sums = k.for_range([start, end, step], sums, |k, byte, sums| {
-                let to = k.add(column, byte);
-                let from = k.add(ahead, byte);
-                let rows: Vec<Value> = rows.iter().map(|row| k.add(*row, from)).collect();
-                let mut sums = sums.to_vec();
-                for quarter in 0..4 {
-                    self.multiply(k, gfx12, [&rows, &[to]], 32 * quarter, &mut sums);
+        if self.early() {
+            let layouts = self.layouts(k, half);
+            for (stage, layout) in self.stages.iter().zip(self.layout_of(&layouts)) {
+                fetched.extend(stage.fetch(k, step, layout));
+            }
+        }
+        fetched
+    }
+
+    /// Puts that to LDS.
+    fn keep(&self, k: &mut Builder, step: Value, half: u32, fetched: &[Value]) {
+        let (rows, weights) = fetched.split_at(self.copied.len());
+        let item = k.workitem_id();
+        let own = k.mask(item, COPIERS - 1);
+        let own = k.left(own, 4);
+        let row = k.right(item, COPIERS.trailing_zeros());
+        let row = k.times(row, STRIDE);
+        let to = k.add(row, own);
+        for (round, values) in (0u32..).zip(rows) {
+            let ahead = self.local[0] + round * self.items / COPIERS * STRIDE;
+            k.store(at(k.lds(to), ahead), Width::Dwords(4), *values);
+        }
+        let mut weights = weights;
+        let layouts = self.layouts(k, half);
+        for (stage, layout) in self.stages.iter().zip(self.layout_of(&layouts)) {
+            if !self.early() {
+                let own = stage.fetch(k, step, layout);
+                stage.keep(k, step, layout, &own);
+                continue;
+            }
+            let (own, rest) = weights.split_at(stage.values());
+            stage.keep(k, step, layout, own);
+            weights = rest;
+        }
+    }
+
+    /// Adds the products of a tile.
+    fn multiply(&self, k: &mut Builder, sums: &[Value]) -> Vec<Value> {
+        // gfx12 splits a fragment's columns over the halves of the wave; any split will do if both sides agree.
+        let later = if self.gfx12 { k.left(self.half, 4) } else { k.int(0) };
+        let [rows, columns] = [(self.row, 0), (self.column, 1)].map(|(row, which)| {
+            let row = k.times(row, STRIDE);
+            let row = k.add(row, later);
+            k.plus(row, self.local[which])
+        });
+        // Many accumulators leave fewer registers for fragments.
+        let parts = if sums.len() > 4 { 1 } else { 2 };
+        let (start, end, step) = (k.int(0), k.int(2 * CHUNK), k.int(32 * parts));
+        k.for_range([start, end, step], sums, |k, byte, sums| {
+            let [rows, columns] = [rows, columns].map(|row| k.add(row, byte));
+            let mut sums = sums.to_vec();
+            for part in 0..parts {
+                let left: Vec<Value> = (0..self.blocks)
+                    .map(|block| self.fragment(k, rows, 16 * block * STRIDE + 32 * part))
+                    .collect();
+                let right: Vec<Value> = self
+                    .columns
+                    .iter()
+                    .map(|block| self.fragment(k, columns, block * STRIDE + 32 * part))
+                    .collect();
+                for (index, sum) in sums.iter_mut().enumerate() {
+                    let (row, column) = (index / right.len(), index % right.len());
+                    *sum = k.matrix(MatrixOp::Half, left[row], right[column], *sum);
                 }
-                sums
-            });
-            k.barrier(false);
+            }
             sums
         })
     }
 
-    /// Adds the products of 16 columns.
-    fn multiply(
-        &self,
-        k: &mut Builder,
-        gfx12: bool,
-        [rows, to]: [&[Value]; 2],
-        constant: u32,
-        sums: &mut [Value],
-    ) {
-        let fragments = |k: &mut Builder, load: &mut dyn FnMut(&mut Builder, u32) -> Value| {
-            let pieces: &[u32] = if gfx12 { &[0] } else { &[0, 16] };
-            let parts: Vec<Value> = pieces.iter().map(|piece| load(k, constant + piece)).collect();
-            k.fragment(&parts, Fragment::Half)
-        };
-        let left: Vec<Value> = rows
+    /// Sixteen columns of the lane's row.
+    fn fragment(&self, k: &mut Builder, start: Value, constant: u32) -> Value {
+        let pieces: &[u32] = if self.gfx12 { &[0] } else { &[0, 16] };
+        let parts: Vec<Value> = pieces
             .iter()
-            .map(|row| {
-                fragments(k, &mut |k, constant| {
-                    k.load(at(k.global(self.x, *row), constant), Width::Dwords(4), Elem::Int)
-                })
-            })
+            .map(|piece| k.load(at(k.lds(start), constant + piece), Width::Dwords(4), Elem::Int))
             .collect();
-        let right: Vec<Value> = self
-            .columns
-            .iter()
-            .map(|block| {
-                fragments(k, &mut |k, constant| {
-                    let address = at(k.lds(to[0]), block * STRIDE + constant);
-                    k.load(address, Width::Dwords(4), Elem::Int)
-                })
-            })
-            .collect();
-        for (index, sum) in sums.iter_mut().enumerate() {
-            let (row, column) = (index / right.len(), index % right.len());
-            *sum = k.matrix(MatrixOp::Half, left[row], right[column], *sum);
-        }
+        k.fragment(&parts, Fragment::Half)
     }
 }
