@@ -232,6 +232,14 @@ pub trait Backend {
     /// A fault of the device. No step is in flight then.
     fn poll(&mut self) -> Result<Option<Output<'_>>, Self::Error>;
 
+    /// Nothing is to be computed for a while: what draws power while it waits may go to rest. The next step wakes it.
+    ///
+    /// # Errors
+    /// The device refuses; it can be used all the same.
+    fn rest(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
     /// What pages look like outside; `None` where the device keeps them to itself.
     fn page_form(&self) -> Option<PageForm> {
         None

@@ -11,6 +11,7 @@ use doorbell_core::plan::{
     Batch, BatchError, BatchLimits, GroupId, HeadResult, Op, PAGE_TOKENS, PageId, Plan,
 };
 use doorbell_core::token::{TokenId, Tokenizer};
+use std::sync::mpsc::Sender;
 use std::thread;
 
 /// Where the answer to a rendered conversation begins.
@@ -33,6 +34,7 @@ pub struct Scripted {
     result: HeadResult,
     pause: Duration,
     in_flight: bool,
+    rests: Option<Sender<()>>,
 }
 
 impl Scripted {
@@ -59,7 +61,15 @@ impl Scripted {
             result: HeadResult::Logits,
             pause,
             in_flight: false,
+            rests: None,
         }
+    }
+
+    /// Tells whenever it is put to rest.
+    #[must_use]
+    pub fn telling(mut self, rests: Sender<()>) -> Self {
+        self.rests = Some(rests);
+        self
     }
 
     /// The logits behind these tokens: one token is far likelier than the others, of which some have an order.
@@ -149,6 +159,14 @@ impl Backend for Scripted {
             HeadResult::Hidden => Output::Hidden(&self.logits),
             _ => Output::Logits(&self.logits),
         }))
+    }
+
+    fn rest(&mut self) -> Result<(), BatchError> {
+        if let Some(rests) = &self.rests {
+            // whoever wanted to know may have gone
+            let _ = rests.send(());
+        }
+        Ok(())
     }
 
     fn page_form(&self) -> Option<PageForm> {

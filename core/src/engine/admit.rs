@@ -245,6 +245,15 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
         }
     }
 
+    /// Lets the device rest until there is work again. Does nothing while requests are served.
+    ///
+    /// # Errors
+    /// As [`Backend::rest`].
+    pub fn rest(&mut self) -> Result<(), B::Error> {
+        let is_idle = self.sequences.is_empty() && !self.step.in_flight;
+        if is_idle { self.backend.rest() } else { Ok(()) }
+    }
+
     /// Ends a request at the next poll. Unknown requests are ignored: they may just have finished.
     pub fn cancel(&mut self, request: RequestId) {
         if let Some(sequence) = self.sequences.iter_mut().find(|sequence| sequence.id == request) {

@@ -143,6 +143,13 @@ impl Backend for Computing<'_, '_> {
         }
     }
 
+    fn rest(&mut self) -> Result<(), ComputeError> {
+        match self {
+            Self::Cpu(backend) => Ok(backend.rest()?),
+            Self::Gpu(backend) => Ok(backend.rest()?),
+        }
+    }
+
     fn page_form(&self) -> Option<PageForm> {
         match self {
             Self::Cpu(backend) => backend.page_form(),

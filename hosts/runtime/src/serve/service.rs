@@ -5,10 +5,11 @@ use super::load::{Load, Snapshot};
 use super::reading::ReadJob;
 use super::slots::Slots;
 use super::store::Store;
-use super::worker::{Board, Command, Worker};
+use super::worker::{Board, Command, REST_AFTER, Worker};
 use alloc::sync::Arc;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 use doorbell_core::backend::Backend;
 use doorbell_core::engine::{Engine, RequestId};
 use doorbell_core::token::Tokenizer;
@@ -70,11 +71,26 @@ impl Service {
     where
         B: Backend + Send + 'static,
     {
+        Self::start_resting(engine, tokenizer, REST_AFTER)
+    }
+
+    /// As [`Self::start`]; the device rests when nothing has been asked for so long.
+    ///
+    /// # Errors
+    /// [`ServiceError::Thread`]
+    pub fn start_resting<B>(
+        engine: Engine<'static, 'static, B>,
+        tokenizer: &'static Tokenizer<'static>,
+        rest_after: Duration,
+    ) -> Result<Self, ServiceError>
+    where
+        B: Backend + Send + 'static,
+    {
         let (commands, receiver) = channel();
         let load = Arc::new(Load::default());
         let slots = Arc::new(Slots::new(engine.config().sequences));
         let board = Board { load: Arc::clone(&load), slots: Arc::clone(&slots) };
-        let worker = Worker::new(engine, tokenizer, receiver, board);
+        let worker = Worker::new(engine, tokenizer, receiver, board, rest_after);
         let thread = std::thread::Builder::new().name("engine".into());
         thread.spawn(move || worker.run()).map_err(ServiceError::Thread)?;
         Ok(Self { commands, load, slots, next: Arc::default() })

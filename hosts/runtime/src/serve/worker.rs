@@ -40,6 +40,9 @@ pub(super) struct Board {
     pub(super) slots: Arc<Slots>,
 }
 
+/// How long nothing has to be asked before the device rests.
+pub(super) const REST_AFTER: Duration = Duration::from_secs(5);
+
 /// The state of the thread.
 pub(super) struct Worker<B> {
     engine: Engine<'static, 'static, B>,
@@ -50,6 +53,7 @@ pub(super) struct Worker<B> {
     stopping: bool,
     live: Live,
     load: Arc<Load>,
+    rest_after: Duration,
     clock: Instant,
     /// Polls in which something happened, and the requests that were being computed in each.
     steps: u64,
@@ -125,6 +129,7 @@ impl<B: Backend> Worker<B> {
         tokenizer: &'static Tokenizer<'static>,
         commands: Receiver<Command>,
         board: Board,
+        rest_after: Duration,
     ) -> Self {
         let Board { load, slots } = board;
         let constraints = Constraints(BTreeMap::new());
@@ -141,7 +146,9 @@ impl<B: Backend> Worker<B> {
         };
         let clock = Instant::now();
         let (draining, stopping) = (false, false);
-        let worker = Self { engine, commands, draining, stopping, live, load, clock, steps: 0, busy: 0 };
+        let (steps, busy) = (0, 0);
+        let worker =
+            Self { engine, commands, draining, stopping, live, load, rest_after, clock, steps, busy };
         worker.publish();
         worker
     }
@@ -173,9 +180,9 @@ impl<B: Backend> Worker<B> {
     /// Waits for a command if there is nothing else to do, then takes all there are.
     fn take_commands(&mut self, progress: Progress, quiet: bool) {
         if progress == Progress::Idle && self.live.idle() && !self.draining {
-            match self.commands.recv() {
-                Ok(command) => self.obey(command),
-                Err(_) => self.stopping = true,
+            match self.next_command() {
+                Some(command) => self.obey(command),
+                None => self.stopping = true,
             }
         } else if quiet {
             match self.commands.recv_timeout(DEVICE_PAUSE) {
@@ -193,6 +200,18 @@ impl<B: Backend> Worker<B> {
                     return;
                 }
             }
+        }
+    }
+
+    /// Waits for a command. A device that nobody asks for a while rests meanwhile.
+    fn next_command(&mut self) -> Option<Command> {
+        match self.commands.recv_timeout(self.rest_after) {
+            Err(RecvTimeoutError::Timeout) => {
+                // one that does not draws more power, and nothing else
+                let _ = self.engine.rest();
+                self.commands.recv().ok()
+            }
+            result => result.ok(),
         }
     }
 
