@@ -6,7 +6,7 @@ use doorbell_core::heap::{Global, Heap};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, HeadResult, PageId, PageTables, Plan, Run, Shape, Span};
 use doorbell_core::token::TokenId;
-use doorbell_gpu::{Delay, GpuBackend, GpuError, Placement, Settings};
+use doorbell_gpu::{Delay, GpuBackend, GpuError, Offload, Placement, Settings};
 use doorbell_kfd::process::{DeviceIndex, Process};
 use doorbell_kfd::topology::Topology;
 use doorbell_soft::kernel::{Chip, Machine, Release, SoftKernel, chip};
@@ -50,8 +50,17 @@ pub(crate) fn open<'k, 'm, 'a>(
     model: &'m Model<'a>,
     settings: Settings,
 ) -> Result<GpuBackend<'k, 'm, 'a>, GpuError> {
+    open_with(kernel, model, settings, None)
+}
+
+pub(crate) fn open_with<'k, 'm, 'a>(
+    kernel: &'k SoftKernel,
+    model: &'m Model<'a>,
+    settings: Settings,
+    fallback: Option<Offload<'m>>,
+) -> Result<GpuBackend<'k, 'm, 'a>, GpuError> {
     let process = Process::open_all(kernel, &Topology::scan(kernel).unwrap()).unwrap();
-    GpuBackend::new(process, FIRST, model, settings, clock(), HEAP)
+    GpuBackend::new(process, FIRST, model, settings, clock(), fallback, HEAP)
 }
 
 /// Names and bytes of the tiny models whose logits llama.cpp has computed, one of every family and more.

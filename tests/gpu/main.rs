@@ -1,8 +1,17 @@
 //! The GPU backend on the software GPU: the same tokens as the CPU's, one operation at a time, admission, faults.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
+extern crate alloc;
+
 mod admission;
 mod bench;
+mod chain;
 mod faults;
+mod offload;
 mod operations;
 mod tokens;
+
+/// The hosts' way to the CPU driver, without the hosts.
+#[path = "../../hosts/runtime/src/offload.rs"]
+#[expect(unreachable_pub, reason = "public where it belongs")]
+mod on_cpu;

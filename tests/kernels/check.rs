@@ -218,6 +218,7 @@ fn upload(machine: &mut Machine, model: &Model<'_>, plan: &Plan<'_>, rows: &Rows
         output_positions: machine.upload_words("output_positions", &of_outputs(&positions)),
         output_tables: machine.upload_words("output_tables", &of_outputs(&tables)),
         result: machine.upload_words("result", &state.result),
+        ring: None,
     };
     let arena = machine.upload_words("arena", &state.arena);
     let scratch_bytes = scratch_bytes(plan, model) as usize;

@@ -1,6 +1,7 @@
 //! One GPU as the backend uses it: process, uploads, time; buffers that are given back whatever happens.
 
 use alloc::boxed::Box;
+use doorbell_kernels::isa::Target;
 use doorbell_kfd::memory::{Buffer, Bytes, Name, UploadError, Uploader, Usage};
 use doorbell_kfd::process::{DeviceIndex, Leak, Process};
 use doorbell_kfd::topology::{Kind, Placement};
@@ -72,6 +73,14 @@ impl<'k> Card<'k> {
         let Self { process, uploader, delay, .. } = self;
         let uploader = uploader.as_mut().ok_or(UploadError::Unreachable)?;
         Ok(uploader.upload(process, target, offset, source, bytes, &mut **delay)?)
+    }
+
+    /// Has waves that can't go on say why, where the chip and the kernel can; without it such a wave is told as a hang.
+    pub(crate) fn install_trap_handler(&mut self, target: Target) {
+        let Self { process, device, uploader, delay } = self;
+        if let (Ok(code), Some(uploader)) = (doorbell_kernels::trap_handler(target), uploader) {
+            let _ = process.set_trap_handler(uploader, *device, &code, &mut **delay);
+        }
     }
 
     /// Gives everything back and says what was left.

@@ -47,13 +47,13 @@ impl Noise {
         (self.0 >> 40) as f32 / (1 << 23) as f32 - 1.0
     }
 
-    /// A tensor's cells: numbers, or indexes that differ within a row.
-    pub(crate) fn fill(&mut self, plan: &Plan<'_>, id: TensorId, rows: usize) -> Vec<u32> {
+    /// A tensor's cells: numbers, or indexes below `limit` that differ within a row.
+    pub(crate) fn fill(&mut self, plan: &Plan<'_>, id: TensorId, rows: usize, limit: u32) -> Vec<u32> {
         let tensor = plan.tensor(id);
         let cells = 0..rows * tensor.width as usize;
         match tensor.element {
             Element::F32 => cells.map(|_| self.next().to_bits()).collect(),
-            Element::U32 => cells.map(|cell| cell as u32 % tensor.width).collect(),
+            Element::U32 => cells.map(|cell| cell as u32 % limit.max(1)).collect(),
         }
     }
 }
@@ -102,6 +102,7 @@ pub(crate) fn difference(element: Element, found: &[u32], expected: &[u32]) -> f
 pub(crate) fn result_words(op: &Op, rows: usize) -> usize {
     match op {
         Op::Head(head) if head.result == HeadResult::ArgMax => rows,
+        Op::Head(head) if head.result == HeadResult::Hidden => 0,
         Op::Head(head) => rows * head.matrix.rows as usize,
         _ => 0,
     }

@@ -92,12 +92,24 @@ pub(crate) fn choose(model: &mut Model<'_>, ops: &[Op], target: Target) -> Conve
             }
         }
     }
-    for Conversion { weight, from, .. } in &result.list {
-        let weight = model.weight(*weight);
-        result.after += weight.bytes();
-        result.before += Weight { kind: *from, ..*weight }.bytes();
-    }
+    result.sum(model);
     result
+}
+
+impl Conversions {
+    /// Drops the conversions of weights that the device does not get.
+    pub(crate) fn keep(&mut self, loaded: &[bool], kept: &Model<'_>) {
+        self.list.retain(|conversion| loaded[conversion.weight.index()]);
+        self.sum(kept);
+    }
+
+    fn sum(&mut self, kept: &Model<'_>) {
+        let bytes = |weight: &Weight<'_>| weight.bytes();
+        let weight = |conversion: &Conversion| *kept.weight(conversion.weight);
+        self.after = self.list.iter().map(|conversion| bytes(&weight(conversion))).sum();
+        let before = |conversion: &Conversion| Weight { kind: conversion.from, ..weight(conversion) };
+        self.before = self.list.iter().map(|conversion| bytes(&before(conversion))).sum();
+    }
 }
 
 /// A weight's bytes in the type that the device keeps.

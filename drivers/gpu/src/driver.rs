@@ -7,28 +7,37 @@ use alloc::vec::Vec;
 use doorbell_core::backend::{Backend, KvType, Output};
 use doorbell_core::heap::Heap;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, BatchLimits, HeadResult, Op, Plan, Shape};
+use doorbell_core::plan::{Batch, HeadResult, KvSlot, Op, Plan, Shape};
 use doorbell_core::token::TokenId;
 use doorbell_kernels::isa::Target;
-use doorbell_kernels::{Recipe, Step, scratch_bytes, supports};
+use doorbell_kernels::{Recipe, supports};
 use doorbell_kfd::fault::Fault;
-use doorbell_kfd::memory::{Buffer, Name, Usage};
+use doorbell_kfd::memory::Buffer;
+use doorbell_kfd::packet::Packet;
 use doorbell_kfd::process::{DeviceIndex, Leak, Process};
-use doorbell_kfd::queue::{Queue, QueueOptions, Submission, WaitError, Watch};
+use doorbell_kfd::queue::{Profile, Queue, QueueOptions, Submission, Watch};
 
 use crate::card::{Card, Delay};
 use crate::check::Wrong;
 use crate::chip;
 use crate::convert::{self, Conversions};
 use crate::error::GpuError;
-use crate::host::{Host, Memory};
-use crate::input::Layout;
-use crate::needs::{Needs, Shortage, kv_bytes, rope_bytes, weight_bytes};
+use crate::fallback::Offload;
+use crate::host::Host;
+use crate::place::{Division, Placement, kept_layers, weights};
 use crate::programs::Programs;
-use crate::record::{RecordWith, Recording, Recordings, Segment, Size, covered};
+use crate::record::{Recordings, Size, covered};
 use crate::store::Store;
 
 mod known;
+mod profile;
+mod room;
+mod step;
+mod wait;
+
+pub use profile::Timing;
+use profile::Timings;
+use room::fit;
 
 /// How a model is put on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,24 +54,15 @@ pub struct Settings {
     pub placement: Placement,
     /// Compare each kernel with the host once, before the first step.
     pub check: bool,
+    /// Time every dispatch.
+    pub profile: bool,
 }
 
 impl Settings {
     /// Everything on the device that it has kernels for, unchecked, and ten seconds of patience.
     pub fn new(pages: u32, kv: KvType, shape: Shape) -> Self {
-        Self { pages, kv, shape, hang_ms: 10_000, placement: Placement::Device, check: false }
+        Self { pages, kv, shape, hang_ms: 10_000, placement: Placement::Device, check: false, profile: false }
     }
-}
-
-/// Which operations the device runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
-    /// All that it has kernels for.
-    Device,
-    /// None: how the host's part is checked.
-    Host,
-    /// The one with this index in the plan: how one kernel is checked.
-    Only(usize),
 }
 
 /// Rows of the step that kernels are checked with: more than one tile, and not a whole number of them.
@@ -79,6 +79,11 @@ struct InFlight {
     result: HeadResult,
     /// 4-byte words of the result.
     words: usize,
+    /// Rows of a step.
+    rows: u32,
+    /// Steps of a chain, and how many of them have been told; 1 and 0 without a chain.
+    steps: u32,
+    given: u32,
 }
 
 /// Buffers that plans share; they only grow.
@@ -88,6 +93,8 @@ struct Buffers {
     scratch: Option<Buffer>,
     result: Option<Buffer>,
     inputs: Option<Buffer>,
+    /// Tokens that steps of a chain have picked.
+    ring: Option<Buffer>,
 }
 
 /// Executes plans on one GPU. What the device has no kernel for runs on the host, between submissions.
@@ -101,21 +108,30 @@ pub struct GpuBackend<'k, 'm, 'a> {
     target: Target,
     settings: Settings,
     host: Host<'m, 'a>,
+    /// What runs what the device does not, if not [`Host`].
+    fallback: Option<Offload<'m>>,
+    division: Option<Division>,
     programs: Programs,
     store: Store,
     buffers: Buffers,
     recordings: Recordings,
     /// Kernels that are not used.
     disabled: BTreeSet<Recipe>,
+    /// Keys and values that the host has.
+    of_host: Vec<KvSlot>,
     wrong: Vec<Wrong>,
     queue: Option<Queue>,
     card: Option<Card<'k>>,
     in_flight: Option<InFlight>,
     watch: Watch,
+    timings: Timings,
     /// Names of the kernels of the last submission.
     names: Vec<String>,
     lost: Option<Option<Box<Fault>>>,
     block: Vec<u8>,
+    packets: Vec<Packet>,
+    /// Positions of the first tokens of a chain.
+    places: Vec<u32>,
     numbers: Vec<f32>,
     tokens: Vec<TokenId>,
 }
@@ -130,7 +146,8 @@ impl core::fmt::Debug for GpuBackend<'_, '_, '_> {
 }
 
 impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
-    /// Puts a model on a device of an open process. `delay` is how it waits.
+    /// Puts a model on a device of an open process. `delay` is how it waits. With a `fallback` that runs what the device
+    /// does not, only a part of the model is put there if not all of it fits; without one core's definitions run it.
     ///
     /// # Errors
     /// The model does not fit, which is found before anything is loaded; or memory, kernels or the queue can't be
@@ -141,38 +158,20 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         model: &'m Model<'a>,
         settings: Settings,
         delay: Delay,
+        fallback: Option<Offload<'m>>,
         heap: Heap<'m>,
     ) -> Result<Self, GpuError> {
-        let isa = process.device(device).node().isa();
-        let target = chip::target(isa).ok_or(GpuError::Chip(isa))?;
-        let mut kept = model.copy(heap)?;
+        let (target, mut kept) = (target_of(&process, device)?, model.copy(heap)?);
         let plan = model.plan(settings.shape, HeadResult::Logits, heap)?;
-        let conversions = convert::choose(&mut kept, &plan.ops, target);
-        admit(&process, device, &kept, &plan, &settings)?;
-        let mut this = Self {
-            model,
-            kept,
-            conversions,
-            target,
-            settings,
-            host: Host::new(model, heap)?,
-            programs: Programs::new(target),
-            store: Store::default(),
-            buffers: Buffers::default(),
-            recordings: Recordings::default(),
-            disabled: BTreeSet::new(),
-            wrong: Vec::new(),
-            queue: None,
-            card: Some(Card::new(process, device, delay)?),
-            in_flight: None,
-            watch: Watch::default(),
-            names: Vec::new(),
-            lost: None,
-            block: Vec::new(),
-            numbers: Vec::new(),
-            tokens: Vec::new(),
-        };
-        this.load(device)?;
+        let mut conversions = convert::choose(&mut kept, &plan.ops, target);
+        let budget = process.budget(device).first;
+        let fitting = fit(&budget, &mut kept, &plan, (&settings, target), fallback.is_some())?;
+        conversions.keep(&fitting.loaded, &kept);
+        let settings = Settings { placement: fitting.placement, ..settings };
+        let card = Card::new(process, device, delay)?;
+        let mut this = Self::bare((model, kept, conversions), settings, (target, card), heap)?;
+        (this.fallback, this.division) = (fallback, fitting.division);
+        this.load(device, &fitting.loaded)?;
         if settings.check {
             // A few rows, as prompts have, then one behind them.
             let rows = settings.shape.rows.min(CHECKED_ROWS);
@@ -185,17 +184,94 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         Ok(this)
     }
 
-    fn load(&mut self, device: DeviceIndex) -> Result<(), GpuError> {
+    /// A backend that can do nothing but run some operations of a plan alone, for what they cost: only their weights
+    /// are on the device.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn rehearsing(
+        process: Process<'k>,
+        device: DeviceIndex,
+        model: &'m Model<'a>,
+        settings: Settings,
+        (plan, ops): (&Plan<'_>, &[usize]),
+        delay: Delay,
+        heap: Heap<'m>,
+    ) -> Result<Self, GpuError> {
+        let (target, mut kept) = (target_of(&process, device)?, model.copy(heap)?);
+        let conversions = convert::choose(&mut kept, &plan.ops, target);
+        let mut wanted = alloc::vec![false; plan.ops.len()];
+        ops.iter().for_each(|&op| wanted[op] = true);
+        let loaded = weights(plan, &kept, &wanted);
+        for (group, layers) in kept.groups.iter_mut().zip(kept_layers(plan, model, &wanted)) {
+            group.layers = layers;
+        }
+        let card = Card::new(process, device, delay)?;
+        let mut this = Self::bare((model, kept, conversions), settings, (target, card), heap)?;
+        this.load(device, &loaded)?;
+        Ok(this)
+    }
+
+    /// A backend with nothing on the device.
+    fn bare(
+        (model, kept, conversions): (&'m Model<'a>, Model<'m>, Conversions),
+        settings: Settings,
+        (target, card): (Target, Card<'k>),
+        heap: Heap<'m>,
+    ) -> Result<Self, GpuError> {
+        Ok(Self {
+            model,
+            kept,
+            conversions,
+            target,
+            settings,
+            host: Host::new(model, heap)?,
+            fallback: None,
+            division: None,
+            programs: Programs::new(target),
+            store: Store::default(),
+            buffers: Buffers::default(),
+            recordings: Recordings::default(),
+            disabled: BTreeSet::new(),
+            of_host: Vec::new(),
+            wrong: Vec::new(),
+            queue: None,
+            card: Some(card),
+            in_flight: None,
+            watch: Watch::default(),
+            timings: Timings::default(),
+            names: Vec::new(),
+            lost: None,
+            block: Vec::new(),
+            packets: Vec::new(),
+            places: Vec::new(),
+            numbers: Vec::new(),
+            tokens: Vec::new(),
+        })
+    }
+
+    fn load(&mut self, device: DeviceIndex, loaded: &[bool]) -> Result<(), GpuError> {
         let card = self.card.as_mut().ok_or(GpuError::Lost(None))?;
-        self.store.load(card, self.model, &self.kept, self.settings.kv, self.settings.pages)?;
-        let options = QueueOptions { packets: PACKETS, ..QueueOptions::default() };
+        let Settings { kv, pages, .. } = self.settings;
+        self.store.load(card, self.model, &self.kept, loaded, (kv, pages))?;
+        card.install_trap_handler(self.target);
+        let profile = self.settings.profile;
+        let options = QueueOptions { packets: PACKETS, profile, ..QueueOptions::default() };
         self.queue = Some(Queue::create(&mut card.process, device, options)?);
+        if profile {
+            self.timings = Timings::new(Some(Profile::new(&mut card.process, device, PACKETS as usize)?));
+        }
         Ok(())
     }
 
     /// The weights that the device keeps in another type than the file, to be told to the user.
     pub fn conversions(&self) -> &Conversions {
         &self.conversions
+    }
+
+    /// What the device runs if it does not run everything, to be told to the user.
+    pub fn division(&self) -> Option<Division> {
+        self.division
     }
 
     /// Kernels on the device, and bytes of their code.
@@ -208,7 +284,8 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         self.card.as_ref().map(|card| &card.process)
     }
 
-    /// Says anew which operations the device runs.
+    /// Says anew which operations the device runs. Their weights are there if the backend was made with
+    /// [`Placement::Host`].
     pub fn place(&mut self, placement: Placement) {
         self.settings.placement = placement;
         if let Some(card) = &mut self.card {
@@ -230,11 +307,15 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
             // A queue that does not go stays in the leak.
             let _ = queue.destroy(&mut card.process);
         }
+        if let Some(signals) = self.timings.signals() {
+            // What is not taken back now goes with the process.
+            let _ = signals.destroy(&mut card.process);
+        }
         self.recordings.clear(&mut card);
         self.programs.unload(&mut card.process);
         self.store.free(&mut card);
-        let Buffers { arena, scratch, result, inputs } = core::mem::take(&mut self.buffers);
-        for buffer in [arena, scratch, result, inputs].into_iter().flatten() {
+        let Buffers { arena, scratch, result, inputs, ring } = core::mem::take(&mut self.buffers);
+        for buffer in [arena, scratch, result, inputs, ring].into_iter().flatten() {
             card.free(buffer);
         }
         card.shutdown()
@@ -247,141 +328,6 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         }
     }
 
-    /// Makes room for a plan; recordings that know old addresses are forgotten.
-    fn grow(&mut self, plan: &Plan<'_>) -> Result<(), GpuError> {
-        let card = self.card.as_mut().ok_or(GpuError::Lost(None))?;
-        let result =
-            4 * u64::from(plan.shape.outputs) * u64::from(self.model.vocabulary.max(self.model.hyper.width));
-        let inputs = Layout::new(plan.shape, self.model.groups.len()).fixed_bytes();
-        let tables =
-            u64::from(plan.shape.outputs) * u64::from(self.settings.pages) * self.model.groups.len() as u64;
-        let reachable = card.reachable_usage();
-        let scratch = scratch_bytes(plan, &self.kept);
-        let Buffers { arena, scratch: kept_scratch, result: kept_result, inputs: kept_inputs } =
-            &mut self.buffers;
-        let mut moved = enlarge(card, arena, reachable, 4 * plan.arena as u64, "activations")?;
-        if enlarge(card, kept_scratch, card.usage(), scratch.max(1), "kernel scratch")? {
-            moved = true;
-            if let Some(buffer) = kept_scratch {
-                zero(card, buffer)?;
-            }
-        }
-        moved |= enlarge(card, kept_result, Usage::Staging, result, "results")?;
-        moved |= enlarge(card, kept_inputs, Usage::Staging, inputs + 4 * tables, "inputs")?;
-        if moved {
-            self.recordings.clear(card);
-        }
-        Ok(())
-    }
-
-    /// Writes the input block of a batch.
-    fn write_inputs(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, positions: u32) -> Result<(), GpuError> {
-        let layout = Layout::new(plan.shape, self.model.groups.len());
-        layout.write(batch, positions, &mut self.block);
-        let card = self.card.as_mut().ok_or(GpuError::Lost(None))?;
-        let bytes = self.block.len() as u64;
-        if enlarge(card, &mut self.buffers.inputs, Usage::Staging, bytes, "inputs")? {
-            self.recordings.clear(card);
-        }
-        if let Some(window) = self.buffers.inputs.as_ref().and_then(Buffer::window) {
-            window.write(0, &self.block);
-        }
-        Ok(())
-    }
-
-    /// The recorded step of a size, made if it is not there; answers where it is.
-    fn record(&mut self, plan: &Plan<'_>, size: Size) -> Result<usize, GpuError> {
-        let index = self.recordings.plan(plan);
-        if !self.recordings.has(index, size) {
-            let recording = self.recording(plan, size, self.settings.placement)?;
-            let card = self.card.as_mut().ok_or(GpuError::Lost(None))?;
-            self.recordings.keep(index, size, recording, card);
-        }
-        Ok(index)
-    }
-
-    /// Records a step.
-    fn recording(
-        &mut self,
-        plan: &Plan<'_>,
-        size: Size,
-        placement: Placement,
-    ) -> Result<Recording, GpuError> {
-        let target = self.target;
-        self.with_step(plan, size, |step, mut with| {
-            with.record(step, &|index: usize, op: &Op| match placement {
-                Placement::Device => supports(op, step.model, target),
-                Placement::Host => false,
-                Placement::Only(only) => index == only && supports(op, step.model, target),
-            })
-        })
-    }
-
-    /// Lends what lowering a step needs.
-    fn with_step<T>(
-        &mut self,
-        plan: &Plan<'_>,
-        size: Size,
-        work: impl FnOnce(&Step<'_, '_>, RecordWith<'_, 'k>) -> Result<T, GpuError>,
-    ) -> Result<T, GpuError> {
-        let target = self.target;
-        let Self { buffers, store, settings, kept, model, card, programs, disabled, .. } = &mut *self;
-        let address = |buffer: &Option<Buffer>| buffer.as_ref().map_or(0, Buffer::va);
-        let (rows, outputs, positions) = size;
-        let layout = Layout::new(plan.shape, model.groups.len());
-        let step = Step {
-            model: kept,
-            plan,
-            rows,
-            outputs,
-            positions,
-            arena: address(&buffers.arena),
-            scratch: address(&buffers.scratch),
-            weights: &store.weights,
-            vectors: &store.vectors,
-            ropes: &store.ropes,
-            pools: &store.addresses,
-            kv: settings.kv,
-            inputs: layout.inputs(address(&buffers.inputs), address(&buffers.result)),
-        };
-        let card = card.as_mut().ok_or(GpuError::Lost(None))?;
-        work(&step, RecordWith { card, programs, disabled, target, packets: PACKETS as usize })
-    }
-
-    /// Runs a recording up to its last submission, which stays in flight.
-    fn start(
-        &mut self,
-        plan: &Plan<'_>,
-        batch: &Batch<'_>,
-        index: usize,
-        size: Size,
-    ) -> Result<Option<Submission>, GpuError> {
-        let Self { card, queue, buffers, store, recordings, settings, host, watch, names, .. } = self;
-        let (Some(card), Some(queue)) = (card, queue) else { return Err(GpuError::Lost(None)) };
-        let (Some(arena), Some(result)) = (&buffers.arena, &buffers.result) else {
-            return Err(GpuError::Lost(None));
-        };
-        let Some(recording) = recordings.get(index, size) else { return Ok(None) };
-        let mut last = None;
-        for segment in &recording.segments {
-            if let Some(submission) = last.take() {
-                wait(card, queue, submission, watch, settings.hang_ms, names)?;
-            }
-            match segment {
-                Segment::Device(packets, kernels) => {
-                    names.clone_from(kernels);
-                    last = Some(queue.submit(&card.process, packets, plan.shape.rows)?);
-                }
-                Segment::Host(op) => {
-                    let kv = settings.kv;
-                    let mut memory = Memory { card, plan, batch, arena, result, pools: &store.pools, kv };
-                    host.run(&plan.ops[*op], &mut memory)?;
-                }
-            }
-        }
-        Ok(last)
-    }
-
     /// Marks the device as lost if an error means that.
     fn noted<T>(&mut self, result: Result<T, GpuError>) -> Result<T, GpuError> {
         if let Err(error) = &result
@@ -392,116 +338,12 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         }
         result
     }
-
-    /// Copies the result to where the caller may look at it.
-    fn fetch(&mut self, in_flight: InFlight) {
-        let words = match &self.buffers.result {
-            Some(buffer) => crate::host::read_words(buffer, 0, in_flight.words),
-            None => Vec::new(),
-        };
-        if in_flight.result == HeadResult::ArgMax {
-            self.tokens.clear();
-            self.tokens.extend(words.into_iter().map(TokenId));
-        } else {
-            self.numbers.clear();
-            self.numbers.extend(words.into_iter().map(f32::from_bits));
-        }
-    }
 }
 
-/// Refuses a model that does not fit, by what the device says that it has.
-fn admit(
-    process: &Process<'_>,
-    device: DeviceIndex,
-    kept: &Model<'_>,
-    plan: &Plan<'_>,
-    settings: &Settings,
-) -> Result<(), GpuError> {
-    let budget = process.budget(device);
-    let result = 4 * u64::from(plan.shape.outputs) * u64::from(kept.vocabulary);
-    let working = [4 * plan.arena as u64, scratch_bytes(plan, kept), result];
-    let needs = Needs {
-        weights: weight_bytes(kept),
-        context: kv_bytes(kept, settings.kv, settings.pages).saturating_add(rope_bytes(kept, settings.pages)),
-        working: working.into_iter().fold(0, u64::saturating_add),
-        pages: settings.pages,
-    };
-    let limit = budget.first.decisive();
-    if needs.total() > limit.bytes {
-        return Err(Shortage { needs, limit, placement: budget.first.placement }.into());
-    }
-    Ok(())
-}
-
-/// Makes a buffer at least so large; answers whether it has moved.
-fn enlarge(
-    card: &mut Card<'_>,
-    buffer: &mut Option<Buffer>,
-    usage: Usage,
-    bytes: u64,
-    name: &str,
-) -> Result<bool, GpuError> {
-    if buffer.as_ref().is_some_and(|buffer| buffer.bytes() >= bytes) {
-        return Ok(false);
-    }
-    if let Some(old) = buffer.take() {
-        card.free(old);
-    }
-    *buffer = Some(card.allocate(usage, bytes, Name::new(name))?);
-    Ok(true)
-}
-
-/// Fills a buffer with zeros.
-fn zero(card: &mut Card<'_>, buffer: &Buffer) -> Result<(), GpuError> {
-    const PIECE: u64 = 1 << 16;
-    let zeros = alloc::vec![0; PIECE as usize];
-    let mut at = 0;
-    while at < buffer.bytes() {
-        let count = PIECE.min(buffer.bytes() - at);
-        card.write(buffer, at, &zeros[..count as usize])?;
-        at += count;
-    }
-    Ok(())
-}
-
-/// One look at a submission.
-fn look(
-    card: &mut Card<'_>,
-    queue: &mut Queue,
-    submission: Submission,
-    watch: &mut Watch,
-    hang_ms: u32,
-    names: &[String],
-) -> Result<bool, GpuError> {
-    let Card { process, delay, .. } = card;
-    match queue.look(process, submission, watch, hang_ms, &mut &mut **delay) {
-        Ok(complete) => Ok(complete),
-        Err(WaitError::Refused(errno)) => Err(GpuError::Wait(errno)),
-        Err(_) => Err(match queue.fault() {
-            Some(fault) => GpuError::Fault(Box::new(fault.clone()), kernel_of(fault, names)),
-            None => GpuError::Lost(None),
-        }),
-    }
-}
-
-/// The last kernel of a submission that the packet processor has taken.
-fn kernel_of(fault: &Fault, names: &[String]) -> Option<String> {
-    let flight = fault.in_flight();
-    let taken = flight.read.saturating_sub(flight.stretches.first()?.first);
-    let last = usize::try_from(taken).ok()?.max(1) - 1;
-    names.get(last.min(names.len().saturating_sub(1))).cloned()
-}
-
-fn wait(
-    card: &mut Card<'_>,
-    queue: &mut Queue,
-    submission: Submission,
-    watch: &mut Watch,
-    hang_ms: u32,
-    names: &[String],
-) -> Result<(), GpuError> {
-    while !look(card, queue, submission, watch, hang_ms, names)? {}
-    Ok(())
+/// What kernels of a device are compiled for.
+fn target_of(process: &Process<'_>, device: DeviceIndex) -> Result<Target, GpuError> {
+    let isa = process.device(device).node().isa();
+    chip::target(isa).ok_or(GpuError::Chip(isa))
 }
 
 impl Drop for GpuBackend<'_, '_, '_> {
@@ -521,74 +363,36 @@ impl Backend for GpuBackend<'_, '_, '_> {
     fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), GpuError> {
         self.check_lost()?;
         self.grow(plan)?;
-        let most = covered(u32::MAX / 2, self.settings.pages);
+        let picks =
+            plan.ops.iter().any(|op| matches!(op, Op::Head(head) if head.result == HeadResult::ArgMax));
         for (rows, outputs) in [(plan.shape.rows, plan.shape.outputs), (1, 1)] {
-            self.record(plan, (rows, outputs.min(rows), covered(rows, self.settings.pages).min(most)))?;
+            let positions = covered(rows, self.settings.pages);
+            let size = Size { rows, outputs: outputs.min(rows), positions, chained: false };
+            self.record(plan, size)?;
+            if picks && rows == size.outputs {
+                self.record(plan, Size { chained: true, ..size })?;
+            }
         }
         Ok(())
     }
 
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), GpuError> {
-        self.check_lost()?;
-        if let Some(InFlight { submission: Some(submission), .. }) = self.in_flight.take() {
-            // Nobody wants that result any more, but its memory is in use until then.
-            let Self { card, queue, watch, settings, names, .. } = &mut *self;
-            let (Some(card), Some(queue)) = (card, queue) else { return Err(GpuError::Lost(None)) };
-            let waited = wait(card, queue, submission, watch, settings.hang_ms, names);
-            self.noted(waited)?;
-        }
-        let limits = BatchLimits {
-            shape: plan.shape,
-            vocabulary: self.model.vocabulary,
-            groups: self.model.groups.len(),
-            pages: self.settings.pages,
-        };
-        batch.check(&limits)?;
-        if batch.rows() == 0 {
-            self.in_flight = None;
-            return Ok(());
-        }
-        self.grow(plan)?;
-        let end = batch.runs.iter().map(|run| run.position + run.rows).max().unwrap_or(0);
-        let positions = covered(end, self.settings.pages);
-        self.write_inputs(plan, batch, positions)?;
-        let size = (batch.rows() as u32, batch.outputs.len() as u32, positions);
-        let index = self.record(plan, size)?;
-        self.watch = Watch::default();
-        let started = self.start(plan, batch, index, size);
-        let submission = self.noted(started)?;
-        self.in_flight = plan.ops.iter().find_map(|op| match op {
-            Op::Head(head) => {
-                let width = match head.result {
-                    HeadResult::Logits => head.matrix.rows as usize,
-                    HeadResult::ArgMax => 1,
-                    HeadResult::Hidden => self.model.hyper.width as usize,
-                };
-                let words = batch.outputs.len() * width;
-                Some(InFlight { submission, result: head.result, words })
-            }
-            _ => None,
-        });
-        Ok(())
+        self.begin(plan, batch, 1, false)
+    }
+
+    fn chains(&self) -> bool {
+        true
+    }
+
+    fn chain(&self, plan: &Plan<'_>) -> u32 {
+        self.chain_steps(plan)
+    }
+
+    fn submit_chain(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, steps: u32) -> Result<(), GpuError> {
+        self.begin(plan, batch, steps.max(1), true)
     }
 
     fn poll(&mut self) -> Result<Option<Output<'_>>, GpuError> {
-        self.check_lost()?;
-        let Some(in_flight) = self.in_flight else { return Ok(None) };
-        if let Some(submission) = in_flight.submission {
-            let Self { card, queue, watch, settings, names, .. } = &mut *self;
-            let (Some(card), Some(queue)) = (card, queue) else { return Err(GpuError::Lost(None)) };
-            let looked = look(card, queue, submission, watch, settings.hang_ms, names);
-            if !self.noted(looked)? {
-                return Ok(None);
-            }
-        }
-        self.in_flight = None;
-        self.fetch(in_flight);
-        Ok(Some(match in_flight.result {
-            HeadResult::Logits => Output::Logits(&self.numbers),
-            HeadResult::ArgMax => Output::Tokens(&self.tokens),
-            HeadResult::Hidden => Output::Hidden(&self.numbers),
-        }))
+        self.collect()
     }
 }

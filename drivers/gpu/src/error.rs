@@ -17,6 +17,7 @@ use doorbell_kfd::queue::{CreateError, SubmitError};
 use doorbell_kfd::sys::Errno;
 use doorbell_kfd::topology::Isa;
 
+use crate::fallback::FallbackError;
 use crate::needs::Shortage;
 
 /// Why a GPU can't run a model or a step.
@@ -41,6 +42,10 @@ pub enum GpuError {
     Plan(PlanError),
     /// The batch breaks a rule.
     Batch(BatchError),
+    /// A chain of more steps than the device takes at a time, and how many those are.
+    Chain(u32, u32),
+    /// The host's part.
+    Fallback(FallbackError),
     /// A kernel can't be built for the chip.
     Recipe(String, RecipeError),
     /// A kernel does not compile: a fault of this program.
@@ -71,7 +76,11 @@ impl GpuError {
     pub fn is_memory(&self) -> bool {
         matches!(
             self,
-            Self::Fit(_) | Self::Alloc(AllocError::NoMemory { .. }) | Self::Memory(_) | Self::Tables
+            Self::Fit(_)
+                | Self::Fallback(FallbackError::Memory(_))
+                | Self::Alloc(AllocError::NoMemory { .. })
+                | Self::Memory(_)
+                | Self::Tables
         ) || matches!(self, Self::Load(_, error) if matches!(**error, LoadError::Alloc(AllocError::NoMemory { .. })))
     }
 }
@@ -96,6 +105,7 @@ from! {
     EncodeError => Encode,
     SubmitError => Submit,
     Shortage => Fit,
+    FallbackError => Fallback,
 }
 
 impl From<OutOfMemory> for GpuError {
@@ -116,6 +126,10 @@ impl fmt::Display for GpuError {
             Self::Tables => OutOfMemory.fmt(f),
             Self::Plan(error) => error.fmt(f),
             Self::Batch(error) => error.fmt(f),
+            Self::Chain(steps, most) => {
+                write!(f, "a chain of {steps} steps, and {most} can be taken at a time")
+            }
+            Self::Fallback(error) => error.fmt(f),
             Self::Recipe(name, error) => write!(f, "kernel {name}: {error}"),
             Self::Compile(name, error) => write!(f, "kernel {name}: {error}"),
             Self::Arguments(name, error) => write!(f, "kernel {name}: {error}"),

@@ -42,12 +42,14 @@ impl Layout {
     pub(crate) fn inputs(&self, base: u64, result: u64) -> Inputs {
         let [tokens, positions, tables, outputs, output_positions, output_tables, pages] =
             self.starts().map(|start| base + start);
-        Inputs { tokens, positions, tables, pages, outputs, output_positions, output_tables, result }
+        let ring = None;
+        Inputs { tokens, positions, tables, pages, outputs, output_positions, output_tables, result, ring }
     }
 
     /// The bytes of a block for a batch that has been checked. Page tables reach to `positions`, beyond a
-    /// sequence's own pages with page 0, which is always there.
-    pub(crate) fn write(&self, batch: &Batch<'_>, positions: u32, out: &mut Vec<u8>) {
+    /// sequence's own pages with page 0, which is always there; its own are those that it needs when it has grown by
+    /// `ahead` positions.
+    pub(crate) fn write(&self, batch: &Batch<'_>, ahead: u32, positions: u32, out: &mut Vec<u8>) {
         let starts = self.starts();
         let pages = (positions as usize).div_ceil(PAGE_TOKENS);
         let tables = batch.runs.len() * self.groups * pages;
@@ -82,8 +84,8 @@ impl Layout {
             for group in 0..self.groups {
                 // Groups are few; the binder bounds them.
                 let own = batch.tables.of(run.sequence, GroupId(group as u8));
-                let own =
-                    &own[..own.len().min((run.position + run.rows).div_ceil(PAGE_TOKENS as u32) as usize)];
+                let used = (run.position + run.rows + ahead).div_ceil(PAGE_TOKENS as u32);
+                let own = &own[..own.len().min(used as usize)];
                 for page in 0..pages {
                     put(starts[6], entry + page, own.get(page).map_or(0, |page| page.0));
                 }
@@ -113,7 +115,7 @@ mod tests {
         let tables = PageTables { pages: &pages, spans: &spans, groups: 2 };
         let batch = Batch { tokens: &tokens, runs: &runs, outputs: &[1, 2], tables };
         let mut bytes = Vec::new();
-        layout.write(&batch, 64, &mut bytes);
+        layout.write(&batch, 0, 64, &mut bytes);
         let inputs = layout.inputs(0, 0);
         let words = |start: u64, count: usize| -> Vec<u32> {
             let bytes = &bytes[start as usize..start as usize + 4 * count];

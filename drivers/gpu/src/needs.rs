@@ -2,10 +2,12 @@
 
 use core::fmt;
 use doorbell_core::backend::KvType;
-use doorbell_core::model::Model;
+use doorbell_core::model::{KvGroup, Model};
 use doorbell_core::plan::PAGE_TOKENS;
 use doorbell_kernels::{KvLayout, RopeTable};
 use doorbell_kfd::topology::{Limit, Placement};
+
+use crate::place::Split;
 
 /// Bytes that a model takes on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub struct Shortage {
     pub limit: Limit,
     /// Which memory.
     pub placement: Placement,
+    /// What would fit of the layers, where the rest can run on the host.
+    pub split: Option<Split>,
 }
 
 impl Shortage {
@@ -65,6 +69,13 @@ impl fmt::Display for Shortage {
             self.placement,
             self.limit.rule
         )?;
+        if let Some(split) = self.split {
+            write!(f, "{} of the layers would fit", split.layers)?;
+            if split.experts < split.layers {
+                write!(f, ", with the experts of {} of them", split.experts)?;
+            }
+            return f.write_str("; use --gpu-layers and --gpu-experts, or neither");
+        }
         match self.tokens() {
             0 => f.write_str("use a smaller model or --device cpu"),
             tokens => write!(f, "a context of {tokens} tokens would fit"),
@@ -74,9 +85,10 @@ impl fmt::Display for Shortage {
 
 impl core::error::Error for Shortage {}
 
-/// Bytes of weights and vectors.
-pub(crate) fn weight_bytes(model: &Model<'_>) -> u64 {
-    let matrices: u64 = model.weights.iter().map(|weight| weight.bytes()).sum();
+/// Bytes of the weights that are to be `loaded`, and of vectors.
+pub(crate) fn weight_bytes(model: &Model<'_>, loaded: &[bool]) -> u64 {
+    let matrices = model.weights.iter().zip(loaded).filter(|(_, loaded)| **loaded);
+    let matrices: u64 = matrices.map(|(weight, _)| weight.bytes()).sum();
     matrices.saturating_add(vector_bytes(model))
 }
 
@@ -101,10 +113,10 @@ pub(crate) fn rope_table(pairs: usize) -> RopeTable {
 }
 
 /// Bytes of all keys and values.
-pub(crate) fn kv_bytes(model: &Model<'_>, kv: KvType, pages: u32) -> u64 {
-    let groups = model.groups.iter();
+pub(crate) fn kv_bytes(groups: impl Iterator<Item = KvGroup>, kv: KvType, pages: u32) -> u64 {
     let page = groups.map(|group| {
-        KvLayout::keys(group, kv).page_bytes().saturating_add(KvLayout::values(group, kv).page_bytes())
+        let values = KvLayout::values(&group, kv).page_bytes();
+        KvLayout::keys(&group, kv).page_bytes().saturating_add(values)
     });
     page.fold(0, u64::saturating_add).saturating_mul(pages.into())
 }
@@ -119,7 +131,7 @@ mod tests {
     fn a_shortage_says_what_would_fit() {
         let needs = Needs { weights: 1000 * MIB, context: 640 * MIB, working: 60 * MIB, pages: 64 };
         let limit = Limit { rule: Rule::VramSize, bytes: 1160 * MIB };
-        let shortage = Shortage { needs, limit, placement: Placement::Vram };
+        let shortage = Shortage { needs, limit, placement: Placement::Vram, split: None };
         assert_eq!(shortage.tokens(), 320);
         assert_eq!(
             shortage.to_string(),

@@ -7,7 +7,8 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
-use doorbell_core::plan::{Op, PAGE_TOKENS, Plan, Shape, Tensor};
+use core::ops::Range;
+use doorbell_core::plan::{KvSlot, Op, PAGE_TOKENS, Plan, Shape, Tensor};
 use doorbell_kernels::isa::Target;
 use doorbell_kernels::{Launch, Recipe, Step, lower};
 use doorbell_kfd::memory::{Buffer, Name, Usage};
@@ -15,14 +16,15 @@ use doorbell_kfd::packet::{Acquire, Dependency, Dispatch, Packet, Recorded, Reco
 
 use crate::card::Card;
 use crate::error::GpuError;
+use crate::place::bind;
 use crate::programs::Programs;
 
 /// A stretch of operations that one side runs.
 pub(crate) enum Segment {
     /// Packets of one submission, and the kernel of each.
     Device(Vec<Packet>, Vec<String>),
-    /// The operation with this index runs on the host.
-    Host(usize),
+    /// Operations that run on the host.
+    Host(Range<usize>),
 }
 
 /// A recorded step.
@@ -40,8 +42,16 @@ impl Recording {
     }
 }
 
-/// Rows, outputs, positions.
-pub(crate) type Size = (u32, u32, u32);
+/// What a recorded step was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Size {
+    pub(crate) rows: u32,
+    pub(crate) outputs: u32,
+    /// Positions that it reaches.
+    pub(crate) positions: u32,
+    /// Whether the tokens that it picks are the next step's inputs.
+    pub(crate) chained: bool,
+}
 
 /// Positions that a recorded step covers: a few more than the longest sequence has, so that a step can be run again
 /// while sequences grow, but never more than there are.
@@ -58,6 +68,14 @@ struct Planned {
     recordings: BTreeMap<Size, Recording>,
 }
 
+impl Planned {
+    fn is(&self, plan: &Plan<'_>) -> bool {
+        self.shape == plan.shape
+            && self.tensors.as_slice() == plan.tensors.as_slice()
+            && self.ops.as_slice() == plan.ops.as_slice()
+    }
+}
+
 /// Recordings kept at most.
 const MOST: usize = 64;
 
@@ -71,12 +89,7 @@ pub(crate) struct Recordings {
 impl Recordings {
     /// The index of a plan's recordings.
     pub(crate) fn plan(&mut self, plan: &Plan<'_>) -> usize {
-        let same = |planned: &Planned| {
-            planned.shape == plan.shape
-                && planned.tensors.as_slice() == plan.tensors.as_slice()
-                && planned.ops.as_slice() == plan.ops.as_slice()
-        };
-        if let Some(index) = self.plans.iter().position(same) {
+        if let Some(index) = self.plans.iter().position(|planned| planned.is(plan)) {
             return index;
         }
         self.plans.push(Planned {
@@ -86,6 +99,17 @@ impl Recordings {
             recordings: BTreeMap::new(),
         });
         self.plans.len() - 1
+    }
+
+    /// The most packets of a recorded step that feeds the next; `None` while there is none that the device runs alone.
+    pub(crate) fn chained_packets(&self, plan: &Plan<'_>) -> Option<usize> {
+        let planned = self.plans.iter().find(|planned| planned.is(plan))?;
+        let chained = planned.recordings.iter().filter(|(size, _)| size.chained);
+        let packets = chained.map(|(_, recording)| match recording.segments.as_slice() {
+            [Segment::Device(packets, _)] => packets.len(),
+            _ => usize::MAX,
+        });
+        packets.max().filter(|&packets| packets < usize::MAX)
     }
 
     pub(crate) fn has(&self, plan: usize, size: Size) -> bool {
@@ -124,12 +148,6 @@ impl Recordings {
     }
 }
 
-/// Who runs an operation.
-enum Turn {
-    Device(Vec<Launch>),
-    Host,
-}
-
 /// Records steps.
 pub(crate) struct RecordWith<'r, 'k> {
     pub(crate) card: &'r mut Card<'k>,
@@ -137,6 +155,8 @@ pub(crate) struct RecordWith<'r, 'k> {
     /// Kernels that must not be used.
     pub(crate) disabled: &'r BTreeSet<Recipe>,
     pub(crate) target: Target,
+    /// Keys and values that the host has, if they must be on one side.
+    pub(crate) of_host: Option<&'r mut Vec<KvSlot>>,
     /// Packets of one submission at most.
     pub(crate) packets: usize,
 }
@@ -146,15 +166,20 @@ impl RecordWith<'_, '_> {
     pub(crate) fn record(
         &mut self,
         step: &Step<'_, '_>,
-        on_device: &dyn Fn(usize, &Op) -> bool,
+        mut on_device: Vec<bool>,
     ) -> Result<Recording, GpuError> {
-        let mut turns = Vec::new();
-        for (index, op) in step.plan.ops.iter().enumerate() {
+        let mut turns: Vec<Option<Vec<Launch>>> = Vec::new();
+        for (op, on_device) in step.plan.ops.iter().zip(&mut on_device) {
             let mut launches = Vec::new();
-            let runs = on_device(index, op)
-                && lower(op, step, self.target, &mut |launch| launches.push(launch)).is_ok()
+            *on_device &= lower(op, step, self.target, &mut |launch| launches.push(launch)).is_ok()
                 && !launches.iter().any(|launch| self.disabled.contains(&launch.recipe));
-            turns.push(if runs { Turn::Device(launches) } else { Turn::Host });
+            turns.push(Some(launches));
+        }
+        if let Some(of_host) = &mut self.of_host {
+            bind(step.plan, &mut on_device, of_host);
+        }
+        for (turn, _) in turns.iter_mut().zip(on_device).filter(|(_, on_device)| !on_device) {
+            *turn = None;
         }
         let mut recording = Recording { segments: Vec::new(), arguments: None, used: 0 };
         match self.encode(turns, &mut recording) {
@@ -174,12 +199,13 @@ impl RecordWith<'_, '_> {
         programs.get(&launch.recipe, process, uploader, *device, &mut **delay).map(drop)
     }
 
-    fn encode(&mut self, turns: Vec<Turn>, recording: &mut Recording) -> Result<(), GpuError> {
+    /// `turns` has the launches of every operation, `None` where the host runs it.
+    fn encode(&mut self, turns: Vec<Option<Vec<Launch>>>, recording: &mut Recording) -> Result<(), GpuError> {
         // Arguments first, to know how much room they need.
         let mut block: Vec<u8> = Vec::new();
         let mut recorders: Vec<Result<(Recorder, Vec<String>), usize>> = Vec::new();
         for (index, turn) in turns.into_iter().enumerate() {
-            let Turn::Device(launches) = turn else {
+            let Some(launches) = turn else {
                 recorders.push(Err(index));
                 continue;
             };
@@ -217,7 +243,10 @@ impl RecordWith<'_, '_> {
         for part in recorders {
             let (list, names) = match part {
                 Err(index) => {
-                    recording.segments.push(Segment::Host(index));
+                    match recording.segments.last_mut() {
+                        Some(Segment::Host(ops)) => ops.end = index + 1,
+                        _ => recording.segments.push(Segment::Host(index..index + 1)),
+                    }
                     continue;
                 }
                 Ok((recorder, names)) => (recorder, names),

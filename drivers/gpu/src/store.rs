@@ -31,18 +31,23 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Uploads `model` in the types that `kept` says; called on an empty store, whose buffers are to be freed
+    /// Uploads what is to be `loaded` of `model` in the types that `kept` says; called on an empty store, whose buffers are to be freed
     /// whether it succeeds or not.
     pub(crate) fn load(
         &mut self,
         card: &mut Card<'_>,
         model: &Model<'_>,
         kept: &Model<'_>,
-        kv: KvType,
-        pages: u32,
+        loaded: &[bool],
+        (kv, pages): (KvType, u32),
     ) -> Result<(), GpuError> {
         let usage = card.usage();
-        for (weight, kept) in model.weights.iter().zip(&kept.weights) {
+        for ((weight, kept), loaded) in model.weights.iter().zip(&kept.weights).zip(loaded) {
+            if !loaded {
+                // Nothing reads it.
+                self.weights.push(0);
+                continue;
+            }
             let name =
                 Name::format(format_args!("{}", core::str::from_utf8(weight.name).unwrap_or("weight")));
             let buffer = card.allocate(usage, kept.bytes(), name)?;
@@ -54,7 +59,7 @@ impl Store {
         self.load_vectors(card, model)?;
         self.load_ropes(card, model, pages)?;
         let reachable = card.reachable_usage();
-        for (index, group) in model.groups.iter().enumerate() {
+        for (index, group) in kept.groups.iter().enumerate() {
             let bytes = |layout: KvLayout| layout.page_bytes().saturating_mul(pages.into());
             let name = |what: &str| Name::format(format_args!("{what} of group {index}"));
             let keys = card.allocate(reachable, bytes(KvLayout::keys(group, kv)), name("keys"))?;

@@ -4,12 +4,12 @@ use crate::failure::{Failure, Kind};
 use crate::loaded::HEAP;
 use crate::output::{note, size};
 use core::num::NonZeroUsize;
-use doorbell_core::backend::{Backend, KvType};
+use doorbell_core::backend::KvType;
 use doorbell_core::engine::{Config, Memory};
 use doorbell_core::model::Model;
 use doorbell_core::plan::PlanError;
 use doorbell_core::sample::SamplerParams;
-use doorbell_runtime::compute::{self, ComputeError};
+use doorbell_runtime::compute::{self, ComputeError, Computing, Setup};
 use doorbell_runtime::device::{Device, DeviceRequest};
 use doorbell_runtime::memory::memory;
 
@@ -26,6 +26,12 @@ pub(crate) struct Compute {
     /// How keys and values are kept: f16, f32, or q8_0, which takes about half as much memory as f16
     #[arg(long, value_name = "TYPE", default_value_t)]
     kv: KvType,
+    /// Layers that the GPU runs, the first ones; the CPU runs the others [default: all that fit]
+    #[arg(long, value_name = "N")]
+    gpu_layers: Option<u32>,
+    /// Of those the layers, the first ones, whose experts the GPU runs, too [default: all that fit]
+    #[arg(long, value_name = "N")]
+    gpu_experts: Option<u32>,
 }
 
 /// A device that was found usable.
@@ -37,6 +43,10 @@ pub(crate) struct Computer {
     pub(crate) threads: usize,
     /// How keys and values are kept.
     pub(crate) kv: KvType,
+    /// Layers on the GPU, and those with their experts.
+    layers: [Option<u32>; 2],
+    /// Whether the device tells when each kernel ran.
+    pub(crate) profile: bool,
     /// Why this device, if it wasn't named.
     reason: Option<&'static str>,
 }
@@ -49,7 +59,8 @@ impl Compute {
         let threads = self.threads.map_or(cores, usize::from);
         // it's said once, and the program has one device
         let reason = choice.reason.map(|reason| &*reason.leak());
-        Ok(Computer { device: choice.device, threads, kv: self.kv, reason })
+        let layers = [self.gpu_layers, self.gpu_experts];
+        Ok(Computer { device: choice.device, threads, kv: self.kv, layers, profile: false, reason })
     }
 }
 
@@ -91,11 +102,13 @@ pub(crate) fn open<'m, 'a>(
     model: &'m Model<'a>,
     config: &Config,
     computer: Computer,
-) -> Result<impl Backend + use<'m, 'a>, Failure> {
+) -> Result<Computing<'m, 'a>, Failure> {
     if let Some(reason) = computer.reason {
         note(format_args!("device {}: {reason}", computer.device));
     }
-    let backend = compute::backend(computer.device, model, config, computer.kv, computer.threads, HEAP);
+    let Computer { kv, threads, layers, profile, .. } = computer;
+    let setup = Setup { kv, threads, layers, profile };
+    let backend = compute::backend(computer.device, model, config, &setup, HEAP);
     let backend = backend.map_err(failure)?;
     backend.remarks().into_iter().for_each(note);
     Ok(backend)

@@ -14,6 +14,7 @@ use doorbell_core::heap;
 use doorbell_core::model::Model;
 use doorbell_core::sample::{Breakers, LogitBias, SamplerParams};
 use doorbell_core::token::{Detokenizer, TokenId, Tokenizer};
+use doorbell_runtime::compute::Computing;
 use std::time::Instant;
 
 /// Rows of one step while a prompt is computed.
@@ -69,7 +70,7 @@ pub(crate) fn generator<'m, 'a>(
     tokenizer: &'m Tokenizer<'a>,
     config: Config,
     computer: Computer,
-) -> Result<Generator<'m, 'a, impl Backend + use<'m, 'a>>, Failure> {
+) -> Result<Generator<'m, 'a, Computing<'m, 'a>>, Failure> {
     backend::check_memory(model, &config, computer)?;
     let trained = model.hyper.context;
     if config.context > trained {
@@ -85,6 +86,11 @@ pub(crate) fn generator<'m, 'a>(
 }
 
 impl<B: Backend> Generator<'_, '_, B> {
+    /// What computes.
+    pub(crate) fn backend(&mut self) -> &mut B {
+        self.engine.backend()
+    }
+
     pub(crate) fn interrupt(&self) -> &Interrupt {
         &self.interrupt
     }

@@ -1,6 +1,7 @@
 //! From a device to the backend on it. The hosts see no driver.
 
 use crate::device::Device;
+use crate::offload::OnCpu;
 use core::fmt;
 use core::time::Duration;
 use doorbell_core::backend::{Backend, KvType, Output, PageError, PageForm};
@@ -9,7 +10,7 @@ use doorbell_core::heap::{Heap, OutOfMemory};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, HeadResult, Op, PageId, Plan, PlanError};
 use doorbell_cpu::backend::{CpuBackend, CpuError};
-use doorbell_gpu::{GpuBackend, GpuError, Settings};
+use doorbell_gpu::{GpuBackend, GpuError, Offload, Placement, Settings, Split};
 use doorbell_kfd::process::{BringUpError, DeviceIndex, Process};
 use doorbell_kfd::sys::{Kernel, Linux};
 use doorbell_kfd::topology::{Node, Topology, TopologyError};
@@ -19,6 +20,7 @@ use embedded_hal::delay::DelayNs;
 
 pub use doorbell_cpu::bandwidth::read_bandwidth;
 pub use doorbell_gpu::survey::{Dispatched, Survey, Surveyed};
+pub use doorbell_gpu::{Timing, layers};
 
 /// Why a device can't run a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,13 +38,6 @@ pub enum ComputeError {
     Open(BringUpError),
     /// The GPU can't run it.
     Gpu(Box<GpuError>),
-    /// The device has no kernels for keys and values of this type.
-    Kv {
-        /// The device.
-        device: Device,
-        /// The type.
-        kv: KvType,
-    },
 }
 
 impl ComputeError {
@@ -66,9 +61,6 @@ impl fmt::Display for ComputeError {
             Self::Gone(device) => write!(f, "{device} is gone; `doorbell devices` lists what is there"),
             Self::Open(error) => error.fmt(f),
             Self::Gpu(error) => error.fmt(f),
-            Self::Kv { device, kv } => {
-                write!(f, "{device} has no kernels for keys and values of type {kv}; use f16 or --device cpu")
-            }
         }
     }
 }
@@ -105,10 +97,19 @@ impl Computing<'_, '_> {
     pub fn remarks(&self) -> Vec<String> {
         let Self::Gpu(backend) = self else { return Vec::new() };
         let mut remarks: Vec<_> = backend.wrong().iter().map(ToString::to_string).collect();
+        remarks.extend(backend.division().map(|division| division.to_string()));
         if !backend.conversions().list.is_empty() {
             remarks.push(backend.conversions().to_string());
         }
         remarks
+    }
+
+    /// When each kernel ran since the last call, if [`Setup::profile`] is set; the CPU tells nothing.
+    pub fn take_timings(&mut self) -> Vec<Timing> {
+        match self {
+            Self::Cpu(_) => Vec::new(),
+            Self::Gpu(backend) => backend.take_timings(),
+        }
     }
 }
 
@@ -133,6 +134,27 @@ impl Backend for Computing<'_, '_> {
         match self {
             Self::Cpu(backend) => Ok(backend.submit(plan, batch)?),
             Self::Gpu(backend) => Ok(backend.submit(plan, batch)?),
+        }
+    }
+
+    fn chains(&self) -> bool {
+        match self {
+            Self::Cpu(backend) => backend.chains(),
+            Self::Gpu(backend) => backend.chains(),
+        }
+    }
+
+    fn chain(&self, plan: &Plan<'_>) -> u32 {
+        match self {
+            Self::Cpu(backend) => backend.chain(plan),
+            Self::Gpu(backend) => backend.chain(plan),
+        }
+    }
+
+    fn submit_chain(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, steps: u32) -> Result<(), ComputeError> {
+        match self {
+            Self::Cpu(backend) => Ok(backend.submit_chain(plan, batch, steps)?),
+            Self::Gpu(backend) => Ok(backend.submit_chain(plan, batch, steps)?),
         }
     }
 
@@ -173,7 +195,7 @@ impl Backend for Computing<'_, '_> {
 }
 
 /// Waits by the system's clock.
-struct Sleeper;
+pub(crate) struct Sleeper;
 
 /// Shorter waits are spun: a thread does not sleep less than this.
 const SPUN_NS: u32 = 50_000;
@@ -191,7 +213,40 @@ impl DelayNs for Sleeper {
     }
 }
 
-/// A backend for `model` on `device` within the limits of `config`, with so many CPU threads.
+/// How a backend is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// How keys and values are kept.
+    pub kv: KvType,
+    /// Threads on the CPU.
+    pub threads: usize,
+    /// Layers that a GPU runs, the first ones, and those of them whose experts it runs, too; what fits, where it isn't
+    /// said.
+    pub layers: [Option<u32>; 2],
+    /// Whether a GPU tells when each kernel ran. Software GPUs then tell modelled times, and are slower.
+    pub profile: bool,
+}
+
+impl Setup {
+    /// All of a model on the device if it fits, without times.
+    #[must_use]
+    pub fn new(kv: KvType, threads: usize) -> Self {
+        Self { kv, threads, layers: [None; 2], profile: false }
+    }
+
+    fn placement(&self, model: &Model<'_>) -> Placement {
+        let all = Split::all(model);
+        match self.layers {
+            [None, None] => Placement::Device,
+            [layers, experts] => {
+                let layers = layers.unwrap_or(all.layers).min(all.layers);
+                Placement::Split(Split { layers, experts: experts.unwrap_or(layers).min(layers) })
+            }
+        }
+    }
+}
+
+/// A backend for `model` on `device` within the limits of `config`. What a GPU does not run the CPU does.
 ///
 /// # Errors
 ///
@@ -200,30 +255,30 @@ pub fn backend<'m, 'a>(
     device: Device,
     model: &'m Model<'a>,
     config: &Config,
-    kv: KvType,
-    threads: usize,
+    setup: &Setup,
     heap: Heap<'m>,
 ) -> Result<Computing<'m, 'a>, ComputeError> {
-    if kv == KvType::Q8_0 && device != Device::Cpu {
-        return Err(ComputeError::Kv { device, kv });
-    }
+    let Setup { kv, threads, profile, .. } = *setup;
     let (process, index) = match device {
         Device::Cpu => {
             let backend = CpuBackend::new(model, config.pages, kv, threads, heap)?;
             return Ok(Computing::Cpu(Box::new(backend)));
         }
         Device::Kfd(number) => open(&Linux, number, device)?,
-        Device::Soft { chip, strict } => open(software(chip, strict, threads)?, 0, device)?,
+        Device::Soft { chip, strict } => open(software(chip, options(strict, threads, profile))?, 0, device)?,
     };
     // software GPUs are checked by tests, instruction by instruction
     let check = matches!(device, Device::Kfd(_));
-    let settings = Settings { check, ..Settings::new(config.pages, kv, config.largest_shape()) };
-    let backend = GpuBackend::new(process, index, model, settings, Box::new(Sleeper), heap)?;
+    let placement = setup.placement(model);
+    let plain = Settings::new(config.pages, kv, config.largest_shape());
+    let settings = Settings { check, profile, placement, ..plain };
+    let rest: Offload<'m> = Box::new(OnCpu::new(model, config.pages, kv, threads, heap));
+    let backend = GpuBackend::new(process, index, model, settings, Box::new(Sleeper), Some(rest), heap)?;
     Ok(Computing::Gpu(Box::new(backend)))
 }
 
 /// Opens one GPU of a kernel.
-fn open(
+pub(crate) fn open(
     kernel: &'static dyn Kernel,
     number: u32,
     device: Device,
@@ -235,13 +290,17 @@ fn open(
     Ok((process, DeviceIndex(0)))
 }
 
-/// A machine with one software GPU, whose independent workgroups run on so many threads. It stays until the program ends,
-/// as real ones do.
-fn software(chip: Chip, strict: bool, threads: usize) -> Result<&'static SoftKernel, ComputeError> {
+/// Choices of a software GPU, whose independent workgroups run on so many threads.
+pub(crate) fn options(strict: bool, threads: usize, count: bool) -> Options {
     let level = if strict { Level::Strict } else { Level::Fast };
+    Options { level, threads, count, ..Options::default() }
+}
+
+/// A machine with one software GPU. It stays until the program ends, as real ones do.
+pub(crate) fn software(chip: Chip, options: Options) -> Result<&'static SoftKernel, ComputeError> {
     let ram = crate::memory::memory().map_or(64 << 30, |memory| memory.total.max(64 << 30));
     let machine = Machine::new(Release::V7_2, ram, &[chip]);
-    let kernel = SoftKernel::new(machine, &Options { level, threads, ..Options::default() });
+    let kernel = SoftKernel::new(machine, &options);
     let kernel = kernel.map_err(|_| ComputeError::Memory(OutOfMemory { bytes: size_of::<SoftKernel>() }))?;
     Ok(Box::leak(Box::new(kernel)))
 }
@@ -286,7 +345,6 @@ pub fn survey(
 ) -> Result<Option<Survey>, ComputeError> {
     let isa = match device {
         Device::Cpu => return Ok(None),
-        _ if kv == KvType::Q8_0 => return Err(ComputeError::Kv { device, kv }),
         Device::Kfd(number) => {
             let topology = Topology::scan(&Linux).map_err(ComputeError::Topology)?;
             let node = topology.devices().nth(number as usize).map(Node::isa);

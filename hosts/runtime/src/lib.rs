@@ -12,6 +12,8 @@ pub mod device;
 pub mod file;
 pub mod machine;
 pub mod memory;
+pub mod offload;
 pub mod prefix;
+pub mod rehearsal;
 pub mod serve;
 pub mod template;

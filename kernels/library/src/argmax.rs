@@ -1,7 +1,8 @@
-//! The token of the largest logit of each output row, the lowest id on ties: one workgroup a row.
+//! The token of the largest logit of each output row, the lowest id on ties: one workgroup a row. In a chain of steps
+//! the same workgroup makes the token its row's input of the next step and tells the host.
 
 use super::idiom::{Idiom, at};
-use super::{Cost, Launch, Recipe};
+use super::{Cost, Launch, Recipe, Step};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -16,14 +17,25 @@ const GROUP: u32 = 1024;
 pub struct Largest {
     /// Logits of a row.
     pub cols: u32,
+    /// Whether the token becomes the row's next input.
+    pub feeds: bool,
 }
 
+/// Tokens of a row that the host can still look up: the newest.
+pub const RING: u32 = 64;
+
 /// The launch over `rows` rows of logits.
-pub(crate) fn largest(logits: u64, cols: u32, rows: u32, out: u64) -> Launch {
+pub(crate) fn largest(step: &Step<'_, '_>, logits: u64, cols: u32, rows: u32) -> Launch {
+    let inputs = &step.inputs;
+    let mut arguments = vec![ArgumentValue::Buffer(logits), ArgumentValue::Buffer(inputs.result)];
+    if let Some(ring) = inputs.ring {
+        let next = [inputs.tokens, inputs.positions, inputs.output_positions, ring];
+        arguments.extend(next.map(ArgumentValue::Buffer));
+    }
     Launch {
-        recipe: Recipe::Largest(Largest { cols }),
+        recipe: Recipe::Largest(Largest { cols, feeds: inputs.ring.is_some() }),
         groups: [rows, 1, 1],
-        arguments: vec![ArgumentValue::Buffer(logits), ArgumentValue::Buffer(out)],
+        arguments,
         waits: true,
         cost: Cost { read: 4 * u64::from(cols) * u64::from(rows), written: 4 * u64::from(rows), products: 0 },
     }
@@ -42,13 +54,16 @@ fn better(k: &mut Builder, a: [Value; 2], b: [Value; 2]) -> [Value; 2] {
 impl Largest {
     /// Unique name.
     pub(crate) fn name(self) -> String {
-        format!("largest_{}", self.cols)
+        format!("largest_{}{}", self.cols, if self.feeds { "_feeds" } else { "" })
     }
 
     /// The function.
     pub(crate) fn function(self) -> Function {
         let mut k = Builder::new(&self.name(), GROUP);
         let (logits, out) = (k.buffer("logits"), k.buffer("out"));
+        let next = self
+            .feeds
+            .then(|| ["tokens", "positions", "output_positions", "ring"].map(|name| k.buffer(name)));
         let slots = k.local(8 * GROUP / 32);
         let row = k.workgroup_id(Axis::X);
         let item = k.workitem_id();
@@ -90,7 +105,25 @@ impl Largest {
         k.when(leader, |k| {
             let place = k.left(row, 2);
             k.write(out, place, pair[1]);
+            if let Some(next) = next {
+                feed(k, next, row, pair[1]);
+            }
         });
         k.finish()
     }
+}
+
+/// Makes `token` the input of `row` in the next step, and leaves it in the ring at its position.
+fn feed(k: &mut Builder, [tokens, positions, output_positions, ring]: [Value; 4], row: Value, token: Value) {
+    let place = k.left(row, 2);
+    let position = k.load(k.global(positions, place), Width::Dwords(1), Elem::Int);
+    let position = k.plus(position, 1);
+    k.write(tokens, place, token);
+    k.write(positions, place, position);
+    k.write(output_positions, place, position);
+    let slot = k.mask(position, RING - 1);
+    let slot = k.left(slot, 2);
+    let begin = k.times(row, 4 * RING);
+    let slot = k.add(begin, slot);
+    k.write(ring, slot, token);
 }

@@ -32,7 +32,7 @@ mod unpack;
 pub use doorbell_compiler as compiler;
 pub use doorbell_compiler::isa;
 
-pub use argmax::Largest;
+pub use argmax::{Largest, RING};
 pub use attend::{Attention, Flash};
 pub use embed::{Embedding, Selection};
 pub use experts::{ExpertsDown, ExpertsUp, Stack};

@@ -42,7 +42,7 @@ pub fn supports(op: &Op, model: &Model<'_>, _target: Target) -> bool {
             Op::Attend(op) => attend::takes(model, op),
             Op::Route(op) => route::takes(op),
             Op::Experts(op) => experts::takes(model, op),
-            Op::Head(head) => matches!(head.result, HeadResult::Logits | HeadResult::ArgMax),
+            Op::Head(_) => true,
         }
 }
 
@@ -105,9 +105,10 @@ pub fn lower(
             Some(launches) => launches.into_iter().for_each(emit),
             None => experts::experts(step, op, data).into_iter().for_each(emit),
         },
+        Op::Head(op) if op.result == HeadResult::Hidden => emit(norm::hidden(step, op.input, op.norm)),
         Op::Head(op) if op.result == HeadResult::ArgMax => {
             emit(head(step, op, data));
-            emit(argmax::largest(data, op.matrix.rows, step.rows_of(op.input), step.inputs.result));
+            emit(argmax::largest(step, data, op.matrix.rows, step.rows_of(op.input)));
         }
         Op::Head(op) => emit(head(step, op, step.inputs.result)),
     }

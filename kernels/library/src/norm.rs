@@ -1,4 +1,4 @@
-//! `to += RMS(input)`: one workgroup a row.
+//! `to += RMS(input)`, and `to = RMS(input)` where the hidden state itself is wanted: one workgroup a row.
 
 use super::activation::{Activations, GROUP};
 use super::idiom::Idiom;
@@ -10,35 +10,46 @@ use doorbell_compiler::ir::{Axis, Builder, Elem, Function};
 use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::plan::{Norm, TensorId};
 
-/// The norm of a branch and its addition to the stream.
+/// The norm of a branch, and its addition to the stream if it `adds`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NormAddition {
     /// Elements of a row.
     pub cols: u32,
+    /// Whether the result is added to what is there.
+    pub adds: bool,
 }
 
 /// The launch of `to += RMS(input)`.
 pub(crate) fn norm_add(step: &Step<'_, '_>, input: TensorId, norm: Norm, to: TensorId) -> Launch {
+    launch(step, input, norm, (step.tensor(to), true))
+}
+
+/// The launch of `result = RMS(input)`.
+pub(crate) fn hidden(step: &Step<'_, '_>, input: TensorId, norm: Norm) -> Launch {
+    launch(step, input, norm, (step.inputs.result, false))
+}
+
+fn launch(step: &Step<'_, '_>, input: TensorId, norm: Norm, (to, adds): (u64, bool)) -> Launch {
     let (cols, rows) = (step.plan.tensor(input).width, step.rows_of(input));
     let bytes = 4 * u64::from(cols) * u64::from(rows);
     Launch {
-        recipe: Recipe::NormAdd(NormAddition { cols }),
+        recipe: Recipe::NormAdd(NormAddition { cols, adds }),
         groups: [rows, 1, 1],
         arguments: vec![
             ArgumentValue::Buffer(step.tensor(input)),
             ArgumentValue::Buffer(step.vector(norm.weight)),
             ArgumentValue::Scalar(norm.eps.to_bits()),
-            ArgumentValue::Buffer(step.tensor(to)),
+            ArgumentValue::Buffer(to),
         ],
         waits: true,
-        cost: Cost { read: 2 * bytes, written: bytes, products: 0 },
+        cost: Cost { read: if adds { 2 * bytes } else { bytes }, written: bytes, products: 0 },
     }
 }
 
 impl NormAddition {
     /// Unique name.
     pub(crate) fn name(self) -> String {
-        format!("norm_add_{}", self.cols)
+        format!("norm_{}{}", if self.adds { "add_" } else { "" }, self.cols)
     }
 
     /// The function.
@@ -59,11 +70,12 @@ impl NormAddition {
             k.when(inside, |k| {
                 let place = k.left(column, 2);
                 let at_row = k.add(place, row);
-                let (x, w, old) = (k.read(input, at_row), k.read(weight, place), k.read(to, at_row));
+                let (x, w) = (k.read(input, at_row), k.read(weight, place));
+                let old = self.adds.then(|| k.read(to, at_row));
                 let scaled = k.fmul(x, factor);
                 let y = k.fmul(scaled, w);
-                let sum = k.fadd(old, y);
-                k.write(to, at_row, sum);
+                let y = old.map_or(y, |old| k.fadd(old, y));
+                k.write(to, at_row, y);
             });
             vec![]
         });

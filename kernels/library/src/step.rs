@@ -32,6 +32,9 @@ pub struct Inputs {
     pub output_tables: u64,
     /// `[outputs, vocabulary]` f32, or `[outputs]` u32.
     pub result: u64,
+    /// `[outputs, RING]`, by position modulo [`super::RING`]: the tokens that steps feed to the next one, if they do.
+    /// The batch has one row per sequence then, and all rows are outputs.
+    pub ring: Option<u64>,
 }
 
 /// Everything that launches of one step refer to.

@@ -2,15 +2,18 @@
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, Element, Op, PAGE_TOKENS, PageId, PageTables, Plan, Run, Span};
 use doorbell_core::token::TokenId;
 use doorbell_kernels::{Recipe, lower, supports};
 
-use super::{GpuBackend, Placement, Size, wait};
+use super::wait::wait;
+use super::{GpuBackend, Placement, Size};
 use crate::check::{Noise, TOLERANCE, Wrong, difference, outputs, result_words};
 use crate::error::GpuError;
 use crate::host::{Memory, read_words};
-use crate::record::{Segment, covered};
+use crate::place::slots;
+use crate::record::{Recording, Segment, covered};
 
 /// What an operation has written: by tensor, the head's result, and keys and values as they lie.
 struct Answer {
@@ -26,13 +29,43 @@ impl Answer {
     }
 }
 
+/// A batch of one sequence with tokens of no meaning.
+struct MadeUp {
+    tokens: Vec<TokenId>,
+    wanted: Vec<u32>,
+    runs: [Run; 1],
+    pages: Vec<PageId>,
+    spans: Vec<Span>,
+}
+
+impl MadeUp {
+    fn new(plan: &Plan<'_>, position: u32, model: &Model<'_>) -> Self {
+        let rows = plan.shape.rows;
+        let pages: Vec<PageId> = (0..(position + rows).div_ceil(PAGE_TOKENS as u32)).map(PageId).collect();
+        Self {
+            tokens: (0..rows).map(|row| TokenId((row * 7 + 1) % model.vocabulary)).collect(),
+            wanted: (rows - plan.shape.outputs.min(rows)..rows).collect(),
+            runs: [Run { sequence: 0, first_row: 0, rows, position }],
+            spans: alloc::vec![Span { start: 0, len: pages.len() as u32 }; model.groups.len()],
+            pages,
+        }
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        let Self { tokens, wanted, runs, pages, spans } = self;
+        let tables = PageTables { pages, spans, groups: spans.len() };
+        Batch { tokens, runs, outputs: wanted, tables }
+    }
+}
+
 impl GpuBackend<'_, '_, '_> {
     /// Kernels that are not used because they computed something else than the host.
     pub fn wrong(&self) -> &[Wrong] {
         &self.wrong
     }
 
-    /// Takes a kernel out of use; its operations run on the host. Answers whether it was in use.
+    /// Takes a kernel out of use; its operations run on the host. Answers whether it was in use. Plans are to be
+    /// reserved again before the next step, and keys and values that the kernel wrote are lost.
     pub fn disable(&mut self, kernel: &str) -> bool {
         let Some(recipe) = self.programs.recipe(kernel).cloned() else { return false };
         if let Some(card) = &mut self.card {
@@ -52,20 +85,9 @@ impl GpuBackend<'_, '_, '_> {
     /// # Errors
     /// Faults of the device.
     pub fn check(&mut self, plan: &Plan<'_>, position: u32) -> Result<(), GpuError> {
-        let rows = plan.shape.rows;
-        let tokens: Vec<TokenId> =
-            (0..rows).map(|row| TokenId((row * 7 + 1) % self.model.vocabulary)).collect();
-        let wanted: Vec<u32> = (rows - plan.shape.outputs.min(rows)..rows).collect();
-        let runs = [Run { sequence: 0, first_row: 0, rows, position }];
-        let pages: Vec<PageId> = (0..(position + rows).div_ceil(PAGE_TOKENS as u32)).map(PageId).collect();
-        let groups = self.model.groups.len();
-        let spans = alloc::vec![Span { start: 0, len: pages.len() as u32 }; groups];
-        let tables = PageTables { pages: &pages, spans: &spans, groups };
-        let batch = Batch { tokens: &tokens, runs: &runs, outputs: &wanted, tables };
-        self.grow(plan)?;
-        let positions = covered(position + rows, self.settings.pages);
-        self.write_inputs(plan, &batch, positions)?;
-        let size = (rows, wanted.len() as u32, positions);
+        let made_up = MadeUp::new(plan, position, self.model);
+        let batch = made_up.batch();
+        let size = self.ready(plan, &batch)?;
         let mut seen: BTreeSet<Vec<Recipe>> = BTreeSet::new();
         for (index, op) in plan.ops.iter().enumerate() {
             let Some(recipes) = self.recipes(plan, size, index)? else { continue };
@@ -83,8 +105,55 @@ impl GpuBackend<'_, '_, '_> {
                 self.disabled.extend(recipes);
             }
         }
+        // What uses the same keys and values as these has to be on the same side from the first step on.
+        for (index, op) in plan.ops.iter().enumerate() {
+            if self.recipes(plan, size, index)?.is_none() && self.fallback.is_some() {
+                self.of_host.extend(slots(op));
+            }
+        }
         if let Some(card) = &mut self.card {
             self.recordings.clear(card);
+        }
+        Ok(())
+    }
+
+    /// Runs one operation of a step of all rows of `plan` by itself on made-up activations, with `position` positions
+    /// before it. What comes of it is not looked at. Overwrites keys and values.
+    ///
+    /// # Errors
+    /// Faults of the device.
+    pub fn run_alone(&mut self, plan: &Plan<'_>, position: u32, index: usize) -> Result<(), GpuError> {
+        let made_up = MadeUp::new(plan, position, self.model);
+        let batch = made_up.batch();
+        let size = self.ready(plan, &batch)?;
+        self.prepare_one(plan, &batch, &plan.ops[index])?;
+        let recording = self.recording(plan, size, Placement::Only(index))?;
+        let ran = self.run_recording(&recording);
+        if let Some(card) = &mut self.card {
+            recording.free(card);
+        }
+        self.noted(ran)
+    }
+
+    /// Makes room for a batch and writes its inputs.
+    fn ready(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<Size, GpuError> {
+        self.grow(plan)?;
+        let end = batch.runs.iter().map(|run| run.position + run.rows).max().unwrap_or(0);
+        let positions = covered(end, self.settings.pages);
+        self.write_inputs(plan, batch, 0, positions)?;
+        let (rows, outputs) = (batch.rows() as u32, batch.outputs.len() as u32);
+        Ok(Size { rows, outputs, positions, chained: false })
+    }
+
+    /// Runs what a recording has for the device.
+    fn run_recording(&mut self, recording: &Recording) -> Result<(), GpuError> {
+        let Self { card, queue, watch, settings, names, .. } = &mut *self;
+        let (Some(card), Some(queue)) = (card, queue) else { return Err(GpuError::Lost(None)) };
+        for segment in &recording.segments {
+            let Segment::Device(packets, kernels) = segment else { continue };
+            names.clone_from(kernels);
+            let submission = queue.submit(&card.process, packets, 0)?;
+            wait(card, queue, submission, watch, settings.hang_ms, names)?;
         }
         Ok(())
     }
@@ -120,14 +189,7 @@ impl GpuBackend<'_, '_, '_> {
         for on_device in [true, false] {
             self.prepare_one(plan, batch, op)?;
             if on_device {
-                let Self { card, queue, watch, settings, names, .. } = &mut *self;
-                let (Some(card), Some(queue)) = (card, queue) else { return Err(GpuError::Lost(None)) };
-                for segment in &recording.segments {
-                    let Segment::Device(packets, kernels) = segment else { continue };
-                    names.clone_from(kernels);
-                    let submission = queue.submit(&card.process, packets, 0)?;
-                    wait(card, queue, submission, watch, settings.hang_ms, names)?;
-                }
+                self.run_recording(&recording)?;
             } else {
                 self.with_memory(plan, batch, |host, memory| host.run(op, memory))?;
             }
@@ -145,10 +207,14 @@ impl GpuBackend<'_, '_, '_> {
     /// Puts the same noise into every tensor of an operation, and zeros where the head writes.
     fn prepare_one(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, op: &Op) -> Result<(), GpuError> {
         let result = result_words(op, batch.outputs.len());
+        let experts = match op {
+            Op::Experts(op) => self.model.weight(op.gate.weight).stack as u32,
+            _ => 1,
+        };
         self.with_memory(plan, batch, |_, memory| {
             let (mut noise, mut written) = (Noise::new(1), Ok(()));
             op.each_tensor(|id| {
-                let cells = noise.fill(plan, id, memory.rows(id));
+                let cells = noise.fill(plan, id, memory.rows(id), experts);
                 if written.is_ok() {
                     written = memory.put(id, &cells);
                 }
@@ -180,13 +246,13 @@ impl GpuBackend<'_, '_, '_> {
         batch: &Batch<'_>,
         work: impl FnOnce(&mut crate::host::Host<'_, '_>, &mut Memory<'_, '_>) -> Result<T, GpuError>,
     ) -> Result<T, GpuError> {
-        let Self { card, buffers, store, settings, host, .. } = self;
+        let Self { card, buffers, store, settings, host, kept, .. } = self;
         let lost = || GpuError::Lost(None);
         let card = card.as_mut().ok_or_else(lost)?;
         let (arena, result) =
             (buffers.arena.as_ref().ok_or_else(lost)?, buffers.result.as_ref().ok_or_else(lost)?);
-        let kv = settings.kv;
-        let mut memory = Memory { card, plan, batch, arena, result, pools: &store.pools, kv };
+        let (kv, groups, pools) = (settings.kv, &kept.groups[..], &store.pools[..]);
+        let mut memory = Memory { card, plan, batch, arena, result, pools, groups, kv };
         work(host, &mut memory)
     }
 }

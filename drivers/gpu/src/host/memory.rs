@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use doorbell_core::backend::KvType;
+use doorbell_core::model::KvGroup;
 use doorbell_core::plan::{Batch, Plan, Rows, TensorId};
 use doorbell_kfd::memory::Buffer;
 
@@ -17,6 +18,8 @@ pub(crate) struct Memory<'c, 'k> {
     pub(crate) arena: &'c Buffer,
     pub(crate) result: &'c Buffer,
     pub(crate) pools: &'c [Pool],
+    /// What the pools are laid out for.
+    pub(crate) groups: &'c [KvGroup],
     pub(crate) kv: KvType,
 }
 

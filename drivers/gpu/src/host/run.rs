@@ -164,7 +164,7 @@ impl<'m, 'a> Host<'m, 'a> {
         products: &[Vec<f32>],
         memory: &mut Memory<'_, '_>,
     ) -> Result<(), GpuError> {
-        let group = &self.model.groups[kv.group.index()];
+        let group = &memory.groups[kv.group.index()];
         let dim = if which == Cached::Key { group.key_dim } else { group.value_dim };
         let mut last: Option<(&Buffer, u64, Vec<u8>)> = None;
         for (row, values) in products.iter().enumerate() {
@@ -196,7 +196,7 @@ impl<'m, 'a> Host<'m, 'a> {
     /// Keys and values of a group that an operation has written for the batch's rows; `None` if it writes none.
     pub(crate) fn cached(&self, op: &Op, group: usize, memory: &Memory<'_, '_>) -> Option<Vec<u32>> {
         let Op::Project(op) = op else { return None };
-        let (shape, pool) = (&self.model.groups[group], &memory.pools[group]);
+        let (shape, pool) = (&memory.groups[group], &memory.pools[group]);
         let mut words = Vec::new();
         for part in &op.parts {
             let (which, kv, dim) = match part.epilogue {
@@ -226,7 +226,7 @@ impl<'m, 'a> Host<'m, 'a> {
     }
 
     fn attend(&self, op: &Attend, memory: &mut Memory<'_, '_>) -> Result<(), GpuError> {
-        let group = &self.model.groups[op.kv.group.index()];
+        let group = &memory.groups[op.kv.group.index()];
         let (key_dim, value_dim) = (group.key_dim as usize, group.value_dim as usize);
         let heads = Heads { query: op.heads as usize, kv: group.heads as usize, key_dim, value_dim };
         let (queries, width) = (memory.floats(op.query), memory.width(op.query));

@@ -1,5 +1,8 @@
 //! `doorbell bench`: prompt and generation speed, as llama-bench measures them.
 
+mod profile;
+
+use self::profile::Phase;
 use super::plan::bytes_per_token;
 use crate::backend::Compute;
 use crate::failure::{Failure, Kind};
@@ -11,7 +14,7 @@ use doorbell_core::engine::{Config, FinishReason, Nanos};
 use doorbell_core::plan::{HeadResult, Shape};
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::TokenId;
-use doorbell_runtime::compute::read_bandwidth;
+use doorbell_runtime::compute::{Computing, read_bandwidth};
 use doorbell_runtime::device::Device;
 use doorbell_runtime::memory::peak_resident;
 use serde_json::{Value, json};
@@ -32,7 +35,13 @@ pub(crate) struct Arguments {
     repetitions: u16,
     #[command(flatten)]
     compute: Compute,
-    /// Print one JSON document: pp, tg, bandwidth
+    /// Instead of rates tell how long each kernel ran, once for each test; a GPU measures, a software GPU models
+    #[arg(long)]
+    profile: bool,
+    /// Also write when each kernel ran, for Chrome and Perfetto
+    #[arg(long, value_name = "FILE", requires = "profile")]
+    trace: Option<PathBuf>,
+    /// Print one JSON document: pp, tg, bandwidth; or profile
     #[arg(long)]
     json: bool,
 }
@@ -67,7 +76,12 @@ impl Rates {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let computer = arguments.compute.resolve()?;
+    let mut computer = arguments.compute.resolve()?;
+    computer.profile = arguments.profile;
+    if arguments.profile && computer.device == Device::Cpu {
+        let reason = "the CPU has no kernels to tell the times of; use --device kfd or soft";
+        return Err(Failure::new(Kind::Input, reason));
+    }
     let file = loaded::open(&arguments.model)?;
     let gguf = loaded::parse(&file)?;
     let model = loaded::bind(&file, &gguf)?;
@@ -78,12 +92,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let context = u32::from(arguments.prompt.max(arguments.generate)) + 2;
     let config = Config::new(context, 1, BATCH_ROWS);
     let mut generator = generate::generator(&model, &tokenizer, config, computer)?;
+    if arguments.profile {
+        return profiled(arguments, &mut generator, model.vocabulary, &computer.device.to_string());
+    }
     let mut test = |prompt: u16, generated: u16| -> Result<Rates, Failure> {
-        let tokens = |repetition: u16| {
-            // another first token each time, or the engine would find the prompt in its cache
-            let numbers = (0..u32::from(prompt)).map(|i| mixed(i + u32::from(repetition)));
-            numbers.map(|number| TokenId(number % model.vocabulary)).collect::<Vec<_>>()
-        };
+        let tokens = |repetition| tokens(prompt, repetition, model.vocabulary);
         measure(&mut generator, &tokens, generated, arguments.repetitions).map(Rates)
     };
     let pp = (arguments.prompt > 0).then(|| test(arguments.prompt, 0)).transpose()?;
@@ -115,6 +128,39 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     lines.push(format!("device {}, {} threads", computer.device, computer.threads));
     print(lines.join("\n") + "\n")
+}
+
+/// A prompt. Another first token each time, or the engine would find it in its cache.
+fn tokens(prompt: u16, repetition: u16, vocabulary: u32) -> Vec<TokenId> {
+    let numbers = (0..u32::from(prompt)).map(|i| mixed(i + u32::from(repetition)));
+    numbers.map(|number| TokenId(number % vocabulary)).collect()
+}
+
+/// Tells how long the kernels of each test ran, after a run that doesn't count.
+fn profiled(
+    arguments: &Arguments,
+    generator: &mut Generator<'_, '_, Computing<'_, '_>>,
+    vocabulary: u32,
+    device: &str,
+) -> Result<(), Failure> {
+    let mut phases = Vec::new();
+    let tests =
+        [("pp", arguments.prompt, 0, arguments.prompt), ("tg", 1, arguments.generate, arguments.generate)];
+    for (name, prompt, generated, count) in tests {
+        if count == 0 {
+            continue;
+        }
+        let tokens = |repetition| tokens(prompt, repetition, vocabulary);
+        measure(generator, &tokens, generated, 0)?;
+        let _ = generator.backend().take_timings();
+        measure(generator, &|_| tokens(1), generated, 0)?;
+        let timings = generator.backend().take_timings();
+        phases.push(Phase { name: format!("{name}{count}"), timings });
+    }
+    if let Some(path) = &arguments.trace {
+        profile::write_trace(path, &phases, device)?;
+    }
+    profile::tell(&phases, device, arguments.json)
 }
 
 /// A fixed sequence of token numbers without pattern; what they are doesn't matter.

@@ -7,7 +7,9 @@ use crate::output::{print, print_json, size};
 use core::fmt;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Op, Plan, Shape};
-use doorbell_runtime::compute::{self, Dispatched, Survey};
+use doorbell_runtime::compute::{self, Dispatched, Survey, layers};
+use doorbell_runtime::device::Device;
+use doorbell_runtime::rehearsal::{Counted, Rehearsal, rehearse};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -20,10 +22,17 @@ pub(crate) struct Arguments {
     /// Rows of the step
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     batch: u32,
+    /// Rows of the step whose logits are wanted
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    outputs: u32,
     /// Tokens of context that attention looks at
     #[arg(long = "ctx", value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
     context: u32,
-    /// Print one JSON document: ops, bytes_per_token; of a GPU also dispatches_per_token, modelled_us, roofline_share
+    /// Don't run the kernels on the software GPU for modelled times; times are then what a GPU takes at best
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON document: ops, layers, bytes_per_token; of a GPU also dispatches_per_token, modelled_us,
+    /// roofline_share
     #[arg(long)]
     json: bool,
 }
@@ -33,15 +42,32 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let file = loaded::open(&arguments.model)?;
     let gguf = loaded::parse(&file)?;
     let model = loaded::bind(&file, &gguf)?;
-    let shape = Shape { rows: arguments.batch, outputs: arguments.batch };
-    let plan =
-        model.plan(shape, HeadResult::Logits, HEAP).map_err(|error| Failure::new(Kind::Memory, error))?;
+    let (rows, outputs) = (arguments.batch, arguments.outputs.min(arguments.batch));
+    let plan = model.plan(Shape { rows, outputs }, HeadResult::Logits, HEAP);
+    let plan = plan.map_err(|error| Failure::new(Kind::Memory, error))?;
     let survey = compute::survey(computer.device, &model, &plan, computer.kv, arguments.context, HEAP);
     let survey = survey.map_err(backend::failure)?;
+    let chip = match computer.device {
+        Device::Soft { chip, .. } if !arguments.quick => Some(chip),
+        _ => None,
+    };
+    let rehearsal = survey
+        .as_ref()
+        .zip(chip)
+        .map(|(survey, chip)| rehearse(chip, &model, (&plan, survey), computer.kv, arguments.context, HEAP));
+    let rehearsal = rehearsal.transpose().map_err(backend::failure)?;
     let device = computer.device.to_string();
-    let sheet = Sheet { model: &model, plan: &plan, survey: survey.as_ref(), device: &device };
+    let layers = layers(&plan, &model);
+    let sheet = Sheet {
+        model: &model,
+        plan: &plan,
+        survey: survey.as_ref(),
+        rehearsal: rehearsal.as_ref(),
+        layers,
+        device: &device,
+    };
     if arguments.json {
-        return print_json(&sheet.json(arguments.batch));
+        return print_json(&sheet.json());
     }
     print(sheet.to_string())
 }
@@ -52,7 +78,51 @@ struct Sheet<'s> {
     plan: &'s Plan<'s>,
     /// Of a GPU.
     survey: Option<&'s Survey>,
+    /// What it did on the software GPU.
+    rehearsal: Option<&'s Rehearsal>,
+    /// By operation.
+    layers: Vec<Option<u32>>,
     device: &'s str,
+}
+
+/// What some operations of a step take on a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Sum {
+    dispatches: usize,
+    /// Bytes that have to be moved, and that were.
+    ideal: u64,
+    moved: Option<u64>,
+    /// Microseconds at the rates that whole kernels reach, nothing else in the way.
+    ideal_us: f64,
+    /// Microseconds, modelled if the kernels were run.
+    us: f64,
+}
+
+impl Sum {
+    fn share(&self) -> f64 {
+        if self.us > 0.0 { self.ideal_us / self.us } else { 0.0 }
+    }
+
+    fn json(&self, name: Value) -> Value {
+        json!({
+            "layer": name,
+            "dispatches": self.dispatches,
+            "bytes_ideal": self.ideal,
+            "bytes_moved": self.moved,
+            "modelled_us": self.us,
+            "roofline_share": self.share(),
+        })
+    }
+}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>4} dispatches, {:>10} at least", self.dispatches, size(self.ideal))?;
+        if let Some(moved) = self.moved {
+            write!(f, ", {:.3} of that moved", moved as f64 / self.ideal.max(1) as f64)?;
+        }
+        write!(f, ", modelled {:.1} us, {:.0} % of the roofline", self.us, self.share() * 100.0)
+    }
 }
 
 impl Sheet<'_> {
@@ -65,18 +135,61 @@ impl Sheet<'_> {
         self.survey.map_or(&[], |survey| &survey.ops[index].dispatches)
     }
 
-    fn json(&self, batch: u32) -> Value {
+    fn counted(&self, index: usize, dispatch: usize) -> Option<&Counted> {
+        self.rehearsal?.ops[index].get(dispatch)
+    }
+
+    /// Modelled microseconds of a dispatch, or what it takes at best.
+    fn us(&self, index: usize, dispatch: usize) -> f64 {
+        let counted = self.counted(index, dispatch).map(|counted| counted.time.total() / 1e3);
+        counted.unwrap_or_else(|| self.dispatches(index)[dispatch].modelled_us)
+    }
+
+    /// What operations take together.
+    fn sum(&self, ops: impl Iterator<Item = usize>) -> Sum {
+        let mut sum = Sum::default();
+        let Some(survey) = self.survey else { return sum };
+        let bandwidth = self.rehearsal.map_or(survey.peak.bytes as f64, |rehearsal| rehearsal.bandwidth);
+        let mut moved = 0;
+        for index in ops {
+            for (dispatch, Dispatched { cost, .. }) in self.dispatches(index).iter().enumerate() {
+                let bytes = cost.read + cost.written;
+                let arithmetic = cost.products as f64 / survey.peak.products as f64;
+                sum.dispatches += 1;
+                sum.ideal += bytes;
+                sum.ideal_us += (bytes as f64 / bandwidth).max(arithmetic) * 1e6;
+                sum.us += self.us(index, dispatch);
+                moved += self.counted(index, dispatch).map_or(0, |counted| counted.moved);
+            }
+        }
+        sum.moved = self.rehearsal.map(|_| moved);
+        sum
+    }
+
+    /// The layers, in order, and what each takes.
+    fn by_layer(&self) -> Vec<(u32, Sum)> {
+        let last = self.layers.iter().flatten().max().map_or(0, |last| last + 1);
+        let of = |layer| (0..self.layers.len()).filter(move |&index| self.layers[index] == Some(layer));
+        (0..last).map(|layer| (layer, self.sum(of(layer)))).collect()
+    }
+
+    fn all(&self) -> Sum {
+        self.sum(0..self.plan.ops.len())
+    }
+
+    fn json(&self) -> Value {
         let op = |(index, op): (usize, &Op)| {
             let (names, bytes) = weights(self.model, op);
-            let dispatches: Vec<_> = self.dispatches(index).iter().map(dispatch).collect();
             let mut entry = json!({
                 "op": op.name(),
+                "layer": self.layers[index],
                 "runs_on": self.runner(index),
                 "weight_bytes": bytes,
                 "weights": names,
             });
             if self.survey.is_some() {
-                entry["dispatches"] = json!(dispatches);
+                let dispatches = (0..self.dispatches(index).len()).map(|at| self.dispatch(index, at));
+                entry["dispatches"] = dispatches.collect();
             }
             entry
         };
@@ -84,34 +197,48 @@ impl Sheet<'_> {
             "ops": self.plan.ops.iter().enumerate().map(op).collect::<Vec<_>>(),
             "bytes_per_token": bytes_per_token(self.model, &self.plan.ops),
             "activation_bytes": self.plan.arena as u64 * 4,
-            "batch": batch,
+            "batch": self.plan.shape.rows,
             "device": self.device,
         });
-        if let Some(survey) = self.survey {
-            document["dispatches_per_token"] = json!(survey.count());
-            document["bytes_per_step"] = json!(survey.bytes());
-            document["modelled_us"] = json!(survey.modelled_us());
-            document["roofline_share"] = json!(survey.roofline_share());
-            document["converted_weights"] = json!(survey.conversions.list.len());
-        }
+        let Some(survey) = self.survey else { return document };
+        let all = self.all();
+        let layers = self.by_layer();
+        document["layers"] = layers.into_iter().map(|(layer, sum)| sum.json(json!(layer))).collect();
+        document["dispatches_per_token"] = json!(all.dispatches);
+        document["bytes_per_step"] = json!(all.ideal);
+        document["bytes_moved"] = json!(all.moved);
+        document["modelled_us"] = json!(all.us);
+        document["roofline_share"] = json!(all.share());
+        document["least_us"] = json!(survey.modelled_us());
+        document["converted_weights"] = json!(survey.conversions.list.len());
+        document["chip"] = json!(self.rehearsal.map(|rehearsal| rehearsal.chip));
         document
     }
-}
 
-fn dispatch(dispatch: &Dispatched) -> Value {
-    json!({
-        "kernel": dispatch.kernel,
-        "groups": dispatch.groups,
-        "workgroup": dispatch.workgroup,
-        "vgprs": dispatch.report.vgprs,
-        "lds_bytes": dispatch.report.lds_bytes,
-        "waves_per_simd": dispatch.report.waves,
-        "bytes_read": dispatch.cost.read,
-        "bytes_written": dispatch.cost.written,
-        "products": dispatch.cost.products,
-        "waits": dispatch.waits,
-        "modelled_us": dispatch.modelled_us,
-    })
+    fn dispatch(&self, index: usize, at: usize) -> Value {
+        let dispatch = &self.dispatches(index)[at];
+        let mut entry = json!({
+            "kernel": dispatch.kernel,
+            "groups": dispatch.groups,
+            "workgroup": dispatch.workgroup,
+            "vgprs": dispatch.report.vgprs,
+            "lds_bytes": dispatch.report.lds_bytes,
+            "waves_per_simd": dispatch.report.waves,
+            "bytes_read": dispatch.cost.read,
+            "bytes_written": dispatch.cost.written,
+            "products": dispatch.cost.products,
+            "waits": dispatch.waits,
+            "least_us": dispatch.modelled_us,
+            "modelled_us": self.us(index, at),
+        });
+        if let Some(counted) = self.counted(index, at) {
+            entry["bytes_moved"] = json!(counted.moved);
+            entry["instructions"] = json!(counted.instructions);
+            entry["bound_by"] = json!(counted.time.bound());
+            entry["resident_waves"] = json!(counted.time.occupancy);
+        }
+        entry
+    }
 }
 
 impl fmt::Display for Sheet<'_> {
@@ -120,16 +247,23 @@ impl fmt::Display for Sheet<'_> {
             let (names, bytes) = weights(self.model, op);
             let (runner, bytes) = (self.runner(index), size(bytes));
             writeln!(f, "{index:>4} {:<9} {runner:<5} {bytes:>10}  {}", op.name(), names.join(" "))?;
-            for Dispatched { kernel, groups: [x, y, z], workgroup, report, cost, modelled_us, .. } in
-                self.dispatches(index)
+            for (at, Dispatched { kernel, groups: [x, y, z], workgroup, report, cost, .. }) in
+                self.dispatches(index).iter().enumerate()
             {
                 let moved = size(cost.read + cost.written);
-                writeln!(
+                write!(
                     f,
                     "     {kernel}: {x}x{y}x{z} groups of {workgroup}, {} VGPRs, {} B of LDS, {} waves, {moved}, \
-                     modelled {modelled_us:.2} us",
-                    report.vgprs, report.lds_bytes, report.waves
+                     modelled {:.2} us",
+                    report.vgprs,
+                    report.lds_bytes,
+                    report.waves,
+                    self.us(index, at)
                 )?;
+                match self.counted(index, at) {
+                    Some(counted) => writeln!(f, ", by {}", counted.time.bound())?,
+                    None => writeln!(f)?,
+                }
             }
         }
         writeln!(
@@ -140,16 +274,32 @@ impl fmt::Display for Sheet<'_> {
             size(self.plan.arena as u64 * 4),
             self.plan.shape.rows
         )?;
+        self.totals(f)
+    }
+}
+
+impl Sheet<'_> {
+    /// What layers and the whole take on a GPU.
+    fn totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(survey) = self.survey else { return Ok(()) };
+        let layers = self.by_layer();
+        for alike in layers.chunk_by(|(_, one), (_, other)| one == other) {
+            let [(first, sum), ..] = alike else { continue };
+            match alike.len() {
+                1 => writeln!(f, "layer {first}: {sum}")?,
+                more => writeln!(f, "layers {first} to {}, each: {sum}", first + more as u32 - 1)?,
+            }
+        }
         let on_host = survey.ops.iter().filter(|op| !op.on_device).count();
-        writeln!(
-            f,
-            "{} dispatches a step, modelled {:.1} us, {:.0} % of them at the chip's peak; {on_host} operations on \
-             the CPU",
-            survey.count(),
-            survey.modelled_us(),
-            survey.roofline_share() * 100.0
-        )?;
+        writeln!(f, "a step: {}; {on_host} operations on the CPU", self.all())?;
+        if let Some(rehearsal) = self.rehearsal {
+            let bandwidth = rehearsal.bandwidth / 1e9;
+            writeln!(
+                f,
+                "times are those of a model of {}, which reaches {bandwidth:.0} GB/s; none was measured",
+                rehearsal.chip
+            )?;
+        }
         if !survey.conversions.list.is_empty() {
             writeln!(f, "{}", survey.conversions)?;
         }

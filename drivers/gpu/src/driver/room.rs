@@ -1,0 +1,194 @@
+//! Memory of a backend: admission before anything is loaded, and buffers that grow with the plans.
+
+use alloc::vec::Vec;
+use doorbell_core::model::{KvGroup, Model};
+use doorbell_core::plan::{Batch, Plan};
+use doorbell_kernels::isa::Target;
+use doorbell_kernels::{RING, scratch_bytes};
+use doorbell_kfd::memory::{Buffer, Name, Usage};
+use doorbell_kfd::topology::Pool;
+
+use super::{Buffers, GpuBackend, Settings};
+use crate::card::Card;
+use crate::error::GpuError;
+use crate::input::Layout;
+use crate::needs::{Needs, Shortage, kv_bytes, rope_bytes, weight_bytes};
+use crate::place::{Division, Placement, Split, bind, kept_layers, on_device, weights};
+
+impl GpuBackend<'_, '_, '_> {
+    /// Makes room for a plan; recordings that know old addresses are forgotten.
+    pub(super) fn grow(&mut self, plan: &Plan<'_>) -> Result<(), GpuError> {
+        let card = self.card.as_mut().ok_or(GpuError::Lost(None))?;
+        let result =
+            4 * u64::from(plan.shape.outputs) * u64::from(self.model.vocabulary.max(self.model.hyper.width));
+        let inputs = Layout::new(plan.shape, self.model.groups.len()).fixed_bytes();
+        let tables =
+            u64::from(plan.shape.outputs) * u64::from(self.settings.pages) * self.model.groups.len() as u64;
+        let reachable = card.reachable_usage();
+        let scratch = scratch_bytes(plan, &self.kept);
+        let Buffers { arena, scratch: kept_scratch, result: kept_result, inputs: kept_inputs, ring } =
+            &mut self.buffers;
+        let mut moved = enlarge(card, arena, reachable, 4 * plan.arena as u64, "activations")?;
+        if enlarge(card, kept_scratch, card.usage(), scratch.max(1), "kernel scratch")? {
+            moved = true;
+            if let Some(buffer) = kept_scratch {
+                zero(card, buffer)?;
+            }
+        }
+        moved |= enlarge(card, kept_result, Usage::Staging, result, "results")?;
+        moved |= enlarge(card, kept_inputs, Usage::Staging, inputs + 4 * tables, "inputs")?;
+        let ring_bytes = 4 * u64::from(plan.shape.outputs) * u64::from(RING);
+        moved |= enlarge(card, ring, Usage::Signals, ring_bytes, "picked tokens")?;
+        if moved {
+            self.recordings.clear(card);
+        }
+        Ok(())
+    }
+
+    /// Writes the input block of a batch. Page tables reach to `positions`, with the pages of sequences that grow by
+    /// `ahead` more.
+    pub(super) fn write_inputs(
+        &mut self,
+        plan: &Plan<'_>,
+        batch: &Batch<'_>,
+        ahead: u32,
+        positions: u32,
+    ) -> Result<(), GpuError> {
+        let layout = Layout::new(plan.shape, self.model.groups.len());
+        layout.write(batch, ahead, positions, &mut self.block);
+        let card = self.card.as_mut().ok_or(GpuError::Lost(None))?;
+        let bytes = self.block.len() as u64;
+        if enlarge(card, &mut self.buffers.inputs, Usage::Staging, bytes, "inputs")? {
+            self.recordings.clear(card);
+        }
+        if let Some(window) = self.buffers.inputs.as_ref().and_then(Buffer::window) {
+            window.write(0, &self.block);
+        }
+        Ok(())
+    }
+}
+
+/// What of a model goes to the device.
+pub(super) struct Fitting {
+    pub(super) placement: Placement,
+    /// By weight.
+    pub(super) loaded: Vec<bool>,
+    /// Layers whose keys and values the device keeps, by group.
+    layers: Vec<u16>,
+    /// If that isn't everything.
+    pub(super) division: Option<Division>,
+}
+
+/// Finds what fits of a model by what the device says that it has; `kept` gets the layers whose keys and values stay.
+///
+/// With a fallback and no wish about the placement the experts of the last layers give way first, then whole layers.
+pub(super) fn fit(
+    budget: &Pool,
+    kept: &mut Model<'_>,
+    plan: &Plan<'_>,
+    (settings, target): (&Settings, Target),
+    has_fallback: bool,
+) -> Result<Fitting, GpuError> {
+    let limit = budget.decisive();
+    let tried = |placement| {
+        let (fitting, needs) = fitting(kept, plan, (settings, target), (placement, has_fallback));
+        if needs.total() <= limit.bytes { Ok(fitting) } else { Err(needs) }
+    };
+    let mut found = tried(settings.placement);
+    if let Err(needs) = &found {
+        let splits = if has_fallback { splits(kept) } else { Vec::new() };
+        let split = splits.into_iter().find(|&split| tried(Placement::Split(split)).is_ok());
+        match split {
+            Some(split) if settings.placement == Placement::Device => found = tried(Placement::Split(split)),
+            _ => return Err(Shortage { needs: *needs, limit, placement: budget.placement, split }.into()),
+        }
+    }
+    let fitting =
+        found.map_err(|needs| Shortage { needs, limit, placement: budget.placement, split: None })?;
+    for (group, layers) in kept.groups.iter_mut().zip(&fitting.layers) {
+        group.layers = *layers;
+    }
+    Ok(fitting)
+}
+
+/// What may be on the device, the most first.
+fn splits(model: &Model<'_>) -> Vec<Split> {
+    let all = Split::all(model);
+    let has_experts = model.weights.iter().any(|weight| weight.stack > 1);
+    let mut splits: Vec<Split> = Vec::new();
+    if has_experts {
+        splits.extend((0..all.layers).rev().map(|experts| Split { experts, ..all }));
+    }
+    let experts = |layers| if has_experts { 0 } else { layers };
+    splits.extend((1..all.layers).rev().map(|layers| Split { layers, experts: experts(layers) }));
+    splits
+}
+
+/// What goes to the device with a placement, and the bytes that it takes there.
+fn fitting(
+    kept: &Model<'_>,
+    plan: &Plan<'_>,
+    (settings, target): (&Settings, Target),
+    (placement, has_fallback): (Placement, bool),
+) -> (Fitting, Needs) {
+    let mut chosen = on_device(plan, kept, target, placement);
+    if has_fallback {
+        bind(plan, &mut chosen, &mut Vec::new());
+    }
+    let all_layers = || kept.groups.iter().map(|group| group.layers).collect();
+    let layers: Vec<u16> = if has_fallback { kept_layers(plan, kept, &chosen) } else { all_layers() };
+    let loaded = match placement {
+        // Which ones are wanted is said later.
+        Placement::Host | Placement::Only(_) => alloc::vec![true; kept.weights.len()],
+        Placement::Device | Placement::Split(_) => weights(plan, kept, &chosen),
+    };
+    let result = 4 * u64::from(plan.shape.outputs) * u64::from(kept.vocabulary);
+    let working = [4 * plan.arena as u64, scratch_bytes(plan, kept), result];
+    let pages = settings.pages;
+    let groups = kept.groups.iter().zip(&layers).map(|(group, &layers)| KvGroup { layers, ..*group });
+    let needs = Needs {
+        weights: weight_bytes(kept, &loaded),
+        context: kv_bytes(groups, settings.kv, pages).saturating_add(rope_bytes(kept, pages)),
+        working: working.into_iter().fold(0, u64::saturating_add),
+        pages,
+    };
+    let [on_device, in_all] =
+        [&loaded, &alloc::vec![true; loaded.len()]].map(|which| weight_bytes(kept, which));
+    let of_model = |split: Split| Division { split, layers: kept.layers.len() as u32, on_device, in_all };
+    let division = match placement {
+        Placement::Split(split) if split != Split::all(kept) => Some(of_model(split)),
+        _ => None,
+    };
+    (Fitting { placement, loaded, layers, division }, needs)
+}
+
+/// Makes a buffer at least so large; answers whether it has moved.
+pub(super) fn enlarge(
+    card: &mut Card<'_>,
+    buffer: &mut Option<Buffer>,
+    usage: Usage,
+    bytes: u64,
+    name: &str,
+) -> Result<bool, GpuError> {
+    if buffer.as_ref().is_some_and(|buffer| buffer.bytes() >= bytes) {
+        return Ok(false);
+    }
+    if let Some(old) = buffer.take() {
+        card.free(old);
+    }
+    *buffer = Some(card.allocate(usage, bytes, Name::new(name))?);
+    Ok(true)
+}
+
+/// Fills a buffer with zeros.
+fn zero(card: &mut Card<'_>, buffer: &Buffer) -> Result<(), GpuError> {
+    const PIECE: u64 = 1 << 16;
+    let zeros = alloc::vec![0; PIECE as usize];
+    let mut at = 0;
+    while at < buffer.bytes() {
+        let count = PIECE.min(buffer.bytes() - at);
+        card.write(buffer, at, &zeros[..count as usize])?;
+        at += count;
+    }
+    Ok(())
+}

@@ -1,0 +1,294 @@
+//! A step: recorded if it is new, its inputs written, submitted up to its last segment, and its result fetched.
+
+use doorbell_core::backend::Output;
+use doorbell_core::plan::{Batch, BatchLimits, HeadResult, Op, Plan};
+use doorbell_core::token::TokenId;
+use doorbell_kernels::{RING, Step};
+use doorbell_kfd::memory::Buffer;
+use doorbell_kfd::queue::{Submission, Watch};
+
+use super::wait::{look, wait};
+use super::{GpuBackend, InFlight, PACKETS};
+use crate::error::GpuError;
+use crate::fallback::Border;
+use crate::host::{Memory, read_words};
+use crate::input::Layout;
+use crate::place::{Placement, on_device};
+use crate::record::{RecordWith, Recording, Segment, Size, covered};
+
+/// Most steps of a chain: half the ring, so that no step's place is used twice.
+const MOST_STEPS: u32 = RING / 2;
+
+impl<'k> GpuBackend<'k, '_, '_> {
+    /// Most steps of a chain of a plan that has been reserved: those whose packets fit the queue.
+    pub(super) fn chain_steps(&self, plan: &Plan<'_>) -> u32 {
+        let largest = self.recordings.chained_packets(plan).unwrap_or(usize::MAX);
+        let steps = (PACKETS as usize).checked_div(largest).unwrap_or(0);
+        (steps as u32).clamp(1, MOST_STEPS)
+    }
+
+    /// Starts `steps` steps, which feed each other if they are `chained`.
+    pub(super) fn begin(
+        &mut self,
+        plan: &Plan<'_>,
+        batch: &Batch<'_>,
+        steps: u32,
+        chained: bool,
+    ) -> Result<(), GpuError> {
+        self.check_lost()?;
+        self.settle()?;
+        let limits = BatchLimits {
+            shape: plan.shape,
+            vocabulary: self.model.vocabulary,
+            groups: self.model.groups.len(),
+            pages: self.settings.pages,
+        };
+        if chained {
+            batch.check_chain(&limits, steps)?;
+        } else {
+            batch.check(&limits)?;
+        }
+        if batch.rows() == 0 {
+            return Ok(());
+        }
+        self.grow(plan)?;
+        let ahead = steps - 1;
+        let end = batch.runs.iter().map(|run| run.position + run.rows).max().unwrap_or(0);
+        let positions = covered(end + ahead, self.settings.pages);
+        self.write_inputs(plan, batch, ahead, positions)?;
+        let (rows, outputs) = (batch.rows() as u32, batch.outputs.len() as u32);
+        let size = Size { rows, outputs, positions, chained };
+        let index = self.record(plan, size)?;
+        if chained && steps > self.chain_steps(plan) {
+            return Err(GpuError::Chain(steps, self.chain_steps(plan)));
+        }
+        self.clear_ring(batch, chained);
+        self.watch = Watch::default();
+        let started = self.start(plan, batch, index, (size, steps));
+        let submission = self.noted(started)?;
+        let head = plan.ops.iter().find_map(|op| if let Op::Head(head) = op { Some(head) } else { None });
+        self.in_flight = head.map(|head| {
+            let width = match head.result {
+                HeadResult::Logits => head.matrix.rows as usize,
+                HeadResult::ArgMax => 1,
+                HeadResult::Hidden => self.model.hyper.width as usize,
+            };
+            let words = batch.outputs.len() * width;
+            InFlight { submission, result: head.result, words, rows, steps, given: 0 }
+        });
+        Ok(())
+    }
+
+    /// Waits for a step that nobody wants the result of any more: its memory is in use until then.
+    fn settle(&mut self) -> Result<(), GpuError> {
+        let Some(InFlight { submission: Some(submission), .. }) = self.in_flight.take() else {
+            return Ok(());
+        };
+        let Self { card, queue, watch, settings, names, .. } = &mut *self;
+        let (Some(card), Some(queue)) = (card, queue) else { return Err(GpuError::Lost(None)) };
+        let waited = wait(card, queue, submission, watch, settings.hang_ms, names);
+        self.noted(waited)
+    }
+
+    /// Empties the ring for a chain, and notes the positions at which its tokens come.
+    fn clear_ring(&mut self, batch: &Batch<'_>, chained: bool) {
+        self.places.clear();
+        if !chained {
+            return;
+        }
+        self.places.extend(batch.runs.iter().map(|run| run.position + 1));
+        if let Some(window) = self.buffers.ring.as_ref().and_then(Buffer::window) {
+            const ROW: usize = 4 * RING as usize;
+            (0..batch.rows()).for_each(|row| window.write(row * ROW, &[0xff; ROW]));
+        }
+    }
+
+    /// The recorded step of a size, made if it is not there; answers where it is.
+    pub(super) fn record(&mut self, plan: &Plan<'_>, size: Size) -> Result<usize, GpuError> {
+        let mut index = self.recordings.plan(plan);
+        if !self.recordings.has(index, size) {
+            let known = self.of_host.len();
+            let recording = self.recording(plan, size, self.settings.placement)?;
+            let on_host = |segment: &Segment| matches!(segment, Segment::Host(_));
+            if let Some(fallback) = &mut self.fallback
+                && recording.segments.iter().any(on_host)
+            {
+                fallback.reserve(plan).map_err(GpuError::Fallback)?;
+            }
+            let card = self.card.as_mut().ok_or(GpuError::Lost(None))?;
+            if self.of_host.len() > known {
+                // Others may use the same keys and values on the device.
+                self.recordings.clear(card);
+                index = self.recordings.plan(plan);
+            }
+            self.recordings.keep(index, size, recording, card);
+        }
+        Ok(index)
+    }
+
+    /// Records a step.
+    pub(super) fn recording(
+        &mut self,
+        plan: &Plan<'_>,
+        size: Size,
+        placement: Placement,
+    ) -> Result<Recording, GpuError> {
+        let target = self.target;
+        self.with_step(plan, size, |step, mut with| {
+            with.record(step, on_device(plan, step.model, target, placement))
+        })
+    }
+
+    /// Lends what lowering a step needs.
+    pub(super) fn with_step<T>(
+        &mut self,
+        plan: &Plan<'_>,
+        size: Size,
+        work: impl FnOnce(&Step<'_, '_>, RecordWith<'_, 'k>) -> Result<T, GpuError>,
+    ) -> Result<T, GpuError> {
+        let target = self.target;
+        let bound = self.fallback.is_some();
+        let Self { buffers, store, settings, kept, model, card, programs, disabled, of_host, .. } =
+            &mut *self;
+        let address = |buffer: &Option<Buffer>| buffer.as_ref().map_or(0, Buffer::va);
+        let layout = Layout::new(plan.shape, model.groups.len());
+        let inputs = layout.inputs(address(&buffers.inputs), address(&buffers.result));
+        let step = Step {
+            model: kept,
+            plan,
+            rows: size.rows,
+            outputs: size.outputs,
+            positions: size.positions,
+            arena: address(&buffers.arena),
+            scratch: address(&buffers.scratch),
+            weights: &store.weights,
+            vectors: &store.vectors,
+            ropes: &store.ropes,
+            pools: &store.addresses,
+            kv: settings.kv,
+            inputs: doorbell_kernels::Inputs { ring: size.chained.then(|| address(&buffers.ring)), ..inputs },
+        };
+        let of_host = bound.then_some(of_host);
+        let card = card.as_mut().ok_or(GpuError::Lost(None))?;
+        work(&step, RecordWith { card, programs, disabled, target, of_host, packets: PACKETS as usize })
+    }
+
+    /// Runs a recording, as often as there are steps, up to its last submission, which stays in flight.
+    fn start(
+        &mut self,
+        plan: &Plan<'_>,
+        batch: &Batch<'_>,
+        index: usize,
+        (size, steps): (Size, u32),
+    ) -> Result<Option<Submission>, GpuError> {
+        let Self { card, queue, buffers, store, recordings, settings, host, .. } = self;
+        let Self { watch, timings, names, packets, fallback, kept, .. } = self;
+        let (Some(card), Some(queue)) = (card, queue) else { return Err(GpuError::Lost(None)) };
+        let (Some(arena), Some(result)) = (&buffers.arena, &buffers.result) else {
+            return Err(GpuError::Lost(None));
+        };
+        let Some(recording) = recordings.get(index, size) else { return Ok(None) };
+        let mut last = None;
+        for segment in &recording.segments {
+            if let Some(submission) = last.take() {
+                wait(card, queue, submission, watch, settings.hang_ms, names)?;
+                timings.note(queue, names, size.rows);
+            }
+            match segment {
+                Segment::Device(recorded, kernels) => {
+                    names.clone_from(kernels);
+                    packets.clear();
+                    (0..steps).for_each(|_| packets.extend_from_slice(recorded));
+                    timings.attach(packets)?;
+                    last = Some(queue.submit(&card.process, packets, plan.shape.rows)?);
+                }
+                Segment::Host(ops) => match fallback {
+                    Some(fallback) => {
+                        let mut border = Border { card, arena, result, model: kept };
+                        border.run(&mut **fallback, (plan, batch), ops.clone())?;
+                    }
+                    None => {
+                        let (kv, groups) = (settings.kv, &kept.groups[..]);
+                        let pools = &store.pools[..];
+                        let mut memory = Memory { card, plan, batch, arena, result, pools, groups, kv };
+                        for op in &plan.ops[ops.clone()] {
+                            host.run(op, &mut memory)?;
+                        }
+                    }
+                },
+            }
+        }
+        Ok(last)
+    }
+
+    /// The result of the step in flight, or of the next one of a chain.
+    pub(super) fn collect(&mut self) -> Result<Option<Output<'_>>, GpuError> {
+        self.check_lost()?;
+        let Some(in_flight) = self.in_flight else { return Ok(None) };
+        let last = in_flight.given + 1 == in_flight.steps;
+        let told = !last && self.read_ring(in_flight.given);
+        if let Some(submission) = in_flight.submission
+            && !told
+        {
+            let Self { card, queue, watch, settings, names, .. } = &mut *self;
+            let (Some(card), Some(queue)) = (card, queue) else { return Err(GpuError::Lost(None)) };
+            let looked = look(card, queue, submission, watch, settings.hang_ms, names);
+            if !self.noted(looked)? {
+                return Ok(None);
+            }
+            if last && let Some(queue) = &self.queue {
+                self.timings.note(queue, &self.names, in_flight.rows);
+            }
+        }
+        if in_flight.steps > 1 {
+            if !told && !self.read_ring(in_flight.given) {
+                // The chain is over, and not all of its tokens are there.
+                self.in_flight = None;
+                self.lost = Some(None);
+                return Err(GpuError::Lost(None));
+            }
+        } else {
+            self.fetch(in_flight);
+        }
+        let given = in_flight.given + 1;
+        self.in_flight = (!last).then_some(InFlight { given, ..in_flight });
+        Ok(Some(match in_flight.result {
+            HeadResult::Logits => Output::Logits(&self.numbers),
+            HeadResult::ArgMax => Output::Tokens(&self.tokens),
+            HeadResult::Hidden => Output::Hidden(&self.numbers),
+        }))
+    }
+
+    /// Reads the tokens of one step of a chain; `false` while they are not all there.
+    fn read_ring(&mut self, step: u32) -> bool {
+        let Some(ring) = &self.buffers.ring else { return false };
+        self.tokens.clear();
+        for (row, place) in (0..).zip(&self.places) {
+            let cell = row * u64::from(RING) + u64::from((place + step) % RING);
+            let token = read_words(ring, 4 * cell, 1);
+            match token.first() {
+                Some(&token) if token != NOTHING => self.tokens.push(TokenId(token)),
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Copies the result to where the caller may look at it.
+    fn fetch(&mut self, in_flight: InFlight) {
+        let words = match &self.buffers.result {
+            Some(buffer) => read_words(buffer, 0, in_flight.words),
+            None => alloc::vec::Vec::new(),
+        };
+        if in_flight.result == HeadResult::ArgMax {
+            self.tokens.clear();
+            self.tokens.extend(words.into_iter().map(TokenId));
+        } else {
+            self.numbers.clear();
+            self.numbers.extend(words.into_iter().map(f32::from_bits));
+        }
+    }
+}
+
+/// What a place of the ring holds before its token comes, in all bytes; no vocabulary is so large.
+const NOTHING: u32 = u32::MAX;

@@ -1,0 +1,50 @@
+//! Waiting for submissions: one look at a time, and what a fault is told as.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use doorbell_kfd::fault::Fault;
+use doorbell_kfd::queue::{Queue, Submission, WaitError, Watch};
+
+use crate::card::Card;
+use crate::error::GpuError;
+
+/// One look at a submission.
+pub(super) fn look(
+    card: &mut Card<'_>,
+    queue: &mut Queue,
+    submission: Submission,
+    watch: &mut Watch,
+    hang_ms: u32,
+    names: &[String],
+) -> Result<bool, GpuError> {
+    let Card { process, delay, .. } = card;
+    match queue.look(process, submission, watch, hang_ms, &mut &mut **delay) {
+        Ok(complete) => Ok(complete),
+        Err(WaitError::Refused(errno)) => Err(GpuError::Wait(errno)),
+        Err(_) => Err(match queue.fault() {
+            Some(fault) => GpuError::Fault(Box::new(fault.clone()), kernel_of(fault, names)),
+            None => GpuError::Lost(None),
+        }),
+    }
+}
+
+/// The last kernel of a submission that the packet processor has taken.
+fn kernel_of(fault: &Fault, names: &[String]) -> Option<String> {
+    let flight = fault.in_flight();
+    let taken = flight.read.saturating_sub(flight.stretches.first()?.first);
+    let last = usize::try_from(taken).ok()?.max(1) - 1;
+    // A chain runs the same kernels over and over.
+    names.get(last.checked_rem(names.len())?).cloned()
+}
+
+pub(super) fn wait(
+    card: &mut Card<'_>,
+    queue: &mut Queue,
+    submission: Submission,
+    watch: &mut Watch,
+    hang_ms: u32,
+    names: &[String],
+) -> Result<(), GpuError> {
+    while !look(card, queue, submission, watch, hang_ms, names)? {}
+    Ok(())
+}

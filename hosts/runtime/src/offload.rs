@@ -1,0 +1,73 @@
+//! The CPU driver as the part of a GPU backend that runs what the GPU does not.
+
+use core::ops::Range;
+use doorbell_core::backend::{Backend as _, KvType, Output};
+use doorbell_core::heap::Heap;
+use doorbell_core::model::Model;
+use doorbell_core::plan::{Batch, Plan};
+use doorbell_cpu::backend::{CpuBackend, CpuError};
+use doorbell_gpu::{Fallback, FallbackError};
+
+/// The CPU driver, made when it is first needed: most models are a GPU's alone.
+pub struct OnCpu<'m, 'a> {
+    model: &'m Model<'a>,
+    pages: u32,
+    kv: KvType,
+    threads: usize,
+    heap: Heap<'m>,
+    driver: Option<CpuBackend<'m, 'a>>,
+}
+
+impl<'m, 'a> OnCpu<'m, 'a> {
+    /// For a model with `pages` KV pages per group, on so many threads.
+    #[must_use]
+    pub fn new(model: &'m Model<'a>, pages: u32, kv: KvType, threads: usize, heap: Heap<'m>) -> Self {
+        Self { model, pages, kv, threads, heap, driver: None }
+    }
+
+    fn driver(&mut self) -> Result<&mut CpuBackend<'m, 'a>, CpuError> {
+        if self.driver.is_none() {
+            let driver = CpuBackend::new(self.model, self.pages, self.kv, self.threads, self.heap)?;
+            self.driver = Some(driver);
+        }
+        match &mut self.driver {
+            Some(driver) => Ok(driver),
+            None => Err(CpuError::Thread { wanted: self.threads }),
+        }
+    }
+}
+
+fn refusal(error: CpuError) -> FallbackError {
+    match error {
+        CpuError::Memory(error) => FallbackError::Memory(error),
+        CpuError::Batch(error) => FallbackError::Batch(error),
+        CpuError::Weight { kind } => FallbackError::Weight(kind),
+        CpuError::Thread { wanted } => FallbackError::Threads(wanted),
+        _ => FallbackError::Keys,
+    }
+}
+
+impl Fallback for OnCpu<'_, '_> {
+    fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), FallbackError> {
+        self.driver().and_then(|driver| driver.reserve(plan)).map_err(refusal)
+    }
+
+    fn arena(&mut self) -> &mut [f32] {
+        self.driver.as_mut().map_or(&mut [], CpuBackend::arena)
+    }
+
+    fn run(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, ops: Range<usize>) -> Result<(), FallbackError> {
+        self.driver().and_then(|driver| driver.run_part(plan, batch, ops)).map_err(refusal)
+    }
+
+    fn result(&mut self, out: &mut Vec<u32>) {
+        let delivered = self.driver.as_mut().and_then(|driver| driver.poll().ok().flatten());
+        match delivered {
+            Some(Output::Logits(values) | Output::Hidden(values)) => {
+                out.extend(values.iter().map(|value| value.to_bits()));
+            }
+            Some(Output::Tokens(tokens)) => out.extend(tokens.iter().map(|token| token.0)),
+            None => {}
+        }
+    }
+}
