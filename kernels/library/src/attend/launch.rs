@@ -35,7 +35,7 @@ fn most_splits(model: &Model<'_>, window: Option<u32>) -> u32 {
 /// Bytes of scratch, counters not among them.
 pub(crate) fn scratch_bytes(plan: &Plan<'_>, model: &Model<'_>, op: &Attend) -> u64 {
     let group = &model.groups[op.kv.group.index()];
-    let recipe = recipe(model, op, KvType::F32);
+    let recipe = Attention { spread: true, ..recipe(model, op, KvType::F32) };
     let rows = u64::from(plan.shape.rows.min(SPREAD[0]));
     let heads = u64::from(group.heads) * u64::from(recipe.tiles() * recipe.tile());
     rows * heads * u64::from(most_splits(model, op.window)) * u64::from(recipe.head_bytes())

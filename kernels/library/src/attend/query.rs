@@ -89,12 +89,13 @@ impl Operands {
         2 * flash.dims[0] + 16
     }
 
-    /// Queries in f16: in registers, or in the wave's part of LDS from `local` on.
+    /// Queries in f16: in registers, or in the wave's part of LDS from `local` on. They are multiplied with the factor
+    /// of scores first, lest they overflow. `source` are the queries and that factor.
     pub(super) fn new(
         k: &mut Builder,
         flash: Flash,
         own: &Query,
-        query: Value,
+        source: [Value; 2],
         local: Option<u32>,
         gfx12: bool,
     ) -> Self {
@@ -108,7 +109,7 @@ impl Operands {
         let Some(local) = local else {
             let (from, quads) = if gfx12 { (halved, 2) } else { (start, 4) };
             let fragments = (0..key / 16).map(|number| {
-                let pairs = rounded(k, query, from, 64 * number, quads);
+                let pairs = rounded(k, source, from, 64 * number, quads);
                 k.fragment(&pairs, Fragment::Half)
             });
             return Self::Kept(fragments.collect());
@@ -121,7 +122,7 @@ impl Operands {
         let ahead = k.left(own.half, 4);
         let to = k.add(row, ahead);
         for number in 0..key / 16 {
-            let pairs = rounded(k, query, halved, 64 * number, 2);
+            let pairs = rounded(k, source, halved, 64 * number, 2);
             let pairs = k.pack(&pairs);
             k.store(at(k.lds(to), 32 * number), Width::Dwords(4), pairs);
         }
@@ -130,15 +131,22 @@ impl Operands {
     }
 }
 
-/// Four floats times `quads`, rounded to pairs of f16.
-fn rounded(k: &mut Builder, base: Value, from: Value, constant: u32, quads: u32) -> Vec<Value> {
+/// Four floats times `quads`, multiplied with a factor and rounded to pairs of f16.
+fn rounded(
+    k: &mut Builder,
+    [base, factor]: [Value; 2],
+    from: Value,
+    constant: u32,
+    quads: u32,
+) -> Vec<Value> {
     let mut pairs = Vec::new();
     for quad in 0..quads {
         let address = at(k.global(base, from), constant + 16 * quad);
         let four = k.load(address, Width::Dwords(4), Elem::Float);
         let four = k.elements(four, 4);
         for pair in four.chunks(2) {
-            let pair = k.half_pair(pair[0], pair[1]);
+            let [low, high] = [0, 1].map(|which| k.fmul(pair[which], factor));
+            let pair = k.half_pair(low, high);
             pairs.push(k.bits(pair, Elem::Int));
         }
     }

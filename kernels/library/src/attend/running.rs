@@ -3,7 +3,7 @@
 use super::LOG2_E;
 use super::flash::Flash;
 use super::query::{Operands, Query};
-use super::softmax::bend;
+use super::softmax::bend_rest;
 use super::tiles::{Extent, Tiles};
 use crate::idiom::{Idiom, at};
 use alloc::vec::Vec;
@@ -15,8 +15,6 @@ pub(super) struct Work {
     pub(super) tiles: Tiles,
     pub(super) own: Query,
     pub(super) operands: Operands,
-    /// Factor on scores.
-    pub(super) scale: Value,
     pub(super) gfx12: bool,
 }
 
@@ -99,7 +97,7 @@ impl Work {
         for (block, sum) in (0u32..).zip(scores) {
             for register in 0..8u8 {
                 let score = k.accumulator(*sum, register);
-                let score = bend(k, score, self.scale, self.flash.cap);
+                let score = bend_rest(k, score, self.flash.cap);
                 let position = k.plus(offset, 16 * block + u32::from(register));
                 let seen = k.le_u(position, self.own.span);
                 bent.push(k.select(seen, score, lowest));

@@ -24,8 +24,21 @@ impl Visible {
 /// Score of a product, as a base-two logarithm; `cap` are the bits of the soft cap.
 pub(super) fn bend(k: &mut Builder, score: Value, scale: Value, cap: u32) -> Value {
     let score = k.fmul(score, scale);
-    let cap = f32::from_bits(cap);
-    let score = if cap == 0.0 { score } else { k.soft_cap(score, cap) };
+    let score = if cap == 0 { score } else { k.soft_cap(score, f32::from_bits(cap)) };
+    k.scaled(score, LOG2_E)
+}
+
+/// The part of [`bend`] that queries can be multiplied with beforehand.
+pub(super) fn factor(k: &mut Builder, scale: Value, cap: u32) -> Value {
+    if cap == 0 { k.scaled(scale, LOG2_E) } else { scale }
+}
+
+/// The rest of [`bend`].
+pub(super) fn bend_rest(k: &mut Builder, score: Value, cap: u32) -> Value {
+    if cap == 0 {
+        return score;
+    }
+    let score = k.soft_cap(score, f32::from_bits(cap));
     k.scaled(score, LOG2_E)
 }
 
