@@ -233,8 +233,10 @@ fn place(lowered: Machine, options: &Options) -> Result<Placed, allocate::Pressu
     if options.schedule {
         let mut machine = lowered.clone();
         schedule::schedule(&mut machine);
-        if let Ok(placed) = placed(machine, false) {
-            return Ok(placed);
+        let limits = Limits { max_vgprs: options.max_vgprs, spill: false };
+        if let Ok((machine, split, allocation)) = fit::fit_scheduled(machine, &lowered, limits) {
+            let before = split.is_changed().then_some(machine);
+            return Ok(Placed { before, split, allocation });
         }
     }
     if !options.spill {

@@ -3,7 +3,7 @@
 //! Symbolic: follows which dword of which virtual register every physical register holds, on all paths. Every read
 //! must find what it names. Not here: anything of the allocator; what splitting did before (`split`).
 
-use super::holding::State;
+use super::holding::{Dwords, State};
 use crate::machine::{Arg, BlockId, Instr, Item, Line, Machine, Part, Physical, Reg, forward};
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -65,7 +65,8 @@ pub fn check(machine: &Machine, physical: &Physical) -> Result<(), AllocationErr
     if machine.blocks.len() != physical.blocks.len() {
         return Err(shape("blocks"));
     }
-    let mut start = State::new(384);
+    let dwords = Dwords::of(machine);
+    let mut start = State::new(384, &dwords);
     for (index, info) in machine.regs.iter().enumerate() {
         if let Some(first) = info.fixed {
             let base = if info.bank == crate::machine::Bank::Scalar { 256 } else { 0 };
@@ -98,16 +99,15 @@ pub fn check(machine: &Machine, physical: &Physical) -> Result<(), AllocationErr
 
 /// The program with virtual registers, item by item.
 struct Items<'a> {
-    machine: &'a Machine,
     rest: core::slice::Iter<'a, Item>,
 }
 
 impl<'a> Items<'a> {
     /// The next item that is code; registers that become undefined on the way are noted.
-    fn next(&mut self, state: &mut State) -> Option<&'a Item> {
+    fn next(&mut self, state: &mut State<'_>) -> Option<&'a Item> {
         for item in self.rest.by_ref() {
             let Item::Undefined(reg) = item else { return Some(item) };
-            state.forget(*reg, self.machine.info(*reg).dwords);
+            state.forget(*reg);
         }
         None
     }
@@ -121,9 +121,9 @@ fn walk(
     machine: &Machine,
     physical: &Physical,
     block: usize,
-    state: &mut State,
+    state: &mut State<'_>,
 ) -> Result<(), AllocationError> {
-    let mut items = Items { machine, rest: machine.blocks[block].items.iter() };
+    let mut items = Items { rest: machine.blocks[block].items.iter() };
     let mut result = Ok(());
     for line in &physical.blocks[block] {
         let item = items.next(state);
@@ -156,7 +156,7 @@ fn walk(
 fn halves<'a>(
     dual: [(Op, Operands); 2],
     instrs: [&'a Instr; 2],
-    state: &State,
+    state: &State<'_>,
 ) -> Result<[(&'a Instr, Operands); 2], AllocationError> {
     let plain = |instr: &Instr| {
         instr.lanes == Lanes::Own
@@ -178,7 +178,7 @@ fn halves<'a>(
 }
 
 /// The first register operand that does not hold what the instruction reads there.
-fn misread(instr: &Instr, operands: &Operands, state: &State) -> Option<(Part, Operand)> {
+fn misread(instr: &Instr, operands: &Operands, state: &State<'_>) -> Option<(Part, Operand)> {
     let uses = instr.uses();
     let registers = instr.args.iter().zip(operands.as_slice());
     let mut reads = registers.filter_map(|(arg, operand)| match arg {
@@ -191,7 +191,7 @@ fn misread(instr: &Instr, operands: &Operands, state: &State) -> Option<(Part, O
 /// One issue: all reads, then all writes.
 fn step(
     issued: &[(&Instr, Operands)],
-    state: &mut State,
+    state: &mut State<'_>,
     result: &mut Result<(), AllocationError>,
 ) -> Result<(), AllocationError> {
     for (instr, operands) in issued {
@@ -234,7 +234,7 @@ fn same(instr: &Instr, inst: &Inst) -> bool {
 }
 
 /// Whether an operand holds a part, dword by dword.
-fn holds(state: &State, part: Part, operand: Operand) -> bool {
+fn holds(state: &State<'_>, part: Part, operand: Operand) -> bool {
     slots(operand).is_some_and(|(first, count)| {
         count == part.count
             && (0..count).all(|dword| state.holds(first + usize::from(dword), (part.reg, part.first + dword)))

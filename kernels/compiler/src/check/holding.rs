@@ -1,76 +1,135 @@
 //! What every place holds, on all paths to a point of the program.
 //!
-//! Places are numbers: physical registers, or registers and memory slots of a program that was split. Not here: which
-//! steps there are (`allocation`, `split`).
+//! Places are numbers: physical registers, or registers and memory slots of a program that was split. So are the dwords
+//! of virtual registers. Not here: which steps there are (`allocation`, `split`).
 
-use crate::machine::Reg;
-use alloc::collections::BTreeSet;
+use crate::machine::{Machine, Reg};
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// A dword of a virtual register.
 pub(super) type Dword = (Reg, u8);
 
+/// Nothing known.
+const NOTHING: u32 = u32::MAX;
+
 /// Contents of all places.
-#[derive(Clone, PartialEq)]
-pub(super) struct State {
-    places: Vec<Option<Dword>>,
+#[derive(Clone)]
+pub(super) struct State<'a> {
+    dwords: &'a Dwords,
+    places: Vec<u32>,
     /// Dwords that hold nothing in particular yet: reading them is reading anything.
-    undefined: BTreeSet<Dword>,
+    undefined: Vec<bool>,
 }
 
-impl State {
-    /// So many places that hold nothing.
-    pub(super) fn new(places: usize) -> Self {
-        Self { places: vec![None; places], undefined: BTreeSet::new() }
+/// Numbers of the dwords of a program's registers.
+pub(super) struct Dwords {
+    first: Vec<u32>,
+}
+
+impl Dwords {
+    /// Numbers them.
+    pub(super) fn of(machine: &Machine) -> Self {
+        let mut next = 0;
+        let mut first = vec![0];
+        for info in &machine.regs {
+            next += u32::from(info.dwords);
+            first.push(next);
+        }
+        Self { first }
+    }
+
+    /// The number of the first dword of a register; of all dwords for the one behind the last.
+    pub(super) fn first(&self, reg: Reg) -> usize {
+        self.first[reg.index()] as usize
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.first.last().map_or(0, |count| *count as usize)
+    }
+
+    fn number(&self, (reg, dword): Dword) -> u32 {
+        self.first[reg.index()] + u32::from(dword)
+    }
+}
+
+impl<'a> State<'a> {
+    /// So many places that hold nothing, of a program with these dwords.
+    pub(super) fn new(places: usize, dwords: &'a Dwords) -> Self {
+        Self { dwords, places: vec![NOTHING; places], undefined: vec![false; dwords.count()] }
     }
 
     /// Merges the state of another path; whether that changed anything.
     pub(super) fn join(&mut self, other: &Self) -> bool {
-        let before = self.clone();
-        for (mine, theirs) in self.places.iter_mut().zip(&other.places) {
-            *mine = match (*mine, *theirs) {
-                (a, b) if a == b => a,
-                // What is undefined on the other path may be taken from here.
-                (Some(a), _) if other.undefined.contains(&a) => Some(a),
-                (_, Some(b)) if before.undefined.contains(&b) => Some(b),
-                _ => None,
+        let mut changed = false;
+        let is_undefined = |state: &Self, dword: u32| state.undefined.get(dword as usize) == Some(&true);
+        for place in 0..self.places.len() {
+            let (mine, theirs) = (self.places[place], other.places[place]);
+            if mine == theirs {
+                continue;
+            }
+            // What is undefined on the other path may be taken from here.
+            let merged = if is_undefined(other, mine) {
+                mine
+            } else if is_undefined(self, theirs) {
+                theirs
+            } else {
+                NOTHING
             };
+            changed |= merged != mine;
+            self.places[place] = merged;
         }
-        self.undefined = before.undefined.intersection(&other.undefined).copied().collect();
-        *self != before
+        for (mine, theirs) in self.undefined.iter_mut().zip(&other.undefined) {
+            changed |= *mine && !theirs;
+            *mine &= theirs;
+        }
+        changed
     }
 
     /// A dword gets a new value, in one place only.
     pub(super) fn write(&mut self, place: usize, dword: Dword) {
+        let number = self.dwords.number(dword);
         for held in &mut self.places {
-            if *held == Some(dword) {
-                *held = None;
-            }
+            *held = if *held == number { NOTHING } else { *held };
         }
-        self.undefined.remove(&dword);
-        self.put(place, Some(dword));
-    }
-
-    /// A place gets what some dword has.
-    pub(super) fn put(&mut self, place: usize, dword: Option<Dword>) {
+        self.undefined[number as usize] = false;
         if let Some(held) = self.places.get_mut(place) {
-            *held = dword;
+            *held = number;
         }
     }
 
-    /// What a place holds.
-    pub(super) fn get(&self, place: usize) -> Option<Dword> {
-        self.places.get(place).copied().flatten()
+    /// A place gets what another has.
+    pub(super) fn copy(&mut self, from: usize, to: usize) {
+        let content = self.places.get(from).copied().unwrap_or(NOTHING);
+        if let Some(held) = self.places.get_mut(to) {
+            *held = content;
+        }
+    }
+
+    /// A place gets what a dword has; the dword stays where else it is.
+    pub(super) fn put(&mut self, place: usize, dword: Dword) {
+        if let Some(held) = self.places.get_mut(place) {
+            *held = self.dwords.number(dword);
+        }
+    }
+
+    /// A place holds nothing known.
+    pub(super) fn clear(&mut self, place: usize) {
+        if let Some(held) = self.places.get_mut(place) {
+            *held = NOTHING;
+        }
     }
 
     /// Whether a place holds a dword, or the dword is nothing in particular.
     pub(super) fn holds(&self, place: usize, dword: Dword) -> bool {
-        self.get(place) == Some(dword) || self.undefined.contains(&dword)
+        let number = self.dwords.number(dword);
+        self.places.get(place) == Some(&number) || self.undefined[number as usize]
     }
 
     /// All dwords of a register are nothing in particular from here on.
-    pub(super) fn forget(&mut self, reg: Reg, dwords: u8) {
-        self.undefined.extend((0..dwords).map(|dword| (reg, dword)));
+    pub(super) fn forget(&mut self, reg: Reg) {
+        let all = self.dwords.first(reg)..self.dwords.first(Reg(reg.0 + 1));
+        self.undefined[all].fill(true);
     }
 }

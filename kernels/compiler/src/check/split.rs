@@ -6,7 +6,7 @@
 //! its claim which registers are copies, which is not relied on.
 
 use super::allocation::AllocationError;
-use super::holding::State;
+use super::holding::{Dwords, State};
 use crate::machine::{Arg, Bank, BlockId, Instr, Item, Machine, Part, Reg, forward};
 use crate::pass::split::Split;
 use alloc::collections::BTreeSet;
@@ -26,7 +26,8 @@ pub fn check(before: &Machine, split: &Split) -> Result<(), AllocationError> {
     if before.blocks.len() != after.blocks.len() || before.entry != after.entry || !kept {
         return Err(shape("function"));
     }
-    let walk = Walk::new(before, split);
+    let (old, new) = (Dwords::of(before), Dwords::of(after));
+    let walk = Walk { before, split, old, new, definitions: definitions(before) };
     let states = forward(
         before.blocks.len(),
         walk.start(),
@@ -51,15 +52,15 @@ fn shape(name: &str) -> AllocationError {
 }
 
 /// What is known at a point.
-#[derive(Clone, PartialEq)]
-struct Known {
+#[derive(Clone)]
+struct Known<'a> {
     /// Registers of the split program by dword, then its scratch slots.
-    state: State,
+    state: State<'a>,
     /// Registers whose only definition was passed, its sources unchanged since.
     current: BTreeSet<Reg>,
 }
 
-impl Known {
+impl Known<'_> {
     fn join(&mut self, other: &Self) -> bool {
         let count = self.current.len();
         self.current.retain(|reg| other.current.contains(reg));
@@ -71,46 +72,44 @@ impl Known {
 struct Walk<'a> {
     before: &'a Machine,
     split: &'a Split,
-    /// Place of the first dword by register of the split program; the last is that of the first slot.
-    first: Vec<usize>,
+    /// Dwords of both programs; those of the split one are the places, its scratch slots follow.
+    old: Dwords,
+    new: Dwords,
     /// The only definition by register of the program before.
     definitions: Vec<Option<&'a Instr>>,
 }
 
-impl<'a> Walk<'a> {
-    fn new(before: &'a Machine, split: &'a Split) -> Self {
-        let mut first = vec![0];
-        let mut next = 0;
-        for info in &split.machine.regs {
-            next += usize::from(info.dwords);
-            first.push(next);
-        }
-        let mut counts = vec![0u32; before.regs.len()];
-        let mut definitions = vec![None; before.regs.len()];
-        for item in before.blocks.iter().flat_map(|block| &block.items) {
-            if let Item::Instr(instr) = item {
-                for (part, _) in instr.defs() {
-                    counts[part.reg.index()] += 1;
-                    definitions[part.reg.index()] = Some(instr);
-                }
+/// The only definition by register.
+fn definitions(machine: &Machine) -> Vec<Option<&Instr>> {
+    let mut counts = vec![0u32; machine.regs.len()];
+    let mut definitions = vec![None; machine.regs.len()];
+    for item in machine.blocks.iter().flat_map(|block| &block.items) {
+        if let Item::Instr(instr) = item {
+            for (part, _) in instr.defs() {
+                counts[part.reg.index()] += 1;
+                definitions[part.reg.index()] = Some(instr);
             }
         }
-        for (definition, count) in definitions.iter_mut().zip(counts) {
-            *definition = definition.filter(|_| count == 1);
-        }
-        Self { before, split, first, definitions }
     }
+    for (definition, count) in definitions.iter_mut().zip(counts) {
+        *definition = definition.filter(|_| count == 1);
+    }
+    definitions
+}
 
+impl<'a> Walk<'a> {
     fn slots(&self) -> usize {
-        self.first.last().copied().unwrap_or(0)
+        self.new.count()
     }
 
-    fn start(&self) -> Known {
-        let mut state = State::new(self.slots() + self.split.scratch_bytes.div_ceil(4) as usize);
+    fn start(&self) -> Known<'_> {
+        let places = self.slots() + self.split.scratch_bytes.div_ceil(4) as usize;
+        let mut state = State::new(places, &self.old);
         for (index, info) in self.before.regs.iter().enumerate() {
             if info.fixed.is_some() {
                 for dword in 0..info.dwords {
-                    state.write(self.first[index] + usize::from(dword), (Reg(index as u32), dword));
+                    let reg = Reg(index as u32);
+                    state.write(self.new.first(reg) + usize::from(dword), (reg, dword));
                 }
             }
         }
@@ -118,11 +117,11 @@ impl<'a> Walk<'a> {
     }
 
     fn places(&self, part: Part) -> core::ops::Range<usize> {
-        let first = self.first[part.reg.index()] + usize::from(part.first);
+        let first = self.new.first(part.reg) + usize::from(part.first);
         first..first + usize::from(part.count)
     }
 
-    fn block(&self, block: usize, known: &mut Known) -> Result<(), AllocationError> {
+    fn block(&self, block: usize, known: &mut Known<'_>) -> Result<(), AllocationError> {
         let mut old = &self.before.blocks[block].items[..];
         let mut result = Ok(());
         for item in &self.split.machine.blocks[block].items {
@@ -159,10 +158,10 @@ impl<'a> Walk<'a> {
 
     /// The items of the program before from the next on that should be there; what becomes undefined and what was
     /// removed on the way is noted.
-    fn skip(&self, mut items: &'a [Item], known: &mut Known) -> &'a [Item] {
+    fn skip(&self, mut items: &'a [Item], known: &mut Known<'_>) -> &'a [Item] {
         while let [first, rest @ ..] = items {
             match first {
-                Item::Undefined(reg) => known.state.forget(*reg, self.before.info(*reg).dwords),
+                Item::Undefined(reg) => known.state.forget(*reg),
                 Item::Instr(instr) if self.is_removed(instr) => self.defined(instr, known),
                 _ => break,
             }
@@ -186,7 +185,7 @@ impl<'a> Walk<'a> {
     }
 
     /// A scratch access: content moves between registers and slots.
-    fn scratch(&self, instr: &Instr, known: &mut Known) -> Result<(), AllocationError> {
+    fn scratch(&self, instr: &Instr, known: &mut Known<'_>) -> Result<(), AllocationError> {
         let load = instr.op.row().has(Flags::LOAD);
         let data = instr.args.get(usize::from(!load));
         let off = Arg::Fixed(Operand::Off);
@@ -201,14 +200,13 @@ impl<'a> Walk<'a> {
         let slot = self.slots() + offset / 4;
         for (index, place) in self.places(*part).enumerate() {
             let (from, to) = if load { (slot + index, place) } else { (place, slot + index) };
-            let content = known.state.get(from);
-            known.state.put(to, content);
+            known.state.copy(from, to);
         }
         Ok(())
     }
 
     /// The definition of `reg` once more, to another register.
-    fn again(&self, instr: &Instr, reg: Reg, known: &mut Known) -> Result<(), AllocationError> {
+    fn again(&self, instr: &Instr, reg: Reg, known: &mut Known<'_>) -> Result<(), AllocationError> {
         let definition = self.definitions.get(reg.index()).copied().flatten();
         let Some(definition) = definition.filter(|definition| is_pure(definition)) else {
             return Err(shape(instr.op.name()));
@@ -227,13 +225,13 @@ impl<'a> Walk<'a> {
             return Err(shape(instr.op.name()));
         };
         for (dword, place) in (0..).zip(self.places(*to)) {
-            known.state.put(place, Some((reg, dword)));
+            known.state.put(place, (reg, dword));
         }
         Ok(())
     }
 
     /// The part that an argument should hold and does not.
-    fn misread(&self, (old, new): (&Arg, &Arg), known: &Known) -> Option<Part> {
+    fn misread(&self, (old, new): (&Arg, &Arg), known: &Known<'_>) -> Option<Part> {
         let (Arg::Reg(part), Arg::Reg(place)) = (old, new) else { return None };
         let mut dwords = (part.first..).zip(self.places(*place)).take(usize::from(part.count));
         let held = dwords.all(|(dword, place)| known.state.holds(place, (part.reg, dword)));
@@ -253,7 +251,7 @@ impl<'a> Walk<'a> {
         &self,
         old: &Instr,
         new: &Instr,
-        known: &mut Known,
+        known: &mut Known<'_>,
         result: &mut Result<(), AllocationError>,
     ) -> Result<(), AllocationError> {
         if !same(old, new) || old.keeps != new.keeps {
@@ -285,7 +283,7 @@ impl<'a> Walk<'a> {
     }
 
     /// What a definition makes current, and what no longer is.
-    fn defined(&self, instr: &Instr, known: &mut Known) {
+    fn defined(&self, instr: &Instr, known: &mut Known<'_>) {
         for (part, _) in instr.defs() {
             known.current.retain(|reg| {
                 let definition = self.definitions[reg.index()];
@@ -298,12 +296,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Registers that were filled for a use have their value in the lanes that were active then.
-    fn lanes_changed(&self, known: &mut Known) {
+    fn lanes_changed(&self, known: &mut Known<'_>) {
         for (reg, info) in self.split.machine.regs.iter().enumerate().skip(self.before.regs.len()) {
             if info.bank == Bank::Vector {
-                for place in self.first[reg]..self.first[reg + 1] {
-                    known.state.put(place, None);
-                }
+                let reg = Reg(reg as u32);
+                (self.new.first(reg)..self.new.first(Reg(reg.0 + 1)))
+                    .for_each(|place| known.state.clear(place));
             }
         }
     }

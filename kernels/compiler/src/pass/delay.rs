@@ -24,12 +24,13 @@ const TRANS_BASE: u32 = 4;
 pub fn hint(code: &mut Physical) {
     for block in &mut code.blocks {
         let mut lines: Vec<Line> = Vec::with_capacity(block.len());
-        let mut history: Vec<Inst> = Vec::new();
+        let mut history: Vec<Issued> = Vec::new();
         // Place and immediate of the last hint that still has room for a second dependency, and instructions since.
         let mut open: Option<(usize, u32, u32)> = None;
         for line in block.drain(..) {
             let Line::Inst(inst, _) = &line else { continue };
-            if let Some(dependency) = dependency(inst, &history) {
+            let issued = Issued { inst: *inst, effects: Effects::of(inst) };
+            if let Some(dependency) = dependency(&issued, &history) {
                 match open {
                     Some((at, first, between)) if between <= MOST_SKIP => {
                         lines[at] = delay(first | (between << 4) | (dependency << 7));
@@ -44,7 +45,7 @@ pub fn hint(code: &mut Physical) {
             if let Some((_, _, between)) = &mut open {
                 *between += 1;
             }
-            history.push(*inst);
+            history.push(issued);
             lines.push(line);
         }
         *block = lines;
@@ -59,21 +60,26 @@ fn is_trans(inst: &Inst) -> bool {
     inst.row().timing == Timing::Trans
 }
 
-/// The nearest result that `inst` reads, as the hint's dependency number.
-fn dependency(inst: &Inst, history: &[Inst]) -> Option<u32> {
-    if !inst.row().is_vector() {
+/// An instruction with what it touches.
+struct Issued {
+    inst: Inst,
+    effects: Effects,
+}
+
+/// The nearest result that an instruction reads, as the hint's dependency number.
+fn dependency(issued: &Issued, history: &[Issued]) -> Option<u32> {
+    if !issued.inst.row().is_vector() {
         return None;
     }
-    let reads = Effects::of(inst);
+    let reads = &issued.effects;
     let (mut valu, mut trans) = (0, 0);
-    for producer in history.iter().rev().take(WINDOW) {
+    for Issued { inst: producer, effects } in history.iter().rev().take(WINDOW) {
         match (producer.row().is_vector(), is_trans(producer)) {
             (false, _) => {}
             (true, false) => valu += 1,
             (true, true) => trans += 1,
         }
-        let feeds =
-            Effects::of(producer).writes().any(|written| reads.reads().any(|read| meet(written, read)));
+        let feeds = effects.writes().any(|written| reads.reads().any(|read| meet(written, read)));
         if feeds {
             return match is_trans(producer) {
                 // Loads and scalar results have waits and distances of their own.

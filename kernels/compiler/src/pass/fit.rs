@@ -31,6 +31,37 @@ const WORTH: u32 = 16;
 /// Weight of a loop's trips, and of loops within loops beyond.
 const TRIPS: [u32; 4] = [1, 8, 64, 512];
 
+/// Blocks that are taken back to the order before scheduling, one after the other, before all are.
+const TAKEN_BACK: usize = 4;
+
+/// Allocates a function in the order that scheduling gave it; blocks whose new order needs too many registers get
+/// the order of `before` back.
+///
+/// # Errors
+///
+/// If that does not help.
+pub fn fit_scheduled(
+    mut machine: Machine,
+    before: &Machine,
+    limits: Limits,
+) -> Result<(Machine, Split, Allocation), PressureError> {
+    let mut failed = Vec::new();
+    loop {
+        match allocate(&machine, limits.max_vgprs) {
+            Ok(allocation) => {
+                let (split, allocation) = raise(Split::of(machine.clone()), allocation);
+                return Ok((machine, split, allocation));
+            }
+            Err(error) if failed.len() == TAKEN_BACK || failed.contains(&error.block) => return Err(error),
+            Err(error) => {
+                let block = error.block.index();
+                machine.blocks[block].clone_from(&before.blocks[block]);
+                failed.push(error.block);
+            }
+        }
+    }
+}
+
 /// Allocates a function, its ranges split as far as needed.
 ///
 /// # Errors

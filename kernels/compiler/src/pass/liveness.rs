@@ -101,6 +101,12 @@ impl Set {
         })
     }
 
+    fn take_all(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine &= !theirs;
+        }
+    }
+
     fn add_all(&mut self, other: &Self) {
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
             *mine |= theirs;
@@ -108,37 +114,59 @@ impl Set {
     }
 }
 
-fn transfer(dwords: &Dwords, item: &Item, live: &mut Set) {
-    match item {
-        Item::Undefined(reg) => live.remove(dwords.whole(*reg)),
-        Item::Release(_) => {}
-        Item::Instr(instr) => {
-            for (part, keeps) in instr.defs() {
-                if keeps {
-                    live.insert(dwords.part(part));
-                } else {
-                    live.remove(dwords.part(part));
+/// What a block does to the live dwords, seen from its end: some are made live, others end there.
+struct Summary {
+    used: Set,
+    defined: Set,
+}
+
+fn summary(machine: &Machine, block: usize, dwords: &Dwords) -> Summary {
+    let mut summary = Summary { used: Set::new(dwords.count()), defined: Set::new(dwords.count()) };
+    for item in machine.blocks[block].items.iter().rev() {
+        match item {
+            Item::Undefined(reg) => summary.define(dwords.whole(*reg)),
+            Item::Release(_) => {}
+            Item::Instr(instr) => {
+                for (part, keeps) in instr.defs() {
+                    if keeps {
+                        summary.touch(dwords.part(part));
+                    } else {
+                        summary.define(dwords.part(part));
+                    }
+                }
+                for part in instr.uses() {
+                    summary.touch(dwords.part(part));
                 }
             }
-            for part in instr.uses() {
-                live.insert(dwords.part(part));
-            }
         }
+    }
+    summary
+}
+
+impl Summary {
+    fn define(&mut self, dwords: ops::Range<usize>) {
+        self.used.remove(dwords.clone());
+        self.defined.insert(dwords);
+    }
+
+    fn touch(&mut self, dwords: ops::Range<usize>) {
+        self.defined.remove(dwords.clone());
+        self.used.insert(dwords);
     }
 }
 
 /// Dwords live at the start of every block.
 fn liveness(machine: &Machine, dwords: &Dwords) -> Vec<Set> {
     let blocks = machine.blocks.len();
+    let summaries: Vec<Summary> = (0..blocks).map(|block| summary(machine, block, dwords)).collect();
     let mut live_in = vec![Set::new(dwords.count()); blocks];
     let mut changed = true;
     while changed {
         changed = false;
         for block in (0..blocks).rev() {
             let mut live = live_out(machine, block, &live_in, dwords);
-            for item in machine.blocks[block].items.iter().rev() {
-                transfer(dwords, item, &mut live);
-            }
+            live.take_all(&summaries[block].defined);
+            live.add_all(&summaries[block].used);
             if live != live_in[block] {
                 live_in[block] = live;
                 changed = true;

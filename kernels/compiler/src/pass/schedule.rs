@@ -6,9 +6,10 @@
 //! afterwards, `compile` falls back to the order of legalisation.
 
 use crate::machine::{Arg, Block, Instr, Item, Machine, Part, Reg};
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use doorbell_isa::{Access, Effects, Flags, Format, Operand, Resource};
 
 /// Reorders all blocks.
@@ -113,42 +114,89 @@ fn accesses(item: &Item) -> Accesses {
     }
 }
 
-fn overlap(a: &[Part], b: &[Part]) -> bool {
-    a.iter().any(|x| {
-        b.iter().any(|y| {
-            let end = |part: &Part| u16::from(part.first) + u16::from(part.count);
-            x.reg == y.reg && u16::from(x.first) < end(y) && u16::from(y.first) < end(x)
-        })
-    })
+fn overlap(a: &Part, b: &Part) -> bool {
+    let end = |part: &Part| u16::from(part.first) + u16::from(part.count);
+    u16::from(a.first) < end(b) && u16::from(b.first) < end(a)
 }
 
-/// Whether `b` must stay behind `a`; `Some(true)` if it reads what `a` produces.
-fn depends(a: &Accesses, b: &Accesses) -> Option<bool> {
-    if overlap(&a.writes, &b.reads) {
-        return Some(true);
+/// Places of the scalar file by encoding number, then SCC.
+const FIXED: usize = 129;
+
+fn fixed(resource: &Resource) -> core::ops::Range<usize> {
+    match resource {
+        Resource::Scalar(reg) => usize::from(reg.first)..usize::from(reg.first) + usize::from(reg.count),
+        Resource::Scc => FIXED - 1..FIXED,
+        Resource::Vgpr(_) => 0..0,
     }
-    let resources = a.fixed.iter().any(|(first, x)| {
-        b.fixed.iter().any(|(second, y)| same(x, y) && (*first == Access::Write || *second == Access::Write))
-    });
-    let memory = match (a.memory, b.memory) {
-        (Some((x, stores)), Some((y, also))) => x == y && (stores || also),
-        _ => false,
-    };
-    let ordered = resources || memory || overlap(&a.writes, &b.writes) || overlap(&a.reads, &b.writes);
-    ordered.then_some(false)
 }
 
-fn same(a: &Resource, b: &Resource) -> bool {
-    match (a, b) {
-        (Resource::Scc, Resource::Scc) => true,
-        (Resource::Scalar(x), Resource::Scalar(y)) => {
-            x.first < y.first + y.count && y.first < x.first + x.count
+/// Items that touched something, in order: by the register part or place, whether they wrote it.
+type Touched<K> = Vec<(usize, K, bool)>;
+
+/// What must stay behind what, as far as one looks back.
+struct Graph {
+    /// Later items and the clocks they wait for, by item.
+    successors: Vec<Vec<(usize, u32)>>,
+    /// Earlier items that are not placed yet, by item.
+    waiting: Vec<usize>,
+}
+
+impl Graph {
+    fn of(accesses: &[Accesses], cost: &impl Fn(usize) -> u32) -> Self {
+        let count = accesses.len();
+        let mut graph = Self { successors: vec![Vec::new(); count], waiting: vec![0; count] };
+        let mut parts: BTreeMap<Reg, Touched<Part>> = BTreeMap::new();
+        let mut places: Vec<Touched<()>> = vec![Vec::new(); FIXED];
+        let mut memory: Vec<(Format, Touched<()>)> = Vec::new();
+        // Earlier items of the current one, with whether it reads what they produce.
+        let mut before: BTreeMap<usize, bool> = BTreeMap::new();
+        for (late, access) in accesses.iter().enumerate() {
+            before.clear();
+            for (list, writes) in [(&access.reads, false), (&access.writes, true)] {
+                for part in list {
+                    let touched = parts.entry(part.reg).or_default();
+                    for (early, other, wrote) in touched.iter() {
+                        if (writes || *wrote) && overlap(part, other) {
+                            *before.entry(*early).or_default() |= *wrote && !writes;
+                        }
+                    }
+                }
+            }
+            for (direction, resource) in &access.fixed {
+                for place in fixed(resource) {
+                    let writes = *direction == Access::Write;
+                    let ordered = places[place].iter().filter(|(_, (), wrote)| writes || *wrote);
+                    ordered.for_each(|(early, ..)| _ = before.entry(*early).or_default());
+                    places[place].push((late, (), writes));
+                }
+            }
+            if let Some((format, stores)) = access.memory {
+                let known = memory.iter().position(|entry| entry.0 == format);
+                let known = known.unwrap_or_else(|| {
+                    memory.push((format, Vec::new()));
+                    memory.len() - 1
+                });
+                let ordered = memory[known].1.iter().filter(|(_, (), stored)| stores || *stored);
+                ordered.for_each(|(early, ..)| _ = before.entry(*early).or_default());
+                memory[known].1.push((late, (), stores));
+            }
+            for (list, writes) in [(&access.reads, false), (&access.writes, true)] {
+                for part in list {
+                    parts.entry(part.reg).or_default().push((late, *part, writes));
+                }
+            }
+            before.remove(&late);
+            graph.waiting[late] = before.len();
+            for (early, data) in &before {
+                let delay = if *data { cost(*early) } else { u32::from(cost(*early) > 0) };
+                graph.successors[*early].push((late, delay));
+            }
         }
-        _ => false,
+        graph
     }
 }
 
-/// Largest segment that is reordered; the graph is quadratic in it.
+/// Largest segment that is reordered.
 const MAX_SEGMENT: usize = 600;
 
 fn order(items: Vec<Item>, loaded: &[bool], latency: &impl Fn(&Instr) -> u32) -> Vec<Item> {
@@ -158,39 +206,33 @@ fn order(items: Vec<Item>, loaded: &[bool], latency: &impl Fn(&Instr) -> u32) ->
     }
     let accesses: Vec<Accesses> = items.iter().map(accesses).collect();
     let cost = |index: usize| if let Item::Instr(instr) = &items[index] { latency(instr) } else { 0 };
-    let mut successors: Vec<Vec<(usize, u32)>> = vec![Vec::new(); count];
-    let mut waiting = vec![0usize; count];
-    for late in 0..count {
-        for early in 0..late {
-            if let Some(data) = depends(&accesses[early], &accesses[late]) {
-                let delay = if data { cost(early) } else { u32::from(cost(early) > 0) };
-                successors[early].push((late, delay));
-                waiting[late] += 1;
-            }
-        }
-    }
+    let Graph { successors, mut waiting } = Graph::of(&accesses, &cost);
     let mut priority = vec![0u32; count];
     for index in (0..count).rev() {
         let after = successors[index].iter().map(|(next, delay)| priority[*next] + delay).max();
         priority[index] = after.unwrap_or(0).max(cost(index));
     }
-    let mut ready: Vec<usize> = (0..count).filter(|index| waiting[*index] == 0).collect();
     let mut earliest = arrivals(&accesses, loaded);
+    // Those that could be issued by now, the most urgent first; and the others, the soonest first.
+    let (mut ready, mut soon) = (BinaryHeap::new(), BinaryHeap::new());
+    for index in (0..count).filter(|index| waiting[*index] == 0) {
+        soon.push((Reverse(earliest[index]), priority[index], Reverse(index)));
+    }
     let mut clock = 0u32;
     let mut chosen = Vec::with_capacity(count);
-    while !ready.is_empty() {
-        // The most urgent of those that need not stall, else the one that stalls least.
-        let best = ready.iter().enumerate().min_by_key(|(_, index)| {
-            (earliest[**index].saturating_sub(clock), core::cmp::Reverse(priority[**index]), **index)
-        });
-        let Some((slot, _)) = best else { break };
-        let index = ready.swap_remove(slot);
+    loop {
+        while soon.peek().is_some_and(|(Reverse(at), ..)| *at <= clock) {
+            let Some((_, urgency, index)) = soon.pop() else { break };
+            ready.push((urgency, index));
+        }
+        let next = ready.pop().map(|(_, Reverse(index))| index);
+        let Some(index) = next.or_else(|| soon.pop().map(|(_, _, Reverse(index))| index)) else { break };
         clock = clock.max(earliest[index]) + u32::from(cost(index) > 0);
         for (next, delay) in &successors[index] {
             earliest[*next] = earliest[*next].max(clock.saturating_sub(1) + delay);
             waiting[*next] -= 1;
             if waiting[*next] == 0 {
-                ready.push(*next);
+                soon.push((Reverse(earliest[*next]), priority[*next], Reverse(*next)));
             }
         }
         chosen.push(index);

@@ -100,6 +100,13 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn region(&mut self, region: &Region) -> Result<(), VerifyError> {
+        let own = self.inside(region)?;
+        own.into_iter().for_each(|value| self.hide(value));
+        Ok(())
+    }
+
+    /// Checks a region; the values that it defines, which are still visible.
+    fn inside(&mut self, region: &Region) -> Result<Vec<Value>, VerifyError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(VerifyError::Type { operation: "regions nested too deep".to_string() });
@@ -119,8 +126,11 @@ impl Check<'_> {
                     self.elem(*condition, Elem::Bool, "if")?;
                     let masks = !self.ty(*condition).is_some_and(|ty| ty.uniform);
                     self.divergent += u32::from(masks);
-                    self.nested(then, merged.iter().map(|merge| merge.then).collect())?;
-                    self.nested(otherwise, merged.iter().map(|merge| merge.otherwise).collect())?;
+                    self.nested(then, &merged.iter().map(|merge| merge.then).collect::<Vec<Value>>())?;
+                    self.nested(
+                        otherwise,
+                        &merged.iter().map(|merge| merge.otherwise).collect::<Vec<Value>>(),
+                    )?;
                     self.divergent -= u32::from(masks);
                     for merge in merged {
                         self.same(merge.then, merge.result, "merge")?;
@@ -133,11 +143,7 @@ impl Check<'_> {
             }
         }
         self.depth -= 1;
-        // The caller hides what this region defined after it used the region's ends.
-        for value in own {
-            self.hide(value);
-        }
-        Ok(())
+        Ok(own)
     }
 
     fn repeat(&mut self, node: &Node, own: &mut Vec<Value>) -> Result<(), VerifyError> {
@@ -158,7 +164,7 @@ impl Check<'_> {
         let mut ends: Vec<Value> = carried.iter().map(|value| value.next).collect();
         ends.push(*again);
         self.divergent += masks;
-        self.nested(body, ends)?;
+        self.nested(body, &ends)?;
         self.divergent -= masks;
         self.elem(*again, Elem::Bool, "loop")?;
         for value in carried {
@@ -170,15 +176,13 @@ impl Check<'_> {
     }
 
     /// A region whose `ends` must be visible at its end.
-    fn nested(&mut self, region: &Region, ends: Vec<Value>) -> Result<(), VerifyError> {
-        let before = self.visible.clone();
-        let mut seen = region.clone();
+    fn nested(&mut self, region: &Region, ends: &[Value]) -> Result<(), VerifyError> {
+        let own = self.inside(region)?;
         // The ends are uses by an imaginary last operation.
-        if !ends.is_empty() {
-            seen.nodes.push(Node::Op(None, Op::Pack(ends)));
+        for value in ends {
+            self.used(*value, "end of a region")?;
         }
-        self.region(&seen)?;
-        self.visible = before;
+        own.into_iter().for_each(|value| self.hide(value));
         Ok(())
     }
 
