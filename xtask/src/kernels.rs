@@ -1,14 +1,16 @@
-//! `cargo xtask kernels`: lists the compiler's sample kernels; prints IR, assembly or report; writes code objects.
+//! `cargo xtask kernels`: lists the compiler's sample kernels; prints IR, assembly or report; writes code objects; asks
+//! LLVM about them; measures how long they take to compile.
 
 mod judge;
+mod newer;
 mod rival;
+mod time;
 
 use anyhow::{Context, Result, bail};
 use doorbell_compiler::sample::SAMPLES;
 use doorbell_compiler::{Kernel, Options, compile};
 use doorbell_isa::Target;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 /// What to do with the kernels.
 #[derive(clap::Subcommand)]
@@ -21,12 +23,19 @@ pub(crate) enum Arguments {
     Asm(Chosen),
     /// Registers, instruction mix, issue clocks.
     Report(Chosen),
-    /// Ask LLVM about all code objects and descriptors, where it is installed.
+    /// Ask LLVM about all code objects and descriptors, where it is installed, and a newer one about hazards.
     Check,
     /// Compare registers and instructions with clang's for the same kernels.
     Compare(Chip),
-    /// Time that compiling takes, median and maximum of a hundred runs per kernel.
-    Time(Chip),
+    /// CPU time that compiling takes: of the samples, and of all kernels of a model.
+    Time {
+        /// The chip.
+        #[command(flatten)]
+        chip: Chip,
+        /// GGUF file of the model; it is read whole.
+        #[arg(long)]
+        model: Option<PathBuf>,
+    },
     /// Code object of a kernel.
     Object {
         /// The kernel.
@@ -87,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             let program = root.join("tests/opencl/samples.cl");
             return rival::compare(&program, &root.join("target/kernels"), chip.target()?);
         }
-        Arguments::Time(chip) => return time(chip.target()?),
+        Arguments::Time { chip, model } => return time::time(chip.target()?, model.as_deref()),
         Arguments::Ir(chosen) => print!("{}", chosen.compile()?.function),
         Arguments::Asm(chosen) => print!("{}", chosen.compile()?.assembly()),
         Arguments::Report(chosen) => print!("{}", chosen.compile()?.report()),
@@ -111,23 +120,9 @@ pub(crate) fn check() -> Result<()> {
         eprintln!("kernels: LLVM 19 is not installed, nothing compared");
         return Ok(());
     }
-    judge::check(&root()?.join("target/kernels"))
-}
-
-fn time(target: Target) -> Result<()> {
-    for sample in SAMPLES {
-        let function = (sample.build)(target);
-        let mut times = Vec::new();
-        for _ in 0..100 {
-            let start = Instant::now();
-            compile(&function, target, &Options::default())?;
-            times.push(start.elapsed());
-        }
-        times.sort();
-        let (median, most) = (times[times.len() / 2], times[times.len() - 1]);
-        println!("{:16} median {median:8.1?}  maximum {most:8.1?}", sample.name);
-    }
-    Ok(())
+    let (root, folder) = (root()?, root()?.join("target/kernels"));
+    judge::check(&folder)?;
+    newer::check(&folder, &root.join("tests/opencl"))
 }
 
 fn root() -> Result<&'static Path> {

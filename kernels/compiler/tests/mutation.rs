@@ -1,10 +1,12 @@
 //! The checkers catch what they are for: each wait or hazard fix left out, each pair of registers exchanged.
 
-use doorbell_compiler::machine::{Line, Physical};
+use doorbell_compiler::machine::{Arg, Instr, Item, Line, Physical};
+use doorbell_compiler::pass::fit::{Limits, fit};
+use doorbell_compiler::pass::split::Split;
 use doorbell_compiler::pass::{allocate, legalise, schedule, vopd};
 use doorbell_compiler::sample::SAMPLES;
 use doorbell_compiler::{Options, check, compile};
-use doorbell_isa::{Inst, Operand, Operands, Target, decode, encode, op};
+use doorbell_isa::{Format, Inst, Operand, Operands, Target, decode, encode, op};
 
 const TARGETS: [Target; 3] = [Target::Gfx1100, Target::Gfx1151, Target::Gfx1200];
 
@@ -106,4 +108,72 @@ fn mutants(code: &Physical) -> Vec<Physical> {
         }
     }
     list
+}
+
+fn is_scratch(instr: &Instr) -> bool {
+    instr.op.row().format == Format::Scratch
+}
+
+/// Each instruction that splitting added left out, each slot exchanged for its neighbour, each constant of a value
+/// computed again changed.
+fn wrong_splits(split: &Split) -> Vec<(String, Split)> {
+    let mut list = Vec::new();
+    for (block, code) in split.machine.blocks.iter().enumerate() {
+        for (index, item) in code.items.iter().enumerate() {
+            let Item::Instr(instr) = item else { continue };
+            let copy =
+                matches!(instr.args.first(), Some(Arg::Reg(part)) if split.copies.contains_key(&part.reg));
+            let copy = copy && instr.dst_count() == 1;
+            let mut change = |what: &str, edit: &dyn Fn(&mut Vec<Item>)| {
+                let mut wrong = split.clone();
+                edit(&mut wrong.machine.blocks[block].items);
+                list.push((format!("{} {what}, item {index} of block {block}", instr.op.name()), wrong));
+            };
+            if is_scratch(instr) || copy {
+                change("left out", &|items| _ = items.remove(index));
+            }
+            let mut other = instr.clone();
+            if is_scratch(instr) {
+                other.memory.offset += if instr.memory.offset == 0 { 4 } else { -4 };
+                change("with another slot", &|items| items[index] = Item::Instr(other.clone()));
+            } else if copy {
+                let constant = other.args.iter_mut().find_map(|arg| match arg {
+                    Arg::Fixed(operand @ (Operand::Int(_) | Operand::Literal(_))) => Some(operand),
+                    _ => None,
+                });
+                if let Some(constant) = constant {
+                    *constant = Operand::Int(37);
+                    change("of another constant", &|items| items[index] = Item::Instr(other.clone()));
+                }
+            }
+        }
+    }
+    list
+}
+
+#[test]
+fn wrong_splits_are_caught() {
+    let (mut tried, mut missed) = (0u32, Vec::new());
+    for target in TARGETS {
+        for sample in SAMPLES {
+            let machine = legalise::legalise(&(sample.build)(target), target).unwrap();
+            let most = allocate::allocate(&machine, 256).unwrap().vgprs;
+            for max_vgprs in [most / 2, most * 3 / 4] {
+                let Ok((split, _)) = fit(&machine, Limits { max_vgprs, spill: true }) else { continue };
+                assert_eq!(check::split::check(&machine, &split), Ok(()), "{} {target}", sample.name);
+                for (what, wrong) in wrong_splits(&split) {
+                    tried += 1;
+                    if check::split::check(&machine, &wrong).is_ok() {
+                        missed.push(format!("{} {target} {max_vgprs}: {what}", sample.name));
+                    }
+                }
+            }
+        }
+    }
+    println!("{} of {tried} wrong splits caught", tried as usize - missed.len());
+    assert!(tried > 1000, "only {tried}");
+    // A store behind which nothing is loaded any more is the one that may be left out.
+    let unseen = missed.iter().filter(|missed| !missed.contains("scratch_store"));
+    assert_eq!(unseen.collect::<Vec<_>>(), Vec::<&String>::new());
+    assert!(missed.len() * 50 <= tried as usize, "{} of {tried} missed: {missed:#?}", missed.len());
 }

@@ -268,13 +268,20 @@ fn function(seed: u64) -> Function {
 fn random_functions_compile_or_are_refused() {
     assert!(ALU.len() < 256);
     let cases = std::env::var("DOORBELL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1500);
-    let (mut compiled, mut refused) = (0, 0);
+    let (mut compiled, mut refused, mut spilled) = (0, 0, 0);
     let mut reasons = [0u32; 4];
     for seed in 0..cases {
         let function = function(seed);
         let target = TARGETS[(seed % 8) as usize];
-        match compile(&function, target, &Options::default()) {
-            Ok(_) => compiled += 1,
+        // Every third with far too few registers.
+        let max_vgprs = [256, 256, 8 + 4 * (seed / 3 % 5) as u16][(seed % 3) as usize];
+        let options = Options { max_vgprs, spill: max_vgprs < 256, ..Options::default() };
+        match compile(&function, target, &options) {
+            Ok(kernel) => {
+                assert!(kernel.resources.vgprs <= max_vgprs);
+                compiled += 1;
+                spilled += u32::from(kernel.resources.scratch_bytes > 0);
+            }
             // The last two would be faults of the compiler.
             Err(error @ (CompileError::Allocation(_) | CompileError::Binary(_) | CompileError::Emit(_))) => {
                 panic!("seed {seed} {target}: {error}\n{function}")
@@ -291,6 +298,9 @@ fn random_functions_compile_or_are_refused() {
             }
         }
     }
-    println!("{compiled} compiled, {refused} refused (verify, uniformity, legalise, pressure: {reasons:?})");
+    println!(
+        "{compiled} compiled, {spilled} of them spilling, {refused} refused (verify, uniformity, legalise, pressure: \
+         {reasons:?})"
+    );
     assert!(compiled * 2 > cases, "{compiled} compiled, {refused} refused");
 }

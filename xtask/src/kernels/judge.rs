@@ -9,19 +9,27 @@ use doorbell_isa::{Generation, Target};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Checks every sample on three chips.
+/// So few registers that samples spill.
+const TIGHT: Options = Options { max_vgprs: 20, schedule: true, dual_issue: true, spill: true };
+
+/// Checks every sample on three chips, and those that spill with too few registers once more.
 pub(super) fn check(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder)?;
     let mut objects = 0;
     for target in [Target::Gfx1100, Target::Gfx1151, Target::Gfx1200] {
         let mut kernels = Vec::new();
         for sample in SAMPLES {
-            let kernel = compile(&(sample.build)(target), target, &Options::default())?;
-            let file = folder.join("kernel.co");
-            std::fs::write(&file, kernel.object())?;
-            object(&file, &kernel).with_context(|| format!("{} {target}", sample.name))?;
-            descriptor(folder, &kernel).with_context(|| format!("{} {target}", sample.name))?;
-            objects += 1;
+            let function = (sample.build)(target);
+            let kernel = compile(&function, target, &Options::default())?;
+            let tight = compile(&function, target, &TIGHT).ok();
+            let spilled = tight.filter(|kernel| kernel.resources.scratch_bytes > 0);
+            for kernel in spilled.iter().chain([&kernel]) {
+                let file = folder.join("kernel.co");
+                std::fs::write(&file, kernel.object())?;
+                object(&file, kernel).with_context(|| format!("{} {target}", sample.name))?;
+                descriptor(folder, kernel).with_context(|| format!("{} {target}", sample.name))?;
+                objects += 1;
+            }
             kernels.push(kernel);
         }
         joint(&folder.join("kernels.co"), &kernels).with_context(|| format!("all for {target}"))?;
@@ -86,6 +94,8 @@ fn descriptor(folder: &Path, kernel: &Kernel) -> Result<()> {
         ("next_free_vgpr", u32::from(resources.vgprs)),
         ("next_free_sgpr", u32::from(resources.sgprs)),
         ("group_segment_fixed_size", resources.lds_bytes),
+        ("private_segment_fixed_size", resources.scratch_bytes),
+        ("enable_private_segment", u32::from(resources.scratch_bytes > 0)),
         ("kernarg_size", resources.kernarg_bytes),
         ("user_sgpr_count", resources.entry.user_sgprs.into()),
         ("user_sgpr_kernarg_segment_ptr", 1),

@@ -68,27 +68,33 @@ fn instructions(words: &[u32], target: Target) -> Result<Code> {
     Ok(code)
 }
 
-/// Code by function name, padding left out.
+/// Code by function name.
 fn functions(listing: &str, target: Target) -> Result<HashMap<String, Code>> {
-    let mut functions = HashMap::new();
-    let mut name = String::new();
-    let mut words = Vec::new();
-    for line in listing.lines().chain(["0 <>:"]) {
+    let functions = words_by_function(listing).into_iter();
+    functions.map(|(name, words)| Ok((name, instructions(&words, target)?))).collect()
+}
+
+/// Dwords of each function of a listing, padding behind it left out.
+pub(super) fn words_by_function(listing: &str) -> Vec<(String, Vec<u32>)> {
+    const PADDING: [u32; 2] = [0xbf9f_0000, 0xbf80_0000];
+    let mut functions: Vec<(String, Vec<u32>)> = Vec::new();
+    for line in listing.lines() {
         if let Some(label) = line.strip_suffix(">:").and_then(|line| line.split_once('<')) {
-            let mut code = instructions(&words, target)?;
-            while code.last().is_some_and(|(_, inst)| inst.op == op::s_code_end || inst.op == op::s_nop) {
-                code.pop();
-            }
-            functions.insert(core::mem::replace(&mut name, label.1.to_owned()), code);
-            words.clear();
+            functions.push((label.1.to_owned(), Vec::new()));
         } else if let Some((_, comment)) = line.rsplit_once("// ")
             && let Some((_, list)) = comment.split_once(": ")
+            && let Some((_, words)) = functions.last_mut()
         {
-            let numbers = list.split(' ').map_while(|word| u32::from_str_radix(word, 16).ok());
-            words.extend(numbers);
+            words.extend(list.split(' ').map_while(|word| u32::from_str_radix(word, 16).ok()));
         }
     }
-    Ok(functions)
+    for (_, words) in &mut functions {
+        while words.last().is_some_and(|word| PADDING.contains(word)) {
+            words.pop();
+        }
+    }
+    functions.retain(|(_, words)| !words.is_empty());
+    functions
 }
 
 /// VGPRs by kernel name from the metadata.

@@ -1,0 +1,171 @@
+//! A newer LLVM's opinion on gfx12, whose hazards Debian's LLVM does not know: the checker must be content with all that
+//! it makes of the programs in tests/opencl; and where the waits of its code are taken out, our passes put theirs.
+//!
+//! The newer LLVM is the one in PyPI's `llvmlite`. Without pip or network this is skipped and says so.
+
+use super::rival::words_by_function;
+use crate::process::{command, execute, output, works};
+use anyhow::{Context, Result, bail, ensure};
+use doorbell_compiler::check::binary::{Origin, check_from};
+use doorbell_compiler::machine::{BlockId, Line, Physical};
+use doorbell_compiler::pass::{emit, hazards, waits};
+use doorbell_isa::{Flags, Inst, Operand, Target, decode, op};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The version that carries LLVM 22.
+const PACKAGE: &str = "llvmlite==0.50.0";
+
+const TARGET: Target = Target::Gfx1200;
+
+/// Functions, instructions and waits for the ALU: theirs, and ours in their place.
+#[derive(Default)]
+struct Figures {
+    functions: usize,
+    instructions: usize,
+    theirs: usize,
+    ours: usize,
+    complaints: Vec<String>,
+}
+
+/// Checks what it makes of every program, optimised and not.
+pub(super) fn check(folder: &Path, programs: &Path) -> Result<()> {
+    let Some(package) = package(folder)? else {
+        eprintln!("skipped: {PACKAGE} can't be had here");
+        return Ok(());
+    };
+    let mut figures = Figures::default();
+    let objects = objects(&folder.join("newer"), &package, programs)?;
+    for object in &objects {
+        let listing = output(Command::new("llvm-objdump-19").arg("-d").arg(object))?;
+        for (name, words) in words_by_function(&String::from_utf8_lossy(&listing)) {
+            let label = format!("{} {name}", object.file_name().unwrap_or_default().to_string_lossy());
+            function(&label, &words, &mut figures)?;
+        }
+    }
+    let Figures { functions, instructions, theirs, ours, complaints } = figures;
+    println!(
+        "{TARGET}: {} objects of the newer LLVM, {functions} functions, {instructions} instructions, {} complaints; \
+         {theirs} waits for the ALU where our pass puts {ours}",
+        objects.len(),
+        complaints.len(),
+    );
+    ensure!(complaints.is_empty(), "{}", complaints.join("\n"));
+    Ok(())
+}
+
+/// Where the package lies, fetched now if it was not.
+fn package(folder: &Path) -> Result<Option<PathBuf>> {
+    let package = folder.join("llvmlite");
+    if !package.join("llvmlite").is_dir() {
+        let mut pip = command("python3", ["-m", "pip", "install", "--quiet", "--no-deps", "--target"]);
+        let found =
+            works("python3", &["-m", "pip", "--version"]) && execute(pip.arg(&package).arg(PACKAGE)).is_ok();
+        if !found {
+            return Ok(None);
+        }
+    }
+    Ok(Some(package))
+}
+
+/// Objects of all programs for the chip: clang gives the intermediate code, the newer LLVM the machine code.
+fn objects(folder: &Path, package: &Path, programs: &Path) -> Result<Vec<PathBuf>> {
+    std::fs::create_dir_all(folder)?;
+    let mut sources: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(programs)? {
+        sources.push(entry?.path());
+    }
+    sources.sort();
+    let mut compile = command("python3", [programs.join("compile.py")]);
+    compile.arg(TARGET.name()).env("PYTHONPATH", package);
+    let mut objects = Vec::new();
+    for source in sources.iter().filter(|path| path.extension().is_some_and(|name| name == "cl")) {
+        let chips = std::fs::read_to_string(source)?;
+        let chips = chips.lines().find_map(|line| line.strip_prefix("// chips: "));
+        if chips.is_some_and(|chips| chips.split(' ').all(|chip| chip != TARGET.name())) {
+            continue;
+        }
+        let name = source.file_stem().context("a program has a name")?.to_string_lossy();
+        for level in ["-O0", "-O2"] {
+            let [code, object] =
+                ["ll", "o"].map(|ending| folder.join(format!("{name}.{}.{ending}", &level[1..])));
+            let language = ["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-nogpulib"];
+            let cpu = format!("-mcpu={TARGET}");
+            let mut clang = Command::new("clang-19");
+            clang.args(language).args([&cpu, level, "-S", "-emit-llvm"]).arg(source).arg("-o").arg(&code);
+            output(&mut clang)?;
+            compile.arg(&code).arg(&object);
+            objects.push(object);
+        }
+    }
+    print!("{}", String::from_utf8_lossy(&output(&mut compile)?));
+    Ok(objects)
+}
+
+/// Checks one function, and what our passes make of it.
+fn function(label: &str, words: &[u32], figures: &mut Figures) -> Result<()> {
+    figures.functions += 1;
+    if let Err(error) = check_from(words, TARGET, Origin::Foreign) {
+        figures.complaints.push(format!("{label}: {error}"));
+    }
+    let mut insts = Vec::new();
+    let mut at = 0;
+    while at < words.len() {
+        let (inst, length) = decode(&words[at..], TARGET).with_context(|| format!("{label}: dword {at}"))?;
+        insts.push((at, inst));
+        at += length;
+    }
+    figures.instructions += insts.len();
+    // Calls need waits of their own, which kernels of ours never do.
+    if insts.iter().any(|(_, inst)| matches!(inst.op, op::s_swappc_b64 | op::s_setpc_b64)) {
+        return Ok(());
+    }
+    let mut code = without_waits(&insts, words.len())?;
+    waits::insert(&mut code);
+    hazards::insert(&mut code);
+    let for_alu = |inst: &Inst| inst.op == op::s_wait_alu;
+    figures.theirs += insts.iter().filter(|(_, inst)| for_alu(inst)).count();
+    let lines = code.blocks.iter().flatten();
+    figures.ours += lines.filter(|line| matches!(line, Line::Inst(inst, _) if for_alu(inst))).count();
+    if let Err(error) = check_from(&emit::emit(&code)?, TARGET, Origin::Foreign) {
+        figures.complaints.push(format!("{label}, with our waits: {error}"));
+    }
+    Ok(())
+}
+
+/// The code in blocks, waits and hints left out.
+fn without_waits(insts: &[(usize, Inst)], end: usize) -> Result<Physical> {
+    let after = |index: usize| insts.get(index + 1).map_or(end, |next| next.0);
+    let mut targets = Vec::new();
+    let mut leads = vec![false; insts.len() + 1];
+    for (index, (_, inst)) in insts.iter().enumerate() {
+        let mut target = None;
+        if inst.row().has(Flags::BRANCHES) {
+            let [Operand::Immediate(distance)] = inst.operands.as_slice() else {
+                bail!("{} goes where no distance says", inst.op.name());
+            };
+            let dword = after(index).wrapping_add_signed(*distance as isize);
+            let found = insts.binary_search_by_key(&dword, |entry| entry.0);
+            let number = found.ok().context("a branch to no instruction")?;
+            (leads[number], leads[index + 1]) = (true, true);
+            target = Some(number);
+        }
+        targets.push(target);
+    }
+    // Block of each instruction.
+    let mut numbers = Vec::new();
+    let mut number = 0u32;
+    for (index, leads) in leads.iter().enumerate() {
+        number += u32::from(index > 0 && *leads);
+        numbers.push(number);
+    }
+    let mut blocks = vec![Vec::new(); number as usize + 1];
+    for (index, (_, inst)) in insts.iter().enumerate() {
+        let name = inst.row().name;
+        if !name.starts_with("s_wait") && !matches!(inst.op, op::s_delay_alu | op::s_clause) {
+            let target = targets[index].map(|target| BlockId(numbers[target]));
+            blocks[numbers[index] as usize].push(Line::Inst(*inst, target));
+        }
+    }
+    Ok(Physical { target: TARGET, blocks })
+}
