@@ -381,7 +381,8 @@ fn run(case: &Case<'_>, setup: &Setup, level: Level) -> Result<Found, String> {
         window.store64(16000 + slot * 8, address);
     }
     let options = Options { level, seed: 1, budget: 10_000, ..Options::default() };
-    let dispatch = machine.dispatch(32, base + 16000);
+    let mut dispatch = machine.dispatch(32, base + 16000);
+    dispatch.mode = case.setting("mode").unwrap_or(dispatch.mode);
     machine.run(target, options, dispatch).map_err(|fault| fault.to_string())?;
     let chunk = |at: usize| core::array::from_fn(|lane| window.load32(OUT + at * 128 + lane * 4));
     let chunks: Vec<Vector> = (0..CHUNK_IMAGE + 8).map(chunk).collect();

@@ -236,48 +236,114 @@ pub(crate) fn mul16(a: u32, b: u32, round: Round) -> u32 {
     F16.encode(f64::from(f16_to_f32(a)) * f64::from(f16_to_f32(b)), round)
 }
 
-/// Moves a double that was rounded to nearest with this error to the direction asked for.
-fn direct64(nearest: f64, error: f64, round: Round) -> f64 {
-    let moves = error != 0.0
-        && error.is_finite()
-        && nearest.is_finite()
-        && match round {
-            Round::Nearest => false,
-            Round::Up => error > 0.0,
-            Round::Down => error < 0.0,
-            Round::Zero => (error < 0.0) == (nearest > 0.0),
-        };
-    if !moves {
-        return nearest;
+/// A finite double as a sign, an integer and a power of two.
+fn parts64(value: f64) -> (bool, u128, i32) {
+    let bits = value.to_bits();
+    let field = (bits >> 52 & 0x7ff) as i32;
+    let fraction = u128::from(bits & ((1 << 52) - 1));
+    let mantissa = if field == 0 { fraction } else { fraction | 1 << 52 };
+    (bits >> 63 != 0, mantissa, field.max(1) - 1075)
+}
+
+/// `mantissa * 2^power`, not zero, as a double in a direction; the lowest bit may stand for anything below it.
+fn pack64(negative: bool, mantissa: u128, power: i32, round: Round) -> f64 {
+    let top = 127 - mantissa.leading_zeros().cast_signed() + power;
+    let unit = top.max(-1022) - 52;
+    let shift = unit - power;
+    let (mut kept, rest, half) = match shift {
+        ..=0 => (mantissa << shift.unsigned_abs(), 0, 1),
+        1..=127 => (mantissa >> shift, mantissa & ((1 << shift) - 1), 1 << (shift - 1)),
+        _ => (0, 1, 2),
+    };
+    let away = match round {
+        Round::Nearest => rest > half || (rest == half && kept & 1 != 0),
+        Round::Up => rest != 0 && !negative,
+        Round::Down => rest != 0 && negative,
+        Round::Zero => false,
+    };
+    kept += u128::from(away);
+    let magnitude = match kept {
+        ..0x10_0000_0000_0000 => kept as u64,
+        _ if unit > 971 => u64::MAX,
+        // A carry out of the significand is one into the exponent.
+        _ => (i64::from(unit + 1074).cast_unsigned() << 52).wrapping_add(kept as u64),
+    };
+    let infinite = magnitude >= f64::INFINITY.to_bits();
+    let grows = match round {
+        Round::Nearest => true,
+        Round::Up => !negative,
+        Round::Down => negative,
+        Round::Zero => false,
+    };
+    let largest = if grows { f64::INFINITY } else { f64::MAX };
+    let value = if infinite { largest } else { f64::from_bits(magnitude) };
+    if negative { -value } else { value }
+}
+
+/// An integer moved so that its highest bit is number 122, with its power of two.
+fn raised((mantissa, power): (u128, i32)) -> (u128, i32) {
+    let shift = mantissa.leading_zeros().cast_signed() - 5;
+    (mantissa << shift, power - shift)
+}
+
+/// `a * b + c` of doubles with one rounding in a direction other than the nearest.
+fn directed64(a: f64, b: f64, c: f64, round: Round) -> f64 {
+    let ((sign_a, a, power_a), (sign_b, b, power_b)) = (parts64(a), parts64(b));
+    let (sign_c, c, power_c) = parts64(c);
+    let (sign, product) = (sign_a != sign_b, a * b);
+    let negative_zero = if sign == sign_c { sign } else { round == Round::Down };
+    match (product, c) {
+        (0, 0) => return if negative_zero { -0.0 } else { 0.0 },
+        (0, _) => return pack64(sign_c, c, power_c, round),
+        (_, 0) => return pack64(sign, product, power_a + power_b, round),
+        _ => {}
     }
-    let bits = nearest.to_bits();
-    let grows = (error > 0.0) == (nearest > 0.0);
-    f64::from_bits(if grows { bits.wrapping_add(1) } else { bits.wrapping_sub(1) })
+    let (left, right) = (raised((product, power_a + power_b)), raised((c, power_c)));
+    let (mut high, mut low) = ((sign, left), (sign_c, right));
+    if (left.1, left.0) < (right.1, right.0) {
+        core::mem::swap(&mut high, &mut low);
+    }
+    let ((sign, (large, power)), (sign_low, (small, power_low))) = (high, low);
+    let distance = power.abs_diff(power_low);
+    // What is shifted out leaves a mark in the lowest bit.
+    let shifted = small.checked_shr(distance).unwrap_or(0);
+    let lost = distance > 127 || shifted << distance != small;
+    let shifted = shifted | u128::from(lost);
+    let sum = if sign == sign_low { large + shifted } else { large - shifted };
+    if sum == 0 {
+        return if round == Round::Down { -0.0 } else { 0.0 };
+    }
+    pack64(sign, sum, power, round)
 }
 
 /// Sum of doubles.
 pub(crate) fn add64(a: f64, b: f64, round: Round) -> f64 {
-    let sum = a + b;
-    direct64(zero_sum(sum, a, b, round), sum_error(a, b, sum), round)
+    let finite = a.is_finite() && b.is_finite();
+    if round == Round::Nearest || !finite { a + b } else { directed64(a, 1.0, b, round) }
 }
 
 /// Product of doubles.
 pub(crate) fn mul64(a: f64, b: f64, round: Round) -> f64 {
-    let product = a * b;
-    if round == Round::Nearest { product } else { direct64(product, libm::fma(a, b, -product), round) }
+    let finite = a.is_finite() && b.is_finite();
+    if round == Round::Nearest || !finite || a == 0.0 || b == 0.0 {
+        return a * b;
+    }
+    directed64(a, b, 0.0, round)
 }
 
-/// `a * b + c` of doubles. Directions other than nearest are exact unless the error itself underflows.
+/// `a * b + c` of doubles.
 pub(crate) fn fma64(a: f64, b: f64, c: f64, round: Round) -> f64 {
-    let nearest = libm::fma(a, b, c);
-    if round == Round::Nearest {
-        return nearest;
+    let finite = a.is_finite() && b.is_finite() && c.is_finite();
+    if round == Round::Nearest || !finite { libm::fma(a, b, c) } else { directed64(a, b, c, round) }
+}
+
+/// A double times any power of two, rounded once.
+pub(crate) fn ldexp64(value: f64, power: i32, round: Round) -> f64 {
+    let (negative, mantissa, own) = parts64(value);
+    if mantissa == 0 || !value.is_finite() {
+        return value;
     }
-    let product = a * b;
-    let low = libm::fma(a, b, -product);
-    let sum = product + c;
-    let rest = sum_error(product, c, sum);
-    direct64(nearest, (sum - nearest) + (rest + low), round)
+    pack64(negative, mantissa, own.saturating_add(power.clamp(-5000, 5000)), round)
 }
 
 /// Zero of the same sign in place of a denormal single.

@@ -8,13 +8,13 @@ nothing with the software GPU. No arguments, nothing but Python 3.10.
 
 Chips are letters: a gfx1100, b gfx1151, c gfx1200. Operands in text order: p:POOL+POOL vector registers, s:WORD+WORD scalar
 registers, k:WORD literal, i:N constant, m:WORD lane mask, b base of memory, d:BYTES buffer of that size, o none, n zero.
-Settings: exec, vcc, scc, m0, neg, opsel, opselhi, clamp, offset, mem (its pools), old (the destination before), from, to, ret, dual.
+Settings: mode, exec, vcc, scc, m0, neg, opsel, opselhi, clamp, offset, mem (its pools), old (the destination before), from, to, ret, dual.
 Results: v:WORDS per dword of the destination, s:WORDS, m:WORD, vcc:, exec:, scc:, r:WORDS the first source afterwards,
 mem:INDEX=WORD,.... What is not named stays as it was.
 """
 import os, re, sys
 
-import integer, lanes, matrix, memory, scalar, vector
+import integer, lanes, matrix, memory, number, scalar, vector
 from memory import ADDRESSES, SMALL
 from pools import LANES, MASK, column, splitmix, words
 from vector import FUNCTIONS, Lane
@@ -82,6 +82,11 @@ def written_words(row, values):
 
 
 # Modifiers that show operand signs and saturation, beyond the plain case.
+ROUNDED = ("v_add_f32 v_sub_f32 v_mul_f32 v_fma_f32 v_fmac_f32 v_fmaak_f32 v_add_f16 v_mul_f16 v_fma_f16 v_add_f64 v_mul_f64 "
+           "v_fma_f64 v_cvt_f32_i32 v_cvt_f32_u32 v_cvt_f16_f32 v_cvt_f32_f64 v_ldexp_f32 v_ldexp_f64 v_pk_add_f16 v_pk_mul_f16 v_pk_fma_f16 "
+           "v_cvt_f16_u16 v_cvt_f16_i16 v_fma_mix_f32 v_dual_fmac_f32 v_dual_add_f32 v_dual_mul_f32").split()
+FLUSHED = ("v_add_f32 v_sub_f32 v_mul_f32 v_fma_f32 v_fmac_f32 v_add_f16 v_mul_f16 v_fma_f16 v_add_f64 v_mul_f64 v_fma_f64 "
+           "v_dual_add_f32 v_dual_mul_f32 v_pk_add_f16 v_pk_fma_f16").split()
 EXTRA = {"v_dot4_i32_iu8": [{"neg": 1}, {"neg": 2}, {"neg": 3}, {"neg": 3, "clamp": 1}], "v_dot8_i32_iu4": [{"neg": 1}, {"neg": 3}],
          "v_dot4_u32_u8": [{"clamp": 1}], "v_dot8_u32_u4": [{"clamp": 1}], "v_fma_mix_f32": [{"opselhi": 2}, {"opselhi": 2, "opsel": 2}],
          "v_fma_mixlo_f16": [{"opselhi": 2}], "v_fma_mixhi_f16": [{"opselhi": 2, "opsel": 2}],
@@ -105,13 +110,20 @@ def vector_row(row):
     if row.name.startswith("v_div_scale"):
         form = vector.F32 if row.name.endswith("f32") else vector.F64
         function = lambda lane, *v: vector.div_scale(form, lane, *v)
-    for settings in [{}] + EXTRA.get(row.name, []):
+    modes = [{"mode": 0x3f0 | both} for both in (5, 10, 15)] if row.name in ROUNDED else []
+    modes += [{"mode": 0x300}] if row.name in FLUSHED else []
+    for settings in [{}] + EXTRA.get(row.name, []) + modes:
+        mode = settings.get("mode", 0x3f0)
+        number.ROUND.update({32: mode & 3, 64: mode >> 2 & 3})
+        number.FLUSH.update({32: not mode & 0x30, 64: not mode & 0xc0})
         for start in range(SLOTS.get(row.name, 1)):
             vector_case(row, kinds, function, dict(settings), start)
         if row.name.startswith("v_div_scale"):
             # The compiler's two uses: the scaled operand is the denominator, or the numerator.
             for same in (1, 2):
                 vector_case(row, kinds, function, {}, 0, same)
+    number.ROUND.update({32: 0, 64: 0})
+    number.FLUSH.update({32: False, 64: False})
     return True
 
 

@@ -5,6 +5,12 @@ A value is (sign, magnitude): the magnitude a Fraction, or "inf", or "nan", or "
 from fractions import Fraction
 
 
+# How sums are rounded (0 nearest even, 1 up, 2 down, 3 toward zero) and whether denormals are flushed, for singles, and for halves
+# and doubles: the fields of MODE.
+ROUND = {32: 0, 64: 0}
+FLUSH = {32: False, 64: False}
+
+
 class Format:
     """An IEEE-like format. `finite`: no infinities, and only the largest code is NaN (fp8 e4m3)."""
 
@@ -14,6 +20,7 @@ class Format:
         self.bits = 1 + exponent + mantissa
         self.top = (1 << exponent) - 1
         self.quiet = self.top << mantissa | 1 << mantissa - 1
+        self.field = {16: 64, 64: 64, 32: 32}.get(self.bits) if exponent != 8 or mantissa == 23 else None
         self.infinity = self.top << mantissa
 
     def decode(self, bits):
@@ -28,6 +35,8 @@ class Format:
                 return sign, "inf"
             return sign, "nan" if fraction >> self.mantissa - 1 else "snan"
         if field == 0:
+            if FLUSH.get(self.field):
+                return sign, Fraction(0)
             return sign, Fraction(fraction) * power(1 - self.bias - self.mantissa)
         return sign, Fraction(fraction + (1 << self.mantissa)) * power(field - self.bias - self.mantissa)
 
@@ -45,8 +54,11 @@ class Format:
         scaled = magnitude / power(unit)
         count = scaled.numerator // scaled.denominator
         rest = scaled - count
-        if not toward_zero and (rest > Fraction(1, 2) or rest == Fraction(1, 2) and count & 1):
-            count += 1
+        mode = 3 if toward_zero else ROUND.get(self.field, 0)
+        if mode == 0:
+            count += int(rest > Fraction(1, 2) or rest == Fraction(1, 2) and count & 1)
+        elif mode != 3 and rest:
+            count += int((mode == 2) == bool(sign))
         if count >> self.mantissa + 1:
             count >>= 1
             unit += 1
@@ -54,7 +66,10 @@ class Format:
         code = field << self.mantissa | count & (1 << self.mantissa) - 1
         limit = (1 << self.bits - 1) - 2 if self.finite else self.infinity - 1
         if code > limit:
-            code = limit if toward_zero else limit + 1
+            away = mode == 0 or mode != 3 and (mode == 2) == bool(sign)
+            code = limit + 1 if away else limit
+        if code < 1 << self.mantissa and FLUSH.get(self.field):
+            code = 0
         return high | code
 
     def largest(self, sign=0):
@@ -123,7 +138,10 @@ def add(a, b):
         return NAN
     if is_inf(a) or is_inf(b):
         return a if is_inf(a) else b
-    return of(exact(a) + exact(b), a[0] & b[0] if is_zero(a) and is_zero(b) else 0)
+    # A sum that cancels is a positive zero, rounded down a negative one.
+    cancelled = int(ROUND[32] == 2)
+    same = is_zero(a) and is_zero(b) and a[0] == b[0]
+    return of(exact(a) + exact(b), a[0] if same else cancelled)
 
 
 def sub(a, b):

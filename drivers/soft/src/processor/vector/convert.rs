@@ -128,7 +128,8 @@ fn small(format: Format, byte: u32) -> u32 {
 }
 
 fn ldexp32(value: f32, power: u32, round: Round) -> u32 {
-    let power = power.cast_signed().clamp(-1000, 1000);
+    // A double holds any single times these.
+    let power = power.cast_signed().clamp(-800, 800);
     round32(scale64(f64::from(value), power), round).to_bits()
 }
 

@@ -4,7 +4,7 @@
 
 use doorbell_isa::{Op, op};
 
-use super::super::float::{add64, fma64, mul64, round32, scale64};
+use super::super::float::{add64, fma64, ldexp64, mul64, round32, scale64};
 use super::super::mode::Round;
 use super::super::step::Run;
 use super::wide;
@@ -111,7 +111,10 @@ pub(super) static TABLE: &[(Op, Run)] = &[
     (op::v_mul_f64, MUL),
     (op::v_mul_f64_gfx12, MUL),
     (op::v_fma_f64, Run::Op64(wide!(|e, s| fma64(d(s[0]), d(s[1]), d(s[2]), e.round64).to_bits()))),
-    (op::v_ldexp_f64, Run::Op64(wide!(|_e, s| scale64(d(s[0]), (s[1] as u32).cast_signed()).to_bits()))),
+    (
+        op::v_ldexp_f64,
+        Run::Op64(wide!(|e, s| ldexp64(d(s[0]), (s[1] as u32).cast_signed(), e.round64).to_bits())),
+    ),
     (op::v_trig_preop_f64, Run::Op64(wide!(|_e, s| trig_preop(s[0], s[1]).to_bits()))),
 ];
 
