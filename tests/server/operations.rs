@@ -9,7 +9,7 @@ use doorbell_core::heap::Global;
 use doorbell_core::model::Model;
 use doorbell_core::token::Tokenizer;
 use doorbell_runtime::serve::Service;
-use doorbell_tests::scripted::Scripted;
+use doorbell_tests::scripted::{LOST, Scripted};
 use serde_json::{Value, json};
 use std::sync::mpsc::channel;
 
@@ -125,4 +125,25 @@ fn a_device_that_nobody_asks_rests() {
         service.visit(|_| ()).unwrap();
     }
     service.stop();
+}
+
+/// Report 24: what fails in the middle of an answer is seen by whoever watches, until the device works again.
+#[test]
+fn health_follows_a_device_that_fails() {
+    let server = Server::start(&Kind::default());
+    assert_eq!(server.get("/health").status, 200);
+    for _ in 0..2 {
+        let failed = server.post("/v1/completions", &json!({ "prompt": format!("[[ab{LOST}]]") }));
+        assert!(failed.status >= 500, "{} {}", failed.status, failed.body);
+        for _ in 0..3 {
+            let health = server.get("/health");
+            assert_eq!(health.status, 503);
+            assert!(health.body.contains("the device has failed"), "{}", health.body);
+        }
+        assert_eq!(server.metric("doorbell_up"), 0.0);
+        assert_eq!(server.get("/live").status, 200);
+        let works = server.post("/v1/completions", &json!({ "prompt": "[[abc]]" })).ok();
+        assert_eq!(works["choices"][0]["text"], "abc");
+        assert_eq!((server.get("/health").status, server.metric("doorbell_up")), (200, 1.0));
+    }
 }

@@ -20,6 +20,9 @@ const TURN: &[u8] = b"<|im_start|>assistant\n";
 /// What makes the logits of the next step NaN.
 pub const NAN: &str = "{NaN}";
 
+/// What makes the device fail at the next step.
+pub const LOST: &str = "{lost}";
+
 /// See the module.
 pub struct Scripted {
     tokens: Vec<TokenId>,
@@ -72,8 +75,9 @@ impl Scripted {
         self
     }
 
-    /// The logits behind these tokens: one token is far likelier than the others, of which some have an order.
-    fn scores(&self, history: &[TokenId], out: &mut [f32]) {
+    /// The logits behind these tokens: one token is far likelier than the others, of which some have an order. Whether
+    /// there are any.
+    fn scores(&self, history: &[TokenId], out: &mut [f32]) -> bool {
         let text: Vec<u8> = history.iter().flat_map(|token| self.pieces[token.0 as usize].clone()).collect();
         let find = |from: usize, what: &[u8]| {
             let rest = &text[from..];
@@ -90,13 +94,15 @@ impl Scripted {
         // what a grammar made of it instead does not matter: the place is what counts
         let rest = script.get(said.len()..).unwrap_or_default();
         if rest.starts_with(NAN.as_bytes()) {
-            return out.fill(f32::NAN);
+            out.fill(f32::NAN);
+            return true;
         }
         for (token, logit) in out.iter_mut().enumerate() {
             *logit = -10.0 - token as f32 / 1000.0;
         }
         let next = rest.first().map_or(self.end, |&byte| self.bytes[usize::from(byte)]);
         out[next.0 as usize] = 10.0;
+        !rest.starts_with(LOST.as_bytes())
     }
 }
 
@@ -143,7 +149,9 @@ impl Backend for Scripted {
                 let history: Vec<TokenId> = (0..=position as usize).map(|at| self.tokens[cell(at)]).collect();
                 let start = logits.len();
                 logits.resize(start + self.limits.vocabulary as usize, 0.0);
-                self.scores(&history, &mut logits[start..]);
+                if !self.scores(&history, &mut logits[start..]) {
+                    return Err(BatchError::Output { row });
+                }
             }
         }
         self.logits = logits;

@@ -54,6 +54,8 @@ pub(super) struct Worker<B> {
     live: Live,
     load: Arc<Load>,
     rest_after: Duration,
+    /// Tokens that had been made when the device failed.
+    lost_at: Option<u64>,
     clock: Instant,
     /// Polls in which something happened, and the requests that were being computed in each.
     steps: u64,
@@ -146,9 +148,19 @@ impl<B: Backend> Worker<B> {
         };
         let clock = Instant::now();
         let (draining, stopping) = (false, false);
-        let (steps, busy) = (0, 0);
-        let worker =
-            Self { engine, commands, draining, stopping, live, load, rest_after, clock, steps, busy };
+        let worker = Self {
+            engine,
+            commands,
+            draining,
+            stopping,
+            live,
+            load,
+            rest_after,
+            lost_at: None,
+            clock,
+            steps: 0,
+            busy: 0,
+        };
         worker.publish();
         worker
     }
@@ -307,7 +319,12 @@ impl<B: Backend> Worker<B> {
         while let Some(id) = self.live.cut.pop() {
             self.engine.cancel(id);
         }
-        self.load.device_lost.store(polled.is_err(), Ordering::Relaxed);
+        if polled.is_err() {
+            self.lost_at = Some(self.live.tokens);
+        }
+        // a device that answers again is not lost
+        self.lost_at = self.lost_at.filter(|&tokens| tokens == self.live.tokens);
+        self.load.device_lost.store(self.lost_at.is_some(), Ordering::Relaxed);
         polled.unwrap_or(Progress::Waiting)
     }
 
