@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use doorbell_isa::{Inst, Operand, Target, op, s_range, v};
 use doorbell_kfd::sys::Window;
+use doorbell_soft::code::DescriptorError;
 use doorbell_soft::command::{CommandProcessor, Notice, Queue, QueueKind};
 use doorbell_soft::memory::Space;
 use doorbell_soft::processor::{FindingKind, Level, Options};
@@ -370,4 +371,30 @@ fn random_words_never_crash_the_host() {
             gpu.run();
         }
     }
+}
+
+#[test]
+fn kernels_for_waves_of_64_lanes_are_refused_by_name() {
+    let wave64 = |address: u64| [(address, DescriptorError::Wave64)];
+    let mut gpu = Gpu::new(QueueKind::Aql, 1);
+    let code = gpu.object - 1024;
+    let properties = gpu.space.load32(gpu.object + 56).unwrap();
+    gpu.space.store32(gpu.object + 56, properties & !(1 << 10)).unwrap();
+    let packet = gpu.packet(2 | 1 << 8, gpu.signal(0));
+    gpu.set_signal(0, 1);
+    gpu.submit(&[packet]);
+    assert_eq!((gpu.value(0), gpu.count(), gpu.queue.is_stopped), (1, 0, true));
+    assert_eq!(gpu.data.load64(INACTIVE + 8), 8);
+    assert_eq!(gpu.cp.refusals, wave64(gpu.object));
+    assert!(gpu.cp.refusals[0].1.to_string().contains("wave32"));
+
+    // The same by PM4: code address, registers, sizes, a dispatch without the bit of wave32.
+    let mut gpu = Gpu::new(QueueKind::Pm4, 1);
+    let address = [0xc002_7600, 0x20c, (code >> 8) as u32, (code >> 40) as u32];
+    let sizes = [0xc003_7600, 0x207, 1, 1, 1];
+    let dispatch = [0xc003_1500, 1, 1, 1, 1];
+    let words = [&address[..], &sizes, &dispatch];
+    gpu.words(&words.concat());
+    assert_eq!((gpu.count(), gpu.queue.is_stopped), (0, true));
+    assert_eq!(gpu.cp.refusals, wave64(code & !0xff));
 }

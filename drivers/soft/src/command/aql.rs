@@ -3,14 +3,11 @@
 //! Source: HSA system architecture for the packets, reference kfd (e) and (g.2) for headers, signals and error codes.
 //! Not here: dispatches themselves.
 
-use doorbell_isa::Target;
-
 use super::engine::{CommandProcessor, InFlight, Outcome};
 use super::pm4;
 use super::queue::Queue;
 use crate::code::{Descriptor, DescriptorError, Launch, halved};
 use crate::memory::{MemoryFault, Space};
-use crate::processor::Dispatch;
 
 /// Error codes that go to the queue's inactive signal.
 mod error {
@@ -189,20 +186,24 @@ fn dispatch(
     {
         descriptor = halved;
     }
-    let dispatch = prepare(&descriptor, object, &launch, cp.engine.target()).map_err(Stop::Error)?;
+    let dispatch = descriptor.dispatch(object, &launch, cp.engine.target()).map_err(|problem| {
+        cp.refuse(object, problem);
+        Stop::Error(code(problem))
+    })?;
     let profiled = space.load32(base + offset::PROPERTIES)? & PROFILING != 0;
     let flight = InFlight { dispatch, signal: packet.signal(), profiled };
     if cp.launch(queue, space, flight) { Ok(()) } else { Err(Stop::Hung) }
 }
 
-fn prepare(descriptor: &Descriptor, object: u64, launch: &Launch, target: Target) -> Result<Dispatch, u64> {
-    descriptor.dispatch(object, launch, target).map_err(|problem| match problem {
+/// What firmware writes for a kernel that it cannot launch.
+fn code(problem: DescriptorError) -> u64 {
+    match problem {
         DescriptorError::Group(_) => error::GROUP,
         DescriptorError::Lds(_) => error::LDS,
         DescriptorError::Registers(_) => error::REGISTERS,
         DescriptorError::Scratch(_) => error::SCRATCH,
         _ => error::CODE,
-    })
+    }
 }
 
 /// AMD's own packets: an indirect buffer, or a wait for a signal's value.

@@ -10,6 +10,7 @@ use doorbell_isa::Target;
 
 use super::queue::{Queue, QueueKind};
 use super::{aql, pm4, sdma};
+use crate::code::DescriptorError;
 use crate::memory::{Access, MemoryFault, Random, Space};
 use crate::processor::{Cause, Dispatch, Engine, Fault, Message, Model, Options, Profile, Report, Trap};
 
@@ -57,6 +58,8 @@ pub struct CommandProcessor {
     pub report: Report,
     /// Faults of waves, oldest first, at most [`CommandProcessor::MOST`].
     pub faults: Vec<Fault>,
+    /// Kernels that were refused, by the address of descriptor or code, oldest first, at most [`CommandProcessor::MOST`].
+    pub refusals: Vec<(u64, DescriptorError)>,
     /// Simple kernels of 64 lanes run as two waves of 32, as AMD's own runtime needs it.
     pub halves: bool,
     /// The process's trap handler and its data.
@@ -78,7 +81,7 @@ const MOST_IN_FLIGHT: usize = 4;
 const TICK: f64 = 10.0;
 
 impl CommandProcessor {
-    /// Faults kept.
+    /// Faults and refusals kept.
     pub const MOST: usize = 32;
 
     /// A command processor for a chip.
@@ -88,6 +91,7 @@ impl CommandProcessor {
             engine: Engine::new(target, options),
             report: Report::default(),
             faults: Vec::new(),
+            refusals: Vec::new(),
             halves: false,
             trap: None,
             notices: Vec::new(),
@@ -131,6 +135,13 @@ impl CommandProcessor {
         let Some(rung) = queue.rung else { return Ok(queue.read) };
         let told = if queue.kind == QueueKind::Aql { rung.wrapping_add(1) } else { rung };
         Ok(if self.random.once_in(2) { told.max(written) } else { told })
+    }
+
+    /// A kernel cannot run on this chip, or not in this software.
+    pub(super) fn refuse(&mut self, address: u64, error: DescriptorError) {
+        if self.refusals.len() < Self::MOST {
+            self.refusals.push((address, error));
+        }
     }
 
     /// Adds a dispatch to those in flight.

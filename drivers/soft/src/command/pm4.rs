@@ -250,7 +250,13 @@ fn dispatch(
         properties: ((initiator >> 15 & 1) << 10) as u16,
     };
     let launch = Launch { name: "PM4".into(), grid, group, ..Launch::default() };
-    let Ok(mut dispatch) = descriptor.dispatch(entry, &launch, target) else { return Outcome::Stopped };
+    let mut dispatch = match descriptor.dispatch(entry, &launch, target) {
+        Ok(dispatch) => dispatch,
+        Err(problem) => {
+            cp.refuse(entry, problem);
+            return Outcome::Stopped;
+        }
+    };
     let count = dispatch.user.len().min(16);
     dispatch.user[..count].copy_from_slice(&registers[register::USER_DATA..register::USER_DATA + count]);
     dispatch.user_defined = u32::MAX;

@@ -20,6 +20,7 @@ use super::inject::Injection;
 use super::machine::{Machine, Release};
 use super::queues::Queues;
 use super::ranges::Ranges;
+use crate::code::DescriptorError;
 use crate::command::{CommandProcessor, Notice};
 use crate::memory::{Lock, Space};
 use crate::processor::{Fault, Message, Options, Profile, Report};
@@ -156,6 +157,13 @@ impl SoftKernel {
         let state = self.state.lock();
         let device = state.devices.iter().find(|device| device.id == gpu);
         device.map(|device| device.processor.faults.clone()).unwrap_or_default()
+    }
+
+    /// Kernels that a GPU refused so far, by the address of descriptor or code, and why.
+    pub fn refusals(&self, gpu: u32) -> Vec<(u64, DescriptorError)> {
+        let state = self.state.lock();
+        let device = state.devices.iter().find(|device| device.id == gpu);
+        device.map(|device| device.processor.refusals.clone()).unwrap_or_default()
     }
 
     /// Allocations, queues and open files that are still held.

@@ -40,7 +40,7 @@ pub(crate) enum Cache {
 }
 
 /// What happened to a dword last.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Word {
     /// Group that wrote, plus one.
     writer: u32,
@@ -55,6 +55,18 @@ struct Word {
     read_pc: u64,
 }
 
+const UNTOUCHED: Word = Word {
+    writer: 0,
+    write_epoch: 0,
+    write_time: 0,
+    write_pc: 0,
+    published: false,
+    meets_all: false,
+    reader: 0,
+    read_epoch: 0,
+    read_pc: 0,
+};
+
 impl Word {
     fn read_by(&mut self, group: u32, epoch: u32, pc: u64) {
         self.reader = if self.reader == 0 || self.reader == group + 1 { group + 1 } else { SEVERAL };
@@ -62,10 +74,50 @@ impl Word {
     }
 }
 
+/// The dwords of a line: all alike, as after an access of the whole line, or each by itself.
+enum Line {
+    Alike(Word),
+    Apart(Box<[Word; LINE as usize]>),
+}
+
+impl Line {
+    fn word(&mut self, number: u64) -> &mut Word {
+        match self {
+            Self::Alike(word) => word,
+            Self::Apart(words) => &mut words[(number % LINE) as usize],
+        }
+    }
+
+    /// Takes the dwords apart, for an access of some of them.
+    fn part(&mut self) {
+        if let Self::Alike(word) = self {
+            *self = Self::Apart(Box::new([*word; LINE as usize]));
+        }
+    }
+
+    /// Puts them together again if they are alike.
+    fn join(&mut self) {
+        if let Self::Apart(words) = self
+            && words.iter().all(|word| *word == words[0])
+        {
+            *self = Self::Alike(words[0]);
+        }
+    }
+
+    fn words(&mut self) -> &mut [Word] {
+        match self {
+            Self::Alike(word) => core::slice::from_mut(word),
+            Self::Apart(words) => &mut words[..],
+        }
+    }
+}
+
 const SEVERAL: u32 = u32::MAX;
 const UNITS: usize = 4;
 const ARRAYS: usize = 2;
-const WORDS: u64 = 256;
+/// Lines of a page.
+const LINES: u64 = 32;
+/// Dwords of a line.
 const LINE: u64 = 32;
 
 /// A group's knowledge of the others.
@@ -85,7 +137,7 @@ struct Clock {
 pub(crate) struct Ordering {
     now: u64,
     clocks: Vec<Clock>,
-    pages: Vec<Box<[Word; WORDS as usize]>>,
+    pages: Vec<[Line; LINES as usize]>,
     /// Which of the pages holds a page of memory, and what was looked up last.
     index: BTreeMap<u64, usize>,
     last: Option<(u64, usize)>,
@@ -126,7 +178,7 @@ impl Ordering {
         self.clocks.clear();
         self.chains.clear();
         // Lines may still be old, but nothing races with what has ended.
-        for word in self.pages.iter_mut().flat_map(|page| page.iter_mut()) {
+        for word in self.pages.iter_mut().flat_map(|page| page.iter_mut()).flat_map(Line::words) {
             (word.writer, word.reader) = (0, 0);
         }
     }
@@ -219,9 +271,7 @@ impl Ordering {
             let line = number / LINE;
             let end = last.min(line * LINE + (LINE - 1));
             let fetched = if access.writes { None } else { self.fetch(line, access) };
-            for number in number..=end {
-                problem = self.word(number, access, epoch, fetched).or(problem);
-            }
+            problem = self.piece((number, end), access, epoch, fetched).or(problem);
             self.drop_line(line, access);
             number = end + 1;
         }
@@ -230,6 +280,30 @@ impl Ordering {
             && let Some(clock) = self.clocks.get_mut(access.group as usize)
         {
             clock.epoch += 1;
+        }
+        problem
+    }
+
+    /// An access of dwords of one line.
+    fn piece(
+        &mut self,
+        (first, last): (u64, u64),
+        access: GlobalAccess,
+        epoch: u32,
+        fetched: Option<u64>,
+    ) -> Option<Problem> {
+        let is_whole = last - first == LINE - 1;
+        let line = self.line(first);
+        if is_whole && !access.reach.atomic && matches!(line, Line::Alike(_)) && self.chains.is_empty() {
+            return self.word(first, access, epoch, fetched);
+        }
+        self.line(first).part();
+        let mut problem = None;
+        for number in first..=last {
+            problem = self.word(number, access, epoch, fetched).or(problem);
+        }
+        if is_whole {
+            self.line(first).join();
         }
         problem
     }
@@ -332,16 +406,21 @@ impl Ordering {
     }
 
     fn cell(&mut self, number: u64) -> &mut Word {
-        let page = number / WORDS;
+        self.line(number).word(number)
+    }
+
+    /// The line of a dword.
+    fn line(&mut self, number: u64) -> &mut Line {
+        let page = number / (LINES * LINE);
         let at = match self.last {
             Some((last, at)) if last == page => at,
             _ => *self.index.entry(page).or_insert_with(|| {
-                self.pages.push(Box::new([Word::default(); WORDS as usize]));
+                self.pages.push([const { Line::Alike(UNTOUCHED) }; LINES as usize]);
                 self.pages.len() - 1
             }),
         };
         self.last = Some((page, at));
-        &mut self.pages[at][(number % WORDS) as usize]
+        &mut self.pages[at][(number / LINE % LINES) as usize]
     }
 
     /// When the line that answers a load was fetched, now if no cache has it; none if memory answers.
