@@ -93,3 +93,82 @@ fn terminate(child: &mut Child) {
     child.kill().unwrap();
     panic!("the program does not end");
 }
+
+/// The lines that the program writes while it serves, and where it does.
+fn serve(arguments: &[&str], model: &Path) -> (Child, Server, std::sync::mpsc::Receiver<String>) {
+    let mut child = Command::new(program())
+        .args(["serve", "--port", "0", "--device", "cpu", "--threads", "1", "--ctx", "128"])
+        .args(arguments)
+        .arg(model)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line).ok()));
+    let mut before = Vec::new();
+    let address = loop {
+        let line = told.recv().unwrap();
+        let address = line.split_once("on http://").map(|(_, address)| address.parse().unwrap());
+        before.push(line);
+        if let Some(address) = address {
+            break address;
+        }
+    };
+    let (again, all) = std::sync::mpsc::channel();
+    before.into_iter().for_each(|line| again.send(line).unwrap());
+    std::thread::spawn(move || told.into_iter().try_for_each(|line| again.send(line).ok()));
+    (child, Server::at(address), all)
+}
+
+#[test]
+fn an_open_door_is_warned_of_and_prompts_are_not_written_down() {
+    let model = Path::new(env!("CARGO_TARGET_TMPDIR")).join("logged-model.gguf");
+    std::fs::write(&model, tiny::model(Family::Qwen3, Shape::NARROW, Type::F32, 3).to_bytes()).unwrap();
+    let (mut child, server, lines) = serve(&["--host", "0.0.0.0", "--verbose"], &model);
+    let server = Server::at(([127, 0, 0, 1], server.address.port()).into());
+    let secret = "xyzzy-plugh";
+    let body = json!({ "prompt": secret, "max_tokens": 2, "temperature": 0 });
+    server.post("/v1/completions", &body).ok();
+    assert_eq!(server.post("/v1/completions", &json!({ "prompt": secret, "n": 0 })).status, 400);
+    let chat = json!({ "messages": [{ "role": "user", "content": secret }], "max_tokens": 2 });
+    server.post("/v1/chat/completions", &chat);
+    terminate(&mut child);
+    let log: String = lines.into_iter().map(|line| line + "\n").collect();
+    assert!(log.contains("give it a key with --api-key"), "{log}");
+    assert!(log.contains("answered") && log.contains("/v1/completions") && log.contains("refused"), "{log}");
+    assert!(!log.contains(secret), "{log}");
+}
+
+#[test]
+fn the_operators_template_sampling_and_folder_are_used() {
+    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (model, template, folder) =
+        (tmp.join("own-model.gguf"), tmp.join("own-template.jinja"), tmp.join("own-folder"));
+    std::fs::write(&model, tiny::model(Family::Qwen3, Shape::NARROW, Type::F32, 3).to_bytes()).unwrap();
+    std::fs::write(&template, "{% for m in messages %}<{{ m.content }}>{% endfor %}:").unwrap();
+    _ = std::fs::create_dir(&folder);
+    let arguments = ["--temp", "1", "--seed", "11", "--chat-template-file", template.to_str().unwrap()];
+    let arguments = [&arguments[..], &["--slot-save-path", folder.to_str().unwrap()]].concat();
+    let (mut child, server, _lines) = serve(&arguments, &model);
+    let chat = json!({ "messages": [{ "role": "user", "content": "a" }] });
+    assert_eq!(server.post("/apply-template", &chat).ok()["prompt"], "<a>:");
+    let props = server.get("/props").ok();
+    assert_eq!(props["model_path"], "own-model.gguf");
+    let params = &props["default_generation_settings"]["params"];
+    assert_eq!((&params["seed"], &params["temperature"]), (&json!(11), &json!(1.0)));
+    let body = json!({ "prompt": "the people of this world and the next", "max_tokens": 60 });
+    let text = || server.post("/v1/completions", &body).ok()["choices"][0]["text"].clone();
+    assert_eq!(text(), text(), "the seed is the operator's");
+    let saved = server.post("/slots/0?action=save", &json!({ "filename": "a.bin" })).ok();
+    assert!(saved["n_saved"].as_u64().unwrap() >= 32, "{saved}");
+    assert_eq!(folder.join("a.bin").metadata().unwrap().len(), saved["n_written"].as_u64().unwrap());
+    terminate(&mut child);
+    let missing = Command::new(program())
+        .args(["serve", "--port", "0", "--device", "cpu", "--slot-save-path", "/no/such/folder"])
+        .arg(&model)
+        .output()
+        .unwrap();
+    assert!(!missing.status.success());
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("--slot-save-path"));
+}

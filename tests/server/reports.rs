@@ -139,10 +139,42 @@ fn row_77_biases_in_every_form_are_taken_and_concern_one_request() {
 }
 
 #[test]
+fn row_78_dry_acts_on_the_token_that_would_continue_the_repetition() {
+    let server = Server::start(&Kind::default());
+    // the prompt has the answer already, so its third letter would be a repetition of three
+    let dry = json!({ "dry_multiplier": 50, "dry_allowed_length": 2, "max_tokens": 3, "top_k": 0 });
+    let text = |fields: Value| {
+        let body = with(ask("[[abcd]]"), with(json!({ "max_tokens": 3 }), fields));
+        content(&server.post(CHAT, &body).ok()).to_owned()
+    };
+    assert_eq!(text(json!({})), "abc");
+    let held_off = text(dry.clone());
+    assert!(held_off.starts_with("ab") && !held_off.starts_with("abc"), "{held_off}");
+    // what breaks sequences breaks the repetition
+    assert_eq!(text(with(dry, json!({ "dry_sequence_breakers": ["b"] }))), "abc");
+}
+
+#[test]
 fn row_79_penalties_count_without_temperature_too() {
     let server = Server::start(&Kind::default());
     let body = with(ask("[[aaaa]]"), json!({ "frequency_penalty": 100, "max_tokens": 4 }));
     assert_ne!(content(&server.post(CHAT, &body).ok()), "aaaa");
+}
+
+#[test]
+fn row_80_a_grammar_holds_however_few_candidates_are_left() {
+    let server = Server::start(&Kind::default());
+    for fields in [
+        json!({ "temperature": 0 }),
+        json!({ "temperature": 1, "top_k": 1 }),
+        json!({ "temperature": 1, "top_p": 0, "min_p": 1 }),
+        json!({ "temperature": 1, "top_n_sigma": 0.1 }),
+    ] {
+        let body = with(with(ask("[[abc]]"), json!({ "guided_regex": "[xyz]{3}" })), fields);
+        let answer = server.post(CHAT, &body).ok();
+        let text = content(&answer);
+        assert!(text.len() == 3 && text.bytes().all(|byte| b"xyz".contains(&byte)), "{text}");
+    }
 }
 
 #[test]
@@ -324,6 +356,38 @@ fn row_95_references_into_lists_and_to_enumerations_are_followed() {
     let answer =
         server.post(CHAT, &with(ask("[[{\"a\":\"red\"}]]"), json!({ "response_format": format }))).ok();
     assert_eq!(content(&answer), "{\"a\":\"red\"}");
+}
+
+#[test]
+fn row_96_an_argument_that_is_no_json_stays_as_it_is_written() {
+    use doorbell_runtime::answer::{AnswerParser, CallStyle, Delta, Style, Tools};
+    let tools = [json!({ "type": "function", "function": { "name": "f", "parameters": {
+        "type": "object", "properties": { "n": { "type": "integer" }, "o": { "type": "object" } },
+    } } })];
+    let style = Style { calls: CallStyle::Functions, thinking: None };
+    for (written, expected) in [
+        ("7", json!(7)),
+        ("seven", json!("seven")),
+        ("{'a': 1}", json!("{'a': 1}")),
+        ("{\"a\": 1}", json!({ "a": 1 })),
+        ("True", json!("True")),
+        ("", json!("")),
+    ] {
+        let text = format!(
+            "<tool_call>\n<function=f>\n<parameter=o>\n{written}\n</parameter>\n</function>\n</tool_call>"
+        );
+        let mut parser = AnswerParser::new(style, Tools::new(&tools), false);
+        let mut deltas = Vec::new();
+        parser.push(&text, &mut deltas);
+        parser.finish(&mut deltas);
+        let arguments: String = deltas
+            .iter()
+            .filter_map(
+                |delta| if let Delta::Arguments { text, .. } = delta { Some(text.as_str()) } else { None },
+            )
+            .collect();
+        assert_eq!(serde_json::from_str::<Value>(&arguments).unwrap()["o"], expected, "{written}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! Only names for prefixes: pages belong to no slot, and any request finds them by its tokens.
 
+use core::cmp::Reverse;
 use doorbell_core::token::TokenId;
 use std::sync::{Mutex, PoisonError};
 
@@ -66,8 +67,8 @@ impl Slots {
         self.with(|slots| {
             let next = slots.iter().map(|slot| slot.used).max().unwrap_or(0) + 1;
             let common = |slot: &Slot| slot.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
-            let free = slots.iter().enumerate().max_by_key(|(_, slot)| {
-                (core::cmp::Reverse(slot.busy), common(slot), core::cmp::Reverse(slot.used))
+            let free = slots.iter().enumerate().max_by_key(|&(index, slot)| {
+                (Reverse(slot.busy), common(slot), Reverse(slot.used), Reverse(index))
             });
             let index = wanted.map(|slot| slot as usize).or(free.map(|(index, _)| index))?;
             let slot = slots.get_mut(index)?;
