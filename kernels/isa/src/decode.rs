@@ -21,7 +21,11 @@ struct Words<'a>(&'a [u32]);
 
 impl Words<'_> {
     fn get(self, index: usize) -> Result<u32, DecodeError> {
-        self.0.get(index).copied().ok_or(DecodeError::Truncated { needed: index + 1, found: self.0.len() })
+        self.0.get(index).copied().ok_or(DecodeError::Truncated {
+            op: None,
+            needed: index + 1,
+            found: self.0.len(),
+        })
     }
 
     /// Bits `low` to `low + count` of a dword.
@@ -36,6 +40,25 @@ impl Words<'_> {
 ///
 /// If the words end inside the instruction, or are not an instruction of the table on this target.
 pub fn decode(words: &[u32], target: Target) -> Result<(Inst, usize), DecodeError> {
+    whole(words, target).map_err(|error| match error {
+        DecodeError::Truncated { needed, found, .. } => {
+            DecodeError::Truncated { op: begun(words, target), needed, found }
+        }
+        other => other,
+    })
+}
+
+/// The instruction that cut-off words begin: its dwords say which, whatever the others are.
+fn begun(words: &[u32], target: Target) -> Option<Op> {
+    let mut padded = [0; 4];
+    for (to, from) in padded.iter_mut().zip(words) {
+        *to = *from;
+    }
+    let (_, op) = fields(Words(&padded), *words.first()?, target).ok()?;
+    Some(op)
+}
+
+fn whole(words: &[u32], target: Target) -> Result<(Inst, usize), DecodeError> {
     let words = Words(words);
     let first = words.get(0)?;
     let (inst, op) = fields(words, first, target)?;
@@ -44,7 +67,7 @@ pub fn decode(words: &[u32], target: Target) -> Result<(Inst, usize), DecodeErro
     let length = code.words().len();
     if words.0.get(..length) != Some(code.words()) {
         return Err(match words.0.len() < length {
-            true => DecodeError::Truncated { needed: length, found: words.0.len() },
+            true => DecodeError::Truncated { op: Some(op), needed: length, found: words.0.len() },
             false => DecodeError::Field { op, word: first },
         });
     }

@@ -98,6 +98,8 @@ impl core::error::Error for EncodeError {}
 pub enum DecodeError {
     /// The bytes end inside an instruction.
     Truncated {
+        /// The instruction, as far as its first dwords tell.
+        op: Option<Op>,
         /// Dwords needed.
         needed: usize,
         /// Dwords left.
@@ -120,8 +122,9 @@ pub enum DecodeError {
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Truncated { needed, found } => {
-                write!(f, "instruction of at least {needed} dwords cut off after {found}")
+            Self::Truncated { op, needed, found } => {
+                let name = op.map_or("instruction", Op::name);
+                write!(f, "{name}: at least {needed} dwords, cut off after {found}")
             }
             Self::Unknown { word } => write!(f, "no instruction of the table begins with 0x{word:08x}"),
             Self::Field { op, word } => write!(f, "{}: reserved field value in 0x{word:08x}", op.name()),

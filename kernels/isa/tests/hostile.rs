@@ -1,6 +1,6 @@
 //! Arbitrary words: the decoder answers with an instruction that encodes to the same words, or a typed error.
 
-use doorbell_isa::{Counters, DecodeError, Effects, TARGETS, decode, encode};
+use doorbell_isa::{Counters, DecodeError, Effects, TARGETS, Target, decode, encode};
 
 #[test]
 fn arbitrary_words_decode_or_fail() {
@@ -16,7 +16,9 @@ fn arbitrary_words_decode_or_fail() {
                     assert!(Effects::of(&inst).iter().count() < 16);
                     let _: Counters = inst.counters(target);
                 }
-                Err(DecodeError::Truncated { needed, found }) => assert!(found < needed && found == length),
+                Err(DecodeError::Truncated { needed, found, .. }) => {
+                    assert!(found < needed && found == length)
+                }
                 Err(error) => assert!(!error.to_string().is_empty()),
             }
         }
@@ -40,4 +42,30 @@ fn single_bit_changes_of_real_instructions_decode_or_fail() {
             }
         }
     }
+}
+
+/// An instruction cut off says which it was, unless nothing is left of it.
+#[test]
+fn cut_off_instructions_are_named() {
+    let mut cut = 0;
+    for (target, sample) in TARGETS.into_iter().filter_map(|target| match target {
+        Target::Gfx1100 => Some((target, include_str!("sample/gfx1100.txt"))),
+        Target::Gfx1200 => Some((target, include_str!("sample/gfx1200.txt"))),
+        _ => None,
+    }) {
+        for line in sample.lines() {
+            let words = line.split('|').next().unwrap().split(' ');
+            let words: Vec<u32> = words.map(|word| u32::from_str_radix(word, 16).unwrap()).collect();
+            let (inst, _) = decode(&words, target).unwrap();
+            for length in 1..words.len() {
+                let error = decode(&words[..length], target).unwrap_err();
+                assert!(matches!(error, DecodeError::Truncated { .. }), "{line}: {error}");
+                assert!(error.to_string().starts_with(inst.op.name()), "{line}: {error}");
+                cut += 1;
+            }
+        }
+    }
+    assert!(cut > 1000, "only {cut}");
+    let empty = decode(&[], Target::Gfx1100).unwrap_err();
+    assert_eq!(empty, DecodeError::Truncated { op: None, needed: 1, found: 0 });
 }

@@ -128,10 +128,15 @@ fn relieve(split: &mut Split, error: &PressureError, spill: bool, budget: u32) -
     });
     let mut lacking = error.needed.saturating_sub(error.available).max(1);
     let mut cost = 0u32;
-    let mut done = false;
+    let mut split_now: Vec<Reg> = Vec::new();
     for candidate in candidates {
         if lacking == 0 || cost.saturating_add(candidate.cost) > budget {
             break;
+        }
+        // What a definition reads may have another name by now.
+        let mut reads = candidate.again.iter().flat_map(Instr::uses);
+        if reads.any(|part| split_now.contains(&part.reg)) {
+            continue;
         }
         match &candidate.again {
             Some(instr) => split.rematerialise(candidate.reg, instr),
@@ -140,9 +145,9 @@ fn relieve(split: &mut Split, error: &PressureError, spill: bool, budget: u32) -
         }
         cost = cost.saturating_add(candidate.cost);
         lacking = lacking.saturating_sub(candidate.dwords);
-        done = true;
+        split_now.push(candidate.reg);
     }
-    done.then_some(cost)
+    (!split_now.is_empty()).then_some(cost)
 }
 
 /// What is known of a register's instructions.
