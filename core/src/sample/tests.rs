@@ -377,6 +377,25 @@ fn top_k_and_min_p_are_idempotent() {
     });
 }
 
+/// One candidate is the likeliest token, the lowest of equals: greedy choice by another name.
+#[test]
+fn one_candidate_is_the_greedy_choice() {
+    arbtest(|u| {
+        let logits = finite_logits(u)?;
+        let mut scratch = Scratch::new(logits.len(), HEAP).unwrap();
+        let mut pick = |params: &SamplerParams| {
+            let mut sampler = Sampler::new(params, &[], scope(logits.len()), HEAP).unwrap();
+            sampler.sample(&logits, 3, None, &mut scratch).unwrap().token
+        };
+        let one = SamplerParams { top_k: 1, ..neutral() };
+        let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let first = (0..).zip(&logits).find(|(_, logit)| **logit == most).map(|(token, _)| TokenId(token));
+        assert_eq!((Some(pick(&one)), Some(pick(&SamplerParams::greedy()))), (first, first));
+        assert_eq!(Some(left(&one, &logits)), first.map(|token| Vec::from([token])));
+        Ok(())
+    });
+}
+
 /// Renaming the tokens renames what is left, as long as no two logits are equal.
 #[test]
 fn truncation_ignores_token_order() {

@@ -58,6 +58,11 @@ pub enum TokenizerError {
         /// The key that would name it.
         key: &'static str,
     },
+    /// Tokens are chosen so that finding one takes as long as looking at all.
+    Collisions {
+        /// Tokens in the vocabulary.
+        vocab_len: usize,
+    },
     /// The heap is used up.
     OutOfMemory(OutOfMemory),
 }
@@ -84,6 +89,9 @@ impl fmt::Display for TokenizerError {
                 write!(f, "key \"{key}\" has {found} elements for a vocabulary of {expected} tokens")
             }
             Self::Empty => f.write_str("key \"tokenizer.ggml.tokens\" is empty"),
+            Self::Collisions { vocab_len } => {
+                write!(f, "the {vocab_len} tokens are made so that finding one is slow; get the file anew")
+            }
             Self::Beyond { key, found, vocab_len } => {
                 write!(f, "key \"{key}\" is {found}, but the vocabulary has {vocab_len} tokens")
             }

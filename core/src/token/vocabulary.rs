@@ -3,7 +3,7 @@
 //! Texts are borrowed from the file. What kinds do to a prompt is in `markup`, what ends an answer in
 //! `special`.
 
-use super::TokenId;
+use super::{TokenId, TokenizerError};
 use crate::heap::{self, Heap, OutOfMemory};
 use hashbrown::HashTable;
 
@@ -64,6 +64,12 @@ pub(super) struct Vocabulary<'a> {
     longest: usize,
 }
 
+/// Comparisons a text that are taken before a vocabulary is held to be made for collisions; about one is usual.
+const COMPARED: usize = 16;
+
+/// Comparisons that do not matter.
+const SMALL: usize = 4096;
+
 /// FNV-1a over the concatenation, then mixed, because the table takes both ends of the word.
 fn hash(parts: &[&[u8]]) -> u64 {
     let mut state = 0xcbf2_9ce4_8422_2325_u64;
@@ -97,17 +103,24 @@ impl<'a> Vocabulary<'a> {
     /// Tokens by ascending id, of which there must be less than 2^32 - 1.
     ///
     /// Where texts repeat, the last id is the one that text becomes. An empty text is never found.
+    ///
+    /// Texts can be chosen so that all have one place in the table, and each would be compared with all before it:
+    /// those are refused.
     pub(super) fn new(
         heap: Heap<'a>,
         texts: impl ExactSizeIterator<Item = &'a [u8]>,
-    ) -> Result<Self, OutOfMemory> {
+    ) -> Result<Self, TokenizerError> {
         let mut this = Self::empty(heap);
         let count = texts.len();
         heap::reserve(&mut this.texts, count)?;
         heap::reserve(&mut this.traits, count)?;
         let refused = OutOfMemory { bytes: count.saturating_mul(size_of::<u32>()) };
         this.by_text.try_reserve(count, |_| 0).map_err(|_| refused)?;
+        let (mut compared, most) = (0_usize, count.saturating_mul(COMPARED).saturating_add(SMALL));
         for (text, id) in texts.zip(0_u32..) {
+            if compared > most {
+                return Err(TokenizerError::Collisions { vocab_len: count });
+            }
             heap::push(&mut this.texts, text)?;
             heap::push(&mut this.traits, Traits::default())?;
             this.longest = this.longest.max(text.len());
@@ -116,7 +129,11 @@ impl<'a> Vocabulary<'a> {
             }
             let known = &this.texts;
             let code = hash(&[text]);
-            match this.by_text.find_mut(code, |other| known[*other as usize] == text) {
+            let same = |other: &u32| {
+                compared += 1;
+                known[*other as usize] == text
+            };
+            match this.by_text.find_mut(code, same) {
                 Some(present) => *present = id,
                 None => {
                     // Room for all has been made above.
@@ -229,6 +246,18 @@ mod tests {
         assert_eq!((vocabulary.len(), vocabulary.longest()), (5, 3));
         assert_eq!(vocabulary.traits(TokenId(9)).kind, Kind::Undefined);
         assert_eq!(vocabulary.score(TokenId(9)), 0.0);
+    }
+
+    #[test]
+    fn texts_that_all_have_one_place_are_refused() {
+        let crowded = |count: usize| {
+            // Of 256 buckets the first, and one tag.
+            let place = |text: &String| hash(&[text.as_bytes()]) & 0xfe00_0000_0000_00ff == 0;
+            let texts: Vec<String> = (0..).map(|n: u32| format!("{n}")).filter(place).take(count).collect();
+            Vocabulary::new(&heap::Global, texts.iter().map(|text| text.as_bytes())).err()
+        };
+        assert_eq!(crowded(30), None);
+        assert_eq!(crowded(200), Some(TokenizerError::Collisions { vocab_len: 200 }));
     }
 
     /// Work instead of time: a text is compared with few others however many there are.

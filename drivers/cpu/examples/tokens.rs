@@ -1,7 +1,7 @@
 //! Measures whole steps of a model: one prompt, then single tokens, by wall clock and by processor time.
 //!
-//! `cargo run --release -p doorbell-cpu --example tokens MODEL [THREADS] [PROMPT] [TOKENS]`. Processor time shows what a
-//! busy machine hides; `doorbell bench` is what counts.
+//! `cargo run --release -p doorbell-cpu --example tokens MODEL [THREADS] [PROMPT] [TOKENS] [KV]`. Processor time shows
+//! what a busy machine hides; `doorbell bench` is what counts.
 
 use doorbell_core::backend::{Backend, KvType};
 use doorbell_core::gguf::Gguf;
@@ -50,7 +50,8 @@ fn main() {
     let gguf = Gguf::parse(&bytes, heap).expect("GGUF");
     let model = Model::new(&gguf, heap).expect("a model");
     let pages = (prompt + 3 * count).div_ceil(PAGE_TOKENS as u32) + 1;
-    let mut backend = CpuBackend::new(&model, pages, KvType::F16, threads as usize, heap).expect("a backend");
+    let kv: KvType = arguments.get(4).map_or(Ok(KvType::F16), |name| name.parse()).expect("f16, f32 or q8_0");
+    let mut backend = CpuBackend::new(&model, pages, kv, threads as usize, heap).expect("a backend");
     let shape = |rows| Shape { rows, outputs: 1 };
     let whole = model.plan(shape(prompt), HeadResult::Logits, heap).expect("a plan");
     let single = model.plan(shape(1), HeadResult::Logits, heap).expect("a plan");
