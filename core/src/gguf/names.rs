@@ -42,11 +42,12 @@ impl<'a> Names<'a> {
 
 #[cfg(test)]
 mod tests {
+    extern crate alloc;
     use super::*;
+    use alloc::format;
+    use alloc::string::String;
+    use alloc::vec::Vec;
     use core::cell::Cell;
-    use std::format;
-    use std::string::String;
-    use std::vec::Vec;
 
     /// How often sorting so many names, finding duplicates and finding each looks at a name.
     fn looks(count: usize) -> [usize; 3] {

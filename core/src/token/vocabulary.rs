@@ -223,10 +223,11 @@ impl<'a> Vocabulary<'a> {
 
 #[cfg(test)]
 mod tests {
+    extern crate alloc;
     use super::*;
-    use std::format;
-    use std::string::String;
-    use std::vec::Vec;
+    use alloc::format;
+    use alloc::string::String;
+    use alloc::vec::Vec;
 
     fn vocabulary(texts: &'static [&'static str]) -> Vocabulary<'static> {
         Vocabulary::new(&heap::Global, texts.iter().map(|text| text.as_bytes())).unwrap()
