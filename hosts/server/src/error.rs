@@ -137,7 +137,8 @@ impl From<SubmitError> for Failure {
     fn from(error: SubmitError) -> Self {
         match error {
             SubmitError::PromptTooLong { tokens, context } => {
-                let mut failure = Self::new(Kind::ContextExceeded, error);
+                let message = format_args!("the request exceeds the available context size: {error}");
+                let mut failure = Self::new(Kind::ContextExceeded, message);
                 failure.code = Some("context_length_exceeded");
                 failure.extra.insert("n_prompt_tokens".into(), tokens.into());
                 failure.extra.insert("n_ctx".into(), context.into());

@@ -1,7 +1,7 @@
 """A plugin for pytest: what llama-server is told by flags and doorbell by fields of requests, and words not compared.
 
-A server that is told to be verbose tells the prompt of every answer, and one that is told not to reason never does;
-doorbell does either for whom it is asked by. Tests of llama-server know what their own tiny model says: here another
+A server that is told to be verbose tells the prompt of every answer, and one that is told to reason or not tells every
+template; doorbell does either for whom it is asked by. Tests of llama-server know what their own tiny model says: here another
 one answers, so an answer's words are not compared, whatever else the test looks at.
 """
 
@@ -15,8 +15,8 @@ def fields(server, path, data):
     chat = "chat/completions" in path
     if server.debug and chat:
         data.setdefault("verbose", True)
-    if server.reasoning == "off" and (chat or "apply-template" in path):
-        data.setdefault("chat_template_kwargs", {"enable_thinking": False})
+    if server.reasoning is not None and (chat or "apply-template" in path):
+        data.setdefault("chat_template_kwargs", {"enable_thinking": server.reasoning != "off"})
     return data
 
 

@@ -47,7 +47,7 @@ impl Chunks {
             let delta = json!({ "role": "assistant", "content": null });
             self.chunk(index, &delta, More::default())?;
         }
-        let mut total = Total::default();
+        let (mut total, mut timings) = (Total::default(), Value::Null);
         while let Some((index, part)) = generation.next().await {
             match part {
                 Part::Prefill(prompted) => self.progress(index, &prompted, &generation)?,
@@ -57,7 +57,8 @@ impl Chunks {
                 }
                 Part::Over(ending) => {
                     total.add(&ending);
-                    let fields = vec![("timings", ending.timings())];
+                    timings = ending.timings();
+                    let fields = vec![("timings", timings.clone())];
                     let finish = Some(ending.reason.word());
                     self.chunk(index, &json!({}), More { finish, fields, ..More::default() })?;
                 }
@@ -68,6 +69,7 @@ impl Chunks {
             let mut document = self.header.document("chat.completion.chunk");
             document.insert("choices".into(), json!([]));
             document.insert("usage".into(), total.usage());
+            document.insert("timings".into(), timings);
             self.writer.data(&Value::Object(document)).await?;
         }
         self.writer.done().await
