@@ -290,6 +290,74 @@ fn bench_measures() {
     assert_eq!(figures["threads"], 1);
 }
 
+/// On a software GPU the verbs answer as on the CPU, and tell what the GPU does.
+#[test]
+fn software_gpus_run_and_tell() {
+    let model = write("gpu.gguf", &tiny::model(Family::Qwen3, Shape::WIDE, Type::Q8_0, 7).to_bytes());
+    let answer = |more: &[&str]| {
+        let run =
+            ["run", &model, "--raw", "--json", "--temp", "0", "-n", "12", "-t", "1", "-p", "the world is"];
+        json(&[&run[..], more].concat())["text"].clone()
+    };
+    let expected = answer(&["--device", "cpu"]);
+    let soft = ["--device", "soft:gfx1151"];
+    assert_eq!(answer(&soft), expected);
+    assert_eq!(answer(&[&soft[..], &["--gpu-layers", "1"]].concat()), expected);
+    let parts =
+        run_with(&["run", &model, "-n", "1", "-p", "x", "--device", "soft", "--gpu-layers", "1"], b"");
+    let parts = String::from_utf8(parts.stderr).unwrap();
+    assert!(
+        parts.contains("the GPU runs 1 of 2 layers") && parts.contains("the CPU runs the rest"),
+        "{parts}"
+    );
+
+    let text = write("gpu.txt", b"the quick brown fox and the lazy dog");
+    let nll = |device: &str| {
+        json(&["score", &model, "--text", &text, "--json", "-t", "1", "--device", device])["nll"]
+            .as_f64()
+            .unwrap()
+    };
+    let [cpu, gpu] = [nll("cpu"), nll("soft:gfx1100")];
+    assert!((cpu - gpu).abs() < 0.01 * cpu, "{cpu} {gpu}");
+
+    let trace = path("trace.json").to_str().unwrap().to_owned();
+    let bench = ["bench", &model, "-p", "8", "-n", "4", "--json", "-t", "1", "--device", "soft:gfx1100"];
+    let profile = json(&[&bench[..], &["--profile", "--trace", &trace]].concat());
+    let phases = profile["profile"].as_array().unwrap();
+    assert_eq!(phases.len(), 2);
+    let calls = |phase: &Json| -> u64 {
+        phase["kernels"].as_array().unwrap().iter().map(|kernel| kernel["calls"].as_u64().unwrap()).sum()
+    };
+    let document: Json = serde_json::from_slice(&std::fs::read(&trace).unwrap()).unwrap();
+    let events = document["traceEvents"].as_array().unwrap();
+    let ran: Vec<_> = events.iter().filter(|event| event["ph"] == "X").collect();
+    assert_eq!(ran.len() as u64, phases.iter().map(calls).sum::<u64>());
+    let mut last = 0.0;
+    for event in ran {
+        let [start, length] = ["ts", "dur"].map(|field| event[field].as_f64().unwrap());
+        assert!(length > 0.0 && start >= last - 0.01, "{event}");
+        last = start + length;
+    }
+    refused(&["bench", &model, "--profile", "--device", "cpu"], 4, &["use --device kfd or soft"]);
+
+    for batch in ["1", "40"] {
+        let plan = ["plan", &model, "--json", "--device", "soft:gfx1100", "--ctx", "64", "--batch", batch];
+        let plan = json(&plan);
+        let dispatches =
+            plan["ops"].as_array().unwrap().iter().flat_map(|op| op["dispatches"].as_array().unwrap());
+        let dispatches: Vec<_> = dispatches.collect();
+        assert_eq!(plan["dispatches_per_token"], dispatches.len());
+        let us: f64 = dispatches.iter().map(|dispatch| dispatch["modelled_us"].as_f64().unwrap()).sum();
+        assert!((plan["modelled_us"].as_f64().unwrap() - us).abs() < 1e-6 * us);
+        for dispatch in dispatches {
+            let [modelled, least] =
+                ["modelled_us", "least_us"].map(|field| dispatch[field].as_f64().unwrap());
+            assert!(modelled >= 0.99 * least && dispatch["instructions"].as_u64().unwrap() > 0, "{dispatch}");
+        }
+        assert_eq!(plan["layers"].as_array().unwrap().len(), 2);
+    }
+}
+
 #[test]
 fn bad_files_are_refused() {
     let missing = path("missing.gguf").to_str().unwrap().to_owned();

@@ -7,6 +7,7 @@ mod admission;
 mod bench;
 mod chain;
 mod faults;
+mod known;
 mod offload;
 mod operations;
 mod tokens;

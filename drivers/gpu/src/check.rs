@@ -29,6 +29,32 @@ impl fmt::Display for Wrong {
     }
 }
 
+/// What earlier runs have found about kernels on this device.
+pub trait Verdicts {
+    /// How far the kernels with this key were off; `None` if they were never checked. The key is made of their code.
+    fn known(&self, key: u64) -> Option<f64>;
+
+    /// Notes how far they were off.
+    fn note(&mut self, key: u64, error: f64);
+}
+
+/// Nothing is known, and nothing kept.
+impl Verdicts for () {
+    fn known(&self, _: u64) -> Option<f64> {
+        None
+    }
+
+    fn note(&mut self, _: u64, _: f64) {}
+}
+
+/// A key of some bytes behind another one (FNV-1a of 64 bits).
+pub(crate) fn key(before: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(before, |key, &byte| (key ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// The key of nothing.
+pub(crate) const NO_KEY: u64 = 0xcbf2_9ce4_8422_2325;
+
 /// More than activations of eight bits explain.
 pub(crate) const TOLERANCE: f64 = 1e-3;
 

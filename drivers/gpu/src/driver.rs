@@ -65,9 +65,6 @@ impl Settings {
     }
 }
 
-/// Rows of the step that kernels are checked with: more than one tile, and not a whole number of them.
-const CHECKED_ROWS: u32 = 17;
-
 /// Packets of the ring.
 const PACKETS: u32 = 4096;
 
@@ -173,12 +170,7 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         (this.fallback, this.division) = (fallback, fitting.division);
         this.load(device, &fitting.loaded)?;
         if settings.check {
-            // A few rows, as prompts have, then one behind them.
-            let rows = settings.shape.rows.min(CHECKED_ROWS);
-            for (shape, position) in [(Shape { rows, outputs: 1 }, 0), (Shape { rows: 1, outputs: 1 }, rows)]
-            {
-                this.check(&model.plan(shape, HeadResult::Logits, heap)?, position)?;
-            }
+            this.check_kernels(&mut (), heap)?;
         }
         this.reserve(&plan)?;
         Ok(this)
@@ -394,5 +386,15 @@ impl Backend for GpuBackend<'_, '_, '_> {
 
     fn poll(&mut self) -> Result<Option<Output<'_>>, GpuError> {
         self.collect()
+    }
+
+    fn rest(&mut self) -> Result<(), GpuError> {
+        self.check_lost()?;
+        match (&self.card, &mut self.queue) {
+            (Some(card), Some(queue)) if self.in_flight.is_none() => {
+                queue.park(&card.process).map(drop).map_err(GpuError::Rest)
+            }
+            _ => Ok(()),
+        }
     }
 }

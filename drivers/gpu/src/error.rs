@@ -62,6 +62,8 @@ pub enum GpuError {
     Fault(Box<Fault>, Option<String>),
     /// The kernel refused to wait. The backend takes no more steps.
     Wait(Errno),
+    /// The queue can't be taken off the hardware. The backend can be used all the same.
+    Rest(Errno),
     /// An earlier step has failed, and why.
     Lost(Option<Box<Fault>>),
 }
@@ -144,6 +146,7 @@ impl fmt::Display for GpuError {
                 f.write_str("; the model has to be loaded anew")
             }
             Self::Wait(errno) => write!(f, "waiting for the GPU: {errno}; the model has to be loaded anew"),
+            Self::Rest(errno) => write!(f, "parking the queue of the GPU: {errno}"),
             Self::Lost(Some(fault)) => write!(f, "the device is lost since: {fault}"),
             Self::Lost(None) => f.write_str("the device is lost; load the model anew"),
         }

@@ -25,7 +25,7 @@ mod store;
 pub mod survey;
 
 pub use card::Delay;
-pub use check::Wrong;
+pub use check::{Verdicts, Wrong};
 pub use convert::{Conversion, Conversions};
 pub use driver::{GpuBackend, Settings, Timing};
 pub use error::GpuError;

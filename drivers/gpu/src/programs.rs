@@ -14,6 +14,7 @@ use doorbell_kfd::memory::Uploader;
 use doorbell_kfd::process::{DeviceIndex, Process};
 use embedded_hal::delay::DelayNs;
 
+use crate::check::{NO_KEY, key};
 use crate::error::GpuError;
 
 /// A kernel that is ready to run.
@@ -22,6 +23,8 @@ pub(crate) struct Loaded {
     pub(crate) function: Function,
     pub(crate) kernel: Kernel,
     pub(crate) report: Report,
+    /// Of the code.
+    pub(crate) key: u64,
     program: Program,
 }
 
@@ -83,8 +86,8 @@ impl Programs {
                 let _ = program.unload(process);
                 return Err(load(LoadError::OutOfMemory));
             };
-            let report = built.report();
-            let loaded = Loaded { name, function: built.function, kernel, report, program };
+            let (report, key) = (built.report(), key(NO_KEY, &object));
+            let loaded = Loaded { name, function: built.function, kernel, report, key, program };
             self.loaded.insert(recipe.clone(), loaded);
         }
         Ok(&self.loaded[recipe])

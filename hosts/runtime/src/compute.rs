@@ -2,6 +2,7 @@
 
 use crate::device::Device;
 use crate::offload::OnCpu;
+use crate::verdicts;
 use core::fmt;
 use core::time::Duration;
 use doorbell_core::backend::{Backend, KvType, Output, PageError, PageForm};
@@ -267,13 +268,19 @@ pub fn backend<'m, 'a>(
         Device::Kfd(number) => open(&Linux, number, device)?,
         Device::Soft { chip, strict } => open(software(chip, options(strict, threads, profile))?, 0, device)?,
     };
-    // software GPUs are checked by tests, instruction by instruction
-    let check = matches!(device, Device::Kfd(_));
+    let node = process.device(index).node();
+    let known = format!("{}:{:x}", node.isa(), node.identity().unique);
     let placement = setup.placement(model);
     let plain = Settings::new(config.pages, kv, config.largest_shape());
-    let settings = Settings { check, profile, placement, ..plain };
+    let settings = Settings { profile, placement, ..plain };
     let rest: Offload<'m> = Box::new(OnCpu::new(model, config.pages, kv, threads, heap));
-    let backend = GpuBackend::new(process, index, model, settings, Box::new(Sleeper), Some(rest), heap)?;
+    let mut backend = GpuBackend::new(process, index, model, settings, Box::new(Sleeper), Some(rest), heap)?;
+    // software GPUs are checked by tests, instruction by instruction
+    if matches!(device, Device::Kfd(_)) {
+        let mut verdicts = verdicts::File::open(known);
+        backend.check_kernels(&mut verdicts, heap)?;
+        verdicts.save();
+    }
     Ok(Computing::Gpu(Box::new(backend)))
 }
 

@@ -17,3 +17,4 @@ pub mod prefix;
 pub mod rehearsal;
 pub mod serve;
 pub mod template;
+mod verdicts;

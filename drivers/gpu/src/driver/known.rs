@@ -2,17 +2,20 @@
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use doorbell_core::heap::Heap;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, Element, Op, PAGE_TOKENS, PageId, PageTables, Plan, Run, Span};
+use doorbell_core::plan::{
+    Batch, Element, HeadResult, Op, PAGE_TOKENS, PageId, PageTables, Plan, Run, Shape, Span,
+};
 use doorbell_core::token::TokenId;
-use doorbell_kernels::{Recipe, lower, supports};
+use doorbell_kernels::{Recipe, lower};
 
 use super::wait::wait;
-use super::{GpuBackend, Placement, Size};
-use crate::check::{Noise, TOLERANCE, Wrong, difference, outputs, result_words};
+use super::{GpuBackend, Size};
+use crate::check::{NO_KEY, Noise, TOLERANCE, Verdicts, Wrong, difference, key, outputs, result_words};
 use crate::error::GpuError;
 use crate::host::{Memory, read_words};
-use crate::place::slots;
+use crate::place::{Placement, bind, on_device, slots};
 use crate::record::{Recording, Segment, covered};
 
 /// What an operation has written: by tensor, the head's result, and keys and values as they lie.
@@ -28,6 +31,9 @@ impl Answer {
         error.fold(difference(Element::F32, &self.result, &expected.result), f64::max)
     }
 }
+
+/// Rows of the step that kernels are checked with: more than one tile, and not a whole number of them.
+const CHECKED_ROWS: u32 = 17;
 
 /// A batch of one sequence with tokens of no meaning.
 struct MadeUp {
@@ -79,12 +85,32 @@ impl GpuBackend<'_, '_, '_> {
         self.programs.names()
     }
 
-    /// Runs each kernel that a step of all rows of `plan` needs once, from `position` on, and the host's definition
-    /// beside it; takes out of use what differs. Overwrites the first pages.
+    /// Runs each kernel that steps need once and the host's definition beside it, before the first step; takes out of
+    /// use what differs. What `verdicts` knows is not run again. Plans are to be reserved again afterwards.
+    ///
+    /// # Errors
+    /// Memory, or faults of the device.
+    pub fn check_kernels(&mut self, verdicts: &mut dyn Verdicts, heap: Heap<'_>) -> Result<(), GpuError> {
+        // A few rows, as prompts have, then one behind them.
+        let rows = self.settings.shape.rows.min(CHECKED_ROWS);
+        let steps = [(Shape { rows, outputs: 1 }, 0), (Shape { rows: 1, outputs: 1 }, rows)];
+        for (shape, position) in steps {
+            let plan = self.model.plan(shape, HeadResult::Logits, heap)?;
+            self.check(&plan, position, verdicts)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Self::check_kernels`], for a step of all rows of `plan` from `position` on. Overwrites the first pages.
     ///
     /// # Errors
     /// Faults of the device.
-    pub fn check(&mut self, plan: &Plan<'_>, position: u32) -> Result<(), GpuError> {
+    pub fn check(
+        &mut self,
+        plan: &Plan<'_>,
+        position: u32,
+        verdicts: &mut dyn Verdicts,
+    ) -> Result<(), GpuError> {
         let made_up = MadeUp::new(plan, position, self.model);
         let batch = made_up.batch();
         let size = self.ready(plan, &batch)?;
@@ -94,14 +120,19 @@ impl GpuBackend<'_, '_, '_> {
             if !seen.insert(recipes.clone()) {
                 continue;
             }
-            let checked = self.check_one(plan, &batch, size, index);
-            let error = self.noted(checked)?;
+            let key = self.key_of(op, &recipes);
+            let error = match verdicts.known(key) {
+                Some(error) => error,
+                None => {
+                    let checked = self.check_one(plan, &batch, size, index);
+                    let error = self.noted(checked)?;
+                    verdicts.note(key, error);
+                    error
+                }
+            };
             if error > TOLERANCE {
-                self.wrong.push(Wrong {
-                    op: op.name(),
-                    kernels: recipes.iter().map(|recipe| recipe.name()).collect(),
-                    error,
-                });
+                let kernels = recipes.iter().map(|recipe| recipe.name()).collect();
+                self.wrong.push(Wrong { op: op.name(), kernels, error });
                 self.disabled.extend(recipes);
             }
         }
@@ -115,6 +146,13 @@ impl GpuBackend<'_, '_, '_> {
             self.recordings.clear(card);
         }
         Ok(())
+    }
+
+    /// What an operation's kernels are known by.
+    fn key_of(&self, op: &Op, recipes: &[Recipe]) -> u64 {
+        let loaded = recipes.iter().filter_map(|recipe| self.programs.loaded(recipe));
+        loaded
+            .fold(key(NO_KEY, op.name().as_bytes()), |before, loaded| key(before, &loaded.key.to_le_bytes()))
     }
 
     /// Runs one operation of a step of all rows of `plan` by itself on made-up activations, with `position` positions
@@ -165,13 +203,24 @@ impl GpuBackend<'_, '_, '_> {
         size: Size,
         index: usize,
     ) -> Result<Option<Vec<Recipe>>, GpuError> {
-        let target = self.target;
-        self.with_step(plan, size, |step, with| {
-            let (op, mut recipes) = (&plan.ops[index], Vec::new());
-            let runs = supports(op, step.model, target)
-                && lower(op, step, target, &mut |launch| recipes.push(launch.recipe)).is_ok()
-                && !recipes.iter().any(|recipe| with.disabled.contains(recipe));
-            Ok(runs.then_some(recipes))
+        let (target, placement) = (self.target, self.settings.placement);
+        let mut of_host = self.of_host.clone();
+        let bound = self.fallback.is_some();
+        self.with_step(plan, size, |step, mut with| {
+            let (op, mut launches) = (&plan.ops[index], Vec::new());
+            // Only what it runs has its weights there.
+            let mut chosen = on_device(plan, step.model, target, placement);
+            if bound {
+                bind(plan, &mut chosen, &mut of_host);
+            }
+            let runs = chosen[index]
+                && lower(op, step, target, &mut |launch| launches.push(launch)).is_ok()
+                && !launches.iter().any(|launch| with.disabled.contains(&launch.recipe));
+            if !runs {
+                return Ok(None);
+            }
+            launches.iter().try_for_each(|launch| with.prepare(launch))?;
+            Ok(Some(launches.into_iter().map(|launch| launch.recipe).collect()))
         })
     }
 

@@ -135,6 +135,10 @@ impl<'k> GpuBackend<'k, '_, '_> {
     ) -> Result<Recording, GpuError> {
         let target = self.target;
         self.with_step(plan, size, |step, mut with| {
+            if matches!(placement, Placement::Host | Placement::Only(_)) {
+                // One operation by itself says nothing about the others.
+                with.of_host = None;
+            }
             with.record(step, on_device(plan, step.model, target, placement))
         })
     }
