@@ -9,6 +9,7 @@ pub const PAGE_TOKENS: usize = 32;
 
 /// A page of a KV group's pool: [`PAGE_TOKENS`] positions of every layer of the group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct PageId(pub u32);
 
 /// Consecutive rows of one sequence at consecutive positions.
