@@ -11,7 +11,7 @@ use doorbell_core::engine::{
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, BatchError, BatchLimits, GroupId, Op, PAGE_TOKENS, Plan};
+use doorbell_core::plan::{Batch, BatchError, BatchLimits, GroupId, Op, PAGE_TOKENS, PageId, Plan};
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::TokenId;
 use doorbell_tests::random::Random;
@@ -274,6 +274,42 @@ fn judge(together: &Outcome, alone: &Outcome, cancelled: bool, what: &str) {
     assert!(together.usage.cached_tokens < together.usage.prompt_tokens);
 }
 
+/// Prefixes are carried away, brought back and forgotten meanwhile; returns the pages carried away.
+fn carry(
+    engine: &mut Engine<'_, '_, Fake>,
+    prompt: &[TokenId],
+    u: &mut Unstructured<'_>,
+) -> Result<Vec<PageId>> {
+    let mut held = Vec::new();
+    if u.ratio(1, 6)? {
+        held = engine.hold_prefix(prompt).unwrap().to_vec();
+        assert!(held.len() <= prompt.len() / PAGE_TOKENS);
+    }
+    if u.ratio(1, 8)? {
+        engine.forget_prefix(prompt);
+        let again = engine.hold_prefix(prompt).unwrap().to_vec();
+        assert!(again.is_empty(), "what was forgotten is found");
+    }
+    Ok(held)
+}
+
+/// Requires every request to have got what it gets alone, and counts what the script exercised.
+fn judge_all(
+    model: &Model<'_>,
+    config: &Config,
+    (jobs, outcomes): (&HashMap<RequestId, Job>, &HashMap<RequestId, Outcome>),
+    cancelled: &[RequestId],
+    seen: &mut Seen,
+) {
+    for (id, job) in jobs {
+        let (together, alone) = (&outcomes[id], alone(model, config.context, *id, job));
+        judge(together, &alone, cancelled.contains(id), &format!("{id:?} {job:?} {config:?}"));
+        seen.preempted += usize::from(together.usage.preemptions > 0);
+        seen.cached += usize::from(together.usage.cached_tokens > 0);
+        seen.cancelled += usize::from(together.reason == FinishReason::Cancelled);
+    }
+}
+
 /// Random arrivals, cancellations, chunk sizes, page budgets and device delays.
 fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Result<()> {
     let context = u.int_in_range(33..=200)?;
@@ -291,18 +327,9 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
     let (mut held, mut anews) = (Vec::new(), Vec::new());
     for number in 0..u.int_in_range(1..=12)? {
         let (id, job) = (RequestId(number), job(u, context)?);
-        // prefixes are carried away, brought back and forgotten meanwhile
         engine.give_pages(&core::mem::take(&mut held));
-        if u.ratio(1, 6)? {
-            held = engine.hold_prefix(&job.prompt).unwrap().to_vec();
-            assert!(held.len() <= job.prompt.len() / PAGE_TOKENS);
-            seen.held += usize::from(!held.is_empty());
-        }
-        if u.ratio(1, 8)? {
-            engine.forget_prefix(&job.prompt);
-            let again = engine.hold_prefix(&job.prompt).unwrap().to_vec();
-            assert!(again.is_empty(), "what was forgotten is found");
-        }
+        held = carry(&mut engine, &job.prompt, u)?;
+        seen.held += usize::from(!held.is_empty());
         let reads = u.ratio(1, 5)?;
         let anew = u.ratio(1, 10)?;
         let submitted = if reads {
@@ -343,13 +370,7 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
     assert!(anews.iter().all(|id| cached(id) == 0), "what is computed anew is not from the cache");
     assert_eq!(outcomes.len(), jobs.len() + readings.len(), "every request ends once");
     seen.read += judge_readings(model, &readings, &outcomes, &mut streams, &cancelled);
-    for (id, job) in &jobs {
-        let (together, alone) = (&outcomes[id], alone(model, context, *id, job));
-        judge(together, &alone, cancelled.contains(id), &format!("{id:?} {job:?} {config:?}"));
-        seen.preempted += usize::from(together.usage.preemptions > 0);
-        seen.cached += usize::from(together.usage.cached_tokens > 0);
-        seen.cancelled += usize::from(together.reason == FinishReason::Cancelled);
-    }
+    judge_all(model, &config, (&jobs, &outcomes), &cancelled, seen);
     Ok(())
 }
 

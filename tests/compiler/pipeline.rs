@@ -67,7 +67,7 @@ fn every_number_of_trips() {
                 continue;
             }
             let function = fold(maybe);
-            let last = (start..end).step_by(3).last().unwrap_or(0);
+            let last = (start..end).step_by(3).next_back().unwrap_or(0);
             let x: Vec<u32> = (0..(last + 1) * 128).map(|at: u32| at.wrapping_mul(2_654_435_761)).collect();
             for target in TARGETS {
                 let kernel = compile(&function, target, &Options::default()).expect("compiles");

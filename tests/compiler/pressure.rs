@@ -71,7 +71,7 @@ impl Tangle {
         }
         let seed = u32::from(self.random.next());
         let side = |k: &mut Builder, pool: &mut Vec<Value>, seed: u32, lane: Value| {
-            let mut side = Tangle { random: Random(seed), pool: core::mem::take(pool), lane };
+            let mut side = Self { random: Random(seed), pool: core::mem::take(pool), lane };
             // Lanes do not read each other here: not all of them are active.
             for _ in 0..12 {
                 let (a, b, at) = (side.any(), side.any(), side.below(side.pool.len()));
@@ -95,7 +95,7 @@ impl Tangle {
         let (zero, end, one) = (k.int(0), k.int(3), k.int(1));
         let carried: Vec<Value> = (0..5).map(|_| self.any()).collect();
         let mut inner =
-            Tangle { random: Random(self.random.next().into()), pool: self.pool.clone(), lane: self.lane };
+            Self { random: Random(self.random.next().into()), pool: self.pool.clone(), lane: self.lane };
         let ends = k.for_range([zero, end, one], &carried, |k, i, inside| {
             inner.pool.extend(inside);
             inner.pool.push(i);

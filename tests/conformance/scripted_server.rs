@@ -2,6 +2,8 @@
 //! takes DOORBELL_SCRIPT_PAUSE_US microseconds.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
+extern crate alloc;
+
 #[path = "../server/serving.rs"]
 mod serving;
 

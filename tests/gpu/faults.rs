@@ -1,9 +1,11 @@
 //! Faults of the device while loading and in mid-generation: one message, no retry, nothing left.
 
 use crate::bench::{FIRST, open, prompt, settings, soft, step, with_model};
+use doorbell_core::backend::Backend as _;
 use doorbell_gpu::{GpuError, Settings};
 use doorbell_kfd::fault::Fault;
-use doorbell_kfd::sys::{Fd, Kernel as _, MapMemory, request};
+use doorbell_kfd::queue::SubmitError;
+use doorbell_kfd::sys::{Errno, Fd, Kernel as _, MapMemory, request};
 use doorbell_soft::kernel::{Machine, Release, SoftKernel, chip};
 use doorbell_soft::processor::{Level, Options};
 use doorbell_tests::tiny::{self, Family};
@@ -94,5 +96,31 @@ fn a_page_fault_is_told_by_the_allocations_name() {
         assert!(error.to_string().contains("page fault"), "{error}");
         assert!(error.to_string().contains("token_embd.weight+"), "{error}");
         assert!(matches!(step(model, &mut backend, &tokens[4..], 4), Err(GpuError::Lost(Some(_)))));
+    });
+}
+
+/// A device that rests has its queue off the hardware; the next step brings it back and computes the same.
+#[test]
+fn a_resting_device_is_woken_by_work() {
+    with_model(&tiny::f32_model(Family::Llama, 1), |model| {
+        let tokens = prompt(model, 6);
+        let run = |rests: bool| {
+            let kernel = soft("gfx1151", Level::Fast);
+            let mut backend = open(&kernel, model, settings(4)).unwrap();
+            step(model, &mut backend, &tokens[..4], 0).unwrap();
+            for _ in 0..if rests { 2 } else { 0 } {
+                backend.rest().unwrap();
+            }
+            let logits = step(model, &mut backend, &tokens[4..5], 4).unwrap();
+            // A kernel that does not bring it back shows that it was away.
+            backend.rest().unwrap();
+            kernel.inject(|injection| injection.refuse = Some((request::UPDATE_QUEUE, Errno::EIO)));
+            let error = step(model, &mut backend, &tokens[5..], 5).unwrap_err();
+            assert!(matches!(error, GpuError::Submit(SubmitError::Dead)), "{error:?}");
+            backend.close().unwrap();
+            assert_eq!(kernel.held(), (0, 0, 0));
+            logits
+        };
+        assert_eq!(run(true), run(false));
     });
 }

@@ -1,6 +1,8 @@
 //! The server over loopback, with a model whose answers are known to the byte.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
+extern crate alloc;
+
 mod anthropic;
 mod chaos;
 mod chat;

@@ -1,5 +1,6 @@
 //! Servers of scripted models on ports of their own.
 
+use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::time::Duration;
 use doorbell_core::engine::{Config, Engine};
@@ -15,7 +16,6 @@ use doorbell_tests::gguf_writer::Value;
 use doorbell_tests::scripted::Scripted;
 use doorbell_tests::tiny::{self, Family, Shape};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 const HEAP: Heap<'static> = &Global;
 

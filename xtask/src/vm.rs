@@ -165,7 +165,8 @@ mod tests {
         assert_eq!(series("6.1.0-57-amd64"), "6.1");
         assert_eq!(series("7.3.4+deb13-amd64"), "7.3");
         assert_eq!(series("6.18-rc1"), "6.18");
-        let kernel = |modules| package::Kernel { release: "6.1.192-own".to_owned(), image: "".into(), modules };
+        let kernel =
+            |modules| package::Kernel { release: "6.1.192-own".to_owned(), image: "".into(), modules };
         assert!(golden(&kernel(None)).ends_with("/kernel-6.1-built-in.txt"));
         assert!(golden(&kernel(Some("".into()))).ends_with("/kernel-6.1.txt"));
     }
