@@ -1,6 +1,6 @@
 //! The kernels of one token of a true-width mixture model: registers, occupancy, code, time to compile.
 //!
-//! `cargo run -p doorbell-kernels --example kernels [gfx1100]`: a Qwen3-30B-A3B in Q4_K with Q6_K values and downs.
+//! `cargo run -p doorbell-kernels --example compile_time [gfx1100]`: a Qwen3-30B-A3B in Q4_K with Q6_K values and downs.
 
 use doorbell_compiler::isa::Target;
 use doorbell_compiler::{Options, compile};
