@@ -69,7 +69,7 @@ fn a_client_meets_the_software_kernel_behind_its_own_calls() {
 
 #[test]
 fn rocminfo_lists_the_gpu() {
-    let clients = root().join("target/foreign/trixie/root/usr");
+    let clients = root().join("target/foreign/trixie").join("root").join("usr");
     let libraries = clients.join("lib/x86_64-linux-gnu");
     let rocminfo = clients.join("bin/rocminfo");
     if !rocminfo.is_file() {

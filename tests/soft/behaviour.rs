@@ -11,28 +11,13 @@ use doorbell_soft::processor::{Cause, Fault, FindingKind, Level, Options, Report
 use std::collections::BTreeSet;
 
 use crate::program::{Machine, assemble};
+use crate::words::{end, imm, int, mov};
 
 const TARGETS: [(char, Target); 3] = [('a', Target::Gfx1100), ('b', Target::Gfx1151), ('c', Target::Gfx1200)];
 const M0: Operand = Operand::Scalar(Scalar::M0);
 
-fn imm(value: i32) -> Operand {
-    Operand::Immediate(value)
-}
-
-fn int(value: i32) -> Operand {
-    Operand::int(value)
-}
-
-fn mov(register: u8, value: i32) -> Inst {
-    Inst::new(op::v_mov_b32, [v(register), int(value)])
-}
-
 fn smov(register: Operand, value: u32) -> Inst {
     Inst::new(op::s_mov_b32, [register, Operand::Literal(value)])
-}
-
-fn end() -> Inst {
-    Inst::new(op::s_endpgm, [imm(0)])
 }
 
 fn is_gfx12(target: Target) -> bool {

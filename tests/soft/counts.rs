@@ -6,14 +6,7 @@ use doorbell_soft::memory::Space;
 use doorbell_soft::processor::{Dispatch, Engine, Level, Model, Options, Profile};
 
 use crate::program::assemble;
-
-fn imm(value: i32) -> Operand {
-    Operand::Immediate(value)
-}
-
-fn int(value: i32) -> Operand {
-    Operand::int(value)
-}
+use crate::words::{imm, int};
 
 /// Runs groups of 64 work-items with two buffers in s[0:3], as often as asked; the profiles.
 fn profiles(code: &[Inst], groups: u32, bytes: usize, times: usize) -> Vec<Profile> {

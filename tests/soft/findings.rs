@@ -6,35 +6,7 @@ use doorbell_isa::{Cache, Inst, Operand, Target, op, s, s_range, v, v_range};
 use doorbell_soft::processor::{FindingKind, Level, Options};
 
 use crate::program::{Machine, assemble};
-
-fn imm(value: i32) -> Operand {
-    Operand::Immediate(value)
-}
-
-fn int(value: i32) -> Operand {
-    Operand::int(value)
-}
-
-fn mov(register: u8, value: i32) -> Inst {
-    Inst::new(op::v_mov_b32, [v(register), int(value)])
-}
-
-fn wait() -> Inst {
-    Inst::new(op::s_waitcnt, [imm(0)])
-}
-
-fn end() -> Inst {
-    Inst::new(op::s_endpgm, [imm(0)])
-}
-
-/// v10 = 4 * item.
-fn offset() -> Inst {
-    Inst::new(op::v_lshlrev_b32, [v(10), int(2), v(0)])
-}
-
-fn load(register: u8) -> Inst {
-    Inst::new(op::global_load_b32, [v(register), v(10), s_range(0, 2)])
-}
+use crate::words::{end, imm, int, load, mov, offset, wait};
 
 fn store(address: u8, register: u8) -> Inst {
     Inst::new(op::global_store_b32, [v(address), v(register), s_range(0, 2)])

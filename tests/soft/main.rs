@@ -27,3 +27,4 @@ mod twins;
 mod values;
 mod waits;
 mod wild;
+mod words;

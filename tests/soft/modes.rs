@@ -6,23 +6,12 @@ use doorbell_isa::{Generation, Inst, Op, Operand, Target, op, s, s_range, v};
 use doorbell_soft::processor::{Engine, Level, Options, Report};
 
 use crate::program::{Machine, assemble};
+use crate::words::{end, imm, int};
 
 const TARGETS: [Target; 3] = [Target::Gfx1100, Target::Gfx1151, Target::Gfx1200];
 
-fn imm(value: i32) -> Operand {
-    Operand::Immediate(value)
-}
-
-fn int(value: i32) -> Operand {
-    Operand::int(value)
-}
-
 fn vmov(register: u8, value: u32) -> Inst {
     Inst::new(op::v_mov_b32, [v(register), Operand::Literal(value)])
-}
-
-fn end() -> Inst {
-    Inst::new(op::s_endpgm, [imm(0)])
 }
 
 fn is_gfx12(target: Target) -> bool {

@@ -6,24 +6,9 @@ use doorbell_isa::{Cache, Inst, Operand, Target, op, s, s_range, v};
 use doorbell_soft::processor::{Engine, FindingKind, Level, Options};
 
 use crate::program::{Machine, assemble};
-
-fn imm(value: i32) -> Operand {
-    Operand::Immediate(value)
-}
-
-fn int(value: i32) -> Operand {
-    Operand::int(value)
-}
+use crate::words::{end, imm, int, mov, wait};
 
 const FLAG: i32 = 1024;
-
-fn wait() -> Inst {
-    Inst::new(op::s_waitcnt, [imm(0)])
-}
-
-fn end() -> Inst {
-    Inst::new(op::s_endpgm, [imm(0)])
-}
 
 fn load(register: u8, offset: i32) -> Inst {
     Inst::new(op::global_load_b32, [v(register), v(1), s_range(0, 2)]).offset(offset)
@@ -31,10 +16,6 @@ fn load(register: u8, offset: i32) -> Inst {
 
 fn store(value: u8, offset: i32) -> Inst {
     Inst::new(op::global_store_b32, [v(1), v(value), s_range(0, 2)]).offset(offset)
-}
-
-fn mov(register: u8, value: i32) -> Inst {
-    Inst::new(op::v_mov_b32, [v(register), int(value)])
 }
 
 fn dwords(code: &[Inst]) -> i32 {

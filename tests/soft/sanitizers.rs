@@ -6,51 +6,7 @@ use doorbell_isa::{Inst, Operand, Target, op, s, s_range, v, v_range};
 use doorbell_soft::processor::{Cause, Fault, FindingKind, Level, Options, Report};
 
 use crate::program::{Machine, assemble};
-
-fn imm(value: i32) -> Operand {
-    Operand::Immediate(value)
-}
-
-fn int(value: i32) -> Operand {
-    Operand::int(value)
-}
-
-fn wait_all() -> Inst {
-    Inst::new(op::s_waitcnt, [imm(0)])
-}
-
-fn end() -> Inst {
-    Inst::new(op::s_endpgm, [imm(0)])
-}
-
-/// v10 = 4 * item, the offset of the item's word.
-fn offset() -> Inst {
-    Inst::new(op::v_lshlrev_b32, [v(10), int(2), v(0)])
-}
-
-fn load(register: u8) -> Inst {
-    Inst::new(op::global_load_b32, [v(register), v(10), s_range(0, 2)])
-}
-
-fn store(register: u8) -> Inst {
-    Inst::new(op::global_store_b32, [v(10), v(register), s_range(0, 2)])
-}
-
-fn mov(register: u8, value: i32) -> Inst {
-    Inst::new(op::v_mov_b32, [v(register), int(value)])
-}
-
-fn lds_store(address: u8, data: u8) -> Inst {
-    Inst::new(op::ds_store_b32, [v(address), v(data)])
-}
-
-fn lds_load(register: u8, address: u8) -> Inst {
-    Inst::new(op::ds_load_b32, [v(register), v(address)])
-}
-
-fn barrier() -> Inst {
-    Inst::new(op::s_barrier, [])
-}
+use crate::words::{barrier, end, imm, int, lds_load, lds_store, load, mov, offset, store, wait};
 
 fn options(seed: u64) -> Options {
     Options { level: Level::Strict, seed, budget: 1_000_000, patience: 20_000, ..Options::default() }
@@ -95,7 +51,7 @@ fn reading_a_register_that_is_being_loaded_is_caught() {
     // A count of one leaves the younger load outstanding.
     let count = Inst::new(op::s_waitcnt, [imm(1 << 10 | 0x3f7 & 0x3ff)]);
     let younger = [offset(), load(3), load(1), count, add, end()];
-    let clean = [offset(), load(1), load(3), count, add, wait_all(), end()];
+    let clean = [offset(), load(1), load(3), count, add, wait(), end()];
     expect(FindingKind::ReadBeforeWait, 32, &[&vector, &scalar, &younger], &clean);
 }
 
@@ -103,7 +59,7 @@ fn reading_a_register_that_is_being_loaded_is_caught() {
 fn overwriting_a_register_that_is_being_loaded_is_caught() {
     let plain = [offset(), load(1), mov(1, 0), end()];
     let lds = [mov(11, 0), mov(12, 1), lds_store(11, 12), lds_load(1, 11), mov(1, 0), end()];
-    let clean = [offset(), load(1), load(1), wait_all(), mov(1, 0), end()];
+    let clean = [offset(), load(1), load(1), wait(), mov(1, 0), end()];
     expect(FindingKind::WriteBeforeWait, 32, &[&plain, &lds], &clean);
 }
 
@@ -137,7 +93,7 @@ fn a_branch_on_an_undefined_value_is_caught() {
 #[test]
 fn storing_an_undefined_value_is_caught() {
     let register = [offset(), store(7), end()];
-    let from_lds = [offset(), lds_load(7, 10), wait_all(), store(7), end()];
+    let from_lds = [offset(), lds_load(7, 10), wait(), store(7), end()];
     let half = [
         offset(),
         Inst::new(op::v_and_b32, [v(8), int(0xffff), v(7)]),
@@ -152,9 +108,9 @@ fn storing_an_undefined_value_is_caught() {
         mov(9, 1),
         store(9),
         lds_store(10, 9),
-        wait_all(),
+        wait(),
         lds_load(7, 10),
-        wait_all(),
+        wait(),
         store(7),
         end(),
     ];
@@ -165,14 +121,13 @@ fn storing_an_undefined_value_is_caught() {
 fn waves_that_touch_the_same_lds_bytes_unordered_are_caught() {
     // v11 = 4 * (item mod 32): both waves use the same words.
     let same = Inst::new(op::v_and_b32, [v(11), int(124), v(10)]);
-    let write_write = [offset(), same, lds_store(11, 10), wait_all(), end()];
+    let write_write = [offset(), same, lds_store(11, 10), wait(), end()];
     // The neighbour wave's words, before a barrier.
     let other = Inst::new(op::v_xor_b32, [v(12), int(128), v(10)]);
-    let write_read = [offset(), other, lds_store(10, 10), wait_all(), lds_load(2, 12), wait_all(), end()];
-    let clean =
-        [offset(), other, lds_store(10, 10), wait_all(), barrier(), lds_load(2, 12), wait_all(), end()];
+    let write_read = [offset(), other, lds_store(10, 10), wait(), lds_load(2, 12), wait(), end()];
+    let clean = [offset(), other, lds_store(10, 10), wait(), barrier(), lds_load(2, 12), wait(), end()];
     // A store that is still on its way at the barrier is not ordered by it.
-    let late = [offset(), other, lds_store(10, 10), barrier(), lds_load(2, 12), wait_all(), end()];
+    let late = [offset(), other, lds_store(10, 10), barrier(), lds_load(2, 12), wait(), end()];
     expect(FindingKind::LdsRace, 64, &[&write_write, &write_read, &late], &clean);
 }
 
@@ -261,14 +216,14 @@ fn hazards_that_the_chip_does_not_resolve_are_caught() {
 #[test]
 fn accesses_out_of_bounds_name_the_nearest_allocation() {
     let far = load(1).offset(4000);
-    let fault = run_on(Target::Gfx1100, &[offset(), far, wait_all(), end()], 32, 0).unwrap_err();
+    let fault = run_on(Target::Gfx1100, &[offset(), far, wait(), end()], 32, 0).unwrap_err();
     let Cause::Memory(memory) = &fault.cause else { panic!("{fault}") };
     let (name, at) = memory.nearest.clone().unwrap();
     assert_eq!((name.as_str(), at), ("buffer", 4096));
-    let lds = [mov(11, 4096), lds_load(1, 11), wait_all(), end()];
+    let lds = [mov(11, 4096), lds_load(1, 11), wait(), end()];
     let fault = run_on(Target::Gfx1100, &lds, 32, 0).unwrap_err();
     assert!(matches!(fault.cause, Cause::Lds { address: 4096, size: 1024 }), "{fault}");
-    let clean = [offset(), load(1).offset(3968), wait_all(), end()];
+    let clean = [offset(), load(1).offset(3968), wait(), end()];
     assert!(run_on(Target::Gfx1100, &clean, 32, 0).is_ok());
 }
 
@@ -282,7 +237,7 @@ fn flag(groups: u32, resident: usize, seed: u64) -> Result<Report, Fault> {
         Inst::new(op::s_cmp_eq_u32, [s(2), int(last)]),
         Inst::new(op::s_cbranch_scc1, [imm(7)]),
         poll,
-        wait_all(),
+        wait(),
         Inst::new(op::v_readfirstlane_b32, [s(8), v(2)]),
         Inst::new(op::s_cmp_eq_u32, [s(8), int(1)]),
         Inst::new(op::s_cbranch_scc0, [imm(-7)]),

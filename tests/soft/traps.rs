@@ -6,21 +6,10 @@ use doorbell_isa::{Generation, Inst, Operand, Scalar, Target, op, s, s_range, v}
 use doorbell_soft::processor::{Cause, Engine, Level, Message, Options, Report, Trap};
 
 use crate::program::{Machine, assemble};
-
-fn imm(value: i32) -> Operand {
-    Operand::Immediate(value)
-}
-
-fn int(value: i32) -> Operand {
-    Operand::int(value)
-}
+use crate::words::{end, imm, int};
 
 fn ttmp(first: u8, count: u8) -> Operand {
     Operand::Scalar(Scalar::ttmp(first, count))
-}
-
-fn end() -> Inst {
-    Inst::new(op::s_endpgm, [imm(0)])
 }
 
 const TARGETS: [Target; 3] = [Target::Gfx1100, Target::Gfx1151, Target::Gfx1200];

@@ -9,51 +9,7 @@ use doorbell_soft::processor::{Cause, Engine, Fault, FindingKind, Level, Options
 use std::collections::BTreeSet;
 
 use crate::program::{Machine, assemble};
-
-fn imm(value: i32) -> Operand {
-    Operand::Immediate(value)
-}
-
-fn int(value: i32) -> Operand {
-    Operand::int(value)
-}
-
-fn mov(register: u8, value: i32) -> Inst {
-    Inst::new(op::v_mov_b32, [v(register), int(value)])
-}
-
-fn wait() -> Inst {
-    Inst::new(op::s_waitcnt, [imm(0)])
-}
-
-fn end() -> Inst {
-    Inst::new(op::s_endpgm, [imm(0)])
-}
-
-/// v10 = 4 * item.
-fn offset() -> Inst {
-    Inst::new(op::v_lshlrev_b32, [v(10), int(2), v(0)])
-}
-
-fn load(register: u8) -> Inst {
-    Inst::new(op::global_load_b32, [v(register), v(10), s_range(0, 2)])
-}
-
-fn store(register: u8) -> Inst {
-    Inst::new(op::global_store_b32, [v(10), v(register), s_range(0, 2)])
-}
-
-fn lds_store(address: u8, data: u8) -> Inst {
-    Inst::new(op::ds_store_b32, [v(address), v(data)])
-}
-
-fn lds_load(register: u8, address: u8) -> Inst {
-    Inst::new(op::ds_load_b32, [v(register), v(address)])
-}
-
-fn barrier() -> Inst {
-    Inst::new(op::s_barrier, [])
-}
+use crate::words::{barrier, end, imm, int, lds_load, lds_store, load, mov, offset, store, wait};
 
 /// A program and how it is launched.
 #[derive(Clone)]

@@ -6,21 +6,10 @@ use doorbell_isa::{Inst, Operand, Special, Target, op, s, s_range, v, v_range};
 use doorbell_soft::processor::{FindingKind, Level, Options};
 
 use crate::program::{Machine, assemble};
-
-fn imm(value: i32) -> Operand {
-    Operand::Immediate(value)
-}
-
-fn int(value: i32) -> Operand {
-    Operand::int(value)
-}
+use crate::words::{end, imm, int};
 
 fn mov(register: u8, from: Operand) -> Inst {
     Inst::new(op::v_mov_b32, [v(register), from])
-}
-
-fn end() -> Inst {
-    Inst::new(op::s_endpgm, [imm(0)])
 }
 
 fn kinds(target: Target, code: &[Inst], scalar_reads: bool) -> Vec<FindingKind> {
