@@ -108,12 +108,12 @@ fn run<S: Simd, P: Pages, const T: usize>(simd: S, chunk: Attention<'_, T>) -> [
         (low - chunk.first) as usize / PAGE_TOKENS..((high - chunk.first) as usize).div_ceil(PAGE_TOKENS);
 
     let queries: [*const f32; T] = from_fn(|t| chunk.queries[t].as_ptr());
-    let (scores, shape) = (chunk.scores.as_mut_ptr(), chunk.shape);
+    let (rows, shape) = (chunk.scores.as_mut_ptr(), chunk.shape);
     for page in pages.clone() {
         // SAFETY: `check`: the page is readable, the queries and scores are long enough.
         unsafe {
-            let out = scores.add(page * PAGE_TOKENS);
-            P::scores(simd, shape, chunk.pages[page], queries, (chunk.scale, chunk.soft_cap), out);
+            let out = rows.add(page * PAGE_TOKENS);
+            scores::<S, P, T>(simd, shape, chunk.pages[page], queries, (chunk.scale, chunk.soft_cap), out);
         }
     }
     let columns = pages.start * PAGE_TOKENS..pages.end * PAGE_TOKENS;
@@ -131,39 +131,101 @@ fn run<S: Simd, P: Pages, const T: usize>(simd: S, chunk: Attention<'_, T>) -> [
         weights[t] = softmax_part(simd, row);
     }
     let tokens = (low - chunk.first) as usize..(high - chunk.first) as usize;
-    let values = chunk.values.as_mut_ptr();
+    let sums = chunk.values.as_mut_ptr();
     // SAFETY: `check`: the pages are readable, the scores and values long enough.
-    unsafe { P::values::<S, T>(simd, shape, chunk.pages, tokens, chunk.scores.as_ptr(), values) };
+    unsafe { values::<S, P, T>(simd, shape, chunk.pages, tokens, chunk.scores.as_ptr(), sums) };
     weights
 }
 
+/// Two vectors for each of `T` queries: of positions, or of elements of a value.
+type Pair<S, const T: usize> = [[<S as Simd>::F; T]; 2];
+
 /// How the numbers of a page are kept.
 trait Pages {
-    /// Scores of the 32 positions of a page.
+    /// Products of the queries and the page's keys of two vectors of positions from `first` on.
     ///
     /// # Safety
-    /// The page's keys, `T` queries of `key_dim` floats and `T` rows of [`CHUNK`] scores must be there.
-    unsafe fn scores<S: Simd, const T: usize>(
+    /// The page's keys and `T` queries of `key_dim` floats must be there.
+    unsafe fn products<S: Simd, const T: usize>(
         simd: S,
         shape: &PageShape,
         page: *const u8,
         queries: [*const f32; T],
-        rule: (f32, Option<f32>),
-        out: *mut f32,
-    );
+        first: usize,
+    ) -> Pair<S, T>;
 
-    /// Σ weight · value over `tokens` of the chunk.
+    /// Adds weight · value over `tokens` of the page to two vectors of elements from `first` on.
     ///
     /// # Safety
-    /// The pages' values, `T` rows of [`CHUNK`] weights and `T` rows of `value_stride` floats must be there.
-    unsafe fn values<S: Simd, const T: usize>(
+    /// The page's values and `T` rows, [`CHUNK`] apart, of 32 weights must be there.
+    unsafe fn add_values<S: Simd, const T: usize>(
         simd: S,
         shape: &PageShape,
-        pages: &[*const u8],
-        tokens: Range<usize>,
-        weights: *const f32,
-        out: *mut f32,
+        page: *const u8,
+        weighted: (Range<usize>, *const f32),
+        first: usize,
+        sums: &mut Pair<S, T>,
     );
+}
+
+/// Scores of the 32 positions of a page.
+///
+/// # Safety
+/// The page's keys, `T` queries of `key_dim` floats and `T` rows of [`CHUNK`] scores must be there.
+#[inline(always)]
+unsafe fn scores<S: Simd, P: Pages, const T: usize>(
+    simd: S,
+    shape: &PageShape,
+    page: *const u8,
+    queries: [*const f32; T],
+    rule: (f32, Option<f32>),
+    out: *mut f32,
+) {
+    for first in (0..PAGE_TOKENS).step_by(2 * S::LANES) {
+        // SAFETY: the caller's promise.
+        let products = unsafe { P::products::<S, T>(simd, shape, page, queries, first) };
+        for (i, products) in products.into_iter().enumerate() {
+            for (t, product) in products.into_iter().enumerate() {
+                let score = score(simd, product, rule);
+                // SAFETY: the caller's promise.
+                unsafe { simd.store_f(out.add(t * CHUNK + first + i * S::LANES), score) };
+            }
+        }
+    }
+}
+
+/// Σ weight · value over `tokens` of the chunk.
+///
+/// # Safety
+/// The pages' values, `T` rows of [`CHUNK`] weights and `T` rows of `value_stride` floats must be there.
+#[inline(always)]
+unsafe fn values<S: Simd, P: Pages, const T: usize>(
+    simd: S,
+    shape: &PageShape,
+    pages: &[*const u8],
+    tokens: Range<usize>,
+    weights: *const f32,
+    out: *mut f32,
+) {
+    for first in (0..shape.value_stride).step_by(2 * S::LANES) {
+        let mut sums = [[simd.splat_f(0.0); T]; 2];
+        let touched = tokens.start / PAGE_TOKENS..tokens.end.div_ceil(PAGE_TOKENS);
+        for (&page, number) in pages[touched.clone()].iter().zip(touched) {
+            let base = number * PAGE_TOKENS;
+            let seen = tokens.start.max(base) - base..tokens.end.min(base + PAGE_TOKENS) - base;
+            // SAFETY: the caller's promise.
+            unsafe {
+                let weighted = (seen, weights.add(base));
+                P::add_values::<S, T>(simd, shape, page, weighted, first, &mut sums);
+            }
+        }
+        for (i, sums) in sums.into_iter().enumerate() {
+            for (t, sum) in sums.into_iter().enumerate() {
+                // SAFETY: the caller's promise; `value_stride` is a multiple of two vectors of any form.
+                unsafe { simd.store_f(out.add(t * shape.value_stride + first + i * S::LANES), sum) };
+            }
+        }
+    }
 }
 
 /// A product of query and key, scaled and limited.

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "walks raw pages and raw queries")]
 #![expect(clippy::needless_range_loop, reason = "several arrays share the index of a vector or a query")]
 
-use super::{CHUNK, Pages, score};
+use super::{CHUNK, Pages, Pair};
 use crate::kv::{BLOCK, PageShape};
 use crate::simd::Simd;
 use core::ops::Range;
@@ -14,94 +14,65 @@ pub(super) struct Blocks;
 
 impl Pages for Blocks {
     #[inline(always)]
-    unsafe fn scores<S: Simd, const T: usize>(
+    unsafe fn products<S: Simd, const T: usize>(
         simd: S,
         shape: &PageShape,
         page: *const u8,
         queries: [*const f32; T],
-        rule: (f32, Option<f32>),
-        out: *mut f32,
-    ) {
-        for first in (0..PAGE_TOKENS).step_by(2 * S::LANES) {
-            let mut sums = [[simd.splat_f(0.0); T]; 2];
-            for block in 0..shape.key_dim / BLOCK {
-                let mut parts = [[simd.splat_f(0.0); T]; 2];
-                for d in BLOCK * block..BLOCK * (block + 1) {
-                    // SAFETY: the caller's promise; codes of keys are `[key_dim][32]`.
-                    unsafe {
-                        let at = page.add(d * PAGE_TOKENS + first);
-                        let keys = [simd.load_bytes(at), simd.load_bytes(at.add(S::LANES))];
-                        let keys = [simd.to_f(keys[0]), simd.to_f(keys[1])];
-                        for t in 0..T {
-                            let q = simd.splat_f(*queries[t].add(d));
-                            for i in 0..2 {
-                                parts[i][t] = simd.fma(keys[i], q, parts[i][t]);
-                            }
-                        }
-                    }
-                }
-                for i in 0..2 {
-                    let at = shape.key_scale(block, first + i * S::LANES);
-                    // SAFETY: the caller's promise; a block has a scale for each position.
-                    let scale = unsafe { simd.load_half(page.add(at).cast()) };
+        first: usize,
+    ) -> Pair<S, T> {
+        let mut sums = [[simd.splat_f(0.0); T]; 2];
+        for block in 0..shape.key_dim / BLOCK {
+            let mut parts = [[simd.splat_f(0.0); T]; 2];
+            for d in BLOCK * block..BLOCK * (block + 1) {
+                // SAFETY: the caller's promise; codes of keys are `[key_dim][32]`.
+                unsafe {
+                    let at = page.add(d * PAGE_TOKENS + first);
+                    let keys = [simd.load_bytes(at), simd.load_bytes(at.add(S::LANES))];
+                    let keys = [simd.to_f(keys[0]), simd.to_f(keys[1])];
                     for t in 0..T {
-                        sums[i][t] = simd.fma(parts[i][t], scale, sums[i][t]);
+                        let q = simd.splat_f(*queries[t].add(d));
+                        for i in 0..2 {
+                            parts[i][t] = simd.fma(keys[i], q, parts[i][t]);
+                        }
                     }
                 }
             }
             for i in 0..2 {
+                let at = shape.key_scale(block, first + i * S::LANES);
+                // SAFETY: the caller's promise; a block has a scale for each position.
+                let scale = unsafe { simd.load_half(page.add(at).cast()) };
                 for t in 0..T {
-                    let score = score(simd, sums[i][t], rule);
-                    // SAFETY: the caller's promise.
-                    unsafe { simd.store_f(out.add(t * CHUNK + first + i * S::LANES), score) };
+                    sums[i][t] = simd.fma(parts[i][t], scale, sums[i][t]);
                 }
             }
         }
+        sums
     }
 
     #[inline(always)]
-    unsafe fn values<S: Simd, const T: usize>(
+    unsafe fn add_values<S: Simd, const T: usize>(
         simd: S,
         shape: &PageShape,
-        pages: &[*const u8],
-        tokens: Range<usize>,
-        weights: *const f32,
-        out: *mut f32,
+        page: *const u8,
+        (tokens, weights): (Range<usize>, *const f32),
+        first: usize,
+        sums: &mut Pair<S, T>,
     ) {
-        for first in (0..shape.value_stride).step_by(2 * S::LANES) {
-            let mut sums = [[simd.splat_f(0.0); T]; 2];
-            let mut token = tokens.start;
-            while token < tokens.end {
-                let page = token / PAGE_TOKENS;
-                let end = tokens.end.min((page + 1) * PAGE_TOKENS);
-                let values = pages[page].wrapping_add(shape.values);
-                // SAFETY: the caller's promise.
-                let scaled = unsafe {
-                    scaled::<S, T>(simd, shape, first / BLOCK, pages[page], weights.add(page * PAGE_TOKENS))
-                };
-                for token in token..end {
-                    let token = token % PAGE_TOKENS;
-                    // SAFETY: the caller's promise; codes of values are `[32][value_stride]`.
-                    unsafe {
-                        let at = values.add(token * shape.value_stride + first);
-                        let v = [simd.load_bytes(at), simd.load_bytes(at.add(S::LANES))];
-                        let v = [simd.to_f(v[0]), simd.to_f(v[1])];
-                        for t in 0..T {
-                            let weight = simd.splat_f(scaled[t][token]);
-                            for i in 0..2 {
-                                sums[i][t] = simd.fma(v[i], weight, sums[i][t]);
-                            }
-                        }
-                    }
-                }
-                token = end;
-            }
-            for i in 0..2 {
+        // SAFETY: the caller's promise.
+        let scaled = unsafe { scaled::<S, T>(simd, shape, first / BLOCK, page, weights) };
+        let values = page.wrapping_add(shape.values);
+        for token in tokens {
+            // SAFETY: the caller's promise; codes of values are `[32][value_stride]`.
+            unsafe {
+                let at = values.add(token * shape.value_stride + first);
+                let v = [simd.load_bytes(at), simd.load_bytes(at.add(S::LANES))];
+                let v = [simd.to_f(v[0]), simd.to_f(v[1])];
                 for t in 0..T {
-                    // SAFETY: the caller's promise; `value_stride` is a multiple of two vectors of any form.
-                    unsafe {
-                        simd.store_f(out.add(t * shape.value_stride + first + i * S::LANES), sums[i][t])
-                    };
+                    let weight = simd.splat_f(scaled[t][token]);
+                    for i in 0..2 {
+                        sums[i][t] = simd.fma(v[i], weight, sums[i][t]);
+                    }
                 }
             }
         }
