@@ -136,8 +136,8 @@ impl CopyEngine {
     ) -> Result<Option<Ticket>, CopyError> {
         assert!((1..=COPY_BYTES).contains(&bytes), "{bytes} bytes in one copy");
         const REQUEST: u64 = (REQUEST_WORDS * 4) as u64;
-        let device = process.device(self.device);
-        let doorbells = device.doorbells.as_ref().filter(|_| !device.lost).ok_or(CopyError::Lost)?;
+        let doorbells = process.device(self.device).doorbells.as_ref();
+        let doorbells = doorbells.filter(|_| !process.is_lost(self.device)).ok_or(CopyError::Lost)?;
         let tail = u64::from(RING_BYTES) - self.written % u64::from(RING_BYTES);
         let padding = if tail < REQUEST { tail } else { 0 };
         // Never equal: a full ring would look empty.

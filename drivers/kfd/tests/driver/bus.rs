@@ -7,7 +7,7 @@ use crate::queue::{open, packets};
 use doorbell_kfd::fault::Fault;
 use doorbell_kfd::memory::{AllocError, Bytes, Name, UploadError, Uploader, Usage};
 use doorbell_kfd::process::DeviceIndex;
-use doorbell_kfd::queue::{Queue, QueueOptions, SubmitError};
+use doorbell_kfd::queue::{CopyEngine, CopyError, Queue, QueueOptions, SubmitError};
 use doorbell_kfd::sys::{BusGuard, Kernel, Linux, Place, Window};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -83,6 +83,7 @@ fn a_device_whose_doorbells_vanish_is_lost() {
     fake.inject(|injection| injection.doorbells = Some(taken.path.clone()));
     let mut process = open(&fake);
     let mut queue = Queue::create(&mut process, DeviceIndex(0), QueueOptions::default()).expect("queue");
+    let mut engine = CopyEngine::create(&mut process, DeviceIndex(0)).expect("engine");
     queue.submit(&process, &packets(3), 1).expect("room");
     assert!(!process.device(DeviceIndex(0)).is_lost());
     taken.take_away();
@@ -92,6 +93,8 @@ fn a_device_whose_doorbells_vanish_is_lost() {
     assert_eq!(fault.lost_gpu(), Some(process.device(DeviceIndex(0)).gpu_id()));
     assert!(fault.to_string().contains("is gone: it was reset or unplugged"));
     assert_eq!(queue.submit(&process, &packets(1), 3), Err(SubmitError::Dead));
+    assert_eq!(engine.copy(&process, 1 << 20, 1 << 21, 8), Err(CopyError::Lost));
+    engine.destroy(&mut process).expect("destroy");
     queue.destroy(&mut process).expect("destroy");
     process.shutdown().expect("nothing left");
     assert_eq!(fake.held(), (0, 0, 0));
@@ -134,18 +137,22 @@ fn any_page_of_a_device_may_vanish() {
 }
 
 #[test]
-fn a_queue_takes_nothing_after_memory_has_vanished() {
+fn queues_take_nothing_after_memory_has_vanished() {
     let fake = Fake::new(Machine::new(Release::V7_2, 64 * GIB, &["RX 7600"]));
     let taken = Taken::new("data");
     let mut process = open(&fake);
     let mut queue = Queue::create(&mut process, DeviceIndex(0), QueueOptions::default()).expect("queue");
+    let mut engine = CopyEngine::create(&mut process, DeviceIndex(0)).expect("engine");
     fake.inject(|injection| injection.memory = Some((12288, taken.path.clone())));
     let data = process.allocate(DeviceIndex(0), Usage::Data, 12288, Name::new("data")).expect("memory");
     queue.submit(&process, &packets(3), 1).expect("room");
+    assert!(engine.copy(&process, data.va() + 64, data.va(), 8).expect("copy").is_some());
     taken.take_away();
     data.window().expect("mapped").store32(4096, 1);
     assert!(process.is_lost(DeviceIndex(0)));
     assert_eq!(queue.submit(&process, &packets(3), 2), Err(SubmitError::Dead));
+    assert_eq!(engine.copy(&process, data.va() + 64, data.va(), 8), Err(CopyError::Lost));
+    engine.destroy(&mut process).expect("destroy");
     process.free(data).expect("free");
     queue.destroy(&mut process).expect("destroy");
     process.shutdown().expect("nothing left");
