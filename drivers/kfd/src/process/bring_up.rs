@@ -152,7 +152,7 @@ pub struct Process<'k> {
     pub(crate) events: Option<Events>,
     /// Queues that the kernel knows.
     pub(crate) queues: Vec<u32>,
-    /// How often the system had been suspended when this was last looked at.
+    /// How often the system had been suspended when the devices were opened, or last reopened.
     pub(crate) suspends: u64,
 }
 

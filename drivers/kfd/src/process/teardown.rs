@@ -3,7 +3,7 @@
 //! Source: `amdkfd/kfd_process_queue_manager.c:pqm_destroy_queue`, `amdgpu_amdkfd_gpuvm.c` (`unmap_bo_from_gpuvm`
 //! refuses buffers of live queues, FREE refuses mapped ones, the event page cannot be freed).
 
-use super::bring_up::Process;
+use super::bring_up::{Process, suspends};
 use super::device::{DeviceIndex, Exception};
 use crate::memory::Totals;
 use crate::sys::{DestroyQueue, call};
@@ -44,6 +44,7 @@ impl Process<'_> {
             device.lost = false;
             device.exception = Exception::default();
         }
+        self.suspends = suspends(self.kernel);
         self.guard = None;
         self.guard = self.kernel.guard_span(self.space.span());
         leak

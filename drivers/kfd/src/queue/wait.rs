@@ -380,11 +380,10 @@ impl Queue {
         if let Some(fault) = self.wave(process, QueueErrors::default()) {
             return fault;
         }
-        let suspends = suspends(process.kernel());
-        if suspends == process.suspends {
+        if suspends(process.kernel()) == process.suspends {
             return Fault::Hang(ms, self.flight());
         }
-        process.suspends = suspends;
+        // The count stays: queues of the other devices have slept as well.
         let device = &mut process.devices[usize::from(self.device().0)];
         device.lost = true;
         Fault::Suspended(device.gpu_id(), ms, self.flight())

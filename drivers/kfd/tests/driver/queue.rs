@@ -343,10 +343,12 @@ fn queue_errors_are_told_in_words() {
     process.shutdown().expect("nothing left");
 }
 
+/// Where the kernel counts suspends.
+const COUNTER: &str = "/sys/power/suspend_stats/success";
+
 /// The GPU does not move, and the system has slept since the device was opened.
 #[test]
 fn a_device_that_does_not_come_back_from_suspend_is_lost() {
-    const COUNTER: &str = "/sys/power/suspend_stats/success";
     let fake = fake(Release::V6_12, "8060S");
     fake.set_file(COUNTER, "3\n");
     let mut process = open(&fake);
@@ -372,6 +374,37 @@ fn a_device_that_does_not_come_back_from_suspend_is_lost() {
         } else {
             queue.destroy(&mut process).expect("destroy");
         }
+    }
+    process.shutdown().expect("nothing left");
+    assert_eq!(fake.held(), (0, 0, 0));
+}
+
+/// One suspend takes both GPUs; what hangs after they were reopened has another reason.
+#[test]
+fn every_device_that_slept_is_lost_until_it_is_reopened() {
+    let fake = Fake::new(Machine::new(Release::V6_12, 64 * GIB, &["RX 7600", "RX 9070 XT"]));
+    fake.set_file(COUNTER, "3\n");
+    let mut process = open(&fake);
+    let devices = [FIRST, DeviceIndex(1)];
+    let patience = Patience { spin_us: 5, hang_ms: 100 };
+    for suspended in [true, false] {
+        let mut queues = devices
+            .map(|device| Queue::create(&mut process, device, QueueOptions::default()).expect("queue"));
+        fake.inject(|injection| injection.trouble = Some(Trouble::Hang));
+        if suspended {
+            fake.set_file(COUNTER, "4\n");
+        }
+        for (queue, device) in queues.iter_mut().zip(devices) {
+            let submission = queue.submit(&process, &packets(2), 0).expect("room");
+            queue.wait(&mut process, submission, patience, &mut Clock::default()).expect_err("hang");
+            let (fault, gpu_id) = (queue.fault().expect("fault"), process.device(device).gpu_id());
+            assert_eq!(matches!(fault, Fault::Suspended(id, 100, _) if *id == gpu_id), suspended, "{fault}");
+            assert_eq!(matches!(fault, Fault::Hang(100, _)), !suspended, "{fault}");
+            assert_eq!(process.is_lost(device), suspended);
+        }
+        // Nobody has looked at this one before.
+        fake.set_file(COUNTER, "5\n");
+        assert_eq!(process.reopen().queues, 2);
     }
     process.shutdown().expect("nothing left");
     assert_eq!(fake.held(), (0, 0, 0));
