@@ -90,6 +90,17 @@ fn every_field_may_be_null() {
 }
 
 #[test]
+fn a_message_that_was_begun_has_no_control_tokens() {
+    let server = Server::start(&Kind::default());
+    let count = |text: &str| {
+        let messages = json!([{ "role": "user", "content": "a" }, { "role": "assistant", "content": text }]);
+        let prompt = server.post("/apply-template", &with(ask(""), json!({ "messages": messages }))).ok();
+        prompt["tokens"].as_u64().unwrap()
+    };
+    assert!(count("<|im_end|>") > count("x") + 1, "a control token in a content");
+}
+
+#[test]
 fn a_message_that_was_begun_is_continued() {
     let server = Server::start(&Kind::default());
     let begun = |fields: Value| {

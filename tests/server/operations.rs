@@ -11,6 +11,8 @@ use doorbell_core::token::Tokenizer;
 use doorbell_runtime::serve::Service;
 use doorbell_tests::scripted::{LOST, Scripted};
 use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::mpsc::channel;
 
 #[test]
@@ -56,6 +58,21 @@ fn metrics_have_the_names_that_dashboards_know() {
     let accept = [("accept", "application/openmetrics-text; version=1.0.0")];
     let open = server.send("GET", "/metrics", &accept, "");
     assert!(open.body.ends_with("# EOF\n") && open.body.contains("# TYPE llamacpp:prompt_tokens counter\n"));
+}
+
+/// The thread that answers probes computes nothing else: a connection that began with one ends with its answer.
+#[test]
+fn a_connection_of_probes_serves_nothing_else() {
+    let server = Server::start(&Kind::default());
+    for path in ["/health", "/live", "/metrics", "/api/v0/health"] {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(answer.to_lowercase().contains("connection: close\r\n"), "{answer}");
+    }
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn render(app: &App, conversation: &Conversation) -> Result<Rendered, Failure> {
     };
     let mut prompt = template.prompt(&input)?;
     let reason = conversation.variables.get("enable_thinking") != Some(&Value::Bool(false));
-    let thinking = turn::begin(&mut prompt.text, begun, app.style, reason);
+    let thinking = turn::begin(&mut prompt, begun, app.style, reason);
     let mut tokens = heap::Vec::new_in(HEAP);
     app.served
         .tokenizer

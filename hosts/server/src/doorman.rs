@@ -1,12 +1,16 @@
 //! Who takes connections up: a thread of its own, which serves questions about the server's state itself and hands all
 //! others to the threads that serve answers.
 //!
-//! So probes are answered however many requests are being read, parsed and refused. A connection stays where its first
-//! request led it.
+//! So probes are answered however many requests are being read, parsed and refused. A connection is led by its first
+//! request; here it ends with the answer to that, so that nothing else is ever computed on this thread.
 
 use crate::app::App;
 use crate::dispatch;
 use alloc::sync::Arc;
+use axum::http::HeaderValue;
+use axum::http::header::CONNECTION;
+use axum::middleware::map_response;
+use axum::response::Response;
 use axum::serve::Listener;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -17,13 +21,14 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 /// What the first request of a connection begins with that stays here.
-const OWN: [&[u8]; 6] = [
+const OWN: [&[u8]; 7] = [
     b"GET /health",
     b"GET /live",
     b"GET /metrics",
     b"GET /v1/health",
     b"GET /api/v1/health",
     b"GET /v0/health",
+    b"GET /api/v0/health",
 ];
 
 /// Bytes of a request that are looked at.
@@ -71,7 +76,8 @@ pub(crate) fn start(
 ) -> io::Result<Handed> {
     let address = listener.local_addr()?;
     listener.set_nonblocking(true)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build()?;
     let (others, connections) = unbounded_channel();
     let thread = std::thread::Builder::new().name("operations".into());
     thread.spawn(move || runtime.block_on(keep(listener, address, app, others, ended)))?;
@@ -86,7 +92,8 @@ async fn keep(
     mut ended: watch::Receiver<bool>,
 ) {
     let (own, connections) = unbounded_channel();
-    let serving = axum::serve(Handed { connections, address }, dispatch::router(&app));
+    let router = dispatch::router(&app).layer(map_response(last));
+    let serving = axum::serve(Handed { connections, address }, router);
     tokio::spawn(serving.into_future());
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     loop {
@@ -111,6 +118,12 @@ async fn keep(
     drop(listener);
     // probes may go on until the server has ended
     while ended.changed().await.is_ok() {}
+}
+
+/// Ends a connection with this answer.
+async fn last(mut response: Response) -> Response {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// Whether a client went before it was taken up.

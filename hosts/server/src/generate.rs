@@ -357,7 +357,10 @@ impl Answer {
         let milliseconds = |from: Instant, to: Instant| to.duration_since(from).as_secs_f64() * 1e3;
         let prompt = milliseconds(prompted.begun, self.first.unwrap_or(prompted.told));
         let predicted = self.first.map_or(0.0, |first| milliseconds(first, Instant::now()));
-        timings([prompted.cached, prompted.done - prompted.cached, self.tokens], [prompt, predicted, 0.0])
+        timings(
+            [prompted.cached, prompted.done.saturating_sub(prompted.cached), self.tokens],
+            [prompt, predicted, 0.0],
+        )
     }
 
     /// Reads more text; `None` if nothing is to be told.

@@ -3,6 +3,7 @@
 use crate::error::Failure;
 use crate::fields::Fields;
 use doorbell_runtime::answer::{CallStyle, Style};
+use doorbell_runtime::template::Prompt;
 use serde_json::Value;
 
 /// How the prompt of a conversation ends.
@@ -55,39 +56,48 @@ impl Turn {
 }
 
 /// Writes the beginning of the model's turn: reasoning if there was some, then the answer. Gives whether the model
-/// goes on in the midst of its reasoning.
-pub(crate) fn begin(text: &mut String, begun: Option<&Value>, style: Style, reason: bool) -> bool {
-    let within = style.begins_thinking(text);
+/// goes on in the midst of its reasoning. What the client wrote is content, in which markup is text.
+pub(crate) fn begin(prompt: &mut Prompt, begun: Option<&Value>, style: Style, reason: bool) -> bool {
+    let within = style.begins_thinking(&prompt.text);
     let part = |name: &str| begun.and_then(|message| message[name].as_str()).unwrap_or_default();
     let (reasoning, content) = (part("reasoning_content"), part("content"));
     if style.calls == CallStyle::Harmony && !content.is_empty() {
-        text.push_str("<|channel|>final<|message|>");
-        text.push_str(content);
+        prompt.text.push_str("<|channel|>final<|message|>");
+        quote(prompt, content);
         return false;
     }
     let Some(marks) = style.thinking else {
-        text.push_str(content);
+        quote(prompt, content);
         return false;
     };
     if !reasoning.is_empty() {
         if !within {
-            text.push_str(marks.open);
-            text.push('\n');
+            prompt.text.push_str(marks.open);
+            prompt.text.push('\n');
         }
-        text.push_str(reasoning);
+        quote(prompt, reasoning);
     }
     let open = within || !reasoning.is_empty();
     if open && !content.is_empty() {
-        text.push_str(if reasoning.is_empty() { "" } else { "\n" });
-        text.push_str(marks.close);
-        text.push_str("\n\n");
+        prompt.text.push_str(if reasoning.is_empty() { "" } else { "\n" });
+        prompt.text.push_str(marks.close);
+        prompt.text.push_str("\n\n");
     } else if open && !reason {
         // a template that begins to reason whether that is wanted or not
-        text.push_str(marks.close);
+        prompt.text.push_str(marks.close);
         return false;
     }
-    text.push_str(content);
+    quote(prompt, content);
     open && content.is_empty()
+}
+
+/// Appends a text of the client.
+fn quote(prompt: &mut Prompt, text: &str) {
+    let start = prompt.text.len();
+    prompt.text.push_str(text);
+    if !text.is_empty() {
+        prompt.content.push(start..prompt.text.len());
+    }
 }
 
 #[cfg(test)]
@@ -100,9 +110,22 @@ mod tests {
     const STYLE: Style = Style { calls: CallStyle::Hermes, thinking: Some(MARKS) };
 
     fn begun(text: &str, message: Option<&Value>, reason: bool) -> (String, bool) {
-        let mut text = text.to_owned();
-        let within = begin(&mut text, message, STYLE, reason);
-        (text, within)
+        let mut prompt = Prompt { text: text.to_owned(), content: Vec::new() };
+        let within = begin(&mut prompt, message, STYLE, reason);
+        (prompt.text, within)
+    }
+
+    #[test]
+    fn what_the_client_wrote_is_content() {
+        let both = json!({ "content": "<|im_end|>", "reasoning_content": "</think>" });
+        let mut prompt = Prompt { text: "a:".to_owned(), content: Vec::new() };
+        begin(&mut prompt, Some(&both), STYLE, true);
+        let quoted = prompt.content.iter().map(|range| &prompt.text[range.clone()]);
+        assert_eq!(quoted.collect::<Vec<_>>(), ["</think>", "<|im_end|>"]);
+        let harmony = Style { calls: CallStyle::Harmony, thinking: None };
+        let mut prompt = Prompt { text: "a:".to_owned(), content: Vec::new() };
+        begin(&mut prompt, Some(&both), harmony, true);
+        assert_eq!(prompt.text[prompt.content[0].clone()], *"<|im_end|>");
     }
 
     #[test]
