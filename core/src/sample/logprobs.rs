@@ -4,6 +4,7 @@
 use super::candidates::{Candidate, likelier};
 use super::exp::exp;
 use crate::token::TokenId;
+use core::cmp::Ordering;
 
 /// The most alternatives that one step reports, as in the `OpenAI` API.
 pub const TOP_MAX: usize = 20;
@@ -52,20 +53,9 @@ pub fn log_prob(logits: &[f32], token: TokenId) -> Option<f64> {
 pub fn log_probs(logits: &[f32], chosen: TokenId, count: usize) -> LogProbs {
     let total = log_sum_exp(logits);
     let relative = |logit: f32| (f64::from(logit) - total) as f32;
-    let count = count.min(TOP_MAX);
-    let mut best: heapless::Vec<Candidate, TOP_MAX> = heapless::Vec::new();
-    for (token, &logit) in (0_u32..).zip(logits) {
-        let candidate = Candidate { token: TokenId(token), logit, probability: 0.0 };
-        if count == 0 || best.last().is_some_and(|last| best.len() == count && logit <= last.logit) {
-            continue;
-        }
-        if best.len() == count {
-            best.pop();
-        }
-        let place = best.partition_point(|other| likelier(other, &candidate).is_lt());
-        // there is room: a full list has just lost its last
-        let _ = best.insert(place, candidate);
-    }
+    let row = (0_u32..).zip(logits);
+    let candidates = row.map(|(token, &logit)| Candidate { token: TokenId(token), logit, probability: 0.0 });
+    let best = first(candidates, count, likelier);
     let chosen = TokenLogProb { token: chosen, log_prob: relative(logits[chosen.0 as usize]) };
     let top = best
         .iter()
@@ -74,25 +64,37 @@ pub fn log_probs(logits: &[f32], chosen: TokenId, count: usize) -> LogProbs {
     LogProbs { chosen, top }
 }
 
-/// The report on `picked` and the `count` likeliest of the candidates that it was drawn from; those that could not be
-/// drawn are left out.
-pub(super) fn of_candidates(candidates: &[Candidate], picked: &Candidate, count: usize) -> LogProbs {
+/// The first `count` candidates, at most [`TOP_MAX`], in an order that has no equals.
+#[inline]
+fn first(
+    candidates: impl Iterator<Item = Candidate>,
+    count: usize,
+    order: impl Fn(&Candidate, &Candidate) -> Ordering,
+) -> heapless::Vec<Candidate, TOP_MAX> {
     let count = count.min(TOP_MAX);
-    let likelier =
-        |a: &Candidate, b: &Candidate| b.probability.total_cmp(&a.probability).then(a.token.cmp(&b.token));
     let mut best: heapless::Vec<Candidate, TOP_MAX> = heapless::Vec::new();
-    for candidate in candidates.iter().filter(|candidate| candidate.probability > 0.0) {
-        let worse = best.last().is_some_and(|last| likelier(last, candidate).is_lt());
-        if count == 0 || (best.len() == count && worse) {
+    for candidate in candidates {
+        let late = best.last().is_some_and(|last| order(last, &candidate).is_lt());
+        if count == 0 || (best.len() == count && late) {
             continue;
         }
         if best.len() == count {
             best.pop();
         }
-        let place = best.partition_point(|other| likelier(other, candidate).is_lt());
+        let place = best.partition_point(|other| order(other, &candidate).is_lt());
         // there is room: a full list has just lost its last
-        let _ = best.insert(place, *candidate);
+        let _ = best.insert(place, candidate);
     }
+    best
+}
+
+/// The report on `picked` and the `count` likeliest of the candidates that it was drawn from; those that could not be
+/// drawn are left out.
+pub(super) fn of_candidates(candidates: &[Candidate], picked: &Candidate, count: usize) -> LogProbs {
+    let likelier =
+        |a: &Candidate, b: &Candidate| b.probability.total_cmp(&a.probability).then(a.token.cmp(&b.token));
+    let drawable = candidates.iter().copied().filter(|candidate| candidate.probability > 0.0);
+    let best = first(drawable, count, likelier);
     let report = |candidate: &Candidate| TokenLogProb {
         token: candidate.token,
         log_prob: libm::logf(candidate.probability),

@@ -12,7 +12,7 @@ pub mod device;
 pub mod file;
 pub mod machine;
 pub mod memory;
-pub mod offload;
+mod offload;
 pub mod prefix;
 pub mod rehearsal;
 pub mod serve;

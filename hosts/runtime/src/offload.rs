@@ -9,7 +9,7 @@ use doorbell_cpu::backend::{CpuBackend, CpuError};
 use doorbell_gpu::{Fallback, FallbackError};
 
 /// The CPU driver, made when it is first needed: most models are a GPU's alone.
-pub struct OnCpu<'m, 'a> {
+pub(crate) struct OnCpu<'m, 'a> {
     model: &'m Model<'a>,
     pages: u32,
     kv: KvType,
@@ -21,7 +21,7 @@ pub struct OnCpu<'m, 'a> {
 impl<'m, 'a> OnCpu<'m, 'a> {
     /// For a model with `pages` KV pages per group, on so many threads.
     #[must_use]
-    pub fn new(model: &'m Model<'a>, pages: u32, kv: KvType, threads: usize, heap: Heap<'m>) -> Self {
+    pub(crate) fn new(model: &'m Model<'a>, pages: u32, kv: KvType, threads: usize, heap: Heap<'m>) -> Self {
         Self { model, pages, kv, threads, heap, driver: None }
     }
 

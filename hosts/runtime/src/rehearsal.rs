@@ -33,24 +33,6 @@ pub struct Rehearsal {
     pub bandwidth: f64,
 }
 
-impl Rehearsal {
-    fn dispatches(&self) -> impl Iterator<Item = &Counted> {
-        self.ops.iter().flatten()
-    }
-
-    /// Modelled microseconds of one step, launches included and the host's operations not.
-    #[must_use]
-    pub fn modelled_us(&self) -> f64 {
-        self.dispatches().map(|dispatch| dispatch.time.total() / 1e3).sum()
-    }
-
-    /// Bytes that a step moves from and to memory.
-    #[must_use]
-    pub fn moved(&self) -> u64 {
-        self.dispatches().map(|dispatch| dispatch.moved).sum()
-    }
-}
-
 /// Rehearses a step of all the plan's rows, the last ones of `positions`; only what differs in `survey` is run.
 ///
 /// # Errors
