@@ -14,5 +14,4 @@ mod tokens;
 
 /// The hosts' way to the CPU driver, without the hosts.
 #[path = "../../hosts/runtime/src/offload.rs"]
-#[expect(unreachable_pub, reason = "public where it belongs")]
 mod on_cpu;
