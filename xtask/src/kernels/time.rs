@@ -76,7 +76,7 @@ fn table(title: &str, kernels: &[(String, Function)], target: Target) -> Result<
     Ok(())
 }
 
-/// The recipes that a model's operations need, for all batches.
+/// The recipes that a model's operations need, for all batches; those that the GPU leaves to the CPU need none.
 fn recipes(path: &Path, target: Target) -> Result<Vec<Recipe>> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let heap: Heap<'_> = &heap::Global;
@@ -85,7 +85,7 @@ fn recipes(path: &Path, target: Target) -> Result<Vec<Recipe>> {
     let (weights, vectors) = (vec![0; model.weights.len()], vec![0; model.vectors.len()]);
     let ropes = vec![0; model.ropes.len()];
     let pools = vec![KvPool { keys: 0, values: 0 }; model.groups.len()];
-    let mut recipes = Vec::new();
+    let (mut recipes, mut left_out) = (Vec::new(), Vec::new());
     for (rows, outputs) in SHAPES {
         for result in [HeadResult::Logits, HeadResult::ArgMax] {
             let plan = model.plan(Shape { rows, outputs }, result, heap)?;
@@ -105,12 +105,22 @@ fn recipes(path: &Path, target: Target) -> Result<Vec<Recipe>> {
                 inputs: NOWHERE,
             };
             for op in &plan.ops {
-                lower(op, &step, target, &mut |launch| recipes.push(launch.recipe))?;
+                let before = recipes.len();
+                if lower(op, &step, target, &mut |launch| recipes.push(launch.recipe)).is_err() {
+                    recipes.truncate(before);
+                    left_out.push(op.name());
+                }
             }
         }
     }
     recipes.sort();
     recipes.dedup();
+    if !left_out.is_empty() {
+        let operations = left_out.len();
+        left_out.sort_unstable();
+        left_out.dedup();
+        println!("left out: {operations} operations of the CPU ({})", left_out.join(", "));
+    }
     Ok(recipes)
 }
 

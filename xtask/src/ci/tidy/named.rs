@@ -10,8 +10,10 @@ const SHORT: [(&str, &str); 2] = [("kfd/", "tests/kfd/"), ("driver/", "drivers/k
 
 /// Names that lead to no file or no test, with their lines.
 pub(super) fn missing(entries: &[Entry]) -> Vec<(usize, String)> {
+    let Some(document) = entries.iter().find(|entry| entry.path == DOCUMENT) else {
+        return vec![(0, "the file is missing: its tables are what is checked".into())];
+    };
     let mut faults = Vec::new();
-    let Some(document) = entries.iter().find(|entry| entry.path == DOCUMENT) else { return faults };
     for (index, line) in document.text.lines().enumerate().filter(|(_, line)| line.starts_with('|')) {
         let mut file: Option<Vec<&Entry>> = None;
         for name in line.split('`').skip(1).step_by(2) {
@@ -82,5 +84,6 @@ mod tests {
         assert_eq!(faults("| 1 | `a.rs`: `no_test` |"), 1);
         assert_eq!(faults("| 1 | `kfd/c.rs` |\n| 2 | `b.rs`: `row_1_is_so` |"), 2);
         assert_eq!(faults("`kfd/c.rs`: prose"), 0);
+        assert_eq!(missing(&[entry("docs/tests.md", "")]).len(), 1);
     }
 }
