@@ -2,8 +2,6 @@
 //!
 //! Not here: packet formats (`aql.rs`, `pm4.rs`, `sdma.rs`).
 
-use alloc::collections::BTreeMap;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use doorbell_isa::Target;
@@ -71,8 +69,6 @@ pub struct CommandProcessor {
     pub(super) acquired: bool,
     /// Modelled time so far, where dispatches are counted.
     ticks: u64,
-    /// Names of kernels by their first instruction.
-    pub(crate) names: BTreeMap<u64, String>,
 }
 
 /// Dispatches that may be in flight without a barrier between them.
@@ -99,7 +95,6 @@ impl CommandProcessor {
             registers: alloc::vec![0; pm4::REGISTERS],
             acquired: false,
             ticks: 0,
-            names: BTreeMap::new(),
         }
     }
 
@@ -145,13 +140,7 @@ impl CommandProcessor {
     }
 
     /// Adds a dispatch to those in flight.
-    pub(super) fn launch(&mut self, queue: &Queue, space: &mut Space, mut flight: InFlight) -> bool {
-        let dispatch = &mut flight.dispatch;
-        if dispatch.name.is_empty()
-            && let Some(name) = self.names.get(&dispatch.entry)
-        {
-            dispatch.name.clone_from(name);
-        }
+    pub(super) fn launch(&mut self, queue: &Queue, space: &mut Space, flight: InFlight) -> bool {
         self.batch.push(flight);
         self.batch.len() < MOST_IN_FLIGHT || self.flush(queue, space)
     }
@@ -252,11 +241,7 @@ impl CommandProcessor {
 
     /// What the dispatches since the last call did, if they are counted.
     pub fn take_profiles(&mut self) -> Vec<Profile> {
-        let mut profiles = self.engine.take_profiles();
-        for profile in profiles.iter_mut().filter(|profile| profile.name.is_empty()) {
-            profile.name = self.names.get(&profile.entry).cloned().unwrap_or_default();
-        }
-        profiles
+        self.engine.take_profiles()
     }
 
     /// The processor, for its coverage and options.

@@ -8,6 +8,7 @@ use doorbell_kfd::sys::{Errno, SetTrapHandler};
 
 use super::machine::Release;
 use super::soft::{SoftKernel, State};
+use crate::command::Queue;
 use crate::memory::MemoryFault;
 use crate::processor::Message;
 
@@ -55,8 +56,8 @@ impl State {
     /// Adds exceptions to what the header of the queue's save area points at; false if there is no such queue.
     fn tell(&mut self, gpu: u32, data: u32) -> Result<bool, MemoryFault> {
         let Self { queues, devices, events, .. } = self;
-        let owner = |doorbell: usize| doorbell / 8 == (data & DOORBELL) as usize;
-        let entry = queues.all.values().find(|entry| entry.gpu == gpu && owner(entry.doorbell));
+        let is_owner = |queue: &Queue| queue.doorbell == data & DOORBELL;
+        let entry = queues.all.values().find(|entry| entry.gpu == gpu && is_owner(&entry.queue));
         let device = devices.iter_mut().find(|device| device.id == gpu);
         let (Some(entry), Some(device)) = (entry, device) else { return Ok(false) };
         let payload = device.space.load64(entry.save_area.wrapping_add(PAYLOAD))?;

@@ -20,10 +20,9 @@ use super::inject::Injection;
 use super::machine::{Machine, Release};
 use super::queues::Queues;
 use super::ranges::Ranges;
-use crate::code::DescriptorError;
 use crate::command::{CommandProcessor, Notice};
 use crate::memory::{Lock, Space};
-use crate::processor::{Fault, Message, Options, Profile, Report};
+use crate::processor::{Fault, Options, Profile, Report};
 
 /// What an open file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,13 +136,6 @@ impl SoftKernel {
         state.devices.iter().find(|device| device.id == gpu).map(|device| device.processor.report.clone())
     }
 
-    /// Gives the kernel whose first instruction lies at `entry` a name in profiles: packets have none.
-    pub fn name_kernel(&self, gpu: u32, entry: u64, name: &str) {
-        let mut state = self.state.lock();
-        let device = state.devices.iter_mut().find(|device| device.id == gpu);
-        device.map(|device| device.processor.names.insert(entry, name.into()));
-    }
-
     /// Counts of the dispatches of a GPU since the last call, oldest first, where [`Options::count`] is set. Times come
     /// from [`crate::processor::Model`].
     pub fn take_profiles(&self, gpu: u32) -> Vec<Profile> {
@@ -157,13 +149,6 @@ impl SoftKernel {
         let state = self.state.lock();
         let device = state.devices.iter().find(|device| device.id == gpu);
         device.map(|device| device.processor.faults.clone()).unwrap_or_default()
-    }
-
-    /// Kernels that a GPU refused so far, by the address of descriptor or code, and why.
-    pub fn refusals(&self, gpu: u32) -> Vec<(u64, DescriptorError)> {
-        let state = self.state.lock();
-        let device = state.devices.iter().find(|device| device.id == gpu);
-        device.map(|device| device.processor.refusals.clone()).unwrap_or_default()
     }
 
     /// Allocations, queues and open files that are still held.
@@ -193,8 +178,13 @@ impl State {
                 let mut faulted = false;
                 for notice in notices {
                     match notice {
+                        Notice::Interrupt(id) => events.interrupt(id),
                         Notice::Wave(message) => messages.push((gpu, message)),
-                        notice => faulted |= deliver(events, gpu, &notice),
+                        Notice::PageFault { page, write, present } => {
+                            let exception = page_fault(gpu, page, write, present);
+                            events.raise(event_type::MEMORY, exception.encode());
+                            faulted = true;
+                        }
                     }
                 }
                 if faulted {
@@ -250,30 +240,16 @@ fn event_page() -> Result<Shared, Errno> {
     Ok(page)
 }
 
-/// Hands a notice to the events; whether it was a fault.
-fn deliver(events: &mut Events, gpu_id: u32, notice: &Notice) -> bool {
-    match *notice {
-        Notice::Interrupt(id) => {
-            events.interrupt(id);
-            false
-        }
-        Notice::Wave(Message { data, .. }) => {
-            events.interrupt(data);
-            false
-        }
-        Notice::PageFault { page, write, present } => {
-            let exception = MemoryException {
-                not_present: !present,
-                read_only: write,
-                no_execute: false,
-                imprecise: false,
-                va: page,
-                gpu_id,
-                error_type: 0,
-            };
-            events.raise(event_type::MEMORY, exception.encode());
-            true
-        }
+/// What the kernel tells of a page fault.
+fn page_fault(gpu_id: u32, page: u64, write: bool, present: bool) -> MemoryException {
+    MemoryException {
+        not_present: !present,
+        read_only: write,
+        no_execute: false,
+        imprecise: false,
+        va: page,
+        gpu_id,
+        error_type: 0,
     }
 }
 

@@ -159,7 +159,7 @@ impl Space {
 
     /// The same memory for another thread, without names; none if stores are tracked by byte somewhere.
     pub(crate) fn view(&self) -> Option<Self> {
-        if self.regions.iter().any(|region| region.defined.is_some()) {
+        if self.is_tracked() {
             return None;
         }
         let regions = self.regions.iter().map(|region| Region {

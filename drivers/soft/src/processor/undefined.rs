@@ -168,7 +168,7 @@ impl Core<'_> {
     /// Whether an operation moved only bytes that have a value, between registers and global memory; what it loaded
     /// has one then.
     fn is_defined(&mut self, request: &Request) -> bool {
-        if request.place != Place::Global || self.space.is_tracked() || !request.poison.is_empty() {
+        if request.place != Place::Global || !request.poison.is_empty() || self.space.is_tracked() {
             return false;
         }
         let bits = match request.transfer {
