@@ -7,7 +7,7 @@ use doorbell_core::backend::{Backend as _, KvType};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Shape};
 use doorbell_core::reference::{Products, Reference};
-use doorbell_gpu::{Placement, Settings};
+use doorbell_gpu::Placement;
 use doorbell_soft::processor::Level;
 
 /// A prompt's logits, then those of one more token.
@@ -72,7 +72,8 @@ fn kernels_are_checked_and_can_be_done_without() {
     for (name, bytes) in goldens() {
         with_model(&bytes, |model| {
             let kernel = soft(CHIPS[1], Level::Fast);
-            let mut backend = open(&kernel, model, Settings { check: true, ..settings(20) }).unwrap();
+            let mut backend = open(&kernel, model, settings(20)).unwrap();
+            backend.check_kernels(&mut (), HEAP).unwrap();
             assert_eq!(backend.wrong(), [], "{name}");
             let tokens = prompt(model, 5);
             let expected = step(model, &mut backend, &tokens, 0).unwrap();

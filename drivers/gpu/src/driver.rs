@@ -52,8 +52,6 @@ pub struct Settings {
     pub hang_ms: u32,
     /// Which operations the device runs.
     pub placement: Placement,
-    /// Compare each kernel with the host once, before the first step.
-    pub check: bool,
     /// Time every dispatch.
     pub profile: bool,
 }
@@ -61,7 +59,7 @@ pub struct Settings {
 impl Settings {
     /// Everything on the device that it has kernels for, unchecked, and ten seconds of patience.
     pub fn new(pages: u32, kv: KvType, shape: Shape) -> Self {
-        Self { pages, kv, shape, hang_ms: 10_000, placement: Placement::Device, check: false, profile: false }
+        Self { pages, kv, shape, hang_ms: 10_000, placement: Placement::Device, profile: false }
     }
 }
 
@@ -169,9 +167,6 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         let mut this = Self::bare((model, kept, conversions), settings, (target, card), heap)?;
         (this.fallback, this.division) = (fallback, fitting.division);
         this.load(device, &fitting.loaded)?;
-        if settings.check {
-            this.check_kernels(&mut (), heap)?;
-        }
         this.reserve(&plan)?;
         Ok(this)
     }

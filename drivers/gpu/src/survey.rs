@@ -61,30 +61,9 @@ pub struct Survey {
 }
 
 impl Survey {
-    fn dispatches(&self) -> impl Iterator<Item = &Dispatched> {
-        self.ops.iter().flat_map(|op| &op.dispatches)
-    }
-
-    /// Dispatches of one step.
-    pub fn count(&self) -> usize {
-        self.dispatches().count()
-    }
-
     /// Modelled microseconds of one step, the host's operations not counted.
     pub fn modelled_us(&self) -> f64 {
-        self.dispatches().map(|dispatch| dispatch.modelled_us).sum()
-    }
-
-    /// Bytes that a step has to move.
-    pub fn bytes(&self) -> u64 {
-        self.dispatches().map(|dispatch| dispatch.cost.read + dispatch.cost.written).sum()
-    }
-
-    /// The share of modelled time that is traffic or arithmetic at the chip's peak; the rest is launching.
-    pub fn roofline_share(&self) -> f64 {
-        let ideal: f64 = self.dispatches().map(|dispatch| ideal_us(&dispatch.cost, self.peak)).sum();
-        let modelled = self.modelled_us();
-        if modelled > 0.0 { ideal / modelled } else { 0.0 }
+        self.ops.iter().flat_map(|op| &op.dispatches).map(|dispatch| dispatch.modelled_us).sum()
     }
 }
 

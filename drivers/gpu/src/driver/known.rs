@@ -15,8 +15,8 @@ use super::{GpuBackend, Size};
 use crate::check::{NO_KEY, Noise, TOLERANCE, Verdicts, Wrong, difference, key, outputs, result_words};
 use crate::error::GpuError;
 use crate::host::{Memory, read_words};
-use crate::place::{Placement, bind, on_device, slots};
-use crate::record::{Recording, Segment, covered};
+use crate::place::{Placement, bind, on_device};
+use crate::record::{Recording, Segment};
 
 /// What an operation has written: by tensor, the head's result, and keys and values as they lie.
 struct Answer {
@@ -105,21 +105,18 @@ impl GpuBackend<'_, '_, '_> {
     ///
     /// # Errors
     /// Faults of the device.
-    pub fn check(
-        &mut self,
-        plan: &Plan<'_>,
-        position: u32,
-        verdicts: &mut dyn Verdicts,
-    ) -> Result<(), GpuError> {
+    fn check(&mut self, plan: &Plan<'_>, position: u32, verdicts: &mut dyn Verdicts) -> Result<(), GpuError> {
         let made_up = MadeUp::new(plan, position, self.model);
         let batch = made_up.batch();
-        let size = self.ready(plan, &batch)?;
+        let size = self.ready(plan, &batch, 0, false)?;
         let mut seen: BTreeSet<Vec<Recipe>> = BTreeSet::new();
+        let chosen = self.chosen(plan);
+        let mut kernels: Vec<Option<Vec<Recipe>>> = Vec::new();
         for (index, op) in plan.ops.iter().enumerate() {
-            let Some(recipes) = self.recipes(plan, size, index)? else { continue };
-            if !seen.insert(recipes.clone()) {
-                continue;
-            }
+            let recipes = if chosen[index] { self.recipes(plan, size, index)? } else { None };
+            kernels.push(recipes.clone());
+            let Some(recipes) = recipes.filter(|recipes| !seen.contains(recipes)) else { continue };
+            seen.insert(recipes.clone());
             let key = self.key_of(op, &recipes);
             let error = match verdicts.known(key) {
                 Some(error) => error,
@@ -137,10 +134,10 @@ impl GpuBackend<'_, '_, '_> {
             }
         }
         // What uses the same keys and values as these has to be on the same side from the first step on.
-        for (index, op) in plan.ops.iter().enumerate() {
-            if self.recipes(plan, size, index)?.is_none() && self.fallback.is_some() {
-                self.of_host.extend(slots(op));
-            }
+        if self.fallback.is_some() {
+            let fit = |recipes: &Vec<Recipe>| !recipes.iter().any(|recipe| self.disabled.contains(recipe));
+            let mut runs: Vec<bool> = kernels.iter().map(|own| own.as_ref().is_some_and(fit)).collect();
+            bind(plan, &mut runs, &mut self.of_host);
         }
         if let Some(card) = &mut self.card {
             self.recordings.clear(card);
@@ -163,7 +160,7 @@ impl GpuBackend<'_, '_, '_> {
     pub fn run_alone(&mut self, plan: &Plan<'_>, position: u32, index: usize) -> Result<(), GpuError> {
         let made_up = MadeUp::new(plan, position, self.model);
         let batch = made_up.batch();
-        let size = self.ready(plan, &batch)?;
+        let size = self.ready(plan, &batch, 0, false)?;
         self.prepare_one(plan, &batch, &plan.ops[index])?;
         let recording = self.recording(plan, size, Placement::Only(index))?;
         let ran = self.run_recording(&recording);
@@ -171,16 +168,6 @@ impl GpuBackend<'_, '_, '_> {
             recording.free(card);
         }
         self.noted(ran)
-    }
-
-    /// Makes room for a batch and writes its inputs.
-    fn ready(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<Size, GpuError> {
-        self.grow(plan)?;
-        let end = batch.runs.iter().map(|run| run.position + run.rows).max().unwrap_or(0);
-        let positions = covered(end, self.settings.pages);
-        self.write_inputs(plan, batch, 0, positions)?;
-        let (rows, outputs) = (batch.rows() as u32, batch.outputs.len() as u32);
-        Ok(Size { rows, outputs, positions, chained: false })
     }
 
     /// Runs what a recording has for the device.
@@ -196,25 +183,26 @@ impl GpuBackend<'_, '_, '_> {
         Ok(())
     }
 
-    /// The kernels of one operation; `None` when the host runs it.
+    /// The operations that the device runs as far as their kernels are fit for use: only those have their weights there.
+    fn chosen(&self, plan: &Plan<'_>) -> Vec<bool> {
+        let mut chosen = on_device(plan, &self.kept, self.target, self.settings.placement);
+        if self.fallback.is_some() {
+            bind(plan, &mut chosen, &mut self.of_host.clone());
+        }
+        chosen
+    }
+
+    /// The kernels of one operation that is chosen; `None` when the host runs it all the same.
     fn recipes(
         &mut self,
         plan: &Plan<'_>,
         size: Size,
         index: usize,
     ) -> Result<Option<Vec<Recipe>>, GpuError> {
-        let (target, placement) = (self.target, self.settings.placement);
-        let mut of_host = self.of_host.clone();
-        let bound = self.fallback.is_some();
+        let target = self.target;
         self.with_step(plan, size, |step, mut with| {
             let (op, mut launches) = (&plan.ops[index], Vec::new());
-            // Only what it runs has its weights there.
-            let mut chosen = on_device(plan, step.model, target, placement);
-            if bound {
-                bind(plan, &mut chosen, &mut of_host);
-            }
-            let runs = chosen[index]
-                && lower(op, step, target, &mut |launch| launches.push(launch)).is_ok()
+            let runs = lower(op, step, target, &mut |launch| launches.push(launch)).is_ok()
                 && !launches.iter().any(|launch| with.disabled.contains(&launch.recipe));
             if !runs {
                 return Ok(None);

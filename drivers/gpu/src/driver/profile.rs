@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use doorbell_kfd::packet::Packet;
-use doorbell_kfd::queue::{Profile, Queue};
+use doorbell_kfd::queue::{Interval, Profile, Queue};
 
 use super::GpuBackend;
 use crate::error::GpuError;
@@ -26,12 +26,6 @@ pub struct Timing {
 pub(super) struct Timings {
     signals: Option<Profile>,
     list: Vec<Timing>,
-}
-
-/// Nanoseconds of a clock that makes `hz` ticks a second.
-fn nanoseconds(ticks: u64, hz: u64) -> u64 {
-    let nanoseconds = (u128::from(ticks) * 1_000_000_000).checked_div(hz.into()).unwrap_or(0);
-    u64::try_from(nanoseconds).unwrap_or(u64::MAX)
 }
 
 impl Timings {
@@ -57,7 +51,8 @@ impl Timings {
         let timed = signals.intervals(queue).zip(names.iter().cycle());
         self.list.extend(timed.filter_map(|(interval, kernel)| {
             let interval = interval?;
-            let [start, end] = [interval.start, interval.end].map(|ticks| nanoseconds(ticks, hz));
+            let since_zero = |end| Interval { start: 0, end }.nanoseconds(hz);
+            let [start, end] = [interval.start, interval.end].map(since_zero);
             Some(Timing { kernel: kernel.clone(), rows, start, end })
         }));
     }

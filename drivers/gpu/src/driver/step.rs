@@ -51,13 +51,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
         if batch.rows() == 0 {
             return Ok(());
         }
-        self.grow(plan)?;
-        let ahead = steps - 1;
-        let end = batch.runs.iter().map(|run| run.position + run.rows).max().unwrap_or(0);
-        let positions = covered(end + ahead, self.settings.pages);
-        self.write_inputs(plan, batch, ahead, positions)?;
-        let (rows, outputs) = (batch.rows() as u32, batch.outputs.len() as u32);
-        let size = Size { rows, outputs, positions, chained };
+        let size = self.ready(plan, batch, steps - 1, chained)?;
         let index = self.record(plan, size)?;
         if chained && steps > self.chain_steps(plan) {
             return Err(GpuError::Chain(steps, self.chain_steps(plan)));
@@ -74,9 +68,25 @@ impl<'k> GpuBackend<'k, '_, '_> {
                 HeadResult::Hidden => self.model.hyper.width as usize,
             };
             let words = batch.outputs.len() * width;
-            InFlight { submission, result: head.result, words, rows, steps, given: 0 }
+            InFlight { submission, result: head.result, words, rows: size.rows, steps, given: 0 }
         });
         Ok(())
+    }
+
+    /// Makes room for a batch and `ahead` steps behind it, and writes its inputs.
+    pub(super) fn ready(
+        &mut self,
+        plan: &Plan<'_>,
+        batch: &Batch<'_>,
+        ahead: u32,
+        chained: bool,
+    ) -> Result<Size, GpuError> {
+        self.grow(plan)?;
+        let end = batch.runs.iter().map(|run| run.position + run.rows).max().unwrap_or(0);
+        let positions = covered(end + ahead, self.settings.pages);
+        self.write_inputs(plan, batch, ahead, positions)?;
+        let (rows, outputs) = (batch.rows() as u32, batch.outputs.len() as u32);
+        Ok(Size { rows, outputs, positions, chained })
     }
 
     /// Waits for a step that nobody wants the result of any more: its memory is in use until then.
@@ -265,15 +275,16 @@ impl<'k> GpuBackend<'k, '_, '_> {
 
     /// Reads the tokens of one step of a chain; `false` while they are not all there.
     fn read_ring(&mut self, step: u32) -> bool {
-        let Some(ring) = &self.buffers.ring else { return false };
+        let Some(ring) = self.buffers.ring.as_ref().and_then(Buffer::window) else { return false };
         self.tokens.clear();
-        for (row, place) in (0..).zip(&self.places) {
-            let cell = row * u64::from(RING) + u64::from((place + step) % RING);
-            let token = read_words(ring, 4 * cell, 1);
-            match token.first() {
-                Some(&token) if token != NOTHING => self.tokens.push(TokenId(token)),
-                _ => return false,
+        for (row, place) in self.places.iter().enumerate() {
+            let mut word = [0; 4];
+            ring.read(4 * (row * RING as usize + ((place + step) % RING) as usize), &mut word);
+            let token = u32::from_le_bytes(word);
+            if token == NOTHING {
+                return false;
             }
+            self.tokens.push(TokenId(token));
         }
         true
     }
