@@ -1,6 +1,6 @@
 //! Idioms of kernels on top of the builder: constants, addresses, places of lanes, reductions, activations.
 
-use doorbell_compiler::ir::{Address, Alu, Builder, Elem, Value, Width};
+use doorbell_compiler::ir::{Address, Alu, Builder, Elem, Fragment, Value, Width};
 
 /// `log2(e)`.
 pub(crate) const LOG2_E: f32 = core::f32::consts::LOG2_E;
@@ -25,6 +25,8 @@ pub(crate) trait Idiom {
     fn lane(&mut self) -> Value;
     /// Number of the wave in its workgroup, uniform.
     fn wave(&mut self) -> Value;
+    /// `value / by`, exact for values below 2^16; `by` is above 0 and below 2^16.
+    fn over(&mut self, value: Value, by: u32) -> Value;
     /// An f32 per lane.
     fn read(&mut self, base: Value, offset: Value) -> Value;
     /// A u32 that is the same for all lanes but may have been written by a kernel.
@@ -49,6 +51,16 @@ pub(crate) trait Idiom {
 /// An address moved by a constant.
 pub(crate) fn at(address: Address, constant: u32) -> Address {
     Address { constant: address.constant.saturating_add_unsigned(constant), ..address }
+}
+
+/// A row's sixteen elements of f16 in LDS; on gfx12 the half's eight.
+pub(crate) fn fragment(k: &mut Builder, start: Value, constant: u32, gfx12: bool) -> Value {
+    let pieces: &[u32] = if gfx12 { &[0] } else { &[0, 16] };
+    let parts: alloc::vec::Vec<Value> = pieces
+        .iter()
+        .map(|piece| k.load(at(k.lds(start), constant + piece), Width::Dwords(4), Elem::Int))
+        .collect();
+    k.fragment(&parts, Fragment::Half)
 }
 
 impl Idiom for Builder {
@@ -109,6 +121,14 @@ impl Idiom for Builder {
         let item = self.workitem_id();
         let wave = self.right(item, 5);
         self.first_lane(wave)
+    }
+
+    fn over(&mut self, value: Value, by: u32) -> Value {
+        if by.is_power_of_two() {
+            return self.right(value, by.trailing_zeros());
+        }
+        let inverse = self.int(u32::MAX / by + 1);
+        self.mul_hi(value, inverse)
     }
 
     fn read(&mut self, base: Value, offset: Value) -> Value {

@@ -285,13 +285,8 @@ impl Projection {
     ) {
         let (Some(own), Some(batch)) = (&arguments.head, completion.batch) else { return };
         let share = head.dim / (WAVES * self.outputs);
-        let number = if share.is_power_of_two() {
-            k.right(group, share.trailing_zeros())
-        } else {
-            // Exact division of what is far below 2^16.
-            let inverse = k.int(u32::MAX / share + 1);
-            k.mul_hi(group, inverse)
-        };
+        // Groups are far below 2^16.
+        let number = k.over(group, share);
         let counter = k.plus(number, before);
         let total = k.int(share);
         completion.when_last(k, counter, total, rows, |k, row| {

@@ -5,7 +5,7 @@ use super::flash::Flash;
 use super::query::{Operands, Query};
 use super::softmax::bend_rest;
 use super::tiles::{Extent, Tiles};
-use crate::idiom::{Idiom, at};
+use crate::idiom::{Idiom, at, fragment};
 use alloc::vec::Vec;
 use doorbell_compiler::ir::{Alu, Builder, Elem, Fragment, MatrixOp, Value, Width};
 
@@ -167,16 +167,6 @@ impl Work {
             }
         });
     }
-}
-
-/// A row's sixteen elements of f16 in LDS; on gfx12 the half's eight.
-fn fragment(k: &mut Builder, start: Value, constant: u32, gfx12: bool) -> Value {
-    let pieces: &[u32] = if gfx12 { &[0] } else { &[0, 16] };
-    let parts: Vec<Value> = pieces
-        .iter()
-        .map(|piece| k.load(at(k.lds(start), constant + piece), Width::Dwords(4), Elem::Int))
-        .collect();
-    k.fragment(&parts, Fragment::Half)
 }
 
 /// The lane's eight weights, and on gfx11 the other half's, as a fragment.

@@ -203,11 +203,10 @@ impl Tiles {
 
 /// Quotient and remainder; numbers are far below 2^16.
 fn divided(k: &mut Builder, number: Value, by: u32) -> (Value, Value) {
+    let quotient = k.over(number, by);
     if by.is_power_of_two() {
-        return (k.right(number, by.trailing_zeros()), k.mask(number, by - 1));
+        return (quotient, k.mask(number, by - 1));
     }
-    let inverse = k.int(u32::MAX / by + 1);
-    let quotient = k.mul_hi(number, inverse);
     let whole = k.times(quotient, by);
     (quotient, k.sub(number, whole))
 }

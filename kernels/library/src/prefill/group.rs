@@ -113,11 +113,7 @@ impl Group {
     /// Tiles that so many slots of one expert have; exact below 2^16 slots.
     fn tiles_of(&self, k: &mut Builder, count: Value) -> Value {
         let tiles = k.plus(count, self.tile - 1);
-        if self.tile.is_power_of_two() {
-            return k.right(tiles, self.tile.trailing_zeros());
-        }
-        let inverse = k.int(u32::MAX / self.tile + 1);
-        k.mul_hi(tiles, inverse)
+        k.over(tiles, self.tile)
     }
 
     /// Slots and tiles of the experts before the work item's.

@@ -1,7 +1,7 @@
 //! The inner loop of matrix kernels: activations and weights into LDS, fragments, WMMA.
 
 use super::stage::{CHUNK, Layout, STEP, STRIDE, Stage};
-use crate::idiom::{Idiom, at};
+use crate::idiom::{Idiom, at, fragment};
 use alloc::vec;
 use alloc::vec::Vec;
 use doorbell_compiler::ir::{Builder, Elem, Fragment, MatrixOp, Value, Width};
@@ -174,12 +174,12 @@ impl Product<'_> {
             let mut sums = sums.to_vec();
             for part in 0..parts {
                 let left: Vec<Value> = (0..self.blocks)
-                    .map(|block| self.fragment(k, rows, 16 * block * STRIDE + 32 * part))
+                    .map(|block| fragment(k, rows, 16 * block * STRIDE + 32 * part, self.gfx12))
                     .collect();
                 let right: Vec<Value> = self
                     .columns
                     .iter()
-                    .map(|block| self.fragment(k, columns, block * STRIDE + 32 * part))
+                    .map(|block| fragment(k, columns, block * STRIDE + 32 * part, self.gfx12))
                     .collect();
                 for (index, sum) in sums.iter_mut().enumerate() {
                     let (row, column) = (index / right.len(), index % right.len());
@@ -188,15 +188,5 @@ impl Product<'_> {
             }
             sums
         })
-    }
-
-    /// Sixteen columns of the lane's row.
-    fn fragment(&self, k: &mut Builder, start: Value, constant: u32) -> Value {
-        let pieces: &[u32] = if self.gfx12 { &[0] } else { &[0, 16] };
-        let parts: Vec<Value> = pieces
-            .iter()
-            .map(|piece| k.load(at(k.lds(start), constant + piece), Width::Dwords(4), Elem::Int))
-            .collect();
-        k.fragment(&parts, Fragment::Half)
     }
 }
