@@ -1,6 +1,7 @@
 //! What every block format provides, and rows built from blocks.
 
-use super::{Activation, Type};
+use super::codes::{products, scaled};
+use super::{Activation, Type, q8_0};
 use bytemuck::Pod;
 
 /// One block of a tensor type, exactly as it lies in a file: byte arrays only, so any address will do.
@@ -33,6 +34,42 @@ pub trait IntegerDot: Block {
 
     /// The block's share of the dot product.
     fn combine(&self, activation: &Self::Activation, sums: Partials) -> f64;
+}
+
+/// 32 signed codes under one scale: value = scale · code. The activation is Q8_0.
+pub trait Scaled: Pod {
+    /// The tensor type.
+    const KIND: Type;
+
+    /// The scale.
+    fn scale(&self) -> f32;
+
+    /// The codes in order.
+    fn codes(&self) -> [i8; 32];
+}
+
+impl<B: Scaled> Block for B {
+    const TYPE: Type = Self::KIND;
+    const LEN: usize = 32;
+
+    fn dequantize(&self, out: &mut [f32]) {
+        let scale = self.scale();
+        for (out, code) in out.iter_mut().zip(self.codes()) {
+            *out = scale * f32::from(code);
+        }
+    }
+}
+
+impl<B: Scaled> IntegerDot for B {
+    type Activation = q8_0::Block;
+
+    fn partials(&self, activation: &q8_0::Block) -> Partials {
+        Partials { products: products(&self.codes(), &activation.qs), minima: 0 }
+    }
+
+    fn combine(&self, activation: &q8_0::Block, sums: Partials) -> f64 {
+        scaled(self.scale(), activation.d.get(), sums.products)
+    }
 }
 
 /// An activation block; [`Activation`] names the formats.

@@ -1,9 +1,9 @@
 //! IQ4_NL: 32 four-bit codes for the entries of an uneven table, under one scale.
 
-use super::block::{IntegerDot, Partials};
-use super::codes::{look_up, products, scaled};
+use super::Type;
+use super::block::Scaled;
+use super::codes::look_up;
 use super::scalar::Half;
-use super::{Type, q8_0};
 use bytemuck::{Pod, Zeroable};
 
 /// What the codes stand for (`kvalues_iq4nl` in ggml).
@@ -19,33 +19,14 @@ pub struct Block {
     pub qs: [u8; 16],
 }
 
-impl Block {
-    /// The signed codes in order.
-    pub fn codes(&self) -> [i8; 32] {
+impl Scaled for Block {
+    const KIND: Type = Type::IQ4_NL;
+
+    fn scale(&self) -> f32 {
+        self.d.get()
+    }
+
+    fn codes(&self) -> [i8; 32] {
         look_up(&self.qs, &TABLE)
-    }
-}
-
-impl super::Block for Block {
-    const TYPE: Type = Type::IQ4_NL;
-    const LEN: usize = 32;
-
-    fn dequantize(&self, out: &mut [f32]) {
-        let d = self.d.get();
-        for (out, code) in out.iter_mut().zip(self.codes()) {
-            *out = d * f32::from(code);
-        }
-    }
-}
-
-impl IntegerDot for Block {
-    type Activation = q8_0::Block;
-
-    fn partials(&self, activation: &q8_0::Block) -> Partials {
-        Partials { products: products(&self.codes(), &activation.qs), minima: 0 }
-    }
-
-    fn combine(&self, activation: &q8_0::Block, sums: Partials) -> f64 {
-        scaled(self.d.get(), activation.d.get(), sums.products)
     }
 }

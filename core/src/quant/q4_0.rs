@@ -1,9 +1,9 @@
 //! Q4_0: 32 four-bit codes around zero under one scale.
 
-use super::block::{IntegerDot, Partials};
-use super::codes::{nibbles, products, scaled, signed};
+use super::Type;
+use super::block::Scaled;
+use super::codes::{nibbles, signed};
 use super::scalar::Half;
-use super::{Type, q8_0};
 use bytemuck::{Pod, Zeroable};
 
 /// 18 bytes: value = d · (q − 8).
@@ -16,33 +16,14 @@ pub struct Block {
     pub qs: [u8; 16],
 }
 
-impl Block {
-    /// The signed codes in order.
-    pub fn codes(&self) -> [i8; 32] {
+impl Scaled for Block {
+    const KIND: Type = Type::Q4_0;
+
+    fn scale(&self) -> f32 {
+        self.d.get()
+    }
+
+    fn codes(&self) -> [i8; 32] {
         signed(nibbles(&self.qs), 8)
-    }
-}
-
-impl super::Block for Block {
-    const TYPE: Type = Type::Q4_0;
-    const LEN: usize = 32;
-
-    fn dequantize(&self, out: &mut [f32]) {
-        let d = self.d.get();
-        for (out, code) in out.iter_mut().zip(self.codes()) {
-            *out = d * f32::from(code);
-        }
-    }
-}
-
-impl IntegerDot for Block {
-    type Activation = q8_0::Block;
-
-    fn partials(&self, activation: &q8_0::Block) -> Partials {
-        Partials { products: products(&self.codes(), &activation.qs), minima: 0 }
-    }
-
-    fn combine(&self, activation: &q8_0::Block, sums: Partials) -> f64 {
-        scaled(self.d.get(), activation.d.get(), sums.products)
     }
 }

@@ -1,7 +1,7 @@
 //! Q5_1: 32 five-bit codes with a scale and a minimum.
 
 use super::block::{IntegerDot, Partials};
-use super::codes::{five_bits, products};
+use super::codes::five_bits;
 use super::scalar::Half;
 use super::{Type, q8_1};
 use bytemuck::{Pod, Zeroable};
@@ -43,13 +43,10 @@ impl IntegerDot for Block {
     type Activation = q8_1::Block;
 
     fn partials(&self, activation: &q8_1::Block) -> Partials {
-        let codes = self.codes().map(u8::cast_signed);
-        Partials { products: products(&codes, &activation.qs), minima: activation.sum() }
+        activation.partials(self.codes())
     }
 
     fn combine(&self, activation: &q8_1::Block, sums: Partials) -> f64 {
-        let products = f64::from(self.d.get()) * f64::from(sums.products);
-        let minima = f64::from(self.m.get()) * f64::from(sums.minima);
-        f64::from(activation.d.get()) * (products + minima)
+        activation.combine([self.d, self.m], sums)
     }
 }

@@ -1,8 +1,8 @@
 //! Q8_0: 32 signed bytes under one half-precision scale; a weight format and an activation format.
 
 use super::activation::max_magnitude;
-use super::block::{ActivationBlock, IntegerDot, Partials};
-use super::codes::{products, round_to_code, scaled};
+use super::block::{ActivationBlock, Scaled};
+use super::codes::round_to_code;
 use super::scalar::Half;
 use super::{Activation, Type};
 use bytemuck::{Pod, Zeroable};
@@ -33,30 +33,18 @@ pub(super) fn quantize_32(values: &[f32; 32]) -> (f32, [i8; 32]) {
     (max / 127.0, values.map(|value| round_to_code(value * inverse)))
 }
 
-impl super::Block for Block {
-    const TYPE: Type = Type::Q8_0;
-    const LEN: usize = 32;
+impl Scaled for Block {
+    const KIND: Type = Type::Q8_0;
 
-    fn dequantize(&self, out: &mut [f32]) {
-        let d = self.d.get();
-        for (out, code) in out.iter_mut().zip(self.qs) {
-            *out = d * f32::from(code);
-        }
+    fn scale(&self) -> f32 {
+        self.d.get()
+    }
+
+    fn codes(&self) -> [i8; 32] {
+        self.qs
     }
 }
 
 impl ActivationBlock for Block {
     const FORMAT: Activation = Activation::Q8_0;
-}
-
-impl IntegerDot for Block {
-    type Activation = Self;
-
-    fn partials(&self, activation: &Self) -> Partials {
-        Partials { products: products(&self.qs, &activation.qs), minima: 0 }
-    }
-
-    fn combine(&self, activation: &Self, sums: Partials) -> f64 {
-        scaled(self.d.get(), activation.d.get(), sums.products)
-    }
 }

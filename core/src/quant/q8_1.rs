@@ -1,7 +1,8 @@
 //! Q8_1: the activation format of weights with a minimum. No weight file carries it.
 
 use super::Activation;
-use super::block::ActivationBlock;
+use super::block::{ActivationBlock, Partials};
+use super::codes::products;
 use super::q8_0::quantize_32;
 use super::scalar::Half;
 use bytemuck::{Pod, Zeroable};
@@ -26,6 +27,18 @@ impl Block {
         let mut block = Self { d: Half::new(d), s: Half::default(), qs };
         block.s = Half::new(d * block.sum() as f32);
         block
+    }
+
+    /// The integer sums against unsigned codes.
+    pub(super) fn partials(&self, codes: [u8; 32]) -> Partials {
+        Partials { products: products(&codes.map(u8::cast_signed), &self.qs), minima: self.sum() }
+    }
+
+    /// The sums under our scale, and those of the weights' codes and of their minimum.
+    pub(super) fn combine(&self, [scale, minimum]: [Half; 2], sums: Partials) -> f64 {
+        let products = f64::from(scale.get()) * f64::from(sums.products);
+        let minima = f64::from(minimum.get()) * f64::from(sums.minima);
+        f64::from(self.d.get()) * (products + minima)
     }
 
     /// Σq.

@@ -25,7 +25,7 @@ impl Block {
         let magnitude = max_magnitude(values);
         let extreme = values.iter().copied().find(|value| value.abs() == magnitude).unwrap_or(magnitude);
         let inverse = if extreme == 0.0 { 0.0 } else { -127.0 / extreme };
-        let d: f32 = if inverse == 0.0 && extreme == 0.0 { 0.0 } else { 1.0 / inverse };
+        let d = if extreme == 0.0 { 0.0 } else { 1.0 / inverse };
         let qs = values.map(|value| round_to_code(inverse * value));
         let mut bsums = [[0; 2]; 16];
         for (sum, codes) in bsums.iter_mut().zip(qs.as_chunks::<16>().0) {
