@@ -2,7 +2,6 @@
 
 use super::cursor::{Cursor, LENGTH_LIMIT};
 use super::{Fault, Kind, Value};
-use crate::heap::{self, Heap, OutOfMemory};
 
 /// Values of one type; strings or numbers, never arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,20 +70,6 @@ impl<'a> Array<'a> {
     pub fn strings(self) -> Option<Strings<'a>> {
         (self.kind == Kind::String).then(|| Strings { left: self.len, cursor: Cursor::new(self.bytes) })
     }
-
-    /// Random access to the strings, 8 bytes each; `None` for other elements.
-    pub fn index(self, heap: Heap<'a>) -> Result<Option<StringIndex<'a>>, OutOfMemory> {
-        let Some(mut strings) = self.strings() else { return Ok(None) };
-        let mut starts = heap::with_capacity(heap, self.len)?;
-        loop {
-            let start = strings.cursor;
-            if strings.next().is_none() {
-                break;
-            }
-            heap::push(&mut starts, usize::try_from(start.at()).unwrap_or(0))?;
-        }
-        Ok(Some(StringIndex { bytes: self.bytes, starts }))
-    }
 }
 
 impl<'a> IntoIterator for Array<'a> {
@@ -140,27 +125,3 @@ impl<'a> Iterator for Strings<'a> {
 }
 
 impl ExactSizeIterator for Strings<'_> {}
-
-/// Where each string of an array starts.
-#[derive(Clone, Debug)]
-pub struct StringIndex<'a> {
-    bytes: &'a [u8],
-    starts: heap::Vec<'a, usize>,
-}
-
-impl<'a> StringIndex<'a> {
-    /// The number of strings.
-    pub fn len(&self) -> usize {
-        self.starts.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.starts.is_empty()
-    }
-
-    /// The string at `index`.
-    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
-        Cursor::new(self.bytes.get(*self.starts.get(index)?..)?).string().ok()
-    }
-}

@@ -15,7 +15,7 @@ mod split;
 mod tensor;
 mod value;
 
-pub use array::{Array, StringIndex, Strings, Values};
+pub use array::{Array, Strings, Values};
 pub use error::{Fault, GgufError, Label, Subject};
 pub use file::Gguf;
 pub use key::{FromValue, KeyError};

@@ -34,9 +34,4 @@ impl<'a> History<'a> {
         let len = self.ring.len();
         self.ring[(self.next + len - 1 - back) % len]
     }
-
-    pub(super) fn clear(&mut self) {
-        self.ring.clear();
-        self.next = 0;
-    }
 }

@@ -40,7 +40,6 @@ pub use params::{
     AdaptiveParams, DryParams, Generator, LogitBias, MirostatParams, MirostatVersion, ParamError,
     PenaltyParams, SamplerParams, XtcParams,
 };
-pub use random::{RequestKey, uniform};
 pub use sampler::{Sampled, Sampler, SamplerScope};
 
 #[cfg(test)]

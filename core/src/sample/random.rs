@@ -10,11 +10,11 @@ const ROUNDS: usize = 10;
 
 /// What makes a request's draws its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestKey {
+pub(super) struct RequestKey {
     /// The seed of the request's parameters.
-    pub seed: u64,
+    pub(super) seed: u64,
     /// Tells apart requests that share a seed, for instance the `n` choices of one prompt.
-    pub request: u64,
+    pub(super) request: u64,
 }
 
 /// What a random number is for; each purpose has its own stream, so switching one on moves no other.
@@ -31,12 +31,6 @@ impl Purpose {
             Self::Xtc => 1,
         }
     }
-}
-
-/// The uniform number in `[0, 1)` that picks the token at `position`, with 53 bits.
-#[must_use]
-pub fn uniform(key: RequestKey, position: u32) -> f64 {
-    draw(key, position, Purpose::Token)
 }
 
 /// The uniform number in `[0, 1)` for `purpose` at `position`, with 53 bits.
@@ -84,6 +78,7 @@ mod tests {
 
     #[test]
     fn draws_are_uniform_and_separate() {
+        let uniform = |key, position| draw(key, position, Purpose::Token);
         let mut sum = 0.0;
         let mut buckets = [0_u32; 16];
         for position in 0..16_000 {

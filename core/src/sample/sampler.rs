@@ -98,21 +98,14 @@ impl<'a> Sampler<'a> {
         windows.saturating_add(matches).saturating_add(Source::bytes(params.generator))
     }
 
-    /// The parameters it was made from.
-    #[must_use]
-    pub fn params(&self) -> &SamplerParams {
-        &self.params
-    }
-
     /// Whether every pick is the token of the largest logit, the lowest id on ties, and nothing else is reported.
     #[must_use]
     pub fn is_greedy(&self) -> bool {
         let params = &self.params;
-        let plain = self.bias.is_empty() && params.logprobs.is_none() && params.temperature <= 0.0;
-        let reorders = params.dynatemp_range > 0.0 || params.typical_p < 1.0 || params.xtc.probability > 0.0;
+        let plain = self.bias.is_empty() && params.logprobs.is_none() && takes_likeliest(params);
         let remembers = params.penalties.active() || params.dry.active();
         let adapts = self.mirostat_on() || params.adaptive.target >= 0.0;
-        plain && !(reorders || remembers || adapts)
+        plain && !(remembers || adapts)
     }
 
     /// Tells the sampler about a token of the sequence, prompt or picked; an unknown id is ignored.
@@ -120,14 +113,6 @@ impl<'a> Sampler<'a> {
         if (token.0 as usize) < self.vocab_len {
             self.history.push(token);
         }
-    }
-
-    /// Forgets the tokens and the feedback, as if just made.
-    pub fn reset(&mut self) {
-        self.history.clear();
-        self.source.reset();
-        self.mirostat = Mirostat::new(&self.params.mirostat);
-        self.adaptive = Adaptive::new(&self.params.adaptive);
     }
 
     /// Picks the token at `position` of the sequence from the model's logits, `[vocabulary]`.
@@ -191,13 +176,10 @@ impl<'a> Sampler<'a> {
         if self.mirostat_on() {
             return scratch.collect(f32::NEG_INFINITY, 0);
         }
-        let min_keep = params.min_keep as usize;
-        let greedy = params.temperature <= 0.0 && params.dynatemp_range <= 0.0;
-        let reorders = params.typical_p < 1.0 || params.xtc.probability > 0.0;
-        if greedy && !reorders {
-            // the other stages always keep the likeliest token
+        if takes_likeliest(params) {
             return scratch.collect_likeliest();
         }
+        let min_keep = params.min_keep as usize;
         let floor = truncate::sigma_floor(&scratch.logits, params.top_n_sigma);
         scratch.collect(floor, params.top_k as usize)?;
         entropy::typical(scratch, params.typical_p, min_keep);
@@ -223,6 +205,12 @@ impl<'a> Sampler<'a> {
             draw::plain(scratch, chance())
         }
     }
+}
+
+/// Whether the likeliest candidate is the one to pick: no stage draws or drops it, all others always keep it.
+fn takes_likeliest(params: &SamplerParams) -> bool {
+    let drops = params.typical_p < 1.0 || params.xtc.probability > 0.0;
+    params.temperature <= 0.0 && params.dynatemp_range <= 0.0 && !drops
 }
 
 /// Tokens that a sampler remembers, and those of them that DRY looks at.

@@ -10,7 +10,7 @@ pub(super) enum Source<'a> {
     /// Each is computed from its key.
     Counted(RequestKey),
     /// Each stage of llama.cpp's sampler has a generator of its own, all with the same seed.
-    Streams { seed: u32, token: Mt19937<'a>, xtc: Mt19937<'a> },
+    Streams { token: Mt19937<'a>, xtc: Mt19937<'a> },
 }
 
 impl<'a> Source<'a> {
@@ -19,7 +19,7 @@ impl<'a> Source<'a> {
         Ok(match params.generator {
             Generator::Counter => Self::Counted(RequestKey { seed: params.seed, request }),
             Generator::Mt19937 => {
-                Self::Streams { seed, token: Mt19937::new(seed, heap)?, xtc: Mt19937::new(seed, heap)? }
+                Self::Streams { token: Mt19937::new(seed, heap)?, xtc: Mt19937::new(seed, heap)? }
             }
         })
     }
@@ -29,14 +29,6 @@ impl<'a> Source<'a> {
         match generator {
             Generator::Counter => 0,
             Generator::Mt19937 => 2 * Mt19937::BYTES,
-        }
-    }
-
-    /// Starts the streams again.
-    pub(super) fn reset(&mut self) {
-        if let Self::Streams { seed, token, xtc } = self {
-            token.seed(*seed);
-            xtc.seed(*seed);
         }
     }
 

@@ -308,9 +308,6 @@ fn mt19937_picks_what_libstdcxx_picks() {
             let sampled = sampler.sample(&logits, 7, None, &mut scratch).unwrap();
             assert_eq!(sampled.token.0, picked.parse().unwrap(), "seed {seed}, draw {count}");
         }
-        sampler.reset();
-        let first = sampler.sample(&logits, 0, None, &mut scratch).unwrap().token.0;
-        assert!(line.rsplit('|').next().unwrap().trim().starts_with(&format!("{first} ")));
     }
 }
 

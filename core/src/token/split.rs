@@ -68,8 +68,6 @@ pub struct Run {
 pub enum Lead {
     /// None.
     None,
-    /// ` ?`
-    Blank,
     /// `\s?`
     Space,
 }
@@ -327,7 +325,6 @@ fn run_of(rule: &Run, text: &[u8], at: usize) -> Step {
     let Some(first) = Char::at(text, at) else { return Step::Skip(at + 1) };
     let leads = match rule.lead {
         Lead::None => false,
-        Lead::Blank => first.code == 0x20,
         Lead::Space => first.class == Class::Space,
     };
     let count = |start: usize| {
