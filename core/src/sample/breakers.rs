@@ -89,11 +89,9 @@ impl<'a> Breakers<'a> {
     /// Adds a sequence without regard to the order.
     fn append(&mut self, head: TokenId, tail: &[TokenId]) -> Result<(), OutOfMemory> {
         let span = Span { head, start: self.tokens.len(), len: 1 + tail.len() };
-        heap::reserve(&mut self.tokens, span.len)?;
-        heap::push(&mut self.spans, span)?;
-        self.tokens.push(head);
-        self.tokens.extend_from_slice(tail);
-        Ok(())
+        heap::push(&mut self.tokens, head)?;
+        heap::extend(&mut self.tokens, tail)?;
+        heap::push(&mut self.spans, span)
     }
 
     /// Adds the sequences for a text, without regard to the order.
@@ -192,5 +190,22 @@ impl<'a> Tails<'a> {
         let end = |index: usize| self.ends.get(index).copied().unwrap_or_default();
         let start = if matched < 2 { 0 } else { end(matched - 2) };
         self.tokens.get(start..end(matched - 1)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_for_sequences_grows_geometrically() {
+        let mut breakers = Breakers::new(&crate::heap::Global);
+        let (mut capacity, mut moves) = (0, 0);
+        for id in 0..1000 {
+            breakers.add(&[TokenId(id), TokenId(1), TokenId(2)]).unwrap();
+            moves += usize::from(breakers.tokens.capacity() != capacity);
+            capacity = breakers.tokens.capacity();
+        }
+        assert!(moves < 20, "{moves}");
     }
 }
