@@ -119,12 +119,16 @@ impl fmt::Display for KvError {
 
 impl core::error::Error for KvError {}
 
+/// What a step of a chain picks where a logit is NaN or plus infinity, or all are minus infinity: no token. The chain
+/// goes on, for the sake of the other rows.
+pub const UNPICKED: TokenId = TokenId(u32::MAX - 1);
+
 /// What one step delivers, one entry per output row of the batch.
 #[derive(Clone, Copy, Debug)]
 pub enum Output<'b> {
     /// `[outputs, vocab]`
     Logits(&'b [f32]),
-    /// `[outputs]`
+    /// `[outputs]`; in a chain [`UNPICKED`] where there is none
     Tokens(&'b [TokenId]),
     /// `[outputs, width]`
     Hidden(&'b [f32]),
@@ -139,6 +143,23 @@ pub struct PageForm {
     pub kv: KvType,
     /// Bytes of a page, all groups together.
     pub bytes: usize,
+}
+
+impl PageForm {
+    /// Whether there is such a page among `pages`, and `found` bytes are those of one.
+    ///
+    /// # Errors
+    /// [`PageError::Page`] or [`PageError::Length`].
+    pub fn check(&self, page: PageId, pages: u32, found: usize) -> Result<(), PageError> {
+        let expected = self.bytes;
+        if page.0 >= pages {
+            Err(PageError::Page { page, pages })
+        } else if found != expected {
+            Err(PageError::Length { expected, found })
+        } else {
+            Ok(())
+        }
+    }
 }
 
 /// Why a page can't be handed out or taken.

@@ -77,6 +77,11 @@ pub fn reserve<T>(vec: &mut Vec<'_, T>, additional: usize) -> Result<(), OutOfMe
     vec.try_reserve_exact(additional).map_err(|_| refused::<T>(vec.len().saturating_add(additional)))
 }
 
+/// Makes room for `count` elements in all without over-allocating.
+pub fn grow<T>(vec: &mut Vec<'_, T>, count: usize) -> Result<(), OutOfMemory> {
+    reserve(vec, count.saturating_sub(vec.len()))
+}
+
 /// Appends one element, growing geometrically.
 pub fn push<T>(vec: &mut Vec<'_, T>, value: T) -> Result<(), OutOfMemory> {
     vec.try_reserve(1).map_err(|_| refused::<T>(vec.len().saturating_add(1)))?;

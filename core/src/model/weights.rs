@@ -5,7 +5,7 @@ use super::hyper::Hyper;
 use super::rope::Rope;
 use crate::backend::{KvError, KvType};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
-use crate::plan::{KvSlot, Matrix, Norm, RopeId, VectorId, WeightId};
+use crate::plan::{BatchLimits, KvSlot, Matrix, Norm, RopeId, Shape, VectorId, WeightId};
 use crate::quant;
 
 /// A matrix `[rows, cols]`, or a stack of them `[stack, rows, cols]`, as the file holds it.
@@ -238,6 +238,11 @@ impl<'a> Model<'a> {
             heap::held(&self.layers),
         ];
         vectors + ropes + tables.iter().sum::<usize>()
+    }
+
+    /// What a batch for plans of a shape is checked against, on a backend with `pages` KV pages per group.
+    pub fn limits(&self, shape: Shape, pages: u32) -> BatchLimits {
+        BatchLimits { shape, vocabulary: self.vocabulary, groups: self.groups.len(), pages }
     }
 
     /// Bytes of keys and values per token over all groups.

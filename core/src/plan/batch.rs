@@ -1,6 +1,6 @@
 //! The inputs of one step: token rows, the runs they form, and the KV pages of their sequences.
 
-use super::{GroupId, Shape};
+use super::{GroupId, Rows, Shape};
 use crate::token::TokenId;
 use core::fmt;
 
@@ -73,6 +73,25 @@ impl Batch<'_> {
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.tokens.len()
+    }
+
+    /// Number of rows of tensors that have a row for each of these.
+    pub fn rows_of(&self, rows: Rows) -> usize {
+        match rows {
+            Rows::Batch => self.rows(),
+            Rows::Outputs => self.outputs.len(),
+        }
+    }
+
+    /// The batch row behind a tensor's row.
+    ///
+    /// # Panics
+    /// When there is no such output.
+    pub fn batch_row(&self, rows: Rows, row: usize) -> u32 {
+        match rows {
+            Rows::Batch => row as u32,
+            Rows::Outputs => self.outputs[row],
+        }
     }
 
     /// The sequence and position of a row; `None` beyond the batch.

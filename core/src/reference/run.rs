@@ -10,8 +10,8 @@ use crate::backend::{Backend, KvError, KvType, Output, PageError, PageForm};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::model::Model;
 use crate::plan::{
-    Attend, Batch, BatchError, BatchLimits, Epilogue, Experts, Head, HeadResult, KvSlot, Matrix, Norm, Op,
-    PageId, Part, Plan, Project, RopeId, Route, Rows, TensorId, WeightId,
+    Attend, Batch, BatchError, Epilogue, Experts, Head, HeadResult, KvSlot, Matrix, Norm, Op, PageId, Part,
+    Plan, Project, RopeId, Route, TensorId, WeightId,
 };
 use crate::quant;
 use crate::token::TokenId;
@@ -105,18 +105,10 @@ impl<'m, 'a> Reference<'m, 'a> {
 }
 
 impl Reference<'_, '_> {
-    fn check_page(&self, page: PageId, found: usize) -> Result<(), PageError> {
-        if page.0 >= self.pages {
-            return Err(PageError::Page { page, pages: self.pages });
-        }
-        let expected = self.page_form().map_or(0, |form| form.bytes);
-        if found == expected { Ok(()) } else { Err(PageError::Length { expected, found }) }
+    fn form(&self) -> PageForm {
+        let bytes = self.pools.iter().map(|pool| pool.page_bytes(self.kv)).sum();
+        PageForm { layout: "reference", kv: self.kv, bytes }
     }
-}
-
-/// Makes room for `len` elements in all.
-fn reserve<T>(vec: &mut Vec<'_, T>, len: usize) -> Result<(), OutOfMemory> {
-    heap::reserve(vec, len.saturating_sub(vec.len()))
 }
 
 impl Backend for Reference<'_, '_> {
@@ -127,22 +119,16 @@ impl Backend for Reference<'_, '_> {
     }
 
     fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), ReferenceError> {
-        reserve(&mut self.arena, plan.arena)?;
+        heap::grow(&mut self.arena, plan.arena)?;
         let outputs = plan.shape.outputs as usize;
         let width = self.result_width(plan);
-        reserve(&mut self.logits, outputs.saturating_mul(width))?;
-        Ok(reserve(&mut self.tokens, outputs)?)
+        heap::grow(&mut self.logits, outputs.saturating_mul(width))?;
+        Ok(heap::grow(&mut self.tokens, outputs)?)
     }
 
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), ReferenceError> {
         self.finished = None;
-        let limits = BatchLimits {
-            shape: plan.shape,
-            vocabulary: self.model.vocabulary,
-            groups: self.model.groups.len(),
-            pages: self.pages,
-        };
-        batch.check(&limits).map_err(ReferenceError::Batch)?;
+        batch.check(&self.model.limits(plan.shape, self.pages)).map_err(ReferenceError::Batch)?;
         self.reserve(plan)?;
         let width = self.result_width(plan);
         clear(&mut self.logits, batch.outputs.len() * width);
@@ -176,12 +162,11 @@ impl Backend for Reference<'_, '_> {
     }
 
     fn page_form(&self) -> Option<PageForm> {
-        let bytes = self.pools.iter().map(|pool| pool.page_bytes(self.kv)).sum();
-        Some(PageForm { layout: "reference", kv: self.kv, bytes })
+        Some(self.form())
     }
 
     fn read_page(&mut self, page: PageId, mut to: &mut [u8]) -> Result<(), PageError> {
-        self.check_page(page, to.len())?;
+        self.form().check(page, self.pages, to.len())?;
         for pool in &self.pools {
             let (own, rest) = to.split_at_mut(pool.page_bytes(self.kv));
             pool.read_page(self.kv, page, own);
@@ -191,7 +176,7 @@ impl Backend for Reference<'_, '_> {
     }
 
     fn write_page(&mut self, page: PageId, mut from: &[u8]) -> Result<(), PageError> {
-        self.check_page(page, from.len())?;
+        self.form().check(page, self.pages, from.len())?;
         for pool in &mut self.pools {
             let (own, rest) = from.split_at(pool.page_bytes(self.kv));
             pool.write_page(self.kv, page, own);
@@ -231,18 +216,12 @@ impl Step<'_, '_, '_, '_, '_> {
 
     /// Rows of a tensor in this batch.
     fn rows(&self, id: TensorId) -> usize {
-        match self.plan.tensor(id).rows {
-            Rows::Batch => self.batch.rows(),
-            Rows::Outputs => self.batch.outputs.len(),
-        }
+        self.batch.rows_of(self.plan.tensor(id).rows)
     }
 
     /// The batch row behind a tensor's row.
     fn batch_row(&self, id: TensorId, row: usize) -> u32 {
-        match self.plan.tensor(id).rows {
-            Rows::Batch => row as u32,
-            Rows::Outputs => self.batch.outputs[row],
-        }
+        self.batch.batch_row(self.plan.tensor(id).rows, row)
     }
 
     /// The arena's cells of a tensor's row.
@@ -471,8 +450,23 @@ fn multiply(
     product(model, matrix, expert, x, products, out, scratch);
 }
 
-/// The token of the largest logit, the lowest id on ties.
+/// The token of the largest logit, the lowest id on ties; NaN loses.
 fn arg_max(logits: &[f32]) -> TokenId {
-    let best = (0..logits.len()).reduce(|best, id| if logits[id] > logits[best] { id } else { best });
+    let better =
+        |id: usize, best: usize| logits[id] > logits[best] || (logits[best].is_nan() && !logits[id].is_nan());
+    let best = (0..logits.len()).reduce(|best, id| if better(id, best) { id } else { best });
     TokenId(best.unwrap_or(0) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_token_is_a_number_wherever_there_is_one() {
+        assert_eq!(arg_max(&[1.0, 3.0, 3.0, 2.0]), TokenId(1));
+        assert_eq!(arg_max(&[f32::NAN, -1.0, f32::NAN, -2.0]), TokenId(1));
+        assert_eq!(arg_max(&[f32::NAN, f32::NEG_INFINITY]), TokenId(1));
+        assert_eq!(arg_max(&[f32::NAN, f32::NAN]), TokenId(0));
+    }
 }

@@ -16,7 +16,7 @@ use core::ops::Range;
 use doorbell_core::backend::{Backend, KvType, Output, PageError, PageForm};
 use doorbell_core::heap::{self, Heap, OutOfMemory, Vec};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, BatchLimits, HeadResult, Op, PAGE_TOKENS, PageId, Plan};
+use doorbell_core::plan::{Batch, HeadResult, Op, PAGE_TOKENS, PageId, Plan};
 use doorbell_core::token::TokenId;
 
 /// Most floats of partial attention results; beyond it a step's attention is not cut by chunks.
@@ -129,8 +129,8 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
         }
         self.tokens.clear();
         self.places.clear();
-        heap::reserve(&mut self.tokens, sizes.outputs)?;
-        heap::reserve(&mut self.places, sizes.rows)?;
+        heap::grow(&mut self.tokens, sizes.outputs)?;
+        heap::grow(&mut self.places, sizes.rows)?;
         let stride = self.kv.iter().map(|pool| partial_floats(pool.shape())).max().unwrap_or(0);
         self.buffers.arena.grow(plan.arena)?;
         self.buffers.logits.grow(sizes.logits)?;
@@ -174,12 +174,9 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
         Ok(locals + padding + shared + lists + pools)
     }
 
-    fn check_page(&self, page: PageId, found: usize) -> Result<(), PageError> {
-        if page.0 >= self.pages {
-            return Err(PageError::Page { page, pages: self.pages });
-        }
-        let expected = self.kv.iter().map(kv::Pool::page_bytes).sum();
-        if found == expected { Ok(()) } else { Err(PageError::Length { expected, found }) }
+    fn form(&self) -> PageForm {
+        let bytes = self.kv.iter().map(kv::Pool::page_bytes).sum();
+        PageForm { layout: "cpu", kv: self.kind, bytes }
     }
 
     /// The arena that a plan's tensors lie in: cells by their offsets.
@@ -202,13 +199,7 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
         ops: Range<usize>,
     ) -> Result<(), CpuError> {
         self.finished = None;
-        let limits = BatchLimits {
-            shape: plan.shape,
-            vocabulary: self.model.vocabulary,
-            groups: self.model.groups.len(),
-            pages: self.pages,
-        };
-        batch.check(&limits).map_err(CpuError::Batch)?;
+        batch.check(&self.model.limits(plan.shape, self.pages)).map_err(CpuError::Batch)?;
         self.grow(plan)?;
         for run in batch.runs {
             self.places.extend((0..run.rows).map(|row| (run.sequence, run.position + row)));
@@ -346,12 +337,11 @@ impl Backend for CpuBackend<'_, '_> {
     }
 
     fn page_form(&self) -> Option<PageForm> {
-        let bytes = self.kv.iter().map(kv::Pool::page_bytes).sum();
-        Some(PageForm { layout: "cpu", kv: self.kind, bytes })
+        Some(self.form())
     }
 
     fn read_page(&mut self, page: PageId, mut to: &mut [u8]) -> Result<(), PageError> {
-        self.check_page(page, to.len())?;
+        self.form().check(page, self.pages, to.len())?;
         for pool in &mut self.kv {
             let Some(bytes) = pool.page(page) else { continue };
             let (own, rest) = to.split_at_mut(bytes.len());
@@ -362,7 +352,7 @@ impl Backend for CpuBackend<'_, '_> {
     }
 
     fn write_page(&mut self, page: PageId, mut from: &[u8]) -> Result<(), PageError> {
-        self.check_page(page, from.len())?;
+        self.form().check(page, self.pages, from.len())?;
         for pool in &mut self.kv {
             let Some(bytes) = pool.page(page) else { continue };
             let (own, rest) = from.split_at(bytes.len());

@@ -103,21 +103,15 @@ impl<'h> Local<'h> {
         attention.scores.grow(QUERIES * CHUNK)?;
         attention.values.grow(QUERIES * sizes.value_stride)?;
         attention.sums.grow(sizes.queries * sizes.value_stride)?;
-        room(&mut attention.weights, sizes.queries)?;
-        room(&mut attention.blocks, sizes.rows)?;
+        heap::grow(&mut attention.weights, sizes.queries)?;
+        heap::grow(&mut attention.blocks, sizes.rows)?;
         let mixture = &mut self.mixture;
-        room(&mut mixture.ids, sizes.choices)?;
-        room(&mut mixture.weights, sizes.choices)?;
-        room(&mut mixture.rows, sizes.choices)?;
-        room(&mut mixture.factors, sizes.choices)?;
-        room(&mut mixture.starts, sizes.experts + 1)?;
-        room(&mut mixture.active, sizes.experts)?;
-        room(&mut self.best, sizes.outputs)
+        heap::grow(&mut mixture.ids, sizes.choices)?;
+        heap::grow(&mut mixture.weights, sizes.choices)?;
+        heap::grow(&mut mixture.rows, sizes.choices)?;
+        heap::grow(&mut mixture.factors, sizes.choices)?;
+        heap::grow(&mut mixture.starts, sizes.experts + 1)?;
+        heap::grow(&mut mixture.active, sizes.experts)?;
+        heap::grow(&mut self.best, sizes.outputs)
     }
-}
-
-/// Room for `count` elements in all.
-fn room<T>(vec: &mut Vec<'_, T>, count: usize) -> Result<(), OutOfMemory> {
-    let missing = count.saturating_sub(vec.len());
-    heap::reserve(vec, missing)
 }

@@ -11,7 +11,7 @@ use crate::pool::Team;
 use crate::product::{Products, Selection, Weights};
 use core::ops::Range;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, Matrix, Norm, Op, Plan, RopeId, Rows, TensorId, WeightId};
+use doorbell_core::plan::{Batch, Matrix, Norm, Op, Plan, RopeId, TensorId, WeightId};
 use doorbell_core::quant::{self, Activation};
 
 /// Up to so many rows every thread normalises and quantises for itself.
@@ -85,18 +85,12 @@ impl<'s> Step<'s, '_> {
 
     /// Rows of a tensor in this batch.
     pub(super) fn rows(&self, id: TensorId) -> usize {
-        match self.context.plan.tensor(id).rows {
-            Rows::Batch => self.context.batch.rows(),
-            Rows::Outputs => self.context.batch.outputs.len(),
-        }
+        self.context.batch.rows_of(self.context.plan.tensor(id).rows)
     }
 
     /// The batch row behind a tensor's row.
     pub(super) fn batch_row(&self, id: TensorId, row: usize) -> usize {
-        match self.context.plan.tensor(id).rows {
-            Rows::Batch => row,
-            Rows::Outputs => self.context.batch.outputs[row] as usize,
-        }
+        self.context.batch.batch_row(self.context.plan.tensor(id).rows, row) as usize
     }
 
     /// A tensor's row, to read.
