@@ -28,3 +28,4 @@ pub use alone as pool;
 pub mod backend;
 
 mod formats;
+mod lines;

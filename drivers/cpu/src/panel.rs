@@ -7,6 +7,7 @@
 //! A row's bytes depend on that row alone. Products are computed elsewhere.
 #![expect(unsafe_code, reason = "planes of one byte buffer are written as vectors")]
 
+use crate::lines::LINE;
 use crate::simd::{Kernel, Simd};
 use doorbell_core::quant::Activation;
 
@@ -35,10 +36,6 @@ pub struct Layout {
     pub(crate) halves32: usize,
 }
 
-/// Rows start on cache lines, an odd number of lines apart, so that equal columns of neighbours do not compete
-/// for the same cache set.
-const LINE: usize = 64;
-
 impl Layout {
     /// The layout of rows of `cols` elements; `None` when that is no whole number of blocks.
     #[must_use]
@@ -64,6 +61,7 @@ impl Layout {
         };
         let term = end.next_multiple_of(LINE);
         let terms = if format == Activation::F32 { 1 } else { 2 };
+        // An odd number of lines apart, so that equal columns of neighbours do not compete for the same cache set.
         let stride = ((terms * term / LINE) | 1) * LINE;
         Some(Self { format, cols, stride, terms, term, scales, sums, sums32, halves16, halves32 })
     }
@@ -109,7 +107,7 @@ impl Kernel for Quantize<'_> {
     }
 }
 
-/// Overwrites four bytes of a plane.
+/// Overwrites one number of a plane.
 #[inline(always)]
 fn put<const N: usize>(row: &mut [u8], plane: usize, index: usize, bytes: [u8; N]) {
     row[plane + N * index..plane + N * (index + 1)].copy_from_slice(&bytes);

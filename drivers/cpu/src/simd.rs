@@ -5,6 +5,30 @@
 //! compiles with the form's target features. No kernel and no detection lives here.
 #![expect(unsafe_code, reason = "declares the methods that touch memory")]
 
+/// Methods that are one expression over value-only intrinsics.
+#[cfg(target_arch = "x86_64")]
+macro_rules! values {
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)*) => {$(
+        #[inline(always)]
+        fn $name(self, $($arg: $ty),*) -> $out {
+            // SAFETY: the token exists only where these instructions do; no memory is touched.
+            unsafe { $body }
+        }
+    )*};
+}
+
+/// Methods that are one expression over memory the caller vouches for.
+#[cfg(target_arch = "x86_64")]
+macro_rules! memory {
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)*) => {$(
+        #[inline(always)]
+        unsafe fn $name(self, $($arg: $ty),*) -> $out {
+            // SAFETY: the caller's promise on the pointer; the token exists only where these instructions do.
+            unsafe { $body }
+        }
+    )*};
+}
+
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod avx2;

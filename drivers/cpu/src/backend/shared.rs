@@ -1,50 +1,42 @@
 //! Memory that the threads of a step write together.
 #![expect(unsafe_code, reason = "threads write disjoint cells of one buffer")]
 
-use doorbell_core::heap::{self, Heap, OutOfMemory, Vec};
+use crate::lines::Lines;
+use doorbell_core::heap::{Heap, OutOfMemory};
 
-/// 64 bytes, so that buffers start on a cache line.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-struct Line([f32; 16]);
-
-/// A buffer that only grows.
+/// Numbers in memory that only grows.
 #[derive(Debug)]
-pub(super) struct Buffer<'h> {
-    lines: Vec<'h, Line>,
-}
+pub(super) struct Buffer<'h>(Lines<'h>);
 
 impl<'h> Buffer<'h> {
     pub(super) fn new(heap: Heap<'h>) -> Self {
-        Self { lines: Vec::new_in(heap) }
+        Self(Lines::new(heap))
     }
 
     /// Makes room for `count` numbers.
     pub(super) fn grow(&mut self, count: usize) -> Result<(), OutOfMemory> {
-        let lines = count.div_ceil(16);
-        let missing = lines.saturating_sub(self.lines.len());
-        if missing > 0 {
-            heap::reserve(&mut self.lines, missing)?;
-            self.lines.resize(lines, Line([0.0; 16]));
-        }
-        Ok(())
+        self.0.grow(count.saturating_mul(size_of::<f32>()))
+    }
+
+    fn len(&self) -> usize {
+        self.0.bytes() / size_of::<f32>()
     }
 
     /// The cells, for threads that keep out of each other's way.
     pub(super) fn cells(&mut self) -> Cells {
-        Cells { base: self.lines.as_mut_ptr().cast(), len: self.lines.len() * 16 }
+        Cells { base: self.0.pointer_mut().cast(), len: self.len() }
     }
 
     /// The numbers.
     pub(super) fn floats(&self) -> &[f32] {
-        // SAFETY: a line is sixteen floats without padding.
-        unsafe { core::slice::from_raw_parts(self.lines.as_ptr().cast(), self.lines.len() * 16) }
+        // SAFETY: all of the lines' bytes, which are aligned for floats.
+        unsafe { core::slice::from_raw_parts(self.0.pointer().cast(), self.len()) }
     }
 
     /// The numbers.
     pub(super) fn floats_mut(&mut self) -> &mut [f32] {
-        // SAFETY: a line is sixteen floats without padding.
-        unsafe { core::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.lines.len() * 16) }
+        // SAFETY: all of the lines' bytes, which are aligned for floats.
+        unsafe { core::slice::from_raw_parts_mut(self.0.pointer_mut().cast(), self.len()) }
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Sizes {
     pub(super) outputs: usize,
     /// Columns of any matrix.
     pub(super) cols: usize,
-    /// Bytes of a row of a matrix whose rows are no multiple of sixteen.
+    /// Bytes of a row of any matrix: the last strip of a part may be padded.
     pub(super) padded_row_bytes: usize,
     /// Bytes of a thread's own panels, by format.
     pub(super) own_panels: [usize; 4],

@@ -2,28 +2,22 @@
 #![expect(unsafe_code, reason = "hands out pointers into an aligned buffer")]
 
 use crate::formats::Class;
+use crate::lines::{LINE, Lines};
 use crate::simd::STRIP;
-use doorbell_core::heap::{self, Heap, OutOfMemory, Vec};
-
-/// A cache line, so that vectors of 64 bytes do not straddle two.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
-
-const LINE: usize = size_of::<Line>();
+use doorbell_core::heap::{Heap, OutOfMemory};
 
 /// A thread's working memory: two unpacked strips, and a strip of fewer than sixteen rows padded to sixteen.
 #[derive(Debug)]
 pub struct Scratch<'a> {
-    unpacked: Vec<'a, Line>,
-    padded: Vec<'a, Line>,
+    unpacked: Lines<'a>,
+    padded: Lines<'a>,
 }
 
 impl<'a> Scratch<'a> {
     /// No memory yet.
     #[must_use]
     pub fn new(heap: Heap<'a>) -> Self {
-        Self { unpacked: Vec::new_in(heap), padded: Vec::new_in(heap) }
+        Self { unpacked: Lines::new(heap), padded: Lines::new(heap) }
     }
 
     /// Makes room for strips of `cols` columns in any format, and for padding rows of `padded_row_bytes` (0 when
@@ -34,8 +28,8 @@ impl<'a> Scratch<'a> {
     pub fn reserve(&mut self, cols: usize, padded_row_bytes: usize) -> Result<(), OutOfMemory> {
         // Plain numbers take most: four bytes each.
         let unpacked = cols.saturating_mul(4 * STRIP * 2).saturating_add(2 * LINE);
-        grow(&mut self.unpacked, unpacked)?;
-        grow(&mut self.padded, padded_row_bytes.saturating_mul(STRIP))
+        self.unpacked.grow(unpacked)?;
+        self.padded.grow(padded_row_bytes.saturating_mul(STRIP))
     }
 
     /// Two regions for unpacked strips of `bytes` each.
@@ -43,11 +37,11 @@ impl<'a> Scratch<'a> {
     /// # Panics
     /// When [`Self::reserve`] was not called for as many columns.
     pub(super) fn strips(&mut self, bytes: usize) -> [*mut u8; 2] {
-        let lines = bytes.div_ceil(LINE);
-        assert!(2 * lines <= self.unpacked.len(), "scratch for two strips of {bytes} bytes");
-        let base = self.unpacked.as_mut_ptr();
+        let stride = bytes.next_multiple_of(LINE);
+        assert!(2 * stride <= self.unpacked.bytes(), "scratch for two strips of {bytes} bytes");
+        let base = self.unpacked.pointer_mut();
         // SAFETY: just checked that both regions lie in the buffer.
-        [base.cast(), unsafe { base.add(lines) }.cast()]
+        [base, unsafe { base.add(stride) }]
     }
 
     /// A copy of `rows`, padded with zero rows to sixteen.
@@ -56,11 +50,8 @@ impl<'a> Scratch<'a> {
     /// When [`Self::reserve`] was not called for as long rows.
     pub(super) fn pad(&mut self, rows: &[u8], row_bytes: usize) -> *const u8 {
         let bytes = STRIP * row_bytes;
-        assert!(
-            bytes <= self.padded.len() * LINE && rows.len() <= bytes,
-            "padding for rows of {row_bytes} bytes"
-        );
-        let base = self.padded.as_mut_ptr().cast::<u8>();
+        assert!(bytes <= self.padded.bytes() && rows.len() <= bytes, "padding for rows of {row_bytes} bytes");
+        let base = self.padded.pointer_mut();
         // SAFETY: just checked that sixteen rows fit the buffer, and `rows` is no part of it.
         unsafe {
             base.copy_from_nonoverlapping(rows.as_ptr(), rows.len());
@@ -68,15 +59,6 @@ impl<'a> Scratch<'a> {
         }
         base
     }
-}
-
-fn grow(buffer: &mut Vec<'_, Line>, bytes: usize) -> Result<(), OutOfMemory> {
-    let lines = bytes.div_ceil(LINE);
-    if lines > buffer.len() {
-        heap::reserve(buffer, lines - buffer.len())?;
-        buffer.resize(lines, Line([0; LINE]));
-    }
-    Ok(())
 }
 
 /// Bytes of one unpacked vector of sixteen rows.

@@ -68,12 +68,6 @@ impl<'a> Weights<'a> {
         Ok(Self { kind, activation, cols, row_bytes, data })
     }
 
-    /// The block format.
-    #[must_use]
-    pub const fn kind(&self) -> Type {
-        self.kind
-    }
-
     /// The format that activations must be in.
     #[must_use]
     pub const fn activation(&self) -> Activation {
@@ -114,15 +108,6 @@ impl<'a> Weights<'a> {
         let end = (start + STRIP * self.row_bytes).min(self.data.len());
         assert!(start < end, "strip {index} of {}", self.strips());
         Strip { kind: self.kind, cols: self.cols, row_bytes: self.row_bytes, data: &self.data[start..end] }
-    }
-
-    /// Row `index`, one row's bytes.
-    ///
-    /// # Panics
-    /// When there is no such row.
-    #[must_use]
-    pub fn row(&self, index: usize) -> &'a [u8] {
-        &self.data[index * self.row_bytes..(index + 1) * self.row_bytes]
     }
 }
 

@@ -15,28 +15,6 @@ impl Avx2 {
     }
 }
 
-/// Methods that are one expression over value-only intrinsics.
-macro_rules! values {
-    ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)*) => {$(
-        #[inline(always)]
-        fn $name(self, $($arg: $ty),*) -> $out {
-            // SAFETY: the token exists only where these instructions do; no memory is touched.
-            unsafe { $body }
-        }
-    )*};
-}
-
-/// Methods that are one expression over memory the caller vouches for.
-macro_rules! memory {
-    ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)*) => {$(
-        #[inline(always)]
-        unsafe fn $name(self, $($arg: $ty),*) -> $out {
-            // SAFETY: the caller's promise on the pointer; the token exists only where these instructions do.
-            unsafe { $body }
-        }
-    )*};
-}
-
 impl Simd for Avx2 {
     const LANES: usize = 8;
     type I = __m256i;
