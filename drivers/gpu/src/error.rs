@@ -76,14 +76,20 @@ impl GpuError {
 
     /// Whether there was too little memory.
     pub fn is_memory(&self) -> bool {
-        matches!(
-            self,
-            Self::Fit(_)
-                | Self::Fallback(FallbackError::Memory(_))
-                | Self::Alloc(AllocError::NoMemory { .. })
-                | Self::Memory(_)
-                | Self::Tables
-        ) || matches!(self, Self::Load(_, error) if matches!(**error, LoadError::Alloc(AllocError::NoMemory { .. })))
+        let lacks =
+            |error: &AllocError| matches!(error, AllocError::NoMemory { .. } | AllocError::OutOfMemory);
+        match self {
+            Self::Fit(_) | Self::Memory(_) | Self::Tables | Self::Queue(CreateError::OutOfMemory) => true,
+            Self::Fallback(error) => matches!(error, FallbackError::Memory(_)),
+            Self::Alloc(error)
+            | Self::Upload(UploadError::Alloc(error))
+            | Self::Queue(CreateError::Alloc(error)) => lacks(error),
+            Self::Load(_, error) => match &**error {
+                LoadError::Alloc(error) | LoadError::Upload(UploadError::Alloc(error)) => lacks(error),
+                error => *error == LoadError::OutOfMemory,
+            },
+            _ => false,
+        }
     }
 }
 

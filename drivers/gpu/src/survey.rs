@@ -13,12 +13,13 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::Plan;
 use doorbell_kernels::compiler::Report;
 use doorbell_kernels::isa::Target;
-use doorbell_kernels::{Cost, KvPool, Launch, Step, lower, supports};
+use doorbell_kernels::{Cost, KvPool, Launch, Step, lower};
 
 use crate::chip::{LAUNCH_US, Peak, peak};
 use crate::convert::{self, Conversions};
 use crate::error::GpuError;
 use crate::input::Layout;
+use crate::place::{Placement, bind, on_device, weights};
 use crate::programs::build;
 
 /// One dispatch.
@@ -77,20 +78,23 @@ fn ideal_us(cost: &Cost, peak: Peak) -> f64 {
 /// An address that no memory has: kernels are compiled for a survey, never run.
 const NOWHERE: u64 = 1 << 40;
 
-/// Surveys a step of all the plan's rows, at `positions` of context.
+/// Surveys a step of all the plan's rows, at `positions` of context, where the host can run what the device does not.
 ///
 /// # Errors
 /// Memory, or a kernel that does not compile.
 pub fn survey(
     model: &Model<'_>,
     plan: &Plan<'_>,
-    target: Target,
+    (target, placement): (Target, Placement),
     kv: KvType,
     positions: u32,
     heap: Heap<'_>,
 ) -> Result<Survey, GpuError> {
     let mut kept = model.copy(heap)?;
-    let conversions = convert::choose(&mut kept, &plan.ops, target);
+    let mut conversions = convert::choose(&mut kept, &plan.ops, target);
+    let mut chosen = on_device(plan, &kept, target, placement);
+    bind(plan, &mut chosen, &mut Vec::new());
+    conversions.keep(&weights(plan, &kept, &chosen), &kept);
     let addresses = alloc::vec![NOWHERE; kept.weights.len().max(kept.vectors.len()).max(kept.ropes.len())];
     let pools = alloc::vec![KvPool { keys: NOWHERE, values: NOWHERE }; kept.groups.len()];
     let step = Step {
@@ -111,10 +115,9 @@ pub fn survey(
     let peak = peak(target);
     let mut compiled = BTreeMap::new();
     let mut ops = Vec::new();
-    for op in &plan.ops {
+    for (op, chosen) in plan.ops.iter().zip(chosen) {
         let mut launches: Vec<Launch> = Vec::new();
-        let on_device = supports(op, &kept, target)
-            && lower(op, &step, target, &mut |launch| launches.push(launch)).is_ok();
+        let on_device = chosen && lower(op, &step, target, &mut |launch| launches.push(launch)).is_ok();
         let mut dispatches = Vec::new();
         for launch in launches.into_iter().filter(|_| on_device) {
             if !compiled.contains_key(&launch.recipe) {

@@ -64,6 +64,14 @@ impl Compute {
     }
 }
 
+impl Computer {
+    /// How its backend is made.
+    pub(crate) fn setup(self) -> Setup {
+        let Self { kv, threads, layers, profile, .. } = self;
+        Setup { kv, threads, layers, profile }
+    }
+}
+
 /// Refuses limits whose buffers don't fit into memory, before anything is reserved.
 ///
 /// Requests may ask for penalties over the whole context.
@@ -106,9 +114,7 @@ pub(crate) fn open<'m, 'a>(
     if let Some(reason) = computer.reason {
         note(format_args!("device {}: {reason}", computer.device));
     }
-    let Computer { kv, threads, layers, profile, .. } = computer;
-    let setup = Setup { kv, threads, layers, profile };
-    let backend = compute::backend(computer.device, model, config, &setup, HEAP);
+    let backend = compute::backend(computer.device, model, config, &computer.setup(), HEAP);
     let backend = backend.map_err(failure)?;
     backend.remarks().into_iter().for_each(note);
     Ok(backend)

@@ -1,6 +1,6 @@
 //! From a device to the backend on it. The hosts see no driver.
 
-use crate::device::Device;
+use crate::device::{Device, DrilledFault};
 use crate::offload::OnCpu;
 use crate::verdicts;
 use core::fmt;
@@ -247,6 +247,9 @@ impl Setup {
     }
 }
 
+/// Patience with a GPU that hangs on purpose.
+const DRILLED_HANG_MS: u32 = 500;
+
 /// A backend for `model` on `device` within the limits of `config`. What a GPU does not run the CPU does.
 ///
 /// # Errors
@@ -266,13 +269,20 @@ pub fn backend<'m, 'a>(
             return Ok(Computing::Cpu(Box::new(backend)));
         }
         Device::Kfd(number) => open(&Linux, number, device)?,
-        Device::Soft { chip, strict } => open(software(chip, options(strict, threads, profile))?, 0, device)?,
+        Device::Soft { chip, strict, drill } => {
+            let kernel = software(chip, options(strict, threads, profile))?;
+            drill.into_iter().for_each(|drill| kernel.inject(|injection| drill.inject(injection)));
+            open(kernel, 0, device)?
+        }
     };
     let node = process.device(index).node();
     let known = format!("{}:{:x}", node.isa(), node.identity().unique);
     let placement = setup.placement(model);
     let plain = Settings::new(config.pages, kv, config.largest_shape());
-    let settings = Settings { profile, placement, ..plain };
+    let drilled =
+        matches!(device, Device::Soft { drill: Some(drill), .. } if drill.fault == DrilledFault::Hang);
+    let hang_ms = if drilled { DRILLED_HANG_MS } else { plain.hang_ms };
+    let settings = Settings { profile, placement, hang_ms, ..plain };
     let rest: Offload<'m> = Box::new(OnCpu::new(model, config.pages, kv, threads, heap));
     let mut backend = GpuBackend::new(process, index, model, settings, Box::new(Sleeper), Some(rest), heap)?;
     // software GPUs are checked by tests, instruction by instruction
@@ -337,7 +347,7 @@ pub fn scratch_bytes(
     }
 }
 
-/// What a plan is on a GPU, without running it; `None` for the CPU.
+/// What a plan is on a GPU, without running it; `None` for the CPU. Whether it fits there is not looked at.
 ///
 /// # Errors
 ///
@@ -346,7 +356,7 @@ pub fn survey(
     device: Device,
     model: &Model<'_>,
     plan: &Plan<'_>,
-    kv: KvType,
+    setup: &Setup,
     positions: u32,
     heap: Heap<'_>,
 ) -> Result<Option<Survey>, ComputeError> {
@@ -360,5 +370,6 @@ pub fn survey(
         Device::Soft { chip, .. } => doorbell_kfd::topology::Isa(chip.version),
     };
     let target = doorbell_gpu::chip::target(isa).ok_or(GpuError::Chip(isa))?;
-    Ok(Some(doorbell_gpu::survey::survey(model, plan, target, kv, positions, heap)?))
+    let placement = setup.placement(model);
+    Ok(Some(doorbell_gpu::survey::survey(model, plan, (target, placement), setup.kv, positions, heap)?))
 }

@@ -51,7 +51,7 @@ pub fn rehearse(
     first.sort_unstable();
     first.dedup();
     let kernel = software(chip, options(false, 1, true))?;
-    let (process, index) = open(kernel, 0, Device::Soft { chip, strict: false })?;
+    let (process, index) = open(kernel, 0, Device::Soft { chip, strict: false, drill: None })?;
     let gpu = process.device(index).gpu_id();
     let positions = positions.max(plan.shape.rows);
     let settings = Settings::new(positions.div_ceil(PAGE_TOKENS as u32), kv, plan.shape);

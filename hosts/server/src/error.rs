@@ -124,9 +124,8 @@ impl Failure {
     /// The failure in how a generation ended, if it is one.
     pub(crate) fn of_end(end: &End) -> Option<Self> {
         match end {
-            End::DeviceFailed | End::Sampling(_) | End::Memory | End::Grammar(_) => {
-                Some(Self::new(Kind::Internal, end))
-            }
+            End::Sampling(_) | End::Memory | End::Grammar(_) => Some(Self::new(Kind::Internal, end)),
+            End::DeviceFailed => Some(Self::new(Kind::Unavailable, end)),
             End::Cancelled => Some(Self::new(Kind::Unavailable, "the server is shutting down")),
             _ => None,
         }

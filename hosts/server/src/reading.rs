@@ -22,7 +22,7 @@ pub(crate) async fn read(app: &App, tokens: Vec<TokenId>, aim: Aim) -> Result<Re
             app.metrics.refused();
             Err(error.into())
         }
-        Ok(Err(error @ ReadError::DeviceFailed)) => Err(Failure::new(Kind::Internal, error)),
+        Ok(Err(error @ ReadError::DeviceFailed)) => Err(Failure::new(Kind::Unavailable, error)),
         _ => Err(Failure::new(Kind::Unavailable, "the server is shutting down")),
     }
 }

@@ -15,6 +15,10 @@ pub struct Injection {
     pub spurious: u32,
     /// A GPU reset happens before the packet processor takes its next packet after this many doorbells.
     pub reset_after: Option<u32>,
+    /// GPUs take no packet any more after this many doorbells.
+    pub hang_after: Option<u32>,
+    /// After this many doorbells every GPU faults on the first page of the oldest allocation that is mapped there.
+    pub fault_after: Option<u32>,
     /// Queues are evicted at a doorbell and run only at the next wait.
     pub evicted: bool,
 }

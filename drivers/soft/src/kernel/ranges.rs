@@ -78,6 +78,12 @@ impl Ranges {
         self.all.get(&handle)
     }
 
+    /// The oldest allocation that is mapped on the GPU, the event page not counted.
+    pub(super) fn first(&self, gpu: u32) -> Option<&Range> {
+        let mut others = self.all.iter().filter(|(handle, _)| Some(**handle) != self.pinned);
+        others.find(|(_, range)| range.mapped.contains(&gpu)).map(|(_, range)| range)
+    }
+
     /// The allocation that holds `va` and is mapped on the GPU.
     pub(super) fn containing(&self, gpu: u32, va: u64) -> Option<&Range> {
         let holds = |range: &&Range| va >= range.va && va - range.va < range.size;

@@ -161,7 +161,7 @@ impl SoftKernel {
 impl State {
     /// Runs every queue as far as it goes, round after round while signals of one let another go on.
     pub(super) fn run(&mut self) {
-        let mut moved = true;
+        let mut moved = !self.rung_out(self.injection.hang_after);
         while moved {
             moved = false;
             let mut messages = Vec::new();
@@ -215,6 +215,20 @@ impl State {
         }
     }
 
+    /// A page fault on every GPU.
+    fn fault(&mut self) {
+        for device in &mut self.devices {
+            let page = self.ranges.first(device.id).map_or(0, |range| range.va);
+            device.lost = true;
+            self.events.raise(event_type::MEMORY, page_fault(device.id, page, false, false).encode());
+        }
+    }
+
+    /// Whether doorbells have been rung more often than something waits for.
+    fn rung_out(&self, after: Option<u32>) -> bool {
+        after.is_some_and(|after| self.rings > after)
+    }
+
     pub(super) fn doorbell(&mut self, gpu: u32, offset: usize, value: u64) {
         for entry in self.queues.all.values_mut() {
             if entry.gpu == gpu && entry.doorbell == offset {
@@ -222,9 +236,13 @@ impl State {
             }
         }
         self.rings += 1;
-        if self.injection.reset_after.is_some_and(|after| self.rings > after) {
+        if self.rung_out(self.injection.reset_after) {
             self.injection.reset_after = None;
             self.reset();
+        }
+        if self.rung_out(self.injection.fault_after) {
+            self.injection.fault_after = None;
+            self.fault();
         }
         if !self.injection.evicted {
             self.run();

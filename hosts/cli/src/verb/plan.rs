@@ -10,7 +10,7 @@ use doorbell_core::plan::{HeadResult, Op, Plan, Shape};
 use doorbell_runtime::compute::{self, Dispatched, Survey, layers};
 use doorbell_runtime::device::Device;
 use doorbell_runtime::rehearsal::{Counted, Rehearsal, rehearse};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
@@ -31,8 +31,8 @@ pub(crate) struct Arguments {
     /// Don't run the kernels on the software GPU for modelled times; times are then what a GPU takes at best
     #[arg(long)]
     quick: bool,
-    /// Print one JSON document: ops, layers, bytes_per_token; of a GPU also dispatches_per_token, modelled_us,
-    /// roofline_share
+    /// Print one JSON document: ops, bytes_per_token; of a GPU also layers, dispatches_per_token, modelled_us,
+    /// roofline_share, matrix_share and more: docs/plan.md says what each is
     #[arg(long)]
     json: bool,
 }
@@ -45,7 +45,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (rows, outputs) = (arguments.batch, arguments.outputs.min(arguments.batch));
     let plan = model.plan(Shape { rows, outputs }, HeadResult::Logits, HEAP);
     let plan = plan.map_err(|error| Failure::new(Kind::Memory, error))?;
-    let survey = compute::survey(computer.device, &model, &plan, computer.kv, arguments.context, HEAP);
+    let setup = computer.setup();
+    let survey = compute::survey(computer.device, &model, &plan, &setup, arguments.context, HEAP);
     let survey = survey.map_err(backend::failure)?;
     let chip = match computer.device {
         Device::Soft { chip, .. } if !arguments.quick => Some(chip),
@@ -92,26 +93,39 @@ struct Sum {
     /// Bytes that have to be moved, and that were.
     ideal: u64,
     moved: Option<u64>,
-    /// Microseconds at the rates that whole kernels reach, nothing else in the way.
+    /// Multiply-adds.
+    products: u64,
+    /// Microseconds at the rates that whole kernels reach, nothing else in the way, and those of the multiply-adds alone.
     ideal_us: f64,
+    matrix_us: f64,
     /// Microseconds, modelled if the kernels were run.
     us: f64,
 }
+
+/// Shares of the matrix peak that are worth a word.
+const WORTH_TELLING: f64 = 0.05;
 
 impl Sum {
     fn share(&self) -> f64 {
         if self.us > 0.0 { self.ideal_us / self.us } else { 0.0 }
     }
 
-    fn json(&self, name: Value) -> Value {
-        json!({
-            "layer": name,
-            "dispatches": self.dispatches,
-            "bytes_ideal": self.ideal,
-            "bytes_moved": self.moved,
-            "modelled_us": self.us,
-            "roofline_share": self.share(),
-        })
+    /// Of the peak of the matrix units.
+    fn matrix_share(&self) -> f64 {
+        if self.us > 0.0 { self.matrix_us / self.us } else { 0.0 }
+    }
+
+    /// The fields that layers and operations have.
+    fn json(&self) -> Map<String, Value> {
+        let fields: [(&str, Value); 6] = [
+            ("bytes_ideal", self.ideal.into()),
+            ("bytes_moved", self.moved.into()),
+            ("products", self.products.into()),
+            ("modelled_us", self.us.into()),
+            ("roofline_share", self.share().into()),
+            ("matrix_share", self.matrix_share().into()),
+        ];
+        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 }
 
@@ -121,7 +135,11 @@ impl fmt::Display for Sum {
         if let Some(moved) = self.moved {
             write!(f, ", {:.3} of that moved", moved as f64 / self.ideal.max(1) as f64)?;
         }
-        write!(f, ", modelled {:.1} us, {:.0} % of the roofline", self.us, self.share() * 100.0)
+        write!(f, ", modelled {:.1} us, {:.0} % of the roofline", self.us, self.share() * 100.0)?;
+        match self.matrix_share() {
+            share if share >= WORTH_TELLING => write!(f, ", {:.0} % of the matrix peak", share * 100.0),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -157,6 +175,8 @@ impl Sheet<'_> {
                 let arithmetic = cost.products as f64 / survey.peak.products as f64;
                 sum.dispatches += 1;
                 sum.ideal += bytes;
+                sum.products += cost.products;
+                sum.matrix_us += arithmetic * 1e6;
                 sum.ideal_us += (bytes as f64 / bandwidth).max(arithmetic) * 1e6;
                 sum.us += self.us(index, dispatch);
                 moved += self.counted(index, dispatch).map_or(0, |counted| counted.moved);
@@ -187,9 +207,12 @@ impl Sheet<'_> {
                 "weight_bytes": bytes,
                 "weights": names,
             });
-            if self.survey.is_some() {
+            if self.survey.is_some()
+                && let Some(fields) = entry.as_object_mut()
+            {
                 let dispatches = (0..self.dispatches(index).len()).map(|at| self.dispatch(index, at));
-                entry["dispatches"] = dispatches.collect();
+                fields.insert("dispatches".into(), dispatches.collect());
+                fields.extend(self.sum([index].into_iter()).json());
             }
             entry
         };
@@ -203,15 +226,20 @@ impl Sheet<'_> {
         let Some(survey) = self.survey else { return document };
         let all = self.all();
         let layers = self.by_layer();
-        document["layers"] = layers.into_iter().map(|(layer, sum)| sum.json(json!(layer))).collect();
+        let layer = |(layer, sum): (u32, Sum)| {
+            let mut fields = sum.json();
+            fields.insert("layer".into(), layer.into());
+            fields.insert("dispatches".into(), sum.dispatches.into());
+            Value::Object(fields)
+        };
+        document["layers"] = layers.into_iter().map(layer).collect();
         document["dispatches_per_token"] = json!(all.dispatches);
-        document["bytes_per_step"] = json!(all.ideal);
-        document["bytes_moved"] = json!(all.moved);
-        document["modelled_us"] = json!(all.us);
-        document["roofline_share"] = json!(all.share());
         document["least_us"] = json!(survey.modelled_us());
         document["converted_weights"] = json!(survey.conversions.list.len());
         document["chip"] = json!(self.rehearsal.map(|rehearsal| rehearsal.chip));
+        if let Some(fields) = document.as_object_mut() {
+            fields.extend(all.json());
+        }
         document
     }
 
@@ -264,6 +292,10 @@ impl fmt::Display for Sheet<'_> {
                     Some(counted) => writeln!(f, ", by {}", counted.time.bound())?,
                     None => writeln!(f)?,
                 }
+            }
+            let share = self.sum([index].into_iter()).matrix_share();
+            if share >= WORTH_TELLING {
+                writeln!(f, "     {:.0} % of the matrix peak", share * 100.0)?;
             }
         }
         writeln!(

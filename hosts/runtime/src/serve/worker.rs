@@ -319,7 +319,11 @@ impl<B: Backend> Worker<B> {
         while let Some(id) = self.live.cut.pop() {
             self.engine.cancel(id);
         }
-        if polled.is_err() {
+        if let Err(error) = &polled {
+            if self.lost_at.is_none() {
+                // whoever asks is told that it failed; why, is for whoever runs the server
+                tracing::error!("{error}");
+            }
             self.lost_at = Some(self.live.tokens);
         }
         // a device that answers again is not lost
@@ -382,16 +386,12 @@ impl Live {
         if job.end.is_some() {
             return;
         }
-        let log_probs = log_probs.map(|report| {
-            let top = report.top.iter().map(|top| (top.token, top.log_prob)).collect();
-            (report.chosen.log_prob, top)
-        });
         let Ok(text) = job.stream.push(self.tokenizer, token).map(ToOwned::to_owned) else {
             job.end = Some(End::Memory);
             self.cut.push(request);
             return;
         };
-        (job.on_update)(Update::Piece(Piece { text, tokens: vec![TokenReport { token, log_probs }] }));
+        (job.on_update)(Update::Piece(Piece { text, tokens: vec![TokenReport::new(token, log_probs)] }));
         job.stop(request, &mut self.cut);
     }
 
