@@ -4,7 +4,7 @@ use crate::constrain::{Budget, Constraint};
 use alloc::sync::Arc;
 use core::fmt;
 use doorbell_core::engine::{SubmitError, Usage};
-use doorbell_core::sample::{Breakers, LogitBias, SampleError, SamplerParams};
+use doorbell_core::sample::{Breakers, LogProbs, LogitBias, SampleError, SamplerParams};
 use doorbell_core::token::TokenId;
 
 /// What is to be generated, and who hears of it.
@@ -74,6 +74,13 @@ pub struct TokenReport {
     pub token: TokenId,
     /// Its log-probability, and the likeliest tokens with theirs, if the job asked for them.
     pub log_probs: Option<(f32, Vec<(TokenId, f32)>)>,
+}
+
+impl TokenReport {
+    pub(super) fn new(token: TokenId, log_probs: Option<&LogProbs>) -> Self {
+        let pairs = |report: &LogProbs| report.top.iter().map(|top| (top.token, top.log_prob)).collect();
+        Self { token, log_probs: log_probs.map(|report| (report.chosen.log_prob, pairs(report))) }
+    }
 }
 
 /// How a job ended.

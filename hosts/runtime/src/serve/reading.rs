@@ -91,9 +91,8 @@ impl Reader {
             Aim::LogProbs(count) => {
                 // the scores behind one token are about the next
                 let Some(&token) = self.job.tokens.get(position as usize + 1) else { return };
-                let report = log_probs(row, token, count.into());
-                let top = report.top.iter().map(|top| (top.token, top.log_prob)).collect();
-                self.reports.push(TokenReport { token, log_probs: Some((report.chosen.log_prob, top)) });
+                let log_probs = log_probs(row, token, count.into());
+                self.reports.push(TokenReport::new(token, Some(&log_probs)));
             }
         }
     }
@@ -120,7 +119,7 @@ impl Reader {
                 ReadResult::Embedding(self.sum.iter().map(|x| (x * scale) as f32).collect())
             }
             Aim::LogProbs(_) => {
-                let first = self.job.tokens.first().map(|&token| TokenReport { token, log_probs: None });
+                let first = self.job.tokens.first().map(|&token| TokenReport::new(token, None));
                 let rest = core::mem::take(&mut self.reports);
                 ReadResult::LogProbs(first.into_iter().chain(rest).collect())
             }
