@@ -188,3 +188,44 @@ fn a_cancelled_request_ends_within_one_step() {
         assert_eq!(ends, [(RequestId(1), FinishReason::Cancelled), (RequestId(2), FinishReason::MaxTokens)]);
     });
 }
+
+#[test]
+fn steps_without_prompts_do_not_shrink_prompt_chunks() {
+    with_model(Family::Llama, |model| {
+        let config = Config::new(128, 17, 64);
+        let backend = Reference::new(model, config.pages, KvType::F16, Products::Exact, HEAP).unwrap();
+        let mut engine = Engine::new(model, backend, config, &[], HEAP).unwrap();
+        let (mut now, mut first_chunk) = (Nanos(0), None);
+        // prompt rows take no time to speak of, a step without any takes twice the target
+        for (requests, len, polls, step) in
+            [(0..16, 2, 3, 1000), (0..0, 0, 6, 2 * config.step_target), (16..17, 60, 3, 1000)]
+        {
+            for id in requests {
+                let prompt = &prompt(id, len);
+                let sampler = &SamplerParams::greedy();
+                let id = RequestId(id.into());
+                let request = Request {
+                    id,
+                    prompt,
+                    max_tokens: 64,
+                    sampler,
+                    bias: &[],
+                    breakers: None,
+                    ignore_end: true,
+                };
+                engine.submit(&request, now).unwrap();
+            }
+            for _ in 0..polls {
+                now = Nanos(now.0 + step);
+                let progress = engine.poll(now, &mut |event| match event {
+                    Event::Prefill { request: RequestId(16), done, .. } if done > 0 => {
+                        first_chunk = first_chunk.or(Some(done));
+                    }
+                    _ => {}
+                });
+                assert_eq!(progress.unwrap(), Progress::Waiting);
+            }
+        }
+        assert_eq!(first_chunk, Some(64 - 16), "all that the streams leave");
+    });
+}

@@ -98,9 +98,11 @@ impl<B: Backend> Engine<'_, '_, B> {
         let (rows, chained) = (self.step.tokens.len() as u32, self.step.steps > 1);
         let time = now.0.saturating_sub(self.step.submitted.0);
         if self.step.reading.is_none() && !self.step.in_flight {
-            self.pace.learn(rows, time / u64::from(self.step.steps.max(1)));
+            // a run of one row is a decode row, or counts like one
             if rows as usize == self.step.runs.len() {
                 self.pace.learn_steps(self.step.steps, time);
+            } else {
+                self.pace.learn_rows(rows, time);
             }
         }
         let vocabulary = self.model.vocabulary as usize;

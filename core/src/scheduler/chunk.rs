@@ -39,16 +39,20 @@ impl Pace {
 
     /// Learns from `steps` steps without prompt rows that took `time` ns together.
     pub fn learn_steps(&mut self, steps: u32, time: u64) {
-        let sample = (time / u64::from(steps.max(1))).max(1);
-        self.per_step = if self.per_step == 0 { sample } else { (3 * self.per_step + sample) / 4 };
+        smooth(&mut self.per_step, time, steps);
     }
 
-    /// Learns from a step of `rows` rows that took `time` ns. Steps of few rows say nothing about prompts.
-    pub fn learn(&mut self, rows: u32, time: u64) {
-        if rows < LEAST_ROWS || time == 0 {
-            return;
+    /// Learns from a step with prompt rows, of `rows` rows in all, that took `time` ns. Steps of few rows say nothing
+    /// about prompts.
+    pub fn learn_rows(&mut self, rows: u32, time: u64) {
+        if rows >= LEAST_ROWS && time > 0 {
+            smooth(&mut self.per_row, time, rows);
         }
-        let sample = (time / u64::from(rows)).max(1);
-        self.per_row = if self.per_row == 0 { sample } else { (3 * self.per_row + sample) / 4 };
     }
+}
+
+/// Moves the average time of one towards that of `count` which took `time` ns together.
+fn smooth(average: &mut u64, time: u64, count: u32) {
+    let sample = (time / u64::from(count.max(1))).max(1);
+    *average = if *average == 0 { sample } else { average.saturating_mul(3).saturating_add(sample) / 4 };
 }
