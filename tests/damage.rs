@@ -182,6 +182,34 @@ fn missing_and_absurd_metadata_never_panic() {
 }
 
 #[test]
+fn an_array_has_a_value_for_each_layer() {
+    let layers = SHAPE.layers as i32;
+    for (key, good) in [
+        ("attention.head_count", SHAPE.heads as i32),
+        ("attention.head_count_kv", SHAPE.kv_heads as i32),
+        ("feed_forward_length", SHAPE.ff as i32),
+        ("attention.sliding_window_pattern", 1),
+    ] {
+        let with = |value: Value| {
+            let mut file = file(Family::Gemma3);
+            let key = format!("gemma3.{key}").into_bytes();
+            file.metadata.retain(|(known, _)| *known != key);
+            file.metadata.push((key, value));
+            load(&file.to_bytes())
+        };
+        with(Value::i32s((0..layers).map(|_| good))).unwrap();
+        let more = Value::i32s((0..=layers).map(|_| good));
+        let words = Value::strings((0..layers).map(|_| "one"));
+        for bad in [Value::i32s([]), more, words, Value::i32s((0..layers).map(|_| -1))] {
+            let Err(Some(ModelError::Value { key: name, .. })) = with(bad.clone()) else {
+                panic!("{key} is {bad:?}");
+            };
+            assert!(name.ends_with(key), "{name}");
+        }
+    }
+}
+
+#[test]
 fn an_unknown_architecture_is_told_with_those_that_are_known() {
     let mut file = file(Family::Llama);
     file.metadata[0].1 = "mamba".into();

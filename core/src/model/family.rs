@@ -1,6 +1,6 @@
 //! The table of architectures: one row each, naming only what metadata and tensors do not say.
 //!
-//! Source: the graph builders and converters of llama.cpp (2026) and transformers 5; see `docs/architecture.md`.
+//! Source: the graph builders and converters of llama.cpp (2026) and transformers 5.
 
 use super::rope::Pairing;
 use crate::plan::{Gating, Glu};

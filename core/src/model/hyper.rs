@@ -3,7 +3,7 @@
 use super::error::{ModelError, Name};
 use super::family::{Family, FfnNorm, Routing, WindowPattern};
 use super::rope::Scaling;
-use crate::gguf::{Array, Gguf, Value};
+use crate::gguf::{Gguf, Value};
 use crate::heap::{self, Heap, Vec};
 use crate::plan::Gating;
 use core::fmt::Write;
@@ -76,6 +76,13 @@ const MAX_EXPERTS: u32 = 1024;
 const MAX_HEADS: u32 = 1024;
 const MAX_WIDTH: u32 = 1 << 20;
 
+/// A layer among all.
+#[derive(Clone, Copy)]
+struct Place {
+    layer: u32,
+    of: u32,
+}
+
 /// The metadata of one architecture.
 pub(super) struct Keys<'g, 'a> {
     gguf: &'g Gguf<'a>,
@@ -122,14 +129,22 @@ impl<'g, 'a> Keys<'g, 'a> {
     }
 
     /// An integer that may be one for all layers or one per layer; 0 stands for absent.
-    fn per_layer(&self, key: &str, layer: u32, max: u32) -> Result<Option<u32>, ModelError> {
-        let Some(array) = self.array(key) else { return self.some_count(key, max) };
-        let value = array.get(layer as usize).and_then(Value::as_u64).unwrap_or(0);
-        if value == 0 { Ok(None) } else { self.checked(key, value, max).map(Some) }
+    fn per_layer(&self, key: &str, place: Place, max: u32) -> Result<Option<u32>, ModelError> {
+        let Some(element) = self.element(key, place)? else { return self.some_count(key, max) };
+        match element.as_u64() {
+            Some(0) => Ok(None),
+            Some(value) => self.checked(key, value, max).map(Some),
+            None => Err(self.refused(key, f64::NAN, "a number for each layer")),
+        }
     }
 
-    fn array(&self, key: &str) -> Option<Array<'a>> {
-        self.gguf.get(&self.name(key)).and_then(Value::as_array)
+    /// A layer's element where the key has one per layer; `None` where it has one value or none for all.
+    fn element(&self, key: &str, place: Place) -> Result<Option<Value<'a>>, ModelError> {
+        let Some(array) = self.gguf.get(&self.name(key)).and_then(Value::as_array) else { return Ok(None) };
+        match array.get(place.layer as usize) {
+            Some(element) if array.len() == place.of as usize => Ok(Some(element)),
+            _ => Err(self.refused(key, array.len() as f64, "as many values as there are layers")),
+        }
     }
 
     /// A finite float; 0 stands for absent.
@@ -145,6 +160,15 @@ impl<'g, 'a> Keys<'g, 'a> {
         match self.float(key)? {
             Some(value) if value < 0.0 => Err(self.refused(key, f64::from(value), "a positive number")),
             value => Ok(value),
+        }
+    }
+
+    /// What RMS norms add; it may be 0, not absent.
+    fn epsilon(&self) -> Result<f32, ModelError> {
+        const KEY: &str = "attention.layer_norm_rms_epsilon";
+        match self.gguf.require(&self.name(KEY))? {
+            value if (0.0..f32::INFINITY).contains(&value) => Ok(value),
+            value => Err(self.refused(KEY, f64::from(value), "a finite number that is not negative")),
         }
     }
 
@@ -174,14 +198,13 @@ impl<'a> Hyper<'a> {
             keys.positive("rope.freq_base_swa")?.or(family.window_rope_base).unwrap_or(rope_base);
         let own_scale = if family.width_scaled_layers == Some(layer_count) { width / heads } else { key_dim };
         let context = keys.required("context_length", u32::MAX)?;
-        let _: f32 = keys.gguf.require(&keys.name("attention.layer_norm_rms_epsilon"))?;
         Ok(Self {
             context,
             width,
             key_dim,
             value_dim: keys.count("attention.value_length", 4096)?.unwrap_or(width / heads).max(1),
             rope_dims,
-            eps: keys.positive("attention.layer_norm_rms_epsilon")?.unwrap_or(0.0),
+            eps: keys.epsilon()?,
             attention_scale: keys.positive("attention.scale")?.unwrap_or(1.0 / libm::sqrtf(own_scale as f32)),
             logit_cap: keys.positive("final_logit_softcapping")?.filter(|_| family.logit_cap),
             experts: experts(keys, family, layers[0].ffn)?,
@@ -202,12 +225,13 @@ fn layers<'a>(
 ) -> Result<Vec<'a, LayerHyper>, ModelError> {
     let window = keys.some_count("attention.sliding_window", u32::MAX)?;
     let mut layers = heap::with_capacity(heap, count as usize)?;
-    for index in 0..count {
-        let heads = match keys.per_layer("attention.head_count", index, MAX_HEADS)? {
+    for layer in 0..count {
+        let place = Place { layer, of: count };
+        let heads = match keys.per_layer("attention.head_count", place, MAX_HEADS)? {
             Some(heads) => heads,
             None => keys.required("attention.head_count", MAX_HEADS)?,
         };
-        let kv_heads = keys.per_layer("attention.head_count_kv", index, MAX_HEADS)?.unwrap_or(heads);
+        let kv_heads = keys.per_layer("attention.head_count_kv", place, MAX_HEADS)?.unwrap_or(heads);
         if heads % kv_heads != 0 {
             return Err(keys.refused(
                 "attention.head_count_kv",
@@ -215,22 +239,22 @@ fn layers<'a>(
                 "a divisor of the head count",
             ));
         }
-        let ffn = keys.per_layer("feed_forward_length", index, MAX_WIDTH)?.unwrap_or(0);
-        let windowed = is_windowed(keys, family, index)?;
+        let ffn = keys.per_layer("feed_forward_length", place, MAX_WIDTH)?.unwrap_or(0);
+        let windowed = is_windowed(keys, family, place)?;
         layers.push(LayerHyper { heads, kv_heads, ffn, window: window.filter(|_| windowed) });
     }
     Ok(layers)
 }
 
-fn is_windowed(keys: &Keys<'_, '_>, family: &Family, layer: u32) -> Result<bool, ModelError> {
+fn is_windowed(keys: &Keys<'_, '_>, family: &Family, place: Place) -> Result<bool, ModelError> {
     const KEY: &str = "attention.sliding_window_pattern";
     let WindowPattern::AllButEvery(default) = family.window else { return Ok(false) };
-    if let Some(array) = keys.array(KEY) {
-        let flag = array.get(layer as usize);
-        return Ok(flag.is_some_and(|flag| flag.as_bool().or(flag.as_u64().map(|n| n != 0)).unwrap_or(false)));
+    if let Some(flag) = keys.element(KEY, place)? {
+        let flag = flag.as_bool().or(flag.as_u64().map(|number| number != 0));
+        return flag.ok_or_else(|| keys.refused(KEY, f64::NAN, "a flag for each layer"));
     }
     let period = keys.count(KEY, MAX_LAYERS)?.unwrap_or(default);
-    Ok(layer % period < period - 1)
+    Ok(place.layer % period < period - 1)
 }
 
 fn experts(keys: &Keys<'_, '_>, family: &Family, ffn: u32) -> Result<Option<ExpertHyper>, ModelError> {
