@@ -7,11 +7,16 @@ use doorbell_core::engine::score;
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
 use doorbell_core::model::Model;
+use doorbell_core::quant::Type;
 use doorbell_core::reference::{Products, Reference};
 use doorbell_core::token::TokenId;
+use doorbell_tests::gguf_writer::GgufFile;
+use doorbell_tests::tiny::{self, Family, Shape};
 use std::path::{Path, PathBuf};
 
 const HEAP: Heap<'static> = &Global;
+
+const SHAPE: Shape = Shape::NARROW;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens").join("model")
@@ -36,14 +41,20 @@ fn tokens() -> Vec<TokenId> {
     text.split_whitespace().map(|id| TokenId(id.parse().unwrap())).collect()
 }
 
-/// The largest difference as a share of the largest expected logit, after checking the form.
-fn difference(name: &str, file: &[u8], expected: &[f32], kv: KvType) -> f32 {
+/// The logits of the tokens by the reference.
+fn logits(name: &str, file: &[u8], kv: KvType) -> Vec<f32> {
     let gguf = Gguf::parse(file, HEAP).unwrap_or_else(|error| panic!("{name}: {error}"));
     let model = Model::new(&gguf, HEAP).unwrap_or_else(|error| panic!("{name}: {error}"));
     let mut backend = Reference::new(&model, 1, kv, Products::Exact, HEAP).unwrap();
     let mut logits = Vec::new();
     score(&model, &mut backend, &tokens(), HEAP, &mut || (), &mut |_, row| logits.extend_from_slice(row))
         .unwrap();
+    logits
+}
+
+/// The largest difference as a share of the largest expected logit, after checking the form.
+fn difference(name: &str, file: &[u8], expected: &[f32], kv: KvType) -> f32 {
+    let logits = logits(name, file, kv);
     assert_eq!(logits.len(), expected.len(), "{name}");
     let largest = expected.iter().fold(0_f32, |most, x| most.max(x.abs()));
     let worst = logits.iter().zip(expected).fold(0_f32, |most, (a, b)| most.max((a - b).abs()));
@@ -67,5 +78,45 @@ fn half_precision_keys_and_values_stay_close() {
     for (name, file, expected) in &goldens() {
         let difference = difference(name, file, expected, KvType::F16);
         assert!(difference < 1e-2, "{name}: {difference:e}");
+    }
+}
+
+/// Puts gate and up, whose names end in `suffix`, into one tensor: of every expert the gate's part first.
+fn fuse(file: &mut GgufFile, suffix: &str, experts: usize) {
+    for layer in 0..SHAPE.layers {
+        for part in ["weight", "bias"] {
+            let mut take = |name: &str| {
+                let name = format!("blk.{layer}.ffn_{name}{suffix}.{part}").into_bytes();
+                let at = file.tensors.iter().position(|(info, _)| info.name == name).unwrap();
+                file.tensors.remove(at)
+            };
+            let ((mut info, gate), (_, up)) = (take("gate"), take("up"));
+            let each = gate.len() / experts;
+            let data = gate.chunks(each).zip(up.chunks(each)).flat_map(|(gate, up)| [gate, up].concat());
+            info.dims[usize::from(part == "weight")] *= 2;
+            info.name = format!("blk.{layer}.ffn_gate_up{suffix}.{part}").into_bytes();
+            file.tensors.push((info, data.collect()));
+        }
+    }
+}
+
+#[test]
+fn gate_and_up_in_one_keep_their_biases() {
+    for (family, suffix, experts, rows) in
+        [(Family::Llama, "", 1, SHAPE.ff), (Family::Qwen3Moe, "_exps", SHAPE.experts, SHAPE.expert_ff)]
+    {
+        let mut file = tiny::model(family, SHAPE, Type::F32, 1);
+        let plain = logits("no biases", &file.to_bytes(), KvType::F32);
+        for layer in 0..SHAPE.layers {
+            for (part, sign) in [("gate", 1.0), ("up", -1.0)] {
+                let bias: Vec<f32> = (0..rows * experts).map(|at| sign * (at % 7) as f32).collect();
+                let dims = if experts == 1 { vec![rows as u64] } else { vec![rows as u64, experts as u64] };
+                file.tensor_f32(&format!("blk.{layer}.ffn_{part}{suffix}.bias"), &dims, &bias);
+            }
+        }
+        let apart = logits("apart", &file.to_bytes(), KvType::F32);
+        assert_ne!(apart, plain, "{family:?}");
+        fuse(&mut file, suffix, experts);
+        assert_eq!(logits("in one", &file.to_bytes(), KvType::F32), apart, "{family:?}");
     }
 }

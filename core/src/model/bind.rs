@@ -10,6 +10,7 @@ use crate::heap::{self, Heap, Vec};
 use crate::plan::{GroupId, KvSlot, Matrix, Norm, RopeId, VectorId, WeightId};
 use crate::quant;
 use core::fmt::Write;
+use core::ops::Range;
 
 /// Different KV shapes in one model; batches carry one page table per sequence and group.
 const MAX_GROUPS: usize = 8;
@@ -139,8 +140,7 @@ impl<'a> Binder<'_, 'a> {
         let Some(tensor) = self.find(&name) else { return Ok(None) };
         let expected = [u64::from(dims.cols), u64::from(dims.rows), u64::from(dims.stack)];
         let weight = self.bind(&name, &tensor, expected)?;
-        let bias_len = dims.rows as usize * dims.stack as usize;
-        let bias = self.vector(&named(layer, part, "bias"), bias_len, 0..bias_len)?;
+        let bias = self.vector(&named(layer, part, "bias"), dims.rows as usize * dims.stack as usize)?;
         let scale = self.scale(part, layer, dims.stack)?;
         Ok(Some(Matrix { weight, first_row: 0, rows: dims.rows, scale, bias }))
     }
@@ -151,7 +151,7 @@ impl<'a> Binder<'_, 'a> {
         layer: Option<usize>,
         stack: u32,
     ) -> Result<Option<VectorId>, ModelError> {
-        self.vector(&named(layer, part, "scale"), stack as usize, 0..stack as usize)
+        self.vector(&named(layer, part, "scale"), stack as usize)
     }
 
     fn required(&mut self, part: &str, layer: usize, dims: Dims) -> Result<Matrix, ModelError> {
@@ -159,31 +159,38 @@ impl<'a> Binder<'_, 'a> {
             .ok_or_else(|| fault(&named(Some(layer), part, "weight"), TensorFault::Missing))
     }
 
-    /// Part of an optional vector of `len` elements, in f32.
-    fn vector(
+    /// An optional vector of `len` elements, in f32.
+    fn vector(&mut self, name: &str, len: usize) -> Result<Option<VectorId>, ModelError> {
+        self.slice(name, [len, 1], 0..len)
+    }
+
+    /// The same part of each of the `stack` vectors of `len` elements in an optional tensor, in f32.
+    fn slice(
         &mut self,
         name: &str,
-        len: usize,
-        part: core::ops::Range<usize>,
+        [len, stack]: [usize; 2],
+        part: Range<usize>,
     ) -> Result<Option<VectorId>, ModelError> {
         let Some(tensor) = self.find(name) else { return Ok(None) };
         let elements = tensor.dims.iter().try_fold(1u64, |all, &dim| all.checked_mul(dim));
-        if elements != Some(len as u64) {
-            let expected = [len as u64, 1, 1];
+        if elements != Some((len * stack) as u64) {
+            let expected = [len as u64, stack as u64, 1];
             return Err(fault(name, TensorFault::Shape { expected, found: tensor.dims }));
         }
-        let mut values = heap::filled(self.heap, len, 0f32)?;
+        let mut values = heap::filled(self.heap, len * stack, 0f32)?;
         quant::dequantize(tensor.kind, tensor.data, &mut values)
             .map_err(|_| fault(name, TensorFault::Type(tensor.kind)))?;
-        values.truncate(part.end);
-        values.drain(..part.start);
+        for of in 0..stack {
+            values.copy_within(of * len + part.start..of * len + part.end, of * part.len());
+        }
+        values.truncate(stack * part.len());
         let id = VectorId(u32::try_from(self.vectors.len()).unwrap_or(u32::MAX));
         heap::push(&mut self.vectors, values)?;
         Ok(Some(id))
     }
 
     fn optional_norm(&mut self, name: &str, len: u32, eps: f32) -> Result<Option<Norm>, ModelError> {
-        let weight = self.vector(name, len as usize, 0..len as usize)?;
+        let weight = self.vector(name, len as usize)?;
         Ok(weight.map(|weight| Norm { weight, eps }))
     }
 
@@ -195,7 +202,7 @@ impl<'a> Binder<'_, 'a> {
     fn ropes(&mut self, hyper: &Hyper<'a>, family: &Family) -> Result<Vec<'a, Rope<'a>>, ModelError> {
         const NAME: &str = "rope_freqs.weight";
         let pairs = hyper.rope_dims as usize / 2;
-        let id = self.vector(NAME, pairs, 0..pairs)?;
+        let id = self.vector(NAME, pairs)?;
         let divisors = id.map_or(&[][..], |id| &self.vectors[id.index()]);
         if let Some(&bad) = divisors.iter().find(|&&divisor| !(divisor.is_finite() && divisor != 0.0)) {
             let expected = "finite divisors other than 0";
@@ -246,7 +253,7 @@ impl<'a> Binder<'_, 'a> {
             output: self.required("attn_output", index, output_dims)?,
             query_norm,
             key_norm,
-            sinks: self.vector(&name("attn_sinks"), shape.heads as usize, 0..shape.heads as usize)?,
+            sinks: self.vector(&name("attn_sinks"), shape.heads as usize)?,
             post_attention_norm,
             ffn_norm: self.norm(&name(family.ffn_norm.tensor()), width, eps)?,
             post_ffn_norm,
@@ -284,10 +291,10 @@ impl<'a> Binder<'_, 'a> {
         let mut parts = [Matrix { weight, first_row: 0, rows: 0, scale, bias: None }; 3];
         for ((part, rows), own) in parts.iter_mut().zip(rows).zip(["attn_q", "attn_k", "attn_v"]) {
             let range = first_row as usize..(first_row + rows) as usize;
-            let mut bias = self.vector(&named(Some(layer), FUSED, "bias"), total as usize, range)?;
+            let mut bias = self.slice(&named(Some(layer), FUSED, "bias"), [total as usize, 1], range)?;
             // Fused weights may come with separate biases.
             if bias.is_none() {
-                bias = self.vector(&named(Some(layer), own, "bias"), rows as usize, 0..rows as usize)?;
+                bias = self.vector(&named(Some(layer), own, "bias"), rows as usize)?;
             }
             *part = Matrix { first_row, rows, bias, ..*part };
             first_row += rows;
@@ -318,7 +325,7 @@ impl<'a> Binder<'_, 'a> {
         let matrix =
             self.required("ffn_gate_inp", layer, Dims { cols: width, rows: experts.count, stack: 1 })?;
         let count = experts.count as usize;
-        let selection_bias = self.vector(&named(Some(layer), "exp_probs_b", "bias"), count, 0..count)?;
+        let selection_bias = self.vector(&named(Some(layer), "exp_probs_b", "bias"), count)?;
         let dims = Dims { cols: width, rows: experts.ffn, stack: experts.count };
         let (gate, up) = match self.part("ffn_gate_exps", Some(layer), dims)? {
             Some(gate) => (gate, self.required("ffn_up_exps", layer, dims)?),
@@ -356,8 +363,11 @@ impl<'a> Binder<'_, 'a> {
         let weight =
             self.weight(&name, [u64::from(dims.cols), u64::from(dims.rows) * 2, u64::from(dims.stack)])?;
         let scale = self.scale(part, Some(layer), dims.stack)?;
-        let gate = Matrix { weight, first_row: 0, rows: dims.rows, scale, bias: None };
-        Ok((gate, Matrix { first_row: dims.rows, ..gate }))
+        let (rows, stack) = (dims.rows as usize, dims.stack as usize);
+        let mut bias = |half| self.slice(&named(Some(layer), part, "bias"), [2 * rows, stack], half);
+        let (gate_bias, up_bias) = (bias(0..rows)?, bias(rows..2 * rows)?);
+        let gate = Matrix { weight, first_row: 0, rows: dims.rows, scale, bias: gate_bias };
+        Ok((gate, Matrix { first_row: dims.rows, bias: up_bias, ..gate }))
     }
 }
 
