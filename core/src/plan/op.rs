@@ -184,7 +184,7 @@ pub struct Route {
     pub selection_bias: Option<VectorId>,
     /// Experts chosen per row.
     pub top_k: u32,
-    /// Divide the chosen weights by their sum (at least 2^-14).
+    /// Divide the chosen weights by their sum (at least [`Route::LEAST_SUM`]).
     pub renormalise: bool,
     /// Factor on the weights, after that.
     pub scale: f32,
@@ -192,6 +192,11 @@ pub struct Route {
     pub ids: TensorId,
     /// `[rows, top_k]` f32: their weights.
     pub weights: TensorId,
+}
+
+impl Route {
+    /// Smallest sum that chosen weights are divided by: the least normal f16, 2^-14, as in llama.cpp.
+    pub const LEAST_SUM: f32 = 6.103_515_6e-5;
 }
 
 /// `to += sum_k weight_k * down_e(glu(gate_e x, up_e x))` over the chosen experts, `x = norm(input)`.

@@ -3,9 +3,6 @@
 use super::elementwise::{sigmoid, softmax};
 use crate::plan::{Gating, Route};
 
-/// Smallest sum that chosen weights are divided by: the least normal f16, as in llama.cpp.
-const LEAST_SUM: f32 = 6.103_515_6e-5;
-
 /// Chooses `ids.len()` experts from the router's products `[experts]` and gives their weights.
 ///
 /// `products` is overwritten with the probabilities. Higher score first, lower index on ties; NaN loses.
@@ -39,7 +36,7 @@ pub fn route_row(
         softmax(weights);
     }
     if op.renormalise {
-        let sum = weights.iter().sum::<f32>().max(LEAST_SUM);
+        let sum = weights.iter().sum::<f32>().max(Route::LEAST_SUM);
         weights.iter_mut().for_each(|weight| *weight /= sum);
     }
     weights.iter_mut().for_each(|weight| *weight *= op.scale);

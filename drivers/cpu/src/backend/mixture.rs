@@ -11,9 +11,6 @@ use crate::product::{OUT_COLS, Products, Selection};
 use crate::simd::STRIP;
 use doorbell_core::plan::{Experts, Gating, Op, Route};
 
-/// Smallest sum that chosen weights are divided by: the least normal f16, as in llama.cpp.
-const LEAST_SUM: f32 = 6.103_515_6e-5;
-
 impl<'s> Step<'s, '_> {
     /// Router products, then the choice. For few rows every thread makes the choice for itself.
     pub(super) fn route(&mut self, op: &Route, next: Option<&Op>) {
@@ -94,7 +91,7 @@ impl<'s> Step<'s, '_> {
             softmax(self.context.isa, weights);
         }
         if op.renormalise {
-            let sum = weights.iter().sum::<f32>().max(LEAST_SUM);
+            let sum = weights.iter().sum::<f32>().max(Route::LEAST_SUM);
             weights.iter_mut().for_each(|weight| *weight /= sum);
         }
         weights.iter_mut().for_each(|weight| *weight *= op.scale);
