@@ -185,12 +185,11 @@ impl Process<'_> {
         let bytes = rounded(usage, bytes).ok_or(AllocError::Size(bytes))?;
         self.ledger.reserve()?;
         let offset = self.space.take(bytes)?;
-        let result = self.allocate_at(device, usage, bytes, offset);
-        let buffer = match result {
+        let buffer = match self.allocate_at(device, usage, bytes, offset, &name) {
             Ok(buffer) => buffer,
             Err(error) => {
                 self.space.give(offset, bytes);
-                return Err(self.explain(error, device, bytes, name));
+                return Err(error);
             }
         };
         let gpu_id = self.device(device).gpu_id();
@@ -262,28 +261,24 @@ impl Process<'_> {
         call(self.kernel, self.kfd.fd(), &mut FreeMemory { handle: handle.0 })
     }
 
-    fn explain(&self, error: AllocError, device: DeviceIndex, wanted: u64, name: Name) -> AllocError {
-        match error {
-            AllocError::Refused("ALLOC_MEMORY_OF_GPU", Errno::ENOMEM) => {
-                AllocError::NoMemory { wanted, available: self.available(device), name }
-            }
-            error => error,
-        }
-    }
-
     fn allocate_at(
         &self,
         device: DeviceIndex,
         usage: Usage,
         bytes: u64,
         offset: u64,
+        name: &Name,
     ) -> Result<Buffer, AllocError> {
         let this = self.device(device);
         let (va, flags) = (self.space.span().address() + offset, usage.flags(this.traits()));
         let mut arg =
             AllocMemory { va_addr: va, size: bytes, gpu_id: this.gpu_id(), flags, ..AllocMemory::default() };
-        call(self.kernel, self.kfd.fd(), &mut arg)
-            .map_err(|errno| AllocError::Refused("ALLOC_MEMORY_OF_GPU", errno))?;
+        call(self.kernel, self.kfd.fd(), &mut arg).map_err(|errno| match errno {
+            Errno::ENOMEM => {
+                AllocError::NoMemory { wanted: bytes, available: self.available(device), name: name.clone() }
+            }
+            errno => AllocError::Refused("ALLOC_MEMORY_OF_GPU", errno),
+        })?;
         let handle = Handle(arg.handle);
         let undo = |what: &'static str, errno| {
             let _ = self.free_handle(handle);

@@ -3,6 +3,7 @@
 //! How much there is belongs to [`crate::topology`]; what is in a buffer belongs to whoever asked for it.
 
 mod buffer;
+mod gaps;
 mod ledger;
 mod name;
 mod slab;

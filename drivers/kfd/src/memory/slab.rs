@@ -3,10 +3,11 @@
 //! Buffers that the kernel wants stand-alone (rings, pointers, end of pipe, save areas) never come from here.
 
 use super::buffer::{AllocError, Buffer, FreeError};
+use super::gaps::Gaps;
 use super::ledger::Entry;
 use super::name::Name;
 use super::usage::Usage;
-use crate::heap::push;
+use crate::heap::OutOfMemory;
 use crate::process::{DeviceIndex, Process};
 use crate::sys::Window;
 use alloc::vec::Vec;
@@ -36,17 +37,11 @@ impl Block {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Gap {
-    start: u64,
-    end: u64,
-}
-
 #[derive(Debug)]
 struct Slab {
     buffer: Buffer,
-    /// Offsets, sorted, never touching.
-    gaps: Vec<Gap>,
+    /// Offsets into the buffer.
+    gaps: Gaps,
 }
 
 /// Slabs of one usage on one device.
@@ -106,17 +101,16 @@ impl Arena {
             }
             result => result?,
         };
-        let mut slab = Slab { gaps: Vec::new(), buffer };
-        let end = slab.buffer.bytes();
-        let result = push(&mut slab.gaps, Gap { start: 0, end })
-            .and_then(|()| self.slabs.try_reserve(1).map_err(|_| crate::heap::OutOfMemory));
-        let va = match result {
-            Ok(()) => slab.take(bytes),
+        let gaps =
+            self.slabs.try_reserve(1).map_err(|_| OutOfMemory).and_then(|()| Gaps::new(buffer.bytes()));
+        let mut slab = match gaps {
+            Ok(gaps) => Slab { buffer, gaps },
             Err(error) => {
-                let _ = process.free(slab.buffer);
+                let _ = process.free(buffer);
                 return Err(error.into());
             }
         };
+        let va = slab.take(bytes);
         self.slabs.push(slab);
         va.ok_or(AllocError::Size(bytes))
     }
@@ -138,7 +132,7 @@ impl Arena {
         process.ledger.remove_piece(block.va);
         let Some(index) = self.slabs.iter().position(|slab| slab.holds(block.va)) else { return Ok(0) };
         let slab = &mut self.slabs[index];
-        slab.give(block.va - slab.buffer.va(), block.bytes);
+        slab.gaps.give(block.va - slab.buffer.va(), block.bytes);
         if !slab.is_empty() {
             return Ok(0);
         }
@@ -162,35 +156,13 @@ impl Slab {
     }
 
     fn is_empty(&self) -> bool {
-        matches!(self.gaps.as_slice(), [gap] if gap.start == 0 && gap.end == self.buffer.bytes())
+        self.gaps.bytes() == self.buffer.bytes()
     }
 
-    /// The start of the first gap that is large enough.
+    /// The address of the first gap that is large enough.
     fn take(&mut self, bytes: u64) -> Option<u64> {
-        let at = self.gaps.iter().position(|gap| gap.end - gap.start >= bytes)?;
-        let start = self.gaps[at].start;
-        self.gaps[at].start += bytes;
-        if self.gaps[at].start == self.gaps[at].end {
-            self.gaps.remove(at);
-        }
-        Some(self.buffer.va() + start)
-    }
-
-    fn give(&mut self, start: u64, bytes: u64) {
-        let end = start + bytes;
-        let at = self.gaps.partition_point(|gap| gap.start < start);
-        let before = at > 0 && self.gaps[at - 1].end == start;
-        let after = self.gaps.get(at).is_some_and(|gap| gap.start == end);
-        match (before, after) {
-            (true, true) => {
-                self.gaps[at - 1].end = self.gaps[at].end;
-                self.gaps.remove(at);
-            }
-            (true, false) => self.gaps[at - 1].end = end,
-            (false, true) => self.gaps[at].start = start,
-            // Without host memory for one more gap the piece is lost until the slab goes.
-            (false, false) if self.gaps.try_reserve(1).is_ok() => self.gaps.insert(at, Gap { start, end }),
-            (false, false) => {}
-        }
+        // All pieces are multiples of the alignment, for which no host memory is needed.
+        let offset = self.gaps.take(bytes, ALIGN).ok().flatten()?;
+        Some(self.buffer.va() + offset)
     }
 }

@@ -3,9 +3,9 @@
 //! Ranges are given out first-fit with an inaccessible guard behind each, so that an overrun faults instead of
 //! corrupting. What is put into a range is not known here.
 
-use crate::heap::{OutOfMemory, push};
+use super::gaps::Gaps;
+use crate::heap::OutOfMemory;
 use crate::sys::{Errno, Kernel, Span};
-use alloc::vec::Vec;
 use core::fmt;
 
 /// Largest translation unit of gfx11 and gfx12 (`amdgpu_vm` fragment 9): addresses and sizes of large buffers
@@ -57,18 +57,12 @@ impl fmt::Display for SpaceError {
 
 impl core::error::Error for SpaceError {}
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Gap {
-    start: u64,
-    end: u64,
-}
-
 /// A reserved address range and the gaps in it.
 #[derive(Debug)]
 pub struct Space {
     span: Span,
-    /// Sorted, disjoint, never touching; offsets into the span.
-    gaps: Vec<Gap>,
+    /// Offsets into the span.
+    gaps: Gaps,
 }
 
 impl Space {
@@ -90,9 +84,7 @@ impl Space {
         if first < base || last > limit {
             return Err(SpaceError::OutsideGpu(first, last));
         }
-        let mut gaps = Vec::new();
-        push(&mut gaps, Gap { start: 0, end: bytes })?;
-        Ok(Self { span, gaps })
+        Ok(Self { span, gaps: Gaps::new(bytes)? })
     }
 
     /// The reservation.
@@ -102,7 +94,7 @@ impl Space {
 
     /// Bytes not given out.
     pub fn free(&self) -> u64 {
-        self.gaps.iter().map(|gap| gap.end - gap.start).sum()
+        self.gaps.bytes()
     }
 
     /// What a buffer of `bytes` is aligned to: a fragment, or the largest power of two not above its size.
@@ -116,39 +108,13 @@ impl Space {
 
     /// Gives out `bytes` (whole pages) with a guard page behind; answers the offset in the span.
     pub fn take(&mut self, bytes: u64) -> Result<u64, SpaceError> {
-        let align = Self::alignment(bytes);
         let need = bytes.checked_add(PAGE).ok_or(SpaceError::Full(bytes))?;
-        // One gap becomes two: make room before anything changes.
-        self.gaps.try_reserve(1).map_err(|_| SpaceError::OutOfMemory)?;
-        let fits = |gap: &Gap| {
-            let start = gap.start.next_multiple_of(align);
-            start.checked_add(need).is_some_and(|end| end <= gap.end).then_some(start)
-        };
-        let found = self.gaps.iter().enumerate().find_map(|(at, gap)| Some((at, fits(gap)?)));
-        let (at, start) = found.ok_or(SpaceError::Full(bytes))?;
-        let gap = self.gaps[at];
-        let (before, after) = (Gap { end: start, ..gap }, Gap { start: start + need, ..gap });
-        self.gaps.splice(at..=at, [before, after].into_iter().filter(|gap| gap.start < gap.end));
-        Ok(start)
+        self.gaps.take(need, Self::alignment(bytes))?.ok_or(SpaceError::Full(bytes))
     }
 
     /// Takes back what [`Self::take`] gave.
     pub fn give(&mut self, offset: u64, bytes: u64) {
-        let (start, end) = (offset, offset + bytes + PAGE);
-        let at = self.gaps.partition_point(|gap| gap.start < start);
-        let joins_before = at > 0 && self.gaps[at - 1].end == start;
-        let joins_after = self.gaps.get(at).is_some_and(|gap| gap.start == end);
-        match (joins_before, joins_after) {
-            (true, true) => {
-                self.gaps[at - 1].end = self.gaps[at].end;
-                self.gaps.remove(at);
-            }
-            (true, false) => self.gaps[at - 1].end = end,
-            (false, true) => self.gaps[at].start = start,
-            // Without room for one more gap the addresses are lost, which is safe.
-            (false, false) if self.gaps.try_reserve(1).is_ok() => self.gaps.insert(at, Gap { start, end }),
-            (false, false) => {}
-        }
+        self.gaps.give(offset, bytes + PAGE);
     }
 }
 
@@ -173,8 +139,8 @@ mod tests {
             space.give(taken[index].0, taken[index].1);
         }
         assert_eq!(space.free(), all);
-        assert_eq!(space.gaps.len(), 1);
-        assert_eq!(space.take(all), Err(SpaceError::Full(all)));
+        assert_eq!(space.take(all), Err(SpaceError::Full(all)), "no room for the guard");
+        assert_eq!((space.take(all - PAGE), space.free()), (Ok(0), 0));
         assert_eq!(Space::alignment(1 << 30), FRAGMENT);
         assert_eq!(Space::alignment(12288), 8192);
     }
