@@ -105,11 +105,6 @@ impl Program {
         self.kernels.iter().find(|kernel| kernel.0.as_str() == name).map(|kernel| &kernel.1)
     }
 
-    /// The kernel whose descriptor is at `va`: for fault reports.
-    pub fn name_of(&self, va: u64) -> Option<&Name> {
-        self.kernels.iter().find(|kernel| kernel.1.descriptor == va).map(|kernel| &kernel.0)
-    }
-
     /// Frees the memory; no dispatch may be under way.
     pub fn unload(self, process: &mut Process<'_>) -> Result<u64, FreeError> {
         process.free(self.buffer)

@@ -326,8 +326,7 @@ fn device(
     {
         result.add(Finding::BadScheduler(node.index, mes & 0xfff))?;
     }
-    let is_apu = info.map_or(isa.is_usually_apu(), |info| info.is_apu);
-    let kind = if is_apu { Kind::Apu } else { Kind::Discrete };
+    let kind = Kind::of(isa, info.as_ref());
     let budget = facts.budget(kind, version.minor);
     let bytes = budget.first.bytes();
     if !node.is_vram_mappable() {

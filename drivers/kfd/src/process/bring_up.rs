@@ -327,8 +327,7 @@ fn open_device<'k>(
     call(kernel, kfd.fd(), &mut AcquireVm { drm_fd, gpu_id })
         .map_err(|errno| BringUpError::Refused(Stage::AcquireVm(minor), errno))?;
     let info = DeviceInfo::query(kernel, render.fd()).ok();
-    let is_apu = info.map_or(node.isa().is_usually_apu(), |info| info.is_apu);
-    let kind = if is_apu { Kind::Apu } else { Kind::Discrete };
+    let kind = Kind::of(node.isa(), info.as_ref());
     let node = node.clone();
     Ok(Device {
         node,

@@ -6,7 +6,7 @@
 use super::bring_up::Process;
 use super::device::DeviceIndex;
 use crate::memory::{Buffer, Handle, Name, Usage};
-use crate::sys::{CreateEvent, DestroyEvent, Errno, SetEvent, call, event_type};
+use crate::sys::{CreateEvent, DestroyEvent, Errno, call, event_type};
 
 /// 4096 slots of 8 bytes; the kernel refuses smaller pages and hands out ids that no interrupt finds for
 /// larger ones.
@@ -76,11 +76,6 @@ impl Process<'_> {
         let id = create(self, event_type::SIGNAL, None)?;
         let page = self.events.as_ref().and_then(|events| events.page.as_ref());
         Ok(Signal { id, mailbox: page.map(|page| page.va() + u64::from(id.0) * 8) })
-    }
-
-    /// Sets a signal event, which wakes whoever waits for it: how another thread ends a wait.
-    pub fn set_event(&self, id: EventId) -> Result<(), Errno> {
-        call(self.kernel, self.kfd.fd(), &mut SetEvent { event_id: id.0, pad: 0 })
     }
 
     /// Ends an event. A failure means that it is gone already.

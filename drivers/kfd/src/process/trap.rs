@@ -94,7 +94,7 @@ impl TrapRecord {
 impl Process<'_> {
     /// Whether waves on a device enter a handler and the kernel tells this process of it. Chips from gfx1100 to gfx1103
     /// start waves without one; interfaces before 1.14 tell nobody.
-    pub fn can_trap(&self, device: DeviceIndex) -> bool {
+    fn can_trap(&self, device: DeviceIndex) -> bool {
         self.version().has_event_age() && self.device(device).node().isa().enters_trap_handler()
     }
 

@@ -1,8 +1,8 @@
 //! Priority, and parking: an idle queue is taken off the hardware so that an idle program draws no power.
 //!
-//! Source: `amdkfd/kfd_chardev.c:kfd_ioctl_update_queue` (a percentage of 0 deactivates). Time is the caller's.
+//! Source: `amdkfd/kfd_chardev.c:kfd_ioctl_update_queue` (a percentage of 0 deactivates).
 
-use super::compute::{Queue, Submission};
+use super::compute::Queue;
 use crate::process::Process;
 use crate::sys::{Errno, UpdateQueue, call};
 
@@ -65,31 +65,5 @@ impl Queue {
             self.is_parked = false;
         }
         Ok(())
-    }
-}
-
-/// Parks a queue after a time without submissions.
-#[derive(Clone, Copy, Debug)]
-pub struct IdleTimer {
-    limit_ms: u64,
-    since_ms: u64,
-    seen: Submission,
-}
-
-impl IdleTimer {
-    /// A timer that parks after `limit_ms`.
-    pub const fn new(limit_ms: u64, now_ms: u64) -> Self {
-        Self { limit_ms, since_ms: now_ms, seen: Submission(0) }
-    }
-
-    /// Looks at the queue at time `now_ms` of any clock that does not go back; answers whether it is parked.
-    pub fn tick(&mut self, queue: &mut Queue, process: &Process<'_>, now_ms: u64) -> Result<bool, Errno> {
-        if queue.last() != self.seen || queue.completed() < queue.last() {
-            (self.seen, self.since_ms) = (queue.last(), now_ms);
-        }
-        if queue.is_parked() || now_ms.saturating_sub(self.since_ms) >= self.limit_ms {
-            return queue.park(process);
-        }
-        Ok(false)
     }
 }

@@ -13,7 +13,7 @@ mod save_area;
 mod wait;
 
 pub use compute::{Queue, Stretch, Submission, SubmitError};
-pub use control::{IdleTimer, Priority};
+pub use control::Priority;
 pub use create::{CreateError, QueueOptions};
 pub use dma::{CopyEngine, CopyError, Ticket};
 pub use kernarg::Kernargs;

@@ -53,7 +53,7 @@ impl Request {
         self.row().map_or("unknown", |row| row.0)
     }
 
-    /// Whether this crate issues the request at all.
+    /// Whether the request is in the table.
     pub fn is_known(self) -> bool {
         self.row().is_some()
     }

@@ -47,10 +47,6 @@ pub struct Choice {
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Candidate { isa, kind, bytes, identity, .. } = self.device;
-        let kind = match kind {
-            Kind::Discrete => "discrete",
-            Kind::Apu => "integrated",
-        };
         write!(f, "{isa} at {identity}: {kind}, {} MiB", bytes >> 20)?;
         match self.seen {
             1 => f.write_str(", the only GPU")?,

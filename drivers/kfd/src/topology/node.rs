@@ -1,5 +1,6 @@
 //! One node of the topology: identity, shape, memory banks, caches, links. Reading the files is in `scan`.
 
+use super::dev_info::DeviceInfo;
 use super::isa::Isa;
 use super::properties::{Properties, Property};
 use alloc::vec::Vec;
@@ -24,6 +25,23 @@ pub enum Kind {
     Discrete,
     /// Part of a CPU; its memory is the system's.
     Apu,
+}
+
+impl Kind {
+    /// What the render node says; without an answer, what chips of this ISA usually are.
+    pub(crate) fn of(isa: Isa, info: Option<&DeviceInfo>) -> Self {
+        let is_apu = info.map_or(isa.is_usually_apu(), |info| info.is_apu);
+        if is_apu { Self::Apu } else { Self::Discrete }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Discrete => "discrete",
+            Self::Apu => "integrated",
+        })
+    }
 }
 
 /// What a memory bank is (`HSA_MEM_HEAP_TYPE_*` in `amdkfd/kfd_crat.h`).

@@ -4,7 +4,7 @@ use super::read::Machine;
 use super::size::Size;
 use core::fmt;
 use doorbell_kfd::doctor::Finding;
-use doorbell_kfd::topology::{Budget, Candidate, Kind, Node, Support};
+use doorbell_kfd::topology::{Budget, Candidate, Node, Support};
 use doorbell_soft::kernel::CHIPS;
 use serde_json::{Map, Value as Json, json};
 
@@ -97,10 +97,6 @@ fn gpu(machine: &Machine, node: &Node, (candidate, budget): (&Candidate, &Budget
     let Candidate { isa, kind, identity, .. } = *candidate;
     let is_preferred = machine.choice.is_some_and(|choice| choice.device == *candidate);
     let limit = budget.first.decisive();
-    let kind = match kind {
-        Kind::Discrete => "discrete",
-        Kind::Apu => "integrated",
-    };
     let runs = match isa.support() {
         Support::Full => String::new(),
         Support::As(other) => format!(", code of {other}"),
@@ -110,7 +106,7 @@ fn gpu(machine: &Machine, node: &Node, (candidate, budget): (&Candidate, &Budget
     let units = node.compute_units();
     let json = object(json!({
         "name": name,
-        "kind": kind,
+        "kind": kind.to_string(),
         "isa": isa.to_string(),
         "kernels_of": isa.kernels().map(|isa| isa.to_string()),
         "compute_units": units,

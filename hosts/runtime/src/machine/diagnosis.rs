@@ -4,7 +4,7 @@ use super::read::Machine;
 use super::size::Size;
 use core::fmt;
 use doorbell_kfd::doctor::{Finding, Severity};
-use doorbell_kfd::topology::{Candidate, Kind};
+use doorbell_kfd::topology::Candidate;
 use serde_json::{Value as Json, json};
 
 /// Whether a GPU can be used.
@@ -109,7 +109,6 @@ impl fmt::Display for Diagnosis<'_> {
         }
         for (candidate, budget) in examination.devices.iter().zip(&examination.budgets) {
             let Candidate { isa, kind, identity, gpu_id, .. } = candidate;
-            let kind = if *kind == Kind::Discrete { "discrete" } else { "integrated" };
             writeln!(f, "{}: {isa} at {identity}, {kind}, {budget}", self.machine.name(*gpu_id))?;
         }
         self.model(f)?;
