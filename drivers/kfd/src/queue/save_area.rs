@@ -20,7 +20,7 @@ pub struct SaveArea {
     pub debug: u32,
     /// XCCs.
     pub xcc: u32,
-    /// The buffer, which must have exactly this size.
+    /// The buffer, which must have exactly this size; offsets in it are 32 bits wide.
     pub buffer: u64,
 }
 
@@ -79,6 +79,7 @@ impl SaveArea {
     fn from_sizes(ctl_stack: u64, save: u64, waves: u64, xcc: u64) -> Option<Self> {
         let debug = (waves * 32).next_multiple_of(64);
         let buffer = save.checked_add(debug)?.checked_mul(xcc)?.checked_next_multiple_of(PAGE)?;
+        u32::try_from(buffer).ok()?;
         Some(Self {
             ctl_stack: u32::try_from(ctl_stack).ok()?,
             save: u32::try_from(save).ok()?,
