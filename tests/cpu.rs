@@ -158,44 +158,75 @@ fn keys_and_values_in_blocks_agree_with_the_reference() {
     }
 }
 
+/// Requires the bits of a text's logits to be those of the whole however it comes in chunks, every other one of them
+/// between the rows of strangers.
+fn bits_stay<B: Backend>(
+    model: &Model<'_>,
+    backend: &mut B,
+    [tokens, other]: [&[TokenId]; 2],
+    whole: &[u32],
+    what: &str,
+) {
+    let vocabulary = model.vocabulary as usize;
+    let mut position = 0;
+    let mut found = Vec::new();
+    for chunk in [1, 1, 3, 59, 1, 200, 300, 5, 29, 1].iter().cycle() {
+        let end = tokens.len().min(position + chunk);
+        let piece = (1, &tokens[position..end], position as u32);
+        // Every other step has company, before and behind.
+        let alone = position % 2 == 0;
+        let logits = if alone {
+            step(model, backend, &[piece], HeadResult::Logits)
+        } else {
+            let pieces = [(0, &other[..7], 0), piece, (2, other, 0)];
+            let all = step(model, backend, &pieces, HeadResult::Logits);
+            all[7 * vocabulary..(7 + end - position) * vocabulary].to_vec()
+        };
+        found.extend(bits(&logits));
+        position = end;
+        if position == tokens.len() {
+            break;
+        }
+    }
+    assert!(found == whole, "{what}");
+}
+
+fn bits(logits: &[f32]) -> Vec<u32> {
+    logits.iter().map(|x| x.to_bits()).collect()
+}
+
 /// One row alone, chunks, a batch with strangers, any number of threads: the same bits.
 #[test]
 fn a_rows_logits_depend_on_its_sequence_alone() {
     let plain = FAMILIES.map(|family| (family, KvType::F16));
-    let blocks = [Family::Llama, Family::Gemma3].map(|family| (family, KvType::Q8_0));
-    for (family, kv) in plain.into_iter().chain(blocks) {
+    let others =
+        [KvType::Q8_0, KvType::F32].map(|kv| [Family::Llama, Family::Gemma3].map(|family| (family, kv)));
+    for (family, kv) in plain.into_iter().chain(others.concat()) {
         let file = tiny::model(family, tiny::Shape::WIDE, Type::Q4_K, 5).to_bytes();
         let gguf = Gguf::parse(&file, HEAP).unwrap();
         let model = Model::new(&gguf, HEAP).unwrap();
-        let vocabulary = model.vocabulary as usize;
         let (tokens, other) = (prompt(2, 600), prompt(3, 70));
-        let bits = |logits: &[f32]| logits.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
         let mut backend = cpu(&model, kv, 1, Isa::best());
         let whole = bits(&step(&model, &mut backend, &[(0, &tokens, 0)], HeadResult::Logits));
         for threads in [1, 2, 3] {
             let mut backend = cpu(&model, kv, threads, Isa::best());
-            let mut position = 0;
-            let mut found = Vec::new();
-            for chunk in [1, 1, 3, 59, 1, 200, 300, 5, 29, 1].iter().cycle() {
-                let end = tokens.len().min(position + chunk);
-                let piece = (1, &tokens[position..end], position as u32);
-                // Every other step has company, before and behind.
-                let alone = position % 2 == 0;
-                let logits = if alone {
-                    step(&model, &mut backend, &[piece], HeadResult::Logits)
-                } else {
-                    let pieces = [(0, &other[..7], 0), piece, (2, &other[..], 0)];
-                    let all = step(&model, &mut backend, &pieces, HeadResult::Logits);
-                    all[7 * vocabulary..(7 + end - position) * vocabulary].to_vec()
-                };
-                found.extend(bits(&logits));
-                position = end;
-                if position == tokens.len() {
-                    break;
-                }
-            }
-            assert!(found == whole, "{} {kv} with {threads} threads", family.name());
+            let what = format!("{} {kv} with {threads} threads", family.name());
+            bits_stay(&model, &mut backend, [&tokens, &other], &whole, &what);
         }
+    }
+}
+
+/// The same of the reference, which everything else is measured by.
+#[test]
+fn the_references_logits_depend_on_the_sequence_alone() {
+    for (family, kv) in FAMILIES.iter().zip(KvType::ALL.iter().cycle()) {
+        let file = tiny::model(*family, tiny::Shape::WIDE, Type::Q8_0, 5).to_bytes();
+        let gguf = Gguf::parse(&file, HEAP).unwrap();
+        let model = Model::new(&gguf, HEAP).unwrap();
+        let (tokens, other) = (prompt(2, 70), prompt(3, 9));
+        let reference = || Reference::new(&model, ALL_PAGES, *kv, Products::Exact, HEAP).unwrap();
+        let whole = bits(&step(&model, &mut reference(), &[(0, &tokens, 0)], HeadResult::Logits));
+        bits_stay(&model, &mut reference(), [&tokens, &other], &whole, &format!("{} {kv}", family.name()));
     }
 }
 

@@ -9,7 +9,7 @@ use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::model::Model;
 use crate::plan::{HeadResult, PageId, Plan, Run, Span};
 use crate::sample::{Sampler, SamplerScope, Scratch};
-use crate::scheduler::{Pace, Pool};
+use crate::scheduler::{Pace, PageHash, Pool};
 use crate::token::TokenId;
 
 /// Serves requests on one model and one backend.
@@ -164,6 +164,16 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
     /// The KV pages and who holds them.
     pub fn pool(&self) -> &Pool<'m> {
         &self.pool
+    }
+
+    /// The pages of each live request in order of position, in order of arrival; none while it waits for a place.
+    pub fn tables(&self) -> impl Iterator<Item = (RequestId, &[PageId])> {
+        self.sequences.iter().map(|sequence| (sequence.id, &sequence.pages[..]))
+    }
+
+    /// As [`Pool::hash_by`], before the first request: answers stay the same, however many hashes are equal.
+    pub fn hash_pages_by(&mut self, hash: PageHash) {
+        self.pool.hash_by(hash);
     }
 
     /// Live requests: running and waiting.

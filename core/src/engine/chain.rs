@@ -9,8 +9,8 @@ use super::event::{Event, FinishReason, Nanos};
 use super::masks::Masks;
 use super::sequence::Sequence;
 use super::step::extend;
-use crate::backend::{Backend, Output};
-use crate::sample::Sampled;
+use crate::backend::{Backend, Output, UNPICKED};
+use crate::sample::{SampleError, Sampled};
 use crate::token::TokenId;
 
 impl Sequence<'_> {
@@ -61,6 +61,10 @@ impl<B: Backend> Engine<'_, '_, B> {
             sequence.ending = Some(FinishReason::DeviceFailed);
             return None;
         };
+        if token == UNPICKED {
+            sequence.ending = Some(FinishReason::Sampling(SampleError::Unpicked));
+            return None;
+        }
         let sampled = Sampled { token, probability: 1.0, logprobs: None };
         extend(sequence, &sampled, end_tokens, now, sink);
         if more && sequence.ending.is_none() {

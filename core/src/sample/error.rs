@@ -87,6 +87,8 @@ pub enum SampleError {
         /// Its logit.
         logit: f32,
     },
+    /// The device picks tokens itself, and has met NaN, plus infinity, or nothing but minus infinity.
+    Unpicked,
     /// The model gave every token minus infinity.
     AllImpossible,
     /// The mask and the biases together leave no token.
@@ -106,6 +108,9 @@ impl fmt::Display for SampleError {
                     token.0
                 )
             }
+            Self::Unpicked => f.write_str(
+                "the model computed logits of which one is NaN or infinite; the file may be damaged",
+            ),
             Self::AllImpossible => {
                 f.write_str("the model gave every token minus infinity; the file may be damaged")
             }

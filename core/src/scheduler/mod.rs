@@ -8,4 +8,4 @@ mod prefix;
 
 pub use chunk::Pace;
 pub use pool::Pool;
-pub use prefix::Key;
+pub use prefix::{Key, PageHash};

@@ -4,7 +4,7 @@
 //! held by one or more sequences, or cached: held by none, but full, known by its tokens, and in the line of those
 //! to be evicted, the least recently held first.
 
-use super::prefix::{Index, Key};
+use super::prefix::{Index, Key, PageHash};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::plan::{PAGE_TOKENS, PageId};
 use crate::token::TokenId;
@@ -53,6 +53,11 @@ impl<'a> Pool<'a> {
     /// Bytes that a pool of `count` pages takes.
     pub fn bytes(count: u32) -> usize {
         (count as usize).saturating_mul(size_of::<Page>()).saturating_add(Index::bytes(count))
+    }
+
+    /// Looks pages up by another hash; results stay the same. For a pool that knows nothing yet.
+    pub fn hash_by(&mut self, hash: PageHash) {
+        self.index.hash_by(hash);
     }
 
     /// Pages that can be had: free and cached ones.

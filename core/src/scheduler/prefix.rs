@@ -13,6 +13,9 @@ use hashbrown::HashTable;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(u64);
 
+/// A hash of a page's tokens and the chain in front of them.
+pub type PageHash = fn(Option<Key>, &[TokenId; PAGE_TOKENS]) -> u64;
+
 #[derive(Clone)]
 struct Entry {
     key: Key,
@@ -24,6 +27,7 @@ pub(super) struct Index<'a> {
     /// By page; meaningful for pages in `table` only.
     entries: Vec<'a, Entry>,
     table: HashTable<PageId, Heap<'a>>,
+    hash: PageHash,
     next: u64,
 }
 
@@ -44,7 +48,12 @@ impl<'a> Index<'a> {
         let hasher = |_: &PageId| 0;
         table.try_reserve(count, hasher).map_err(|_| OutOfMemory { bytes: count.saturating_mul(8) })?;
         let entry = Entry { key: Key(0), parent: None, tokens: [TokenId(0); PAGE_TOKENS] };
-        Ok(Self { entries: heap::filled(heap, count, entry)?, table, next: 1 })
+        Ok(Self { entries: heap::filled(heap, count, entry)?, table, hash, next: 1 })
+    }
+
+    /// Another hash, while nothing is known.
+    pub(super) fn hash_by(&mut self, hash: PageHash) {
+        self.hash = hash;
     }
 
     pub(super) fn bytes(pages: u32) -> usize {
@@ -58,7 +67,7 @@ impl<'a> Index<'a> {
             let entry = &entries[page.0 as usize];
             entry.parent == parent && entry.tokens == *tokens
         };
-        let page = *self.table.find(hash(parent, tokens), equal)?;
+        let page = *self.table.find((self.hash)(parent, tokens), equal)?;
         Some((page, entries[page.0 as usize].key))
     }
 
@@ -72,7 +81,7 @@ impl<'a> Index<'a> {
         let key = Key(self.next);
         self.next += 1;
         self.entries[page.0 as usize] = Entry { key, parent, tokens: *tokens };
-        let entries = &self.entries;
+        let (entries, hash) = (&self.entries, self.hash);
         let hasher = |page: &PageId| {
             let entry = &entries[page.0 as usize];
             hash(entry.parent, &entry.tokens)
@@ -84,7 +93,7 @@ impl<'a> Index<'a> {
 
     pub(super) fn remove(&mut self, page: PageId) {
         let Entry { parent, tokens, .. } = self.entries[page.0 as usize].clone();
-        if let Ok(entry) = self.table.find_entry(hash(parent, &tokens), |&other| other == page) {
+        if let Ok(entry) = self.table.find_entry((self.hash)(parent, &tokens), |&other| other == page) {
             entry.remove();
         }
     }

@@ -1,9 +1,14 @@
 //! The scheduler under random scripts, with a fake model whose logits depend on nothing but the tokens that the KV
 //! pages say came before: a page that is lost, reused too early or written by the wrong sequence changes the output.
+//! `watch` looks after every poll at what the output does not tell.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
+extern crate alloc;
+
+mod fake;
+mod watch;
+
 use arbtest::arbitrary::{Result, Unstructured};
-use doorbell_core::backend::{Backend, Output};
 use doorbell_core::engine::{
     Config, Engine, Event, FinishReason, Nanos, Progress, Reading, Request, RequestId, SubmitError, Usage,
     Wanted,
@@ -11,94 +16,16 @@ use doorbell_core::engine::{
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, BatchError, BatchLimits, GroupId, Op, PAGE_TOKENS, PageId, Plan};
+use doorbell_core::plan::{PAGE_TOKENS, PageId};
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::TokenId;
 use doorbell_tests::random::Random;
 use doorbell_tests::tiny::{self, Family};
+use fake::{END, Fake, Nature, TOKENS, after, scores};
 use std::collections::HashMap;
+use watch::Watch;
 
 const HEAP: Heap<'static> = &Global;
-/// Few tokens, so that random prompts share prefixes and random outputs meet the end token.
-const TOKENS: u32 = 3;
-const END: TokenId = TokenId(7);
-
-/// Keys and values that are hashes of all tokens up to a position.
-struct Fake {
-    cells: Vec<u64>,
-    limits: BatchLimits,
-    logits: Vec<f32>,
-    rows: usize,
-    /// Polls until the step in flight is done.
-    delay: u32,
-    in_flight: Option<u32>,
-}
-
-fn mix(hash: u64, value: u64) -> u64 {
-    let x = (hash ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    x ^ (x >> 31)
-}
-
-fn after(hash: u64, token: TokenId, position: u32) -> u64 {
-    mix(mix(hash, u64::from(token.0) + 1), u64::from(position))
-}
-
-/// Mostly the few tokens, sometimes the end.
-fn scores(hash: u64, out: &mut [f32]) {
-    out.fill(-50.0);
-    for token in 0..TOKENS {
-        out[token as usize] = (mix(hash, u64::from(token)) % 1000) as f32 / 250.0;
-    }
-    out[END.0 as usize] = (mix(hash, 99) % 1000) as f32 / 300.0 - 1.0;
-}
-
-impl Backend for Fake {
-    type Error = BatchError;
-
-    fn supports(&self, _op: &Op) -> bool {
-        true
-    }
-
-    fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> core::result::Result<(), BatchError> {
-        assert!(self.in_flight.is_none(), "two steps in flight");
-        batch.check(&BatchLimits { shape: plan.shape, ..self.limits })?;
-        self.rows = self.rows.max(batch.rows());
-        self.logits.clear();
-        for row in 0..batch.rows() as u32 {
-            let (sequence, position) = batch.place(row).unwrap();
-            let pages = batch.tables.of(sequence, GroupId(0));
-            let cell = |position: u32| {
-                let position = position as usize;
-                pages[position / PAGE_TOKENS].0 as usize * PAGE_TOKENS + position % PAGE_TOKENS
-            };
-            let before = if position == 0 { 0 } else { self.cells[cell(position - 1)] };
-            let hash = after(before, batch.tokens[row as usize], position);
-            self.cells[cell(position)] = hash;
-            if batch.outputs.contains(&row) {
-                let start = self.logits.len();
-                self.logits.resize(start + self.limits.vocabulary as usize, 0.0);
-                scores(hash, &mut self.logits[start..]);
-            }
-        }
-        self.in_flight = Some(self.delay);
-        Ok(())
-    }
-
-    fn poll(&mut self) -> core::result::Result<Option<Output<'_>>, BatchError> {
-        match self.in_flight.as_mut() {
-            Some(0) => {
-                self.in_flight = None;
-                Ok(Some(Output::Logits(&self.logits)))
-            }
-            Some(left) => {
-                *left -= 1;
-                Ok(None)
-            }
-            None => Ok(None),
-        }
-    }
-}
-
 #[derive(Clone, Debug)]
 struct Job {
     prompt: Vec<TokenId>,
@@ -119,21 +46,14 @@ fn with_model(test: impl FnOnce(&Model<'_>)) {
     test(&Model::new(&gguf, HEAP).unwrap());
 }
 
-fn engine<'m, 'a>(model: &'m Model<'a>, config: Config, delay: u32) -> Engine<'m, 'a, Fake> {
-    let limits = BatchLimits {
-        shape: config.largest_shape(),
-        vocabulary: model.vocabulary,
-        groups: model.groups.len(),
-        pages: config.pages,
-    };
-    let cells = vec![0; config.pages as usize * PAGE_TOKENS];
-    let fake = Fake { cells, limits, logits: Vec::new(), rows: 0, delay, in_flight: None };
+fn engine<'m, 'a>(model: &'m Model<'a>, config: Config, nature: Nature) -> Engine<'m, 'a, Fake> {
+    let fake = Fake::new(model, &config, nature);
     Engine::new(model, fake, config, &[END], HEAP).unwrap()
 }
 
 /// A job's output with nobody else around.
-fn alone(model: &Model<'_>, context: u32, id: RequestId, job: &Job) -> Outcome {
-    let mut engine = engine(model, Config::new(context, 1, 7), 0);
+fn alone(model: &Model<'_>, context: u32, nan: bool, id: RequestId, job: &Job) -> Outcome {
+    let mut engine = engine(model, Config::new(context, 1, 7), Nature { nan, ..Nature::default() });
     let mut outcomes = HashMap::new();
     submit(&mut engine, id, job, 0).unwrap();
     drain(&mut engine, 1, &mut outcomes);
@@ -167,15 +87,18 @@ struct Streams {
     tokens: HashMap<RequestId, Vec<TokenId>>,
     /// Of each reading the scores behind every token.
     reads: HashMap<RequestId, Vec<Vec<f32>>>,
+    watch: Watch,
+    /// Steps that failed.
+    failures: usize,
 }
 
 /// The scores behind every token of a text.
-fn read_alone(text: &[TokenId], vocabulary: u32) -> Vec<Vec<f32>> {
+fn read_alone(text: &[TokenId], vocabulary: u32, nan: bool) -> Vec<Vec<f32>> {
     let mut hash = 0;
     let row = |(position, &token)| {
         hash = after(hash, token, position);
         let mut row = vec![0.0; vocabulary as usize];
-        scores(hash, &mut row);
+        scores(hash, nan, &mut row);
         row
     };
     (0..).zip(text).map(row).collect()
@@ -186,11 +109,13 @@ fn poll(
     now: u64,
     streams: &mut Streams,
     outcomes: &mut Outcomes,
+    held: &[PageId],
 ) -> Progress {
     let progress = engine.poll(Nanos(now), &mut |event| match event {
         Event::Token { request, token, .. } => {
             assert!(!outcomes.contains_key(&request), "a token after the end");
             streams.tokens.entry(request).or_default().push(token);
+            streams.watch.token(request);
         }
         Event::Read { request, position, row } => {
             let rows = streams.reads.entry(request).or_default();
@@ -204,15 +129,23 @@ fn poll(
         }
         _ => {}
     });
-    progress.unwrap()
+    streams.watch.look(engine, held);
+    let Ok(progress) = progress else {
+        streams.failures += 1;
+        return Progress::Waiting;
+    };
+    // whoever waits for pages that are held outside may stand still
+    assert!(progress != Progress::Idle || engine.live() == 0 || !held.is_empty(), "nobody goes on");
+    progress
 }
 
 fn drain(engine: &mut Engine<'_, '_, Fake>, mut now: u64, outcomes: &mut Outcomes) {
     let mut streams = Streams::default();
-    while poll(engine, now, &mut streams, outcomes) != Progress::Idle {
+    while poll(engine, now, &mut streams, outcomes, &[]) != Progress::Idle {
         now += 1;
         assert!(now < 100_000, "requests starve");
     }
+    assert_eq!(streams.failures, 0);
 }
 
 fn job(u: &mut Unstructured<'_>, context: u32) -> Result<Job> {
@@ -226,110 +159,181 @@ fn job(u: &mut Unstructured<'_>, context: u32) -> Result<Job> {
     Ok(Job { prompt, max_tokens: u.int_in_range(1..=90)?, params, ignore_end: u.ratio(1, 4)? })
 }
 
-/// Requests that met what the scripts are for.
-#[derive(Debug, Default)]
+/// How often scripts met what they are for.
+#[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     preempted: usize,
     held: usize,
+    brought: usize,
     cached: usize,
     cancelled: usize,
     read: usize,
+    chained: usize,
+    failed: usize,
+    unnumbered: usize,
 }
 
 const SCRIPTS: usize = 10_000;
 
-/// Requires of every reading all its rows, or of a cancelled one its first; answers how many ended.
+/// Requires of every reading all its rows, or its first if it was cut off; answers how many ended.
 fn judge_readings(
     model: &Model<'_>,
     readings: &HashMap<RequestId, Vec<TokenId>>,
     outcomes: &Outcomes,
     streams: &mut Streams,
-    cancelled: &[RequestId],
+    (cancelled, nan): (&[RequestId], bool),
 ) -> usize {
     let mut read = 0;
     for (id, text) in readings {
         let rows = streams.reads.remove(id).unwrap_or_default();
-        let expected = read_alone(text, model.vocabulary);
+        let expected = read_alone(text, model.vocabulary, nan);
+        let bits = |rows: &[Vec<f32>]| rows.concat().into_iter().map(f32::to_bits).collect::<Vec<_>>();
         let reason = outcomes[id].reason;
         if reason == FinishReason::Read {
-            assert_eq!(rows, expected, "{id:?}");
+            assert_eq!(bits(&rows), bits(&expected), "{id:?}");
             read += 1;
         } else {
-            assert!(reason == FinishReason::Cancelled && cancelled.contains(id));
-            assert_eq!(rows, expected[..rows.len()], "{id:?}");
+            assert!(cut(reason, cancelled.contains(id), streams.failures), "{id:?} {reason:?}");
+            assert_eq!(bits(&rows), bits(&expected[..rows.len()]), "{id:?}");
         }
     }
     read
 }
 
-/// Requires what a request got beside others to be what it gets alone, or its beginning if it was cancelled.
-fn judge(together: &Outcome, alone: &Outcome, cancelled: bool, what: &str) {
-    if together.reason == FinishReason::Cancelled {
-        assert!(cancelled);
-        assert_eq!(together.tokens, alone.tokens[..together.tokens.len()]);
+/// Whether it ended for a reason that is not its own, and that reason was there.
+fn cut(reason: FinishReason, cancelled: bool, failures: usize) -> bool {
+    match reason {
+        FinishReason::Cancelled => cancelled,
+        FinishReason::DeviceFailed => failures > 0,
+        _ => false,
+    }
+}
+
+/// Requires what a request got beside others to be what it gets alone, or its beginning if it was cut off.
+fn judge(together: &Outcome, alone: &Outcome, is_cut: bool, what: &str) {
+    if is_cut {
+        assert_eq!(together.tokens, alone.tokens[..together.tokens.len()], "{what}");
     } else {
         assert_eq!(together.tokens, alone.tokens, "{what}");
-        assert_eq!(together.reason, alone.reason);
+        // a device that picks by itself does not tell which logit was none
+        let unnumbered = |reason| matches!(reason, FinishReason::Sampling(_));
+        let same = together.reason == alone.reason || unnumbered(together.reason) && unnumbered(alone.reason);
+        assert!(same, "{:?} {:?} {what}", together.reason, alone.reason);
     }
     assert!(together.usage.cached_tokens < together.usage.prompt_tokens);
 }
 
-/// Prefixes are carried away, brought back and forgotten meanwhile; returns the pages carried away.
-fn carry(
-    engine: &mut Engine<'_, '_, Fake>,
-    prompt: &[TokenId],
-    u: &mut Unstructured<'_>,
-) -> Result<Vec<PageId>> {
-    let mut held = Vec::new();
-    if u.ratio(1, 6)? {
-        held = engine.hold_prefix(prompt).unwrap().to_vec();
-        assert!(held.len() <= prompt.len() / PAGE_TOKENS);
+/// Prefixes that somebody outside has to do with.
+#[derive(Default)]
+struct Outside {
+    /// Pages that are held.
+    held: Vec<PageId>,
+    /// A prefix that was carried away, and its cells.
+    away: Option<(Vec<TokenId>, Vec<u64>)>,
+    brought: usize,
+}
+
+impl Outside {
+    /// Gives back what was held, and carries away, brings back or forgets a prefix of whole pages.
+    fn carry(
+        &mut self,
+        engine: &mut Engine<'_, '_, Fake>,
+        prompt: &[TokenId],
+        u: &mut Unstructured<'_>,
+    ) -> Result<()> {
+        engine.give_pages(&core::mem::take(&mut self.held));
+        let cells = |page: &PageId| page.0 as usize * PAGE_TOKENS..(page.0 as usize + 1) * PAGE_TOKENS;
+        if u.ratio(1, 6)? {
+            self.held = engine.hold_prefix(prompt).unwrap().to_vec();
+            let tokens = &prompt[..self.held.len() * PAGE_TOKENS];
+            let fake = engine.backend();
+            let away = self.held.iter().flat_map(|page| fake.cells[cells(page)].to_vec()).collect();
+            self.away = (!tokens.is_empty()).then(|| (tokens.to_vec(), away));
+        }
+        if u.ratio(1, 8)? {
+            engine.forget_prefix(prompt);
+            assert!(engine.hold_prefix(prompt).unwrap().is_empty(), "what was forgotten is found");
+        }
+        if u.ratio(1, 6)?
+            && let Some((tokens, away)) = &self.away
+            && let Ok(pages) = engine.take_pages((tokens.len() / PAGE_TOKENS) as u32)
+        {
+            for (page, away) in pages.iter().zip(away.chunks(PAGE_TOKENS)) {
+                engine.backend().cells[cells(page)].copy_from_slice(away);
+            }
+            engine.adopt_prefix(tokens, &pages);
+            self.brought += 1;
+        }
+        Ok(())
     }
-    if u.ratio(1, 8)? {
-        engine.forget_prefix(prompt);
-        let again = engine.hold_prefix(prompt).unwrap().to_vec();
-        assert!(again.is_empty(), "what was forgotten is found");
-    }
-    Ok(held)
 }
 
 /// Requires every request to have got what it gets alone, and counts what the script exercised.
 fn judge_all(
     model: &Model<'_>,
-    config: &Config,
+    (config, nature): (&Config, Nature),
     (jobs, outcomes): (&HashMap<RequestId, Job>, &HashMap<RequestId, Outcome>),
-    cancelled: &[RequestId],
+    (streams, cancelled): (&Streams, &[RequestId]),
     seen: &mut Seen,
 ) {
     for (id, job) in jobs {
-        let (together, alone) = (&outcomes[id], alone(model, config.context, *id, job));
-        judge(together, &alone, cancelled.contains(id), &format!("{id:?} {job:?} {config:?}"));
-        seen.preempted += usize::from(together.usage.preemptions > 0);
-        seen.cached += usize::from(together.usage.cached_tokens > 0);
+        let (together, alone) = (&outcomes[id], alone(model, config.context, nature.nan, *id, job));
+        let is_cut = cut(together.reason, cancelled.contains(id), streams.failures);
+        judge(together, &alone, is_cut, &format!("{id:?} {job:?} {config:?} {nature:?}"));
+        let usage = &together.usage;
+        if let Some(seat) = streams.watch.seats.get(id) {
+            // no more work than the request is worth, each time that it has a place
+            let most =
+                (1 + usage.preemptions) * (usage.prompt_tokens + usage.generated_tokens + nature.chain);
+            assert!(seat.rows <= most, "{id:?}: {} rows of {most}", seat.rows);
+            assert!(usage.preemptions <= usage.generated_tokens);
+            assert!(
+                seat.first.is_none_or(|first| first == usage.cached_tokens),
+                "what was found is computed"
+            );
+        }
+        seen.preempted += usize::from(usage.preemptions > 0);
+        seen.cached += usize::from(usage.cached_tokens > 0);
         seen.cancelled += usize::from(together.reason == FinishReason::Cancelled);
+        seen.failed += usize::from(together.reason == FinishReason::DeviceFailed);
+        seen.unnumbered += usize::from(matches!(together.reason, FinishReason::Sampling(_)));
     }
 }
 
-/// Random arrivals, cancellations, chunk sizes, page budgets and device delays.
-fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Result<()> {
+/// Random limits.
+fn config(u: &mut Unstructured<'_>) -> Result<Config> {
     let context = u.int_in_range(33..=200)?;
-    let sequences = u.int_in_range(1..=5)?;
-    let mut config = Config::new(context, sequences, u.int_in_range(1..=64)?);
+    let mut config = Config::new(context, u.int_in_range(1..=5)?, u.int_in_range(1..=64)?);
     config.waiting = u.int_in_range(0..=4)?;
     let least = context.div_ceil(PAGE_TOKENS as u32);
     config.pages = u.int_in_range(least..=config.full_pages())?;
     config.step_target = u.int_in_range(1..=1000)?;
     config.reading_rows = u.int_in_range(1..=40)?;
-    let mut engine = engine(model, config, u.int_in_range(0..=2)?);
+    Ok(config)
+}
+
+fn nature(u: &mut Unstructured<'_>) -> Result<Nature> {
+    let chain = if u.ratio(1, 3)? { u.int_in_range(2..=9)? } else { 0 };
+    let fails = if u.ratio(1, 8)? { Some((u.int_in_range(0..=60)?, u.arbitrary()?)) } else { None };
+    Ok(Nature { delay: u.int_in_range(0..=2)?, chain, fails, nan: u.ratio(1, 4)? })
+}
+
+/// Random arrivals, cancellations, chunk sizes, page budgets, hashes, device delays and failures.
+fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Result<()> {
+    let (config, nature) = (config(u)?, nature(u)?);
+    let mut engine = engine(model, config, nature);
+    if u.ratio(1, 4)? {
+        // every page collides with every other
+        engine.hash_pages_by(|_, _| 0);
+    }
     let (mut outcomes, mut jobs, mut cancelled) = (HashMap::new(), HashMap::new(), Vec::new());
     let (mut streams, mut readings) = (Streams::default(), HashMap::new());
     let mut now = 0;
-    let (mut held, mut anews) = (Vec::new(), Vec::new());
+    let (mut outside, mut anews) = (Outside::default(), Vec::new());
     for number in 0..u.int_in_range(1..=12)? {
-        let (id, job) = (RequestId(number), job(u, context)?);
-        engine.give_pages(&core::mem::take(&mut held));
-        held = carry(&mut engine, &job.prompt, u)?;
-        seen.held += usize::from(!held.is_empty());
+        let (id, job) = (RequestId(number), job(u, config.context)?);
+        outside.carry(&mut engine, &job.prompt, u)?;
+        seen.held += usize::from(!outside.held.is_empty());
         let reads = u.ratio(1, 5)?;
         let anew = u.ratio(1, 10)?;
         let submitted = if reads {
@@ -347,12 +351,12 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
                 }
                 assert!(jobs.insert(id, job).is_none());
             }
-            Err(SubmitError::Busy) => assert_eq!(engine.live() as u32, sequences + config.waiting),
+            Err(SubmitError::Busy) => assert_eq!(engine.live() as u32, config.sequences + config.waiting),
             Err(error) => panic!("{error}"),
         }
         for _ in 0..u.int_in_range(0..=30)? {
             now += u.int_in_range(1..=40)?;
-            poll(&mut engine, now, &mut streams, &mut outcomes);
+            poll(&mut engine, now, &mut streams, &mut outcomes, &outside.held);
         }
         if u.ratio(1, 6)? {
             let victim = RequestId(u.int_in_range(0..=number)?);
@@ -360,8 +364,8 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
             cancelled.push(victim);
         }
     }
-    engine.give_pages(&held);
-    while poll(&mut engine, now, &mut streams, &mut outcomes) != Progress::Idle {
+    engine.give_pages(&outside.held);
+    while poll(&mut engine, now, &mut streams, &mut outcomes, &[]) != Progress::Idle {
         now += 1;
         assert!(now < 1_000_000, "requests starve");
     }
@@ -369,8 +373,10 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
     let cached = |id: &RequestId| outcomes.get(id).map_or(0, |outcome| outcome.usage.cached_tokens);
     assert!(anews.iter().all(|id| cached(id) == 0), "what is computed anew is not from the cache");
     assert_eq!(outcomes.len(), jobs.len() + readings.len(), "every request ends once");
-    seen.read += judge_readings(model, &readings, &outcomes, &mut streams, &cancelled);
-    judge_all(model, &config, (&jobs, &outcomes), &cancelled, seen);
+    seen.brought += outside.brought;
+    seen.chained += engine.backend().chained as usize;
+    seen.read += judge_readings(model, &readings, &outcomes, &mut streams, (&cancelled, nature.nan));
+    judge_all(model, (&config, nature), (&jobs, &outcomes), (&streams, &cancelled), seen);
     Ok(())
 }
 
@@ -384,22 +390,29 @@ fn random_scripts_end_as_if_each_request_were_alone() {
             random.fill(&mut bytes);
             script(model, &mut Unstructured::new(&bytes), &mut seen).unwrap();
         }
+        println!("{SCRIPTS} scripts: {seen:?}");
         // Scripts that exercise nothing would prove nothing.
-        assert!(
-            seen.preempted > SCRIPTS / 20
-                && seen.held > SCRIPTS / 20
-                && seen.cached > SCRIPTS / 4
-                && seen.cancelled > SCRIPTS / 4
-                && seen.read > SCRIPTS / 4,
-            "{seen:?}"
-        );
+        let Seen { preempted, held, brought, cached, cancelled, read, chained, failed, unnumbered } = seen;
+        for (count, least) in [
+            (preempted, 20),
+            (held, 20),
+            (brought, 50),
+            (cached, 4),
+            (cancelled, 4),
+            (read, 4),
+            (chained, 1),
+            (failed, 20),
+            (unnumbered, 50),
+        ] {
+            assert!(count > SCRIPTS / least, "{seen:?}");
+        }
     });
 }
 
 #[test]
 fn a_shared_prefix_is_computed_once() {
     with_model(|model| {
-        let mut engine = engine(model, Config::new(256, 2, 64), 0);
+        let mut engine = engine(model, Config::new(256, 2, 64), Nature::default());
         let mut outcomes = HashMap::new();
         let prompt: Vec<_> = (0..150).map(|i| TokenId(i % TOKENS)).collect();
         let job = Job { prompt, max_tokens: 1, params: SamplerParams::greedy(), ignore_end: true };
@@ -421,7 +434,7 @@ fn sequences_give_way_when_pages_run_out_and_still_finish() {
     with_model(|model| {
         let mut config = Config::new(200, 4, 64);
         config.pages = 9;
-        let mut engine = engine(model, config, 0);
+        let mut engine = engine(model, config, Nature::default());
         let mut outcomes = HashMap::new();
         for number in 0..4u32 {
             let prompt = vec![TokenId(number % TOKENS); 20 + number as usize];
@@ -441,7 +454,7 @@ fn what_never_fits_is_refused_at_once() {
     with_model(|model| {
         let mut config = Config::new(200, 1, 64);
         config.pages = 3;
-        let mut engine = engine(model, config, 0);
+        let mut engine = engine(model, config, Nature::default());
         let job = Job {
             prompt: vec![TokenId(1); 90],
             max_tokens: 7,

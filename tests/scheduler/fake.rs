@@ -1,0 +1,209 @@
+//! A device whose keys and values are hashes of all tokens up to a position, and whose logits depend on nothing else.
+
+use alloc::collections::VecDeque;
+use doorbell_core::backend::{Backend, Output, UNPICKED};
+use doorbell_core::engine::Config;
+use doorbell_core::model::Model;
+use doorbell_core::plan::{Batch, BatchError, BatchLimits, GroupId, Op, PAGE_TOKENS, PageId, Plan};
+use doorbell_core::token::TokenId;
+
+/// Few tokens, so that random prompts share prefixes and random outputs meet the end token.
+pub(crate) const TOKENS: u32 = 3;
+pub(crate) const END: TokenId = TokenId(7);
+
+/// What a device is like.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Nature {
+    /// Polls until a step is done.
+    pub(crate) delay: u32,
+    /// Steps that it can feed itself; with less than two it can't.
+    pub(crate) chain: u32,
+    /// Steps until one fails, and whether that one fails when it is polled.
+    pub(crate) fails: Option<(u32, bool)>,
+    /// Whether some logits are no numbers.
+    pub(crate) nan: bool,
+}
+
+/// The device.
+pub(crate) struct Fake {
+    pub(crate) cells: Vec<u64>,
+    /// Cells that were written since the last look, in order.
+    pub(crate) writes: Vec<(PageId, u32)>,
+    /// Steps in chains.
+    pub(crate) chained: u32,
+    nature: Nature,
+    limits: BatchLimits,
+    /// Rows and runs that a step may have.
+    most: (u32, u32),
+    logits: Vec<f32>,
+    /// What the steps of a chain have picked.
+    picked: VecDeque<Vec<TokenId>>,
+    current: Vec<TokenId>,
+    failing: bool,
+    in_flight: Option<u32>,
+}
+
+pub(crate) fn mix(hash: u64, value: u64) -> u64 {
+    let x = (hash ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x ^ (x >> 31)
+}
+
+pub(crate) fn after(hash: u64, token: TokenId, position: u32) -> u64 {
+    mix(mix(hash, u64::from(token.0) + 1), u64::from(position))
+}
+
+/// Mostly the few tokens, sometimes the end.
+pub(crate) fn scores(hash: u64, nan: bool, out: &mut [f32]) {
+    if nan && mix(hash, 5).is_multiple_of(500) {
+        return out.fill(f32::NAN);
+    }
+    out.fill(-50.0);
+    for token in 0..TOKENS {
+        out[token as usize] = (mix(hash, u64::from(token)) % 1000) as f32 / 250.0;
+    }
+    out[END.0 as usize] = (mix(hash, 99) % 1000) as f32 / 300.0 - 1.0;
+}
+
+/// The first of the likeliest tokens.
+fn best(logits: &[f32]) -> TokenId {
+    let better = |best: usize, at: usize| if logits[at] > logits[best] { at } else { best };
+    TokenId((1..logits.len()).fold(0, better) as u32)
+}
+
+impl Fake {
+    pub(crate) fn new(model: &Model<'_>, config: &Config, nature: Nature) -> Self {
+        let limits = BatchLimits {
+            shape: config.largest_shape(),
+            vocabulary: model.vocabulary,
+            groups: model.groups.len(),
+            pages: config.pages,
+        };
+        Self {
+            cells: vec![0; config.pages as usize * PAGE_TOKENS],
+            writes: Vec::new(),
+            chained: 0,
+            nature,
+            limits,
+            most: (config.largest_shape().rows.max(config.reading_rows), config.sequences),
+            logits: Vec::new(),
+            picked: VecDeque::new(),
+            current: Vec::new(),
+            failing: false,
+            in_flight: None,
+        }
+    }
+
+    /// Writes a cell, and gives its hash.
+    fn write(&mut self, pages: &[PageId], position: u32, token: TokenId) -> u64 {
+        let place = |position: u32| {
+            let position = position as usize;
+            (pages[position / PAGE_TOKENS], (position % PAGE_TOKENS) as u32)
+        };
+        let cell = |(page, offset): (PageId, u32)| page.0 as usize * PAGE_TOKENS + offset as usize;
+        let before = if position == 0 { 0 } else { self.cells[cell(place(position - 1))] };
+        let hash = after(before, token, position);
+        // what a step leaves behind that failed is of no use
+        self.cells[cell(place(position))] = if self.failing { !hash } else { hash };
+        self.writes.push(place(position));
+        hash
+    }
+
+    /// Whether this step is the one that fails, and is refused at once.
+    fn begin(&mut self) -> bool {
+        assert!(self.in_flight.is_none(), "two steps in flight");
+        self.failing = matches!(self.nature.fails, Some((0, _)));
+        let refused = self.nature.fails == Some((0, false));
+        self.picked.clear();
+        self.nature.fails = match self.nature.fails {
+            Some((0, _)) | None => None,
+            Some((left, late)) => Some((left - 1, late)),
+        };
+        self.in_flight = (!refused).then_some(self.nature.delay);
+        refused
+    }
+}
+
+impl Backend for Fake {
+    type Error = BatchError;
+
+    fn supports(&self, _op: &Op) -> bool {
+        true
+    }
+
+    fn chains(&self) -> bool {
+        self.nature.chain > 1
+    }
+
+    fn chain(&self, _plan: &Plan<'_>) -> u32 {
+        self.nature.chain.max(1)
+    }
+
+    fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), BatchError> {
+        batch.check(&BatchLimits { shape: plan.shape, ..self.limits })?;
+        assert!(batch.rows() as u32 <= self.most.0 && batch.runs.len() as u32 <= self.most.1);
+        let refused = self.begin();
+        self.logits.clear();
+        for row in 0..batch.rows() as u32 {
+            let (sequence, position) = batch.place(row).unwrap();
+            let pages = batch.tables.of(sequence, GroupId(0));
+            let hash = self.write(pages, position, batch.tokens[row as usize]);
+            if batch.outputs.contains(&row) {
+                let start = self.logits.len();
+                self.logits.resize(start + self.limits.vocabulary as usize, 0.0);
+                scores(hash, self.nature.nan, &mut self.logits[start..]);
+            }
+        }
+        if refused { Err(BatchError::Output { row: 0 }) } else { Ok(()) }
+    }
+
+    fn submit_chain(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, steps: u32) -> Result<(), BatchError> {
+        batch.check_chain(&BatchLimits { shape: plan.shape, ..self.limits }, steps)?;
+        assert!((2..=self.nature.chain).contains(&steps) && batch.runs.len() as u32 <= self.most.1);
+        let refused = self.begin();
+        self.chained += steps;
+        let mut tokens = batch.tokens.to_vec();
+        let mut row = vec![0.0; self.limits.vocabulary as usize];
+        for step in 0..steps {
+            let mut picked = Vec::new();
+            for (index, run) in batch.runs.iter().enumerate() {
+                let pages = batch.tables.of(run.sequence, GroupId(0));
+                let hash = self.write(pages, run.position + step, tokens[index]);
+                scores(hash, self.nature.nan, &mut row);
+                let lost = row[0].is_nan();
+                picked.push(if lost { UNPICKED } else { best(&row) });
+                tokens[index] = if lost { TokenId(0) } else { best(&row) };
+            }
+            self.picked.push_back(picked);
+        }
+        if refused {
+            self.picked.clear();
+        }
+        if refused { Err(BatchError::Output { row: 0 }) } else { Ok(()) }
+    }
+
+    fn poll(&mut self) -> Result<Option<Output<'_>>, BatchError> {
+        match self.in_flight {
+            Some(0) if self.failing => {
+                self.in_flight = None;
+                self.picked.clear();
+                Err(BatchError::Output { row: 0 })
+            }
+            Some(0) => {
+                let chained = self.picked.pop_front();
+                self.in_flight = (!self.picked.is_empty()).then_some(self.nature.delay);
+                Ok(Some(match chained {
+                    Some(tokens) => {
+                        self.current = tokens;
+                        Output::Tokens(&self.current)
+                    }
+                    None => Output::Logits(&self.logits),
+                }))
+            }
+            Some(left) => {
+                self.in_flight = Some(left - 1);
+                Ok(None)
+            }
+            None => Ok(None),
+        }
+    }
+}
