@@ -404,10 +404,7 @@ impl Live {
             self.slots.leave(slot, core::mem::take(&mut job.tokens));
         }
         if job.end.is_none() {
-            let rest = job.stream.finish().map(ToOwned::to_owned).unwrap_or_default();
-            if !rest.is_empty() {
-                (job.on_update)(Update::Piece(Piece { text: rest, tokens: Vec::new() }));
-            }
+            job.flush();
             job.stop(request, &mut Vec::new());
         }
         let end = job.end.take().unwrap_or(match reason {
@@ -433,12 +430,7 @@ impl Live {
                 None => None,
             };
             if job.end.is_some() {
-                if let Ok(rest) = job.stream.finish()
-                    && !rest.is_empty()
-                {
-                    let text = rest.to_owned();
-                    (job.on_update)(Update::Piece(Piece { text, tokens: Vec::new() }));
-                }
+                job.flush();
                 ended.push(id);
             }
         }
@@ -447,6 +439,14 @@ impl Live {
 }
 
 impl Running {
+    /// Hands over the text that was held back.
+    fn flush(&mut self) {
+        let text = self.stream.finish().map(ToOwned::to_owned).unwrap_or_default();
+        if !text.is_empty() {
+            (self.on_update)(Update::Piece(Piece { text, tokens: Vec::new() }));
+        }
+    }
+
     /// Notes that it is being computed.
     fn start(&mut self, slots: &Slots) {
         if !core::mem::replace(&mut self.started, true) {
