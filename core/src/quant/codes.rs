@@ -47,6 +47,17 @@ pub(super) fn scaled_products(scales: &[i32], weights: &[i8; 256], activations: 
     scales.iter().zip(runs).map(|(scale, (weights, inputs))| scale * products(weights, inputs)).sum()
 }
 
+/// Values of codes under runs' scales and the block's.
+pub(super) fn write_runs(d: f32, scales: &[i32], codes: &[i8; 256], out: &mut [f32]) {
+    let run = 256 / scales.len();
+    for (scale, (out, codes)) in scales.iter().zip(out.chunks_exact_mut(run).zip(codes.chunks_exact(run))) {
+        let d = d * *scale as f32;
+        for (out, code) in out.iter_mut().zip(codes) {
+            *out = d * f32::from(*code);
+        }
+    }
+}
+
 /// The sum under both scales.
 pub(super) fn scaled(weight: f32, activation: f32, sum: i32) -> f64 {
     f64::from(weight) * f64::from(activation) * f64::from(sum)

@@ -1,7 +1,7 @@
 //! IQ4_XS: 256 codes for IQ4_NL's table in eight sub-blocks of 32, each with a six-bit scale.
 
 use super::block::{IntegerDot, Partials};
-use super::codes::{look_up, scaled, scaled_products};
+use super::codes::{look_up, scaled, write_runs};
 use super::scalar::Half;
 use super::{Type, iq4_nl, q8_k};
 use bytemuck::{Pod, Zeroable};
@@ -45,14 +45,7 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        let codes = self.codes();
-        let runs = out.chunks_exact_mut(32).zip(codes.chunks_exact(32));
-        for (scale, (out, codes)) in self.unpack_scales().into_iter().zip(runs) {
-            let d = self.d.get() * scale as f32;
-            for (out, code) in out.iter_mut().zip(codes) {
-                *out = d * f32::from(*code);
-            }
-        }
+        write_runs(self.d.get(), &self.unpack_scales(), &self.codes(), out);
     }
 }
 
@@ -60,8 +53,7 @@ impl IntegerDot for Block {
     type Activation = q8_k::Block;
 
     fn partials(&self, activation: &q8_k::Block) -> Partials {
-        let products = scaled_products(&self.unpack_scales(), &self.codes(), &activation.qs);
-        Partials { products, minima: 0 }
+        activation.partials(&self.unpack_scales(), &self.codes())
     }
 
     fn combine(&self, activation: &q8_k::Block, sums: Partials) -> f64 {

@@ -1,7 +1,7 @@
 //! Q3_K: 256 three-bit codes around zero in sixteen sub-blocks of 16, each with a six-bit scale.
 
 use super::block::{IntegerDot, Partials};
-use super::codes::{scaled, scaled_products};
+use super::codes::{scaled, write_runs};
 use super::scalar::Half;
 use super::{Type, q2_k, q8_k};
 use bytemuck::{Pod, Zeroable};
@@ -49,14 +49,7 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        let codes = self.codes();
-        let runs = out.chunks_exact_mut(16).zip(codes.chunks_exact(16));
-        for (scale, (out, codes)) in self.unpack_scales().into_iter().zip(runs) {
-            let d = self.d.get() * scale as f32;
-            for (out, code) in out.iter_mut().zip(codes) {
-                *out = d * f32::from(*code);
-            }
-        }
+        write_runs(self.d.get(), &self.unpack_scales(), &self.codes(), out);
     }
 }
 
@@ -64,8 +57,7 @@ impl IntegerDot for Block {
     type Activation = q8_k::Block;
 
     fn partials(&self, activation: &q8_k::Block) -> Partials {
-        let products = scaled_products(&self.unpack_scales(), &self.codes(), &activation.qs);
-        Partials { products, minima: 0 }
+        activation.partials(&self.unpack_scales(), &self.codes())
     }
 
     fn combine(&self, activation: &q8_k::Block, sums: Partials) -> f64 {

@@ -2,8 +2,8 @@
 
 use super::Activation;
 use super::activation::max_magnitude;
-use super::block::ActivationBlock;
-use super::codes::round_to_code;
+use super::block::{ActivationBlock, Partials};
+use super::codes::{round_to_code, scaled_products};
 use bytemuck::{Pod, Zeroable};
 
 /// 292 bytes: value = d · q.
@@ -32,6 +32,11 @@ impl Block {
             *sum = codes.iter().map(|code| i16::from(*code)).sum::<i16>().to_le_bytes();
         }
         Self { d: d.to_le_bytes(), qs, bsums }
+    }
+
+    /// The integer sums against codes under runs' scales.
+    pub(super) fn partials(&self, scales: &[i32], codes: &[i8; 256]) -> Partials {
+        Partials { products: scaled_products(scales, codes, &self.qs), minima: 0 }
     }
 
     /// The scale.

@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn room_for_sequences_grows_geometrically() {
-        let mut breakers = Breakers::new(&crate::heap::Global);
+        let mut breakers = Breakers::new(&heap::Global);
         let (mut capacity, mut moves) = (0, 0);
         for id in 0..1000 {
             breakers.add(&[TokenId(id), TokenId(1), TokenId(2)]).unwrap();
