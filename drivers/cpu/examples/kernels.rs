@@ -3,6 +3,8 @@
 //! `cargo run --release -p doorbell-cpu --example kernels [TYPE] [COLS] [ROWS] [avx2|portable]`. What a whole model does is
 //! `doorbell bench`'s matter.
 
+mod clock;
+
 use doorbell_core::heap;
 use doorbell_core::quant::Type;
 use doorbell_cpu::features::Isa;
@@ -10,37 +12,25 @@ use doorbell_cpu::panel::{Layout, Quantize};
 use doorbell_cpu::product::{Products, Scratch, Selection, Weights};
 
 /// Seconds this thread has run.
-#[expect(unsafe_code, reason = "one system call that std does not offer")]
 fn cpu_time() -> f64 {
-    #[repr(C)]
-    struct Time {
-        seconds: i64,
-        nanoseconds: i64,
-    }
-    unsafe extern "C" {
-        fn clock_gettime(clock: i32, time: *mut Time) -> i32;
-    }
     const THREAD: i32 = 3;
-    let mut time = Time { seconds: 0, nanoseconds: 0 };
-    // SAFETY: the C library's own function (std links it), with a struct of its layout on 64-bit Linux.
-    unsafe { clock_gettime(THREAD, &raw mut time) };
-    time.seconds as f64 + time.nanoseconds as f64 / 1e9
+    clock::seconds(THREAD)
 }
 
-const TYPES: [(Type, &str); 13] = [
-    (Type::Q4_0, "Q4_0"),
-    (Type::Q4_1, "Q4_1"),
-    (Type::Q5_0, "Q5_0"),
-    (Type::Q5_1, "Q5_1"),
-    (Type::Q8_0, "Q8_0"),
-    (Type::Q2_K, "Q2_K"),
-    (Type::Q3_K, "Q3_K"),
-    (Type::Q4_K, "Q4_K"),
-    (Type::Q5_K, "Q5_K"),
-    (Type::Q6_K, "Q6_K"),
-    (Type::IQ4_XS, "IQ4_XS"),
-    (Type::F16, "F16"),
-    (Type::F32, "F32"),
+const TYPES: [Type; 13] = [
+    Type::Q4_0,
+    Type::Q4_1,
+    Type::Q5_0,
+    Type::Q5_1,
+    Type::Q8_0,
+    Type::Q2_K,
+    Type::Q3_K,
+    Type::Q4_K,
+    Type::Q5_K,
+    Type::Q6_K,
+    Type::IQ4_XS,
+    Type::F16,
+    Type::F32,
 ];
 
 fn measure(isa: Isa, kind: Type, cols: usize, rows: usize, tokens: usize) -> f64 {
@@ -82,7 +72,8 @@ fn main() {
         _ => Isa::best(),
     };
     println!("{} {rows} x {cols}", isa.name());
-    for (kind, name) in TYPES {
+    for kind in TYPES {
+        let name = kind.name();
         if arguments.first().is_some_and(|wanted| wanted != "all" && wanted != name) {
             continue;
         }

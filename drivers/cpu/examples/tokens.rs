@@ -3,6 +3,8 @@
 //! `cargo run --release -p doorbell-cpu --example tokens MODEL [THREADS] [PROMPT] [TOKENS] [KV]`. Processor time shows
 //! what a busy machine hides; `doorbell bench` is what counts.
 
+mod clock;
+
 use doorbell_core::backend::{Backend, KvType};
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
@@ -13,21 +15,9 @@ use doorbell_cpu::backend::CpuBackend;
 use std::time::Instant;
 
 /// Seconds this process has run on all its threads.
-#[expect(unsafe_code, reason = "one system call that std does not offer")]
 fn cpu_time() -> f64 {
-    #[repr(C)]
-    struct Time {
-        seconds: i64,
-        nanoseconds: i64,
-    }
-    unsafe extern "C" {
-        fn clock_gettime(clock: i32, time: *mut Time) -> i32;
-    }
     const PROCESS: i32 = 2;
-    let mut time = Time { seconds: 0, nanoseconds: 0 };
-    // SAFETY: the C library's own function (std links it), with a struct of its layout on 64-bit Linux.
-    unsafe { clock_gettime(PROCESS, &raw mut time) };
-    time.seconds as f64 + time.nanoseconds as f64 / 1e9
+    clock::seconds(PROCESS)
 }
 
 /// Runs one step of consecutive rows of a single sequence.
