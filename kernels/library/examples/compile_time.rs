@@ -6,8 +6,8 @@ use doorbell_compiler::isa::Target;
 use doorbell_compiler::{Options, compile};
 use doorbell_core::quant::Type;
 use doorbell_kernels::{
-    Attention, Bend, Combine, Embedding, ExpertsDown, ExpertsUp, Factor, Finish, Flash, Gate, Gemm, Group,
-    Grouped, Halve, HeadFinish, HeadPart, Projection, Recipe, Routing, Share, Stack,
+    Attention, AttentionShape, Bend, Combine, Embedding, ExpertsDown, ExpertsUp, Factor, Finish, Flash, Gate,
+    Gemm, Group, Grouped, Halve, HeadFinish, HeadPart, Projection, Recipe, Routing, Share, Stack,
 };
 
 fn factor(kind: Type) -> Factor {
@@ -20,6 +20,19 @@ fn share(rows: u32, kind: Type, finish: Finish, head: Option<HeadPart>) -> Share
 
 fn stack(kind: Type, rows: u32) -> Stack {
     Stack { factor: factor(kind), rows, stride: rows, own_scale: false }
+}
+
+fn attention_shape(page: u32) -> AttentionShape {
+    AttentionShape {
+        kv_heads: 4,
+        group: 8,
+        dims: [128, 128],
+        cells: Type::F16,
+        pages: [page; 2],
+        window: None,
+        cap: 0,
+        sinks: false,
+    }
 }
 
 /// The recipes of a layer and of head and embedding, for `batch` rows.
@@ -38,20 +51,8 @@ fn recipes(batch: u32) -> Vec<Recipe> {
     };
     let experts = |kind| stack(kind, 768);
     let routing = Routing { experts: 128, top_k: 8, gate: Gate::Softmax, bias: false, renormalise: true };
-    let attention = |spread| {
-        Recipe::Attend(Attention {
-            kv_heads: 4,
-            group: 8,
-            dims: [128, 128],
-            cells: Type::F16,
-            pages: [page as u32; 2],
-            window: None,
-            cap: 0,
-            sinks: false,
-            spread,
-            single: false,
-        })
-    };
+    let attention =
+        |spread| Recipe::Attend(Attention { shape: attention_shape(page as u32), spread, single: false });
     vec![
         Recipe::Embed(Embedding { kind: Type::Q4_K, cols: 2048 }),
         project(
@@ -111,16 +112,7 @@ fn prompt() -> Vec<Recipe> {
         Recipe::Heads(HeadFinish {
             parts: vec![head(32, true, false), head(4, true, true), head(4, false, true)],
         }),
-        Recipe::Flash(Flash {
-            kv_heads: 4,
-            group: 8,
-            dims: [128, 128],
-            cells: Type::F16,
-            pages: [page as u32; 2],
-            window: None,
-            cap: 0,
-            sinks: false,
-        }),
+        Recipe::Flash(Flash { shape: attention_shape(page as u32) }),
         Recipe::Group(Group { experts: 128, top_k: 8, tile: 32 }),
         Recipe::Grouped(Grouped { matrix: stack(Type::Q4_K, 768), up, cols: 2048, tile: 32 }),
         Recipe::Grouped(Grouped { matrix: stack(Type::Q6_K, 2048), up: None, cols: 768, tile: 32 }),

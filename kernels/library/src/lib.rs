@@ -33,7 +33,7 @@ pub use doorbell_compiler as compiler;
 pub use doorbell_compiler::isa;
 
 pub use argmax::{Largest, RING};
-pub use attend::{Attention, Flash};
+pub use attend::{Attention, AttentionShape, Flash};
 pub use embed::{Embedding, Selection};
 pub use experts::{ExpertsDown, ExpertsUp, Stack};
 pub use glu::Bend;

@@ -5,12 +5,12 @@
 //! share each step's keys and values (`tiles`). Rows of one sequence (they share the start of their page table) are
 //! taken together; a row without such neighbours is left to the kernel of few rows (`attend`).
 
-use super::PAGE;
 use super::cells::known;
 use super::query::{Operands, Query};
 use super::running::Work;
 use super::softmax::{Visible, alone, factor};
 use super::tiles::{Extent, Tiles};
+use super::{AttentionShape, PAGE};
 use crate::idiom::Idiom;
 use alloc::format;
 use alloc::string::String;
@@ -18,25 +18,11 @@ use doorbell_compiler::ir::{Alu, Axis, Builder, Elem, Function, Value, Width};
 use doorbell_compiler::isa::{Generation, Target};
 use doorbell_core::quant::Type;
 
-/// Attention of one head shape.
+/// Attention of many rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Flash {
-    /// KV heads.
-    pub kv_heads: u32,
-    /// Query heads per KV head.
-    pub group: u32,
-    /// Elements of a key and of a value, multiples of 16.
-    pub dims: [u32; 2],
-    /// How the cache keeps them.
-    pub cells: Type,
-    /// Bytes of a page of all layers, of keys and of values.
-    pub pages: [u32; 2],
-    /// Positions visible.
-    pub window: Option<u32>,
-    /// Bits of the soft cap, 0 for none.
-    pub cap: u32,
-    /// Whether heads have a virtual score.
-    pub sinks: bool,
+    /// Heads, cache, what is seen; elements are multiples of 16.
+    pub shape: AttentionShape,
 }
 
 /// Queries of a wave.
@@ -46,12 +32,12 @@ const KEPT: u32 = 128;
 impl Flash {
     /// Slots for query heads of a row in a wave.
     pub(super) fn slots(self) -> u32 {
-        self.group.min(QUERIES).next_power_of_two()
+        self.shape.group.min(QUERIES).next_power_of_two()
     }
 
     /// Workgroups that share a KV head and rows.
     fn head_tiles(self) -> u32 {
-        self.group.div_ceil(QUERIES)
+        self.shape.group.div_ceil(QUERIES)
     }
 
     /// Waves of a workgroup.
@@ -60,7 +46,7 @@ impl Flash {
     }
 
     pub(super) fn wide(self) -> bool {
-        self.dims.into_iter().max() > Some(KEPT)
+        self.shape.dims.into_iter().max() > Some(KEPT)
     }
 
     /// Positions of a step: LDS holds that many keys and values.
@@ -76,28 +62,18 @@ impl Flash {
     /// Whether there is a kernel for such heads.
     pub(crate) fn fits(self) -> bool {
         let fits = |dim: u32| (16..=256).contains(&dim) && dim.is_multiple_of(16);
-        self.cells != Type::F32 && self.dims.into_iter().all(|dim| fits(dim) && known(self.cells, dim))
+        self.shape.cells != Type::F32
+            && self.shape.dims.into_iter().all(|dim| fits(dim) && known(self.shape.cells, dim))
     }
 
     /// Workgroups for so many rows.
     pub fn groups(&self, rows: u32) -> [u32; 3] {
-        [rows.div_ceil(self.rows()), self.kv_heads, self.head_tiles()]
+        [rows.div_ceil(self.rows()), self.shape.kv_heads, self.head_tiles()]
     }
 
     /// Unique name.
     pub(crate) fn name(self) -> String {
-        let [key, value] = self.dims;
-        let sinks = if self.sinks { "_sinks" } else { "" };
-        format!(
-            "flash_{}x{}_{key}x{value}{}_p{}x{}_w{}_c{:x}{sinks}",
-            self.kv_heads,
-            self.group,
-            self.cells.name(),
-            self.pages[0],
-            self.pages[1],
-            self.window.unwrap_or(0),
-            self.cap
-        )
+        format!("flash_{}", self.shape.name())
     }
 
     /// Arguments: positions, table starts and page tables of the rows, queries (f32 `[rows, heads, key]`), keys, values,
@@ -106,7 +82,7 @@ impl Flash {
         let mut k = Builder::new(&self.name(), 32 * self.waves());
         let [positions, tables, pages, query, keys, values] =
             ["positions", "tables", "pages", "query", "keys", "values"].map(|name| k.buffer(name));
-        let sinks = self.sinks.then(|| k.buffer("sinks"));
+        let sinks = self.shape.sinks.then(|| k.buffer("sinks"));
         let out = k.buffer("out");
         let (scale, rows) = (k.scalar("scale", Elem::Float), k.scalar("rows", Elem::Int));
         let gfx12 = target.generation() == Generation::Gfx12;
@@ -116,7 +92,7 @@ impl Flash {
         let tile = k.workgroup_id(Axis::X);
         let first = k.times(tile, self.rows());
         let own = Query::new(&mut k, self, [positions, first, rows], gfx12);
-        let factor = factor(&mut k, scale, self.cap);
+        let factor = factor(&mut k, scale, self.shape.cap);
         let operands = Operands::new(&mut k, self, &own, [query, factor], local, gfx12);
         let work = Work { flash: self, tiles, own, operands, gfx12 };
         let left = k.sub(rows, first);
@@ -133,7 +109,7 @@ impl Flash {
             let crowd = k.negate(single);
             k.when(crowd, |k| {
                 let earliest = k.load_uniform(k.global(positions, place), Width::Dwords(1), Elem::Int);
-                let low = Visible(self.window).first(k, earliest);
+                let low = Visible(self.shape.window).first(k, earliest);
                 let behind = k.add(first, end);
                 let one = k.int(1);
                 let last = k.sub(behind, one);

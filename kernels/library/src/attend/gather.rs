@@ -1,8 +1,9 @@
 //! What becomes of a running softmax: results, or parts that the last workgroup of a row merges.
 
 use super::cells::wide_load;
-use super::softmax::merge;
-use super::{Arguments, Attention, LOG2_E, Place, Running};
+use super::kernel::{Arguments, Place};
+use super::softmax::{Running, merge};
+use super::{Attention, LOG2_E};
 use crate::idiom::{Idiom, at};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -20,7 +21,7 @@ impl Attention {
         k.when(used, |k| {
             let running = self.with_sink(k, running, arguments.sinks, head);
             let head = k.add(row_heads, head);
-            let start = k.times(head, 4 * self.dims[1]);
+            let start = k.times(head, 4 * self.shape.dims[1]);
             let inverse = k.rcp(running[1]);
             let values: Vec<Value> = running[2..].iter().map(|value| k.fmul(*value, inverse)).collect();
             self.store(k, arguments.out, start, &values);
@@ -38,7 +39,7 @@ impl Attention {
         part: &[Value],
     ) {
         let slot = k.local(4);
-        let groups = self.kv_heads * self.tiles();
+        let groups = self.shape.kv_heads * self.tiles();
         let group = k.times(own.row, groups);
         let group = k.add(group, own.number);
         // `[row and workgroup, split, head, element]`, maximum and sum behind the elements.
@@ -57,7 +58,7 @@ impl Attention {
             let start = at_split(k, split);
             self.store(k, partials, start, &part[2..]);
             let pair = k.pack(&part[..2]);
-            k.store(at(k.global(partials, start), 4 * self.dims[1]), Width::Dwords(2), pair);
+            k.store(at(k.global(partials, start), 4 * self.shape.dims[1]), Width::Dwords(2), pair);
         });
         let counter = k.left(group, 2);
         let counter = k.global(counters, counter);
@@ -70,7 +71,7 @@ impl Attention {
             let (zero, one) = (k.int(0), k.int(1));
             let running = k.for_range([zero, count, one], &initial, |k, split, running| {
                 let start = at_split(k, split);
-                let pair = at(k.global(partials, start), 4 * self.dims[1]);
+                let pair = at(k.global(partials, start), 4 * self.shape.dims[1]);
                 let pair = k.load(pair, Width::Dwords(2), Elem::Float);
                 let mut part = k.elements(pair, 2);
                 let place = self.element(k);

@@ -1,6 +1,6 @@
 //! Which attentions have a kernel, what scratch they need, and their launches.
 
-use super::{Attention, Flash, PAGE, WAVES};
+use super::{Attention, AttentionShape, Flash, PAGE, WAVES};
 use crate::{Cost, KvLayout, Launch, Recipe, Step};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -35,17 +35,17 @@ fn most_splits(model: &Model<'_>, window: Option<u32>) -> u32 {
 /// Bytes of scratch, counters not among them.
 pub(crate) fn scratch_bytes(plan: &Plan<'_>, model: &Model<'_>, op: &Attend) -> u64 {
     let group = &model.groups[op.kv.group.index()];
-    let recipe = Attention { spread: true, ..recipe(model, op, KvType::F32) };
+    let recipe = Attention { shape: shape(model, op, KvType::F32), spread: true, single: false };
     let rows = u64::from(plan.shape.rows.min(SPREAD[0]));
     let heads = u64::from(group.heads) * u64::from(recipe.tiles() * recipe.tile());
     rows * heads * u64::from(most_splits(model, op.window)) * u64::from(recipe.head_bytes())
 }
 
-/// The recipe of an operation whose splits are not spread.
-fn recipe(model: &Model<'_>, op: &Attend, kv: KvType) -> Attention {
+/// The shape of an operation.
+fn shape(model: &Model<'_>, op: &Attend, kv: KvType) -> AttentionShape {
     let group = &model.groups[op.kv.group.index()];
     let layouts = [KvLayout::keys(group, kv), KvLayout::values(group, kv)];
-    Attention {
+    AttentionShape {
         kv_heads: group.heads,
         group: op.heads / group.heads,
         dims: [group.key_dim, group.value_dim],
@@ -54,27 +54,18 @@ fn recipe(model: &Model<'_>, op: &Attend, kv: KvType) -> Attention {
         window: op.window,
         cap: op.soft_cap.unwrap_or(0.0).to_bits(),
         sinks: op.sinks.is_some(),
-        spread: false,
-        single: false,
     }
-}
-
-/// The kernel of many rows that does the same as `recipe`, if there is one.
-fn of_many(recipe: Attention) -> Option<Flash> {
-    let Attention { kv_heads, group, dims, cells, pages, window, cap, sinks, .. } = recipe;
-    let flash = Flash { kv_heads, group, dims, cells, pages, window, cap, sinks };
-    flash.fits().then_some(flash)
 }
 
 /// The launches of an attention; `scratch` are counters and partial results.
 pub(crate) fn attend(step: &Step<'_, '_>, op: &Attend, scratch: [u64; 2]) -> Vec<Launch> {
     let group = &step.model.groups[op.kv.group.index()];
     let rows = step.rows_of(op.query);
-    let plain = recipe(step.model, op, step.kv);
-    let many = of_many(plain).filter(|_| rows >= MANY);
+    let shape = shape(step.model, op, step.kv);
+    let many = Some(Flash { shape }).filter(|flash| rows >= MANY && flash.fits());
     let splits = splits(op.window, step.positions);
     let spread = rows <= SPREAD[0] && splits > 1 && splits <= most_splits(step.model, op.window);
-    let recipe = Attention { spread, single: many.is_some(), ..plain };
+    let recipe = Attention { shape, spread, single: many.is_some() };
     let (positions, tables) = step.places(op.query, op.kv.group);
     let pool = step.pool(op.kv.group);
     let layer = u64::from(op.kv.layer);
@@ -98,7 +89,7 @@ pub(crate) fn attend(step: &Step<'_, '_>, op: &Attend, scratch: [u64; 2]) -> Vec
         read: elements * step.kv.block_bytes() as u64 / step.kv.block_len() as u64
             + outside * u64::from(group.key_dim),
         written: outside * u64::from(group.value_dim),
-        products: elements * u64::from(rows) * u64::from(recipe.group),
+        products: elements * u64::from(rows) * u64::from(shape.group),
     };
     let groups = [if spread { splits } else { 1 }, recipe.tiles() * group.heads, rows];
     let launch = |recipe, groups, arguments, waits, cost| Launch { recipe, groups, arguments, waits, cost };

@@ -1,8 +1,9 @@
 //! One page of attention, by one wave: lanes are positions for the scores and elements for the values.
 
 use super::cells::{row_bytes, some};
+use super::kernel::Known;
 use super::softmax::bend;
-use super::{Attention, Known, PAGE};
+use super::{Attention, PAGE};
 use crate::idiom::{Idiom, at};
 use alloc::vec::Vec;
 use doorbell_compiler::ir::{Alu, Builder, Elem, Value, Width};
@@ -16,10 +17,10 @@ impl Attention {
         let entry = k.left(entry, 2);
         let id = k.load_uniform(k.global(known.pages, entry), Width::Dwords(1), Elem::Int);
         let bases = [(known.keys, 0), (known.values, 1)].map(|(base, which)| {
-            let bytes = k.int(self.pages[which]);
+            let bytes = k.int(self.shape.pages[which]);
             let offset = k.wide_mul(id, bytes);
             let page = k.wide_add(base, offset);
-            let head = k.times(known.head, PAGE * row_bytes(self.cells, self.dims[which]));
+            let head = k.times(known.head, PAGE * row_bytes(self.shape.cells, self.shape.dims[which]));
             k.wide_add(page, head)
         });
         // Positions of the page that the row sees: low ..= high.
@@ -40,7 +41,7 @@ impl Attention {
         let wave_row = k.times(wave, self.tile());
         let own = k.left(lane, 2);
         for (score, index) in scores.into_iter().zip(0..) {
-            let score = bend(k, score, known.scale, self.cap);
+            let score = bend(k, score, known.scale, self.shape.cap);
             let lowest = k.float(f32::NEG_INFINITY);
             let score = k.select(seen, score, lowest);
             let largest = k.reduce_wave(score, Alu::fmax);
@@ -58,7 +59,7 @@ impl Attention {
         let values = self.weighted(k, bases[1], [low, high], wave_row, shares);
         for (values, index) in values.chunks(self.width() as usize).zip(0..) {
             let row = k.plus(wave_row, index);
-            let start = k.times(row, 4 * self.dims[1]);
+            let start = k.times(row, 4 * self.shape.dims[1]);
             let place = self.element(k);
             let place = k.left(place, 2);
             let place = k.add(place, start);
@@ -71,15 +72,15 @@ impl Attention {
 
     /// Products of the lane's key with every query of the workgroup.
     fn scores(self, k: &mut Builder, keys: Value, token: Value, queries: u32) -> Vec<Value> {
-        let dim = self.dims[0];
-        let row = k.times(token, row_bytes(self.cells, dim));
-        let most = if self.cells == Type::F32 { 16 } else { 32 };
+        let dim = self.shape.dims[0];
+        let row = k.times(token, row_bytes(self.shape.cells, dim));
+        let most = if self.shape.cells == Type::F32 { 16 } else { 32 };
         let step =
             [most, 16, 8].into_iter().find(|step| *step <= most && dim.is_multiple_of(*step)).unwrap_or(8);
         let initial: Vec<Value> = (0..self.tile()).map(|_| k.float(0.0)).collect();
         let body = |k: &mut Builder, element: Value, sums: &[Value]| {
             let mut sums = sums.to_vec();
-            let key = some(k, self.cells, [keys, row, element], step);
+            let key = some(k, self.shape.cells, [keys, row, element], step);
             let from = k.left(element, 2);
             for (sum, head) in sums.iter_mut().zip(0..) {
                 for (key, part) in key.chunks(4).zip(0..) {
@@ -119,8 +120,8 @@ impl Attention {
                 let token = k.plus(begin, index);
                 let token = k.max_u(token, low);
                 let token = k.min_u(token, high);
-                let row = k.times(token, row_bytes(self.cells, self.dims[1]));
-                loaded.push(some(k, self.cells, [values, row, element], self.width()));
+                let row = k.times(token, row_bytes(self.shape.cells, self.shape.dims[1]));
+                loaded.push(some(k, self.shape.cells, [values, row, element], self.width()));
             }
             let mut sums = sums.to_vec();
             let place = k.left(begin, 2);

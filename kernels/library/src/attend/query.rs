@@ -53,11 +53,11 @@ impl Query {
         let tile = k.workgroup_id(Axis::Z);
         let tile = k.times(tile, QUERIES);
         let head = k.add(slot, tile);
-        let (group, last_head) = (k.int(flash.group), k.int(flash.group - 1));
+        let (group, last_head) = (k.int(flash.shape.group), k.int(flash.shape.group - 1));
         let real = k.lt_u(head, group);
         let head = k.min_u(head, last_head);
         let number = k.workgroup_id(Axis::Y);
-        let before = k.times(number, flash.group);
+        let before = k.times(number, flash.shape.group);
         let head = k.add(head, before);
         let one = k.int(1);
         let last = k.sub(rows, one);
@@ -67,7 +67,7 @@ impl Query {
         let row = k.min_u(row, last);
         let place = k.left(row, 2);
         let position = k.load(k.global(positions, place), Width::Dwords(1), Elem::Int);
-        let first = Visible(flash.window).first(k, position);
+        let first = Visible(flash.shape.window).first(k, position);
         let span = k.sub(position, first);
         // Rows of accumulators alternate between the halves on gfx11; loading A's rows in this order makes the
         // registers of a lane consecutive rows, as they are on gfx12.
@@ -86,7 +86,7 @@ impl Query {
 impl Operands {
     /// Bytes from query to query in LDS.
     pub(super) fn stride(flash: Flash) -> u32 {
-        2 * flash.dims[0] + 16
+        2 * flash.shape.dims[0] + 16
     }
 
     /// Queries in f16: in registers, or in the wave's part of LDS from `local` on. They are multiplied with the factor
@@ -99,8 +99,8 @@ impl Operands {
         local: Option<u32>,
         gfx12: bool,
     ) -> Self {
-        let [key, _] = flash.dims;
-        let start = k.times(own.row, flash.kv_heads * flash.group);
+        let [key, _] = flash.shape.dims;
+        let start = k.times(own.row, flash.shape.heads());
         let start = k.add(start, own.head);
         let start = k.times(start, 4 * key);
         // A lane of gfx12 and one that writes LDS take eight elements of sixteen.

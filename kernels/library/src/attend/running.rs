@@ -34,7 +34,7 @@ impl Work {
             let lower = k.eq(self.own.half, zero);
             running = alloc::vec![k.scaled(sink, LOG2_E), k.select(lower, one, none)];
         }
-        running.extend((0..self.flash.dims[1] / 16).map(|_| k.zero_fragment(Fragment::FloatAcc)));
+        running.extend((0..self.flash.shape.dims[1] / 16).map(|_| k.zero_fragment(Fragment::FloatAcc)));
         running
     }
 
@@ -73,7 +73,7 @@ impl Work {
         blocks
             .map(|block| {
                 let mut sum = k.zero_fragment(Fragment::FloatAcc);
-                for number in 0..self.flash.dims[0] / 16 {
+                for number in 0..self.flash.shape.dims[0] / 16 {
                     let left = fragment(k, start, self.tiles.key_block(block) + 32 * number, self.gfx12);
                     let right = match &self.operands {
                         Operands::Kept(fragments) => fragments[number as usize],
@@ -97,7 +97,7 @@ impl Work {
         for (block, sum) in (0u32..).zip(scores) {
             for register in 0..8u8 {
                 let score = k.accumulator(*sum, register);
-                let score = bend_rest(k, score, self.flash.cap);
+                let score = bend_rest(k, score, self.flash.shape.cap);
                 let position = k.plus(offset, 16 * block + u32::from(register));
                 let seen = k.le_u(position, self.own.span);
                 bent.push(k.select(seen, score, lowest));
@@ -146,9 +146,9 @@ impl Work {
         let other = k.lane_xor(running[1], 16);
         let sum = k.fadd(running[1], other);
         let inverse = k.rcp(sum);
-        let start = k.times(self.own.row, self.flash.kv_heads * self.flash.group);
+        let start = k.times(self.own.row, self.flash.shape.heads());
         let start = k.add(start, self.own.head);
-        let start = k.times(start, 4 * self.flash.dims[1]);
+        let start = k.times(start, 4 * self.flash.shape.dims[1]);
         let ahead = k.left(self.own.half, 5);
         let start = k.add(start, ahead);
         k.when(inside, |k| {

@@ -1,8 +1,9 @@
 //! What both attentions compute alike: what a row sees, scores, merging of softmaxes.
 
-use super::{LOG2_E, Running};
+use super::LOG2_E;
 use crate::idiom::Idiom;
 use alloc::vec;
+use alloc::vec::Vec;
 use doorbell_compiler::ir::{Builder, Elem, Value, Width};
 
 /// Positions that a row sees up to its own, all of them without a number.
@@ -60,6 +61,9 @@ pub(super) fn alone(k: &mut Builder, tables: Value, [table, row, rows]: [Value; 
     let either = k.either(before, after);
     k.negate(either)
 }
+
+/// A softmax in progress: maximum (base-two logarithm), sum, the lane's elements.
+pub(super) type Running = Vec<Value>;
 
 /// The softmax of both: `[maximum, sum, elements]`.
 pub(super) fn merge(k: &mut Builder, running: &[Value], part: &[Value]) -> Running {

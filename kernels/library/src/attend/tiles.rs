@@ -34,7 +34,7 @@ pub(super) struct Tiles {
 impl Tiles {
     /// `[pages, keys, values, head]`: page tables, both caches of the layer, the KV head.
     pub(super) fn new(k: &mut Builder, flash: Flash, [pages, keys, values, head]: [Value; 4]) -> Self {
-        let [key, value] = flash.dims;
+        let [key, value] = flash.shape.dims;
         let step = flash.step();
         let local = [k.local(step * Self::key_stride(key)), k.local(value * Self::value_stride(step))];
         Self { flash, pages, keys, values, head, local }
@@ -52,7 +52,7 @@ impl Tiles {
 
     /// Byte offset of a lane's row of keys.
     pub(super) fn key_row(&self, k: &mut Builder, row: Value) -> Value {
-        let row = k.times(row, Self::key_stride(self.flash.dims[0]));
+        let row = k.times(row, Self::key_stride(self.flash.shape.dims[0]));
         k.plus(row, self.local[0])
     }
 
@@ -64,7 +64,7 @@ impl Tiles {
 
     /// Bytes to the block's first position of keys.
     pub(super) fn key_block(&self, block: u32) -> u32 {
-        16 * block * Self::key_stride(self.flash.dims[0])
+        16 * block * Self::key_stride(self.flash.shape.dims[0])
     }
 
     /// Bytes to the block's first element of values.
@@ -78,12 +78,12 @@ impl Tiles {
 
     /// Pieces of eight elements of keys in a step.
     fn key_pieces(&self) -> u32 {
-        self.flash.step() * self.flash.dims[0] / 8
+        self.flash.step() * self.flash.shape.dims[0] / 8
     }
 
     /// Squares of four positions by four elements of values in a step.
     fn squares(&self) -> u32 {
-        self.flash.step() * self.flash.dims[1] / 16
+        self.flash.step() * self.flash.shape.dims[1] / 16
     }
 
     /// A step's keys and values in registers: the work item's pieces, then the lines of its squares.
@@ -94,20 +94,20 @@ impl Tiles {
         let entry = k.left(entry, 2);
         let id = k.load_uniform(k.global(self.pages, entry), Width::Dwords(1), Elem::Int);
         let [keys, values] = [(self.keys, 0), (self.values, 1)].map(|(base, which)| {
-            let bytes = k.int(self.flash.pages[which]);
+            let bytes = k.int(self.flash.shape.pages[which]);
             let offset = k.wide_mul(id, bytes);
             let page = k.wide_add(base, offset);
-            let row = row_bytes(self.flash.cells, self.flash.dims[which]);
+            let row = row_bytes(self.flash.shape.cells, self.flash.shape.dims[which]);
             let head = k.times(self.head, PAGE * row);
             k.wide_add(page, head)
         });
         let mut fetched = Vec::new();
         for piece in self.numbers(self.key_pieces()) {
             let piece = self.number(k, piece, self.key_pieces());
-            let (row, chunk) = divided(k, piece, self.flash.dims[0] / 8);
+            let (row, chunk) = divided(k, piece, self.flash.shape.dims[0] / 8);
             let start = self.start(k, extent, begin, row, 0);
             let element = k.left(chunk, 3);
-            fetched.extend(raw(k, self.flash.cells, [keys, start, element], 8));
+            fetched.extend(raw(k, self.flash.shape.cells, [keys, start, element], 8));
         }
         for square in self.numbers(self.squares()) {
             let square = self.number(k, square, self.squares());
@@ -117,7 +117,7 @@ impl Tiles {
             for line in 0..4 {
                 let row = k.plus(first, line);
                 let start = self.start(k, extent, begin, row, 1);
-                fetched.extend(raw(k, self.flash.cells, [values, start, element], 4));
+                fetched.extend(raw(k, self.flash.shape.cells, [values, start, element], 4));
             }
         }
         fetched
@@ -145,19 +145,19 @@ impl Tiles {
         let position = k.max_u(position, extent.low);
         let position = k.min_u(position, extent.last);
         let position = k.mask(position, PAGE - 1);
-        k.times(position, row_bytes(self.flash.cells, self.flash.dims[which]))
+        k.times(position, row_bytes(self.flash.shape.cells, self.flash.shape.dims[which]))
     }
 
     /// Puts what was fetched to LDS.
     pub(super) fn keep(&self, k: &mut Builder, fetched: &[Value]) {
-        let cells = self.flash.cells;
+        let cells = self.flash.shape.cells;
         let each = raw_count(cells);
         let (pieces, lines) = fetched.split_at(each * self.numbers(self.key_pieces()).len());
         for (round, piece) in (0u32..).zip(pieces.chunks(each)) {
             let all = self.key_pieces();
             self.each(k, round, all, |k, number| {
-                let (row, chunk) = divided(k, number, self.flash.dims[0] / 8);
-                let row = k.times(row, Self::key_stride(self.flash.dims[0]));
+                let (row, chunk) = divided(k, number, self.flash.shape.dims[0] / 8);
+                let row = k.times(row, Self::key_stride(self.flash.shape.dims[0]));
                 let chunk = k.left(chunk, 4);
                 let to = k.add(row, chunk);
                 let pairs = pairs(k, cells, piece, 8);
