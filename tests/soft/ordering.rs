@@ -97,6 +97,35 @@ fn groups_that_nothing_orders_are_a_race() {
     assert_eq!(kinds(&both(&write, &beside)), []);
 }
 
+/// Parts of a dword that meet in no byte, as blocks of 34 bytes have them where they touch.
+#[test]
+fn bytes_beside_one_another_are_no_race() {
+    let byte = |offset: i32| {
+        let store = Inst::new(op::global_store_b8, [v(1), v(4), s_range(0, 2)]).offset(offset);
+        vec![mov(4, 7), store, end()]
+    };
+    let half = |offset: i32| {
+        let store = Inst::new(op::global_store_b16, [v(1), v(4), s_range(0, 2)]).offset(offset);
+        vec![mov(4, 7), store, end()]
+    };
+    let read = |offset: i32| {
+        let load = Inst::new(op::global_load_u16, [v(3), v(1), s_range(0, 2)]).offset(offset);
+        vec![load, wait(), end()]
+    };
+    for (first, second, meet) in [
+        (half(0), half(2), false),
+        (byte(1), half(2), false),
+        (half(6), byte(5), false),
+        (half(0), read(2), false),
+        (half(2), byte(3), true),
+        (byte(2), half(2), true),
+        (half(2), read(2), true),
+    ] {
+        let found = kinds(&both(&first, &second));
+        assert_eq!(found, if meet { vec![FindingKind::GlobalRace] } else { vec![] });
+    }
+}
+
 #[test]
 fn atomics_of_several_groups_are_no_race() {
     let add = Inst::new(op::global_atomic_add_u32, [v(1), v(4), s_range(0, 2)]);

@@ -2,7 +2,8 @@
 //!
 //! Every group has a clock. A store made when all earlier ones of its wave are acknowledged publishes it; an atomic or a
 //! coherent load that meets that store, followed by the invalidations of an acquire, takes it over. Two accesses of
-//! which neither is ordered before the other are a race. Caches are tables of when a line was fetched. Not here:
+//! which neither is ordered before the other, and that meet in a byte, are a race; of a dword's bytes those of the last
+//! store are known. Caches are tables of when a line was fetched. Not here:
 //! LDS (`check.rs`), values.
 
 use alloc::boxed::Box;
@@ -49,6 +50,9 @@ struct Word {
     write_pc: u64,
     published: bool,
     meets_all: bool,
+    /// Bytes that were written, and those that were read, a bit each.
+    written: u8,
+    read: u8,
     /// Group that read, plus one; `SEVERAL` where it was more than one.
     reader: u32,
     read_epoch: u32,
@@ -62,13 +66,16 @@ const UNTOUCHED: Word = Word {
     write_pc: 0,
     published: false,
     meets_all: false,
+    written: 0,
+    read: 0,
     reader: 0,
     read_epoch: 0,
     read_pc: 0,
 };
 
 impl Word {
-    fn read_by(&mut self, group: u32, epoch: u32, pc: u64) {
+    fn read_by(&mut self, (group, epoch, pc): (u32, u32, u64), bytes: u8) {
+        self.read = if self.reader == 0 { bytes } else { self.read | bytes };
         self.reader = if self.reader == 0 || self.reader == group + 1 { group + 1 } else { SEVERAL };
         (self.read_epoch, self.read_pc) = (epoch, pc);
     }
@@ -119,6 +126,8 @@ const ARRAYS: usize = 2;
 const LINES: u64 = 32;
 /// Dwords of a line.
 const LINE: u64 = 32;
+/// All bytes of a dword.
+const ALL: u8 = 0xf;
 
 /// A group's knowledge of the others.
 #[derive(Clone, Default)]
@@ -249,12 +258,12 @@ impl Ordering {
         // A store that publishes is one by itself in every lane: no lane's store is ordered before another's.
         let alone = access.writes && access.reach.released;
         let mut open: Option<(u64, u64)> = None;
-        for (start, len) in pieces {
-            let (first, last) = (start / 4, start.wrapping_add(len).saturating_sub(1) / 4);
+        for (start, len) in pieces.filter(|(_, len)| *len > 0) {
+            let end = start.saturating_add(len);
             match &mut open {
-                Some((_, end)) if !alone && first == *end + 1 => *end = last,
+                Some((_, open_end)) if !alone && start == *open_end => *open_end = end,
                 _ => {
-                    let done = open.replace((first, last));
+                    let done = open.replace((start, end));
                     problem = done.and_then(|range| self.range(range, access)).or(problem);
                 }
             }
@@ -262,18 +271,18 @@ impl Ordering {
         open.and_then(|range| self.range(range, access)).or(problem)
     }
 
-    /// An access of consecutive dwords.
-    fn range(&mut self, (first, last): (u64, u64), access: GlobalAccess) -> Option<Problem> {
+    /// An access of consecutive bytes.
+    fn range(&mut self, (start, end): (u64, u64), access: GlobalAccess) -> Option<Problem> {
         let mut problem = None;
         let epoch = self.clocks.get(access.group as usize).map_or(0, |clock| clock.epoch);
-        let mut number = first;
-        while number <= last {
-            let line = number / LINE;
-            let end = last.min(line * LINE + (LINE - 1));
+        let mut at = start;
+        while at < end {
+            let line = at / (4 * LINE);
+            let line_end = (4 * LINE).saturating_mul(line + 1).min(end);
             let fetched = if access.writes { None } else { self.fetch(line, access) };
-            problem = self.piece((number, end), access, epoch, fetched).or(problem);
+            problem = self.piece((at, line_end), access, epoch, fetched).or(problem);
             self.drop_line(line, access);
-            number = end + 1;
+            at = line_end;
         }
         if access.writes
             && access.reach.released
@@ -284,23 +293,27 @@ impl Ordering {
         problem
     }
 
-    /// An access of dwords of one line.
+    /// An access of bytes of one line.
     fn piece(
         &mut self,
-        (first, last): (u64, u64),
+        (start, end): (u64, u64),
         access: GlobalAccess,
         epoch: u32,
         fetched: Option<u64>,
     ) -> Option<Problem> {
-        let is_whole = last - first == LINE - 1;
+        let is_whole = end - start == 4 * LINE;
+        let (first, last) = (start / 4, (end - 1) / 4);
         let line = self.line(first);
         if is_whole && !access.reach.atomic && matches!(line, Line::Alike(_)) && self.chains.is_empty() {
-            return self.word(first, access, epoch, fetched);
+            return self.word((first, ALL), access, epoch, fetched);
         }
         self.line(first).part();
         let mut problem = None;
         for number in first..=last {
-            problem = self.word(number, access, epoch, fetched).or(problem);
+            let skipped = start.saturating_sub(4 * number);
+            let left = (end - 4 * number).min(4);
+            let bytes = ALL << skipped & ALL >> (4 - left);
+            problem = self.word((number, bytes), access, epoch, fetched).or(problem);
         }
         if is_whole {
             self.line(first).join();
@@ -310,7 +323,7 @@ impl Ordering {
 
     fn word(
         &mut self,
-        number: u64,
+        (number, bytes): (u64, u8),
         access: GlobalAccess,
         epoch: u32,
         fetched: Option<u64>,
@@ -318,17 +331,19 @@ impl Ordering {
         let before = *self.cell(number);
         let GlobalAccess { group, reach, .. } = access;
         let meets_all = reach.atomic || reach.past_gl1;
-        let is_old = fetched.is_some_and(|fetched| before.write_time > fetched);
+        let meets = before.written & bytes != 0;
+        let is_old = meets && fetched.is_some_and(|fetched| before.write_time > fetched);
         if !access.writes && before.writer == 0 && !is_old {
             if !meets_all {
-                self.cell(number).read_by(group, epoch, access.pc);
+                self.cell(number).read_by((group, epoch, access.pc), bytes);
             }
             return None;
         }
         let address = number * 4;
         let mut problem = None;
         let mut found = |kind: Kind, other: u64| problem = Some(Problem { kind, other, address });
-        if let Some(writer) = before.writer.checked_sub(1)
+        if meets
+            && let Some(writer) = before.writer.checked_sub(1)
             && !self.is_before(writer, before.write_epoch, group)
         {
             if !meets_all || (access.writes && !before.meets_all) {
@@ -344,7 +359,7 @@ impl Ordering {
         if access.reads && meets_all {
             self.meet_chain(number, group);
         }
-        let other_read = before.reader != 0 && before.reader != group + 1;
+        let other_read = before.reader != 0 && before.reader != group + 1 && before.read & bytes != 0;
         let ordered = before.reader != SEVERAL
             && before
                 .reader
@@ -364,10 +379,10 @@ impl Ordering {
         if access.writes {
             cell.writer = group + 1;
             (cell.write_epoch, cell.write_time, cell.write_pc) = (epoch, now, access.pc);
-            (cell.published, cell.meets_all) = (reach.released, meets_all);
+            (cell.published, cell.meets_all, cell.written) = (reach.released, meets_all, bytes);
             cell.reader = 0;
         } else if !meets_all {
-            cell.read_by(group, epoch, access.pc);
+            cell.read_by((group, epoch, access.pc), bytes);
         }
         problem
     }
