@@ -54,9 +54,9 @@ impl Target {
     }
 
     /// Where inputs of the target start from.
-    fn seeds(self) -> Vec<Vec<u8>> {
+    fn seeds(self) -> Result<Vec<Vec<u8>>, anyhow::Error> {
         let mut random = Random::new(1);
-        match self {
+        Ok(match self {
             Self::Gguf => {
                 let kinds = [Type::Q4_0, Type::F32, Type::Q8_0];
                 let families = Family::ALL.into_iter().zip(kinds.into_iter().cycle());
@@ -65,9 +65,9 @@ impl Target {
             Self::Token => {
                 TEXTS.iter().zip(0..).map(|(text, which)| [&[which, 2], text.as_bytes()].concat()).collect()
             }
-            Self::Elf => code_objects(),
+            Self::Elf => code_objects()?,
             // Every eighth KiB of compiled code, for every chip at both levels.
-            Self::Inst => code_objects()
+            Self::Inst => code_objects()?
                 .iter()
                 .flat_map(|file| file.chunks(8192).zip((0..).step_by(5)))
                 .map(|(code, which)| [&[which], &code[..code.len().min(1024)]].concat())
@@ -80,15 +80,19 @@ impl Target {
                     bytes
                 })
                 .collect(),
-        }
+        })
     }
 }
 
 /// Small compiled files of every chip.
-fn code_objects() -> Vec<Vec<u8>> {
+fn code_objects() -> Result<Vec<Vec<u8>>, anyhow::Error> {
     let names = ["gfx1100-driver", "gfx1151-driver", "gfx1200-driver", "gfx1100-O2", "gfx1200-O2"];
-    let paths = names.map(|name| root().join("tests/goldens/soft").join(name).with_extension("co"));
-    paths.iter().filter_map(|path| fs::read(path).ok()).collect()
+    let path = |name| root().join(format!("tests/goldens/soft/{name}.co"));
+    names
+        .into_iter()
+        .map(path)
+        .map(|path| fs::read(&path).with_context(|| path.display().to_string()))
+        .collect()
 }
 
 /// One packet of every kind that the rings know, pointing at the memory of the target.
@@ -145,7 +149,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
     execute(build.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS))?;
     let corpus = target.join("corpus").join(name);
     fs::create_dir_all(&corpus).with_context(|| format!("create {}", corpus.display()))?;
-    for (index, seed) in arguments.target.seeds().iter().enumerate() {
+    for (index, seed) in arguments.target.seeds()?.iter().enumerate() {
         write(&corpus.join(format!("seed-{index}")), seed)?;
     }
     let kept = folder.join("kept").join(name);

@@ -7,12 +7,12 @@ mod clang;
 mod llvm;
 mod random;
 
-use anyhow::{Context, Result, bail};
+use crate::process::root;
+use anyhow::{Context, Result, bail, ensure};
 use doorbell_isa::{Inst, Op, Target, decode, encode};
 use llvm::Judge;
 use random::Random;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 
 /// Chips whose instruction sets differ; the others have the set of one of these.
 const TARGETS: [Target; 3] = [Target::Gfx1100, Target::Gfx1151, Target::Gfx1200];
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         eprintln!("isa-check: LLVM 19 is not installed, nothing compared");
         return Ok(());
     }
-    let judge = Judge::new(&folder("target/isa-check")?)?;
+    let judge = Judge::new(&root().join("target/isa-check"))?;
     let mut mismatches = 0;
     for target in TARGETS {
         mismatches += check_target(&judge, target, arguments)?;
@@ -62,12 +62,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         bail!("{mismatches} mismatches");
     }
     Ok(())
-}
-
-/// A folder below the workspace root.
-fn folder(name: &str) -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")?;
-    Ok(root.join(name))
 }
 
 fn check_target(judge: &Judge, target: Target, arguments: &Arguments) -> Result<usize> {
@@ -96,6 +90,7 @@ fn check_target(judge: &Judge, target: Target, arguments: &Arguments) -> Result<
     }
     cases += batch.len();
     compare(judge, target, &batch, &mut report)?;
+    ensure!(rows > 0, "no row of {target} has a name that contains {:?}", arguments.only);
     println!("{target}: {rows} rows, {cases} cases, {} mismatches", report.total);
     let mut rows: Vec<_> = report.by_row.iter().collect();
     rows.sort();
@@ -107,7 +102,7 @@ fn check_target(judge: &Judge, target: Target, arguments: &Arguments) -> Result<
 
 /// Decodes what clang makes of the programs in tests/opencl; the result counts what does not agree.
 fn check_programs(judge: &Judge, target: Target) -> Result<usize> {
-    let decoded = clang::decode_programs(judge, &folder("tests/opencl")?, target)?;
+    let decoded = clang::decode_programs(judge, target)?;
     let unknown: usize = decoded.unknown.values().sum();
     let different = decoded.different.len();
     println!(
@@ -174,7 +169,7 @@ fn compare(judge: &Judge, target: Target, insts: &[Inst], report: &mut Report) -
 
 /// Writes the committed sample: some instructions of every row, as `words|text`.
 fn sample(seed: u64) -> Result<()> {
-    let folder = folder("kernels/isa/tests/sample")?;
+    let folder = root().join("kernels/isa/tests/sample");
     std::fs::create_dir_all(&folder)?;
     for (target, per_row) in TARGETS.into_iter().zip([2, 1, 2]) {
         let mut lines = String::new();

@@ -6,6 +6,7 @@ mod newer;
 mod rival;
 mod time;
 
+use crate::{opencl, process};
 use anyhow::{Context, Result, bail};
 use doorbell_compiler::sample::SAMPLES;
 use doorbell_compiler::{Kernel, Options, compile};
@@ -92,9 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         }
         Arguments::Check => return check(),
         Arguments::Compare(chip) => {
-            let root = root()?;
-            let program = root.join("tests/opencl/samples.cl");
-            return rival::compare(&program, &root.join("target/kernels"), chip.target()?);
+            return rival::compare(&opencl::folder().join("samples.cl"), &folder(), chip.target()?);
         }
         Arguments::Time { chip, model } => return time::time(chip.target()?, model.as_deref()),
         Arguments::Ir(chosen) => print!("{}", chosen.compile()?.function),
@@ -116,15 +115,15 @@ pub(crate) fn write_object(name: &str, chip: &str, output: &Path) -> Result<()> 
 
 /// Asks LLVM about all code objects.
 pub(crate) fn check() -> Result<()> {
-    if !crate::process::works("llvm-readelf-19", &["--version"]) {
+    if !process::works("llvm-readelf-19", &["--version"]) {
         eprintln!("kernels: LLVM 19 is not installed, nothing compared");
         return Ok(());
     }
-    let (root, folder) = (root()?, root()?.join("target/kernels"));
-    judge::check(&folder)?;
-    newer::check(&folder, &root.join("tests/opencl"))
+    judge::check(&folder())?;
+    newer::check(&folder())
 }
 
-fn root() -> Result<&'static Path> {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")
+/// Where files for LLVM lie.
+fn folder() -> PathBuf {
+    process::root().join("target/kernels")
 }

@@ -14,6 +14,8 @@ mod kernels;
 mod load;
 mod model;
 mod nostd;
+mod opencl;
+mod pip;
 mod process;
 mod run;
 mod shim;

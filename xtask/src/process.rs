@@ -76,10 +76,28 @@ pub(crate) fn program(named: Option<&PathBuf>) -> Result<PathBuf, anyhow::Error>
     release_program()
 }
 
-/// Where cargo put the release build.
+/// Where cargo puts the release build.
 pub(crate) fn release_program() -> Result<PathBuf, anyhow::Error> {
-    let metadata: serde_json::Value =
-        serde_json::from_slice(&output(&mut cargo(["metadata", "--format-version=1", "--no-deps"]))?)?;
-    let target = metadata["target_directory"].as_str().context("target_directory")?;
-    Ok(Path::new(target).join("release").join("doorbell"))
+    Ok(built()?.join("release").join("doorbell"))
+}
+
+/// The folder that cargo builds in.
+pub(crate) fn built() -> Result<PathBuf, anyhow::Error> {
+    let metadata = output(&mut cargo(["metadata", "--format-version=1", "--no-deps"]))?;
+    let metadata: serde_json::Value = serde_json::from_slice(&metadata)?;
+    Ok(metadata["target_directory"].as_str().context("target_directory")?.into())
+}
+
+/// Runs a script that ends with 77 when it could run nothing; `clients` are whom it runs.
+pub(crate) fn script(script: &mut Command, clients: &str) -> Result<(), anyhow::Error> {
+    const SKIPPED: i32 = 77;
+    let status = script.status().with_context(|| format!("start `{}`", line(script)))?;
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(SKIPPED) => {
+            eprintln!("no {clients} can be had here: skipped");
+            Ok(())
+        }
+        _ => bail!("a {clients} was not content: {status}"),
+    }
 }

@@ -6,9 +6,8 @@
 
 mod packages;
 
-use crate::process::{cargo, command, execute, output, root};
-use anyhow::{Context as _, bail};
-use std::path::PathBuf;
+use crate::process::{built, cargo, command, execute, root, script};
+use std::path::{Path, PathBuf};
 
 /// What `cargo xtask shim` takes.
 #[derive(clap::Args)]
@@ -21,9 +20,6 @@ pub(crate) struct Arguments {
     #[arg(long)]
     check: bool,
 }
-
-/// What `run.sh` ends with when it could run nothing.
-const SKIPPED: i32 = 77;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
     if arguments.print_path {
@@ -43,29 +39,17 @@ pub(crate) fn check() -> Result<(), anyhow::Error> {
     let folder = root().join("target/foreign");
     packages::fetch(&folder)?;
     objects(&folder)?;
-    let mut script = command("sh", ["tests/foreign/run.sh"]);
-    let status = script.arg(&library).arg(&folder).status().context("start sh")?;
-    match status.code() {
-        Some(0) => Ok(()),
-        Some(SKIPPED) => {
-            eprintln!("no client can be had here: skipped");
-            Ok(())
-        }
-        _ => bail!("a foreign client failed: {status}"),
-    }
+    script(command("sh", ["tests/foreign/run.sh"]).arg(&library).arg(&folder), "foreign client")
 }
 
 /// Builds the library.
 fn build() -> Result<PathBuf, anyhow::Error> {
     execute(&mut cargo(["build", "--quiet", "--package", "doorbell-shim", "--lib"]))?;
-    let metadata = output(&mut cargo(["metadata", "--format-version=1", "--no-deps"]))?;
-    let metadata: serde_json::Value = serde_json::from_slice(&metadata)?;
-    let target = metadata["target_directory"].as_str().context("target_directory")?;
-    Ok(PathBuf::from(target).join("debug/libdoorbell_shim.so"))
+    Ok(built()?.join("debug/libdoorbell_shim.so"))
 }
 
 /// Code objects of our own kernel for the HSA program.
-fn objects(folder: &std::path::Path) -> Result<(), anyhow::Error> {
+fn objects(folder: &Path) -> Result<(), anyhow::Error> {
     for chip in ["gfx1100", "gfx1151"] {
         crate::kernels::write_object("vector_add", chip, &folder.join(format!("own-{chip}.co")))?;
     }

@@ -6,7 +6,7 @@
 mod initramfs;
 mod package;
 
-use crate::process::{cargo, execute, root, works};
+use crate::process::{built, cargo, execute, root, works};
 use anyhow::{Context as _, bail, ensure};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ fn build_probe() -> Result<PathBuf, anyhow::Error> {
     let mut command = cargo(arguments);
     command.args(["--target", TARGET, "--", "-C", "target-feature=+crt-static"]);
     execute(&mut command)?;
-    Ok(root().join("target").join(TARGET).join("release/examples/vm_probe"))
+    Ok(built()?.join(TARGET).join("release/examples/vm_probe"))
 }
 
 /// `6.12` of `6.12.117+deb13-amd64`.

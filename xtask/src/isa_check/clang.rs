@@ -3,10 +3,10 @@
 //! What the table lacks is listed by name. Not here: the random comparison (`isa_check.rs`).
 
 use super::llvm::{Judge, disassembled};
+use crate::opencl;
 use anyhow::{Context, Result, bail};
 use doorbell_isa::{DecodeError, Target, decode};
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 
 /// Instructions read, and those outside the table by name.
 #[derive(Default)]
@@ -18,21 +18,11 @@ pub(super) struct Decoded {
 }
 
 /// Compiles every program for one chip at two levels and decodes the code.
-pub(super) fn decode_programs(judge: &Judge, folder: &Path, target: Target) -> Result<Decoded> {
-    let mut programs: Vec<PathBuf> = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
-        programs.push(entry?.path());
-    }
-    programs.sort();
+pub(super) fn decode_programs(judge: &Judge, target: Target) -> Result<Decoded> {
     let mut decoded = Decoded::default();
-    for program in programs.iter().filter(|path| path.extension().is_some_and(|name| name == "cl")) {
-        let source = std::fs::read_to_string(program)?;
-        let chips = source.lines().find_map(|line| line.strip_prefix("// chips: "));
-        if chips.is_some_and(|chips| chips.split(' ').all(|chip| chip != target.name())) {
-            continue;
-        }
+    for program in opencl::programs(target)? {
         for level in ["-O0", "-O2"] {
-            let listing = judge.compile(program, target, level)?;
+            let listing = judge.compile(&program, target, level)?;
             decode_listing(&listing, target, &mut decoded)
                 .with_context(|| format!("{} {target} {level}", program.display()))?;
             decoded.objects += 1;

@@ -4,7 +4,8 @@
 //! The newer LLVM is the one in PyPI's `llvmlite`. Without pip or network this is skipped and says so.
 
 use super::rival::words_by_function;
-use crate::process::{command, execute, output, works};
+use crate::process::{command, output};
+use crate::{opencl, pip};
 use anyhow::{Context, Result, bail, ensure};
 use doorbell_compiler::check::binary::{Origin, check_from};
 use doorbell_compiler::machine::{BlockId, Line, Physical};
@@ -29,13 +30,14 @@ struct Figures {
 }
 
 /// Checks what it makes of every program, optimised and not.
-pub(super) fn check(folder: &Path, programs: &Path) -> Result<()> {
-    let Some(package) = package(folder)? else {
+pub(super) fn check(folder: &Path) -> Result<()> {
+    let package = folder.join("llvmlite");
+    if !pip::unpacked(PACKAGE, &package) {
         eprintln!("skipped: {PACKAGE} can't be had here");
         return Ok(());
-    };
+    }
     let mut figures = Figures::default();
-    let objects = objects(&folder.join("newer"), &package, programs)?;
+    let objects = objects(&folder.join("newer"), &package)?;
     for object in &objects {
         let listing = output(Command::new("llvm-objdump-19").arg("-d").arg(object))?;
         for (name, words) in words_by_function(&String::from_utf8_lossy(&listing)) {
@@ -54,37 +56,13 @@ pub(super) fn check(folder: &Path, programs: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where the package lies, fetched now if it was not.
-fn package(folder: &Path) -> Result<Option<PathBuf>> {
-    let package = folder.join("llvmlite");
-    if !package.join("llvmlite").is_dir() {
-        let mut pip = command("python3", ["-m", "pip", "install", "--quiet", "--no-deps", "--target"]);
-        let found =
-            works("python3", &["-m", "pip", "--version"]) && execute(pip.arg(&package).arg(PACKAGE)).is_ok();
-        if !found {
-            return Ok(None);
-        }
-    }
-    Ok(Some(package))
-}
-
 /// Objects of all programs for the chip: clang gives the intermediate code, the newer LLVM the machine code.
-fn objects(folder: &Path, package: &Path, programs: &Path) -> Result<Vec<PathBuf>> {
+fn objects(folder: &Path, package: &Path) -> Result<Vec<PathBuf>> {
     std::fs::create_dir_all(folder)?;
-    let mut sources: Vec<PathBuf> = Vec::new();
-    for entry in std::fs::read_dir(programs)? {
-        sources.push(entry?.path());
-    }
-    sources.sort();
-    let mut compile = command("python3", [programs.join("compile.py")]);
+    let mut compile = command("python3", [opencl::folder().join("compile.py")]);
     compile.arg(TARGET.name()).env("PYTHONPATH", package);
     let mut objects = Vec::new();
-    for source in sources.iter().filter(|path| path.extension().is_some_and(|name| name == "cl")) {
-        let chips = std::fs::read_to_string(source)?;
-        let chips = chips.lines().find_map(|line| line.strip_prefix("// chips: "));
-        if chips.is_some_and(|chips| chips.split(' ').all(|chip| chip != TARGET.name())) {
-            continue;
-        }
+    for source in opencl::programs(TARGET)? {
         let name = source.file_stem().context("a program has a name")?.to_string_lossy();
         for level in ["-O0", "-O2"] {
             let [code, object] =
@@ -92,7 +70,7 @@ fn objects(folder: &Path, package: &Path, programs: &Path) -> Result<Vec<PathBuf
             let language = ["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-nogpulib"];
             let cpu = format!("-mcpu={TARGET}");
             let mut clang = Command::new("clang-19");
-            clang.args(language).args([&cpu, level, "-S", "-emit-llvm"]).arg(source).arg("-o").arg(&code);
+            clang.args(language).args([&cpu, level, "-S", "-emit-llvm"]).arg(&source).arg("-o").arg(&code);
             output(&mut clang)?;
             compile.arg(&code).arg(&object);
             objects.push(object);

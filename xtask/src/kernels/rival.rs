@@ -1,29 +1,24 @@
 //! Our code beside clang's for the same kernels in OpenCL C: registers, instructions, instructions per loop trip.
 
-use anyhow::{Context, Result, ensure};
+use crate::process::{command, output};
+use anyhow::{Context, Result};
 use doorbell_compiler::sample::SAMPLES;
 use doorbell_compiler::{Options, compile};
 use doorbell_isa::{Flags, Inst, Operand, Target, decode, op};
 use std::collections::HashMap;
 use std::path::Path;
-use std::process::Command;
 
 /// Prints the table for one chip.
 pub(super) fn compare(program: &Path, folder: &Path, target: Target) -> Result<()> {
     std::fs::create_dir_all(folder)?;
     let object = folder.join("rival.o");
     let cpu = format!("-mcpu={target}");
-    let status = Command::new("clang-19")
-        .args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-nogpulib", "-O3", "-c", &cpu])
-        .arg(program)
-        .arg("-o")
-        .arg(&object)
-        .status()?;
-    ensure!(status.success(), "clang-19 failed");
-    let listing = output("llvm-objdump-19", &["-d"], &object)?;
-    let notes = output("llvm-readelf-19", &["--notes"], &object)?;
-    let theirs = functions(&listing, target)?;
-    let registers = registers(&notes);
+    let language = ["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-nogpulib", "-O3", "-c"];
+    output(command("clang-19", language).args([cpu.as_str(), "-o"]).arg(&object).arg(program))?;
+    let listing = output(command("llvm-objdump-19", ["-d"]).arg(&object))?;
+    let notes = output(command("llvm-readelf-19", ["--notes"]).arg(&object))?;
+    let theirs = functions(&String::from_utf8_lossy(&listing), target)?;
+    let registers = registers(&String::from_utf8_lossy(&notes));
     println!("{:14} {:>12} {:>18} {:>24}", "kernel", "VGPRs", "instructions", "per loop trip");
     for sample in SAMPLES {
         let (Some(insts), Some(vgprs)) = (theirs.get(sample.name), registers.get(sample.name)) else {
@@ -43,15 +38,6 @@ pub(super) fn compare(program: &Path, folder: &Path, target: Target) -> Result<(
         );
     }
     Ok(())
-}
-
-fn output(tool: &str, arguments: &[&str], file: &Path) -> Result<String> {
-    let output = Command::new(tool)
-        .args(arguments)
-        .arg(file)
-        .output()
-        .with_context(|| format!("cannot start {tool}"))?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Instructions with their dword offsets.

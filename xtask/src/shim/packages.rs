@@ -2,11 +2,8 @@
 //!
 //! What can't be fetched is left out, with a word. Not here: running them (`tests/foreign/run.sh`).
 
-use crate::apt::apt;
-use crate::process::{command, execute, works};
-use std::fs;
+use crate::{apt, pip};
 use std::path::Path;
-use std::process::Command;
 
 /// A Debian suite with the packages that are taken from it.
 struct Suite {
@@ -52,8 +49,6 @@ const SUITES: [Suite; 2] = [
 /// The version that the tests were written with.
 const TINYGRAD: &str = "tinygrad==0.14.0";
 
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-
 /// Fetches what is not there yet.
 pub(super) fn fetch(folder: &Path) -> Result<(), anyhow::Error> {
     for suite in &SUITES {
@@ -61,44 +56,15 @@ pub(super) fn fetch(folder: &Path) -> Result<(), anyhow::Error> {
             eprintln!("skipped: the packages of {} can't be had here", suite.name);
         }
     }
-    let tinygrad = folder.join("tinygrad");
-    if !tinygrad.join("tinygrad").is_dir() {
-        let mut pip = command("python3", ["-m", "pip", "install", "--quiet", "--no-deps", "--target"]);
-        if !works("python3", &["-m", "pip", "--version"])
-            || execute(pip.arg(&tinygrad).arg(TINYGRAD)).is_err()
-        {
-            eprintln!("skipped: {TINYGRAD} can't be had here");
-        }
+    if !pip::unpacked(TINYGRAD, &folder.join("tinygrad")) {
+        eprintln!("skipped: {TINYGRAD} can't be had here");
     }
     Ok(())
 }
 
-/// Whether the packages of a suite lie unpacked below `root`, now if not before.
+/// Whether the packages of a suite lie unpacked below its folder, now if not before.
 fn unpacked(folder: &Path, suite: &Suite) -> Result<bool, anyhow::Error> {
-    let unpacked = folder.join("root");
-    if unpacked.join("usr/bin/rocminfo").is_file() {
-        return Ok(true);
-    }
-    if !works("apt-get", &["--version"]) || !Path::new(KEYRING).exists() {
-        return Ok(false);
-    }
-    for part in ["state/lists/partial", "cache/archives/partial", "root"] {
-        fs::create_dir_all(folder.join(part))?;
-    }
-    let source = format!("deb [signed-by={KEYRING}] http://deb.debian.org/debian {} main\n", suite.name);
-    fs::write(folder.join("sources.list"), source)?;
-    if execute(&mut apt("apt-get", folder, &["update", "-qq"])).is_err() {
-        return Ok(false);
-    }
-    if execute(apt("apt-get", folder, &["download", "-qq"]).args(suite.packages)).is_err() {
-        return Ok(false);
-    }
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "deb") {
-            execute(Command::new("dpkg-deb").arg("-x").arg(&path).arg(&unpacked))?;
-            fs::remove_file(&path)?;
-        }
-    }
-    Ok(true)
+    let packages = || Ok(suite.packages.iter().map(ToString::to_string).collect());
+    Ok(folder.join("root/usr/bin/rocminfo").is_file()
+        || apt::unpack(folder, &[("debian", suite.name)], packages)?)
 }

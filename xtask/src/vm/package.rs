@@ -1,10 +1,9 @@
 //! Debian's kernel packages: fetching them with apt's own lists and keys, but into `target/vm`; nothing is installed.
 
-use crate::apt::apt;
-use crate::process::{execute, output, root, works};
+use crate::apt::{self, apt};
+use crate::process::{output, root};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Where a kernel comes from.
 pub(super) struct Suite {
@@ -19,8 +18,6 @@ pub(super) const SUITES: [Suite; 3] = [
     Suite { name: "6.12", suite: "trixie" },
     Suite { name: "backports", suite: "trixie-backports" },
 ];
-
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// An unpacked kernel.
 pub(super) struct Kernel {
@@ -88,37 +85,12 @@ pub(super) fn unpacked(suite: &Suite) -> Result<Option<PathBuf>, anyhow::Error> 
     if Kernel::find(&unpacked).is_ok() {
         return Ok(Some(unpacked));
     }
-    if !works("apt-get", &["--version"]) || !Path::new(KEYRING).exists() {
-        return Ok(None);
-    }
-    for part in ["state/lists/partial", "cache/archives/partial", "root"] {
-        std::fs::create_dir_all(folder.join(part))?;
-    }
-    let mut source = format!("deb [signed-by={KEYRING}] http://deb.debian.org/debian {} main\n", suite.suite);
+    let security = format!("{}-security", suite.suite);
+    let suites = [("debian", suite.suite), ("debian-security", &security)];
     // Backports have no security suite.
-    if !suite.suite.contains('-') {
-        let suite = suite.suite;
-        source.push_str(&format!(
-            "deb [signed-by={KEYRING}] http://deb.debian.org/debian-security {suite}-security main\n"
-        ));
-    }
-    std::fs::write(folder.join("sources.list"), source)?;
-    if execute(&mut apt("apt-get", &folder, &["update", "-qq"])).is_err() {
-        return Ok(None);
-    }
-    let Ok(packages) = needed(&folder, "linux-image-amd64") else { return Ok(None) };
-    let mut download = apt("apt-get", &folder, &["download", "-qq"]);
-    if execute(download.args(&packages)).is_err() {
-        return Ok(None);
-    }
-    for entry in std::fs::read_dir(&folder)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "deb") {
-            execute(Command::new("dpkg-deb").arg("-x").arg(&path).arg(&unpacked))?;
-            std::fs::remove_file(&path)?;
-        }
-    }
-    Ok(Some(unpacked))
+    let suites = if suite.suite.contains('-') { &suites[..1] } else { &suites };
+    let packages = || needed(&folder, "linux-image-amd64");
+    Ok(apt::unpack(&folder, suites, packages)?.then_some(unpacked))
 }
 
 #[cfg(test)]
