@@ -75,3 +75,10 @@ fn each_line(entry: &Entry, fault: impl Fn(&str) -> Option<String>) -> Vec<(usiz
 fn whole(fault: Option<String>) -> Vec<(usize, String)> {
     fault.map(|fault| (0, fault)).into_iter().collect()
 }
+
+/// That a rule finds so many faults in a file.
+#[cfg(test)]
+fn check(rule: Rule, path: &str, text: &str, faults: usize) {
+    let entry = Entry { path: path.into(), text: text.into() };
+    assert_eq!(rule(&entry).len(), faults, "{path}: {text:?}");
+}

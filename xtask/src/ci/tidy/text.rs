@@ -65,12 +65,8 @@ fn links(entry: &Entry) -> Vec<(usize, String)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::check;
     use super::*;
-
-    fn check(rule: Rule, path: &str, text: &str, faults: usize) {
-        let entry = Entry { path: path.into(), text: text.into() };
-        assert_eq!(rule(&entry).len(), faults, "{path}: {text:?}");
-    }
 
     #[test]
     fn each_rule_finds_its_fault_and_nothing_else() {
