@@ -2,6 +2,7 @@
 //! public constants.
 
 use doorbell_isa::{Inst, Operand, Target, Timing, op, s, s_range, v, v_range};
+use doorbell_kfd::packet::Encoding;
 use doorbell_soft::memory::Space;
 use doorbell_soft::processor::{Dispatch, Engine, Level, Model, Options, Profile};
 
@@ -84,7 +85,9 @@ fn a_copy_is_bound_by_memory() {
     assert_eq!((first.waves, first.groups, first.of(Timing::Vmem)), (bytes / 512, bytes / 1024, bytes / 256));
     let modelled = Model::of("RX 7900 XTX").unwrap().time(first);
     assert_eq!(modelled.bound(), "memory");
-    near(modelled.total(), 3500.0 + 16.0 * 1048576.0 / 800.0);
+    near(modelled.total(), 880.0 + 16.0 * 1048576.0 / 800.0);
+    let packets = Model::of("RX 7900 XTX").unwrap().submitting(Encoding::Aql);
+    near(packets.time(first).total(), 3500.0 + 16.0 * 1048576.0 / 800.0);
 }
 
 #[test]
@@ -107,9 +110,9 @@ fn fused_products_are_bound_by_vector_units() {
     // 128 KiB of LDS hold 16 groups of two waves, for four vector units.
     assert_eq!((modelled.bound(), modelled.occupancy), ("vector", 8));
     // 3,072 waves on 192 vector units, one product per clock.
-    near(modelled.total(), 3500.0 + 16.0 * 6400.0 / 2.5);
+    near(modelled.total(), 880.0 + 16.0 * 6400.0 / 2.5);
     let halo = Model::of("8060S").unwrap().time(profile);
-    near(halo.total(), 3500.0 + 3072.0 / 80.0 * 6400.0 / 2.9);
+    near(halo.total(), 1890.0 + 3072.0 / 80.0 * 6400.0 / 2.9);
 }
 
 #[test]

@@ -18,6 +18,9 @@ pub struct InFlight {
     pub read: u64,
     /// Packets written.
     pub written: u64,
+    /// Dispatches that the list under way says it has started; 0 where none says anything. Those behind the last barrier
+    /// among them are not known to be complete.
+    pub started: u32,
     /// Submissions that are not complete, the oldest first.
     pub stretches: heapless::Vec<Stretch, 8>,
 }
@@ -36,7 +39,11 @@ impl fmt::Display for InFlight {
             first.count,
             self.stretches.len(),
             self.written.saturating_sub(self.read)
-        )
+        )?;
+        match self.started {
+            0 => Ok(()),
+            started => write!(f, "; its list has started {started} dispatches"),
+        }
     }
 }
 

@@ -3,10 +3,14 @@
 //! Pure encoding: no memory is mapped here and no doorbell rung.
 
 mod aql;
+mod encoding;
+mod launch;
 mod pm4;
 mod recorder;
 pub mod sdma;
 
 pub use aql::{Dispatch, Header, Kind, Packet, Scope, barrier_and, pm4_buffer};
+pub use encoding::{Encoding, UnknownEncoding};
+pub use launch::Launch;
 pub use pm4::{IndirectBuffer, register};
 pub use recorder::{Acquire, Dependency, EncodeError, Recorded, Recorder};

@@ -3,9 +3,10 @@
 //! Source: `amdgpu/gfx_v11_0.c`, `gfx_v12_0.c`, `soc15d.h`/`nvd.h` for the packets; `asic_reg/gc/gc_11_0_0_offset.h`,
 //! `gc_11_5_0_offset.h`, `gc_12_0_0_offset.h` for the registers, whose offsets are equal on all.
 
-use super::recorder::{Dependency, EncodeError, Recorded};
+use super::recorder::{Acquire, Dependency, EncodeError, Recorded};
 use crate::topology::{Generation, Isa};
 
+/// CS_PARTIAL_FLUSH: goes on when all dispatches before it are complete.
 const WAIT_DONE: [u32; 2] = [header(0x46, 2), 7 | 4 << 8];
 
 /// Compute registers as dword indexes relative to 0x2C00.
@@ -18,10 +19,15 @@ pub mod register {
     pub const PGM_RSRC3: u32 = 0x228;
     pub const START_X: u32 = 0x204;
     pub const USER_DATA_0: u32 = 0x240;
+
+    /// The first register that is kept in mind, and how many there are from it on.
+    pub(super) const FIRST: u32 = 0x200;
+    pub(super) const COUNT: usize = 0x50;
 }
 
 mod opcode {
     pub(super) const DISPATCH_DIRECT: u32 = 0x15;
+    pub(super) const WRITE_DATA: u32 = 0x37;
     pub(super) const INDIRECT_BUFFER: u32 = 0x3F;
     pub(super) const RELEASE_MEM: u32 = 0x49;
     pub(super) const ACQUIRE_MEM: u32 = 0x58;
@@ -60,17 +66,25 @@ pub struct IndirectBuffer<'b> {
     words: &'b mut [u32],
     used: usize,
     isa: Isa,
-    program: Option<[u32; 5]>,
-    threads: Option<[u32; 3]>,
+    held: [Option<u32>; register::COUNT],
     is_started: bool,
+    /// The caches were emptied since dispatches were last waited for.
+    is_acquired: bool,
 }
 
 impl<'b> IndirectBuffer<'b> {
+    /// Words that a dispatch takes at most, with what is told of it.
+    pub const MOST_WORDS: usize = 64;
+    /// Words of beginning and end.
+    pub const EDGE_WORDS: usize = 32;
+
     /// Starts one in `words` for an instruction set: everything that is written later lies there.
     pub fn new(words: &'b mut [u32], isa: Isa) -> Result<Self, EncodeError> {
-        let mut this = Self { words, used: 0, isa, program: None, threads: None, is_started: false };
-        // The envelope packet acquires for the packet processor; the caches of the shaders are acquired here.
-        this.acquire(AGENT | gcr::GLI_INV | gcr::GL2_INV)?;
+        let held = [None; register::COUNT];
+        let mut this = Self { words, used: 0, isa, held, is_started: false, is_acquired: true };
+        // What the packet around it acquires is the firmware's matter: everything is acquired once more here. L2 is
+        // written back too, so that nothing is lost whatever it holds (`gfx_v11_0.c:gfx_v11_0_emit_mem_sync`).
+        this.acquire(AGENT | gcr::GLI_INV | gcr::GL2_INV | gcr::GL2_WB)?;
         Ok(this)
     }
 
@@ -83,10 +97,17 @@ impl<'b> IndirectBuffer<'b> {
         Ok(())
     }
 
+    /// Sets consecutive registers, from the first that changes to the last.
     fn registers(&mut self, first: u32, values: &[u32]) -> Result<(), EncodeError> {
-        let count = u32::try_from(values.len()).map_err(|_| EncodeError::Empty)?;
-        self.push(&[header(opcode::SET_SH_REG, count + 2), first])?;
-        self.push(values)
+        let at = (first - register::FIRST) as usize;
+        let held = &mut self.held[at..at + values.len()];
+        let changes = |index: &usize| held[*index] != Some(values[*index]);
+        let Some(start) = (0..values.len()).find(changes) else { return Ok(()) };
+        let end = (start..values.len()).rfind(changes).map_or(start, |last| last + 1);
+        held.iter_mut().zip(values).for_each(|(held, value)| *held = Some(*value));
+        let count = u32::try_from(end - start).map_err(|_| EncodeError::Empty)?;
+        self.push(&[header(opcode::SET_SH_REG, count + 2), first + start as u32])?;
+        self.push(&values[start..end])
     }
 
     fn acquire(&mut self, caches: u32) -> Result<(), EncodeError> {
@@ -94,41 +115,45 @@ impl<'b> IndirectBuffer<'b> {
         self.push(&[header(opcode::ACQUIRE_MEM, 8), 0, 0xffff_ffff, 0x00ff_ffff, 0, 0, 10, caches])
     }
 
-    /// Adds a dispatch behind those before it.
+    /// Adds a dispatch behind those before it. It waits and empties caches only where it says so.
     pub fn dispatch(&mut self, recorded: &Recorded) -> Result<(), EncodeError> {
-        let Recorded { kernel, dispatch, dependency, .. } = recorded;
+        let Recorded { kernel, dispatch, dependency, acquire } = recorded;
         if *dependency == Dependency::Previous && self.is_started {
             self.push(&WAIT_DONE)?;
+            self.is_acquired = false;
+        }
+        // One that waits for nothing shares what the last one that waited has acquired.
+        if *acquire == Acquire::Agent && !self.is_acquired {
             self.acquire(AGENT)?;
+            self.is_acquired = true;
         }
+        let [low, high, rsrc1, rsrc2, rsrc3] = self.program_of(recorded);
+        self.registers(register::PGM_LO, &[low, high])?;
+        self.registers(register::PGM_RSRC1, &[rsrc1, rsrc2])?;
+        self.registers(register::PGM_RSRC3, &[rsrc3])?;
+        self.registers(register::RESOURCE_LIMITS, &[0])?;
+        self.registers(register::START_X, &[0, 0, 0])?;
         self.is_started = true;
-        let program = self.program_of(recorded);
-        if self.program != Some(program) {
-            let [low, high, rsrc1, rsrc2, rsrc3] = program;
-            self.registers(register::PGM_LO, &[low, high])?;
-            self.registers(register::PGM_RSRC1, &[rsrc1, rsrc2])?;
-            self.registers(register::PGM_RSRC3, &[rsrc3])?;
-            if self.program.is_none() {
-                self.registers(register::RESOURCE_LIMITS, &[0])?;
-                self.registers(register::START_X, &[0, 0, 0])?;
-            }
-            self.program = Some(program);
-        }
         let full = dispatch.workgroup.map(u32::from);
         let rest = [0, 1, 2].map(|axis| dispatch.grid[axis] % full[axis].max(1));
         let partial = rest.iter().any(|&rest| rest != 0);
         // The high half counts the work-items of the last group where groups may be partial.
         let last = |axis: usize| if rest[axis] == 0 { full[axis] } else { rest[axis] };
         let threads = [0, 1, 2].map(|axis| full[axis] | if partial { last(axis) << 16 } else { 0 });
-        if self.threads != Some(threads) {
-            self.registers(register::NUM_THREAD_X, &threads)?;
-            self.threads = Some(threads);
-        }
+        self.registers(register::NUM_THREAD_X, &threads)?;
         let kernarg = dispatch.kernarg;
         self.registers(register::USER_DATA_0, &[(kernarg & 0xffff_ffff) as u32, (kernarg >> 32) as u32])?;
         let groups = [0, 1, 2].map(|axis| dispatch.grid[axis].div_ceil(full[axis].max(1)));
         let [x, y, z] = groups;
         self.push(&[header(opcode::DISPATCH_DIRECT, 5), x, y, z, initiator(kernel.is_wave32, partial)])
+    }
+
+    /// Writes how many dispatches were started to the 32-bit word at `va`. Nothing waits for the write, and it goes on
+    /// beside the dispatch before it.
+    pub fn tell(&mut self, va: u64, started: u32) -> Result<(), EncodeError> {
+        const TO_MEMORY: u32 = 5 << 8;
+        let (low, high) = ((va & 0xffff_ffff) as u32, (va >> 32) as u32);
+        self.push(&[header(opcode::WRITE_DATA, 5), TO_MEMORY, low, high, started])
     }
 
     /// Waits for everything before and writes the GPU's counter to the 64-bit word at `va`.

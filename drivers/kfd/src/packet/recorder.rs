@@ -135,33 +135,56 @@ impl Recorder {
         Ok(needed)
     }
 
+    /// Words of which [`Self::encode_pm4`] and its like write no more.
+    pub fn most_pm4_words(&self) -> usize {
+        let each = self.list.len().saturating_mul(IndirectBuffer::MOST_WORDS);
+        each.saturating_add(IndirectBuffer::EDGE_WORDS)
+    }
+
     /// The same work as PM4 words into `out`, to be run by [`super::pm4_buffer`]; answers how many words.
     pub fn encode_pm4(&self, isa: Isa, out: &mut [u32]) -> Result<usize, EncodeError> {
-        self.pm4(isa, None, out)
+        self.pm4(isa, Told::Nothing, out)
+    }
+
+    /// As [`Self::encode_pm4`], with the number of dispatches that were started written to the 32-bit word at `va` behind
+    /// each of them, [`crate::queue::Queue::started_va`] as a rule. Nothing waits for that.
+    pub fn encode_pm4_counted(&self, isa: Isa, va: u64, out: &mut [u32]) -> Result<usize, EncodeError> {
+        self.pm4(isa, Told::Started(va), out)
     }
 
     /// As [`Self::encode_pm4`], with the GPU's counter written before the first dispatch and after each one, as
     /// 64-bit words from `stamps` on: one more than there are dispatches. Each stamp waits for what is before it, so
     /// independent dispatches do not overlap.
     pub fn encode_pm4_stamped(&self, isa: Isa, stamps: u64, out: &mut [u32]) -> Result<usize, EncodeError> {
-        self.pm4(isa, Some(stamps), out)
+        self.pm4(isa, Told::Clock(stamps), out)
     }
 
-    fn pm4(&self, isa: Isa, stamps: Option<u64>, out: &mut [u32]) -> Result<usize, EncodeError> {
+    fn pm4(&self, isa: Isa, told: Told, out: &mut [u32]) -> Result<usize, EncodeError> {
         self.check()?;
         let mut buffer = IndirectBuffer::new(out, isa)?;
-        let mut stamps = stamps.map(|first| (0..).map(move |index| first + index * 8));
-        let mut stamp = |buffer: &mut IndirectBuffer<'_>| match stamps.as_mut().and_then(Iterator::next) {
-            Some(va) => buffer.stamp(va),
-            None => Ok(()),
-        };
-        stamp(&mut buffer)?;
-        for recorded in &self.list {
+        if let Told::Clock(first) = told {
+            buffer.stamp(first)?;
+        }
+        for (recorded, started) in self.list.iter().zip(1u32..) {
             buffer.dispatch(recorded)?;
-            stamp(&mut buffer)?;
+            match told {
+                Told::Nothing => {}
+                Told::Started(va) => buffer.tell(va, started)?,
+                Told::Clock(first) => buffer.stamp(first + 8 * u64::from(started))?,
+            }
         }
         buffer.finish()
     }
+}
+
+/// What a list writes to memory on its way.
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    Nothing,
+    /// How many dispatches were started, at this address.
+    Started(u64),
+    /// The clock between dispatches, from this address on.
+    Clock(u64),
 }
 
 #[cfg(test)]
@@ -232,7 +255,7 @@ mod tests {
         let count = |opcode: u32| opcodes.iter().filter(|found| found.0 == opcode).count();
         assert_eq!(count(0x15), 5, "dispatches");
         assert_eq!(count(0x46), 4, "three dependencies and the end");
-        assert_eq!(count(0x58), 5, "the start, three dependencies and the end");
+        assert_eq!(count(0x58), 4, "the start, two dependencies that are not proven, and the end");
         let programs = opcodes.iter().filter(|found| **found == (0x76, 0x20C)).count();
         assert_eq!(programs, 1, "one kernel, written once");
         let arguments = opcodes.iter().filter(|found| **found == (0x76, 0x240)).count();
@@ -243,10 +266,53 @@ mod tests {
         assert_eq!(&words[rsrc + 1..rsrc + 3], &[0x60AF_0003 | 1 << 20, 0x384 | 2 << 15]);
         let dispatch = words.iter().position(|&word| word == 0xC003_1500).expect("DISPATCH_DIRECT");
         assert_eq!(&words[dispatch + 1..dispatch + 5], &[10, 1, 1, 0x8005]);
+        let second =
+            words[dispatch + 5..].iter().position(|&word| word >> 8 & 0xff == 0x15).expect("a second");
+        assert_eq!(&words[dispatch + 5..][..second], &[0xC001_7600, 0x240, 0x2040], "one word has changed");
+        assert!(used <= list().most_pm4_words());
         assert!(matches!(
             list().encode_pm4(Isa::GFX1100, &mut words[..used - 1]),
             Err(EncodeError::Full { .. })
         ));
+    }
+
+    /// Whether caches are emptied before each dispatch of a list.
+    fn acquires(list: &[(Dependency, Acquire)]) -> Vec<bool> {
+        let mut recorder = Recorder::new();
+        for (index, (dependency, acquire)) in list.iter().enumerate() {
+            recorder.add(recorded(0x10_0000, index as u64 * 64, *dependency, *acquire)).expect("room");
+        }
+        let mut words = [0; 512];
+        let used = recorder.encode_pm4(Isa::GFX1100, &mut words).expect("room");
+        let (mut at, mut emptied, mut found) = (0, false, Vec::new());
+        while at < used {
+            match words[at] >> 8 & 0xff {
+                0x58 => emptied = true,
+                0x15 => found.push(core::mem::take(&mut emptied)),
+                _ => {}
+            }
+            at += (words[at] >> 16 & 0x3fff) as usize + 2;
+        }
+        found
+    }
+
+    #[test]
+    fn what_was_proven_for_one_is_not_for_the_next() {
+        use Acquire::{Agent, Proven};
+        use Dependency::{None, Previous};
+        let list = [(Previous, Agent), (Previous, Proven), (None, Agent), (None, Agent), (Previous, Agent)];
+        assert_eq!(acquires(&list), [true, false, true, false, true]);
+    }
+
+    #[test]
+    fn a_list_counts_what_it_starts() {
+        let (mut plain, mut counted) = ([0; 256], [0; 256]);
+        let used = list().encode_pm4(Isa::GFX1151, &mut plain).expect("room");
+        let told = list().encode_pm4_counted(Isa::GFX1151, 0x7f00_0000_1040, &mut counted).expect("room");
+        assert_eq!(told, used + 5 * 5);
+        let writes = counted.windows(5).filter(|words| words[0] == 0xC003_3700);
+        let expected: Vec<[u32; 4]> = (1..=5).map(|started| [0x500, 0x1040, 0x7f00, started]).collect();
+        assert!(writes.map(|words| &words[1..]).eq(expected.iter()));
     }
 
     #[test]

@@ -168,6 +168,17 @@ impl Queue {
         (self.producer.read_index(self.buffers.pointers()).min(written), written)
     }
 
+    /// Address of the word to which a PM4 list may write how many of its dispatches it has started, so that hangs are
+    /// told from slow lists and faults name a dispatch; see [`Self::started`].
+    pub fn started_va(&self) -> u64 {
+        self.buffers.started()
+    }
+
+    /// Dispatches that the running list says it has started; 0 when no list has said anything since the queue was idle.
+    pub fn started(&self) -> u32 {
+        self.signals().load32(signal::STARTED)
+    }
+
     /// GPU counter at start and end of the last packet of the last complete submission, when profiling.
     pub fn timestamps(&self) -> Option<(u64, u64)> {
         let stamps = [signal::START, signal::END].map(|at| self.signals().load64(signal::COMPLETION + at));
@@ -205,6 +216,9 @@ impl Queue {
         }
         if self.is_parked && self.unpark(process).is_err() {
             return Err(SubmitError::Dead);
+        }
+        if self.completed() == self.last() {
+            self.signals().store32(signal::STARTED, 0);
         }
         let first = self.producer.written();
         // Room was made above, so every batch is published.

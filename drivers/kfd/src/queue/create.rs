@@ -40,6 +40,8 @@ pub(super) mod signal {
     pub(crate) const INACTIVE: usize = 64;
     /// Where the kernel ORs exception bits.
     pub(crate) const EXCEPTIONS: usize = 128;
+    /// Where a list of dispatches counts those that it has started.
+    pub(crate) const STARTED: usize = 192;
     /// Fields of an `amd_signal_t`.
     pub(crate) const KIND: usize = 0;
     pub(crate) const VALUE: usize = 8;
@@ -275,6 +277,10 @@ impl Buffers {
 
     pub(super) fn completion_signal(&self) -> u64 {
         self.va(SIGNALS) + signal::COMPLETION as u64
+    }
+
+    pub(super) fn started(&self) -> u64 {
+        self.va(SIGNALS) + signal::STARTED as u64
     }
 }
 

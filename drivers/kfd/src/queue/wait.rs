@@ -173,8 +173,9 @@ impl Counter for Queue {
     }
 
     fn progress(&self) -> u64 {
-        // Both only grow.
-        Self::completed(self).0.wrapping_add(self.indexes().0)
+        // The first two only grow; what a list counts begins anew with each.
+        let started = u64::from(self.started()) << 40;
+        Self::completed(self).0.wrapping_add(self.indexes().0).wrapping_add(started)
     }
 
     fn has_error(&self) -> bool {
@@ -410,6 +411,6 @@ impl Queue {
                 break;
             }
         }
-        InFlight { read, written, stretches }
+        InFlight { read, written, started: self.started(), stretches }
     }
 }

@@ -3,11 +3,14 @@
 //! Source: HSA system architecture for the packets, reference kfd (e) and (g.2) for headers, signals and error codes.
 //! Not here: dispatches themselves.
 
+use doorbell_kfd::packet::Encoding;
+
 use super::engine::{CommandProcessor, InFlight, Outcome};
 use super::pm4;
 use super::queue::Queue;
 use crate::code::{Descriptor, DescriptorError, Launch, halved};
 use crate::memory::{MemoryFault, Space};
+use crate::processor::Lists;
 
 /// Error codes that go to the queue's inactive signal.
 mod error {
@@ -191,7 +194,8 @@ fn dispatch(
         Stop::Error(code(problem))
     })?;
     let profiled = space.load32(base + offset::PROPERTIES)? & PROFILING != 0;
-    let flight = InFlight { dispatch, signal: packet.signal(), profiled };
+    let encoding = Encoding::Aql;
+    let flight = InFlight { dispatch, signal: packet.signal(), profiled, encoding };
     if cp.launch(queue, space, flight) { Ok(()) } else { Err(Stop::Hung) }
 }
 
@@ -217,6 +221,12 @@ fn vendor(
         1 if packet.word(20) == 10 && packet.word(4) >> 8 & 0xff == 0x3f => {
             let buffer = packet.long(8);
             let dwords = packet.word(16) & 0xf_ffff;
+            match cp.engine.options().lists {
+                Lists::Run => {}
+                Lists::Refuse => return Err(Stop::Error(error::VENDOR)),
+                Lists::Ignore => return Err(Stop::Waits),
+                Lists::Skip => return Ok(cp.signal(packet.signal(), space)?),
+            }
             let at = queue.waiting.take().map_or(0, |(_, _, at)| at);
             match pm4::run(cp, queue, space, buffer, dwords, at)? {
                 Outcome::Advanced => Ok(cp.signal(packet.signal(), space)?),

@@ -5,6 +5,7 @@
 use alloc::vec::Vec;
 
 use doorbell_isa::Target;
+use doorbell_kfd::packet::Encoding;
 
 use super::queue::{Queue, QueueKind};
 use super::{aql, pm4, sdma};
@@ -35,6 +36,8 @@ pub(super) struct InFlight {
     pub(super) dispatch: Dispatch,
     pub(super) signal: u64,
     pub(super) profiled: bool,
+    /// How it came here.
+    pub(super) encoding: Encoding,
 }
 
 /// What a queue does next.
@@ -170,7 +173,9 @@ impl CommandProcessor {
             // A wave that cannot go on is halted, by a trap handler if there is one: the dispatch never completes.
             return false;
         }
-        let mut times = self.advance(start, counted);
+        // All of a batch came in the same way: only the packets of one kind wait for nothing.
+        let encoding = batch.first().map_or(Encoding::Aql, |flight| flight.encoding);
+        let mut times = self.advance(start, counted, encoding);
         times.resize(batch.len(), (start, self.clock()));
         let mut batch: Vec<_> = batch.drain(..).zip(times).collect();
         // Nothing orders the completions of dispatches that overlap.
@@ -185,8 +190,8 @@ impl CommandProcessor {
     }
 
     /// Lets the modelled time of the dispatches counted since the first `counted` pass; when each began and ended.
-    fn advance(&mut self, start: u64, counted: usize) -> Vec<(u64, u64)> {
-        let model = Model::of_target(self.engine.target());
+    fn advance(&mut self, start: u64, counted: usize, encoding: Encoding) -> Vec<(u64, u64)> {
+        let model = Model::of_target(self.engine.target()).submitting(encoding);
         let mut times = Vec::new();
         let mut now = start;
         for profile in self.engine.profiles().iter().skip(counted) {

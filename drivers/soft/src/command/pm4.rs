@@ -6,6 +6,7 @@
 use alloc::vec::Vec;
 
 use doorbell_isa::Generation;
+use doorbell_kfd::packet::Encoding;
 
 use super::engine::{CommandProcessor, InFlight, Outcome};
 use super::queue::Queue;
@@ -36,6 +37,8 @@ mod register {
     pub(super) const USER_DATA: usize = 0x240;
 }
 
+/// Bits of GCR_CNTL that invalidate the caches above L2: scalar, GL0, GL1.
+const ABOVE_L2: u32 = 1 << 7 | 1 << 8 | 1 << 9;
 /// Indirect buffers that may call each other.
 const DEPTH: usize = 4;
 /// Dwords of an indirect buffer that are believed.
@@ -147,8 +150,8 @@ fn packet(
     Ok(match (header >> 8 & 0xff, body) {
         _ if header >> 30 != 3 => Outcome::Stopped,
         (opcode::NOP, _) => Outcome::Advanced,
-        (opcode::ACQUIRE_MEM, _) => {
-            cp.acquired = true;
+        (opcode::ACQUIRE_MEM, [_, _, _, _, _, _, caches]) => {
+            cp.acquired |= caches & ABOVE_L2 == ABOVE_L2;
             Outcome::Advanced
         }
         (opcode::SET_SH_REG, [first, values @ ..]) => {
@@ -260,6 +263,6 @@ fn dispatch(
     let count = dispatch.user.len().min(16);
     dispatch.user[..count].copy_from_slice(&registers[register::USER_DATA..register::USER_DATA + count]);
     dispatch.user_defined = u32::MAX;
-    let flight = InFlight { dispatch, signal: 0, profiled: false };
+    let flight = InFlight { dispatch, signal: 0, profiled: false, encoding: Encoding::Pm4 };
     if cp.launch(queue, space, flight) { Outcome::Advanced } else { Outcome::Stopped }
 }

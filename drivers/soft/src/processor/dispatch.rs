@@ -34,6 +34,20 @@ pub enum Level {
     Strict,
 }
 
+/// What the packet processor makes of an AQL packet that runs a list of PM4 words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Lists {
+    /// It runs the list.
+    #[default]
+    Run,
+    /// It refuses the packet, as firmware does that does not know it.
+    Refuse,
+    /// It never completes the packet.
+    Ignore,
+    /// It completes the packet and runs nothing.
+    Skip,
+}
+
 /// Choices of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -59,6 +73,8 @@ pub struct Options {
     /// Whether every dispatch is counted by itself ([`Engine::take_profiles`]); dispatches run one after another then,
     /// on one thread, and more slowly.
     pub count: bool,
+    /// What becomes of lists.
+    pub lists: Lists,
 }
 
 impl Default for Options {
@@ -73,6 +89,7 @@ impl Default for Options {
             threads: 1,
             scalar_reads: true,
             count: false,
+            lists: Lists::Run,
         }
     }
 }

@@ -28,7 +28,7 @@ mod watch;
 mod wave;
 
 pub use check::{Finding, Kind as FindingKind, Party};
-pub use dispatch::{Dispatch, Engine, Level, Options, Report};
+pub use dispatch::{Dispatch, Engine, Level, Lists, Options, Report};
 pub use fault::{Cause, Fault};
 pub use meter::{Profile, Traffic};
 pub use model::{Model, Modelled};

@@ -5,6 +5,8 @@
 //! rdna, 4.1. Not here: the counts (`meter.rs`).
 
 use doorbell_isa::{Target, Timing};
+use doorbell_kfd::packet::{Encoding, Launch};
+use doorbell_kfd::topology::Isa;
 
 use super::meter::{Profile, TIMINGS};
 
@@ -25,10 +27,12 @@ pub struct Model {
     pub l2: u64,
     /// Bytes per nanosecond from memory, as far as whole kernels reached them.
     pub bandwidth: f64,
+    /// The chip as the driver knows it.
+    pub isa: Isa,
+    /// How dispatches are submitted.
+    pub encoding: Encoding,
 }
 
-/// Nanoseconds between dependent dispatches.
-const LAUNCH: f64 = 3500.0;
 /// Bytes per clock from GL0 and LDS of one compute unit: 32 banks of four bytes for LDS, planning value for GL0.
 const GL0_BYTES: f64 = 64.0;
 /// Registers of one vector unit, in waves' registers, and the granule they are given out by.
@@ -49,6 +53,8 @@ static MODELS: [Model; 4] = [
         clock: 2.5,
         l2: 6 << 20,
         bandwidth: 800.0,
+        isa: Isa::GFX1100,
+        encoding: Encoding::Pm4,
     },
     Model {
         name: "W7900",
@@ -58,6 +64,8 @@ static MODELS: [Model; 4] = [
         clock: 2.5,
         l2: 6 << 20,
         bandwidth: 720.0,
+        isa: Isa::GFX1100,
+        encoding: Encoding::Pm4,
     },
     Model {
         name: "8060S",
@@ -67,6 +75,8 @@ static MODELS: [Model; 4] = [
         clock: 2.9,
         l2: 2 << 20,
         bandwidth: 212.0,
+        isa: Isa::GFX1151,
+        encoding: Encoding::Pm4,
     },
     Model {
         name: "RX 9070 XT",
@@ -76,6 +86,8 @@ static MODELS: [Model; 4] = [
         clock: 2.97,
         l2: 8 << 20,
         bandwidth: 533.0,
+        isa: Isa::GFX1201,
+        encoding: Encoding::Pm4,
     },
 ];
 
@@ -134,6 +146,16 @@ impl Model {
         *MODELS.iter().find(same).or_else(|| MODELS.iter().find(near)).unwrap_or(&MODELS[0])
     }
 
+    /// The same chip with dispatches submitted so; as PM4 lists unless it is said.
+    pub fn submitting(self, encoding: Encoding) -> Self {
+        Self { encoding, ..self }
+    }
+
+    /// What launching takes.
+    pub fn launch(&self) -> Launch {
+        Launch::of(self.isa, self.encoding)
+    }
+
     /// Waves of a kernel that one vector unit holds.
     pub fn occupancy(&self, profile: &Profile) -> u64 {
         let registers = profile.vgprs.max(1).next_multiple_of(GRANULE);
@@ -168,7 +190,7 @@ impl Model {
         let alone = count(issue + waits) / count(profile.waves.max(1));
         let rounds = profile.waves.div_ceil(self.units * 2 * occupancy);
         Modelled {
-            launch: LAUNCH,
+            launch: self.launch().nanoseconds,
             vector: count(profile.vector_cycles) / simds / self.clock,
             scalar: count(profile.scalar_cycles) / simds / self.clock,
             lds: count(profile.lds_cycles) / units / self.clock,
