@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         println!("failed: {error}");
         return ExitCode::from(2);
     }
-    ExitCode::from(examination.exit_code())
+    ExitCode::from(examination.worst().map_or(0, |worst| worst as u8))
 }
 
 fn light(kernel: &dyn Kernel, examination: &Examination) -> Result<(), Box<dyn Error>> {

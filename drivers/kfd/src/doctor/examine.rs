@@ -45,11 +45,6 @@ impl Examination {
         self.findings.iter().map(Finding::severity).max()
     }
 
-    /// An exit code for programs without codes of their own: 0 usable, 1 usable with warnings, 2 not usable.
-    pub fn exit_code(&self) -> u8 {
-        self.worst().map_or(0, Severity::exit_code)
-    }
-
     fn add(&mut self, finding: Finding) -> Result<(), OutOfMemory> {
         push(&mut self.findings, finding)
     }

@@ -7,7 +7,7 @@ use crate::sys::Errno;
 use crate::topology::{Budget, Isa, NodeIndex, PciAddress};
 use core::fmt;
 
-/// How bad a finding is. The exit code of `doctor` is the worst one.
+/// How bad a finding is.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -17,13 +17,6 @@ pub enum Severity {
     Warning,
     /// Cannot be used.
     Fatal,
-}
-
-impl Severity {
-    /// 0, 1 or 2.
-    pub const fn exit_code(self) -> u8 {
-        self as u8
-    }
 }
 
 /// What was found.

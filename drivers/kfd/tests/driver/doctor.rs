@@ -35,7 +35,7 @@ fn a_healthy_machine_has_nothing_to_say() {
         let fake = fake(Release::V7_2, &[name]);
         let examination = examined(&fake);
         assert_eq!(examination.findings, [], "{name}");
-        assert_eq!((examination.exit_code(), examination.devices.len()), (0, 1));
+        assert_eq!((examination.worst(), examination.devices.len()), (None, 1));
         assert_eq!(examination.version.expect("opened").minor, 23);
         assert_eq!(examination.release.as_str(), "V7_2-fixture");
         assert_eq!(fake.held(), (0, 0, 0));
@@ -49,7 +49,7 @@ fn a_machine_without_a_gpu_says_so_in_one_line() {
         let examination = examined(&fake(release, &[]));
         assert_eq!(examination.findings, [Finding::NoGpu], "{release:?}");
         assert_eq!(single(&examination), "no AMD GPU in this machine: ");
-        assert_eq!(examination.exit_code(), 2);
+        assert_eq!(examination.worst(), Some(Severity::Fatal));
     }
     let bare = fake(Release::V6_12, &[]);
     bare.remove("/sys/class/kfd");
@@ -140,7 +140,7 @@ fn hidden_devices_and_render_nodes_are_told() {
     let fake = fake(Release::V6_12, &["RX 7600", "W7900"]);
     fake.deny(&format!("{ROOT}/nodes/2"));
     let examination = examined(&fake);
-    assert_eq!((examination.devices.len(), examination.exit_code()), (1, 1));
+    assert_eq!((examination.devices.len(), examination.worst()), (1, Some(Severity::Warning)));
     assert!(
         single(&examination).starts_with("node 2 is hidden by the device cgroup: allow its render node too")
     );
@@ -204,7 +204,7 @@ fn a_small_bar_is_only_a_note() {
     let mut machine = Machine::new(Release::V6_12, 64 * GIB, &["RX 7600"]);
     machine.gpus[0].small_bar = true;
     let examination = examined(&Fake::new(machine));
-    assert_eq!(examination.exit_code(), 0);
+    assert_eq!(examination.worst(), Some(Severity::Note));
     assert!(
         single(&examination).ends_with("enable Resizable BAR (Above 4G Decoding) in the firmware set-up")
     );
