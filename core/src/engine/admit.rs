@@ -1,7 +1,7 @@
 //! The engine's state, and how requests enter and leave it.
 
 use super::config::{Config, EngineError, Request, SubmitError, pages_of};
-use super::event::{FinishReason, Nanos, RequestId, Usage};
+use super::event::{FinishReason, Nanos, RequestId};
 use super::reading::{ReadingPlans, Wanted};
 use super::sequence::Sequence;
 use crate::backend::Backend;
@@ -209,23 +209,9 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
             Sampler::new(request.sampler, request.bias, scope, self.heap).map_err(SubmitError::Sampler)?;
         request.prompt.iter().for_each(|&token| sampler.accept(token));
         self.sequences.push(Sequence {
-            id: request.id,
-            tokens,
-            prompt,
-            computed: 0,
-            limit,
             limited_by_context: wanted > context,
             ignore_end: request.ignore_end,
-            reading: None,
-            anew: false,
-            pages,
-            running: false,
-            produced: false,
-            known_pages: 0,
-            chain: None,
-            sampler,
-            usage: Usage { prompt_tokens: prompt, submitted: now, ..Usage::default() },
-            ending: None,
+            ..Sequence::waiting(request.id, (tokens, pages), limit, sampler, now)
         });
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 use super::admit::Engine;
 use super::config::{Config, SubmitError, pages_of};
-use super::event::{Event, FinishReason, Nanos, RequestId, Usage};
+use super::event::{Event, FinishReason, Nanos, RequestId};
 use super::sequence::Sequence;
 use crate::backend::{Backend, Output};
 use crate::heap::{self, Heap};
@@ -100,24 +100,12 @@ impl<B: Backend> Engine<'_, '_, B> {
         let sampler = Sampler::new(&SamplerParams::default(), &[], scope, self.heap);
         let sampler = sampler.map_err(SubmitError::Sampler)?;
         let pages = heap::with_capacity(self.heap, needed as usize)?;
+        let lists = (heap::copied(self.heap, reading.tokens)?, pages);
         self.sequences.push(Sequence {
-            id: reading.id,
-            tokens: heap::copied(self.heap, reading.tokens)?,
-            prompt: tokens,
-            computed: 0,
-            limit: tokens,
-            limited_by_context: false,
             ignore_end: true,
             reading: Some(reading.wanted),
             anew: true,
-            pages,
-            running: false,
-            produced: false,
-            known_pages: 0,
-            chain: None,
-            sampler,
-            usage: Usage { prompt_tokens: tokens, submitted: now, ..Usage::default() },
-            ending: None,
+            ..Sequence::waiting(reading.id, lists, tokens, sampler, now)
         });
         Ok(())
     }

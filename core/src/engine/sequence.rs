@@ -1,6 +1,6 @@
 //! One live request: its tokens, how many are computed, its pages and its sampler.
 
-use super::event::{FinishReason, RequestId, Usage};
+use super::event::{FinishReason, Nanos, RequestId, Usage};
 use super::reading::Wanted;
 use crate::heap::Vec;
 use crate::plan::{PAGE_TOKENS, PageId};
@@ -39,6 +39,38 @@ pub(super) struct Sequence<'a> {
     pub(super) usage: Usage,
     /// Set when the request is over but rows of it are still in flight.
     pub(super) ending: Option<FinishReason>,
+}
+
+impl<'a> Sequence<'a> {
+    /// A request that waits for a place; its lists have room for all that it may hold.
+    pub(super) fn waiting(
+        id: RequestId,
+        (tokens, pages): (Vec<'a, TokenId>, Vec<'a, PageId>),
+        limit: u32,
+        sampler: Sampler<'a>,
+        now: Nanos,
+    ) -> Self {
+        let prompt = tokens.len() as u32;
+        Self {
+            id,
+            tokens,
+            prompt,
+            computed: 0,
+            limit,
+            limited_by_context: false,
+            ignore_end: false,
+            reading: None,
+            anew: false,
+            pages,
+            running: false,
+            produced: false,
+            known_pages: 0,
+            chain: None,
+            sampler,
+            usage: Usage { prompt_tokens: prompt, submitted: now, ..Usage::default() },
+            ending: None,
+        }
+    }
 }
 
 impl Sequence<'_> {
