@@ -55,6 +55,15 @@ impl Compute {
     /// Finds the device.
     pub(crate) fn resolve(&self) -> Result<Computer, Failure> {
         let choice = self.device.resolve().map_err(|error| Failure::new(Kind::Device, error))?;
+        let wants_gpu =
+            [self.gpu_layers, self.gpu_experts].iter().any(|layers| layers.is_some_and(|n| n > 0));
+        if choice.device == Device::Cpu && wants_gpu {
+            let reason = choice.reason.as_deref().unwrap_or("--device cpu has none");
+            return Err(Failure::new(
+                Kind::Device,
+                format_args!("--gpu-layers and --gpu-experts need a GPU: {reason}; leave them out"),
+            ));
+        }
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let threads = self.threads.map_or(cores, usize::from);
         // it's said once, and the program has one device

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 /// Whose fault it is; decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Computation or output failed.
+    /// Computation, output or listening failed.
     Internal,
     /// The model file can't be opened, is damaged, or is of a kind that can't be run.
     Model,
-    /// The prompt, text or token ids can't be used.
+    /// The prompt, text, token ids or a setting can't be used.
     Input,
     /// The device can't be used.
     Device,
@@ -44,10 +44,10 @@ impl Kind {
 /// The codes above, for `--help`.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
     0  success
-    1  computation or output failed
+    1  computation, output or listening failed
     2  the command line is wrong
     3  the model file can't be opened, is damaged, or is of a kind that can't be run
-    4  the prompt, text or token ids can't be used
+    4  the prompt, text, token ids or a setting can't be used
     5  the device can't be used
     6  there isn't enough memory
     7  doctor: a GPU can be used, and something should be mended

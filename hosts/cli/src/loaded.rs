@@ -1,14 +1,16 @@
 //! From a path to what the verbs work with: the file's description, its tokenizer, its chat template.
 
 use crate::failure::{Failure, Kind};
+use crate::output::note;
 use crate::progress::Progress;
-use doorbell_core::gguf::Gguf;
+use doorbell_core::gguf::{Fault, Gguf};
 use doorbell_core::heap::{self, Global, Heap};
 use doorbell_core::model::{Model, ModelError};
 use doorbell_core::token::{EncodeOptions, TokenId, Tokenizer};
-use doorbell_runtime::file::ModelFile;
+use doorbell_runtime::file::{ModelFile, OpenError};
 use doorbell_runtime::memory::memory;
 use doorbell_runtime::template::{ChatTemplate, SpecialTokens};
+use std::io::IsTerminal as _;
 use std::path::Path;
 
 /// Where everything on the host allocates.
@@ -16,7 +18,12 @@ pub(crate) const HEAP: Heap<'static> = &Global;
 
 /// Opens a model file.
 pub(crate) fn open(path: &Path) -> Result<ModelFile, Failure> {
-    ModelFile::open(path).map_err(|error| Failure::new(Kind::Model, error))
+    ModelFile::open(path).map_err(unopened)
+}
+
+fn unopened(error: OpenError) -> Failure {
+    let kind = if error.is_memory() { Kind::Memory } else { Kind::Model };
+    Failure::new(kind, error)
 }
 
 /// Reads the weights into memory ahead of their use, if they fit.
@@ -26,7 +33,7 @@ pub(crate) fn read_ahead(file: &ModelFile) -> Result<(), Failure> {
         return Ok(());
     }
     let bar = Progress::loading(file.len());
-    file.populate(|done, _| bar.set(done)).map_err(|error| Failure::new(Kind::Model, error))
+    file.populate(|done, _| bar.set(done)).map_err(unopened)
 }
 
 /// Reads the description in the file.
@@ -34,8 +41,23 @@ pub(crate) fn parse(file: &ModelFile) -> Result<Gguf<'_>, Failure> {
     Gguf::parse_split(&file.parts(), HEAP).map_err(|error| {
         let path = file.paths().get(error.part).or_else(|| file.paths().first());
         let path = path.map(|path| path.display().to_string()).unwrap_or_default();
-        Failure::new(Kind::Model, format_args!("{path}: {error}; get the file anew"))
+        match error.fault {
+            Fault::Memory(_) => Failure::new(Kind::Memory, format_args!("{path}: {error}")),
+            fault => Failure::new(Kind::Model, format_args!("{path}: {error}{}", remedy(fault))),
+        }
     })
+}
+
+/// What to do about a file that was refused, where the refusal doesn't say it.
+fn remedy(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Version { found: 1 } | Fault::BigEndian | Fault::RemovedType { .. } | Fault::PrivateQ2_0 => "",
+        Fault::Version { .. } | Fault::TensorType { .. } => "; get the model in another format",
+        Fault::SplitKeys | Fault::SplitCount { .. } | Fault::SplitNumber { .. } => {
+            "; keep the parts' own names, NAME-00001-of-0000N.gguf, and all of them in one folder"
+        }
+        _ => "; get the file anew",
+    }
 }
 
 /// Binds the weights.
@@ -100,6 +122,9 @@ pub(crate) fn text_file(path: &Path) -> Result<String, Failure> {
 
 /// All of stdin.
 pub(crate) fn stdin() -> Result<String, Failure> {
+    if std::io::stdin().is_terminal() {
+        note("type the text; Ctrl-D at the beginning of a line ends it");
+    }
     let mut bytes = Vec::new();
     std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes)
         .map_err(|error| Failure::new(Kind::Input, format_args!("cannot read stdin: {error}")))?;

@@ -12,11 +12,10 @@ mod progress;
 mod sampling;
 mod verb;
 
-use clap::Parser as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match verb::Program::parse().run() {
+    match verb::Program::read().run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

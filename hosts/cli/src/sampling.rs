@@ -76,7 +76,7 @@ struct More {
     dry_penalty_last_n: Option<u32>,
     /// A text that ends a sequence for DRY, in place of line break, colon, quotation mark and asterisk; can be
     /// given several times; "none" is no such text
-    #[arg(long, value_name = "TEXT", hide_short_help = true)]
+    #[arg(long, value_name = "TEXT", hide_short_help = true, allow_hyphen_values = true)]
     dry_sequence_breaker: Vec<String>,
     /// Version of mirostat: 1, 2, or 0 for none [default: 0]
     #[arg(long, value_name = "V", hide_short_help = true, value_parser = clap::value_parser!(u8).range(0..=2))]
@@ -88,7 +88,7 @@ struct More {
     #[arg(long, value_name = "ETA", hide_short_help = true)]
     mirostat_lr: Option<f32>,
     /// Probability that adaptive-p aims at; below 0 is off [default: -1]
-    #[arg(long, value_name = "P", hide_short_help = true, allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", hide_short_help = true)]
     adaptive_target: Option<f32>,
     /// Decay of adaptive-p's average over past picks [default: 0.9]
     #[arg(long, value_name = "D", hide_short_help = true)]

@@ -13,6 +13,7 @@ mod serve;
 mod tokenize;
 
 use crate::failure::{EXIT_CODES, Failure};
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 /// Runs language models on AMD GPUs and CPUs.
 #[derive(clap::Parser)]
@@ -47,6 +48,18 @@ enum Verb {
 }
 
 impl Program {
+    /// The command line; where it's wrong, the program ends and says why.
+    pub(crate) fn read() -> Self {
+        // what begins like a negative number is a value, if a wrong one, and no flag that nobody knows
+        let number = |arg: clap::Arg| {
+            let takes = !arg.is_positional() && arg.get_action().takes_values();
+            if takes { arg.allow_negative_numbers(true) } else { arg }
+        };
+        let mut command = Self::command().mut_subcommands(|verb| verb.mut_args(number));
+        let read = Self::from_arg_matches_mut(&mut command.get_matches_mut());
+        read.unwrap_or_else(|error| error.format(&mut command).exit())
+    }
+
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.verb {
             Verb::Run(arguments) => run::run(&arguments),

@@ -59,7 +59,7 @@ fn other_things_are_named_for_what_they_are() {
     let path = directory.join("file.gguf");
     assert_eq!(refused(&path), "PATH: no such file; check the path");
     assert_eq!(refused(&directory), "PATH is a directory without a .gguf file; name a model file");
-    let cases: [(&[u8], &str); 6] = [
+    let cases: [(&[u8], &str); 8] = [
         (b"", "PATH is empty; download it again"),
         (b"GGU", "PATH is not a GGUF model (it does not begin with \"GGUF\"); name a .gguf file"),
         (
@@ -67,6 +67,8 @@ fn other_things_are_named_for_what_they_are() {
             "PATH is not a GGUF model but a Git LFS pointer; fetch the file itself with `git lfs pull`",
         ),
         (b"<!DOCTYPE html>", "PATH is not a GGUF model but a web page; download the file itself"),
+        (b"<!doctype html>", "PATH is not a GGUF model but a web page; download the file itself"),
+        (b"\x1f\x8b\x08", "PATH is not a GGUF model but compressed; unpack it first with `gunzip`"),
         (
             b"\x10\x27\0\0\0\0\0\0{\"a\"",
             "PATH is not a GGUF model but a safetensors file; convert the model to GGUF first",
@@ -83,4 +85,25 @@ fn other_things_are_named_for_what_they_are() {
     let expected = format!("PATH is a directory; name a file in it, for instance {}", path.display());
     assert_eq!(refused(&directory), expected.replace(directory.to_str().unwrap(), "PATH"));
     assert_eq!(refused(Path::new("/dev/null")), "PATH is not a regular file; name a .gguf file");
+}
+
+/// What the system says is followed by what to do, and words that are no path of a model file by what one is.
+#[test]
+fn refusals_of_the_system_have_a_next_step() {
+    use std::io::{Error, ErrorKind};
+    let told = |kind: ErrorKind| {
+        let error = OpenError::Io { path: "m.gguf".into(), error: Error::from(kind) };
+        (error.to_string(), error.is_memory())
+    };
+    let (denied, is_memory) = told(ErrorKind::PermissionDenied);
+    assert!(denied.ends_with("; `ls -lL` tells who may read it") && !is_memory, "{denied}");
+    let (addresses, is_memory) = told(ErrorKind::OutOfMemory);
+    assert!(addresses.contains("`ulimit -v unlimited`") && is_memory, "{addresses}");
+    assert_eq!(
+        refused(Path::new("qwen3:8b")),
+        "PATH: no such file; name a .gguf file that is on this machine"
+    );
+    let below = directory("below").join("m.gguf");
+    write(&below, b"GGUF");
+    assert_eq!(refused(&below.join("x.gguf")), "PATH: no such file; check the path");
 }

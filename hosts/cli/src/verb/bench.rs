@@ -76,6 +76,9 @@ impl Rates {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.prompt == 0 && arguments.generate == 0 {
+        return Err(Failure::new(Kind::Input, "nothing to measure: -p and -n are 0; give one of them"));
+    }
     let mut computer = arguments.compute.resolve()?;
     computer.profile = arguments.profile;
     if arguments.profile && computer.device == Device::Cpu {

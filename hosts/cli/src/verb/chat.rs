@@ -24,8 +24,7 @@ pub(crate) struct Settings<'s> {
     pub(crate) computer: Computer,
 }
 
-const HELP: &str =
-    "/exit ends, /clear forgets the conversation, Ctrl-C stops an answer, arrows go back in history";
+const HELP: &str = "/exit or Ctrl-D ends, /clear forgets the conversation, Ctrl-C stops an answer, arrows go back in history";
 
 /// Chats until `/exit` or the end of input.
 pub(crate) fn chat<B: Backend>(
@@ -41,7 +40,10 @@ pub(crate) fn chat<B: Backend>(
     loop {
         let line = match editor.readline("> ") {
             Ok(line) => line,
-            Err(ReadlineError::Interrupted) => continue,
+            Err(ReadlineError::Interrupted) => {
+                note("/exit or Ctrl-D ends");
+                continue;
+            }
             Err(ReadlineError::Eof) => return Ok(()),
             Err(error) => return Err(terminal(error)),
         };
@@ -95,8 +97,9 @@ fn turn<B: Backend>(
         breakers: settings.breakers,
         ignore_end: false,
     };
-    let answer = generator.run(&task, &mut |text| print(text))?;
+    // what was pressed before concerned something else
     generator.interrupt().reset();
+    let answer = generator.run(&task, &mut |text| print(text))?;
     print("\n")?;
     note(Closing { answer: &answer, computer: settings.computer });
     if answer.reason != FinishReason::Cancelled {

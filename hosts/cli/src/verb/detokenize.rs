@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Kind};
 use crate::loaded::{self, HEAP};
 use crate::output::print;
+use core::num::ParseIntError;
 use doorbell_core::heap;
 use doorbell_core::token::{DetokenizeOptions, TokenId};
 use std::io::IsTerminal as _;
@@ -13,7 +14,7 @@ pub(crate) struct Arguments {
     /// The model, a .gguf file
     model: PathBuf,
     /// The token ids, separated by commas
-    #[arg(long, value_name = "1,2,3", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "1,2,3", value_delimiter = ',', required = true, value_parser = token_id)]
     ids: Vec<u32>,
 }
 
@@ -30,6 +31,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         bytes.push(b'\n');
     }
     print(&bytes)
+}
+
+/// One token id of a list, as people and programs write lists: with blanks or without.
+pub(crate) fn token_id(text: &str) -> Result<u32, ParseIntError> {
+    text.trim().parse()
 }
 
 /// Token ids from the command line, all within the vocabulary.

@@ -12,7 +12,7 @@ use doorbell_core::engine::FinishReason;
 use doorbell_core::heap;
 use doorbell_core::token::{EncodeOptions, Scratch, TokenId, Tokenizer};
 use doorbell_runtime::memory::peak_resident;
-use doorbell_runtime::template::{ChatInput, ChatTemplate, Moment};
+use doorbell_runtime::template::{ChatInput, ChatTemplate, Moment, TemplateError};
 use serde_json::{Map, Value, json};
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     /// The model, a .gguf file; of a split one any part
     model: PathBuf,
     /// The prompt [default: a chat on a terminal, else stdin]
-    #[arg(short, long, value_name = "TEXT", conflicts_with = "file")]
+    #[arg(short, long, value_name = "TEXT", conflicts_with = "file", allow_hyphen_values = true)]
     prompt: Option<String>,
     /// Read the prompt from a file
     #[arg(long, value_name = "F")]
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     #[arg(short = 'n', value_name = "N")]
     max_tokens: Option<u32>,
     /// What the model is told before the conversation
-    #[arg(long, value_name = "S", conflicts_with = "raw")]
+    #[arg(long, value_name = "S", conflicts_with = "raw", allow_hyphen_values = true)]
     system: Option<String>,
     /// Continue the prompt as it stands, without the chat template
     #[arg(long)]
@@ -49,12 +49,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let prompt = prompt(arguments)?;
     let computer = arguments.compute.resolve()?;
     let file = loaded::open(&arguments.model)?;
     let gguf = loaded::parse(&file)?;
     let model = loaded::bind(&file, &gguf)?;
     let tokenizer = loaded::tokenizer(&file, &gguf)?;
+    // not before the model is known to be one: a prompt may have to be typed
+    let prompt = prompt(arguments)?;
     let params = arguments.sampling.params(&gguf)?;
     let template = if arguments.raw { None } else { loaded::chat_template(&gguf, &tokenizer)? };
     let config = generate::config(&model, arguments.context);
@@ -116,15 +117,17 @@ fn prompt(arguments: &Arguments) -> Result<Option<String>, Failure> {
     let text = match (&arguments.prompt, &arguments.file) {
         (Some(text), _) => text.clone(),
         (None, Some(path)) => loaded::text_file(path)?,
-        (None, None) if std::io::stdin().is_terminal() && !arguments.json && !arguments.raw => {
-            return Ok(None);
-        }
+        (None, None) if on_terminal() && !arguments.json && !arguments.raw => return Ok(None),
         (None, None) => loaded::stdin()?,
     };
     if text.is_empty() {
         return Err(Failure::new(Kind::Input, "the prompt is empty; give some text with -p"));
     }
     Ok(Some(text))
+}
+
+fn on_terminal() -> bool {
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
 fn messages(system: Option<&str>, prompt: &str) -> Vec<Value> {
@@ -139,9 +142,13 @@ pub(crate) fn chat_tokens(
     messages: &[Value],
 ) -> Result<heap::Vec<'static, TokenId>, Failure> {
     let input = |error: &dyn fmt::Display| Failure::new(Kind::Input, error);
-    let prompt = template
-        .prompt(&ChatInput::new(messages, &Map::new(), Moment::now()))
-        .map_err(|error| input(&error))?;
+    let prompt =
+        template.prompt(&ChatInput::new(messages, &Map::new(), Moment::now())).map_err(
+            |error| match error {
+                TemplateError::NoThread => Failure::new(Kind::Memory, error),
+                error => input(&error),
+            },
+        )?;
     let mut tokens = heap::Vec::new_in(HEAP);
     tokenizer
         .encode_chat(prompt.text.as_bytes(), &prompt.content, &mut Scratch::new(HEAP), &mut tokens)

@@ -1,6 +1,6 @@
 //! `doorbell score`: how likely the model finds each token of a text.
 
-use super::detokenize::token_ids;
+use super::detokenize::{token_id, token_ids};
 use crate::backend::{self, Compute};
 use crate::failure::{Failure, Kind};
 use crate::loaded::{self, HEAP};
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "F")]
     text: Option<PathBuf>,
     /// The text, as token ids
-    #[arg(long, value_name = "1,2,3", value_delimiter = ',')]
+    #[arg(long, value_name = "1,2,3", value_delimiter = ',', value_parser = token_id)]
     tokens: Option<Vec<u32>>,
     /// Write all logits to a file: little-endian f32, [tokens, vocabulary]
     #[arg(long, value_name = "OUT.f32")]
@@ -132,9 +132,7 @@ impl LogitsFile {
         let name = path.map(|path| path.display().to_string()).unwrap_or_default();
         match path.map(File::create).transpose() {
             Ok(file) => Ok(Self { file: file.map(BufWriter::new), name, error: None }),
-            Err(error) => {
-                Err(Failure::new(Kind::Internal, format_args!("{name}: {error}; give another path")))
-            }
+            Err(error) => Err(Failure::new(Kind::Input, format_args!("{name}: {error}; give another path"))),
         }
     }
 

@@ -16,6 +16,8 @@ use doorbell_runtime::file::ModelFile;
 use doorbell_runtime::prefix::Folder;
 use doorbell_runtime::serve::Service;
 use doorbell_server::{DEFAULT_PORT, Running, Served, Server, ServerError, Settings, signals};
+use std::env::VarError;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 /// Requests that may wait for a place.
@@ -36,16 +38,16 @@ pub(crate) struct Arguments {
     /// The model, a .gguf file; of a split one any part
     model: PathBuf,
     /// Address to listen on; others than loopback should have a key
-    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    #[arg(long, value_name = "ADDRESS", default_value = "localhost", value_parser = host)]
     host: IpAddr,
     /// Port to listen on; 0 takes any that's free
     #[arg(long, value_name = "N", default_value_t = DEFAULT_PORT)]
     port: u16,
     /// A key that clients must send; may be given several times, or as DOORBELL_API_KEY
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     api_key: Vec<String>,
     /// An origin whose web pages may use the server; may be given several times, * is any
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = origin)]
     origin: Vec<String>,
     /// Requests that are computed at a time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -76,12 +78,13 @@ pub(crate) struct Arguments {
 /// takes its time, have others.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let level = if arguments.verbose { tracing::Level::DEBUG } else { tracing::Level::INFO };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
+    // whoever read stderr may go; that is no reason to stop, least of all by complaining there
+    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    log.with_target(false).log_internal_errors(false).init();
     let mut settings = Settings::new(SocketAddr::new(arguments.host, arguments.port));
+    settings.api_keys = keys(&arguments.api_key)?;
+    check_address(settings.address)?;
     let served = load(&arguments, &mut settings)?;
-    settings.api_keys = arguments.api_key;
-    settings.api_keys.extend(std::env::var(KEY_VARIABLE).ok());
-    settings.api_keys.retain(|key| !key.is_empty());
     settings.origins = arguments.origin;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let builder = builder.max_blocking_threads(PARSING_THREADS).thread_name("parsing").enable_all();
@@ -96,6 +99,47 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let socket = socket.map_err(|error| Failure::new(Kind::Internal, error))?;
     let ended = socket.join().map_err(|_| Failure::new(Kind::Internal, "the server panicked"))?;
     ended.map_err(|error| Failure::new(Kind::Internal, error))
+}
+
+/// The address of a name: this machine's, or any that is a number.
+fn host(name: &str) -> Result<IpAddr, &'static str> {
+    match name {
+        "localhost" => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        name => name.parse().map_err(|_| "use localhost, or an address such as 0.0.0.0 or ::"),
+    }
+}
+
+/// An origin as browsers send it: no path, no capitals.
+fn origin(text: &str) -> Result<String, &'static str> {
+    let text = text.trim_end_matches('/');
+    let name = text.split_once("://").filter(|(scheme, _)| !scheme.is_empty()).map(|(_, name)| name);
+    if ["*", "null"].contains(&text) || name.is_some_and(|name| !name.is_empty() && !name.contains('/')) {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err("use a form such as http://localhost:3000, or *")
+    }
+}
+
+/// All keys that were given. One that is empty would leave the server open while its owner believes it locked.
+fn keys(given: &[String]) -> Result<Vec<String>, Failure> {
+    let wrong = |what: &str| Failure::new(Kind::Input, format_args!("{what}; give a key, or leave it out"));
+    let variable = match std::env::var(KEY_VARIABLE) {
+        Ok(key) => Some(key),
+        Err(VarError::NotPresent) => None,
+        Err(VarError::NotUnicode(_)) => return Err(wrong("DOORBELL_API_KEY is not UTF-8 text")),
+    };
+    // clients can't send blanks around a key
+    let keys: Vec<_> = given.iter().chain(&variable).map(|key| key.trim().to_owned()).collect();
+    if keys.iter().any(String::is_empty) {
+        return Err(wrong("a key of --api-key or DOORBELL_API_KEY is empty"));
+    }
+    Ok(keys)
+}
+
+/// Refuses an address that can't be listened on now, before a large model is loaded in vain.
+fn check_address(address: SocketAddr) -> Result<(), Failure> {
+    let found = TcpListener::bind(address);
+    found.map(drop).map_err(|error| Failure::new(Kind::Internal, ServerError::Listen { address, error }))
 }
 
 async fn serve(served: Served, settings: Settings, name: &str) -> Result<(), ServerError> {

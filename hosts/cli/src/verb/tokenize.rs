@@ -12,7 +12,7 @@ pub(crate) struct Arguments {
     /// The model, a .gguf file
     model: PathBuf,
     /// The text [default: stdin]
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
     text: Option<String>,
     /// Neither add begin and end tokens nor read control tokens in the text
     #[arg(long)]

@@ -53,10 +53,23 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// Whether there was too little memory, or too few addresses, to map the file.
+    #[must_use]
+    pub fn is_memory(&self) -> bool {
+        matches!(self, Self::Io { error, .. } if error.kind() == io::ErrorKind::OutOfMemory)
+    }
+}
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotFound { path } => write!(f, "{}: no such file; check the path", path.display()),
+            Self::NotFound { path } if path.extension().is_some_and(|extension| extension == "gguf") => {
+                write!(f, "{}: no such file; check the path", path.display())
+            }
+            Self::NotFound { path } => {
+                write!(f, "{}: no such file; name a .gguf file that is on this machine", path.display())
+            }
             Self::Directory { path, candidate: Some(candidate) } => {
                 write!(
                     f,
@@ -89,7 +102,14 @@ impl fmt::Display for OpenError {
                     path.display()
                 )
             }
-            Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Io { path, error } => {
+                let step = match error.kind() {
+                    io::ErrorKind::PermissionDenied => "; `ls -lL` tells who may read it",
+                    io::ErrorKind::OutOfMemory => "; `ulimit -v unlimited` lets the whole file be mapped",
+                    _ => "",
+                };
+                write!(f, "{}: {error}{step}", path.display())
+            }
         }
     }
 }

@@ -92,7 +92,9 @@ impl ModelFile {
 fn map(path: &Path) -> Result<Mapping, OpenError> {
     let io_error = |error| OpenError::Io { path: path.to_owned(), error };
     let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => OpenError::NotFound { path: path.to_owned() },
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            OpenError::NotFound { path: path.to_owned() }
+        }
         _ => io_error(error),
     })?;
     if metadata.is_dir() {
@@ -123,11 +125,13 @@ fn candidate(directory: &Path) -> Option<PathBuf> {
 
 /// What a file that isn't GGUF probably is, with the next step.
 fn looks_like(bytes: &[u8]) -> Option<&'static str> {
-    const SIGNS: [(&[u8], &str); 6] = [
+    const SIGNS: [(&[u8], &str); 8] = [
         (b"version https://git-lfs", "a Git LFS pointer; fetch the file itself with `git lfs pull`"),
         (b"PK\x03\x04", "a zip archive or PyTorch checkpoint; convert the model to GGUF first"),
         (b"<!DOCTYPE", "a web page; download the file itself"),
+        (b"<!doctype", "a web page; download the file itself"),
         (b"<html", "a web page; download the file itself"),
+        (b"\x1f\x8b", "compressed; unpack it first with `gunzip`"),
         (b"lmgg", "an old GGML file; convert the model to GGUF first"),
         (b"tjgg", "an old GGJT file; convert the model to GGUF first"),
     ];
