@@ -1,0 +1,146 @@
+//! `doorbell serve` on a software GPU: the same answers as from the CPU, and what remains when the GPU fails.
+
+use crate::program::{PROGRAM, write};
+use core::time::Duration;
+use doorbell_core::quant::Type;
+use doorbell_tests::tiny::{self, Family, Shape};
+use serde_json::{Value as Json, json};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+
+/// The program while it serves.
+struct Serving {
+    child: Child,
+    address: String,
+    /// What it writes to stderr from then on.
+    log: JoinHandle<String>,
+}
+
+impl Serving {
+    fn start(model: &str, device: &str) -> Self {
+        let mut command = Command::new(&*PROGRAM);
+        command.args(["serve", model, "--port", "0", "-t", "1", "--ctx", "128", "--device", device]);
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let address = lines.find_map(|line| Some(line.split_once("on http://")?.1.to_owned())).unwrap();
+        let log = std::thread::spawn(move || lines.fold(String::new(), |log, line| log + &line + "\n"));
+        Self { child, address, log }
+    }
+
+    /// Status and body of an answer.
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
+        let (host, len) = (&self.address, body.len());
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
+        write!(stream, "{head}content-type: application/json\r\ncontent-length: {len}\r\n\r\n{body}")
+            .unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8_lossy(&answer[..end]).to_lowercase();
+        let chunked = head.contains("transfer-encoding: chunked");
+        let body = if chunked { joined(&answer[end + 4..]) } else { answer[end + 4..].to_vec() };
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), String::from_utf8(body).unwrap())
+    }
+
+    #[track_caller]
+    fn get(&self, path: &str) -> Json {
+        let (status, body) = self.ask("GET", path, "");
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// Text and error of a chat that is streamed.
+    fn chat(&self, settings: Json) -> (String, Option<String>) {
+        let mut body = settings;
+        body["messages"] = json!([{ "role": "user", "content": "the world is" }]);
+        body["stream"] = true.into();
+        let (status, events) = self.ask("POST", "/v1/chat/completions", &body.to_string());
+        assert_eq!(status, 200, "{events}");
+        let (mut text, mut error) = (String::new(), None);
+        for event in events.lines().filter_map(|line| line.strip_prefix("data: ")) {
+            let Ok(event) = serde_json::from_str::<Json>(event) else { continue };
+            text += event["choices"][0]["delta"]["content"].as_str().unwrap_or_default();
+            error = event["error"]["message"].as_str().map(str::to_owned).or(error);
+        }
+        (text, error)
+    }
+
+    /// Tells it to end, which it has to do well; what it wrote to stderr.
+    fn end(mut self) -> String {
+        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(told.success());
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        self.log.join().unwrap()
+    }
+}
+
+/// A body out of its chunks.
+fn joined(mut chunks: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Some(line) = chunks.windows(2).position(|window| window == b"\r\n") {
+        let len = usize::from_str_radix(core::str::from_utf8(&chunks[..line]).unwrap(), 16).unwrap();
+        body.extend_from_slice(&chunks[line + 2..line + 2 + len]);
+        chunks = &chunks[line + 2 + len + 2..];
+    }
+    body
+}
+
+fn served(name: &str) -> String {
+    write(name, &tiny::model(Family::Qwen3, Shape::WIDE, Type::Q8_0, 7).to_bytes())
+}
+
+#[test]
+fn a_software_gpu_serves_what_the_cpu_does() {
+    let model = served("serve.gguf");
+    let answer = |device: &str| {
+        let server = Serving::start(&model, device);
+        for path in ["/health", "/v1/system-info"] {
+            assert_eq!(server.get(path)["device"], format!("{device}, 1 threads"), "{path}");
+        }
+        let (text, error) = server.chat(json!({ "temperature": 0, "max_tokens": 12 }));
+        assert_eq!(error, None);
+        // from the prefix that it has kept, and by itself
+        assert_eq!(server.chat(json!({ "temperature": 0, "max_tokens": 12 })).0, text);
+        server.end();
+        text
+    };
+    let expected = answer("cpu");
+    assert!(!expected.is_empty());
+    for device in ["soft:gfx1151", "soft:gfx1100"] {
+        assert_eq!(answer(device), expected, "{device}");
+    }
+}
+
+/// The answer under way ends with an error, its reason is told where the server runs, and the server stays.
+#[test]
+fn a_server_outlives_its_device() {
+    let model = served("serve-faults.gguf");
+    let faults = [
+        ("reset", "the whole GPU was reset"),
+        ("page-fault", "page fault at 0x"),
+        ("hang", "no progress for"),
+    ];
+    for (fault, told) in faults {
+        let server = Serving::start(&model, &format!("soft:gfx1151,{fault}=6"));
+        assert_eq!(server.get("/health")["status"], "ok");
+        // each token is a doorbell; greedy ones would come in chains
+        let (text, error) = server.chat(json!({ "temperature": 1, "seed": 3, "max_tokens": 40 }));
+        assert!(!text.is_empty(), "{fault}: the device failed too early");
+        assert_eq!(error.as_deref(), Some("the device failed; try again"), "{fault}");
+        for _ in 0..2 {
+            let (status, body) = server.ask("GET", "/health", "");
+            assert!(status == 503 && body.contains("the device has failed"), "{fault}: {status} {body}");
+            let body = json!({ "prompt": "the world", "max_tokens": 2 }).to_string();
+            let (status, body) = server.ask("POST", "/v1/completions", &body);
+            assert!(status == 503 && body.contains("the device failed"), "{fault}: {status} {body}");
+            assert_eq!(server.get("/live")["status"], "ok");
+        }
+        let log = server.end();
+        assert_eq!(log.matches(told).count(), 1, "{log}");
+        assert!(log.contains("the model has to be loaded anew"), "{log}");
+    }
+}
