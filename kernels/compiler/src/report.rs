@@ -10,7 +10,7 @@ pub const CLASSES: [(&[Timing], &str); 10] = [
     (&[Timing::Valu64, Timing::Quarter], "wide integer"),
     (&[Timing::Trans], "transcendental"),
     (&[Timing::F64, Timing::F64Trans], "double"),
-    (&[Timing::Matrix, Timing::MatrixInt4], "matrix"),
+    (&[Timing::Matrix, Timing::MatrixNarrow], "matrix"),
     (&[Timing::Salu, Timing::SaluFloat], "scalar"),
     (&[Timing::Branch, Timing::Message, Timing::Barrier], "control"),
     (&[Timing::Smem], "scalar memory"),

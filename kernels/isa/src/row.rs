@@ -68,10 +68,10 @@ pub enum Timing {
     F64,
     /// Double-precision transcendental.
     F64Trans,
-    /// Matrix on 16-bit or 8-bit inputs.
+    /// Matrix on 16-bit inputs; on gfx11 8-bit ones too.
     Matrix,
-    /// Matrix on 4-bit inputs.
-    MatrixInt4,
+    /// Matrix on inputs that go at twice that rate: of 4 bits, on gfx12 of 8 bits too.
+    MatrixNarrow,
     /// Scalar.
     Salu,
     /// Scalar float.
@@ -105,7 +105,7 @@ impl Timing {
             Self::Quarter | Self::Trans => 4,
             Self::F64 | Self::F64Trans => 16,
             Self::Matrix => matrix,
-            Self::MatrixInt4 => matrix / 2,
+            Self::MatrixNarrow => matrix / 2,
             _ => 1,
         }
     }
@@ -119,7 +119,7 @@ impl Timing {
             Self::Trans => 10,
             Self::F64 => 22,
             Self::F64Trans => 24,
-            Self::Matrix | Self::MatrixInt4 => self.issue_cycles(generation),
+            Self::Matrix | Self::MatrixNarrow => self.issue_cycles(generation),
             Self::Salu => 2,
             Self::SaluFloat => 4,
             Self::Branch | Self::Message => 3,

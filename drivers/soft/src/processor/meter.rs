@@ -83,7 +83,7 @@ pub(super) const TIMINGS: [Timing; 19] = [
     Timing::F64,
     Timing::F64Trans,
     Timing::Matrix,
-    Timing::MatrixInt4,
+    Timing::MatrixNarrow,
     Timing::Salu,
     Timing::SaluFloat,
     Timing::Branch,
@@ -267,7 +267,7 @@ fn is_vector(timing: Timing) -> bool {
             | Timing::F64
             | Timing::F64Trans
             | Timing::Matrix
-            | Timing::MatrixInt4
+            | Timing::MatrixNarrow
     )
 }
 
