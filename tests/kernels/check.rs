@@ -8,7 +8,7 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::{Element, HeadResult, Op, PAGE_TOKENS, Plan, Rows, Shape};
 use doorbell_core::quant::{self, Type};
 use doorbell_isa::Target;
-use doorbell_kernels::{Inputs, KvLayout, KvPool, Step, lower, scratch_bytes, supports};
+use doorbell_kernels::{Inputs, KvLayout, KvPool, Path, Recipe, Step, lower_by, scratch_bytes, supports};
 use doorbell_soft::processor::{Level, Options, Profile};
 use doorbell_tests::random::Random;
 use doorbell_tests::tiny::{self, Family};
@@ -32,6 +32,8 @@ pub(crate) struct Case {
     /// Sequences: position of the first row, rows.
     pub(crate) runs: Vec<(u32, u32)>,
     pub(crate) outputs: Vec<u32>,
+    /// How products of many rows are made; the library chooses without.
+    pub(crate) path: Option<Path>,
 }
 
 impl Case {
@@ -39,7 +41,7 @@ impl Case {
         let rows: u32 = runs.iter().map(|run| run.1).sum();
         let outputs = (0..rows).filter(|row| row % 3 == 0 || row + 1 == rows).collect();
         let options = Options { level: Level::Strict, seed: 1, ..Options::default() };
-        Self { target, kv: KvType::F16, seed: 1, options, runs: runs.to_vec(), outputs }
+        Self { target, kv: KvType::F16, seed: 1, options, runs: runs.to_vec(), outputs, path: None }
     }
 
     /// The same without sanitizers, for what is large.
@@ -131,6 +133,7 @@ struct Device {
 }
 
 fn start(
+    op: &Op,
     rows: &Rowset,
     model: &Model<'_>,
     plan: &Plan<'_>,
@@ -141,7 +144,10 @@ fn start(
     let mut arena = vec![0u32; plan.arena];
     arena.iter_mut().for_each(|cell| *cell = random.normal().to_bits());
     let experts = model.hyper.experts;
-    for tensor in plan.tensors.iter().filter(|tensor| tensor.element == Element::U32) {
+    // Elsewhere ids would be numbers far below any other.
+    let mut numbers = Vec::new();
+    op.each_tensor(|id| numbers.push(*plan.tensor(id)));
+    for tensor in numbers.iter().filter(|tensor| tensor.element == Element::U32) {
         let count = experts.map_or(1, |experts| experts.count as usize);
         let rows = if tensor.rows == Rows::Batch { rows.tokens.len() } else { rows.outputs.len() };
         for row in 0..rows {
@@ -231,6 +237,8 @@ pub(crate) struct Ran {
     /// Whether each launch waits for the one before.
     pub(crate) waits: Vec<bool>,
     pub(crate) profiles: Vec<Profile>,
+    /// Whether products took activations in codes of eight bits.
+    coded: bool,
     arena: Vec<u32>,
     result: Vec<u32>,
     /// Keys and values of each group.
@@ -248,7 +256,7 @@ impl Ran {
 pub(crate) fn run(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> (Ran, Rowset, State) {
     let mut random = Random::new(case.seed);
     let (rows, pages) = case.rowset(model, &mut random);
-    let state = start(&rows, model, plan, pages, case.kv, &mut random);
+    let state = start(op, &rows, model, plan, pages, case.kv, &mut random);
     let mut machine = Machine::new(case.target, case.options.clone());
     let device = upload(&mut machine, model, plan, &rows, &state);
     let positions = rows.places.iter().map(|place| place.position + 1).max().unwrap_or(0);
@@ -269,7 +277,7 @@ pub(crate) fn run(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> (
     };
     assert!(supports(op, model, case.target), "{} is not supported: {op:?}", op.name());
     let mut launches = Vec::new();
-    lower(op, &step, case.target, &mut |launch| launches.push(launch)).unwrap();
+    lower_by(case.path, op, &step, case.target, &mut |launch| launches.push(launch)).unwrap();
     assert!(!launches.is_empty());
     launches.iter().for_each(|launch| machine.run(launch));
     let arena = machine.read_words(device.arena, plan.arena);
@@ -283,14 +291,15 @@ pub(crate) fn run(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> (
     assert!(counters.iter().all(|byte| *byte == 0), "{} leaves counters", op.name());
     let profiles = core::mem::take(&mut machine.profiles);
     let waits = launches.iter().map(|launch| launch.waits).collect();
-    (Ran { waits, profiles, arena, result, pools }, rows, state)
+    let coded = launches.iter().any(|launch| matches!(launch.recipe, Recipe::Quantise(_)));
+    (Ran { waits, profiles, coded, arena, result, pools }, rows, state)
 }
 
 /// Runs one operation both ways.
 pub(crate) fn check(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> Deviation {
     let (ran, rows, before) = run(op, model, plan, case);
     let mut expected = before.clone();
-    Oracle { model, plan, rows: &rows }.run(op, &mut expected);
+    Oracle { model, plan, rows: &rows, coded: ran.coded }.run(op, &mut expected);
     let mut deviation = Deviation::default();
     compare(&mut deviation, &ran.arena, &expected.arena, &before.arena, op.name());
     compare(&mut deviation, &ran.result, &expected.result, &before.result, "result");

@@ -9,6 +9,8 @@ mod figures;
 mod grid;
 mod machine;
 mod oracle;
+mod paths;
+mod prefill;
 mod variants;
 
 use check::{Case, check_plan};

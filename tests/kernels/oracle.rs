@@ -58,6 +58,19 @@ pub(crate) struct Oracle<'s, 'a> {
     pub(crate) model: &'s Model<'a>,
     pub(crate) plan: &'s Plan<'s>,
     pub(crate) rows: &'s Rowset,
+    /// Whether products take activations in codes of eight bits.
+    pub(crate) coded: bool,
+}
+
+/// What a row becomes in codes of eight bits: those of core's Q8_0, with a factor of f32 for every 32.
+fn coded(x: &[f32]) -> Vec<f32> {
+    let each = x.chunks(quant::Activation::Q8_0.block_len()).flat_map(|x| {
+        let mut block = vec![0; quant::Activation::Q8_0.block_bytes()];
+        quant::Activation::Q8_0.quantize(x, &mut block).unwrap();
+        let factor = x.iter().fold(0f32, |most, x| most.max(x.abs())) / 127.0;
+        block.split_off(2).into_iter().map(move |code| f32::from(code.cast_signed()) * factor)
+    });
+    each.collect()
 }
 
 struct Slot<'s> {
@@ -170,9 +183,14 @@ impl Oracle<'_, '_> {
         }
     }
 
+    /// What products see of a row.
+    fn operand(&self, x: Vec<f32>) -> Vec<f32> {
+        if self.coded { coded(&x) } else { x }
+    }
+
     fn project(&self, op: &Project, state: &mut State) {
         for row in 0..self.count(op.input) {
-            let x = self.input(state, op.input, row, op.norm);
+            let x = self.operand(self.input(state, op.input, row, op.norm));
             for part in &op.parts {
                 self.part(part, &x, self.place(op.input, row).clone(), row, state);
             }
@@ -280,7 +298,7 @@ impl Oracle<'_, '_> {
 
     fn experts(&self, op: &Experts, state: &mut State) {
         for row in 0..self.count(op.input) {
-            let x = self.input(state, op.input, row, op.norm);
+            let x = self.operand(self.input(state, op.input, row, op.norm));
             let ids = self.get(state, op.ids, row);
             let weights = self.get(state, op.weights, row);
             let mut sum = vec![0f32; op.down.rows as usize];
@@ -289,7 +307,7 @@ impl Oracle<'_, '_> {
                 let mut hidden = self.product(&op.gate, expert, &x);
                 let up = self.product(&op.up, expert, &x);
                 hidden.iter_mut().zip(up).for_each(|(gate, up)| *gate = glu(op.glu, *gate, up));
-                let down = self.product(&op.down, expert, &hidden);
+                let down = self.product(&op.down, expert, &self.operand(hidden));
                 sum.iter_mut().zip(down).for_each(|(sum, down)| *sum += weight * down);
             }
             self.add(state, op.to, row, &sum, 1.0);

@@ -7,7 +7,7 @@ use doorbell_compiler::{Options, compile};
 use doorbell_core::quant::Type;
 use doorbell_kernels::{
     Attention, AttentionShape, Bend, Combine, Embedding, ExpertsDown, ExpertsUp, Factor, Finish, Flash, Gate,
-    Gemm, Group, Grouped, Halve, HeadFinish, HeadPart, Projection, Recipe, Routing, Share, Stack,
+    Gemm, Group, Grouped, Halve, HeadFinish, HeadPart, Path, Projection, Recipe, Routing, Share, Stack,
 };
 
 fn factor(kind: Type) -> Factor {
@@ -90,8 +90,11 @@ fn recipes(batch: u32) -> Vec<Recipe> {
 /// The recipes of a prompt of 512 rows.
 fn prompt() -> Vec<Recipe> {
     let page = 48 * 4 * 32 * 128 * 2;
-    let gemm =
-        |outs, cols, kind, finish| Recipe::Gemm(Gemm { matrix: factor(kind), up: None, cols, outs, finish });
+    let path = Path::Half;
+    let gemm = |outs, cols, kind, finish| {
+        Recipe::Gemm(Gemm { path, matrix: factor(kind), up: None, cols, outs, finish, blocks: 2 })
+    };
+    let grouped = |matrix, up, cols| Recipe::Grouped(Grouped { path, matrix, up, cols, tile: 64 });
     let head = |heads, norm: bool, cached: bool| HeadPart {
         heads,
         dim: 128,
@@ -104,7 +107,6 @@ fn prompt() -> Vec<Recipe> {
     vec![
         Recipe::Halve(Halve { cols: 2048, norm }),
         Recipe::Halve(Halve { cols: 4096, norm: None }),
-        Recipe::Halve(Halve { cols: 768, norm: None }),
         gemm(4096, 2048, Type::Q4_K, Finish::Store),
         gemm(512, 2048, Type::Q4_K, Finish::Store),
         gemm(512, 2048, Type::Q6_K, Finish::Store),
@@ -113,9 +115,9 @@ fn prompt() -> Vec<Recipe> {
             parts: vec![head(32, true, false), head(4, true, true), head(4, false, true)],
         }),
         Recipe::Flash(Flash { shape: attention_shape(page as u32) }),
-        Recipe::Group(Group { experts: 128, top_k: 8, tile: 32 }),
-        Recipe::Grouped(Grouped { matrix: stack(Type::Q4_K, 768), up, cols: 2048, tile: 32 }),
-        Recipe::Grouped(Grouped { matrix: stack(Type::Q6_K, 2048), up: None, cols: 768, tile: 32 }),
+        Recipe::Group(Group { experts: 128, top_k: 8, tile: 64 }),
+        grouped(stack(Type::Q4_K, 768), up, 2048),
+        grouped(stack(Type::Q6_K, 2048), None, 768),
         Recipe::Combine(Combine { width: 2048, top_k: 8 }),
     ]
 }

@@ -219,7 +219,7 @@ fn strides(
 }
 
 /// 1.5 * 2^23: an f32 plus this has its nearest integer in the low bits, ties to even.
-const MAGIC: f32 = 12_582_912.0;
+pub(crate) const MAGIC: f32 = 12_582_912.0;
 
 /// Four elements of a run that four neighbouring lanes share: bytes of both terms, factor, sum of the run.
 fn terms(k: &mut Builder, values: &[Value]) -> [Value; 4] {
@@ -256,7 +256,7 @@ fn terms(k: &mut Builder, values: &[Value]) -> [Value; 4] {
 }
 
 /// The low bytes of four dwords.
-fn bytes(k: &mut Builder, dwords: &[Value]) -> Value {
+pub(crate) fn bytes(k: &mut Builder, dwords: &[Value]) -> Value {
     let (lower, upper) = (k.int(0x0c0c_0400), k.int(0x0400_0c0c));
     let first = k.alu(Alu::perm, &[dwords[1], dwords[0], lower]);
     let second = k.alu(Alu::perm, &[dwords[3], dwords[2], upper]);

@@ -1,5 +1,6 @@
 //! From an operation of a plan to launches.
 
+use super::prefill::{Choice, Path};
 use super::project::{Finish, PartLaunch, Rowset, finishes, project, readable};
 use super::route::Routing;
 use super::{Launch, Step, argmax, attend, embed, experts, norm, prefill, rope, route};
@@ -77,6 +78,21 @@ pub fn lower(
     target: Target,
     emit: &mut dyn FnMut(Launch),
 ) -> Result<(), Unsupported> {
+    lower_by(None, op, step, target, emit)
+}
+
+/// As [`lower`], but products of many rows take this path where their weights can.
+///
+/// # Errors
+/// As of [`lower`].
+pub fn lower_by(
+    path: Option<Path>,
+    op: &Op,
+    step: &Step<'_, '_>,
+    target: Target,
+    emit: &mut dyn FnMut(Launch),
+) -> Result<(), Unsupported> {
+    let choice = Choice { target, forced: path };
     let unsupported = Unsupported { op: op.name() };
     if !supports(op, step.model, target) {
         return Err(unsupported);
@@ -88,7 +104,7 @@ pub fn lower(
         Op::NormAdd { input, norm, to } => emit(norm::norm_add(step, *input, *norm, *to)),
         Op::Project(op) => {
             let merged = merges(step, op);
-            projection(step, op, data, merged).into_iter().for_each(&mut *emit);
+            projection(step, choice, op, data, merged).into_iter().for_each(&mut *emit);
             if !merged {
                 rope::finish(step, op, data).into_iter().for_each(emit);
             }
@@ -101,7 +117,7 @@ pub fn lower(
             emit(router(step, op, data, None));
             emit(route::choose(step, op, data));
         }
-        Op::Experts(op) => match prefill::experts(step, op, data) {
+        Op::Experts(op) => match prefill::experts(step, choice, op, data) {
             Some(launches) => launches.into_iter().for_each(emit),
             None => experts::experts(step, op, data).into_iter().for_each(emit),
         },
@@ -123,7 +139,7 @@ fn merges(step: &Step<'_, '_>, op: &Project) -> bool {
 }
 
 /// `data` is the scratch behind the counters.
-fn projection(step: &Step<'_, '_>, op: &Project, data: u64, merged: bool) -> Vec<Launch> {
+fn projection(step: &Step<'_, '_>, choice: Choice, op: &Project, data: u64, merged: bool) -> Vec<Launch> {
     let rows = step.rows_of(op.input);
     let parts = op.parts.iter().enumerate();
     let parts: Vec<PartLaunch> = parts
@@ -131,7 +147,7 @@ fn projection(step: &Step<'_, '_>, op: &Project, data: u64, merged: bool) -> Vec
         .collect();
     let halves = data + rope::scratch_offset(op, op.parts.len(), rows).next_multiple_of(256);
     let from = Rowset { input: op.input, norm: op.norm };
-    prefill::project(step, [step.tensor(op.input), halves], rows, op.norm, &parts)
+    prefill::project(step, choice, [step.tensor(op.input), halves], rows, op.norm, &parts)
         .unwrap_or_else(|| alloc::vec![project(step, &from, &parts, None)])
 }
 

@@ -8,7 +8,7 @@ mod epilogue;
 mod kernel;
 mod launch;
 
-pub(crate) use epilogue::{choose, epilogue};
+pub(crate) use epilogue::{choose, epilogue, weighted};
 pub(crate) use launch::{PartLaunch, Rowset, finishes, matrix_values, project, readable};
 
 use super::activation::WAVES;

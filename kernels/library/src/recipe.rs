@@ -5,7 +5,7 @@ use super::attend::{Attention, Flash};
 use super::embed::{Embedding, Selection};
 use super::experts::{ExpertsDown, ExpertsUp};
 use super::norm::NormAddition;
-use super::prefill::{Combine, Gemm, Group, Grouped, Halve};
+use super::prefill::{Combine, Gemm, Group, Grouped, Halve, Quantise};
 use super::project::Projection;
 use super::rope::HeadFinish;
 use super::route::Routing;
@@ -40,6 +40,8 @@ pub enum Recipe {
     Largest(Largest),
     /// Activations of many rows in f16.
     Halve(Halve),
+    /// Activations of many rows in codes of eight bits.
+    Quantise(Quantise),
     /// Products of many rows.
     Gemm(Gemm),
     /// Rows by expert.
@@ -85,6 +87,7 @@ impl Recipe {
             Self::ExpertsDown(recipe) => recipe.name(),
             Self::Largest(recipe) => recipe.name(),
             Self::Halve(recipe) => recipe.name(),
+            Self::Quantise(recipe) => recipe.name(),
             Self::Gemm(recipe) => recipe.name(),
             Self::Group(recipe) => recipe.name(),
             Self::Grouped(recipe) => recipe.name(),
@@ -110,6 +113,7 @@ impl Recipe {
             Self::ExpertsDown(recipe) => recipe.function(),
             Self::Largest(recipe) => Ok(recipe.function()),
             Self::Halve(recipe) => Ok(recipe.function()),
+            Self::Quantise(recipe) => Ok(recipe.function()),
             Self::Gemm(recipe) => Ok(recipe.function(target)),
             Self::Group(recipe) => Ok(recipe.function()),
             Self::Grouped(recipe) => Ok(recipe.function(target)),

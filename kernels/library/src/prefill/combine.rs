@@ -1,21 +1,24 @@
-//! `to += sum of weight * product` over a row's chosen experts, in their order.
+//! `to += sum of products` over a row's chosen experts, in their order.
 
 use crate::idiom::Idiom;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
-use doorbell_compiler::ir::{Axis, Builder, Function};
+use alloc::vec::Vec;
+use doorbell_compiler::ir::{Axis, Builder, Elem, Function, Value, Width};
 
-/// Weighted sums of rows.
+/// Sums of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Combine {
-    /// Elements of a row.
+    /// Elements of a row, even.
     pub width: u32,
     /// Products of a row.
     pub top_k: u32,
 }
 
 const GROUP: u32 = 256;
+/// What products are divided by before they become f16: then they reach from 2^-20 to 2^20.
+pub(crate) const SHARE: f32 = 16.0;
 
 impl Combine {
     /// The kernel's name.
@@ -25,37 +28,47 @@ impl Combine {
 
     /// Workgroups for so many rows.
     pub fn groups(&self, rows: u32) -> [u32; 3] {
-        [self.width.div_ceil(GROUP), rows, 1]
+        [(self.width / 2).div_ceil(GROUP), rows, 1]
     }
 
-    /// Arguments: `products` (f32 `[rows, top_k, width]`), `weights` (f32 `[rows, top_k]`), `to` (f32 `[rows, width]`).
+    /// Arguments: `products` (f16 `[rows, top_k, width]`, weighted), `to` (f32 `[rows, width]`).
     pub fn function(&self) -> Function {
         let mut k = Builder::new(&self.name(), GROUP);
-        let (products, weights, to) = (k.buffer("products"), k.buffer("weights"), k.buffer("to"));
+        let (products, to) = (k.buffer("products"), k.buffer("to"));
         let (group, row) = (k.workgroup_id(Axis::X), k.workgroup_id(Axis::Y));
         let item = k.workitem_id();
         let first = k.left(group, GROUP.trailing_zeros());
-        let column = k.add(first, item);
-        let width = k.int(self.width);
-        let inside = k.lt_u(column, width);
+        let pair = k.add(first, item);
+        let pairs = k.int(self.width / 2);
+        let inside = k.lt_u(pair, pairs);
         k.when(inside, |k| {
-            let own = k.left(column, 2);
+            let own = k.left(pair, 3);
             let place = k.times(row, 4 * self.width);
             let place = k.add(place, own);
-            let old = k.read(to, place);
+            let zero = k.float(0.0);
             let (start, end, step) = (k.int(0), k.int(self.top_k), k.int(1));
             let first = k.times(row, self.top_k);
-            let sum = k.for_range([start, end, step], &[old], |k, slot, sums| {
+            let own = k.left(pair, 2);
+            let sums = k.for_range([start, end, step], &[zero, zero], |k, slot, sums| {
                 let slot = k.add(first, slot);
-                let from = k.times(slot, 4 * self.width);
+                let from = k.times(slot, 2 * self.width);
                 let from = k.add(from, own);
-                let product = k.read(products, from);
-                let from = k.left(slot, 2);
-                let weight = k.read(weights, from);
-                vec![k.fma(weight, product, sums[0])]
-            })[0];
-            k.write(to, place, sum);
+                let pair = k.load(k.global(products, from), Width::Dwords(1), Elem::Int);
+                let pair = k.halves(pair);
+                vec![k.fadd(sums[0], pair[0]), k.fadd(sums[1], pair[1])]
+            });
+            add(k, to, place, &sums);
         });
         k.finish()
     }
+}
+
+/// Adds a pair of sums to a pair of floats.
+fn add(k: &mut Builder, to: Value, place: Value, sums: &[Value]) {
+    let old = k.load(k.global(to, place), Width::Dwords(2), Elem::Float);
+    let old = k.elements(old, 2);
+    let share = k.float(SHARE);
+    let new: Vec<Value> = sums.iter().zip(old).map(|(sum, old)| k.fma(*sum, share, old)).collect();
+    let new = k.pack(&new);
+    k.store(k.global(to, place), Width::Dwords(2), new);
 }

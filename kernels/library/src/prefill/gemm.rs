@@ -1,10 +1,11 @@
-//! `y = x * W^T` on WMMA: a workgroup makes 128 rows of 64 outputs, or 64 rows of 64 outputs of two matrices; each of
-//! eight waves makes 32 rows of 32 outputs, or of 16 of both.
+//! `y = x * W^T` on WMMA: a workgroup makes 128 rows of 64 outputs, or 64 rows of 64 outputs of two matrices, or half
+//! as many rows; each of eight waves makes two blocks of sixteen rows, or one, of 32 outputs, or of 16 of both.
 //!
 //! Sums run over columns in order, whatever the grid: a row's result does not depend on the other rows.
 
-use super::stage::{STEP, STRIDE, Stage};
-use super::tile::Product;
+use super::path::Path;
+use super::stage::{Stage, Staged, stride};
+use super::tile::{Column, Product, Room};
 use crate::glu::Bend;
 use crate::idiom::Idiom;
 use crate::project::{Factor, Finish, PartArguments, Share, epilogue};
@@ -18,6 +19,8 @@ use doorbell_compiler::isa::{Generation, Target};
 /// A product of many rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Gemm {
+    /// The matrix instructions.
+    pub path: Path,
     /// The matrix.
     pub matrix: Factor,
     /// The second matrix where products are gated.
@@ -28,6 +31,8 @@ pub struct Gemm {
     pub outs: u32,
     /// What becomes of the product; never [`Finish::Cap`].
     pub finish: Finish,
+    /// Blocks of sixteen rows of a wave: 1 or 2.
+    pub blocks: u32,
 }
 
 /// Most rows of a workgroup; activations are padded to a multiple.
@@ -35,16 +40,14 @@ pub(crate) const TILE_ROWS: u32 = 128;
 /// Outputs of a workgroup, of each matrix.
 const TILE_OUTS: u32 = 64;
 const GROUP: u32 = 256;
-/// Rows of a wave.
-const WAVE_ROWS: u32 = 32;
 
-/// A wave's place: all values per lane.
+/// A wave's place.
 struct Place {
     /// Lane modulo 16.
     within: Value,
     /// Lane divided by 16.
     half: Value,
-    /// First row of the wave in the tile.
+    /// First row of the wave in the tile, uniform.
     rows: Value,
     /// First output of the wave in one matrix's part of the tile.
     outs: Value,
@@ -53,7 +56,9 @@ struct Place {
 impl Gemm {
     /// The kernel's name.
     pub(crate) fn name(&self) -> String {
-        let mut name = format!("gemm_{}x{}_{}", self.outs, self.cols, self.matrix.name());
+        let path = self.path.name();
+        let rows = self.tile_rows();
+        let mut name = format!("gemm{path}_{rows}_{}x{}_{}", self.outs, self.cols, self.matrix.name());
         if let Some((up, bend)) = self.up {
             let _ = write!(name, "_{}_{}", bend.name(), up.name());
         }
@@ -67,12 +72,17 @@ impl Gemm {
 
     /// Rows of a workgroup.
     fn tile_rows(&self) -> u32 {
-        if self.up.is_some() { TILE_ROWS / 2 } else { TILE_ROWS }
+        self.blocks * self.apart()
     }
 
-    /// Outputs of a wave, of each matrix.
-    fn wave_outs(&self) -> u32 {
-        if self.up.is_some() { 16 } else { 32 }
+    /// Rows between a wave's blocks, which other waves make.
+    fn apart(&self) -> u32 {
+        if self.up.is_some() { 32 } else { 64 }
+    }
+
+    /// Blocks of a wave for so many rows.
+    pub(crate) fn blocks(gated: bool, rows: u32) -> u32 {
+        if rows <= if gated { 32 } else { 64 } { 1 } else { 2 }
     }
 
     /// Workgroups for so many rows.
@@ -80,7 +90,7 @@ impl Gemm {
         [self.outs.div_ceil(TILE_OUTS), rows.div_ceil(self.tile_rows()), 1]
     }
 
-    /// Arguments: `x` (f16, rows padded to 128 and columns to 256), `out` (f32 `[rows, outs]`), `rows`, per matrix its
+    /// Arguments: `x` (of `Halve` or `Quantise`, rows padded to 128), `out` (f32 `[rows, outs]`), `rows`, per matrix its
     /// weights, scale and bias where there are any, and the gate (f32 `[rows]`) of a gated addition.
     pub fn function(&self, target: Target) -> Function {
         let mut k = Builder::new(&self.name(), GROUP);
@@ -90,11 +100,11 @@ impl Gemm {
         let second = self.up.map(|(up, _)| up.arguments(&mut k, "up"));
         let gate = (self.finish == Finish::AddGated).then(|| k.buffer("gate"));
         let matrices = if self.up.is_some() { 2 } else { 1 };
-        let local = [k.local(self.tile_rows() * STRIDE), k.local(matrices * TILE_OUTS * STRIDE)];
+        let room = Room::new(&mut k, self.path, self.tile_rows(), matrices * TILE_OUTS);
         let gfx12 = target.generation() == Generation::Gfx12;
         let place = self.place(&mut k);
-        let stages = self.stages(&mut k, first.base, second.as_ref().map(|own| own.base), local[1]);
-        let sums = self.multiply(&mut k, x, &place, &stages, local, gfx12);
+        let stages = self.stages(&mut k, first.base, second.as_ref().map(|own| own.base), room);
+        let sums = self.multiply(&mut k, x, &place, &stages, room, gfx12);
         let part = PartArguments { matrix: first, up: second, out, gate, head: None };
         self.finish(&mut k, &place, &sums, &part, rows, gfx12);
         k.finish()
@@ -105,58 +115,73 @@ impl Gemm {
         let wave = k.wave();
         let within = k.mask(lane, 15);
         let half = k.right(lane, 4);
-        let across = self.tile_rows() / WAVE_ROWS;
+        let across = self.apart() / 16;
         let rows = k.mask(wave, across - 1);
-        let rows = k.times(rows, WAVE_ROWS);
+        let rows = k.times(rows, 16);
         let outs = k.right(wave, across.trailing_zeros());
-        let outs = k.times(outs, self.wave_outs());
+        let outs = k.times(outs, if self.up.is_some() { 16 } else { 32 });
         Place { within, half, rows, outs }
     }
 
     /// One per matrix.
-    fn stages(&self, k: &mut Builder, base: Value, up: Option<Value>, lds: u32) -> Vec<Stage> {
+    fn stages(&self, k: &mut Builder, base: Value, up: Option<Value>, room: Room) -> Vec<Stage> {
         let tile = k.workgroup_id(Axis::X);
         let last = k.int(self.outs - 1);
         let first = k.times(tile, TILE_OUTS);
-        let mut stages = alloc::vec![Stage::new(k, self.matrix.kind, self.cols, [base, first, last], lds)];
-        stages.extend(self.up.zip(up).map(|((up, _), base)| {
-            Stage::new(k, up.kind, self.cols, [base, first, last], lds + TILE_OUTS * STRIDE)
-        }));
+        let mut matrices = alloc::vec![(self.matrix.kind, base)];
+        matrices.extend(self.up.zip(up).map(|((up, _), base)| (up.kind, base)));
+        let mut stages = Vec::new();
+        for (number, (kind, base)) in (0u32..).zip(matrices) {
+            let rows = number * TILE_OUTS;
+            let (cols, path, fold) = (self.cols, self.path, TILE_OUTS);
+            let lds = [room.weights[0] + rows * stride(path), room.weights[1] + 4 * rows, room.weight_line];
+            stages.push(Stage::new(k, &Staged { kind, cols, path, base, first, last, fold, lds }));
+        }
         stages
     }
 
-    /// Accumulators `[row block][output block]`.
+    /// Sums `[row block][output block]`.
     fn multiply(
         &self,
         k: &mut Builder,
         x: Value,
         place: &Place,
         stages: &[Stage],
-        local: [u32; 2],
+        room: Room,
         gfx12: bool,
-    ) -> Vec<Value> {
+    ) -> Vec<Vec<Value>> {
+        let path = self.path;
         let tile = k.workgroup_id(Axis::Y);
         let first = k.times(tile, self.tile_rows());
-        let row_bytes = 2 * self.cols.next_multiple_of(STEP);
-        let copied: Vec<Value> = (0..Product::rounds(GROUP, self.tile_rows()))
+        let row_bytes = Product::row_bytes(path, self.cols);
+        let copied: Vec<Value> = (0..Product::rounds(path, GROUP, self.tile_rows()))
             .map(|round| {
-                let row = Product::copied(k, GROUP, round);
+                let row = Product::copied(k, path, GROUP, round);
                 let row = k.add(row, first);
                 k.times(row, row_bytes)
             })
             .collect();
         let row = k.add(place.rows, place.within);
         let column = k.add(place.outs, place.within);
-        let columns = if self.up.is_some() { [0, TILE_OUTS] } else { [0, 16] };
+        let own = self.matrix.kind;
+        let columns = match self.up {
+            Some((up, _)) => [(0, own), (TILE_OUTS, up.kind)],
+            None => [(0, own), (16, own)],
+        };
+        let columns = columns.map(|(first, kind)| Column { first, kind });
         let product = Product {
+            path,
             cols: self.cols,
             items: GROUP,
             stages,
             x,
             copied: &copied,
-            local,
+            room,
             row,
-            blocks: WAVE_ROWS / 16,
+            first_row: place.rows,
+            blocks: self.blocks,
+            apart: self.apart(),
+            used: None,
             column,
             columns: &columns,
             half: place.half,
@@ -169,7 +194,7 @@ impl Gemm {
         &self,
         k: &mut Builder,
         place: &Place,
-        sums: &[Value],
+        sums: &[Vec<Value>],
         part: &PartArguments,
         rows: Value,
         gfx12: bool,
@@ -186,18 +211,18 @@ impl Gemm {
         let limit = k.int(self.outs);
         let share =
             Share { rows: self.outs, matrix: self.matrix, up: self.up, finish: self.finish, head: None };
-        let blocks: &[(u32, u32)] = if gated { &[(0, 0), (1, 0)] } else { &[(0, 0), (0, 1), (1, 0), (1, 1)] };
-        for (block, column) in blocks {
+        let columns: &[u32] = if gated { &[0] } else { &[0, 1] };
+        for (block, column) in (0..self.blocks).flat_map(|block| columns.iter().map(move |at| (block, *at))) {
             let out = k.plus(out, 16 * column);
             let inside = k.lt_u(out, limit);
-            for register in 0..8u8 {
-                let later = u32::from(register) * if gfx12 { 1 } else { 2 };
-                let row = k.plus(first_row, 16 * block + later);
+            for register in 0..8 {
+                let later = register * if gfx12 { 1 } else { 2 };
+                let row = k.plus(first_row, self.apart() * block + later);
                 let here = k.lt_u(row, rows);
                 let here = k.both(here, inside);
                 let index = (2 * block + column) as usize;
-                let value = k.accumulator(sums[index], register);
-                let up = k.accumulator(sums[if gated { index + 1 } else { index }], register);
+                let value = sums[index][register as usize];
+                let up = sums[if gated { index + 1 } else { index }][register as usize];
                 k.when(here, |k| epilogue(k, &share, part, [value, up], [row, out]));
             }
         }

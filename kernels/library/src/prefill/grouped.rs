@@ -1,14 +1,17 @@
-//! Products of the rows that chose an expert: a workgroup makes a tile of them, 64 outputs of each matrix. Four waves
-//! take sixteen outputs each; tiles of 64 rows have eight, and each takes half of the rows.
+//! Products of the rows that chose an expert: a workgroup makes a tile of them, with 128 rows of weights: 64 outputs of
+//! gate and up, or 128 of down. Tiles of 128 rows take half of the outputs, so that both fit into LDS.
 //!
-//! Which rows belong together is found by `group`; products of down are added up by `combine`.
+//! Which rows belong together is found by `group`; products of down are added up by `combine`. Not here: what becomes
+//! of products (`sink`).
 
-use super::stage::{STEP, STRIDE, Stage};
-use super::tile::Product;
+use super::path::Path;
+use super::sink::Sink;
+use super::stage::{Stage, Staged, stride};
+use super::tile::{Column, Product, Room, used};
 use crate::experts::Stack;
 use crate::glu::Bend;
 use crate::idiom::Idiom;
-use crate::project::{Finish, MatrixArguments, PartArguments, Share, epilogue};
+use crate::project::{MatrixArguments, PartArguments};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,69 +21,85 @@ use doorbell_compiler::isa::{Generation, Target};
 /// A product of grouped rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Grouped {
+    /// The matrix instructions.
+    pub path: Path,
     /// The matrices.
     pub matrix: Stack,
     /// The second matrices, of gate and up: rows are then taken from their tokens' and written in order; else taken in
-    /// order and written where their slots are.
+    /// order, weighted, and written where their slots are.
     pub up: Option<(Stack, Bend)>,
     /// Columns, a multiple of 32.
     pub cols: u32,
-    /// Rows of a tile: 16, 32, 48 or 64.
+    /// Most rows of a tile: 16, 32, 64 or 128. Blocks of sixteen that it does not fill are left out.
     pub tile: u32,
 }
 
-/// Outputs of a workgroup, of each matrix.
-const TILE_OUTS: u32 = 64;
-/// Rows of a tile from which eight waves share it.
-const LARGE: u32 = 64;
-
 /// What a workgroup works on: all uniform.
-struct Job {
-    first: Value,
-    count: Value,
+pub(crate) struct Job {
+    pub(crate) first: Value,
+    pub(crate) count: Value,
 }
 
-/// Where a wave's results go.
-struct Sink<'s> {
-    map: Value,
-    /// First row of the wave in the tile.
-    own_row: Value,
-    /// The lane's output in the tile.
-    column: Value,
-    half: Value,
-    /// Blocks of rows, and of outputs.
-    blocks: u32,
-    columns: usize,
-    gfx12: bool,
-    part: &'s PartArguments,
+/// Buffers of a launch.
+#[derive(Clone, Copy)]
+pub(crate) struct Buffers {
+    pub(crate) x: Value,
+    /// Rows, or slots, of the sorted slots.
+    pub(crate) map: Value,
+    /// Routing weights by slot, of down.
+    pub(crate) weights: Option<Value>,
 }
 
 impl Grouped {
     /// The kernel's name.
     pub(crate) fn name(&self) -> String {
         let up = self.up.map_or(String::new(), |(up, bend)| format!("_{}_{}", bend.name(), up.name()));
-        format!("grouped{}_{}_{}{up}", self.tile, self.cols, self.matrix.name())
+        let path = self.path.name();
+        format!("grouped{path}_{}_{}_{}{up}", self.tile, self.cols, self.matrix.name())
+    }
+
+    /// Outputs of a workgroup.
+    fn outs(&self) -> u32 {
+        if self.up.is_some() { self.half() } else { 2 * self.half() }
+    }
+
+    /// Half of the rows of weights of a workgroup: gate or up, or half of the outputs.
+    fn half(&self) -> u32 {
+        if self.tile > 64 { 32 } else { 64 }
     }
 
     /// Workgroups for so many tiles.
     pub fn groups(&self, tiles: u32) -> [u32; 3] {
-        [self.matrix.rows.div_ceil(TILE_OUTS), tiles, 1]
+        [self.matrix.rows.div_ceil(self.outs()), tiles, 1]
     }
 
     /// Work items of a workgroup.
     fn items(&self) -> u32 {
-        if self.tile >= LARGE { 256 } else { 128 }
+        if self.tile >= 64 { 256 } else { 128 }
     }
 
-    /// Arguments: `x` (f16, padded columns), `out` (f32 `[slots, outs]`), the tiles and the map of [`super::Group`],
-    /// per matrix its weights, scale and bias where there are any.
+    /// Rows from one of a wave's blocks to the next; waves that share outputs take those between.
+    pub(super) fn apart(&self) -> u32 {
+        let across = self.items() / 32 * 16 / self.half();
+        16 * across
+    }
+
+    /// Blocks of rows of a wave.
+    pub(super) fn blocks(&self) -> u32 {
+        self.tile / self.apart()
+    }
+
+    /// Arguments: `x` (of `Halve` or `Quantise`), `out` (f16 `[slots, outs]`; of gate and up for bytes f32), the tiles
+    /// and the map of [`super::Group`], for down the routing weights (f32 `[slots]`), per matrix its weights, scale and
+    /// bias where there are any.
     pub fn function(&self, target: Target) -> Function {
         let mut k = Builder::new(&self.name(), self.items());
         let (x, out, tiles, map) = (k.buffer("x"), k.buffer("out"), k.buffer("tiles"), k.buffer("map"));
-        let first = self.matrix.factor.arguments(&mut k, "weights");
+        let weights = self.up.is_none().then(|| k.buffer("weights"));
+        let buffers = Buffers { x, map, weights };
+        let first = self.matrix.factor.arguments(&mut k, "matrix");
         let second = self.up.map(|(up, _)| up.factor.arguments(&mut k, "up"));
-        let matrices = if self.up.is_some() { 2 } else { 1 };
-        let local = [k.local(self.tile * STRIDE), k.local(matrices * TILE_OUTS * STRIDE)];
+        let room = Room::new(&mut k, self.path, self.tile, 2 * self.half());
         let gfx12 = target.generation() == Generation::Gfx12;
         let tile = k.workgroup_id(Axis::Y);
         let place = k.left(tile, 4);
@@ -93,7 +112,7 @@ impl Grouped {
             let matrix = self.of_expert(k, self.matrix, &first, expert);
             let up = self.up.zip(second.as_ref()).map(|((up, _), own)| self.of_expert(k, up, own, expert));
             let part = PartArguments { matrix, up, out, gate: None, head: None };
-            self.tile(k, [x, map], &job, &part, local, gfx12);
+            self.tile(k, buffers, &job, &part, room, gfx12);
         });
         k.finish()
     }
@@ -121,118 +140,108 @@ impl Grouped {
         MatrixArguments { base, scale, bias }
     }
 
-    fn stages(&self, k: &mut Builder, part: &PartArguments, lds: u32) -> Vec<Stage> {
+    /// The weights of a workgroup, in pieces that its work items take at once.
+    fn stages(&self, k: &mut Builder, part: &PartArguments, room: Room) -> Vec<Stage> {
         let tile = k.workgroup_id(Axis::X);
         let last = k.int(self.matrix.rows - 1);
-        let first = k.times(tile, TILE_OUTS);
-        let mut matrices = alloc::vec![(self.matrix.factor.kind, part.matrix.base)];
-        matrices.extend(self.up.zip(part.up.as_ref()).map(|((up, _), own)| (up.factor.kind, own.base)));
+        let first = k.times(tile, self.outs());
+        let half = self.half();
         let staged = Stage::rows(self.items());
+        let up = self.up.zip(part.up.as_ref()).map(|((up, _), own)| (up.factor.kind, own.base));
         let mut stages = Vec::new();
-        for (matrix, (kind, base)) in (0u32..).zip(matrices) {
-            for ahead in (0..TILE_OUTS).step_by(staged as usize) {
-                let first = k.plus(first, ahead);
-                let lds = lds + (matrix * TILE_OUTS + ahead) * STRIDE;
-                stages.push(Stage::new(k, kind, self.cols, [base, first, last], lds));
+        for ahead in (0..2 * half).step_by(staged as usize) {
+            let (mut kind, mut base, mut row) = (self.matrix.factor.kind, part.matrix.base, ahead);
+            if let Some((up_kind, up_base)) = up {
+                row = ahead % half;
+                if staged > half {
+                    // One piece holds both: the waves of its second part take the second matrix.
+                    let wave = k.wave();
+                    let middle = k.int(half / 8);
+                    let early = k.lt_u(wave, middle);
+                    base = k.choose(early, |_| alloc::vec![base], |_| alloc::vec![up_base])[0];
+                } else if ahead >= half {
+                    (kind, base) = (up_kind, up_base);
+                }
             }
+            let fold = if up.is_some() { half.min(staged) } else { staged };
+            let first = k.plus(first, row);
+            let (cols, path) = (self.cols, self.path);
+            let lds = [room.weights[0] + ahead * stride(path), room.weights[1] + 4 * ahead, room.weight_line];
+            stages.push(Stage::new(k, &Staged { kind, cols, path, base, first, last, fold, lds }));
         }
         stages
     }
 
-    /// `[x, map]`: activations, and the map of rows.
-    fn tile(
-        &self,
-        k: &mut Builder,
-        [x, map]: [Value; 2],
-        job: &Job,
-        part: &PartArguments,
-        local: [u32; 2],
-        gfx12: bool,
-    ) {
-        let (lane, wave) = (k.lane(), k.wave());
-        let (within, half) = (k.mask(lane, 15), k.right(lane, 4));
-        let blocks = self.tile / 16 * 128 / self.items();
-        let out = k.mask(wave, 3);
-        let out = k.left(out, 4);
-        let wave_row = k.right(wave, 2);
-        let wave_row = k.times(wave_row, 16 * blocks);
+    /// Byte offsets of the rows that a work item copies.
+    fn copied(&self, k: &mut Builder, buffers: Buffers, job: &Job) -> Vec<Value> {
         let one = k.int(1);
         let last = k.sub(job.count, one);
-        let row_bytes = 2 * self.cols.next_multiple_of(STEP);
-        let copied: Vec<Value> = (0..Product::rounds(self.items(), self.tile))
+        let row_bytes = Product::row_bytes(self.path, self.cols);
+        (0..Product::rounds(self.path, self.items(), self.tile))
             .map(|round| {
-                let row = Product::copied(k, self.items(), round);
+                let row = Product::copied(k, self.path, self.items(), round);
                 let row = k.min_u(row, last);
                 let slot = k.add(job.first, row);
                 let from = if self.up.is_none() {
                     slot
                 } else {
                     let place = k.left(slot, 2);
-                    k.load(k.global(map, place), Width::Dwords(1), Elem::Int)
+                    k.load(k.global(buffers.map, place), Width::Dwords(1), Elem::Int)
                 };
                 k.times(from, row_bytes)
             })
-            .collect();
-        let row = k.add(wave_row, within);
+            .collect()
+    }
+
+    fn tile(
+        &self,
+        k: &mut Builder,
+        buffers: Buffers,
+        job: &Job,
+        part: &PartArguments,
+        room: Room,
+        gfx12: bool,
+    ) {
+        let (lane, wave) = (k.lane(), k.wave());
+        let (within, half) = (k.mask(lane, 15), k.right(lane, 4));
+        let across = self.half() / 16;
+        let out = k.mask(wave, across - 1);
+        let out = k.left(out, 4);
+        let first_row = k.right(wave, across.trailing_zeros());
+        let first_row = k.times(first_row, 16);
+        let copied = self.copied(k, buffers, job);
+        let row = k.add(first_row, within);
         let column = k.add(out, within);
-        let columns: &[u32] = if self.up.is_some() { &[0, TILE_OUTS] } else { &[0] };
-        let stages = self.stages(k, part, local[1]);
+        let second = self.up.map_or(self.matrix, |(up, _)| up).factor.kind;
+        let columns = [(0, self.matrix.factor.kind), (self.half(), second)];
+        let columns = columns.map(|(first, kind)| Column { first, kind });
+        let stages = self.stages(k, part, room);
         let product = Product {
+            path: self.path,
             cols: self.cols,
             items: self.items(),
             stages: &stages,
-            x,
+            x: buffers.x,
             copied: &copied,
-            local,
+            room,
             row,
-            blocks,
+            first_row,
+            blocks: self.blocks(),
+            apart: self.apart(),
+            used: Some(used(k, job.count, first_row, self.apart())),
             column,
-            columns,
+            columns: &columns,
             half,
             gfx12,
         };
         let sums = product.sums(k);
-        let columns = columns.len();
-        let sink = Sink { map, own_row: wave_row, column, half, blocks, columns, gfx12, part };
-        self.write(k, &sink, job, &sums);
-    }
-
-    fn write(&self, k: &mut Builder, sink: &Sink<'_>, job: &Job, sums: &[Value]) {
         let tile = k.workgroup_id(Axis::X);
-        let first_out = k.times(tile, TILE_OUTS);
-        let out = k.add(first_out, sink.column);
-        let limit = k.int(self.matrix.rows);
-        let inside = k.lt_u(out, limit);
-        let own = if sink.gfx12 { k.left(sink.half, 3) } else { sink.half };
-        let own_row = k.add(sink.own_row, own);
-        let up = self.up.map(|(up, bend)| (up.factor, bend));
-        let share = Share {
-            rows: self.matrix.rows,
-            matrix: self.matrix.factor,
-            up,
-            finish: Finish::Store,
-            head: None,
-        };
-        for block in 0..sink.blocks {
-            let index = block as usize;
-            for register in 0..8u8 {
-                let later = u32::from(register) * if sink.gfx12 { 1 } else { 2 };
-                let row = k.plus(own_row, 16 * block + later);
-                let here = k.lt_u(row, job.count);
-                let here = k.both(here, inside);
-                let value = k.accumulator(sums[index * sink.columns], register);
-                let second = k.accumulator(sums[(index + 1) * sink.columns - 1], register);
-                k.when(here, |k| {
-                    let slot = k.add(job.first, row);
-                    let row = if self.up.is_some() {
-                        slot
-                    } else {
-                        let place = k.left(slot, 2);
-                        k.load(k.global(sink.map, place), Width::Dwords(1), Elem::Int)
-                    };
-                    epilogue(k, &share, sink.part, [value, second], [row, out]);
-                });
-            }
-        }
+        let first_out = k.times(tile, self.outs());
+        let out = k.add(first_out, column);
+        let own = if gfx12 { k.left(half, 3) } else { half };
+        let row = k.add(first_row, own);
+        let rows_apart = if gfx12 { 1 } else { 2 };
+        let sink = Sink { buffers, job, part, row, out, second: self.half(), rows_apart };
+        self.write(k, &sink, &sums);
     }
 }

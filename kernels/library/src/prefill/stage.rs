@@ -1,19 +1,28 @@
-//! Weights on their way to LDS: rows of 128 columns as f16, unpacked by the whole workgroup, 32 weights a work item.
+//! Weights on their way to LDS: rows of 128 columns, unpacked by the whole workgroup, 32 weights a work item, to f16 or
+//! to codes of eight bits.
 //!
-//! Loading and unpacking are apart, so that loads are in flight while the tile before is multiplied.
+//! Loading and unpacking are apart, so that loads are in flight while the tile before is multiplied. Not here: what is
+//! written (`halves`, `codes`).
 
+use super::path::Path;
 use crate::idiom::{Idiom, at};
-use crate::unpack::{Format, Run, is_coded};
+use crate::unpack::{Format, is_coded};
 use alloc::vec::Vec;
 use doorbell_compiler::ir::{Builder, Elem, Value, Width};
 use doorbell_core::quant::Type;
 
-/// Columns that activations are padded to: a block of the widest format.
+/// Columns that weights are padded to: a block of the widest format.
 pub(crate) const STEP: u32 = 256;
 /// Columns of a tile; half a step.
 pub(crate) const CHUNK: u32 = STEP / 2;
+
 /// Bytes from row to row in LDS: 16 more than the data, so that lanes of one fragment meet different banks.
-pub(crate) const STRIDE: u32 = 2 * CHUNK + 16;
+pub(crate) fn stride(path: Path) -> u32 {
+    match path {
+        Path::Half => 2 * CHUNK + 16,
+        Path::Byte => CHUNK + 16,
+    }
+}
 
 /// A work item's place in 256 columns of a type. Made anew where it is used: registers are scarcer than the few
 /// operations that it takes.
@@ -21,8 +30,8 @@ pub(crate) struct Layout {
     /// The type.
     pub(crate) kind: Type,
     /// The work item's eighth.
-    part: Value,
-    format: Option<Format>,
+    pub(super) part: Value,
+    pub(super) format: Option<Format>,
 }
 
 impl Layout {
@@ -34,17 +43,44 @@ impl Layout {
         let format = (is_coded(kind) == Some(true)).then(|| Format::new(k, kind, part));
         Self { kind, part, format }
     }
+
+    /// First element of the work item's first run in the columns; of its second run, so many further on.
+    pub(super) fn first(&self, k: &mut Builder) -> (Value, u32) {
+        match &self.format {
+            Some(format) => (format.spread.first(k, self.part), format.spread.distance()),
+            None => (k.left(self.part, 5), 16),
+        }
+    }
+}
+
+/// Where rows of a matrix come from, and where they go in LDS.
+pub(crate) struct Staged {
+    pub(crate) kind: Type,
+    pub(crate) cols: u32,
+    pub(crate) path: Path,
+    /// The matrix, its first row that is wanted, and its last row.
+    pub(crate) base: Value,
+    pub(crate) first: Value,
+    pub(crate) last: Value,
+    /// Rows after which work items begin again at the first: a power of two.
+    pub(crate) fold: u32,
+    /// LDS bytes of the first row's first column, of its first factor, and from line to line of factors.
+    pub(crate) lds: [u32; 3],
 }
 
 /// Rows of one matrix on their way into LDS.
 pub(crate) struct Stage {
-    kind: Type,
-    cols: u32,
+    pub(super) kind: Type,
+    pub(super) cols: u32,
+    path: Path,
     base: Value,
     /// Byte offset of the work item's row in the matrix.
     row: Value,
     /// Byte offset in LDS of the work item's first element.
-    place: Value,
+    pub(super) place: Value,
+    /// Byte offset in LDS of the work item's row in the first line of factors, and bytes from line to line.
+    pub(super) factors: Value,
+    pub(super) line: u32,
 }
 
 impl Stage {
@@ -53,25 +89,24 @@ impl Stage {
         items / 4
     }
 
-    /// Rows from `first` on (at most `last`) of a matrix, to LDS from byte `lds`.
-    pub(crate) fn new(k: &mut Builder, kind: Type, cols: u32, matrix: [Value; 3], lds: u32) -> Self {
-        let [base, first, last] = matrix;
+    /// A work item's part of rows.
+    pub(crate) fn new(k: &mut Builder, staged: &Staged) -> Self {
+        let Staged { kind, cols, path, base, .. } = *staged;
         let item = k.workitem_id();
-        let part = k.mask(item, 3);
         let own = k.right(item, 2);
-        let row = k.add(first, own);
-        let row = k.min_u(row, last);
+        let folded = k.mask(own, staged.fold - 1);
+        let row = k.add(staged.first, folded);
+        let row = k.min_u(row, staged.last);
         let row_bytes = kind.row_bytes(cols as usize).unwrap_or(0) as u32;
         let row = k.times(row, row_bytes);
-        let first = match Layout::new(k, kind, 0).format {
-            Some(format) => format.spread.first(k, part),
-            None => k.left(part, 5),
-        };
-        let place = k.times(own, STRIDE);
-        let first = k.left(first, 1);
+        let (first, _) = Layout::new(k, kind, 0).first(k);
+        let place = k.times(own, stride(path));
+        let first = if path == Path::Half { k.left(first, 1) } else { first };
         let place = k.add(place, first);
-        let place = k.plus(place, lds);
-        Self { kind, cols, base, row, place }
+        let place = k.plus(place, staged.lds[0]);
+        let factors = k.left(own, 2);
+        let factors = k.plus(factors, staged.lds[1]);
+        Self { kind, cols, path, base, row, place, factors, line: staged.lds[2] }
     }
 
     /// The type of the weights.
@@ -113,45 +148,12 @@ impl Stage {
         }
     }
 
-    /// Unpacks what [`Stage::fetch`] loaded into LDS; what is beyond the last column becomes zero.
+    /// Unpacks what [`Stage::fetch`] loaded into LDS.
     pub(crate) fn keep(&self, k: &mut Builder, step: Value, layout: &Layout, loaded: &[Value]) {
-        let runs = match &layout.format {
-            Some(format) => format.runs(k, loaded).map(|run| decode(k, &run, format.signed)),
-            None => self.floats(k, loaded),
-        };
-        let distance = layout.format.as_ref().map_or(16, |format| format.spread.distance());
-        let inside = self.inside(k, step, layout, distance);
-        for ((number, values), inside) in (0u32..).zip(runs).zip(inside) {
-            let zero = k.float(0.0);
-            let values: Vec<Value> = values
-                .into_iter()
-                .map(|value| inside.map_or(value, |inside| k.select(inside, value, zero)))
-                .collect();
-            for (quarter, values) in (0u32..).zip(values.chunks(8)) {
-                let pairs: Vec<Value> = values.chunks(2).map(|pair| halved(k, pair)).collect();
-                let pairs = k.pack(&pairs);
-                let address = at(k.lds(self.place), 2 * distance * number + 16 * quarter);
-                k.store(address, Width::Dwords(4), pairs);
-            }
+        match self.path {
+            Path::Half => self.keep_halves(k, step, layout, loaded),
+            Path::Byte => self.keep_codes(k, layout, loaded),
         }
-    }
-
-    /// Whether the runs of a half lie within the row; `None` where all do.
-    fn inside(&self, k: &mut Builder, step: Value, layout: &Layout, distance: u32) -> [Option<Value>; 2] {
-        if self.cols.is_multiple_of(STEP) {
-            return [None; 2];
-        }
-        let first = match &layout.format {
-            Some(format) => format.spread.first(k, layout.part),
-            None => k.left(layout.part, 5),
-        };
-        let start = k.left(step, STEP.trailing_zeros());
-        let start = k.add(start, first);
-        [0, distance].map(|later| {
-            let start = k.plus(start, later);
-            let cols = k.int(self.cols);
-            Some(k.lt_u(start, cols))
-        })
     }
 
     /// 32 floats of any width.
@@ -169,53 +171,4 @@ impl Stage {
             .map(|quad| k.load(at(k.global(self.base, offset), 16 * quad), Width::Dwords(4), elem))
             .collect()
     }
-
-    fn floats(&self, k: &mut Builder, loaded: &[Value]) -> [Vec<Value>; 2] {
-        let mut values = Vec::new();
-        for quad in loaded {
-            for dword in k.elements(*quad, 4) {
-                match self.kind {
-                    Type::F32 => values.push(dword),
-                    Type::F16 => values.extend(k.halves(dword)),
-                    _ => values.extend([k.bf16_low(dword), k.bf16_high(dword)]),
-                }
-            }
-        }
-        let second = values.split_off(16);
-        [values, second]
-    }
-}
-
-/// A run's sixteen weights.
-fn decode(k: &mut Builder, run: &Run, signed: bool) -> Vec<Value> {
-    let mut minimum = run.minimum;
-    if signed {
-        let bias = k.scaled(run.scale, -128.0);
-        minimum = Some(match minimum {
-            Some(minimum) => k.fadd(minimum, bias),
-            None => bias,
-        });
-    }
-    let mut values = Vec::new();
-    for code in run.codes {
-        let code = if signed {
-            let flip = k.int(0x8080_8080);
-            k.xor(code, flip)
-        } else {
-            code
-        };
-        for byte in 0..4 {
-            let number = k.byte_to_float(code, byte);
-            values.push(match minimum {
-                Some(minimum) => k.fma(number, run.scale, minimum),
-                None => k.fmul(number, run.scale),
-            });
-        }
-    }
-    values
-}
-
-fn halved(k: &mut Builder, pair: &[Value]) -> Value {
-    let pair = k.half_pair(pair[0], pair[1]);
-    k.bits(pair, Elem::Int)
 }

@@ -1,33 +1,75 @@
-//! The inner loop of matrix kernels: activations and weights into LDS, fragments, WMMA.
+//! The loop of matrix kernels over columns: activations and weights into LDS, then a wave's blocks of results.
+//!
+//! Not here: the matrix instructions of a tile (`multiply`).
 
-use super::stage::{CHUNK, Layout, STEP, STRIDE, Stage};
-use crate::idiom::{Idiom, at, fragment};
-use alloc::vec;
+use super::path::Path;
+use super::quantise::LINE;
+use super::stage::{CHUNK, Layout, STEP, Stage, stride};
+use crate::idiom::{Idiom, at};
 use alloc::vec::Vec;
-use doorbell_compiler::ir::{Builder, Elem, Fragment, MatrixOp, Value, Width};
+use doorbell_compiler::ir::{Builder, Elem, Value, Width};
+use doorbell_core::quant::Type;
+
+/// LDS of a workgroup: bytes where tiles start.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    /// Activations, and their factors and sums.
+    pub(crate) rows: [u32; 2],
+    /// Bytes from line to line of those.
+    pub(crate) row_line: u32,
+    /// Weights, and their factors and minima.
+    pub(crate) weights: [u32; 2],
+    /// Bytes from line to line of those.
+    pub(crate) weight_line: u32,
+}
+
+impl Room {
+    /// Room for so many rows of activations and of weights.
+    pub(crate) fn new(k: &mut Builder, path: Path, rows: u32, weights: u32) -> Self {
+        let [row_line, weight_line] = [4 * rows + 16, 4 * weights + 32];
+        let mut take = |count: u32, line: u32| {
+            let codes = k.local(count * stride(path));
+            [codes, if path == Path::Byte { k.local(8 * line) } else { 0 }]
+        };
+        Self { rows: take(rows, row_line), row_line, weights: take(weights, weight_line), weight_line }
+    }
+}
+
+/// Sixteen outputs of a wave.
+#[derive(Clone, Copy)]
+pub(crate) struct Column {
+    /// First row of weights in LDS.
+    pub(crate) first: u32,
+    pub(crate) kind: Type,
+}
 
 /// One workgroup's product, and a wave's part of it.
+#[derive(Clone, Copy)]
 pub(crate) struct Product<'p> {
+    pub(crate) path: Path,
     /// Columns.
     pub(crate) cols: u32,
     /// Work items.
     pub(crate) items: u32,
     /// Weights.
     pub(crate) stages: &'p [Stage],
-    /// f16 activations, their columns padded to whole [`STEP`]s.
+    /// Activations by `Halve` or `Quantise`.
     pub(crate) x: Value,
     /// Byte offsets of the rows that the work item copies, see [`Product::copied`].
     pub(crate) copied: &'p [Value],
-    /// LDS of activations, and of weights.
-    pub(crate) local: [u32; 2],
+    pub(crate) room: Room,
     /// Row of the tile that the lane takes of the wave's first block of sixteen.
     pub(crate) row: Value,
-    /// Blocks of rows of the wave.
+    /// First row of that block.
+    pub(crate) first_row: Value,
+    /// Blocks of rows of the wave, and rows from one to the next.
     pub(crate) blocks: u32,
+    pub(crate) apart: u32,
+    /// How many of those blocks have rows, uniform; all without.
+    pub(crate) used: Option<Value>,
     /// Output of the tile that the lane takes, less those of `columns`.
     pub(crate) column: Value,
-    /// Per block of sixteen outputs its first in the tile.
-    pub(crate) columns: &'p [u32],
+    pub(crate) columns: &'p [Column],
     /// Lane divided by 16.
     pub(crate) half: Value,
     pub(crate) gfx12: bool,
@@ -35,27 +77,49 @@ pub(crate) struct Product<'p> {
 
 /// Registers of activations, weights and accumulators that leave enough for fragments.
 const MOST: usize = 116;
-/// Work items that copy one row of a chunk, 16 bytes each.
-const COPIERS: u32 = CHUNK / 8;
+
+/// Work items that copy one row of a tile, 16 bytes each.
+fn copiers(path: Path) -> u32 {
+    match path {
+        Path::Half => CHUNK / 8,
+        Path::Byte => CHUNK / 16,
+    }
+}
+
+/// Blocks of sixteen rows, `apart` rows from one to the next, that lie below `count` if the first starts at `first`.
+pub(crate) fn used(k: &mut Builder, count: Value, first: Value, apart: u32) -> Value {
+    let beyond = k.plus(count, apart - 1);
+    let beyond = k.max_u(beyond, first);
+    let rows = k.sub(beyond, first);
+    k.right(rows, apart.trailing_zeros())
+}
 
 impl Product<'_> {
-    /// The row of the tile that a work item copies in round `round`, and the rounds.
-    pub(crate) fn copied(k: &mut Builder, items: u32, round: u32) -> Value {
+    /// The row of the tile that a work item copies in round `round`.
+    pub(crate) fn copied(k: &mut Builder, path: Path, items: u32, round: u32) -> Value {
         let item = k.workitem_id();
-        let row = k.right(item, COPIERS.trailing_zeros());
-        k.plus(row, round * items / COPIERS)
+        let row = k.right(item, copiers(path).trailing_zeros());
+        k.plus(row, round * items / copiers(path))
     }
 
     /// Rounds that copy `rows` rows.
-    pub(crate) fn rounds(items: u32, rows: u32) -> u32 {
-        rows.div_ceil(items / COPIERS)
+    pub(crate) fn rounds(path: Path, items: u32, rows: u32) -> u32 {
+        rows.div_ceil(items / copiers(path))
     }
 
-    /// Accumulators `[row block][output block]`. Sums run over columns in order.
-    pub(crate) fn sums(&self, k: &mut Builder) -> Vec<Value> {
+    /// Bytes of a row of activations.
+    pub(crate) fn row_bytes(path: Path, cols: u32) -> u32 {
+        match path {
+            Path::Half => 2 * cols,
+            Path::Byte => super::Quantise::row_bytes(cols),
+        }
+    }
+
+    /// Eight sums of a lane for each `[row block][output block]`. Sums run over columns in order.
+    pub(crate) fn sums(&self, k: &mut Builder) -> Vec<Vec<Value>> {
         let steps = self.cols.div_ceil(STEP);
-        let count = self.blocks as usize * self.columns.len();
-        let mut carried = vec![k.zero_fragment(Fragment::FloatAcc); count];
+        let mut carried = self.zeros(k);
+        let count = carried.len();
         let (zero, end, one) = (k.int(0), k.int(steps), k.int(1));
         carried.extend(self.fetch(k, zero, 0));
         let mut sums = k.for_range([zero, end, one], &carried, |k, step, carried| {
@@ -77,7 +141,7 @@ impl Product<'_> {
             next
         });
         sums.truncate(count);
-        sums
+        self.apart(k, &sums)
     }
 
     /// Whether weights are loaded while the tile before is multiplied: where registers suffice. Accumulators are there
@@ -85,7 +149,8 @@ impl Product<'_> {
     fn early(&self) -> bool {
         let weights: usize = self.stages.iter().map(Stage::registers).sum();
         let accumulators = 16 * self.blocks as usize * self.columns.len();
-        4 * self.copied.len() + weights + accumulators <= MOST
+        let row = if self.path == Path::Half { 4 } else { 5 };
+        row * self.copied.len() + weights + accumulators <= MOST
     }
 
     /// One for each type of weights.
@@ -105,22 +170,43 @@ impl Product<'_> {
         self.stages.iter().filter_map(of).collect()
     }
 
+    /// The work item's place in a row, in bytes.
+    fn own(&self, k: &mut Builder) -> Value {
+        let item = k.workitem_id();
+        let own = k.mask(item, copiers(self.path) - 1);
+        k.left(own, 4)
+    }
+
     /// Loads what the work item brings to a tile.
     fn fetch(&self, k: &mut Builder, step: Value, half: u32) -> Vec<Value> {
-        let item = k.workitem_id();
-        let own = k.mask(item, COPIERS - 1);
-        let own = k.left(own, 4);
-        let ahead = k.times(step, 2 * STEP);
-        let from = k.add(own, ahead);
-        let mut fetched: Vec<Value> = self
-            .copied
-            .iter()
-            .map(|row| {
-                let from = k.add(*row, from);
-                let address = at(k.global(self.x, from), 2 * CHUNK * half);
-                k.load(address, Width::Dwords(4), Elem::Int)
-            })
-            .collect();
+        let own = self.own(k);
+        let width = if self.path == Path::Half { 2 * CHUNK } else { LINE };
+        let ahead = k.times(step, 2 * width);
+        let mut from = k.add(own, ahead);
+        let mut later = half * width;
+        if self.path == Path::Half && !self.cols.is_multiple_of(STEP) {
+            // Beyond the last column weights are zero, but activations have to be numbers.
+            from = k.plus(from, later);
+            let last = k.int(2 * self.cols - 16);
+            from = k.min_u(from, last);
+            later = 0;
+        }
+        let mut fetched = Vec::new();
+        for row in self.copied {
+            let place = k.add(*row, from);
+            let address = at(k.global(self.x, place), later);
+            fetched.push(k.load(address, Width::Dwords(4), Elem::Int));
+        }
+        if self.path == Path::Byte {
+            // Each of the eight work items of a row brings a factor or a sum.
+            let own = k.right(own, 2);
+            let from = k.add(own, ahead);
+            for row in self.copied {
+                let place = k.add(*row, from);
+                let address = at(k.global(self.x, place), later + CHUNK);
+                fetched.push(k.load(address, Width::Dwords(1), Elem::Float));
+            }
+        }
         if self.early() {
             let layouts = self.layouts(k, half);
             for (stage, layout) in self.stages.iter().zip(self.layout_of(&layouts)) {
@@ -132,18 +218,29 @@ impl Product<'_> {
 
     /// Puts that to LDS.
     fn keep(&self, k: &mut Builder, step: Value, half: u32, fetched: &[Value]) {
-        let (rows, weights) = fetched.split_at(self.copied.len());
-        let item = k.workitem_id();
-        let own = k.mask(item, COPIERS - 1);
-        let own = k.left(own, 4);
-        let row = k.right(item, COPIERS.trailing_zeros());
-        let row = k.times(row, STRIDE);
-        let to = k.add(row, own);
+        let (rows, mut weights) = fetched.split_at(self.copied.len());
+        let own = self.own(k);
+        let row = Self::copied(k, self.path, self.items, 0);
+        let to = k.times(row, stride(self.path));
+        let to = k.add(to, own);
+        let round_rows = self.items / copiers(self.path);
         for (round, values) in (0u32..).zip(rows) {
-            let ahead = self.local[0] + round * self.items / COPIERS * STRIDE;
+            let ahead = self.room.rows[0] + round * round_rows * stride(self.path);
             k.store(at(k.lds(to), ahead), Width::Dwords(4), *values);
         }
-        let mut weights = weights;
+        if self.path == Path::Byte {
+            let (factors, rest) = weights.split_at(self.copied.len());
+            weights = rest;
+            let line = k.right(own, 4);
+            let line = k.times(line, self.room.row_line);
+            let row = self.by_half(k, row);
+            let row = k.left(row, 2);
+            let to = k.add(line, row);
+            for (round, value) in (0u32..).zip(factors) {
+                let ahead = self.room.rows[1] + 4 * round * round_rows;
+                k.store(at(k.lds(to), ahead), Width::Dwords(1), *value);
+            }
+        }
         let layouts = self.layouts(k, half);
         for (stage, layout) in self.stages.iter().zip(self.layout_of(&layouts)) {
             if !self.early() {
@@ -157,36 +254,18 @@ impl Product<'_> {
         }
     }
 
-    /// Adds the products of a tile.
-    fn multiply(&self, k: &mut Builder, sums: &[Value]) -> Vec<Value> {
-        // gfx12 splits a fragment's columns over the halves of the wave; any split will do if both sides agree.
-        let later = if self.gfx12 { k.left(self.half, 4) } else { k.int(0) };
-        let [rows, columns] = [(self.row, 0), (self.column, 1)].map(|(row, which)| {
-            let row = k.times(row, STRIDE);
-            let row = k.add(row, later);
-            k.plus(row, self.local[which])
-        });
-        // Many accumulators leave fewer registers for fragments.
-        let parts = if sums.len() > 4 { 1 } else { 2 };
-        let (start, end, step) = (k.int(0), k.int(2 * CHUNK), k.int(32 * parts));
-        k.for_range([start, end, step], sums, |k, byte, sums| {
-            let [rows, columns] = [rows, columns].map(|row| k.add(row, byte));
-            let mut sums = sums.to_vec();
-            for part in 0..parts {
-                let left: Vec<Value> = (0..self.blocks)
-                    .map(|block| fragment(k, rows, 16 * block * STRIDE + 32 * part, self.gfx12))
-                    .collect();
-                let right: Vec<Value> = self
-                    .columns
-                    .iter()
-                    .map(|block| fragment(k, columns, block * STRIDE + 32 * part, self.gfx12))
-                    .collect();
-                for (index, sum) in sums.iter_mut().enumerate() {
-                    let (row, column) = (index / right.len(), index % right.len());
-                    *sum = k.matrix(MatrixOp::Half, left[row], right[column], *sum);
-                }
-            }
-            sums
-        })
+    /// A row's place among factors: those of the rows that one half of a wave has stand together. Rows of a round are
+    /// a multiple of 16.
+    fn by_half(&self, k: &mut Builder, row: Value) -> Value {
+        if self.gfx12 {
+            return row;
+        }
+        let block = k.mask(row, !15);
+        let odd = k.mask(row, 1);
+        let odd = k.left(odd, 3);
+        let number = k.right(row, 1);
+        let number = k.mask(number, 7);
+        let place = k.or(block, odd);
+        k.or(place, number)
     }
 }

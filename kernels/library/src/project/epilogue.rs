@@ -16,7 +16,7 @@ pub(crate) fn choose(k: &mut Builder, lane: Value, values: &[Value]) -> Value {
 }
 
 /// A product with factor and bias.
-fn weighted(k: &mut Builder, y: Value, arguments: &MatrixArguments, column: Value) -> Value {
+pub(crate) fn weighted(k: &mut Builder, y: Value, arguments: &MatrixArguments, column: Value) -> Value {
     let mut y = y;
     if let Some(scale) = arguments.scale {
         let zero = k.int(0);

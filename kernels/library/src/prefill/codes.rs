@@ -1,0 +1,57 @@
+//! Weights as codes of eight bits in LDS, and beside them a table of factors: `[8][rows]` f32, for a tile's 128 columns.
+//!
+//! Types with a factor for every 32 columns have four factors and four minima in the table, Q6_K eight factors.
+
+use super::stage::{Layout, Stage};
+use crate::idiom::{Idiom, at};
+use crate::unpack::{Format, centre};
+use doorbell_compiler::ir::{Builder, Value, Width};
+use doorbell_core::quant::Type;
+
+/// Columns that share a factor.
+pub(crate) fn grain(kind: Type) -> u32 {
+    if kind == Type::Q6_K { 16 } else { 32 }
+}
+
+/// Whether codes have a minimum of their own; other unsigned ones stand for numbers around zero.
+pub(crate) fn has_minimum(kind: Type) -> bool {
+    matches!(kind, Type::Q4_1 | Type::Q5_1 | Type::Q4_K | Type::Q5_K)
+}
+
+impl Stage {
+    /// Puts loaded weights into LDS. What is beyond the last column meets activations of zero.
+    pub(super) fn keep_codes(&self, k: &mut Builder, layout: &Layout, loaded: &[Value]) {
+        let Some(format) = &layout.format else { return };
+        let (_, distance) = layout.first(k);
+        // Within the tile: the second half of the columns takes the same places as the first.
+        let first = Layout::new(k, self.kind, 0).first(k).0;
+        let number = k.right(first, grain(self.kind).trailing_zeros());
+        let line = k.times(number, self.line);
+        let table = k.add(self.factors, line);
+        for (index, run) in (0u32..).zip(format.runs(k, loaded)) {
+            let codes = run.codes.map(|codes| self.centred(k, format, codes));
+            let codes = k.pack(&codes);
+            k.store(at(k.lds(self.place), distance * index), Width::Dwords(4), codes);
+            let later = distance * index / grain(self.kind);
+            if index > 0 && later == 0 {
+                continue;
+            }
+            k.store(at(k.lds(table), later * self.line), Width::Dwords(1), run.scale);
+            if let (true, Some(minimum)) = (has_minimum(self.kind), run.minimum) {
+                k.store(at(k.lds(table), (4 + later) * self.line), Width::Dwords(1), minimum);
+            }
+        }
+    }
+
+    /// Codes as signed bytes around their middle.
+    fn centred(&self, k: &mut Builder, format: &Format, codes: Value) -> Value {
+        if format.signed || has_minimum(self.kind) {
+            return codes;
+        }
+        let middle = centre(self.kind);
+        // Above the middle of bytes nothing is borrowed from the next byte.
+        let raised = k.plus(codes, (0x80 - middle) * 0x0101_0101);
+        let flip = k.int(0x8080_8080);
+        k.xor(raised, flip)
+    }
+}

@@ -1,0 +1,119 @@
+//! What becomes of products of grouped rows: gate and up become hidden activations in the order of slots, products of
+//! down are weighted and go to their slots, both as f16.
+
+use super::combine::SHARE;
+use super::grouped::{Buffers, Grouped, Job};
+use super::path::Path;
+use crate::idiom::Idiom;
+use crate::project::{PartArguments, weighted};
+use alloc::vec::Vec;
+use doorbell_compiler::ir::{Builder, Elem, Value, Width};
+
+/// Where a wave's results go.
+pub(super) struct Sink<'s> {
+    pub(super) buffers: Buffers,
+    pub(super) job: &'s Job,
+    pub(super) part: &'s PartArguments,
+    /// The lane's first row in the tile.
+    pub(super) row: Value,
+    /// The lane's output.
+    pub(super) out: Value,
+    /// Outputs from the first to the second sixteen of a wave.
+    pub(super) second: u32,
+    /// Rows from one register to the next.
+    pub(super) rows_apart: u32,
+}
+
+impl Grouped {
+    pub(super) fn write(&self, k: &mut Builder, sink: &Sink<'_>, sums: &[Vec<Value>]) {
+        for (block, sums) in (0u32..).zip(sums.chunks(2)) {
+            // A block of none has been left out.
+            let first = k.plus(sink.row, self.apart() * block);
+            let some = k.lt_u(first, sink.job.count);
+            k.when(some, |k| match self.up {
+                Some(_) => self.write_hidden(k, sink, first, sums),
+                None => self.write_products(k, sink, first, sums),
+            });
+        }
+    }
+
+    /// The rows of a block's registers, and whether they are rows of the tile.
+    fn rows(&self, k: &mut Builder, sink: &Sink<'_>, first: Value) -> Vec<(Value, Value)> {
+        (0..8)
+            .map(|register| {
+                let row = k.plus(first, register * sink.rows_apart);
+                let here = k.lt_u(row, sink.job.count);
+                (k.add(sink.job.first, row), here)
+            })
+            .collect()
+    }
+
+    fn write_hidden(&self, k: &mut Builder, sink: &Sink<'_>, first: Value, sums: &[Vec<Value>]) {
+        let (Some((_, bend)), Some(up)) = (self.up, &sink.part.up) else { return };
+        let (inside, out) = self.inside(k, sink.out);
+        let rows = self.rows(k, sink, first);
+        for (register, (slot, here)) in rows.into_iter().enumerate() {
+            let gate = weighted(k, sums[0][register], &sink.part.matrix, out);
+            let up = weighted(k, sums[1][register], up, out);
+            let value = bend.apply(k, gate, up);
+            let here = k.both(here, inside);
+            let place = k.times(slot, self.matrix.rows);
+            let place = k.add(place, sink.out);
+            k.when(here, |k| {
+                if self.path == Path::Byte {
+                    let place = k.left(place, 2);
+                    k.write(sink.part.out, place, value);
+                } else {
+                    half(k, sink.part.out, place, value);
+                }
+            });
+        }
+    }
+
+    fn write_products(&self, k: &mut Builder, sink: &Sink<'_>, first: Value, sums: &[Vec<Value>]) {
+        let Some(weights) = sink.buffers.weights else { return };
+        let rows = self.rows(k, sink, first);
+        // All loads before any of their uses. Beyond the last row the first is read.
+        let slots: Vec<Value> = rows
+            .iter()
+            .map(|(slot, here)| {
+                let slot = k.select(*here, *slot, sink.job.first);
+                let place = k.left(slot, 2);
+                k.load(k.global(sink.buffers.map, place), Width::Dwords(1), Elem::Int)
+            })
+            .collect();
+        let shares: Vec<Value> = slots
+            .iter()
+            .map(|slot| {
+                let place = k.left(*slot, 2);
+                k.read(weights, place)
+            })
+            .collect();
+        for (column, sums) in (0u32..).zip(sums) {
+            let out = k.plus(sink.out, sink.second * column);
+            let (inside, known) = self.inside(k, out);
+            for (register, (_, here)) in rows.iter().enumerate() {
+                let value = weighted(k, sums[register], &sink.part.matrix, known);
+                let share = k.scaled(shares[register], 1.0 / SHARE);
+                let value = k.fmul(value, share);
+                let here = k.both(*here, inside);
+                let place = k.times(slots[register], self.matrix.rows);
+                let place = k.add(place, out);
+                k.when(here, |k| half(k, sink.part.out, place, value));
+            }
+        }
+    }
+
+    /// Whether there is such an output, and one that there is.
+    fn inside(&self, k: &mut Builder, out: Value) -> (Value, Value) {
+        let (limit, last) = (k.int(self.matrix.rows), k.int(self.matrix.rows - 1));
+        (k.lt_u(out, limit), k.min_u(out, last))
+    }
+}
+
+/// Writes an f16.
+fn half(k: &mut Builder, to: Value, place: Value, value: Value) {
+    let value = k.cvt_h_f(value);
+    let place = k.left(place, 1);
+    k.store(k.global(to, place), Width::U16, value);
+}
