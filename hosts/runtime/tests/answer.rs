@@ -1,4 +1,4 @@
-//! Answers of every family, whole and byte by byte: the parts are the same however the text comes.
+//! Answers of every family, whole and in pieces: the parts are the same however the text comes.
 
 use doorbell_runtime::answer::{AnswerParser, Delta, Style, Tools};
 use serde_json::{Value, json};
@@ -53,9 +53,127 @@ fn call(index: usize, name: &str, arguments: &Value) -> [Delta; 2] {
 fn check(template: &str, thinking: bool, answer: &str, expected: &[Delta]) {
     let style = Style::of_template(template);
     assert_eq!(parts(style, thinking, &[answer]), expected, "whole: {answer}");
-    let letters: Vec<String> = answer.chars().map(String::from).collect();
-    let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
-    assert_eq!(parts(style, thinking, &letters), expected, "letter by letter: {answer}");
+    same_in_pieces(style, thinking, answer);
+}
+
+/// Requires the same parts of a text in two pieces at every place, letter by letter, and in random pieces.
+#[track_caller]
+fn same_in_pieces(style: Style, thinking: bool, answer: &str) {
+    let expected = parts(style, thinking, &[answer]);
+    let starts: Vec<usize> = answer.char_indices().map(|(at, _)| at).collect();
+    let cut_at = |cuts: &[usize]| {
+        let mut cuts = cuts.to_vec();
+        cuts.extend([0, answer.len()]);
+        cuts.sort_unstable();
+        cuts.dedup();
+        let pieces: Vec<&str> = cuts.windows(2).map(|ends| &answer[ends[0]..ends[1]]).collect();
+        assert_eq!(parts(style, thinking, &pieces), expected, "{style:?}, {thinking}: {pieces:?}");
+    };
+    cut_at(&starts);
+    for &at in &starts {
+        cut_at(&[at]);
+    }
+    let mut random = Random(answer.len() as u64);
+    for _ in 0..8 {
+        let cuts: Vec<usize> = starts.iter().copied().filter(|_| random.below(4) == 0).collect();
+        cut_at(&cuts);
+    }
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % bound as u64) as usize
+    }
+}
+
+/// What answers of all families are made of, whole and in part, in its place and out of it.
+const FRAGMENTS: [&str; 50] = [
+    "<think>",
+    "</think>",
+    "<think>\n",
+    "\n</think>\n\n",
+    "[THINK]",
+    "[/THINK]",
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_call>\n{\"name\": \"now\"}\n</tool_call>",
+    "{\"name\": \"weather\", \"arguments\": {\"city\": \"Köln\"}}",
+    "{\"name\": \"weather\", \"parameters\": {\"city\": \"}\"}}",
+    "{\"name\": \"",
+    "\"arguments\": ",
+    "{",
+    "}",
+    "\"",
+    "\\",
+    "[",
+    "]",
+    "<function=weather>",
+    "<function=",
+    "</function>",
+    "<parameter=city>\nRom\n</parameter>",
+    "<parameter=",
+    "weather",
+    "<arg_key>city</arg_key>\n<arg_value>Bonn</arg_value>",
+    "<arg_key>",
+    "</arg_value>",
+    "[TOOL_CALLS]",
+    "[ARGS]",
+    "[ARGS]{}",
+    "[{\"name\": \"now\"}]",
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜>",
+    "<｜tool▁calls▁end｜>",
+    "<|python_tag|>",
+    "<|channel|>",
+    "<|message|>",
+    "<|start|>assistant",
+    "<|end|>",
+    "<|channel|>analysis<|message|>",
+    " to=functions.now<|channel|>commentary json<|message|>{}",
+    "<|call|>",
+    "<|return|>",
+    "\n",
+    " ",
+    "\n\n",
+    "a < b",
+    "text 北京 ",
+    "<",
+];
+
+/// A template of every style, with and without reasoning.
+const TEMPLATES: [&str; 14] = [
+    "",
+    "</think>",
+    "<tool_call>",
+    "<tool_call> </think>",
+    "<function=",
+    "<function= </think>",
+    "<arg_key>",
+    "<arg_key> </think>",
+    "<|python_tag|>",
+    "[TOOL_CALLS]",
+    "[TOOL_CALLS] [/THINK]",
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁calls▁begin｜> </think>",
+    "<|channel|>",
+];
+
+#[test]
+fn any_text_in_any_pieces_is_the_same_answer() {
+    let mut random = Random(1);
+    for round in 0..2_800 {
+        let template = TEMPLATES[round % TEMPLATES.len()];
+        let answer: String =
+            (0..=random.below(9)).map(|_| FRAGMENTS[random.below(FRAGMENTS.len())]).collect();
+        let style = Style::of_template(template);
+        same_in_pieces(style, style.thinking.is_some() && random.below(3) == 0, &answer);
+    }
 }
 
 const QWEN3: &str = "<tool_call> <think></think>";

@@ -29,6 +29,10 @@ impl Harmony {
         Self { place: Place::Header, buffer: String::new(), calls: 0 }
     }
 
+    pub(super) fn reasons(&self) -> bool {
+        self.place == Place::Reasoning
+    }
+
     pub(super) fn push(&mut self, text: &str, out: &mut Vec<Delta>) {
         self.buffer.push_str(text);
         loop {

@@ -95,6 +95,12 @@ impl AnswerParser {
         self.harmony.as_ref().map_or(self.calls, |harmony| harmony.calls)
     }
 
+    /// Whether the next text is reasoning.
+    #[must_use]
+    pub fn reasons(&self) -> bool {
+        self.harmony.as_ref().map_or(self.place == Place::Reasoning, Harmony::reasons)
+    }
+
     /// Takes more text.
     pub fn push(&mut self, text: &str, out: &mut Vec<Delta>) {
         if let Some(harmony) = &mut self.harmony {

@@ -19,6 +19,13 @@ use std::thread::ScopedJoinHandle;
 /// to 500 bytes a level (measured). The address space is reserved; memory is used only as far as touched.
 const BUDGETS: [(u64, usize); 2] = [(8_000_000, 4 << 30), (400_000, 256 << 20)];
 
+/// Variables that templates know the day by, and how it is printed; llama.cpp has them. Without them Llama 3.1 and 3.3
+/// would be told of the day of their release.
+const DATES: [(&str, &str); 2] = [("date_string", "%d %b %Y"), ("datetime", "%b %d %Y")];
+
+/// What is rendered to see whether a template prints contents that are texts.
+const PROBE: &str = "probe";
+
 /// The name under which the one template of an environment is stored.
 const NAME: &str = "chat";
 
@@ -44,7 +51,7 @@ pub struct ChatInput<'c> {
     pub add_generation_prompt: bool,
     /// Further variables, such as `enable_thinking`; they win over all others.
     pub variables: &'c Map<String, Json>,
-    /// What `strftime_now` prints.
+    /// What `strftime_now` prints, and the variables of [`DATES`] say.
     pub now: Moment,
 }
 
@@ -70,6 +77,8 @@ pub struct Prompt {
 pub struct ChatTemplate {
     environment: Environment<'static>,
     special: SpecialTokens,
+    /// Whether it prints contents that are lists of parts, and none that are texts.
+    wants_parts: bool,
 }
 
 impl ChatTemplate {
@@ -86,7 +95,17 @@ impl ChatTemplate {
         filters::install(&mut environment);
         let source = without_generation_tags(source);
         environment.add_template_owned(NAME, source).map_err(syntax_error)?;
-        Ok(Self { environment, special })
+        let mut template = Self { environment, special, wants_parts: false };
+        template.wants_parts = !template.prints(PROBE.into()) && template.prints(parts(PROBE));
+        Ok(template)
+    }
+
+    /// Whether a content shows. Little work, whatever the template does.
+    fn prints(&self, content: Json) -> bool {
+        let messages = [Json::from_iter([("role", "user".into()), ("content", content)])];
+        let variables = Map::new();
+        let input = ChatInput::new(&messages, &variables, Moment { seconds: 0 });
+        self.render_within(&input, &BUDGETS[1..]).is_ok_and(|text| text.contains(PROBE))
     }
 
     /// The prompt, and which bytes of it people wrote; see [`Prompt`].
@@ -109,13 +128,22 @@ impl ChatTemplate {
 
     /// The text of the prompt. Bounded work, whatever the template does.
     ///
-    /// Tool-call arguments that are strings of a JSON object are handed to the template as that object.
+    /// Tool-call arguments that are strings of a JSON object are handed to the template as that object, and contents as
+    /// lists of parts if it prints no others.
     ///
     /// # Errors
     ///
     /// The template refuses the conversation, fails, or doesn't end.
     pub fn render(&self, input: &ChatInput<'_>) -> Result<String, TemplateError> {
-        for (fuel, stack) in BUDGETS {
+        self.render_within(input, &BUDGETS)
+    }
+
+    fn render_within(
+        &self,
+        input: &ChatInput<'_>,
+        budgets: &[(u64, usize)],
+    ) -> Result<String, TemplateError> {
+        for &(fuel, stack) in budgets {
             let rendering = std::thread::scope(|scope| {
                 let thread = std::thread::Builder::new().name("template".into()).stack_size(stack);
                 thread.spawn_scoped(scope, || self.render_with(input, fuel)).map(ScopedJoinHandle::join)
@@ -140,7 +168,11 @@ impl ChatTemplate {
 
     fn context(&self, input: &ChatInput<'_>) -> Value {
         let list = |items: Option<&[Json]>| items.map_or(Json::Null, |items| Json::Array(items.to_vec()));
-        let messages = input.messages.iter().cloned().map(with_argument_objects).collect();
+        let message = |message: &Json| {
+            let message = with_argument_objects(message.clone());
+            if self.wants_parts { with_parts(message) } else { message }
+        };
+        let messages = input.messages.iter().map(message).collect();
         let mut variables = Map::new();
         variables.insert("messages".into(), Json::Array(messages));
         variables.insert("tools".into(), list(input.tools));
@@ -148,6 +180,7 @@ impl ChatTemplate {
         variables.insert("add_generation_prompt".into(), input.add_generation_prompt.into());
         variables.insert("bos_token".into(), self.special.bos.clone().into());
         variables.insert("eos_token".into(), self.special.eos.clone().into());
+        variables.extend(DATES.map(|(name, format)| (name.to_owned(), input.now.strftime(format).into())));
         variables.extend(input.variables.iter().map(|(name, value)| (name.clone(), value.clone())));
         value_of(&Json::Object(variables))
     }
@@ -162,6 +195,21 @@ fn with_argument_objects(mut message: Json) -> Json {
         if let Some(object @ Json::Object(_)) = parsed {
             *arguments = object;
         }
+    }
+    message
+}
+
+/// A content of one part.
+fn parts(text: &str) -> Json {
+    Json::Array(vec![Json::from_iter([("type", "text"), ("text", text)])])
+}
+
+/// Makes a list of parts of a content that is text.
+fn with_parts(mut message: Json) -> Json {
+    if let Some(content) = message.get_mut("content")
+        && let Some(text) = content.as_str()
+    {
+        *content = parts(text);
     }
     message
 }
