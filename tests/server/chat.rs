@@ -166,6 +166,36 @@ fn a_call_is_read_out_of_the_answer() {
 }
 
 #[test]
+fn mistrals_templates_take_the_names_of_calls_that_they_are_given() {
+    let template = "{% for m in messages %}{% if m.role == 'tool' %}{% if m.tool_call_id|length != 9 %}\
+                    {{ raise_exception('Tool call IDs should be alphanumeric strings with length 9!') }}{% endif %}\
+                    {{ '[TOOL_RESULTS]' + m.tool_call_id }}{% endif %}{% for call in m.tool_calls or [] %}\
+                    {% if call.id|length != 9 %}{{ raise_exception('Tool call IDs should be alphanumeric strings') }}\
+                    {% endif %}{{ '[TOOL_CALLS]' + call.id }}{% endfor %}{{ m.content }}{% endfor %}\
+                    {{ '<|im_start|>assistant\\n' }}";
+    let server = Server::start(&Kind { template: Some(template), ..Kind::default() });
+    let call = "I ask.[TOOL_CALLS]weather[ARGS]{\"city\":\"Köln\"}";
+    let body = with(ask(&format!("[[{call}]]")), json!({ "tools": weather() }));
+    let answer = server.post("/v1/chat/completions", &body).ok();
+    let message = answer["choices"][0]["message"].clone();
+    let result =
+        json!({ "role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "[[sunny]]" });
+    let messages = json!([body["messages"][0], message, result]);
+    let answer =
+        server.post("/v1/chat/completions", &with(body.clone(), json!({ "messages": messages }))).ok();
+    assert_eq!(answer["choices"][0]["message"]["content"], "sunny");
+    // Ollama's calls have no names
+    let call = json!({ "function": { "name": "weather", "arguments": { "city": "Köln" } } });
+    let messages = json!([
+        body["messages"][0],
+        { "role": "assistant", "content": "", "tool_calls": [call] },
+        { "role": "tool", "tool_name": "weather", "content": "[[sunny]]" },
+    ]);
+    let answer = server.post("/api/chat", &json!({ "messages": messages, "stream": false })).ok();
+    assert_eq!(answer["message"]["content"], "sunny");
+}
+
+#[test]
 fn parallel_calls_can_be_forbidden() {
     let server = Server::start(&Kind::default());
     let body = with(ask(&format!("[[{CALL}\n{CALL} more]]")), json!({ "tools": weather() }));

@@ -19,3 +19,4 @@ mod responses;
 mod serving;
 mod shapes;
 mod slots;
+mod thinking;

@@ -14,6 +14,11 @@ fn content(answer: &Value) -> &str {
     answer["choices"][0]["message"]["content"].as_str().unwrap()
 }
 
+/// The text of an answer that must come.
+fn content_of(server: &Server, body: &Value) -> String {
+    content(&server.post(CHAT, body).ok()).to_owned()
+}
+
 /// The text of a streamed answer.
 fn streamed(server: &Server, body: &Value) -> String {
     joined(&server.post(CHAT, &with(body.clone(), json!({ "stream": true }))).events(), 0, "content")
@@ -38,13 +43,30 @@ fn row_68_a_system_message_that_is_not_first_is_refused_in_the_templates_words()
     assert_eq!(server.post(CHAT, &ask("[[a]]")).status, 200);
 }
 
+/// Prints what is in lists of parts alone, as templates of models that see do.
+const PARTS: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% for part in m.content %}\
+{% if part.type is defined and part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}\
+{{ '<|im_start|>assistant\\n' }}";
+
 #[test]
-fn row_69_a_template_that_wants_lists_gets_text_without_growing() {
-    let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% for part in m.content %}\
-                    {% if part.type is defined %}{{ part.text }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}";
-    let server = Server::start(&Kind { template: Some(template), ..Kind::default() });
-    let prompt = server.post("/apply-template", &ask("text")).ok();
-    assert!(prompt["prompt"].as_str().unwrap().len() < 100);
+fn row_69_a_template_that_wants_lists_gets_them_and_finding_that_out_is_bounded() {
+    let server = Server::start(&Kind { template: Some(PARTS), ..Kind::default() });
+    let parts = json!([{ "type": "text", "text": "[[a" }, { "type": "text", "text": "b]]" }]);
+    for (content, said) in [(json!("[[hello]]"), "hello"), (parts, "a\nb")] {
+        let body = json!({ "messages": [{ "role": "user", "content": content }], "temperature": 0 });
+        assert_eq!(content_of(&server, &body), said);
+    }
+    // markup in parts is text, too
+    let prompt = server.post("/apply-template", &ask("x<|im_end|>y")).ok();
+    let expected = "<|im_start|>user\nx<|im_end|>y<|im_end|>\n<|im_start|>assistant\n";
+    assert_eq!(prompt["prompt"], expected);
+    let count = |text: &str| server.post("/apply-template", &ask(text)).ok()["tokens"].as_u64().unwrap();
+    assert!(count("<|im_end|>") > count("") + 1, "a control token in a content");
+    // whoever looks into contents without end is asked for little
+    let endless = "{% for m in messages %}{% for a in range(100000) %}{% for b in range(100000) %}{% for part in m.content %}\
+                   {{ part.text }}{% endfor %}{% endfor %}{% endfor %}{% endfor %}";
+    let server = Server::start(&Kind { template: Some(endless), ..Kind::default() });
+    assert_eq!(server.post(CHAT, &ask("a")).status, 400);
 }
 
 #[test]
@@ -60,30 +82,80 @@ fn row_70_two_turns_in_a_row_are_refused_whole() {
 #[test]
 fn row_71_a_go_template_is_no_chat_template() {
     use doorbell_runtime::template::{ChatTemplate, SpecialTokens};
-    let go = "{{ if .System }}<|im_start|>system\n{{ .System }}<|im_end|>{{ end }}";
-    assert!(ChatTemplate::new(go, SpecialTokens::default()).is_err());
-}
-
-#[test]
-fn row_72_no_tools_are_no_grammar() {
-    let server = Server::start(&Kind::default());
-    for choice in ["auto", "none"] {
-        let body = with(ask("[[a]]"), json!({ "tools": [], "tool_choice": choice }));
-        assert_eq!(content(&server.post(CHAT, &body).ok()), "a");
+    for go in [
+        "{{ if .System }}<|im_start|>system\n{{ .System }}<|im_end|>{{ end }}",
+        "{{- range .Messages }}<|{{ .Role }}|>{{ .Content }}{{ end }}",
+        "{{ .Prompt }}",
+        "{{ $last := eq (len (slice .Messages 1)) 1 }}",
+    ] {
+        let error = ChatTemplate::new(go, SpecialTokens::default()).err().expect(go).to_string();
+        assert!(error.starts_with("chat template, line "), "{error}");
     }
 }
 
 #[test]
-fn row_73_a_growing_conversation_keeps_its_prefix() {
-    let server = Server::start(&Kind::default());
-    let mut messages = vec![json!({ "role": "system", "content": "be brief ".repeat(40) })];
+fn row_72_no_tools_are_no_grammar() {
+    // how the families ask whether there are tools
+    for question in ["tools", "tools is not none", "tools is iterable and tools|length > 0", "false"] {
+        let template = format!(
+            "{{% for m in messages %}}<|im_start|>{{{{ m.role }}}}\n{{{{ m.content }}}}<|im_end|>\n{{% endfor %}}\
+             {{% if {question} %}}<tool_call>{{{{ tools|tojson }}}}{{% endif %}}{{{{ '<|im_start|>assistant\n' }}}}"
+        );
+        let server = Server::start(&Kind { template: Some(template.leak()), ..Kind::default() });
+        for fields in [
+            json!({}),
+            json!({ "tools": null }),
+            json!({ "tools": [] }),
+            json!({ "tools": [], "tool_choice": "auto" }),
+            json!({ "tools": [], "tool_choice": "none", "parallel_tool_calls": true }),
+        ] {
+            let body = with(ask("[[a]]"), fields);
+            assert_eq!(content_of(&server, &body), "a");
+            let prompt = server.post("/apply-template", &body).ok();
+            assert!(!prompt["prompt"].as_str().unwrap().contains("<tool_call>"), "{prompt}");
+        }
+    }
+}
+
+/// Drops earlier reasoning, as Qwen3's does, unless it is asked to keep it.
+const FORGETS: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and preserve_thinking %}\
+{{ '<think>\\n' + (m.reasoning_content or '') + '\\n</think>\\n\\n' }}{% endif %}{{ m.content + '<|im_end|>\\n' }}{% endfor %}\
+{{ '<|im_start|>assistant\\n' }}";
+
+/// Four turns of a conversation, whose letters are tokens of their own in answers and prompts: what the cache knew of each prompt, the tokens of it, and those of the answer.
+fn conversation(server: &Server, script: &str, variables: &Value) -> Vec<[u64; 3]> {
+    let mut messages = vec![json!({ "role": "system", "content": "be brief ".repeat(20) })];
+    let mut turns = Vec::new();
     for turn in 0..4 {
-        messages.push(json!({ "role": "user", "content": format!("[[answer {turn}]]") }));
-        let answer = server.post(CHAT, &json!({ "messages": messages, "temperature": 0 })).ok();
-        let usage = &answer["usage"];
-        let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
-        assert!(turn == 0 || cached + 96 > usage["prompt_tokens"].as_u64().unwrap(), "{usage}");
+        messages
+            .push(json!({ "role": "user", "content": format!("[[{script}{}]]", "ZQXJ-".repeat(20 + turn)) }));
+        let body = json!({ "messages": messages, "temperature": 0, "chat_template_kwargs": variables });
+        let answer = server.post(CHAT, &body).ok();
+        let count = |pointer: &str| answer["usage"].pointer(pointer).unwrap().as_u64().unwrap();
+        turns.push(
+            ["/prompt_tokens_details/cached_tokens", "/prompt_tokens", "/completion_tokens"].map(count),
+        );
         messages.push(answer["choices"][0]["message"].clone());
+    }
+    turns
+}
+
+#[test]
+fn row_73_a_growing_conversation_keeps_its_prefix() {
+    // all of the turn before is known but for the page that it ends in
+    let all_known =
+        |turns: &[[u64; 3]]| turns.windows(2).all(|pair| pair[1][0] + 32 > pair[0][1] + pair[0][2]);
+    let plain = Server::start(&Kind::default());
+    let turns = conversation(&plain, "", &json!({}));
+    assert!(all_known(&turns), "{turns:?}");
+    let kind = Kind { template: Some(FORGETS), thinking: true, ..Kind::default() };
+    for script in ["<think>\nZX-QJ\n</think>\n\n", "<think>\n\n</think>\n\n"] {
+        let turns = conversation(&Server::start(&kind), script, &json!({ "preserve_thinking": true }));
+        assert!(all_known(&turns), "{turns:?}");
+        // a template that drops it changes the last answer alone
+        let turns = conversation(&Server::start(&kind), script, &json!({}));
+        assert!(!all_known(&turns), "{turns:?}");
+        assert!(turns.windows(2).all(|pair| pair[1][0] + 32 > pair[0][1]), "{turns:?}");
     }
 }
 
@@ -106,15 +178,30 @@ fn row_74_nan_ends_one_request_and_no_other() {
 #[test]
 fn row_75_a_window_of_nothing_is_no_penalty() {
     let server = Server::start(&Kind::default());
-    let body = with(ask("[[aaaa]]"), json!({ "repeat_last_n": 0, "repeat_penalty": 2 }));
-    assert_eq!(content(&server.post(CHAT, &body).ok()), "aaaa");
+    let fields = json!({ "frequency_penalty": 100, "presence_penalty": 100, "max_tokens": 4 });
+    let body = with(ask("[[aaaa]]"), fields);
+    for name in ["repeat_last_n", "penalty_last_n"] {
+        assert_eq!(content_of(&server, &with(body.clone(), json!({ name: 0 }))), "aaaa");
+        assert_ne!(content_of(&server, &with(body.clone(), json!({ name: 64 }))), "aaaa");
+    }
 }
 
 #[test]
 fn row_76_top_k_of_nothing_is_off() {
     let server = Server::start(&Kind::default());
+    // so hot that every token is as likely as any other
+    let hot = json!({ "temperature": 1000, "top_p": 1, "min_p": 0, "seed": 1, "max_tokens": 12 });
+    let text = |top_k: i32| {
+        let body = with(ask("[[abcdefghijkl]]"), with(hot.clone(), json!({ "top_k": top_k })));
+        content_of(&server, &body)
+    };
+    assert_eq!(text(1), "abcdefghijkl");
     for top_k in [0, -1] {
-        assert_eq!(content(&server.post(CHAT, &with(ask("[[abc]]"), json!({ "top_k": top_k }))).ok()), "abc");
+        let mut letters: Vec<_> = text(top_k).chars().collect();
+        letters.sort_unstable();
+        letters.dedup();
+        assert!(letters.len() > 4, "{letters:?}");
+        assert_eq!(content_of(&server, &with(ask("[[abc]]"), json!({ "top_k": top_k }))), "abc");
     }
 }
 
@@ -129,6 +216,16 @@ fn row_77_biases_in_every_form_are_taken_and_concern_one_request() {
             "abc"
         );
     }
+    // what one request bans, the next one has, as likely as before
+    let likely = |fields: Value| {
+        let body = with(ask("[[abc]]"), json!({ "logprobs": true, "top_logprobs": 1, "max_tokens": 1 }));
+        let answer = server.post(CHAT, &with(body, fields)).ok();
+        answer["choices"][0]["logprobs"]["content"][0].clone()
+    };
+    let before = likely(json!({}));
+    assert_eq!(before["token"], "a");
+    assert_ne!(likely(json!({ "logit_bias": [["a", false]] }))["token"], "a");
+    assert_eq!(likely(json!({})), before);
     for bias in [json!(3), json!({ "99999999": 1 }), json!({ "5": "x" }), json!([5])] {
         assert_eq!(
             server.post(CHAT, &with(ask("[[abc]]"), json!({ "logit_bias": bias }))).status,
@@ -353,9 +450,13 @@ fn row_95_references_into_lists_and_to_enumerations_are_followed() {
         "required": ["a"], "additionalProperties": false,
     });
     let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema } });
-    let answer =
-        server.post(CHAT, &with(ask("[[{\"a\":\"red\"}]]"), json!({ "response_format": format }))).ok();
-    assert_eq!(content(&answer), "{\"a\":\"red\"}");
+    for (said, kept) in [("red", true), ("blue", true), ("green", false)] {
+        let script = format!("[[{{\"a\":\"{said}\"}}]]");
+        let body = with(ask(&script), json!({ "response_format": format, "max_tokens": 100 }));
+        let value: Value = serde_json::from_str(&content_of(&server, &body)).unwrap();
+        assert!(value["a"] == "red" || value["a"] == "blue", "{value}");
+        assert_eq!(value["a"] == said, kept);
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use doorbell_core::token::Tokenizer;
 use doorbell_runtime::prefix::Folder;
 use doorbell_runtime::serve::Service;
 use doorbell_server::{Running, Served, Server, Settings};
-use doorbell_tests::gguf_writer::Value;
+use doorbell_tests::gguf_writer::{GgufFile, Value};
 use doorbell_tests::scripted::Scripted;
 use doorbell_tests::tiny::{self, Family, Shape};
 use std::path::PathBuf;
@@ -28,6 +28,8 @@ pub(crate) struct Kind {
     /// KV pages; `None` is enough for all at full context.
     pub(crate) pages: Option<u32>,
     pub(crate) template: Option<&'static str>,
+    /// Whether the marks of reasoning are tokens of their own.
+    pub(crate) thinking: bool,
     /// The seed of the model's weights.
     pub(crate) model: u64,
     /// Where prefixes are saved.
@@ -45,6 +47,7 @@ impl Default for Kind {
             waiting: 64,
             pages: None,
             template: None,
+            thinking: false,
             model: 1,
             folder: None,
             pause: Duration::ZERO,
@@ -55,14 +58,34 @@ impl Default for Kind {
 
 /// A model, which lives as long as the process, as a served one does.
 pub(crate) fn file(kind: &Kind) -> &'static Gguf<'static> {
-    let shape = Shape { context: kind.context as usize, vocab: 512, ..Shape::TINY };
+    // more than the merges fill, where two tokens must be left
+    let vocab = if kind.thinking { 1024 } else { 512 };
+    let shape = Shape { context: kind.context as usize, vocab, ..Shape::TINY };
     let mut file = tiny::model(Family::Qwen3, shape, Type::F32, kind.model);
     if let Some(template) = kind.template {
         file.metadata.retain(|(key, _)| key != b"tokenizer.chat_template");
         file.meta("tokenizer.chat_template", Value::from(template));
     }
+    if kind.thinking {
+        mark_thinking(&mut file);
+    }
     let bytes: &'static [u8] = Box::leak(file.to_bytes().into_boxed_slice());
     Box::leak(Box::new(Gguf::parse(bytes, HEAP).unwrap()))
+}
+
+/// Makes marks of two unused tokens, as files of Qwen3 have them.
+fn mark_thinking(file: &mut GgufFile) {
+    const USER_DEFINED: i32 = 4;
+    for (key, value) in &mut file.metadata {
+        let Value::Array(_, items) = value else { continue };
+        let marks = match key.as_slice() {
+            b"tokenizer.ggml.tokens" => ["<think>", "</think>"].map(Value::from),
+            b"tokenizer.ggml.token_type" => [Value::I32(USER_DEFINED), Value::I32(USER_DEFINED)],
+            _ => continue,
+        };
+        let unused = items.len() - marks.len();
+        items.splice(unused.., marks);
+    }
 }
 
 /// A model with nothing to compute.

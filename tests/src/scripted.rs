@@ -1,7 +1,7 @@
 //! A backend that says what the prompt tells it to say, so that answers are known to the byte.
 //!
-//! The text between the last `[[` and `]]` of the prompt is the answer, byte by byte, one token each; without it the
-//! answer is `ok`. The hidden state of a token has a one where its byte is, modulo the width. It reads the tokens that the KV pages say came before, as a real model does. Needs a byte-level
+//! The text between the last `[[` and `]]` of the prompt is the answer, byte by byte, one token each, as are the marks of
+//! reasoning where the vocabulary has them; without it the answer is `ok`. The hidden state of a token has a one where its byte is, modulo the width. It reads the tokens that the KV pages say came before, as a real model does. Needs a byte-level
 //! vocabulary whose turns end with `<|im_end|>`.
 
 use core::time::Duration;
@@ -30,6 +30,8 @@ pub struct Scripted {
     pieces: Vec<Vec<u8>>,
     /// The token of every byte.
     bytes: [TokenId; 256],
+    /// `<think>` and `</think>`, where they are tokens.
+    marks: Vec<TokenId>,
     end: TokenId,
     limits: BatchLimits,
     logits: Vec<f32>,
@@ -57,6 +59,10 @@ impl Scripted {
             tokens: vec![TokenId(0); pages as usize * PAGE_TOKENS],
             bytes: core::array::from_fn(of_byte),
             pieces,
+            marks: ["<think>", "</think>"]
+                .iter()
+                .filter_map(|mark| tokenizer.find(mark.as_bytes()))
+                .collect(),
             end: tokenizer.find(b"<|im_end|>").expect("turns end"),
             limits: BatchLimits { shape, vocabulary: model.vocabulary, groups: model.groups.len(), pages },
             logits: Vec::new(),
@@ -100,7 +106,9 @@ impl Scripted {
         for (token, logit) in out.iter_mut().enumerate() {
             *logit = -10.0 - token as f32 / 1000.0;
         }
-        let next = rest.first().map_or(self.end, |&byte| self.bytes[usize::from(byte)]);
+        let mark = self.marks.iter().find(|mark| rest.starts_with(&self.pieces[mark.0 as usize]));
+        let byte = || rest.first().map(|&byte| self.bytes[usize::from(byte)]);
+        let next = mark.copied().or_else(byte).unwrap_or(self.end);
         out[next.0 as usize] = 10.0;
         !rest.starts_with(LOST.as_bytes())
     }

@@ -3,6 +3,7 @@
 use crate::app::{App, HEAP};
 use crate::error::{Failure, Kind};
 use crate::generate::{Options, Order};
+use crate::ids;
 use crate::shape;
 use crate::turn::{self, Turn};
 use alloc::sync::Arc;
@@ -61,10 +62,12 @@ fn render(app: &App, conversation: &Conversation) -> Result<Rendered, Failure> {
     };
     let offered = conversation.choice != ToolChoice::None && !conversation.tools.is_empty();
     let (messages, begun) = conversation.turn.part(&conversation.messages)?;
+    let mut messages = messages.to_vec();
+    ids::fit(app.style, &mut messages);
     let input = ChatInput {
         tools: offered.then_some(conversation.tools.as_slice()),
         add_generation_prompt: conversation.turn != Turn::Closed,
-        ..ChatInput::new(messages, &conversation.variables, Moment::now())
+        ..ChatInput::new(&messages, &conversation.variables, Moment::now())
     };
     let mut prompt = template.prompt(&input)?;
     let reason = conversation.variables.get("enable_thinking") != Some(&Value::Bool(false));

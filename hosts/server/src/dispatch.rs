@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, header};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -178,7 +178,6 @@ async fn refuse(app: Arc<App>, kind: Kind, request: Request) -> Response {
     let mut response = match (request.method(), &origin) {
         (&Method::OPTIONS, Some(_)) => {
             let mut response = Response::new(Body::empty());
-            *response.status_mut() = StatusCode::NO_CONTENT;
             access::allow_request(response.headers_mut(), request.headers());
             response
         }

@@ -94,7 +94,7 @@ impl Reason {
 pub(crate) struct Ending {
     pub(crate) reason: Reason,
     pub(crate) usage: Usage,
-    /// Tokens that came before the answer proper.
+    /// Tokens between the marks of reasoning.
     pub(crate) reasoning_tokens: u32,
     /// Whether the context was full before the answer ended.
     pub(crate) truncated: bool,
@@ -370,12 +370,16 @@ impl Answer {
         }
         let mut deltas = Vec::new();
         match &mut self.parser {
-            Some(parser) => parser.push(&text, &mut deltas),
+            Some(parser) => {
+                let reasons = parser.reasons();
+                parser.push(&text, &mut deltas);
+                // the marks on either side are not counted
+                if reasons && parser.reasons() {
+                    self.reasoning_tokens += u32::try_from(tokens.len()).unwrap_or(u32::MAX);
+                }
+            }
             None if text.is_empty() => {}
             None => deltas.push(Delta::Text(text.clone())),
-        }
-        if deltas.iter().any(|delta| matches!(delta, Delta::Reasoning(_))) {
-            self.reasoning_tokens += u32::try_from(tokens.len()).unwrap_or(u32::MAX);
         }
         self.limit(&mut deltas);
         Some(Part::More { deltas, text, tokens })

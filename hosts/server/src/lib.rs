@@ -14,6 +14,7 @@ mod doorman;
 mod error;
 mod fields;
 mod generate;
+mod ids;
 mod listen;
 mod metrics;
 mod ollama;

@@ -1,0 +1,184 @@
+//! How long a model may reason, and whether it does.
+//!
+//! What the model says follows a script by its place in the turn. So a script has what the template has put there already,
+//! and eight bytes that are lost to the mark that a limit puts there.
+
+use crate::chat::{ask, joined, with};
+use crate::client::Server;
+use crate::serving::Kind;
+use serde_json::{Value, json};
+
+const CHAT: &str = "/v1/chat/completions";
+
+/// Leaves reasoning to the model, as Qwen3's does, or closes it where it is not wanted.
+const CLOSES: &str = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}\
+{% endfor %}{{ '<|im_start|>assistant\\n' }}{% if enable_thinking is defined and enable_thinking is false %}\
+{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}";
+
+/// Opens reasoning for the model, as Qwen3.5's does, and is told how much of it is wanted.
+const OPENS: &str = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}\
+{% endfor %}{% if reasoning_effort is defined %}{{ '<|im_start|>effort\\n' + reasoning_effort + '<|im_end|>\\n' }}{% endif %}\
+{{ '<|im_start|>assistant\\n<think>\\n' }}{% if enable_thinking is defined and enable_thinking is false %}\
+{{ '\\n</think>\\n\\n' }}{% endif %}";
+
+/// Where the template opens: twelve letters, eight that the mark takes the place of, and an answer.
+const LONG: &str = "[[<think>\nabcdefghijkl========\n\nYes.]]";
+
+/// Where the template opens and closes.
+const SILENT: &str = "[[<think>\n\n</think>\n\nNo.]]";
+
+fn server(template: &'static str) -> Server {
+    Server::start(&Kind { template: Some(template), thinking: true, ..Kind::default() })
+}
+
+/// What came of a request, whole and as a stream: reasoning, text, reasoning tokens, all tokens and the reason.
+fn parts(server: &Server, body: &Value) -> (String, String, u64, u64, String) {
+    let whole = server.post(CHAT, body).ok();
+    let choice = &whole["choices"][0];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let counts = |usage: &Value| {
+        let reasoning = usage["completion_tokens_details"]["reasoning_tokens"].as_u64().unwrap_or(0);
+        (reasoning, usage["completion_tokens"].as_u64().unwrap())
+    };
+    let (reasoning, all) = counts(&whole["usage"]);
+    let message = &choice["message"];
+    let found = (
+        text(&message["reasoning_content"]),
+        text(&message["content"]),
+        reasoning,
+        all,
+        text(&choice["finish_reason"]),
+    );
+    let fields = json!({ "stream": true, "stream_options": { "include_usage": true } });
+    let events = server.post(CHAT, &with(body.clone(), fields)).events();
+    let (usage, chunks) = events.split_last().unwrap();
+    let (reasoning, all) = counts(&usage["usage"]);
+    let streamed = (
+        joined(chunks, 0, "reasoning_content"),
+        joined(chunks, 0, "content"),
+        reasoning,
+        all,
+        text(&chunks.last().unwrap()["choices"][0]["finish_reason"]),
+    );
+    assert_eq!(streamed, found, "the stream says the same");
+    found
+}
+
+fn expected(reasoning: &str, text: &str, counts: [u64; 2]) -> (String, String, u64, u64, String) {
+    (reasoning.into(), text.into(), counts[0], counts[1], "stop".into())
+}
+
+#[test]
+fn reasoning_ends_at_the_budget_and_the_answer_follows() {
+    let server = server(OPENS);
+    for name in ["thinking_budget_tokens", "reasoning_budget_tokens"] {
+        let body = with(ask(LONG), json!({ name: 12 }));
+        // twelve letters, the mark, two line ends and four letters
+        assert_eq!(parts(&server, &body), expected("abcdefghijkl", "Yes.", [12, 19]));
+    }
+    let cut = with(ask("[[<think>\nabcd========\n\nNo.]]"), json!({ "thinking_budget_tokens": 4 }));
+    assert_eq!(parts(&server, &cut), expected("abcd", "No.", [4, 10]));
+    let none = with(ask("[[<think>\n========\n\nNo.]]"), json!({ "thinking_budget_tokens": 0 }));
+    assert_eq!(parts(&server, &none), expected("", "No.", [0, 6]));
+}
+
+#[test]
+fn without_a_budget_reasoning_goes_on() {
+    let server = server(OPENS);
+    let all = "abcdefghijkl========\n\nYes.";
+    for fields in
+        [json!({}), json!({ "thinking_budget_tokens": -1 }), json!({ "thinking_budget_tokens": 100 })]
+    {
+        let found = parts(&server, &with(ask(LONG), fields));
+        assert_eq!(found, expected(all, "", [all.len() as u64; 2]));
+    }
+    // a budget that is not used up leaves all as it is
+    let body = with(ask("[[<think>\nhm\n</think>\n\nYes.]]"), json!({ "thinking_budget_tokens": 4 }));
+    assert_eq!(parts(&server, &body), expected("hm", "Yes.", [3, 10]));
+}
+
+#[test]
+fn a_budget_counts_from_the_mark_that_the_model_writes() {
+    let server = server(CLOSES);
+    let body = with(ask("[[<think>\nabcd========\n\nYes.]]"), json!({ "thinking_budget_tokens": 5 }));
+    assert_eq!(parts(&server, &body), expected("abcd", "Yes.", [5, 13]));
+    // who does not reason is not held to it
+    let body = with(ask("[[just an answer]]"), json!({ "thinking_budget_tokens": 0 }));
+    assert_eq!(parts(&server, &body), expected("", "just an answer", [0, 14]));
+}
+
+#[test]
+fn each_of_several_answers_has_the_budget() {
+    let server = server(OPENS);
+    let answer = server.post(CHAT, &with(ask(LONG), json!({ "thinking_budget_tokens": 12, "n": 3 }))).ok();
+    for choice in answer["choices"].as_array().unwrap() {
+        assert_eq!(choice["message"]["reasoning_content"], "abcdefghijkl");
+        assert_eq!(choice["message"]["content"], "Yes.");
+    }
+    assert_eq!(answer["usage"]["completion_tokens_details"]["reasoning_tokens"], 36);
+}
+
+#[test]
+fn a_schema_is_kept_behind_reasoning_that_a_budget_ends() {
+    let server = server(OPENS);
+    let schema = json!({ "type": "object", "properties": { "a": { "enum": ["red", "blue"] } },
+        "required": ["a"], "additionalProperties": false });
+    let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema } });
+    let script = "[[<think>\nabcdefghijkl========{\"a\":\"red\"}]]";
+    let body = with(ask(script), json!({ "thinking_budget_tokens": 12, "response_format": format }));
+    let (reasoning, text, count, ..) = parts(&server, &body);
+    assert_eq!((reasoning.as_str(), text.as_str(), count), ("abcdefghijkl", "{\"a\":\"red\"}", 12));
+}
+
+#[test]
+fn reasoning_can_be_turned_off_in_every_way() {
+    for template in [CLOSES, OPENS] {
+        let server = server(template);
+        for fields in [
+            json!({ "chat_template_kwargs": { "enable_thinking": false } }),
+            json!({ "reasoning_effort": "none" }),
+        ] {
+            assert_eq!(parts(&server, &with(ask(SILENT), fields)), expected("", "No.", [0, 3]));
+        }
+        let answer =
+            server.post("/api/chat", &with(ask(SILENT), json!({ "think": false, "stream": false }))).ok();
+        assert_eq!(answer["message"]["content"], "No.");
+    }
+}
+
+#[test]
+fn an_effort_reaches_the_template() {
+    let server = server(OPENS);
+    let prompt =
+        |fields: Value| server.post("/apply-template", &with(ask("q"), fields)).ok()["prompt"].clone();
+    let text = prompt(json!({ "reasoning_effort": "low" }));
+    assert!(text.as_str().unwrap().contains("<|im_start|>effort\nlow<|im_end|>"), "{text}");
+    let text = prompt(json!({ "reasoning_effort": "none" }));
+    assert!(text.as_str().unwrap().ends_with("<think>\n\n</think>\n\n"), "{text}");
+}
+
+#[test]
+fn anthropics_budget_is_kept() {
+    let server = server(OPENS);
+    let thinking = json!({ "type": "enabled", "budget_tokens": 12 });
+    let body = with(ask(LONG), json!({ "max_tokens": 100, "thinking": thinking }));
+    let answer = server.post("/v1/messages", &body).ok();
+    assert_eq!(answer["content"][0]["type"], "thinking");
+    assert_eq!(answer["content"][0]["thinking"], "abcdefghijkl");
+    assert_eq!(answer["content"][1]["text"], "Yes.");
+    assert_eq!(answer["usage"]["output_tokens"], 19);
+    let disabled = with(ask(SILENT), json!({ "max_tokens": 100, "thinking": { "type": "disabled" } }));
+    let answer = server.post("/v1/messages", &disabled).ok();
+    assert_eq!(answer["content"], json!([{ "type": "text", "text": "No." }]));
+}
+
+#[test]
+fn responses_count_what_was_reasoned() {
+    let server = server(OPENS);
+    let body = json!({ "model": "scripted", "input": LONG, "temperature": 0, "thinking_budget_tokens": 12 });
+    let answer = server.post("/v1/responses", &body).ok();
+    assert_eq!(answer["usage"]["output_tokens_details"]["reasoning_tokens"], 12);
+    let kinds: Vec<_> =
+        answer["output"].as_array().unwrap().iter().map(|item| item["type"].clone()).collect();
+    assert_eq!(kinds, ["reasoning", "message"]);
+}
