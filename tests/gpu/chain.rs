@@ -213,3 +213,37 @@ fn chains_that_break_a_rule_are_refused() {
         assert!(matches!(backend.poll(), Ok(None)));
     });
 }
+
+/// A token whose vector is no numbers comes in the middle of a chain: its request ends, and no other.
+#[test]
+fn logits_that_are_no_numbers_end_a_chained_request_alone() {
+    let mut file = tiny::model(Family::Llama, tiny::Shape::NARROW, doorbell_core::quant::Type::F32, 1);
+    let waves = |model: &Model<'_>| [vec![(prompt(model, 30), 20), (prompt(model, 7), 22)]];
+    let chip = (CHIPS[0], Level::Strict);
+    let sound = file.to_bytes();
+    let mut poison = TokenId(0);
+    with_model(&sound, |model| {
+        let ([chained, _], _) = both(model, chip, &waves(model), &[], "sound");
+        let [(first, _), (second, _)] = chained.as_slice() else { panic!("two requests") };
+        let seen = |at: usize, token| first[..at].contains(&token) || prompt(model, 30).contains(&token);
+        let fit = first.iter().enumerate().skip(3).take(15).find(|&(at, token)| {
+            !seen(at, *token) && !second.contains(token) && !prompt(model, 7).contains(token)
+        });
+        poison = *fit.unwrap().1;
+    });
+    let (info, data) = file.tensors.iter_mut().find(|(info, _)| info.name == b"token_embd.weight").unwrap();
+    let row = 4 * info.dims[0] as usize;
+    data[poison.0 as usize * row..][..row].as_chunks_mut().0.fill(f32::NAN.to_le_bytes());
+    with_model(&file.to_bytes(), |model| {
+        let ([chained, single], chains) = both(model, chip, &waves(model), &[], "poisoned");
+        assert!(chains.iter().any(|&steps| steps > 8), "{chains:?}");
+        let tokens =
+            |outcomes: &[Outcome]| outcomes.iter().map(|(tokens, _)| tokens.clone()).collect::<Vec<_>>();
+        assert_eq!(tokens(&chained), tokens(&single));
+        assert_eq!(chained[0].0.last(), Some(&poison));
+        for outcomes in [&chained, &single] {
+            assert!(matches!(outcomes[0].1, Some(FinishReason::Sampling(_))), "{outcomes:?}");
+            assert_eq!(outcomes[1].1, Some(FinishReason::MaxTokens));
+        }
+    });
+}

@@ -1,5 +1,6 @@
 //! The token of the largest logit of each output row, the lowest id on ties: one workgroup a row. In a chain of steps
-//! the same workgroup makes the token its row's input of the next step and tells the host.
+//! the same workgroup makes the token its row's input of the next step and tells the host; logits that nothing can be
+//! picked from are told as [`UNPICKED`], and the chain goes on with token 0.
 
 use super::idiom::{Idiom, at};
 use super::{Cost, Launch, Recipe, Step};
@@ -8,6 +9,7 @@ use alloc::string::String;
 use alloc::vec;
 use doorbell_compiler::ir::{Axis, Builder, Elem, Function, Value, Width};
 use doorbell_compiler::object::ArgumentValue;
+use doorbell_core::backend::UNPICKED;
 
 /// Work items.
 const GROUP: u32 = 1024;
@@ -78,7 +80,8 @@ impl Largest {
             let place = k.left(number, 2);
             let place = k.add(place, start);
             let value = k.read(logits, place);
-            better(k, [known[0], known[1]], [value, number]).to_vec()
+            let pair = if self.feeds { marked(k, [value, number]) } else { [value, number] };
+            better(k, [known[0], known[1]], pair).to_vec()
         });
         let mut pair = [own[0], own[1]];
         for mask in [1, 2, 4, 8, 16] {
@@ -104,13 +107,23 @@ impl Largest {
         let leader = k.eq(item, none);
         k.when(leader, |k| {
             let place = k.left(row, 2);
-            k.write(out, place, pair[1]);
-            if let Some(next) = next {
-                feed(k, next, row, pair[1]);
-            }
+            let Some(next) = next else { return k.write(out, place, pair[1]) };
+            let lowest = k.float(f32::NEG_INFINITY);
+            let possible = k.fgt(pair[0], lowest);
+            let unpicked = k.int(UNPICKED.0);
+            let token = k.select(possible, pair[1], unpicked);
+            k.write(out, place, token);
+            feed(k, next, row, token);
         });
         k.finish()
     }
+}
+
+/// Lets logits that are NaN or plus infinity win, without a token.
+fn marked(k: &mut Builder, [value, number]: [Value; 2]) -> [Value; 2] {
+    let (highest, unpicked) = (k.float(f32::INFINITY), k.int(UNPICKED.0));
+    let finite = k.flt(value, highest);
+    [k.select(finite, value, highest), k.select(finite, number, unpicked)]
 }
 
 /// Makes `token` the input of `row` in the next step, and leaves it in the ring at its position.
@@ -118,7 +131,10 @@ fn feed(k: &mut Builder, [tokens, positions, output_positions, ring]: [Value; 4]
     let place = k.left(row, 2);
     let position = k.load(k.global(positions, place), Width::Dwords(1), Elem::Int);
     let position = k.plus(position, 1);
-    k.write(tokens, place, token);
+    let (unpicked, first) = (k.int(UNPICKED.0), k.int(0));
+    let none = k.eq(token, unpicked);
+    let input = k.select(none, first, token);
+    k.write(tokens, place, input);
     k.write(positions, place, position);
     k.write(output_positions, place, position);
     let slot = k.mask(position, RING - 1);
