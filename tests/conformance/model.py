@@ -1,10 +1,11 @@
-"""The openai client against the program with a real model, whose words are unknown but must obey rules.
+"""Clients against the program with a real model, whose words are unknown but must obey rules and be the same for all.
 
-Usage: model.py PROGRAM MODEL. Prints one line per check and fails with the first that doesn't hold. Not here: known
-answers, which clients.py checks with the scripted model.
+Usage: model.py PROGRAM MODEL [DIRECTORY], where node finds model.mjs and its clients in the directory. Prints one line per
+check and fails with the first that doesn't hold. Not here: known answers, which clients.py checks with the scripted model.
 """
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -80,7 +81,44 @@ def embeddings_have_meaning(url):
     assert product(cat, kitten) > product(cat, rates)
 
 
-CHECKS = [embeddings_have_meaning, streams_say_the_same, seeds_decide, schemas_hold, calls_can_be_forced]
+def every_client_is_told_the_same(url):
+    """Greedily, whole and streamed, by every protocol."""
+    import anthropic
+    import ollama
+
+    # its list of prices would come from the network otherwise
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    import litellm
+
+    common = {"model": "smollm2", "messages": QUESTION, "max_tokens": 24}
+    expected = client_of(url).chat.completions.create(**common, temperature=0).choices[0].message.content
+    assert len(expected) > 20, expected
+    told = {}
+    client = anthropic.Anthropic(base_url=url, api_key="none")
+    told["anthropic"] = [client.messages.create(**common, extra_body={"temperature": 0}).content[0].text]
+    with client.messages.stream(**common, extra_body={"temperature": 0}) as stream:
+        told["anthropic"].append("".join(stream.text_stream))
+    client = ollama.Client(host=url)
+    request = {"model": "smollm2", "messages": QUESTION, "options": {"temperature": 0, "num_predict": 24}}
+    told["ollama"] = [client.chat(**request).message.content]
+    told["ollama"].append("".join(part.message.content for part in client.chat(**request, stream=True)))
+    common |= {"model": "openai/smollm2", "api_base": f"{url}/v1", "api_key": "none", "temperature": 0}
+    told["litellm"] = [litellm.completion(**common).choices[0].message.content]
+    chunks = litellm.completion(**common, stream=True)
+    told["litellm"].append("".join(chunk.choices[0].delta.content or "" for chunk in chunks))
+    response = client_of(url).responses.create(
+        model="smollm2", input=QUESTION[0]["content"], max_output_tokens=24, temperature=0
+    )
+    told["responses"] = [response.output_text]
+    if len(sys.argv) > 3:
+        arguments = ["node", "model.mjs", url, "smollm2", QUESTION[0]["content"], "24"]
+        told |= json.loads(subprocess.run(arguments, cwd=sys.argv[3], check=True, stdout=subprocess.PIPE).stdout)
+    for name, texts in told.items():
+        assert all(text == expected for text in texts), (name, texts, expected)
+    print("    " + ", ".join(told))
+
+
+CHECKS = [every_client_is_told_the_same, embeddings_have_meaning, streams_say_the_same, seeds_decide, schemas_hold, calls_can_be_forced]
 
 
 def main():

@@ -59,7 +59,12 @@ fi
 model=$root/models/smollm2.gguf
 if [ -n "$python" ] && [ -f "$model" ]; then
     cargo build --quiet -p doorbell
-    "$python" "$here/model.py" "$root/target/debug/doorbell" "$model"
+    if [ -n "$javascript" ]; then
+        cp "$here/model.mjs" "$directory/model.mjs"
+        "$python" "$here/model.py" "$root/target/debug/doorbell" "$model" "$directory"
+    else
+        "$python" "$here/model.py" "$root/target/debug/doorbell" "$model"
+    fi
 else
-    skip "no models/smollm2.gguf: \`cargo xtask model smollm2\` fetches it"
+    skip "no Python clients, or no models/smollm2.gguf: \`cargo xtask model smollm2\` fetches it"
 fi

@@ -12,11 +12,11 @@ import sys
 # llama-server's options that have a value, and ours
 RENAMED = {
     "--port": "--port", "--host": "--host", "--alias": "--name", "--parallel": "--parallel",
-    "--api-key": "--api-key", "--threads": "--threads", "--cors-origins": "--origin", "--temp": "--temp",
+    "--api-key": "--api-key", "--threads": "--threads", "--temp": "--temp",
     "--seed": "--seed", "--slot-save-path": "--slot-save-path", "--chat-template-file": "--chat-template-file",
 }
 WITH_VALUE = {
-    "--model", "--model-url", "--model-draft", "--hf-repo", "--hf-file", "--models-dir",
+    "--cors-origins", "--model", "--model-url", "--model-draft", "--hf-repo", "--hf-file", "--models-dir",
     "--models-max", "--models-preset", "--batch-size", "--ubatch-size", "--n-gpu-layers", "--pooling", "--tags",
     "--ctx-size", "-ctk", "-ctv", "-fa", "--n-predict", "--grp-attn-n", "--grp-attn-w", "--lora",
     "--spec-type", "--spec-draft-n-max", "--spec-draft-n-min", "--spec-synth-len", "--spec-synth-rates",
@@ -28,6 +28,9 @@ WITH_VALUE = {
 def main():
     ours, context, slots = ["serve", os.environ["DOORBELL_MODEL"], "--device", "cpu"], None, 1
     unified = "--kv-unified" in sys.argv
+    if "--cors-origins" not in sys.argv:
+        # llama-server's pages may come from anywhere, unless it is told "localhost", which is our rule anyway
+        ours += ["--origin", "*"]
     arguments = iter(sys.argv[1:])
     for argument in arguments:
         if argument in RENAMED:
