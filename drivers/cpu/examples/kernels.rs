@@ -3,6 +3,7 @@
 //! `cargo run --release -p doorbell-cpu --example kernels [TYPE] [COLS] [ROWS] [avx2|portable]`. What a whole model does is
 //! `doorbell bench`'s matter.
 
+#[path = "clock/seconds.rs"]
 mod clock;
 
 use doorbell_core::heap;

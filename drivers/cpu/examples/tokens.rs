@@ -3,6 +3,7 @@
 //! `cargo run --release -p doorbell-cpu --example tokens MODEL [THREADS] [PROMPT] [TOKENS] [KV]`. Processor time shows
 //! what a busy machine hides; `doorbell bench` is what counts.
 
+#[path = "clock/seconds.rs"]
 mod clock;
 
 use doorbell_core::backend::{Backend, KvType};
