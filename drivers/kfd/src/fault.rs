@@ -147,21 +147,22 @@ impl QueueErrors {
         self.exceptions & VIOLATION != 0
     }
 
-    /// Every error in words; bits that have none are told as numbers by [`fmt::Display`].
-    pub fn words(&self) -> impl Iterator<Item = &'static str> {
+    /// Writes every error that there are words for.
+    fn list(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let packet = PACKET_ERRORS.iter().filter(|row| self.packet & row.0 != 0).map(|row| row.1);
         let exceptions = EXCEPTIONS.iter().filter(|row| self.exceptions >> (row.0 - 1) & 1 != 0);
-        packet.chain(exceptions.map(|row| row.1))
+        let mut separator = "";
+        for word in packet.chain(exceptions.map(|row| row.1)) {
+            write!(f, "{separator}{word}")?;
+            separator = ", ";
+        }
+        Ok(())
     }
 }
 
 impl fmt::Display for QueueErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for word in self.words() {
-            write!(f, "{separator}{word}")?;
-            separator = ", ";
-        }
+        self.list(f)?;
         write!(f, " (codes {:#x}, {:#x})", self.packet, self.exceptions)
     }
 }
@@ -183,9 +184,7 @@ pub struct WaveFault {
 impl fmt::Display for WaveFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a wave stopped: ")?;
-        for (index, word) in self.errors.words().enumerate() {
-            write!(f, "{}{word}", if index == 0 { "" } else { ", " })?;
-        }
+        self.errors.list(f)?;
         if self.record.trap != 0 {
             write!(f, " (s_trap {})", self.record.trap)?;
         }
