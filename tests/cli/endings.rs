@@ -1,0 +1,114 @@
+//! Readers that go, and signals.
+
+use crate::program::{PROGRAM, command, finish, model, tiny, write};
+use doorbell_tests::gguf_writer::Value;
+use doorbell_tests::tiny::Family;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+/// A reader that goes away ends the program quietly.
+#[test]
+fn a_closed_pipe_is_no_panic() {
+    let model = model("pipe", Family::Llama);
+    for arguments in [&["run", &model, "-p", "x", "--temp", "0"][..], &["info", &model], &["--help"]] {
+        let mut command = Command::new(&*PROGRAM);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code().is_some_and(|code| [0, 141].contains(&code)), "{arguments:?}: {stderr}");
+        assert!(!stderr.contains("panicked") && !stderr.contains("doorbell: "), "{stderr}");
+    }
+}
+
+/// What can't be written is told, once.
+#[test]
+fn a_full_disk_is_told() {
+    let model = model("full", Family::Llama);
+    for arguments in [&["run", &model, "-p", "x", "-n", "3"][..], &["info", &model], &["devices"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = finish(command(arguments).stdout(full), b"");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+        assert_eq!(stderr.matches("cannot write to stdout: ").count(), 1, "{stderr}");
+    }
+}
+
+/// A model whose answers only the context ends.
+fn endless(name: &str) -> String {
+    let mut file = tiny(Family::Llama);
+    let context = file.metadata.iter_mut().find(|(key, _)| key == b"llama.context_length").unwrap();
+    context.1 = Value::U32(1 << 20);
+    file.metadata.retain(|(key, _)| key != b"tokenizer.ggml.eos_token_id");
+    write(name, &file.to_bytes())
+}
+
+fn interrupt(child: &Child) {
+    let kill = format!("kill -INT {}", child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+}
+
+/// A server, its address, and the lines of its log that follow.
+fn served(model: &str) -> (Child, String, impl Iterator<Item = String> + use<>) {
+    let serve = ["serve", model, "--port", "0", "--device", "cpu", "--ctx", "60000", "--parallel", "1", "-v"];
+    let mut child = command(&serve).stdout(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let address = lines.find_map(|line| Some(line.split_once("on http://")?.1.to_owned())).unwrap();
+    (child, address, lines)
+}
+
+/// Asks for so many tokens, one by one as they come.
+fn ask(address: &str, tokens: u32) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let body = format!(r#"{{"prompt": "x", "stream": true, "max_tokens": {tokens}, "ignore_eos": true}}"#);
+    let head = format!("POST /v1/completions HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
+    let head = format!("{head}content-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    stream.write_all((head + &body).as_bytes()).unwrap();
+    stream
+}
+
+/// A server lets answers go on for a while after Ctrl-C, unless it comes again.
+#[test]
+fn a_second_ctrl_c_ends_the_server() {
+    let (mut child, address, mut lines) = served(&endless("endless-served.gguf"));
+    let mut stream = ask(&address, 50_000);
+    stream.read_exact(&mut [0; 200]).unwrap();
+    interrupt(&child);
+    assert!(lines.any(|line| line.contains("ending")));
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+/// A log that nobody reads any more, as after `serve 2>&1 | head`, takes no request with it.
+#[test]
+fn a_server_outlives_the_reader_of_its_log() {
+    let (mut child, address, lines) = served(&endless("endless-unread.gguf"));
+    drop(lines);
+    for _ in 0..3 {
+        let mut answer = String::new();
+        ask(&address, 3).read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("[DONE]"), "{answer}");
+    }
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// Ctrl-C stops an answer; what was generated stays, and the closing line comes.
+#[test]
+fn ctrl_c_stops_the_answer() {
+    let model = endless("endless.gguf");
+    let arguments = ["run", &model, "-p", "x", "--raw", "--temp", "0", "--ctx", "100000"];
+    let mut command = Command::new(&*PROGRAM);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // the first text is there: the signal is caught from now on
+    let mut first = [0];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+    assert!(stderr.contains("; answer ") && stderr.contains("tok/s; device cpu"), "{stderr}");
+}

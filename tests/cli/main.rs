@@ -1,0 +1,13 @@
+//! The program as scripts use it: what it prints, what it refuses in which words, and its exit codes.
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+extern crate alloc;
+
+mod answers;
+mod arguments;
+mod endings;
+mod gpu;
+mod machine;
+mod program;
+mod refusals;
+mod serve;

@@ -1,0 +1,103 @@
+//! The program as a script starts it, and what is asserted of all its endings.
+
+use doorbell_core::quant::Type;
+use doorbell_tests::gguf_writer::GgufFile;
+use doorbell_tests::tiny::{self, Family, Shape};
+use serde_json::Value as Json;
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
+
+/// The program, built as this test is.
+pub(crate) static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+    let arguments = ["build", "--quiet", "--package", "doorbell", "--message-format", "json"];
+    let run = Command::new(env!("CARGO")).args(arguments).stderr(Stdio::inherit()).output().unwrap();
+    assert!(run.status.success(), "the program can't be built");
+    let messages = String::from_utf8(run.stdout).unwrap();
+    let messages = messages.lines().map(|line| serde_json::from_str::<Json>(line).unwrap());
+    let mut executables = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
+    executables.next_back().unwrap()
+});
+
+/// A file in a folder of this test's own.
+pub(crate) fn path(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder.join(name)
+}
+
+pub(crate) fn write(name: &str, bytes: &[u8]) -> String {
+    let path = path(name);
+    std::fs::write(&path, bytes).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+pub(crate) fn tiny(family: Family) -> GgufFile {
+    tiny::model(family, Shape::NARROW, Type::F32, 7)
+}
+
+/// The path of a tiny model. Tests run at the same time, so each has files of its own name.
+pub(crate) fn model(test: &str, family: Family) -> String {
+    write(&format!("{test}-{}.gguf", family.name()), &tiny(family).to_bytes())
+}
+
+/// The program with these arguments; its surroundings may be changed before it starts.
+pub(crate) fn command<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
+    let mut command = Command::new(&*PROGRAM);
+    command.args(arguments).env_remove("DOORBELL_API_KEY");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Starts a program, gives it its input and waits.
+pub(crate) fn finish(command: &mut Command, stdin: &[u8]) -> Output {
+    let mut child = command.spawn().unwrap();
+    // a program that refuses early doesn't read
+    let _ = child.stdin.take().unwrap().write_all(stdin);
+    child.wait_with_output().unwrap()
+}
+
+pub(crate) fn run_with(arguments: &[&str], stdin: &[u8]) -> Output {
+    finish(&mut command(arguments), stdin)
+}
+
+/// What the program prints when it succeeds.
+#[track_caller]
+pub(crate) fn stdout(arguments: &[&str], stdin: &[u8]) -> String {
+    let output = run_with(arguments, stdin);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[track_caller]
+pub(crate) fn json(arguments: &[&str]) -> Json {
+    let text = stdout(arguments, b"");
+    assert_eq!(text.lines().count(), 1, "one document, nothing else: {text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Checks a refusal: the code, nothing on stdout, one line on stderr that has these words in it.
+#[track_caller]
+pub(crate) fn refused_with(arguments: &[&str], stdin: &[u8], code: i32, words: &[&str]) {
+    let output = run_with(arguments, stdin);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    let lines: Vec<_> = stderr.lines().filter(|line| !line.starts_with("device cpu: ")).collect();
+    assert!(lines.len() == 1 && lines[0].starts_with("doorbell: "), "{arguments:?}: {stderr}");
+    for word in words {
+        assert!(lines[0].contains(word), "{word:?} isn't in {:?}", lines[0]);
+    }
+}
+
+#[track_caller]
+pub(crate) fn refused(arguments: &[&str], code: i32, words: &[&str]) {
+    refused_with(arguments, b"", code, words);
+}
+
+pub(crate) fn ids(document: &Json, field: &str) -> Vec<String> {
+    document[field].as_array().unwrap().iter().map(Json::to_string).collect()
+}
