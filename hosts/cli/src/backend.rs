@@ -114,12 +114,19 @@ pub(crate) fn check_memory(model: &Model<'_>, config: &Config, computer: Compute
     }
 }
 
-/// A backend within the limits of `config`. Of a device that wasn't named, one line on stderr says why.
+/// A backend within the limits of `config`. Of a device that wasn't named, one line on stderr says why; of a context that
+/// the model doesn't know, another.
 pub(crate) fn open<'m, 'a>(
     model: &'m Model<'a>,
     config: &Config,
     computer: Computer,
 ) -> Result<Computing<'m, 'a>, Failure> {
+    let trained = model.hyper.context;
+    if config.context > trained {
+        note(format_args!(
+            "the model was trained for {trained} tokens; answers beyond that may make no sense"
+        ));
+    }
     if let Some(reason) = computer.reason {
         note(format_args!("device {}: {reason}", computer.device));
     }

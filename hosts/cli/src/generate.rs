@@ -4,7 +4,6 @@ use crate::backend::{self, Computer};
 use crate::failure::{Failure, Kind};
 use crate::interrupt::Interrupt;
 use crate::loaded::HEAP;
-use crate::output::note;
 use crate::progress::Progress;
 use doorbell_core::backend::Backend;
 use doorbell_core::engine::{
@@ -72,12 +71,6 @@ pub(crate) fn generator<'m, 'a>(
     computer: Computer,
 ) -> Result<Generator<'m, 'a, Computing<'m, 'a>>, Failure> {
     backend::check_memory(model, &config, computer)?;
-    let trained = model.hyper.context;
-    if config.context > trained {
-        note(format_args!(
-            "the model was trained for {trained} tokens; answers beyond that may make no sense"
-        ));
-    }
     let backend = backend::open(model, &config, computer)?;
     let end_tokens: Vec<_> = tokenizer.eog().collect();
     let engine = Engine::new(model, backend, config, &end_tokens, HEAP)

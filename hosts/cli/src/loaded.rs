@@ -9,7 +9,7 @@ use doorbell_core::model::{Model, ModelError};
 use doorbell_core::token::{EncodeOptions, TokenId, Tokenizer};
 use doorbell_runtime::file::{ModelFile, OpenError};
 use doorbell_runtime::memory::memory;
-use doorbell_runtime::template::{ChatTemplate, SpecialTokens};
+use doorbell_runtime::template::{ChatTemplate, SpecialTokens, TemplateError};
 use std::io::IsTerminal as _;
 use std::path::Path;
 
@@ -90,7 +90,16 @@ pub(crate) fn chat_template(
         String::from_utf8_lossy(text).into_owned()
     };
     let special = SpecialTokens { bos: text(tokenizer.bos()), eos: text(tokenizer.eos()) };
-    ChatTemplate::new(source, special).map(Some).map_err(|error| Failure::new(Kind::Model, error))
+    ChatTemplate::new(source, special).map(Some).map_err(|error| template_failure(error, Kind::Model))
+}
+
+/// A failure of a template that can be done without: all but a refusal of what is said, and a lack of memory.
+pub(crate) fn template_failure(error: TemplateError, kind: Kind) -> Failure {
+    match error {
+        TemplateError::NoThread => Failure::new(Kind::Memory, error),
+        TemplateError::Raised { .. } => Failure::new(kind, error),
+        error => Failure::new(kind, format_args!("{error}; use --raw to prompt without it")),
+    }
 }
 
 /// The tokens of a text.

@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(paths(""), [format!("{root}/")]);
     }
 
-    /// peers 9: a large page cache is no lack of memory.
+    /// Row 9 of the reports: a large page cache is no lack of memory.
     #[test]
     fn pages_of_files_are_available() {
         let stat = "anon 7\nfile 60\nactive_file 20\ninactive_file 30\n";

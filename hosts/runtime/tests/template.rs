@@ -80,10 +80,7 @@ fn deep_values_do_not_overflow_the_stack() {
 fn errors_say_where() {
     let error = |source: &str| render(source).unwrap_err().to_string();
     let syntax = error("line one\n{% if %}");
-    assert!(
-        syntax.starts_with("chat template, line 2: ") && syntax.ends_with("; use --raw to prompt without it"),
-        "{syntax}"
-    );
+    assert!(syntax.starts_with("chat template, line 2: ") && !syntax.contains("--raw"), "{syntax}");
     let failed = error("{{ missing.x.y }}");
     assert!(failed.starts_with("chat template failed in line 1: "), "{failed}");
     assert_eq!(error("{{ raise_exception('no') }}"), "the chat template refuses this conversation: no");

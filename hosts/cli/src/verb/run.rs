@@ -12,7 +12,7 @@ use doorbell_core::engine::FinishReason;
 use doorbell_core::heap;
 use doorbell_core::token::{EncodeOptions, Scratch, TokenId, Tokenizer};
 use doorbell_runtime::memory::peak_resident;
-use doorbell_runtime::template::{ChatInput, ChatTemplate, Moment, TemplateError};
+use doorbell_runtime::template::{ChatInput, ChatTemplate, Moment};
 use serde_json::{Map, Value, json};
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -141,18 +141,12 @@ pub(crate) fn chat_tokens(
     template: &ChatTemplate,
     messages: &[Value],
 ) -> Result<heap::Vec<'static, TokenId>, Failure> {
-    let input = |error: &dyn fmt::Display| Failure::new(Kind::Input, error);
-    let prompt =
-        template.prompt(&ChatInput::new(messages, &Map::new(), Moment::now())).map_err(
-            |error| match error {
-                TemplateError::NoThread => Failure::new(Kind::Memory, error),
-                error => input(&error),
-            },
-        )?;
+    let prompt = template.prompt(&ChatInput::new(messages, &Map::new(), Moment::now()));
+    let prompt = prompt.map_err(|error| loaded::template_failure(error, Kind::Input))?;
     let mut tokens = heap::Vec::new_in(HEAP);
     tokenizer
         .encode_chat(prompt.text.as_bytes(), &prompt.content, &mut Scratch::new(HEAP), &mut tokens)
-        .map_err(|error| input(&error))?;
+        .map_err(|error| Failure::new(Kind::Input, error))?;
     Ok(tokens)
 }
 

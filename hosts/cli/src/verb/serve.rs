@@ -3,10 +3,12 @@
 use crate::backend::{self, Compute, Computer};
 use crate::failure::{Failure, Kind};
 use crate::generate::{BATCH_ROWS, CONTEXT};
+use crate::interrupt::Interrupt;
 use crate::loaded::{self, HEAP};
 use crate::output::note;
 use crate::sampling::Sampling;
 use alloc::sync::Arc;
+use clap::builder::NonEmptyStringValueParser;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use doorbell_core::engine::{Config, Engine};
 use doorbell_core::gguf::Gguf;
@@ -56,7 +58,7 @@ pub(crate) struct Arguments {
     #[arg(long = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
     /// What clients call the model [default: the name of the file]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     name: Option<String>,
     /// A folder where clients may save prefixes of conversations, and restore them [default: none]
     #[arg(long, value_name = "FOLDER")]
@@ -90,6 +92,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let builder = builder.max_blocking_threads(PARSING_THREADS).thread_name("parsing").enable_all();
     let runtime = builder.build().map_err(|error| Failure::new(Kind::Internal, error))?;
     let name = served.name.clone();
+    // the first Ctrl-C ends in good order, a second one at once
+    Interrupt::install()?;
     let socket = std::thread::Builder::new().name("socket".into()).spawn(move || {
         let served = runtime.block_on(serve(served, settings, &name));
         // what is still at work there has nobody to work for
@@ -169,7 +173,10 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<Served, Failur
     let model_failure = |error| Failure::new(Kind::Model, error);
     let mut served = Served::new(name, gguf, tokenizer, running).map_err(model_failure)?;
     if let Some(path) = &arguments.chat_template_file {
-        served = served.with_template(&loaded::text_file(path)?).map_err(model_failure)?;
+        let text = loaded::text_file(path)?;
+        served = served.with_template(&text).map_err(|error| {
+            Failure::new(Kind::Input, format_args!("{}: {error}; mend it", path.display()))
+        })?;
     }
     served.file = arguments.model.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
     served.defaults = arguments.sampling.params(gguf)?;

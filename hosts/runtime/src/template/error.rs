@@ -35,18 +35,16 @@ impl fmt::Display for TemplateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Syntax { line, reason } => {
-                write!(f, "chat template, line {line}: {reason}; use --raw to prompt without it")
+                write!(f, "chat template, line {line}: {reason}")
             }
             Self::Raised { message } => write!(f, "the chat template refuses this conversation: {message}"),
             Self::Failed { line, reason } => {
-                write!(f, "chat template failed in line {line}: {reason}; use --raw to prompt without it")
+                write!(f, "chat template failed in line {line}: {reason}")
             }
             Self::NoThread => {
                 f.write_str("no thread for the chat template; free some memory or raise the limit of threads")
             }
-            Self::TooMuchWork => {
-                f.write_str("the chat template does not come to an end; use --raw to prompt without it")
-            }
+            Self::TooMuchWork => f.write_str("the chat template does not come to an end"),
         }
     }
 }
