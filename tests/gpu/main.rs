@@ -6,6 +6,7 @@ extern crate alloc;
 mod admission;
 mod bench;
 mod chain;
+mod company;
 mod faults;
 mod known;
 mod offload;

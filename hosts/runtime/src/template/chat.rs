@@ -51,7 +51,7 @@ pub struct ChatInput<'c> {
     pub add_generation_prompt: bool,
     /// Further variables, such as `enable_thinking`; they win over all others.
     pub variables: &'c Map<String, Json>,
-    /// What `strftime_now` prints, and the variables of [`DATES`] say.
+    /// The day that `strftime_now`, `date_string` and `datetime` tell.
     pub now: Moment,
 }
 

@@ -1,0 +1,97 @@
+//! A row's logits have the same bits alone, in chunks, and beside rows of others, as long as steps have few rows.
+
+use crate::bench::{CHIPS, HEAP, end, goldens, open, prompt, soft, with_model};
+use doorbell_core::backend::{Backend, KvType, Output};
+use doorbell_core::model::Model;
+use doorbell_core::plan::{Batch, HeadResult, PageId, PageTables, Plan, Run, Shape, Span};
+use doorbell_core::token::TokenId;
+use doorbell_gpu::{GpuBackend, Settings};
+use doorbell_soft::processor::Level;
+
+/// Sequences, each with pages of its own.
+const SEQUENCES: u32 = 8;
+const EACH: u32 = 2;
+/// Rows of the widest step; from 32 rows of a sequence or 64 in all on, other kernels sum in another order.
+const ROWS: u32 = 31;
+
+/// Rows of a sequence: which, its tokens, the position of the first.
+type Piece<'t> = (u32, &'t [TokenId], u32);
+
+/// The bits of the logits behind the last row of each piece.
+fn step(
+    model: &Model<'_>,
+    backend: &mut GpuBackend<'_, '_, '_>,
+    plan: &Plan<'_>,
+    pieces: &[Piece<'_>],
+) -> Vec<Vec<u32>> {
+    let (mut tokens, mut runs, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, &(_, piece, position)) in (0..).zip(pieces) {
+        let (first_row, rows) = (tokens.len() as u32, piece.len() as u32);
+        runs.push(Run { sequence: index, first_row, rows, position });
+        tokens.extend_from_slice(piece);
+        outputs.push(first_row + rows - 1);
+    }
+    let pages: Vec<PageId> =
+        pieces.iter().flat_map(|piece| (0..EACH).map(|page| PageId(page * SEQUENCES + piece.0))).collect();
+    let spans: Vec<Span> = (0..pieces.len() as u32)
+        .flat_map(|index| model.groups.iter().map(move |_| Span { start: index * EACH, len: EACH }))
+        .collect();
+    let tables = PageTables { pages: &pages, spans: &spans, groups: model.groups.len() };
+    backend.submit(plan, &Batch { tokens: &tokens, runs: &runs, outputs: &outputs, tables }).unwrap();
+    loop {
+        match backend.poll().unwrap() {
+            Some(Output::Logits(logits)) => {
+                let rows = logits.chunks(model.vocabulary as usize);
+                return rows.map(|row| row.iter().map(|logit| logit.to_bits()).collect()).collect();
+            }
+            Some(_) => panic!("the plan asked for logits"),
+            None => {}
+        }
+    }
+}
+
+#[test]
+fn bits_do_not_depend_on_company() {
+    // one of each family, more or less
+    for (index, (name, bytes)) in goldens().into_iter().step_by(4).enumerate() {
+        with_model(&bytes, |model| {
+            let chip = CHIPS[index % CHIPS.len()];
+            let kernel = soft(chip, Level::Fast);
+            let shape = Shape { rows: ROWS, outputs: SEQUENCES };
+            let settings = Settings::new(SEQUENCES * EACH, KvType::F16, shape);
+            let mut backend = open(&kernel, model, settings).unwrap();
+            let plan = model.plan(shape, HeadResult::Logits, HEAP).unwrap();
+            let own = prompt(model, 40);
+            let others: Vec<Vec<TokenId>> =
+                (1..SEQUENCES).map(|other| prompt(model, 12 + other)[other as usize..].to_vec()).collect();
+            let mut alone = |pieces: &[Piece<'_>]| step(model, &mut backend, &plan, pieces).remove(0);
+            alone(&[(0, &own[..24], 0)]);
+            let next = alone(&[(0, &own[24..25], 24)]);
+            let chunk = alone(&[(0, &own[24..32], 24)]);
+            for (other, tokens) in (1..).zip(&others) {
+                alone(&[(other, tokens, 0)]);
+            }
+            // one row after the other
+            for position in 24..31 {
+                alone(&[(0, &own[position..=position], position as u32)]);
+            }
+            assert!(alone(&[(0, &own[31..32], 31)]) == chunk, "{name} on {chip}: row by row");
+            for count in [1, 3, SEQUENCES - 1] {
+                let company: Vec<Piece<'_>> = (1..=count)
+                    .zip(&others)
+                    .map(|(other, tokens)| (other, &tokens[tokens.len() - 1..], tokens.len() as u32 - 1))
+                    .collect();
+                for at in [0, count as usize] {
+                    for (piece, expected) in [(&own[24..25], &next), (&own[24..32], &chunk)] {
+                        let mut pieces = company.clone();
+                        pieces.insert(at, (0, piece, 24));
+                        let found = step(model, &mut backend, &plan, &pieces).swap_remove(at);
+                        let what = format!("{} rows beside {count}, at {at}", piece.len());
+                        assert!(found == *expected, "{name} on {chip}: {what}");
+                    }
+                }
+            }
+            end(&kernel, backend, &name);
+        });
+    }
+}
