@@ -11,7 +11,7 @@ use doorbell_soft::processor::Level;
 /// Sequences, each with pages of its own.
 const SEQUENCES: u32 = 8;
 const EACH: u32 = 2;
-/// Rows of the widest step; from 32 rows of a sequence or 64 in all on, other kernels sum in another order.
+/// Rows of the widest step; from 32 rows on, other kernels sum in another order.
 const ROWS: u32 = 31;
 
 /// Rows of a sequence: which, its tokens, the position of the first.
