@@ -20,3 +20,4 @@ mod serving;
 mod shapes;
 mod slots;
 mod thinking;
+mod transport;

@@ -32,11 +32,11 @@ impl Call {
         pairs.into_iter().find_map(|(key, value)| (key == name).then_some(value))
     }
 
-    /// The body as JSON.
+    /// The body as JSON, behind the mark that some editors put in front of UTF-8.
     pub(crate) async fn json(&self) -> Result<Value, Failure> {
         let body = self.body.clone();
         let parse = move || {
-            serde_json::from_slice(&body)
+            serde_json::from_slice(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body))
                 .map_err(|error| Failure::new(Kind::Invalid, format_args!("the body is not JSON: {error}")))
         };
         self.work(parse).await

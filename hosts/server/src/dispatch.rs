@@ -39,14 +39,20 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         })
 }
 
-/// The paths under which a route stands.
+/// The paths under which a route stands. A slash at the end makes no difference.
 fn paths(route: &Route) -> Vec<String> {
     let versions = VERSIONS.iter().map(|prefix| format!("{prefix}{}", route.path));
-    match route.under {
+    let mut paths: Vec<String> = match route.under {
         Under::Root => vec![route.path.to_owned()],
         Under::Versions => versions.collect(),
         Under::Both => core::iter::once(route.path.to_owned()).chain(versions).collect(),
+    };
+    if !route.path.ends_with(['/', '}']) {
+        paths.extend_from_within(..);
+        let half = paths.len() / 2;
+        paths[half..].iter_mut().for_each(|path| path.push('/'));
     }
+    paths
 }
 
 /// The place of a request among those in progress, until its answer is written.
@@ -104,10 +110,16 @@ async fn let_in(app: Arc<App>, route: &'static Route, request: Request) -> Resul
     let name = name(route, request.uri().path());
     let query = request.uri().query().unwrap_or_default().to_owned();
     let accept = request.headers().get(header::ACCEPT).cloned();
+    let coding = request.headers().get(header::CONTENT_ENCODING).cloned();
     let limit = app.settings.body_limit;
     let too_large = || Failure::new(Kind::TooLarge, format_args!("the body is larger than {limit} bytes"));
     if request.body().size_hint().lower() > limit as u64 {
         return Err(too_large());
+    }
+    if let Some(coding) = coding.filter(|coding| coding != "identity") {
+        let message =
+            format_args!("bodies in Content-Encoding {coding:?} are not read; send the JSON as it is");
+        return Err(Failure::new(Kind::MediaType, message));
     }
     let reading = tokio::time::timeout(BODY_TIME, to_bytes(request.into_body(), limit));
     let body = match reading.await {

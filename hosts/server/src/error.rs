@@ -27,6 +27,7 @@ pub(crate) enum Kind {
     NotFound,
     MethodNotAllowed,
     TooLarge,
+    MediaType,
     Busy,
     NotSupported,
     Unavailable,
@@ -50,6 +51,9 @@ impl Kind {
                 (StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", "invalid_request_error")
             }
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", "request_too_large"),
+            Self::MediaType => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error", "invalid_request_error")
+            }
             Self::Busy => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "rate_limit_error"),
             Self::NotSupported => (StatusCode::NOT_IMPLEMENTED, "not_supported_error", "api_error"),
             Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", "overloaded_error"),

@@ -9,6 +9,7 @@ mod anthropic;
 mod app;
 mod call;
 mod chat;
+mod connection;
 mod dispatch;
 mod doorman;
 mod error;

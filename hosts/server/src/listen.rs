@@ -1,6 +1,7 @@
 //! The life of the server: listen, answer, and end in good order.
 
 use crate::app::App;
+use crate::connection;
 use crate::dispatch;
 use crate::doorman;
 use crate::served::Served;
@@ -16,10 +17,13 @@ use std::net::TcpListener;
 use std::time::Instant;
 use tokio::net::TcpSocket;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 /// How often a server that ends looks whether it can.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// How long the last words of answers may take.
+const FAREWELL: Duration = Duration::from_millis(200);
 
 /// Why a server can't be started or has ended.
 #[derive(Debug)]
@@ -40,7 +44,12 @@ impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Listen { address, error } => {
-                write!(f, "cannot listen on {address}: {error}; choose another --port")
+                let remedy = match error.kind() {
+                    io::ErrorKind::AddrNotAvailable => "give --host an address of this machine",
+                    io::ErrorKind::PermissionDenied => "choose a --port above 1023",
+                    _ => "choose another --port",
+                };
+                write!(f, "cannot listen on {address}: {error}; {remedy}")
             }
             Self::System(error) => write!(f, "the server cannot go on: {error}"),
         }
@@ -95,38 +104,26 @@ impl Server {
     /// [`ServerError::System`]
     pub async fn run(self, end: impl Future<Output = ()> + Send + 'static) -> Result<(), ServerError> {
         let Self { listener, app } = self;
-        let drain = app.settings.drain;
-        let service = app.served.service.clone();
-        // the thread that takes connections up ends when this sender goes
-        let (alive, mut seen) = watch::channel(false);
-        let handed = doorman::start(listener, Arc::clone(&app), alive.subscribe());
-        let handed = handed.map_err(ServerError::System)?;
-        let ending = alive.clone();
-        let router = dispatch::router(&app);
-        let serving = axum::serve(handed, router).with_graceful_shutdown(async move {
-            end.await;
-            tracing::info!("ending; answers in progress have {} s", drain.as_secs_f32());
-            service.drain();
-            _ = ending.send(true);
-        });
-        let late = async move {
-            // the sender sends before it goes
-            _ = seen.wait_for(|&ended| ended).await;
-            let start = Instant::now();
-            // connections that have asked for nothing, or not to the end, hold nobody up
-            while app.in_flight.load(Ordering::Relaxed) > 0 && start.elapsed() < drain {
-                tokio::time::sleep(LOOK).await;
-            }
-            app.served.service.stop();
-            // streams tell their readers so, and connections that only idle are closed with the process
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        };
-        let ended = tokio::select! {
-            served = serving.into_future() => served.map_err(ServerError::System),
-            () = late => Ok(()),
-        };
-        drop(alive);
-        ended
+        // whoever takes connections up, and whoever serves one, learns the end by this
+        let (ended, _) = watch::channel(false);
+        let connections = doorman::start(listener, Arc::clone(&app), ended.subscribe());
+        let connections = connections.map_err(ServerError::System)?;
+        let (open, mut closed) = mpsc::channel(1);
+        let (router, manner) = (dispatch::router(&app), connection::manner(app.settings.silence, true));
+        tokio::spawn(connection::serve_all(connections, router, manner, ended.subscribe(), open));
+        end.await;
+        let (start, drain) = (Instant::now(), app.settings.drain);
+        tracing::info!("ending; answers in progress have {} s", drain.as_secs_f32());
+        app.served.service.drain();
+        ended.send_replace(true);
+        // connections that have asked for nothing, or not to the end, hold nobody up
+        while app.in_flight.load(Ordering::Relaxed) > 0 && start.elapsed() < drain {
+            tokio::time::sleep(LOOK).await;
+        }
+        app.served.service.stop();
+        // streams tell their readers so; what nobody reads is closed with the process
+        _ = tokio::time::timeout(FAREWELL, closed.recv()).await;
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use alloc::sync::{Arc, Weak};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use bytes::{BufMut as _, BytesMut};
 use core::convert::Infallible;
 use core::fmt::Write as _;
 use core::future::Future;
@@ -19,10 +20,10 @@ use std::sync::{Mutex, PoisonError};
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
 /// What has been written and not sent yet.
-type Pending = Mutex<String>;
+type Pending = Mutex<BytesMut>;
 
-/// Bytes that a stream's buffer begins with: room for a token's event.
-const ROOM: usize = 512;
+/// Bytes of a stream's buffer: room for a few tokens' events. What has been sent makes room again.
+const ROOM: usize = 2048;
 
 /// One JSON document.
 pub(crate) fn json(status: StatusCode, document: &Value) -> Response {
@@ -74,6 +75,19 @@ impl Writer {
         }
     }
 
+    /// An event of data that is JSON already but for a text in its midst. As little work as a token can be: with caches
+    /// full of weights, every instruction and every byte comes from far.
+    pub(crate) fn around(&self, before: &str, text: &str, behind: &str) -> Result<(), Gone> {
+        self.add(|pending| {
+            pending.put_slice(b"data: ");
+            pending.put_slice(before.as_bytes());
+            // writing to memory does not fail
+            _ = serde_json::to_writer(pending.writer(), text);
+            pending.put_slice(behind.as_bytes());
+            pending.put_slice(b"\n\n");
+        })
+    }
+
     /// An event of data that is JSON already.
     pub(crate) fn json(&self, document: core::fmt::Arguments<'_>) -> Result<(), Gone> {
         self.put(format_args!("data: {document}\n\n"))
@@ -90,10 +104,13 @@ impl Writer {
     }
 
     fn put(&self, text: core::fmt::Arguments<'_>) -> Result<(), Gone> {
+        // writing to memory does not fail
+        self.add(|pending| _ = pending.write_fmt(text))
+    }
+
+    fn add(&self, add: impl FnOnce(&mut BytesMut)) -> Result<(), Gone> {
         let pending = self.pending.upgrade().ok_or(Gone)?;
-        let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
-        // writing to a string does not fail
-        _ = pending.write_fmt(text);
+        add(&mut pending.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(())
     }
 }
@@ -103,7 +120,7 @@ pub(crate) fn stream<F>(framing: Framing, keep_alive: Duration, write: impl FnOn
 where
     F: Future<Output = Result<(), Gone>> + Send + 'static,
 {
-    let pending = Arc::new(Mutex::new(String::with_capacity(ROOM)));
+    let pending = Arc::new(Mutex::new(BytesMut::with_capacity(ROOM)));
     let writing = write(Writer { pending: Arc::downgrade(&pending), framing });
     let ticks = (framing == Framing::Events).then(|| {
         // two ticks without a word are at most the time that may pass
@@ -138,10 +155,7 @@ impl Written {
     /// What waits to be sent.
     fn take(&self) -> Option<Bytes> {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        if pending.is_empty() {
-            return None;
-        }
-        Some(Bytes::from(core::mem::replace(&mut *pending, String::with_capacity(ROOM))))
+        (!pending.is_empty()).then(|| pending.split().freeze())
     }
 }
 

@@ -17,8 +17,16 @@ pub(super) fn respond(call: &Call, header: Header, wants: Wants, generation: Gen
     let app = Arc::clone(&call.app);
     let keep_alive = app.settings.keep_alive;
     stream::stream(Framing::Events, keep_alive, |writer| async move {
-        let head = Value::Object(header.document("chat.completion.chunk")).to_string();
-        let chunks = Chunks { app, header, head, writer, wants };
+        let mut head = Value::Object(header.document("chat.completion.chunk")).to_string();
+        // the last brace follows behind the rest
+        head.pop();
+        let usage = if wants.usage { ",\"usage\":null" } else { "" };
+        let around_text = |index| {
+            let before = format!("{head},\"choices\":[{{\"index\":{index},\"delta\":{{\"content\":");
+            [before, format!("}},\"logprobs\":null,\"finish_reason\":null}}]{usage}}}")]
+        };
+        let around_text = (0..generation.answers()).map(around_text).collect();
+        let chunks = Chunks { app, header, head, around_text, usage, writer, wants };
         chunks.write(generation).await
     })
 }
@@ -28,6 +36,10 @@ struct Chunks {
     header: Header,
     /// What all chunks begin with, as JSON without its last brace.
     head: String,
+    /// What stands before and behind the text in chunks with nothing else, as most are, for each answer.
+    around_text: Vec<[String; 2]>,
+    /// What stands for usage in all chunks but the last.
+    usage: &'static str,
     writer: Writer,
     wants: Wants,
 }
@@ -100,6 +112,11 @@ impl Chunks {
     ) -> Result<(), Gone> {
         // log-probabilities go with the first delta, or alone if the text waits
         let mut log_probs = logprobs::chat(&self.app, tokens);
+        if let ([Delta::Text(text)], None, None) = (deltas.as_slice(), &log_probs, &timings)
+            && let Some([before, behind]) = self.around_text.get(index)
+        {
+            return self.writer.around(before, text, behind);
+        }
         if deltas.is_empty() && log_probs.is_some() {
             let more = More { log_probs, ..More::default() };
             return self.chunk(index, &json!({ "content": "" }), more);
@@ -114,10 +131,9 @@ impl Chunks {
 
     /// Writes a chunk. Its first part is the same every time, and written as it is.
     fn chunk(&self, index: usize, delta: &Value, more: More<'_>) -> Result<(), Gone> {
-        let head = self.head.strip_suffix('}').unwrap_or_default();
+        let (head, usage) = (&self.head, self.usage);
         let finish = more.finish.map_or(Value::Null, Value::from);
         let log_probs = more.log_probs.unwrap_or_default();
-        let usage = if self.wants.usage { ",\"usage\":null" } else { "" };
         let fields: Map<String, Value> =
             more.fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let fields = if fields.is_empty() { String::new() } else { Value::Object(fields).to_string() };

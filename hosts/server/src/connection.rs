@@ -1,0 +1,74 @@
+//! One connection: HTTP/1.1, request after request, until one of the two sides has enough. Who takes connections up is
+//! the doorman's business, what is answered that of the routes.
+
+use axum::Router;
+use core::convert::Infallible;
+use core::future::Future;
+use core::pin::pin;
+use core::time::Duration;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::net::TcpStream as StdStream;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{Sender, UnboundedReceiver};
+use tokio::sync::watch;
+use tower_service::Service as _;
+
+/// How a connection is served: for one request, or for as many as the client wants with at most so much silence before
+/// each.
+pub(crate) fn manner(silence: Duration, again: bool) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(silence).keep_alive(again);
+    builder
+}
+
+/// Answers the requests of a connection. From `ended` on, the one in progress is the last.
+pub(crate) async fn serve(
+    connection: StdStream,
+    router: Router,
+    manner: http1::Builder,
+    ended: impl Future<Output = ()>,
+) {
+    // a client that has gone already
+    let Ok(connection) = TcpStream::from_std(connection) else { return };
+    // a token must not wait for the acknowledgement of the one before
+    _ = connection.set_nodelay(true);
+    let service = service_fn(move |request| router.clone().call(request));
+    let mut serving = pin!(manner.serve_connection(TokioIo::new(connection), service));
+    let served = tokio::select! {
+        served = serving.as_mut() => served,
+        () = ended => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection broke");
+    }
+}
+
+/// Serves connections as they come, until `ended` becomes true or no more can come. A clone of `open` goes with each of
+/// them.
+pub(crate) async fn serve_all(
+    mut connections: UnboundedReceiver<StdStream>,
+    router: Router,
+    manner: http1::Builder,
+    mut ended: watch::Receiver<bool>,
+    open: Sender<Infallible>,
+) {
+    let ending = ended.clone();
+    loop {
+        let connection = tokio::select! {
+            _ = ended.wait_for(|&ended| ended) => None,
+            connection = connections.recv() => connection,
+        };
+        let Some(connection) = connection else { return };
+        let (router, manner, mut ended, open) =
+            (router.clone(), manner.clone(), ending.clone(), open.clone());
+        tokio::spawn(async move {
+            serve(connection, router, manner, async { _ = ended.wait_for(|&ended| ended).await }).await;
+            drop(open);
+        });
+    }
+}
