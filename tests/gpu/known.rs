@@ -30,7 +30,7 @@ impl Verdicts for Book {
 }
 
 /// Has a kernel end before it does anything, as damaged memory might.
-fn damage(kernel: &SoftKernel, backend: &GpuBackend<'_, '_, '_>, name: &str) {
+pub(crate) fn damage(kernel: &SoftKernel, backend: &GpuBackend<'_, '_, '_>, name: &str) {
     const END: u32 = 0xbfb0_0000;
     let process = backend.process().unwrap();
     let symbol: String = name.chars().take(24).collect();
@@ -42,7 +42,7 @@ fn damage(kernel: &SoftKernel, backend: &GpuBackend<'_, '_, '_>, name: &str) {
     window.write((code.va - buffer.va) as usize, &END.to_le_bytes());
 }
 
-fn open<'k, 'm, 'a>(kernel: &'k SoftKernel, model: &'m Model<'a>) -> GpuBackend<'k, 'm, 'a> {
+pub(crate) fn open<'k, 'm, 'a>(kernel: &'k SoftKernel, model: &'m Model<'a>) -> GpuBackend<'k, 'm, 'a> {
     let rest = OnCpu::new(model, PAGES, KvType::F16, 1, HEAP);
     open_with(kernel, model, settings(20), Some(Box::new(rest))).unwrap()
 }

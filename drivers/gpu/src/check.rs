@@ -6,7 +6,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use doorbell_core::plan::{Element, Epilogue, HeadResult, Op, Plan, TensorId};
+use doorbell_core::plan::{Element, Epilogue, Head, HeadResult, Op, Plan, TensorId};
 
 /// A kernel, or several of one operation, that computed something else than the host.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,11 +125,61 @@ pub(crate) fn difference(element: Element, found: &[u32], expected: &[u32]) -> f
 }
 
 /// 4-byte words of a step's result that the head writes for so many rows.
-pub(crate) fn result_words(op: &Op, rows: usize) -> usize {
+pub(crate) fn result_words(op: &Op, plan: &Plan<'_>, rows: usize) -> usize {
+    let Op::Head(head) = op else { return 0 };
+    let width = match head.result {
+        HeadResult::Logits => head.matrix.rows,
+        HeadResult::ArgMax => 1,
+        HeadResult::Hidden => plan.tensor(head.input).width,
+    };
+    rows * width as usize
+}
+
+/// Whether an operation picks tokens.
+pub(crate) fn picks(op: &Op) -> bool {
+    matches!(op, Op::Head(head) if head.result == HeadResult::ArgMax)
+}
+
+/// The operation that tells how good the answers of another one are: itself, or the logits of what picks tokens, since
+/// either of two that are nearly as large may be picked.
+pub(crate) fn weighed(op: &Op) -> Op {
     match op {
-        Op::Head(head) if head.result == HeadResult::ArgMax => rows,
-        Op::Head(head) if head.result == HeadResult::Hidden => 0,
-        Op::Head(head) => rows * head.matrix.rows as usize,
-        _ => 0,
+        Op::Head(head) if picks(op) => Op::Head(Head { result: HeadResult::Logits, ..*head }),
+        _ => op.clone(),
+    }
+}
+
+/// Mean square of what the logits of picked tokens are below the largest of their rows, relative to those; infinite for a
+/// token that there is not.
+pub(crate) fn missed(picked: &[u32], logits: &[f32]) -> f64 {
+    let width = logits.len().checked_div(picked.len()).unwrap_or(0).max(1);
+    let (mut error, mut size) = (0.0, 0.0);
+    for (&token, row) in picked.iter().zip(logits.chunks_exact(width)) {
+        let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let Some(&found) = row.get(token as usize) else { return f64::INFINITY };
+        let [found, largest] = [found, largest].map(f64::from);
+        error += (largest - found) * (largest - found);
+        size += largest * largest;
+    }
+    match (error == 0.0, error / size) {
+        (true, _) => 0.0,
+        (_, ratio) if ratio.is_finite() => ratio,
+        _ => f64::INFINITY,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn picked_tokens_are_judged_by_their_logits() {
+        let logits = [1.0, 4.0, 3.0, -2.0, -1.0, -8.0];
+        assert_eq!(missed(&[1, 1], &logits), 0.0);
+        assert_eq!(missed(&[2, 1], &logits), 1.0 / 17.0);
+        assert_eq!(missed(&[1, 3], &logits), f64::INFINITY);
+        assert_eq!(missed(&[1, 0], &logits), 1.0 / 17.0);
+        assert_eq!(missed(&[0], &[0.0, f32::NAN]), 0.0);
+        assert_eq!(missed(&[1], &[0.0, f32::NAN]), f64::INFINITY);
     }
 }

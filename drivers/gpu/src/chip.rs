@@ -1,7 +1,7 @@
 //! From the kernel's name of a chip to the compiler's, and what a chip can do a second at best.
 //!
-//! Figures are public specifications (bytes of memory traffic, multiply-adds of matrix units); what launching costs
-//! has been measured by others on a 7900 XTX: 3.5 microseconds for a dispatch that waits for the one before it.
+//! Figures are public specifications (bytes of memory traffic, multiply-adds of matrix units). What launching costs is
+//! known to the driver ([`doorbell_kfd::packet::Launch`]).
 
 use doorbell_kernels::isa::{TARGETS, Target};
 use doorbell_kfd::topology::Isa;
@@ -21,9 +21,6 @@ pub struct Peak {
     /// Multiply-adds a second of the matrix units in half precision.
     pub products: u64,
 }
-
-/// Microseconds of a dispatch that waits for the one before it.
-pub const LAUNCH_US: f64 = 3.5;
 
 const GIGA: u64 = 1_000_000_000;
 

@@ -13,7 +13,7 @@ use doorbell_kernels::isa::Target;
 use doorbell_kernels::{Recipe, supports};
 use doorbell_kfd::fault::Fault;
 use doorbell_kfd::memory::Buffer;
-use doorbell_kfd::packet::Packet;
+use doorbell_kfd::packet::{Encoding, Packet};
 use doorbell_kfd::process::{DeviceIndex, Leak, Process};
 use doorbell_kfd::queue::{Profile, Queue, QueueOptions, Submission, Watch};
 
@@ -30,11 +30,13 @@ use crate::record::{Recordings, Size, covered};
 use crate::store::Store;
 
 mod known;
+mod listed;
 mod profile;
 mod room;
 mod step;
 mod wait;
 
+pub use listed::Unlisted;
 pub use profile::Timing;
 use profile::Timings;
 use room::fit;
@@ -52,14 +54,24 @@ pub struct Settings {
     pub hang_ms: u32,
     /// Which operations the device runs.
     pub placement: Placement,
-    /// Time every dispatch.
+    /// Time every dispatch. They are then submitted as [`Encoding::Aql`], whose packets each tell when they ran.
     pub profile: bool,
+    /// How dispatches are submitted. [`GpuBackend::check_kernels`] goes back to packets where lists do not work.
+    pub submit: Encoding,
 }
 
 impl Settings {
     /// Everything on the device that it has kernels for, unchecked, and ten seconds of patience.
     pub fn new(pages: u32, kv: KvType, shape: Shape) -> Self {
-        Self { pages, kv, shape, hang_ms: 10_000, placement: Placement::Device, profile: false }
+        let (placement, submit) = (Placement::Device, Encoding::Pm4);
+        Self { pages, kv, shape, hang_ms: 10_000, placement, profile: false, submit }
+    }
+}
+
+impl Settings {
+    /// How its queue is made.
+    fn queue(&self) -> QueueOptions {
+        QueueOptions { packets: PACKETS, profile: self.profile, ..QueueOptions::default() }
     }
 }
 
@@ -115,6 +127,9 @@ pub struct GpuBackend<'k, 'm, 'a> {
     /// Keys and values that the host has.
     of_host: Vec<KvSlot>,
     wrong: Vec<Wrong>,
+    /// How dispatches are submitted now.
+    encoding: Encoding,
+    unlisted: Option<Unlisted>,
     queue: Option<Queue>,
     card: Option<Card<'k>>,
     in_flight: Option<InFlight>,
@@ -222,6 +237,8 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
             disabled: BTreeSet::new(),
             of_host: Vec::new(),
             wrong: Vec::new(),
+            encoding: if settings.profile { Encoding::Aql } else { settings.submit },
+            unlisted: None,
             queue: None,
             card: Some(card),
             in_flight: None,
@@ -242,10 +259,8 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         let Settings { kv, pages, .. } = self.settings;
         self.store.load(card, self.model, &self.kept, loaded, (kv, pages))?;
         card.install_trap_handler(self.target);
-        let profile = self.settings.profile;
-        let options = QueueOptions { packets: PACKETS, profile, ..QueueOptions::default() };
-        self.queue = Some(Queue::create(&mut card.process, device, options)?);
-        if profile {
+        self.queue = Some(Queue::create(&mut card.process, device, self.settings.queue())?);
+        if self.settings.profile {
             self.timings = Timings::new(Some(Profile::new(&mut card.process, device, PACKETS as usize)?));
         }
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! Everything that changes from step to step of one size lies in the input block, whose addresses stay, so the
 //! packets and their arguments do too. Arguments therefore lie in a buffer of the recording and not in a ring: they
-//! are written once, and one step is in flight at a time.
+//! are written once, and one step is in flight at a time. So do PM4 lists: such a step is one packet that runs a list.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -12,7 +12,10 @@ use doorbell_core::plan::{KvSlot, Op, PAGE_TOKENS, Plan, Shape, Tensor};
 use doorbell_kernels::isa::Target;
 use doorbell_kernels::{Launch, Recipe, Step, lower};
 use doorbell_kfd::memory::{Buffer, Name, Usage};
-use doorbell_kfd::packet::{Acquire, Dependency, Dispatch, Packet, Recorded, Recorder};
+use doorbell_kfd::packet::{
+    Acquire, Dependency, Dispatch, Header, Kind, Packet, Recorded, Recorder, Scope, pm4_buffer,
+};
+use doorbell_kfd::topology::Isa;
 
 use crate::card::Card;
 use crate::error::GpuError;
@@ -21,7 +24,7 @@ use crate::programs::Programs;
 
 /// A stretch of operations that one side runs.
 pub(crate) enum Segment {
-    /// Packets of one submission, and the kernel of each.
+    /// Packets of one submission, and the kernels that they run, in order.
     Device(Vec<Packet>, Vec<String>),
     /// Operations that run on the host.
     Host(Range<usize>),
@@ -31,15 +34,24 @@ pub(crate) enum Segment {
 pub(crate) struct Recording {
     pub(crate) segments: Vec<Segment>,
     arguments: Option<Buffer>,
+    lists: Option<Buffer>,
     used: u64,
 }
 
 impl Recording {
     pub(crate) fn free(self, card: &mut Card<'_>) {
-        if let Some(buffer) = self.arguments {
+        for buffer in [self.arguments, self.lists].into_iter().flatten() {
             card.free(buffer);
         }
     }
+}
+
+/// What PM4 lists are written for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lists {
+    pub(crate) isa: Isa,
+    /// Where a list counts the dispatches that it has started.
+    pub(crate) started: u64,
 }
 
 /// What a recorded step was made for.
@@ -157,8 +169,10 @@ pub(crate) struct RecordWith<'r, 'k> {
     pub(crate) target: Target,
     /// Keys and values that the host has, if they must be on one side.
     pub(crate) of_host: Option<&'r mut Vec<KvSlot>>,
-    /// Packets of one submission at most.
+    /// Dispatches of one submission at most.
     pub(crate) packets: usize,
+    /// Where steps are PM4 lists; packets of their own otherwise.
+    pub(crate) lists: Option<Lists>,
 }
 
 impl RecordWith<'_, '_> {
@@ -181,7 +195,7 @@ impl RecordWith<'_, '_> {
         for (turn, _) in turns.iter_mut().zip(on_device).filter(|(_, on_device)| !on_device) {
             *turn = None;
         }
-        let mut recording = Recording { segments: Vec::new(), arguments: None, used: 0 };
+        let mut recording = Recording { segments: Vec::new(), arguments: None, lists: None, used: 0 };
         match self.encode(turns, &mut recording) {
             Ok(()) => Ok(recording),
             Err(error) => {
@@ -240,6 +254,7 @@ impl RecordWith<'_, '_> {
             }
         }
         let base = self.arguments(&block, recording)?;
+        let mut lists = Written { with: self.lists, words: Vec::new(), segments: Vec::new() };
         for part in recorders {
             let (list, names) = match part {
                 Err(index) => {
@@ -257,10 +272,29 @@ impl RecordWith<'_, '_> {
                 recorded.dispatch.kernarg += base;
                 placed.add(recorded)?;
             }
-            let mut packets = alloc::vec![Packet::INVALID; placed.list().len()];
-            placed.encode_aql(&mut packets)?;
+            let packets = lists.encode(&placed, recording.segments.len())?;
             recording.segments.push(Segment::Device(packets, names));
         }
+        self.keep_lists(&lists, recording)
+    }
+
+    /// Puts PM4 lists where the packet processor reads them, and their addresses into the packets that run them.
+    fn keep_lists(&mut self, lists: &Written, recording: &mut Recording) -> Result<(), GpuError> {
+        if lists.words.is_empty() {
+            return Ok(());
+        }
+        let bytes: &[u8] = bytemuck::cast_slice(&lists.words);
+        let buffer = self.card.allocate(Usage::Ring, bytes.len() as u64, Name::new(LIST))?;
+        if let Some(window) = buffer.window() {
+            window.write(0, bytes);
+        }
+        for (segment, words) in &lists.segments {
+            let va = buffer.va() + 4 * words.start as u64;
+            if let Some(Segment::Device(packets, _)) = recording.segments.get_mut(*segment) {
+                packets.push(pm4_buffer(ENVELOPE, va, words.len() as u32));
+            }
+        }
+        recording.lists = Some(buffer);
         Ok(())
     }
 
@@ -276,6 +310,41 @@ impl RecordWith<'_, '_> {
         let base = buffer.va();
         recording.arguments = Some(buffer);
         Ok(base)
+    }
+}
+
+/// What the packet around a list waits for and makes visible: everything. What it acquires and releases the list does
+/// once more.
+const ENVELOPE: Header =
+    Header { kind: Kind::Vendor, barrier: true, acquire: Scope::System, release: Scope::System };
+
+/// The name of buffers with lists.
+const LIST: &str = "PM4 lists";
+
+/// Lists of a recording until they have a place in memory.
+struct Written {
+    /// Packets instead where there is nothing.
+    with: Option<Lists>,
+    words: Vec<u32>,
+    /// The segment of each list, and its words.
+    segments: Vec<(usize, Range<usize>)>,
+}
+
+impl Written {
+    /// The packets of a list of dispatches; none yet for what becomes a PM4 list of the segment.
+    fn encode(&mut self, list: &Recorder, segment: usize) -> Result<Vec<Packet>, GpuError> {
+        let Some(Lists { isa, started }) = self.with else {
+            let mut packets = alloc::vec![Packet::INVALID; list.list().len()];
+            list.encode_aql(&mut packets)?;
+            return Ok(packets);
+        };
+        // Each begins a cache line of its own.
+        let start = self.words.len().next_multiple_of(16);
+        self.words.resize(start + list.most_pm4_words(), 0);
+        let used = list.encode_pm4_counted(isa, started, &mut self.words[start..])?;
+        self.words.truncate(start + used);
+        self.segments.push((segment, start..start + used));
+        Ok(Vec::new())
     }
 }
 

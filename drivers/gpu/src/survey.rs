@@ -12,10 +12,11 @@ use doorbell_core::heap::Heap;
 use doorbell_core::model::Model;
 use doorbell_core::plan::Plan;
 use doorbell_kernels::compiler::Report;
-use doorbell_kernels::isa::Target;
 use doorbell_kernels::{Cost, KvPool, Launch, Step, lower};
+use doorbell_kfd::packet::{self, Encoding};
+use doorbell_kfd::topology::Isa;
 
-use crate::chip::{LAUNCH_US, Peak, peak};
+use crate::chip::{self, Peak, peak};
 use crate::convert::{self, Conversions};
 use crate::error::GpuError;
 use crate::input::Layout;
@@ -59,6 +60,10 @@ pub struct Survey {
     pub conversions: Conversions,
     /// The chip's limits.
     pub peak: Peak,
+    /// How dispatches are submitted.
+    pub submit: Encoding,
+    /// What one takes then that waits for the one before it.
+    pub launch: packet::Launch,
 }
 
 impl Survey {
@@ -81,15 +86,17 @@ const NOWHERE: u64 = 1 << 40;
 /// Surveys a step of all the plan's rows, at `positions` of context, where the host can run what the device does not.
 ///
 /// # Errors
-/// Memory, or a kernel that does not compile.
+/// A chip without kernels, memory, or a kernel that does not compile.
 pub fn survey(
     model: &Model<'_>,
     plan: &Plan<'_>,
-    (target, placement): (Target, Placement),
+    (isa, placement, submit): (Isa, Placement, Encoding),
     kv: KvType,
     positions: u32,
     heap: Heap<'_>,
 ) -> Result<Survey, GpuError> {
+    let target = chip::target(isa).ok_or(GpuError::Chip(isa))?;
+    let launch_cost = packet::Launch::of(isa, submit);
     let mut kept = model.copy(heap)?;
     let mut conversions = convert::choose(&mut kept, &plan.ops, target);
     let mut chosen = on_device(plan, &kept, target, placement);
@@ -126,7 +133,7 @@ pub fn survey(
                 compiled.insert(launch.recipe.clone(), figures);
             }
             let (kernel, workgroup, report) = compiled[&launch.recipe].clone();
-            let launching = if launch.waits { LAUNCH_US } else { 0.0 };
+            let launching = if launch.waits { launch_cost.nanoseconds / 1e3 } else { 0.0 };
             dispatches.push(Dispatched {
                 kernel,
                 groups: launch.groups,
@@ -139,5 +146,5 @@ pub fn survey(
         }
         ops.push(Surveyed { dispatches, on_device });
     }
-    Ok(Survey { ops, conversions, peak })
+    Ok(Survey { ops, conversions, peak, submit, launch: launch_cost })
 }

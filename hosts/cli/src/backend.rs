@@ -9,7 +9,7 @@ use doorbell_core::engine::{Config, Memory};
 use doorbell_core::model::Model;
 use doorbell_core::plan::PlanError;
 use doorbell_core::sample::SamplerParams;
-use doorbell_runtime::compute::{self, ComputeError, Computing, Setup};
+use doorbell_runtime::compute::{self, ComputeError, Computing, Encoding, Setup};
 use doorbell_runtime::device::{Device, DeviceRequest};
 use doorbell_runtime::memory::memory;
 
@@ -32,6 +32,10 @@ pub(crate) struct Compute {
     /// Of those the layers, the first ones, whose experts the GPU runs, too [default: all that fit]
     #[arg(long, value_name = "N")]
     gpu_experts: Option<u32>,
+    /// How dispatches reach a GPU: pm4, lists that stay in memory, or aql, a packet for each, which takes longer; a GPU
+    /// whose firmware does not take lists gets packets by itself
+    #[arg(long, value_name = "KIND", default_value_t = Encoding::Pm4)]
+    submit: Encoding,
 }
 
 /// A device that was found usable.
@@ -47,6 +51,8 @@ pub(crate) struct Computer {
     layers: [Option<u32>; 2],
     /// Whether the device tells when each kernel ran.
     pub(crate) profile: bool,
+    /// How dispatches reach a GPU.
+    submit: Encoding,
     /// Why this device, if it wasn't named.
     reason: Option<&'static str>,
 }
@@ -69,15 +75,16 @@ impl Compute {
         // it's said once, and the program has one device
         let reason = choice.reason.map(|reason| &*reason.leak());
         let layers = [self.gpu_layers, self.gpu_experts];
-        Ok(Computer { device: choice.device, threads, kv: self.kv, layers, profile: false, reason })
+        let Self { kv, submit, .. } = *self;
+        Ok(Computer { device: choice.device, threads, kv, layers, profile: false, submit, reason })
     }
 }
 
 impl Computer {
     /// How its backend is made.
     pub(crate) fn setup(self) -> Setup {
-        let Self { kv, threads, layers, profile, .. } = self;
-        Setup { kv, threads, layers, profile }
+        let Self { kv, threads, layers, profile, submit, .. } = self;
+        Setup { kv, threads, layers, profile, submit }
     }
 }
 

@@ -21,7 +21,7 @@ use embedded_hal::delay::DelayNs;
 
 pub use doorbell_cpu::bandwidth::read_bandwidth;
 pub use doorbell_gpu::survey::{Dispatched, Survey, Surveyed};
-pub use doorbell_gpu::{Timing, layers};
+pub use doorbell_gpu::{Encoding, Timing, layers};
 
 /// Why a device can't run a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,6 +98,7 @@ impl Computing<'_, '_> {
     pub fn remarks(&self) -> Vec<String> {
         let Self::Gpu(backend) = self else { return Vec::new() };
         let mut remarks: Vec<_> = backend.wrong().iter().map(ToString::to_string).collect();
+        remarks.extend(backend.unlisted().map(ToString::to_string));
         remarks.extend(backend.division().map(|division| division.to_string()));
         if !backend.conversions().list.is_empty() {
             remarks.push(backend.conversions().to_string());
@@ -226,13 +227,15 @@ pub struct Setup {
     pub layers: [Option<u32>; 2],
     /// Whether a GPU tells when each kernel ran. Software GPUs then tell modelled times, and are slower.
     pub profile: bool,
+    /// How dispatches reach a GPU.
+    pub submit: Encoding,
 }
 
 impl Setup {
     /// All of a model on the device if it fits, without times.
     #[must_use]
     pub fn new(kv: KvType, threads: usize) -> Self {
-        Self { kv, threads, layers: [None; 2], profile: false }
+        Self { kv, threads, layers: [None; 2], profile: false, submit: Encoding::Pm4 }
     }
 
     fn placement(&self, model: &Model<'_>) -> Placement {
@@ -262,7 +265,7 @@ pub fn backend<'m, 'a>(
     setup: &Setup,
     heap: Heap<'m>,
 ) -> Result<Computing<'m, 'a>, ComputeError> {
-    let Setup { kv, threads, profile, .. } = *setup;
+    let Setup { kv, threads, profile, submit, .. } = *setup;
     let (process, index) = match device {
         Device::Cpu => {
             let backend = CpuBackend::new(model, config.pages, kv, threads, heap)?;
@@ -282,14 +285,16 @@ pub fn backend<'m, 'a>(
     let drilled =
         matches!(device, Device::Soft { drill: Some(drill), .. } if drill.fault == DrilledFault::Hang);
     let hang_ms = if drilled { DRILLED_HANG_MS } else { plain.hang_ms };
-    let settings = Settings { profile, placement, hang_ms, ..plain };
+    let settings = Settings { profile, placement, hang_ms, submit, ..plain };
     let rest: Offload<'m> = Box::new(OnCpu::new(model, config.pages, kv, threads, heap));
     let mut backend = GpuBackend::new(process, index, model, settings, Box::new(Sleeper), Some(rest), heap)?;
     // software GPUs are checked by tests, instruction by instruction
     if matches!(device, Device::Kfd(_)) {
         let mut verdicts = verdicts::File::open(known);
-        backend.check_kernels(&mut verdicts, heap)?;
+        let checked = backend.check_kernels(&mut verdicts, heap);
+        // What a check has cost the device is not to be tried again.
         verdicts.save();
+        checked?;
     }
     Ok(Computing::Gpu(Box::new(backend)))
 }
@@ -369,7 +374,6 @@ pub fn survey(
         }
         Device::Soft { chip, .. } => doorbell_kfd::topology::Isa(chip.version),
     };
-    let target = doorbell_gpu::chip::target(isa).ok_or(GpuError::Chip(isa))?;
-    let placement = setup.placement(model);
-    Ok(Some(doorbell_gpu::survey::survey(model, plan, (target, placement), setup.kv, positions, heap)?))
+    let how = (isa, setup.placement(model), setup.submit);
+    Ok(Some(doorbell_gpu::survey::survey(model, plan, how, setup.kv, positions, heap)?))
 }

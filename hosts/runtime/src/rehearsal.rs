@@ -59,6 +59,7 @@ pub fn rehearse(
     let mut backend =
         GpuBackend::rehearsing(process, index, model, settings, wanted, Box::new(Sleeper), heap)?;
     let chips = Chips::of(chip.name).unwrap_or_else(|| Chips::of_target(chip.target));
+    let chips = chips.submitting(survey.submit);
     let mut counted: Vec<Vec<Counted>> = vec![Vec::new(); plan.ops.len()];
     for &op in &first {
         let _ = kernel.take_profiles(gpu);

@@ -9,10 +9,13 @@ use doorbell_core::plan::{
 };
 use doorbell_core::token::TokenId;
 use doorbell_kernels::{Recipe, lower};
+use doorbell_kfd::packet::Encoding;
 
 use super::wait::wait;
 use super::{GpuBackend, Size};
-use crate::check::{NO_KEY, Noise, TOLERANCE, Verdicts, Wrong, difference, key, outputs, result_words};
+use crate::check::{
+    NO_KEY, Noise, TOLERANCE, Verdicts, Wrong, difference, key, missed, outputs, picks, result_words, weighed,
+};
 use crate::error::GpuError;
 use crate::host::{Memory, read_words};
 use crate::place::{Placement, bind, on_device};
@@ -25,18 +28,25 @@ struct Answer {
 }
 
 impl Answer {
-    fn difference(&self, expected: &Self) -> f64 {
+    /// How far it is off. Picked tokens are judged by the logits that they were picked from.
+    fn difference(&self, expected: &Self, picked: bool) -> f64 {
         let tensors = self.tensors.iter().zip(&expected.tensors);
         let error = tensors.map(|(found, expected)| difference(found.0, &found.1, &expected.1));
-        error.fold(difference(Element::F32, &self.result, &expected.result), f64::max)
+        let result = if picked {
+            let logits: Vec<f32> = expected.result.iter().copied().map(f32::from_bits).collect();
+            missed(&self.result, &logits)
+        } else {
+            difference(Element::F32, &self.result, &expected.result)
+        };
+        error.fold(result, f64::max)
     }
 }
 
 /// Rows of the step that kernels are checked with: more than one tile, and not a whole number of them.
-const CHECKED_ROWS: u32 = 17;
+pub(super) const CHECKED_ROWS: u32 = 17;
 
 /// A batch of one sequence with tokens of no meaning.
-struct MadeUp {
+pub(super) struct MadeUp {
     tokens: Vec<TokenId>,
     wanted: Vec<u32>,
     runs: [Run; 1],
@@ -45,7 +55,7 @@ struct MadeUp {
 }
 
 impl MadeUp {
-    fn new(plan: &Plan<'_>, position: u32, model: &Model<'_>) -> Self {
+    pub(super) fn new(plan: &Plan<'_>, position: u32, model: &Model<'_>) -> Self {
         let rows = plan.shape.rows;
         let pages: Vec<PageId> = (0..(position + rows).div_ceil(PAGE_TOKENS as u32)).map(PageId).collect();
         Self {
@@ -57,7 +67,7 @@ impl MadeUp {
         }
     }
 
-    fn batch(&self) -> Batch<'_> {
+    pub(super) fn batch(&self) -> Batch<'_> {
         let Self { tokens, wanted, runs, pages, spans } = self;
         let tables = PageTables { pages, spans, groups: spans.len() };
         Batch { tokens, runs, outputs: wanted, tables }
@@ -86,30 +96,53 @@ impl GpuBackend<'_, '_, '_> {
     }
 
     /// Runs each kernel that steps need once and the host's definition beside it, before the first step; takes out of
-    /// use what differs. What `verdicts` knows is not run again. Plans are to be reserved again afterwards.
+    /// use what differs. Then runs whole steps as PM4 lists, if they are to be lists, and goes back to packets if the
+    /// lists are at fault ([`Self::unlisted`]). What `verdicts` knows is not run again. Plans are to be reserved again
+    /// afterwards.
     ///
     /// # Errors
     /// Memory, or faults of the device.
     pub fn check_kernels(&mut self, verdicts: &mut dyn Verdicts, heap: Heap<'_>) -> Result<(), GpuError> {
-        // A few rows, as prompts have, then one behind them.
+        // Kernels are judged by themselves, whatever lists do.
+        let encoding = core::mem::replace(&mut self.encoding, Encoding::Aql);
+        let checked = self.check_each(verdicts, heap);
+        self.encoding = encoding;
+        checked?;
+        self.check_lists(verdicts, heap)
+    }
+
+    fn check_each(&mut self, verdicts: &mut dyn Verdicts, heap: Heap<'_>) -> Result<(), GpuError> {
+        // A few rows, as prompts have, then one behind them, with each of the results that a step can have.
         let rows = self.settings.shape.rows.min(CHECKED_ROWS);
-        let steps = [(Shape { rows, outputs: 1 }, 0), (Shape { rows: 1, outputs: 1 }, rows)];
-        for (shape, position) in steps {
-            let plan = self.model.plan(shape, HeadResult::Logits, heap)?;
-            self.check(&plan, position, verdicts)?;
+        let steps = [
+            (rows, 0, HeadResult::Logits),
+            (1, rows, HeadResult::Logits),
+            (1, rows, HeadResult::ArgMax),
+            (1, rows, HeadResult::Hidden),
+        ];
+        let mut seen = BTreeSet::new();
+        for (rows, position, result) in steps {
+            let plan = self.model.plan(Shape { rows, outputs: 1 }, result, heap)?;
+            self.check(&plan, position, verdicts, &mut seen)?;
         }
         Ok(())
     }
 
-    /// As [`Self::check_kernels`], for a step of all rows of `plan` from `position` on. Overwrites the first pages.
+    /// As [`Self::check_each`], for a step of all rows of `plan` from `position` on; kernels that were `seen` are left
+    /// out. Overwrites the first pages.
     ///
     /// # Errors
     /// Faults of the device.
-    fn check(&mut self, plan: &Plan<'_>, position: u32, verdicts: &mut dyn Verdicts) -> Result<(), GpuError> {
+    fn check(
+        &mut self,
+        plan: &Plan<'_>,
+        position: u32,
+        verdicts: &mut dyn Verdicts,
+        seen: &mut BTreeSet<Vec<Recipe>>,
+    ) -> Result<(), GpuError> {
         let made_up = MadeUp::new(plan, position, self.model);
         let batch = made_up.batch();
         let size = self.ready(plan, &batch, 0, false)?;
-        let mut seen: BTreeSet<Vec<Recipe>> = BTreeSet::new();
         let chosen = self.chosen(plan);
         let mut kernels: Vec<Option<Vec<Recipe>>> = Vec::new();
         for (index, op) in plan.ops.iter().enumerate() {
@@ -225,25 +258,26 @@ impl GpuBackend<'_, '_, '_> {
         let mut answers = Vec::new();
         for on_device in [true, false] {
             self.prepare_one(plan, batch, op)?;
+            let judge = weighed(op);
             if on_device {
                 self.run_recording(&recording)?;
             } else {
-                self.with_memory(plan, batch, |host, memory| host.run(op, memory))?;
+                self.with_memory(plan, batch, |host, memory| host.run(&judge, memory))?;
             }
-            answers.push(self.answer(plan, batch, op)?);
+            answers.push(self.answer(plan, batch, if on_device { op } else { &judge })?);
         }
         if let Some(card) = &mut self.card {
             recording.free(card);
         }
         match answers.as_slice() {
-            [found, expected] => Ok(found.difference(expected)),
+            [found, expected] => Ok(found.difference(expected, picks(op))),
             _ => Ok(0.0),
         }
     }
 
     /// Puts the same noise into every tensor of an operation, and zeros where the head writes.
     fn prepare_one(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, op: &Op) -> Result<(), GpuError> {
-        let result = result_words(op, batch.outputs.len());
+        let result = result_words(op, plan, batch.outputs.len());
         let experts = match op {
             Op::Experts(op) => self.model.weight(op.gate.weight).stack as u32,
             _ => 1,
@@ -263,7 +297,7 @@ impl GpuBackend<'_, '_, '_> {
 
     /// What is where an operation writes.
     fn answer(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, op: &Op) -> Result<Answer, GpuError> {
-        let result = result_words(op, batch.outputs.len());
+        let result = result_words(op, plan, batch.outputs.len());
         let groups = self.model.groups.len();
         self.with_memory(plan, batch, |host, memory| {
             let element = |id| plan.tensor(id).element;

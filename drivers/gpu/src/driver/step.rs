@@ -5,6 +5,7 @@ use doorbell_core::plan::{Batch, BatchLimits, HeadResult, Op, Plan};
 use doorbell_core::token::TokenId;
 use doorbell_kernels::{RING, Step};
 use doorbell_kfd::memory::Buffer;
+use doorbell_kfd::packet::Encoding;
 use doorbell_kfd::queue::{Submission, Watch};
 
 use super::wait::{look, wait};
@@ -14,7 +15,7 @@ use crate::fallback::Border;
 use crate::host::{Memory, read_words};
 use crate::input::Layout;
 use crate::place::{Placement, on_device};
-use crate::record::{RecordWith, Recording, Segment, Size, covered};
+use crate::record::{Lists, RecordWith, Recording, Segment, Size, covered};
 
 /// Most steps of a chain: half the ring, so that no step's place is used twice.
 const MOST_STEPS: u32 = RING / 2;
@@ -162,6 +163,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
     ) -> Result<T, GpuError> {
         let target = self.target;
         let bound = self.fallback.is_some();
+        let lists = self.lists();
         let Self { buffers, store, settings, kept, model, card, programs, disabled, of_host, .. } =
             &mut *self;
         let address = |buffer: &Option<Buffer>| buffer.as_ref().map_or(0, Buffer::va);
@@ -184,7 +186,15 @@ impl<'k> GpuBackend<'k, '_, '_> {
         };
         let of_host = bound.then_some(of_host);
         let card = card.as_mut().ok_or(GpuError::Lost(None))?;
-        work(&step, RecordWith { card, programs, disabled, target, of_host, packets: PACKETS as usize })
+        let packets = PACKETS as usize;
+        work(&step, RecordWith { card, programs, disabled, target, of_host, packets, lists })
+    }
+
+    /// What lists are written for, where steps are lists.
+    fn lists(&self) -> Option<Lists> {
+        let (queue, card) = (self.queue.as_ref()?, self.card.as_ref()?);
+        let isa = card.process.device(card.device).node().isa();
+        (self.encoding == Encoding::Pm4).then_some(Lists { isa, started: queue.started_va() })
     }
 
     /// Runs a recording, as often as there are steps, up to its last submission, which stays in flight.

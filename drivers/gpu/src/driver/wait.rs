@@ -1,6 +1,7 @@
 //! Waiting for submissions: one look at a time, and what a fault is told as.
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use doorbell_kfd::fault::Fault;
 use doorbell_kfd::queue::{Queue, Submission, WaitError, Watch};
@@ -28,13 +29,17 @@ pub(super) fn look(
     }
 }
 
-/// The last kernel of a submission that the packet processor has taken.
+/// The last kernel of a submission that was started: the packet processor has taken its packet, or its list says so.
 fn kernel_of(fault: &Fault, names: &[String]) -> Option<String> {
     let flight = fault.in_flight();
-    let taken = flight.read.saturating_sub(flight.stretches.first()?.first);
-    let last = usize::try_from(taken).ok()?.max(1) - 1;
+    let first = flight.stretches.first()?.first;
+    let started = match flight.started {
+        0 => flight.read.saturating_sub(first),
+        started => started.into(),
+    };
     // A chain runs the same kernels over and over.
-    names.get(last.checked_rem(names.len())?).cloned()
+    let last = (usize::try_from(started).ok()?.max(1) - 1).checked_rem(names.len())?;
+    Some(format!("{} ({} of {} dispatches of the step)", names.get(last)?, last + 1, names.len()))
 }
 
 pub(super) fn wait(

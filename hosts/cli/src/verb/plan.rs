@@ -157,10 +157,13 @@ impl Sheet<'_> {
         self.rehearsal?.ops[index].get(dispatch)
     }
 
-    /// Modelled microseconds of a dispatch, or what it takes at best.
-    fn us(&self, index: usize, dispatch: usize) -> f64 {
-        let counted = self.counted(index, dispatch).map(|counted| counted.time.total() / 1e3);
-        counted.unwrap_or_else(|| self.dispatches(index)[dispatch].modelled_us)
+    /// Modelled microseconds of a dispatch, or what it takes at best. One that waits for nothing is launched beside the one
+    /// before it.
+    fn us(&self, index: usize, at: usize) -> f64 {
+        let dispatch = &self.dispatches(index)[at];
+        let launched = |counted: &Counted| if dispatch.waits { 0.0 } else { counted.time.launch };
+        let counted = self.counted(index, at).map(|counted| (counted.time.total() - launched(counted)) / 1e3);
+        counted.unwrap_or(dispatch.modelled_us)
     }
 
     /// What operations take together.
@@ -235,6 +238,9 @@ impl Sheet<'_> {
         document["layers"] = layers.into_iter().map(layer).collect();
         document["dispatches_per_token"] = json!(all.dispatches);
         document["least_us"] = json!(survey.modelled_us());
+        document["submit"] = json!(survey.submit.to_string());
+        document["launch_us"] = json!(survey.launch.nanoseconds / 1e3);
+        document["launch_source"] = json!(survey.launch.to_string());
         document["converted_weights"] = json!(survey.conversions.list.len());
         document["chip"] = json!(self.rehearsal.map(|rehearsal| rehearsal.chip));
         if let Some(fields) = document.as_object_mut() {
@@ -324,6 +330,7 @@ impl Sheet<'_> {
         }
         let on_host = survey.ops.iter().filter(|op| !op.on_device).count();
         writeln!(f, "a step: {}; {on_host} operations on the CPU", self.all())?;
+        writeln!(f, "a dispatch that waits for the one before it, as {}: {}", survey.submit, survey.launch)?;
         if let Some(rehearsal) = self.rehearsal {
             let bandwidth = rehearsal.bandwidth / 1e9;
             writeln!(

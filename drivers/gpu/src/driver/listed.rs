@@ -1,0 +1,143 @@
+//! Whether PM4 lists work on a device: whole steps as lists against the same steps as packets, before the first step.
+//!
+//! Lists are how others' command streams reach the same firmware, but nobody promises that a firmware takes them from an
+//! AQL queue. Where it does not, steps are packets, which every runtime uses. Not here: what lists are made of (`record`).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+use doorbell_core::heap::Heap;
+use doorbell_core::plan::{HeadResult, Plan, Shape};
+use doorbell_kfd::fault::Fault;
+use doorbell_kfd::packet::Encoding;
+use doorbell_kfd::queue::Queue;
+
+use super::GpuBackend;
+use super::known::{CHECKED_ROWS, MadeUp};
+use crate::check::{NO_KEY, Verdicts, key};
+use crate::error::GpuError;
+
+/// Why steps are AQL packets although PM4 lists were wanted.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Unlisted {
+    /// A list computed something else than packets.
+    Differs,
+    /// The device failed with a list.
+    Failed(Box<Fault>),
+    /// One of these was found by an earlier run.
+    Known,
+}
+
+impl fmt::Display for Unlisted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("dispatches are submitted as AQL packets, which take longer: ")?;
+        match self {
+            Self::Differs => f.write_str("a PM4 list computed something else"),
+            Self::Failed(fault) => write!(f, "a PM4 list failed: {fault}"),
+            Self::Known => f.write_str("PM4 lists have failed on this device before"),
+        }
+    }
+}
+
+/// Milliseconds without progress after which a list counts as refused: a step of a few rows takes less by far.
+const PATIENCE_MS: u32 = 2_000;
+
+/// What verdicts about lists are known by; the number goes up when lists are written in another way.
+const LISTS: &[u8] = b"PM4 lists 1";
+
+impl GpuBackend<'_, '_, '_> {
+    /// Why steps are packets although lists were wanted; `None` while nothing is wrong.
+    pub fn unlisted(&self) -> Option<&Unlisted> {
+        self.unlisted.as_ref()
+    }
+
+    /// Goes back to packets where lists do not work; what `verdicts` knows is not tried again.
+    ///
+    /// # Errors
+    /// Memory, faults of the device with packets, or a device that a list has cost.
+    pub(super) fn check_lists(
+        &mut self,
+        verdicts: &mut dyn Verdicts,
+        heap: Heap<'_>,
+    ) -> Result<(), GpuError> {
+        if self.encoding != Encoding::Pm4 {
+            return Ok(());
+        }
+        let key = key(NO_KEY, LISTS);
+        let known = verdicts.known(key).map(|error| (error > 0.0).then_some(Unlisted::Known));
+        let found = match known {
+            Some(found) => found,
+            None => {
+                let found = self.try_lists(heap)?;
+                verdicts.note(key, if found.is_some() { f64::INFINITY } else { 0.0 });
+                found
+            }
+        };
+        let Some(reason) = found else { return Ok(()) };
+        self.submit_as(Encoding::Aql);
+        if let Unlisted::Failed(_) = &reason {
+            self.recover()?;
+        }
+        self.unlisted = Some(reason);
+        Ok(())
+    }
+
+    /// Runs a prompt and a token behind it as lists, then as packets: in this order nothing that a list leaves out is
+    /// there already.
+    fn try_lists(&mut self, heap: Heap<'_>) -> Result<Option<Unlisted>, GpuError> {
+        let rows = self.settings.shape.rows.min(CHECKED_ROWS);
+        let plan = |rows| self.model.plan(Shape { rows, outputs: 1 }, HeadResult::Logits, heap);
+        let steps = [(plan(rows)?, 0), (plan(1)?, rows)];
+        let patience = self.settings.hang_ms;
+        self.settings.hang_ms = patience.min(PATIENCE_MS);
+        let listed = self.answers(&steps);
+        self.settings.hang_ms = patience;
+        let listed = match listed {
+            Err(GpuError::Fault(fault, _)) => return Ok(Some(Unlisted::Failed(fault))),
+            listed => listed?,
+        };
+        self.submit_as(Encoding::Aql);
+        let expected = self.answers(&steps)?;
+        self.submit_as(Encoding::Pm4);
+        Ok((listed != expected).then_some(Unlisted::Differs))
+    }
+
+    /// The logits of steps, in bits.
+    fn answers(&mut self, steps: &[(Plan<'_>, u32)]) -> Result<Vec<Vec<u32>>, GpuError> {
+        let mut answers = Vec::new();
+        for (plan, position) in steps {
+            let made_up = MadeUp::new(plan, *position, self.model);
+            self.begin(plan, &made_up.batch(), 1, false)?;
+            while self.collect()?.is_none() {}
+            answers.push(self.numbers.iter().map(|number| number.to_bits()).collect());
+        }
+        Ok(answers)
+    }
+
+    fn submit_as(&mut self, encoding: Encoding) {
+        self.encoding = encoding;
+        if let Some(card) = &mut self.card {
+            self.recordings.clear(card);
+        }
+    }
+
+    /// Makes a new queue after one that a list has cost, and forgets what the list has left half done.
+    fn recover(&mut self) -> Result<(), GpuError> {
+        let fault = self.lost.take().flatten();
+        let (Some(card), Some(queue)) = (&mut self.card, self.queue.take()) else {
+            return Err(GpuError::Lost(fault));
+        };
+        let device = card.device;
+        if queue.destroy(&mut card.process).is_err() || card.process.is_lost(device) {
+            self.lost = Some(fault.clone());
+            return Err(GpuError::Lost(fault));
+        }
+        self.queue = Some(Queue::create(&mut card.process, device, self.settings.queue())?);
+        // Its counters have to begin at zero; it is made anew, zeroed, with the next step.
+        if let Some(scratch) = self.buffers.scratch.take() {
+            card.free(scratch);
+        }
+        Ok(())
+    }
+}
