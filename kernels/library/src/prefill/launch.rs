@@ -16,7 +16,7 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::{Experts, Matrix, Norm};
 use doorbell_core::quant::Type;
 
-/// Fewer rows read the weights once per eight of them, with activations in f32.
+/// Rows that fill half of a tile's waves; fewer are not worth its padding.
 const LEAST_ROWS: u32 = 32;
 
 /// Bytes of activations for so many rows of `cols`, of either path.
@@ -61,7 +61,7 @@ pub(crate) fn project(
 ) -> Option<Vec<Launch>> {
     let cols = step.model.weight(parts.first()?.matrix.weight).cols as u32;
     let known = |part: &PartLaunch| !matches!(part.finish, Finish::Cap { .. });
-    if rows < LEAST_ROWS || !cols.is_multiple_of(32) || !parts.iter().all(known) {
+    if rows < choice.least_rows() || !cols.is_multiple_of(32) || !parts.iter().all(known) {
         return None;
     }
     let matrices = parts.iter().flat_map(|part| [Some(part.matrix), part.up.map(|(up, _)| up)]);
@@ -148,7 +148,7 @@ fn tile_rows(slots: u32, experts: u32) -> u32 {
     }
 }
 
-/// Whether experts of so many rows take the grouped kernels.
+/// What the grouped kernels take of experts of so many rows, if they can.
 fn groups(model: &Model<'_>, op: &Experts, rows: u32) -> Option<(u32, Group)> {
     let gate = model.weight(op.gate.weight);
     let (cols, experts) = (gate.cols as u32, gate.stack as u32);
@@ -175,7 +175,7 @@ pub(crate) fn experts(
     scratch: u64,
 ) -> Option<Vec<Launch>> {
     let (rows, model) = (step.rows_of(op.input), step.model);
-    let (cols, group) = groups(model, op, rows)?;
+    let (cols, group) = groups(model, op, rows).filter(|_| rows >= choice.least_rows())?;
     let room = Room::new(rows, op, cols, group);
     let slots = rows * op.top_k;
     let tiles = group.tiles(slots);

@@ -37,6 +37,12 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
+    /// Fewer rows take the kernels of few rows, which read weights once per eight of them, but keep activations as
+    /// they are: short prompts then give the tokens of the CPU. A path that is forced can be tried with fewer.
+    pub(crate) fn least_rows(self) -> u32 {
+        if self.forced.is_some() { 32 } else { 64 }
+    }
+
     /// The path of products of one input with weights of these types.
     pub(crate) fn path(self, kinds: &[Type]) -> Path {
         if !kinds.iter().all(|kind| is_coded(*kind) == Some(true)) {
