@@ -28,7 +28,8 @@ fn memory_that_runs_out_while_loading_leaves_nothing() {
                 }
                 Err(error) => {
                     refused += 1;
-                    assert!(!error.is_lost(), "{error}");
+                    assert!(error.is_memory() && !error.is_lost(), "{error:?}");
+                    assert!(error.to_string().contains("no memory for "), "{error}");
                     assert_eq!(kernel.held(), (0, 0, 0), "after {left}: {error}");
                 }
             }
