@@ -15,9 +15,13 @@ use doorbell_tests::tiny::{self, Family};
 type Heads = (usize, usize, usize);
 
 /// Checks every attention that `vary` makes of a layer's; the worst error.
-fn attention(heads: Heads, cases: &[Case], vary: impl Fn(&mut Model<'_>, &Attend) -> Vec<Attend>) -> f64 {
+pub(crate) fn attention(
+    heads: Heads,
+    cases: &[Case],
+    vary: impl Fn(&mut Model<'_>, &Attend) -> Vec<Attend>,
+) -> f64 {
     let (heads, kv_heads, head_dim) = heads;
-    let shape = tiny::Shape { layers: 2, heads, kv_heads, head_dim, ..tiny::Shape::NARROW };
+    let shape = tiny::Shape { layers: 2, heads, kv_heads, head_dim, context: 8192, ..tiny::Shape::NARROW };
     let bytes = tiny::model(Family::Qwen3, shape, Type::F32, 5).to_bytes();
     let mut model = Model::new(&Gguf::parse(&bytes, HEAP).unwrap(), HEAP).unwrap();
     let mut worst = 0f64;

@@ -5,7 +5,7 @@ use crate::oracle::{HEAP, Oracle, Place, Pool, Rowset, State};
 use doorbell_core::backend::KvType;
 use doorbell_core::gguf::Gguf;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Element, HeadResult, Op, PAGE_TOKENS, Plan, Rows, Shape};
+use doorbell_core::plan::{Experts, HeadResult, Op, PAGE_TOKENS, Plan, Rows, Shape, TensorId};
 use doorbell_core::quant::{self, Type};
 use doorbell_isa::Target;
 use doorbell_kernels::{Inputs, KvLayout, KvPool, Path, Recipe, Step, lower_by, scratch_bytes, supports};
@@ -32,6 +32,10 @@ pub(crate) struct Case {
     /// Sequences: position of the first row, rows.
     pub(crate) runs: Vec<(u32, u32)>,
     pub(crate) outputs: Vec<u32>,
+    /// First expert of every row; without, each has its own.
+    pub(crate) expert: Option<u32>,
+    /// A row whose activations are all this number.
+    pub(crate) spoilt: Option<(u32, f32)>,
     /// How products of many rows are made; the library chooses without.
     pub(crate) path: Option<Path>,
 }
@@ -41,7 +45,9 @@ impl Case {
         let rows: u32 = runs.iter().map(|run| run.1).sum();
         let outputs = (0..rows).filter(|row| row % 3 == 0 || row + 1 == rows).collect();
         let options = Options { level: Level::Strict, seed: 1, ..Options::default() };
-        Self { target, kv: KvType::F16, seed: 1, options, runs: runs.to_vec(), outputs, path: None }
+        let runs = runs.to_vec();
+        let (expert, spoilt, path) = (None, None, None);
+        Self { target, kv: KvType::F16, seed: 1, options, runs, outputs, expert, spoilt, path }
     }
 
     /// The same without sanitizers, for what is large.
@@ -106,12 +112,14 @@ pub(crate) struct Deviation {
 
 impl Deviation {
     fn add(&mut self, found: f32, expected: f32) {
-        let error = f64::from(found) - f64::from(expected);
-        // Infinities and NaN have to be met exactly.
-        if found.to_bits() != expected.to_bits() {
+        if found.is_finite() && expected.is_finite() {
+            let error = f64::from(found) - f64::from(expected);
             self.error += error * error;
+            self.square += f64::from(expected) * f64::from(expected);
+        } else if found != expected && !(found.is_nan() && expected.is_nan()) {
+            // Infinities and NaN have to be met.
+            self.error = f64::INFINITY;
         }
-        self.square += f64::from(expected) * f64::from(expected);
     }
 
     /// Normalised mean square error.
@@ -133,7 +141,6 @@ struct Device {
 }
 
 fn start(
-    op: &Op,
     rows: &Rowset,
     model: &Model<'_>,
     plan: &Plan<'_>,
@@ -143,21 +150,6 @@ fn start(
 ) -> State {
     let mut arena = vec![0u32; plan.arena];
     arena.iter_mut().for_each(|cell| *cell = random.normal().to_bits());
-    let experts = model.hyper.experts;
-    // Elsewhere ids would be numbers far below any other.
-    let mut numbers = Vec::new();
-    op.each_tensor(|id| numbers.push(*plan.tensor(id)));
-    for tensor in numbers.iter().filter(|tensor| tensor.element == Element::U32) {
-        let count = experts.map_or(1, |experts| experts.count as usize);
-        let rows = if tensor.rows == Rows::Batch { rows.tokens.len() } else { rows.outputs.len() };
-        for row in 0..rows {
-            let first = random.below(count);
-            for slot in 0..tensor.width as usize {
-                let cell = tensor.offset + row * tensor.width as usize + slot;
-                arena[cell] = ((first + slot * 3) % count) as u32;
-            }
-        }
-    }
     let pools = model.groups.iter().map(|group| {
         [KvLayout::keys(group, kv), KvLayout::values(group, kv)].map(|layout| {
             let count = pages as usize * layout.page_bytes() as usize / kv.block_bytes() * kv.block_len();
@@ -252,11 +244,54 @@ impl Ran {
     }
 }
 
+/// The chosen experts of every row; no two slots of a row have one expert.
+fn choose(op: &Experts, model: &Model<'_>, plan: &Plan<'_>, case: &Case, state: &mut State) {
+    let mut random = Random::new(case.seed);
+    let count = model.hyper.experts.map_or(1, |experts| experts.count as usize);
+    let step = if count.is_multiple_of(3) { 1 } else { 3 };
+    let tensor = plan.tensor(op.ids);
+    let width = tensor.width as usize;
+    let rows = if tensor.rows == Rows::Batch { case.rows() as usize } else { case.outputs.len() };
+    for row in state.arena[tensor.offset..tensor.offset + rows * width].chunks_exact_mut(width) {
+        let first = case.expert.map_or_else(|| random.below(count), |expert| expert as usize);
+        for (slot, id) in row.iter_mut().enumerate() {
+            *id = ((first + slot * step) % count) as u32;
+        }
+    }
+}
+
+/// What an operation reads of the arena, all of it f32.
+fn inputs(op: &Op) -> Vec<TensorId> {
+    match op {
+        Op::Embed { .. } => Vec::new(),
+        Op::Select { input, .. } | Op::NormAdd { input, .. } => vec![*input],
+        Op::Project(op) => vec![op.input],
+        Op::Attend(op) => vec![op.query],
+        Op::Route(op) => vec![op.input],
+        Op::Experts(op) => vec![op.input, op.weights],
+        Op::Head(op) => vec![op.input],
+    }
+}
+
 /// Runs an operation from a random state, which comes back with its rows.
 pub(crate) fn run(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> (Ran, Rowset, State) {
+    run_all(core::slice::from_ref(op), model, plan, case)
+}
+
+/// Runs operations, each on what the one before left.
+fn run_all(ops: &[Op], model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> (Ran, Rowset, State) {
     let mut random = Random::new(case.seed);
     let (rows, pages) = case.rowset(model, &mut random);
-    let state = start(op, &rows, model, plan, pages, case.kv, &mut random);
+    let mut state = start(&rows, model, plan, pages, case.kv, &mut random);
+    if let [Op::Experts(op)] = ops {
+        choose(op, model, plan, case, &mut state);
+    }
+    if let Some((row, value)) = case.spoilt {
+        for tensor in ops.iter().flat_map(inputs).map(|id| plan.tensor(id)) {
+            let first = tensor.offset + row as usize * tensor.width as usize;
+            state.arena[first..first + tensor.width as usize].fill(value.to_bits());
+        }
+    }
     let mut machine = Machine::new(case.target, case.options.clone());
     let device = upload(&mut machine, model, plan, &rows, &state);
     let positions = rows.places.iter().map(|place| place.position + 1).max().unwrap_or(0);
@@ -275,10 +310,13 @@ pub(crate) fn run(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> (
         kv: case.kv,
         inputs: device.inputs,
     };
-    assert!(supports(op, model, case.target), "{} is not supported: {op:?}", op.name());
     let mut launches = Vec::new();
-    lower_by(case.path, op, &step, case.target, &mut |launch| launches.push(launch)).unwrap();
-    assert!(!launches.is_empty());
+    for op in ops {
+        assert!(supports(op, model, case.target), "{} is not supported: {op:?}", op.name());
+        let before = launches.len();
+        lower_by(case.path, op, &step, case.target, &mut |launch| launches.push(launch)).unwrap();
+        assert!(launches.len() > before);
+    }
     launches.iter().for_each(|launch| machine.run(launch));
     let arena = machine.read_words(device.arena, plan.arena);
     let result = machine.read_words(device.inputs.result, state.result.len());
@@ -288,7 +326,7 @@ pub(crate) fn run(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> (
     });
     let pools = pools.collect();
     let counters = machine.read(device.scratch, device.scratch_bytes.min(1 << 16));
-    assert!(counters.iter().all(|byte| *byte == 0), "{} leaves counters", op.name());
+    assert!(counters.iter().all(|byte| *byte == 0), "{} leaves counters", ops[0].name());
     let profiles = core::mem::take(&mut machine.profiles);
     let waits = launches.iter().map(|launch| launch.waits).collect();
     let coded = launches.iter().any(|launch| matches!(launch.recipe, Recipe::Quantise(_)));
@@ -313,17 +351,30 @@ pub(crate) fn check(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) ->
     deviation
 }
 
+/// Runs all operations of a plan both ways; what becomes of the logits.
+pub(crate) fn check_step(model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> Deviation {
+    let (ran, rows, before) = run_all(&plan.ops, model, plan, case);
+    let mut expected = before.clone();
+    let oracle = Oracle { model, plan, rows: &rows, coded: false };
+    plan.ops.iter().for_each(|op| oracle.run(op, &mut expected));
+    let mut deviation = Deviation::default();
+    compare(&mut deviation, &ran.result, &expected.result, &before.result, "result");
+    deviation
+}
+
 /// Cells that the operation did not change have to be as before; the others count.
 fn compare(deviation: &mut Deviation, found: &[u32], expected: &[u32], before: &[u32], what: &str) {
     for (index, ((found, expected), before)) in found.iter().zip(expected).zip(before).enumerate() {
         if expected == before {
             // What was touched is an error as large as the change.
             if found != before {
+                assert!(f32::from_bits(*before).is_finite(), "{what}: cell {index} is touched");
                 deviation.add(f32::from_bits(*found), f32::from_bits(*expected));
             }
         } else {
             // As floats, ids are subnormal: they have to be exact.
-            if (1..1 << 20).contains(expected) {
+            let id = |bits: &u32| (1..1 << 20).contains(bits);
+            if id(expected) || id(found) {
                 assert_eq!(found, expected, "{what}: id in cell {index}");
             }
             deviation.add(f32::from_bits(*found), f32::from_bits(*expected));

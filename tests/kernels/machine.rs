@@ -20,13 +20,14 @@ thread_local! {
     static KERNELS: RefCell<Kernels> = RefCell::default();
 }
 
-/// The kernel of a recipe, compiled once per thread; equal names must be equal recipes.
+/// The kernel of a recipe, compiled once per thread; equal names must be equal recipes. Scratch is for none.
 pub(crate) fn kernel(recipe: &Recipe, target: Target) -> Rc<Kernel> {
     KERNELS.with_borrow_mut(|kernels| {
         let (known, kernel) = kernels.entry((recipe.name(), target)).or_insert_with(|| {
             let function = recipe.function(target).unwrap();
             let kernel = compile(&function, target, &Compile::default())
-                .unwrap_or_else(|error| panic!("{}: {error}", recipe.name()));
+                .unwrap_or_else(|error| panic!("{} for {target}: {error}", recipe.name()));
+            assert_eq!(kernel.resources.scratch_bytes, 0, "{} for {target} takes scratch", recipe.name());
             (recipe.clone(), Rc::new(kernel))
         });
         assert_eq!(known, recipe, "two recipes have one name");

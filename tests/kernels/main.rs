@@ -5,12 +5,14 @@
 mod attention;
 mod check;
 mod compile;
+mod experts;
 mod figures;
 mod grid;
 mod machine;
 mod oracle;
 mod paths;
 mod prefill;
+mod steps;
 mod variants;
 
 use check::{Case, check_plan};

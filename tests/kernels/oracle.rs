@@ -67,7 +67,9 @@ fn coded(x: &[f32]) -> Vec<f32> {
     let each = x.chunks(quant::Activation::Q8_0.block_len()).flat_map(|x| {
         let mut block = vec![0; quant::Activation::Q8_0.block_bytes()];
         quant::Activation::Q8_0.quantize(x, &mut block).unwrap();
-        let factor = x.iter().fold(0f32, |most, x| most.max(x.abs())) / 127.0;
+        let most = x.iter().fold(0f32, |most, x| most.max(x.abs()));
+        // What is no number makes its block none.
+        let factor = if x.iter().any(|x| x.is_nan()) { f32::NAN } else { most / 127.0 };
         block.split_off(2).into_iter().map(move |code| f32::from(code.cast_signed()) * factor)
     });
     each.collect()

@@ -221,20 +221,31 @@ fn strides(
 /// 1.5 * 2^23: an f32 plus this has its nearest integer in the low bits, ties to even.
 pub(crate) const MAGIC: f32 = 12_582_912.0;
 
+/// The largest magnitude among values of lanes whose numbers differ in these bits, and 1e-30. As integers magnitudes
+/// have the same order, and what is no number is the largest.
+pub(crate) fn largest(k: &mut Builder, values: &[Value], masks: &[u8]) -> Value {
+    let mut largest = k.int(1e-30f32.to_bits());
+    for value in values {
+        let bits = k.bits(*value, Elem::Int);
+        let magnitude = k.mask(bits, 0x7fff_ffff);
+        largest = k.max_u(magnitude, largest);
+    }
+    for mask in masks {
+        let other = k.lane_xor(largest, *mask);
+        largest = k.max_u(largest, other);
+    }
+    k.bits(largest, Elem::Float)
+}
+
 /// Four elements of a run that four neighbouring lanes share: bytes of both terms, factor, sum of the run.
 fn terms(k: &mut Builder, values: &[Value]) -> [Value; 4] {
-    let mut largest = k.float(1e-30);
+    let masks = [1, 2];
+    let largest = largest(k, values, &masks);
     let mut sum = values[0];
-    for (index, value) in values.iter().enumerate() {
-        let magnitude = k.abs(*value);
-        largest = k.fmax(magnitude, largest);
-        if index > 0 {
-            sum = k.fadd(sum, *value);
-        }
+    for value in &values[1..] {
+        sum = k.fadd(sum, *value);
     }
-    for mask in [1, 2] {
-        let other = k.lane_xor(largest, mask);
-        largest = k.fmax(largest, other);
+    for mask in masks {
         let other = k.lane_xor(sum, mask);
         sum = k.fadd(sum, other);
     }

@@ -19,8 +19,6 @@ pub(crate) trait Idiom {
     fn times(&mut self, value: Value, number: u32) -> Value;
     /// `value * number` in f32.
     fn scaled(&mut self, value: Value, number: f32) -> Value;
-    /// The absolute value of an f32.
-    fn abs(&mut self, value: Value) -> Value;
     /// Number of the lane in its wave.
     fn lane(&mut self) -> Value;
     /// Number of the wave in its workgroup, uniform.
@@ -104,12 +102,6 @@ impl Idiom for Builder {
     fn scaled(&mut self, value: Value, number: f32) -> Value {
         let number = self.float(number);
         self.fmul(value, number)
-    }
-
-    fn abs(&mut self, value: Value) -> Value {
-        let bits = self.bits(value, Elem::Int);
-        let bits = self.mask(bits, 0x7fff_ffff);
-        self.bits(bits, Elem::Float)
     }
 
     fn lane(&mut self) -> Value {

@@ -16,6 +16,8 @@ use doorbell_core::plan::{Gating, Route};
 const LEAST_SUM: f32 = 6.103_515_6e-5;
 /// Below every score's key.
 const TAKEN: u32 = 0x8000_0000;
+/// The key of what is no number: below infinity's.
+const NO_NUMBER: u32 = TAKEN + 1;
 
 /// How products become probabilities, as part of a recipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -241,15 +243,15 @@ impl Routing {
 
 /// A signed integer that orders as the float does; both zeros are one, NaN is the lowest.
 fn key(k: &mut Builder, score: Value) -> Value {
-    let (zero, lowest) = (k.float(0.0), k.float(f32::NEG_INFINITY));
+    let (zero, none) = (k.float(0.0), k.int(NO_NUMBER));
     let number = k.feq(score, score);
-    let score = k.select(number, score, lowest);
     let score = k.fadd(score, zero);
     let bits = k.bits(score, Elem::Int);
     let sign = k.int(31);
     let flip = k.sar(bits, sign);
     let flip = k.mask(flip, 0x7fff_ffff);
-    k.xor(bits, flip)
+    let key = k.xor(bits, flip);
+    k.select(number, key, none)
 }
 
 /// The number and value of the highest key, whose slot is then taken.

@@ -5,7 +5,7 @@
 
 use super::halve::squares;
 use super::stage::{CHUNK, STEP};
-use crate::activation::{MAGIC, bytes};
+use crate::activation::{MAGIC, bytes, largest};
 use crate::idiom::{Idiom, at};
 use alloc::format;
 use alloc::string::String;
@@ -111,15 +111,7 @@ impl Quantise {
 
     /// Writes four columns' codes; the first of eight lanes that share a block writes its factor and sum.
     fn keep(k: &mut Builder, values: &[Value], out: Value, to: Value, column: Value) {
-        let mut largest = k.float(1e-30);
-        for value in values {
-            let magnitude = k.abs(*value);
-            largest = k.fmax(magnitude, largest);
-        }
-        for mask in [1, 2, 4] {
-            let other = k.lane_xor(largest, mask);
-            largest = k.fmax(largest, other);
-        }
+        let largest = largest(k, values, &[1, 2, 4]);
         let factor = k.scaled(largest, 1.0 / 127.0);
         let inverse = k.rcp(largest);
         let inverse = k.scaled(inverse, 127.0);
