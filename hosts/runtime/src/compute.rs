@@ -12,6 +12,7 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, HeadResult, Op, PageId, Plan, PlanError};
 use doorbell_cpu::backend::{CpuBackend, CpuError};
 use doorbell_gpu::{GpuBackend, GpuError, Offload, Placement, Settings, Split};
+use doorbell_kfd::doctor::bring_up;
 use doorbell_kfd::process::{BringUpError, DeviceIndex, Process};
 use doorbell_kfd::sys::{Kernel, Linux};
 use doorbell_kfd::topology::{Node, Topology, TopologyError};
@@ -60,7 +61,12 @@ impl fmt::Display for ComputeError {
             Self::Cpu(error) => error.fmt(f),
             Self::Topology(error) => error.fmt(f),
             Self::Gone(device) => write!(f, "{device} is gone; `doorbell devices` lists what is there"),
-            Self::Open(error) => error.fmt(f),
+            Self::Open(error) => {
+                let finding = bring_up(error);
+                write!(f, "{finding}")?;
+                let remedy = finding.remedy().to_string();
+                if remedy.is_empty() { Ok(()) } else { write!(f, "; {remedy}") }
+            }
             Self::Gpu(error) => error.fmt(f),
         }
     }
@@ -376,4 +382,20 @@ pub fn survey(
     };
     let how = (isa, setup.placement(model), setup.submit);
     Ok(Some(doorbell_gpu::survey::survey(model, plan, how, setup.kv, positions, heap)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use doorbell_kfd::process::Stage;
+    use doorbell_kfd::sys::Errno;
+
+    #[test]
+    fn what_keeps_a_gpu_from_opening_comes_with_its_remedy() {
+        let told = |stage, errno| ComputeError::Open(BringUpError::Refused(stage, errno)).to_string();
+        let taken = told(Stage::AcquireVm(128), Errno::EBUSY);
+        assert!(taken.ends_with("owns the device; only one GPU runtime may be in a program: restart it"));
+        let refused = told(Stage::GetVersion, Errno::EIO);
+        assert!(refused.contains("GET_VERSION") && !refused.ends_with("; "), "{refused}");
+    }
 }

@@ -263,18 +263,23 @@ fn automatic(kernel: &dyn Kernel) -> Choice {
 /// The number of a GPU that can be used and what it is, or why it can't.
 fn gpu(kernel: &dyn Kernel, number: Option<u32>) -> Result<(u32, String), String> {
     let seen = examine(kernel, Seen { log: &[], model_bytes: None }).map_err(|error| error.to_string())?;
-    let first = seen.findings.first().map_or_else(|| "no GPU can be used".into(), ToString::to_string);
-    let told = || format!("{first}; `doorbell doctor` tells more");
-    let mut nodes = seen.topology.iter().flat_map(|topology| topology.devices());
+    let worst = seen.findings.iter().find(|finding| Some(finding.severity()) == seen.worst());
+    let worst = worst.map_or_else(|| "no GPU can be used".into(), ToString::to_string);
+    let told = || format!("{worst}; `doorbell doctor` tells more");
+    let nodes = || seen.topology.iter().flat_map(|topology| topology.devices());
     match number {
         None => {
             let choice = choose(&seen.devices).ok_or_else(told)?;
-            let place = nodes.position(|node| node.gpu_id == choice.device.gpu_id);
+            let place = nodes().position(|node| node.gpu_id == choice.device.gpu_id);
             let place = place.and_then(|place| u32::try_from(place).ok());
             Ok((place.ok_or_else(told)?, choice.to_string()))
         }
         Some(number) => {
-            let node = nodes.nth(number as usize).ok_or_else(told)?;
+            let absent = || match nodes().count() {
+                0 => told(),
+                count => format!("the last one is kfd:{}; `doorbell devices` lists them", count - 1),
+            };
+            let node = nodes().nth(number as usize).ok_or_else(absent)?;
             let isa = node.isa();
             if isa.kernels().is_none() {
                 return Err(format!("there are no kernels for {isa}; use --device cpu"));
@@ -287,6 +292,7 @@ fn gpu(kernel: &dyn Kernel, number: Option<u32>) -> Result<(u32, String), String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::{Host, Verdict};
     use doorbell_soft::kernel::{Machine, Release, SoftKernel};
     use doorbell_soft::processor::Options;
 
@@ -327,9 +333,13 @@ mod tests {
         Chip { version, ..doorbell_soft::kernel::chip("gfx1100").unwrap() }
     }
 
-    fn resolved(chips: &[Chip], request: &str) -> Result<Choice, DeviceError> {
+    fn kernel(chips: &[Chip]) -> SoftKernel {
         let machine = Machine::new(Release::V6_12, 64 << 30, chips);
-        let kernel = SoftKernel::new(machine, &Options::default()).unwrap();
+        SoftKernel::new(machine, &Options::default()).unwrap()
+    }
+
+    fn resolved(chips: &[Chip], request: &str) -> Result<Choice, DeviceError> {
+        let kernel = kernel(chips);
         let choice = request.parse::<DeviceRequest>().unwrap().resolve_on(&kernel);
         assert_eq!(kernel.held(), (0, 0, 0), "looking takes nothing");
         choice
@@ -359,6 +369,11 @@ mod tests {
                 let error = resolved(&[posing(version)], request).unwrap_err().to_string();
                 assert!(error.starts_with(&format!("device {request} can't be used: {told}; ")), "{error}");
             }
+            let kernel = kernel(&[posing(version)]);
+            let host = Host { threads: 1, extensions: "", memory: None };
+            let machine = crate::machine::Machine::read_from(&kernel, host, &[], None).unwrap();
+            assert_eq!(machine.diagnosis().verdict(), Verdict::Unusable);
+            assert!(machine.diagnosis().to_string().contains(&told));
             // One that has kernels is taken, whatever stands before it.
             let choice = resolved(&[posing(version), posing(110_000)], "auto").unwrap();
             assert_eq!(choice.device, Device::Kfd(1));
@@ -367,6 +382,8 @@ mod tests {
                 Device::Kfd(1)
             );
             assert!(resolved(&[posing(version), posing(110_000)], "kfd:0").is_err());
+            let error = resolved(&[posing(version), posing(110_000)], "kfd:2").unwrap_err().to_string();
+            assert!(error.contains("the last one is kfd:1"), "{error}");
         }
     }
 }
