@@ -15,13 +15,34 @@ pub(super) struct Crowd {
     pub(super) name: &'static str,
     pub(super) clients: usize,
     /// How many of them at a time.
-    pub(super) threads: usize,
-    /// What each does; gives the status of the answer, 0 if there was none.
-    pub(super) act: fn(SocketAddr, u64) -> Result<u16, anyhow::Error>,
+    threads: usize,
+    /// What each does; gives the status of the answer, or [`GONE`].
+    act: Act,
+    /// The statuses that may come of it.
+    pub(super) statuses: &'static [u16],
 }
 
+/// What a client of a crowd does with a number that looks random.
+type Act = fn(SocketAddr, u64) -> Result<u16, anyhow::Error>;
+
+/// In place of a status: the client has not waited for one.
+pub(super) const GONE: u16 = 0;
+
+/// In place of a status: the connection failed.
+pub(super) const BROKEN: u16 = 1;
+
 impl Crowd {
-    /// Lets all act; how many got which status. 0 is none, 1 a connection that failed.
+    pub(super) fn new(
+        name: &'static str,
+        clients: usize,
+        threads: usize,
+        act: Act,
+        statuses: &'static [u16],
+    ) -> Self {
+        Self { name, clients, threads, act, statuses }
+    }
+
+    /// Lets all act; how many got which status.
     pub(super) fn run(&self, address: SocketAddr) -> Vec<(u16, usize)> {
         let (next, statuses) = (AtomicUsize::new(0), Mutex::new(HashMap::new()));
         std::thread::scope(|scope| {
@@ -32,7 +53,7 @@ impl Crowd {
                         if number >= self.clients {
                             return;
                         }
-                        let status = (self.act)(address, mix(number as u64)).unwrap_or(1);
+                        let status = (self.act)(address, mix(number as u64)).unwrap_or(BROKEN);
                         if let Ok(mut statuses) = statuses.lock() {
                             *statuses.entry(status).or_default() += 1;
                         }
@@ -80,7 +101,8 @@ pub(super) fn open_stream(address: SocketAddr) -> Result<TcpStream, anyhow::Erro
 /// The status of what has been read.
 fn status(answer: &[u8]) -> u16 {
     let line = String::from_utf8_lossy(answer.get(..16).unwrap_or(answer));
-    line.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
+    let word = line.split(' ').nth(1).filter(|word| word.len() == 3);
+    word.and_then(|word| word.parse().ok()).unwrap_or(GONE)
 }
 
 /// Sends a part of a request or reads a part of the answer, and goes.

@@ -5,7 +5,7 @@ use core::time::Duration;
 /// The first lines of the table.
 pub(super) const HEADER: &str = "\
 | server | streams | tokens/s | first token ms p50 | p99 | between tokens ms p50 | p99 | socket us/token | \
-processors busy | SIGTERM s |\n|---|---|---|---|---|---|---|---|---|---|";
+parsing ms/prompt | processors busy | SIGTERM s |\n|---|---|---|---|---|---|---|---|---|---|---|";
 
 /// All samples of one contestant at one number of streams.
 #[derive(Clone, Debug, Default)]
@@ -16,8 +16,9 @@ pub(super) struct Figures {
     pub(super) first: Vec<f64>,
     /// Seconds between tokens of an answer.
     pub(super) between: Vec<f64>,
-    /// Seconds of processor time of the threads that serve sockets, where they can be told apart.
-    pub(super) socket: Option<f64>,
+    /// Seconds of processor time of the threads that write answers, and of those that read prompts, where they can be
+    /// told apart.
+    pub(super) serving: Option<[f64; 2]>,
     /// Seconds of processor time of the whole server.
     pub(super) processor: f64,
     /// How long servers took to end.
@@ -40,16 +41,18 @@ impl Figures {
     pub(super) fn row(&mut self, name: &str, streams: usize) -> String {
         let [first, between] = [&mut self.first, &mut self.between]
             .map(|samples| [0.5, 0.99].map(|share| quantile(samples, share) * 1e3));
-        let socket = self.socket.map(|socket| format!("{:.1}", socket * 1e6 / self.tokens.max(1) as f64));
+        let [socket, parsing] = self.serving.map_or([f64::NAN; 2], |[socket, parsing]| {
+            [socket * 1e6 / self.tokens.max(1) as f64, parsing * 1e3 / self.first.len().max(1) as f64]
+        });
         let ending = self.endings.iter().max().map_or(f64::NAN, Duration::as_secs_f64);
         format!(
-            "| {name} | {streams} | {:.1} | {:.0} | {:.0} | {:.1} | {:.1} | {} | {:.2} | {ending:.2} |",
+            "| {name} | {streams} | {:.1} | {:.0} | {:.0} | {:.1} | {:.1} | {socket:.1} | {parsing:.2} | {:.2} | \
+             {ending:.2} |",
             self.rate(),
             first[0],
             first[1],
             between[0],
             between[1],
-            socket.unwrap_or_else(|| "-".into()),
             self.processor / self.seconds,
         )
     }

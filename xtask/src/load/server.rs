@@ -35,14 +35,18 @@ pub(crate) struct Running {
 /// How long a server may take to load a model or to end.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Our threads that read requests and write answers.
-const SERVING: [&str; 3] = ["socket", "operations", "parsing"];
+/// Our threads that take connections up and write answers.
+const SERVING: [&str; 2] = ["socket", "operations"];
+
+/// Our threads that render templates and make tokens of prompts.
+const PARSING: &str = "parsing";
 
 /// Processor seconds of a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Processor {
     pub(crate) all: f64,
-    pub(crate) socket: Option<f64>,
+    /// Of the threads that write answers, and of those that read prompts, where they can be told apart.
+    pub(crate) serving: Option<[f64; 2]>,
 }
 
 impl Running {
@@ -92,15 +96,19 @@ impl Running {
 
     /// Processor time so far, to the nanosecond. Our threads have names; the peer's can't be told apart.
     pub(crate) fn processor(&self) -> Processor {
-        let mut processor = Processor { all: 0.0, socket: self.ours.then_some(0.0) };
+        let mut processor = Processor { all: 0.0, serving: self.ours.then_some([0.0; 2]) };
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         for task in tasks.into_iter().flatten().flatten() {
             let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
             let nanoseconds = read("schedstat").split_whitespace().next().and_then(|word| word.parse().ok());
             let seconds = nanoseconds.unwrap_or(0.0_f64) / 1e9;
             processor.all += seconds;
-            if SERVING.contains(&read("comm").trim()) {
-                processor.socket = processor.socket.map(|socket| socket + seconds);
+            let (name, serving) = (read("comm"), processor.serving.as_mut());
+            let Some([socket, parsing]) = serving else { continue };
+            if SERVING.contains(&name.trim()) {
+                *socket += seconds;
+            } else if name.trim() == PARSING {
+                *parsing += seconds;
             }
         }
         processor

@@ -56,8 +56,9 @@ pub(super) fn measure(server: &Running, task: &Task, figures: &mut Figures) -> R
     figures.seconds += start.elapsed().as_secs_f64();
     let after = server.processor();
     figures.processor += after.all - before.all;
-    if let (Some(before), Some(after)) = (before.socket, after.socket) {
-        figures.socket = Some(figures.socket.unwrap_or(0.0) + after - before);
+    if let (Some(before), Some(after)) = (before.serving, after.serving) {
+        let so_far = figures.serving.unwrap_or_default();
+        figures.serving = Some([0, 1].map(|which| so_far[which] + after[which] - before[which]));
     }
     for seen in all {
         let seen = seen?;
