@@ -29,7 +29,7 @@ pub(crate) struct Rowset {
     pub(crate) outputs: Vec<u32>,
 }
 
-/// Keys or values of a group: `[pages, layers, heads, PAGE_TOKENS, dim]`.
+/// Keys or values of a group, laid out by [`KvLayout`].
 #[derive(Clone)]
 pub(crate) struct Pool {
     pub(crate) layout: KvLayout,
@@ -39,7 +39,8 @@ pub(crate) struct Pool {
 impl Pool {
     fn at(&self, page: u32, layer: u32, head: usize, position: u32) -> usize {
         let dim = self.layout.dim as usize;
-        let row = (page * self.layout.layers + layer) as usize * self.layout.heads as usize + head;
+        let heads = self.layout.page_bytes() / self.layout.head_bytes();
+        let row = page as usize * heads as usize + (layer * self.layout.heads) as usize + head;
         (row * PAGE_TOKENS + position as usize % PAGE_TOKENS) * dim
     }
 }

@@ -4,7 +4,8 @@ use doorbell_core::backend::KvType;
 use doorbell_core::model::KvGroup;
 use doorbell_core::plan::PAGE_TOKENS;
 
-/// Keys, or values, of one group: `[pages, layers, heads, PAGE_TOKENS, dim]`, so that one head's page is contiguous.
+/// Keys, or values, of one group: `[pages, layers, heads, PAGE_TOKENS, dim]`, so that one head's page is contiguous;
+/// a page begins [`KvLayout::page_bytes`] behind the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvLayout {
     /// Layers of the group.
@@ -43,9 +44,10 @@ impl KvLayout {
         self.head_bytes() * u64::from(self.heads)
     }
 
-    /// Bytes of one page with all layers; `None` on overflow never happens for bound models.
+    /// Bytes from one page of all layers to the next: an odd number of heads' parts, the last of them unused where there
+    /// is an even number of heads. A power of two would put the pages of one head into the same few sets of a cache.
     pub fn page_bytes(&self) -> u64 {
-        self.layer_bytes() * u64::from(self.layers)
+        self.head_bytes() * ((u64::from(self.heads) * u64::from(self.layers)) | 1)
     }
 }
 
@@ -60,5 +62,24 @@ impl RopeTable {
     /// Bytes of one position.
     pub fn position_bytes(&self) -> u64 {
         8 * u64::from(self.pairs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+
+    /// The 8060S has 2 MiB of L2: 1,024 sets of sixteen lines.
+    #[test]
+    fn pages_of_a_head_fill_a_cache_evenly() {
+        let layout = KvLayout { layers: 48, heads: 4, dim: 128, kv: KvType::F16 };
+        let sets: BTreeSet<u64> = (0..16)
+            .flat_map(|page| {
+                let first = page * layout.page_bytes() / 128;
+                (first..first + layout.head_bytes() / 128).map(|line| line % 1024)
+            })
+            .collect();
+        assert_eq!(sets.len(), 1024);
     }
 }
