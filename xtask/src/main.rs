@@ -7,6 +7,7 @@ mod bench;
 mod chaos;
 mod ci;
 mod conformance;
+mod dist;
 mod fuzz;
 mod http;
 mod isa_check;
@@ -32,6 +33,8 @@ use std::process::ExitCode;
 enum Verb {
     /// Fetch a small model, build the program, ask it a question.
     Run(run::Arguments),
+    /// Build the program as one static file, for machines with another libc.
+    Dist,
     /// Run all tests: no network, no model file.
     Test,
     /// Run all static checks, then all tests.
@@ -70,6 +73,7 @@ enum Verb {
 fn main() -> ExitCode {
     let done = match Verb::parse() {
         Verb::Run(arguments) => run::run(&arguments),
+        Verb::Dist => dist::run(),
         Verb::Test => test::run(),
         Verb::Ci(arguments) => ci::run(&arguments),
         Verb::Conformance => conformance::run(),

@@ -81,6 +81,16 @@ pub(crate) fn release_program() -> Result<PathBuf, anyhow::Error> {
     Ok(built()?.join("release").join("doorbell"))
 }
 
+/// A release build that needs no library where it runs: `target` names it for cargo, `file` is where it lies in the
+/// release folder.
+pub(crate) fn static_program(target: &[&str], file: &str) -> Result<PathBuf, anyhow::Error> {
+    const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+    let mut command = cargo(["rustc", "--quiet", "--release"]);
+    command.args(target).args(["--target", TRIPLE, "--", "-C", "target-feature=+crt-static"]);
+    execute(&mut command)?;
+    Ok(built()?.join(TRIPLE).join("release").join(file))
+}
+
 /// The folder that cargo builds in.
 pub(crate) fn built() -> Result<PathBuf, anyhow::Error> {
     let metadata = output(&mut cargo(["metadata", "--format-version=1", "--no-deps"]))?;

@@ -6,7 +6,7 @@
 mod initramfs;
 mod package;
 
-use crate::process::{built, cargo, execute, root, works};
+use crate::process::{root, static_program, works};
 use anyhow::{Context as _, bail, ensure};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
     }
     let all: Vec<String> = package::SUITES.iter().map(|suite| suite.name.to_owned()).collect();
     let chosen = if arguments.kernel.is_empty() { &all } else { &arguments.kernel };
-    let probe = build_probe()?;
+    let probe = static_program(&["--package", "doorbell-kfd", "--example", "vm_probe"], "examples/vm_probe")?;
     let mut differ = Vec::new();
     for name in chosen {
         let folder = match package::SUITES.iter().find(|suite| suite.name == *name) {
@@ -51,15 +51,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
     }
     ensure!(differ.is_empty(), "other answers than the committed ones: {}", differ.join(", "));
     Ok(())
-}
-
-fn build_probe() -> Result<PathBuf, anyhow::Error> {
-    const TARGET: &str = "x86_64-unknown-linux-gnu";
-    let arguments = ["rustc", "--quiet", "--package", "doorbell-kfd", "--example", "vm_probe", "--release"];
-    let mut command = cargo(arguments);
-    command.args(["--target", TARGET, "--", "-C", "target-feature=+crt-static"]);
-    execute(&mut command)?;
-    Ok(built()?.join(TARGET).join("release/examples/vm_probe"))
 }
 
 /// `6.12` of `6.12.117+deb13-amd64`.
