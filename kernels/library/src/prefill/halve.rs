@@ -37,12 +37,8 @@ impl Halve {
         let from = k.times(row, 4 * self.cols);
         let to = k.times(row, 2 * self.cols);
         let norm = weight.map(|(weight, eps)| {
-            let sum = squares(&mut k, self.cols, x, from);
-            let total = k.reduce_group(sum, Alu::fadd, slots, GROUP / 32);
-            let mean = k.scaled(total, 1.0 / self.cols as f32);
-            let eps = k.float(eps);
-            let mean = k.fadd(mean, eps);
-            (weight, k.rsq(mean))
+            let scale = norm_scale(&mut k, self.cols, eps, [x, from], slots);
+            (weight, scale)
         });
         let none = k.int(0);
         columns(&mut k, self.cols, none, |k, column, none| {
@@ -92,15 +88,21 @@ fn columns(
     })[0]
 }
 
-/// The work item's share of the sum of squares of a row that starts at byte `from`, by a workgroup of 256.
-pub(crate) fn squares(k: &mut Builder, cols: u32, x: Value, from: Value) -> Value {
+/// The factor that a norm multiplies a row with, the same in all work items of a group of 256. `[x, from]`: the rows, and
+/// the byte at which this one starts; `slots`: LDS of a word a wave.
+pub(super) fn norm_scale(k: &mut Builder, cols: u32, eps: f32, [x, from]: [Value; 2], slots: u32) -> Value {
     let zero = k.float(0.0);
-    columns(k, cols, zero, |k, column, sum| {
+    let sum = columns(k, cols, zero, |k, column, sum| {
         let offset = k.left(column, 2);
         let place = k.add(from, offset);
         let pair = k.load(k.global(x, place), Width::Dwords(2), Elem::Float);
         let pair = k.elements(pair, 2);
         let sum = k.fma(pair[0], pair[0], sum);
         k.fma(pair[1], pair[1], sum)
-    })
+    });
+    let total = k.reduce_group(sum, Alu::fadd, slots, GROUP / 32);
+    let mean = k.scaled(total, 1.0 / cols as f32);
+    let eps = k.float(eps);
+    let mean = k.fadd(mean, eps);
+    k.rsq(mean)
 }

@@ -3,14 +3,14 @@
 //! `x = d * code` as in `Activation::Q8_0` of core, but for `d`, which stays f32. The sum of 32 stands beside its factor,
 //! for weights with minima. Not here: f16 (`halve`).
 
-use super::halve::squares;
+use super::halve::norm_scale;
 use super::stage::{CHUNK, STEP};
 use crate::activation::{MAGIC, bytes, largest};
 use crate::idiom::{Idiom, at};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use doorbell_compiler::ir::{Alu, Axis, Builder, Elem, Function, Value, Width};
+use doorbell_compiler::ir::{Axis, Builder, Elem, Function, Value, Width};
 
 /// `out[row] = codes(norm(x[row]))`, the columns padded with zeros to a multiple of 256. Of each 128 columns: the codes,
 /// four factors, four sums.
@@ -54,12 +54,8 @@ impl Quantise {
         let from = k.times(row, 4 * self.cols);
         let to = k.times(row, Self::row_bytes(self.cols));
         let norm = weight.map(|(weight, eps)| {
-            let sum = squares(&mut k, self.cols, x, from);
-            let total = k.reduce_group(sum, Alu::fadd, slots, GROUP / 32);
-            let mean = k.scaled(total, 1.0 / self.cols as f32);
-            let eps = k.float(eps);
-            let mean = k.fadd(mean, eps);
-            (weight, k.rsq(mean))
+            let scale = norm_scale(&mut k, self.cols, eps, [x, from], slots);
+            (weight, scale)
         });
         let item = k.workitem_id();
         let own = k.left(item, 2);
