@@ -17,7 +17,7 @@ use doorbell_tests::tiny::{self, Family};
 
 /// Verdicts in memory.
 #[derive(Default)]
-struct Book(BTreeMap<u64, f64>);
+pub(crate) struct Book(BTreeMap<u64, f64>);
 
 impl Verdicts for Book {
     fn known(&self, key: u64) -> Option<f64> {

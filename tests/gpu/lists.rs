@@ -4,14 +4,14 @@
 use crate::bench::{
     FIRST, HEAP, PAGES, clock, end, goldens, open, prompt, run, settings, soft, step, with_model,
 };
-use alloc::collections::BTreeMap;
+use crate::known::Book;
 use doorbell_core::backend::{Backend as _, KvType, Output};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, HeadResult, PageId, PageTables, Run, Shape, Span};
 use doorbell_core::reference::{Products, Reference};
 use doorbell_core::token::TokenId;
 use doorbell_gpu::survey::survey;
-use doorbell_gpu::{Encoding, GpuBackend, GpuError, Placement, Settings, Unlisted, Verdicts};
+use doorbell_gpu::{Encoding, GpuBackend, GpuError, Placement, Settings, Unlisted};
 use doorbell_kfd::process::Process;
 use doorbell_kfd::sys::{Fd, Kernel as _, MapMemory, Window, request};
 use doorbell_kfd::topology::{Isa, Topology};
@@ -275,20 +275,6 @@ fn hangs_and_resets_are_told_either_way() {
             assert!(matches!(&after, GpuError::Lost(Some(_))), "{after:?}");
         }
     });
-}
-
-/// Verdicts in memory.
-#[derive(Default)]
-struct Book(BTreeMap<u64, f64>);
-
-impl Verdicts for Book {
-    fn known(&self, key: u64) -> Option<f64> {
-        self.0.get(&key).copied()
-    }
-
-    fn note(&mut self, key: u64, error: f64) {
-        assert!(self.0.insert(key, error).is_none(), "checked twice");
-    }
 }
 
 /// Firmware that refuses lists, never ends them or leaves them out: steps are packets, one line says why, and the next
