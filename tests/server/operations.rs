@@ -75,6 +75,26 @@ fn a_connection_of_probes_serves_nothing_else() {
     }
 }
 
+/// What a connection asks for may come in pieces.
+#[test]
+fn a_request_in_single_bytes_is_led_like_any() {
+    let server = Server::start(&Kind::default());
+    for (path, kept) in [("/health", false), ("/v1/health", false), ("/v1/models", true), ("/heal", true)] {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        for byte in format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").bytes() {
+            stream.write_all(&[byte]).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut answer = [0; 1024];
+        let length = stream.read(&mut answer).unwrap();
+        let answer = core::str::from_utf8(&answer[..length]).unwrap().to_lowercase();
+        assert!(answer.starts_with("http/1.1 "), "{path}: {answer}");
+        assert_eq!(!answer.contains("connection: close\r\n"), kept, "{path}: {answer}");
+    }
+}
+
 #[test]
 fn every_version_of_a_path_answers() {
     let server = Server::start(&Kind::default());

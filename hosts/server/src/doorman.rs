@@ -22,7 +22,10 @@ use tokio::sync::watch;
 const OWN: [&[u8]; 7] =
     [b"/health", b"/live", b"/metrics", b"/v1/health", b"/api/v1/health", b"/v0/health", b"/api/v0/health"];
 
-/// Bytes of a request that are looked at.
+/// The methods of such requests, each with the space behind it.
+const METHODS: [&[u8]; 2] = [b"GET ", b"HEAD "];
+
+/// Bytes of a request that are looked at: more than any of ours begins with.
 const GLANCE: usize = 32;
 
 /// Clients that are taken up before probes under way get their turn.
@@ -30,6 +33,9 @@ const BATCH: usize = 32;
 
 /// How long to wait when the system has no more sockets for us.
 const BREATH: Duration = Duration::from_millis(20);
+
+/// How often to look again at a client that has not said enough.
+const GLANCES: Duration = Duration::from_millis(2);
 
 /// Starts the thread; connections that are not for it come through the receiver. It takes no more of them when `ended`
 /// becomes true, and ends when its sender goes.
@@ -105,37 +111,83 @@ impl Door {
             return;
         }
         let mut first = [0; GLANCE];
-        match connection.peek(&mut first) {
-            Ok(seen) => self.hand(connection, &first[..seen]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                tokio::spawn(self.clone().lead(connection));
-            }
-            // gone
-            Err(_) => {}
+        let wish = match connection.peek(&mut first) {
+            Ok(seen) => Wish::of(&first[..seen]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Wish::Unsaid,
+            Err(_) => Wish::Nothing,
+        };
+        match wish {
+            Wish::Unsaid => _ = tokio::spawn(self.clone().lead(connection)),
+            wish => self.hand(connection, wish),
         }
     }
 
-    /// Waits until the client says something, but not for ever.
+    /// Waits until the client has said what it wants, but not for ever.
     async fn lead(self, connection: StdStream) {
         let Ok(connection) = TcpStream::from_std(connection) else { return };
-        let mut first = [0; GLANCE];
-        let Ok(Ok(seen)) = tokio::time::timeout(self.silence, connection.peek(&mut first)).await else {
-            return;
-        };
-        if let Ok(connection) = connection.into_std() {
-            self.hand(connection, &first[..seen]);
+        let said = tokio::time::timeout(self.silence, listen(&connection)).await;
+        if let (Ok(Ok(wish)), Ok(connection)) = (said, connection.into_std()) {
+            self.hand(connection, wish);
         }
     }
 
     /// Hands a connection to who answers what it begins with.
-    fn hand(&self, connection: StdStream, first: &[u8]) {
-        let path = first.strip_prefix(b"GET ").or_else(|| first.strip_prefix(b"HEAD "));
-        if path.is_some_and(|path| OWN.iter().any(|own| path.starts_with(own))) {
-            let manner = connection::manner(self.silence, false);
-            tokio::spawn(connection::serve(connection, self.router.clone(), manner, pending()));
-        } else if !first.is_empty() {
+    fn hand(&self, connection: StdStream, wish: Wish) {
+        match wish {
+            Wish::Probe => {
+                let manner = connection::manner(self.silence, false);
+                tokio::spawn(connection::serve(connection, self.router.clone(), manner, pending()));
+            }
             // if nobody is there any more, it is closed
-            _ = self.others.send(connection);
+            Wish::Answer => _ = self.others.send(connection),
+            Wish::Nothing | Wish::Unsaid => {}
+        }
+    }
+}
+
+/// What the first bytes of a connection ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    /// The server's state.
+    Probe,
+    /// Anything else.
+    Answer,
+    /// The client has gone.
+    Nothing,
+    /// The bytes so far may begin either.
+    Unsaid,
+}
+
+impl Wish {
+    /// The wish of a connection whose first bytes these are; none have come when the client has gone.
+    fn of(first: &[u8]) -> Self {
+        if first.is_empty() {
+            return Self::Nothing;
+        }
+        let mut unsaid = false;
+        for method in METHODS {
+            for own in OWN {
+                let known = method.iter().chain(own);
+                let same = first.iter().zip(known).take_while(|(said, known)| said == known).count();
+                if same == method.len() + own.len() {
+                    return Self::Probe;
+                }
+                unsaid |= same == first.len();
+            }
+        }
+        if unsaid { Self::Unsaid } else { Self::Answer }
+    }
+}
+
+/// Looks at a connection until it is clear what it asks for.
+async fn listen(connection: &TcpStream) -> io::Result<Wish> {
+    let mut first = [0; GLANCE];
+    loop {
+        let seen = connection.peek(&mut first).await?;
+        match Wish::of(&first[..seen]) {
+            // what was looked at is still there, so the socket stays readable: only time tells whether more comes
+            Wish::Unsaid => tokio::time::sleep(GLANCES).await,
+            wish => return Ok(wish),
         }
     }
 }
