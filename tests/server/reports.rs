@@ -2,7 +2,7 @@
 
 use crate::chat::{CALL, ask, joined, weather, with};
 use crate::client::Server;
-use crate::serving::Kind;
+use crate::serving::{Kind, THINK};
 use core::time::Duration;
 use doorbell_tests::scripted::NAN;
 use serde_json::{Value, json};
@@ -148,7 +148,7 @@ fn row_73_a_growing_conversation_keeps_its_prefix() {
     let plain = Server::start(&Kind::default());
     let turns = conversation(&plain, "", &json!({}));
     assert!(all_known(&turns), "{turns:?}");
-    let kind = Kind { template: Some(FORGETS), thinking: true, ..Kind::default() };
+    let kind = Kind { template: Some(FORGETS), marks: THINK, ..Kind::default() };
     for script in ["<think>\nZX-QJ\n</think>\n\n", "<think>\n\n</think>\n\n"] {
         let turns = conversation(&Server::start(&kind), script, &json!({ "preserve_thinking": true }));
         assert!(all_known(&turns), "{turns:?}");

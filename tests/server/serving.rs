@@ -19,6 +19,9 @@ use std::path::PathBuf;
 
 const HEAP: Heap<'static> = &Global;
 
+/// The marks of reasoning in files of Qwen3.
+pub(crate) const THINK: &[&str] = &["<think>", "</think>"];
+
 /// What kind of server.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
@@ -28,8 +31,8 @@ pub(crate) struct Kind {
     /// KV pages; `None` is enough for all at full context.
     pub(crate) pages: Option<u32>,
     pub(crate) template: Option<&'static str>,
-    /// Whether the marks of reasoning are tokens of their own.
-    pub(crate) thinking: bool,
+    /// Marks that are tokens of their own.
+    pub(crate) marks: &'static [&'static str],
     /// The seed of the model's weights.
     pub(crate) model: u64,
     /// Where prefixes are saved.
@@ -47,7 +50,7 @@ impl Default for Kind {
             waiting: 64,
             pages: None,
             template: None,
-            thinking: false,
+            marks: &[],
             model: 1,
             folder: None,
             pause: Duration::ZERO,
@@ -58,29 +61,27 @@ impl Default for Kind {
 
 /// A model, which lives as long as the process, as a served one does.
 pub(crate) fn file(kind: &Kind) -> &'static Gguf<'static> {
-    // more than the merges fill, where two tokens must be left
-    let vocab = if kind.thinking { 1024 } else { 512 };
+    // more than the merges fill, where some tokens must be left
+    let vocab = if kind.marks.is_empty() { 512 } else { 1024 };
     let shape = Shape { context: kind.context as usize, vocab, ..Shape::TINY };
     let mut file = tiny::model(Family::Qwen3, shape, Type::F32, kind.model);
     if let Some(template) = kind.template {
         file.metadata.retain(|(key, _)| key != b"tokenizer.chat_template");
         file.meta("tokenizer.chat_template", Value::from(template));
     }
-    if kind.thinking {
-        mark_thinking(&mut file);
-    }
+    mark(&mut file, kind.marks);
     let bytes: &'static [u8] = Box::leak(file.to_bytes().into_boxed_slice());
     Box::leak(Box::new(Gguf::parse(bytes, HEAP).unwrap()))
 }
 
-/// Makes marks of two unused tokens, as files of Qwen3 have them.
-fn mark_thinking(file: &mut GgufFile) {
+/// Makes marks of unused tokens, as files of Qwen3 have them.
+fn mark(file: &mut GgufFile, marks: &[&'static str]) {
     const USER_DEFINED: i32 = 4;
     for (key, value) in &mut file.metadata {
         let Value::Array(_, items) = value else { continue };
-        let marks = match key.as_slice() {
-            b"tokenizer.ggml.tokens" => ["<think>", "</think>"].map(Value::from),
-            b"tokenizer.ggml.token_type" => [Value::I32(USER_DEFINED), Value::I32(USER_DEFINED)],
+        let marks: Vec<_> = match key.as_slice() {
+            b"tokenizer.ggml.tokens" => marks.iter().map(|&mark| Value::from(mark)).collect(),
+            b"tokenizer.ggml.token_type" => marks.iter().map(|_| Value::I32(USER_DEFINED)).collect(),
             _ => continue,
         };
         let unused = items.len() - marks.len();

@@ -5,7 +5,7 @@
 
 use crate::chat::{ask, joined, with};
 use crate::client::Server;
-use crate::serving::Kind;
+use crate::serving::{Kind, THINK};
 use serde_json::{Value, json};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -28,7 +28,7 @@ const LONG: &str = "[[<think>\nabcdefghijkl========\n\nYes.]]";
 const SILENT: &str = "[[<think>\n\n</think>\n\nNo.]]";
 
 fn server(template: &'static str) -> Server {
-    Server::start(&Kind { template: Some(template), thinking: true, ..Kind::default() })
+    Server::start(&Kind { template: Some(template), marks: THINK, ..Kind::default() })
 }
 
 /// What came of a request, whole and as a stream: reasoning, text, reasoning tokens, all tokens and the reason.
@@ -170,6 +170,53 @@ fn anthropics_budget_is_kept() {
     let disabled = with(ask(SILENT), json!({ "max_tokens": 100, "thinking": { "type": "disabled" } }));
     let answer = server.post("/v1/messages", &disabled).ok();
     assert_eq!(answer["content"], json!([{ "type": "text", "text": "No." }]));
+}
+
+/// gpt-oss: channels in place of marks; the answer goes on behind the name of the role.
+const CHANNELS: &str = "{# <|channel|> #}{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + \
+'<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}";
+
+#[test]
+fn channels_of_reasoning_share_the_budget() {
+    let marks = &["<|channel|>", "<|message|>", "<|end|>", "<|start|>", "<|return|>", "<|call|>"];
+    let server = Server::start(&Kind { template: Some(CHANNELS), marks, ..Kind::default() });
+    let limit = |tokens: u32| json!({ "thinking_budget_tokens": tokens });
+    // the last seven letters give way to the mark that ends the message
+    let long =
+        "<|channel|>analysis<|message|>abcdefgh=======<|start|>assistant<|channel|>final<|message|>Yes.";
+    let (reasoning, text, count, ..) = parts(&server, &with(ask(&format!("[[{long}]]")), limit(8)));
+    assert_eq!((reasoning.as_str(), text.as_str(), count), ("abcdefgh", "Yes.", 8));
+    // without a limit there is no answer in it
+    let (reasoning, text, count, ..) = parts(&server, &ask(&format!("[[{long}]]")));
+    assert_eq!((reasoning.as_str(), text.as_str(), count), ("abcdefgh=======", "Yes.", 15));
+    let twice = "<|channel|>analysis<|message|>abcd<|end|><|start|>assistant<|channel|>analysis<|message|>efgh\
+                 =======<|start|>assistant<|channel|>analysis<|message|>more";
+    let (reasoning, text, count, _, reason) = parts(&server, &with(ask(&format!("[[{twice}]]")), limit(8)));
+    assert_eq!(
+        (reasoning.as_str(), text.as_str(), count),
+        ("abcdefgh", "more", 8),
+        "the third is no analysis"
+    );
+    assert_eq!(reason, "stop");
+    let none = "<|channel|>analysis<|message|>ab";
+    let (reasoning, text, count, ..) = parts(&server, &with(ask(&format!("[[{none}]]")), limit(0)));
+    assert_eq!((reasoning.as_str(), text.as_str(), count), ("", "ab", 0));
+    // who calls a tool has not reasoned
+    let call = "<|channel|>commentary to=functions.weather<|message|>{\"city\": \"Rom\"}<|call|>";
+    let body = with(with(ask(&format!("[[{call}]]")), limit(0)), json!({ "tools": crate::chat::weather() }));
+    let choice = server.post(CHAT, &body).ok()["choices"][0].clone();
+    assert_eq!(choice["message"]["tool_calls"][0]["function"]["arguments"], "{\"city\": \"Rom\"}");
+}
+
+#[test]
+fn a_shape_is_kept_behind_channels_that_a_budget_ends() {
+    let marks = &["<|channel|>", "<|message|>", "<|end|>", "<|start|>", "<|return|>", "<|call|>"];
+    let server = Server::start(&Kind { template: Some(CHANNELS), marks, ..Kind::default() });
+    let script =
+        "<|channel|>analysis<|message|>abcd=======<|start|>assistant<|channel|>final<|message|>{\"a\": 1}";
+    let fields = json!({ "thinking_budget_tokens": 4, "response_format": { "type": "json_object" } });
+    let (reasoning, text, count, ..) = parts(&server, &with(ask(&format!("[[{script}]]")), fields));
+    assert_eq!((reasoning.as_str(), text.as_str(), count), ("abcd", "{\"a\": 1}", 4));
 }
 
 #[test]

@@ -23,6 +23,10 @@ pub const NAN: &str = "{NaN}";
 /// What makes the device fail at the next step.
 pub const LOST: &str = "{lost}";
 
+/// Marks that are said as one token, where the vocabulary has it.
+const MARKS: [&str; 8] =
+    ["<think>", "</think>", "<|channel|>", "<|message|>", "<|end|>", "<|start|>", "<|return|>", "<|call|>"];
+
 /// See the module.
 pub struct Scripted {
     tokens: Vec<TokenId>,
@@ -30,7 +34,7 @@ pub struct Scripted {
     pieces: Vec<Vec<u8>>,
     /// The token of every byte.
     bytes: [TokenId; 256],
-    /// `<think>` and `</think>`, where they are tokens.
+    /// The marks that are tokens.
     marks: Vec<TokenId>,
     end: TokenId,
     limits: BatchLimits,
@@ -59,10 +63,7 @@ impl Scripted {
             tokens: vec![TokenId(0); pages as usize * PAGE_TOKENS],
             bytes: core::array::from_fn(of_byte),
             pieces,
-            marks: ["<think>", "</think>"]
-                .iter()
-                .filter_map(|mark| tokenizer.find(mark.as_bytes()))
-                .collect(),
+            marks: MARKS.iter().filter_map(|mark| tokenizer.find(mark.as_bytes())).collect(),
             end: tokenizer.find(b"<|im_end|>").expect("turns end"),
             limits: BatchLimits { shape, vocabulary: model.vocabulary, groups: model.groups.len(), pages },
             logits: Vec::new(),

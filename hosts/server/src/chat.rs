@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use doorbell_core::heap;
 use doorbell_core::token::{Scratch, TokenId};
 use doorbell_runtime::answer::{AnswerParser, CallStyle, Style, Tools};
-use doorbell_runtime::constrain::{Budget, Shape};
+use doorbell_runtime::constrain::{Budget, Marks, Shape};
 use doorbell_runtime::template::{ChatInput, Moment};
 use serde_json::{Map, Value};
 
@@ -128,11 +128,9 @@ pub(crate) async fn order(app: &Arc<App>, conversation: Conversation) -> Result<
     })
 }
 
-/// The limit of reasoning, where a model marks it by single tokens.
+/// The limit of reasoning, where a model marks it by tokens.
 fn budget(app: &App, style: Style, within: bool, tokens: Option<u32>) -> Option<Budget> {
-    let (marks, tokens) = (style.thinking?, tokens?);
-    let [open, close] = [marks.open, marks.close].map(|mark| app.served.tokenizer.find(mark.as_bytes()));
-    Some(Budget::new(tokens, open?, close?, within))
+    Some(Budget::new(tokens?, Marks::of(style, app.served.tokenizer)?, within))
 }
 
 /// Messages as templates want them: `developer` is `system`, lists of texts are one text, absent content is empty.

@@ -7,8 +7,10 @@ mod budget;
 mod constraint;
 mod error;
 mod gbnf;
+mod marks;
 mod vocabulary;
 
 pub use budget::Budget;
 pub use constraint::{Constraint, Grammars, Shape, spaced};
 pub use error::GrammarError;
+pub use marks::{Channel, Marks};

@@ -92,7 +92,9 @@ struct Constraints(BTreeMap<RequestId, (Option<Constraint>, Option<Budget>)>);
 impl Masks for Constraints {
     fn mask(&mut self, request: RequestId) -> Option<TokenMask<'_>> {
         let (constraint, budget) = self.0.get_mut(&request)?;
-        budget.as_ref().and_then(Budget::mask).or_else(|| constraint.as_mut()?.mask())
+        let budget = budget.as_ref();
+        let forced = budget.and_then(Budget::mask).or_else(|| constraint.as_mut()?.mask());
+        forced.or_else(|| budget?.mask_of_heads())
     }
 
     fn restricts(&self, request: RequestId) -> bool {
