@@ -93,6 +93,27 @@ fn prompts_come_from_everywhere() {
     assert_ne!(tokens(&["-p", "one two", "--system", "Be brief."], b""), expected);
 }
 
+/// As Gemma 2's: no system message.
+const NO_SYSTEM: &str = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}\
+{{ m.role + m.content }}{% endfor %}";
+
+#[test]
+fn a_system_message_that_the_template_refuses_can_be_told_by_the_user() {
+    let mut file = tiny(Family::Llama);
+    file.metadata.retain(|(key, _)| key != b"tokenizer.chat_template");
+    file.meta("tokenizer.chat_template", Value::from(NO_SYSTEM));
+    let model = write("no-system.gguf", &file.to_bytes());
+    let run = |arguments: &[&str]| {
+        let all = [&["run", &model, "-n", "1", "--temp", "0", "--json"], arguments].concat();
+        json(&all)["prompt_tokens"].as_u64().unwrap()
+    };
+    let system = ["run", &model, "-n", "1", "-p", "one", "--system", "two"];
+    refused(&system, 4, &["refuses this conversation: no system", "--merge-messages"]);
+    let by_hand = run(&["-p", "two\n\none"]);
+    assert_eq!(run(&["-p", "one", "--system", "two", "--merge-messages"]), by_hand);
+    assert_ne!(run(&["-p", "one"]), by_hand);
+}
+
 /// What `score` finds likely with keys and values in blocks is what `run` says with them, and near what it is without.
 #[test]
 fn keys_and_values_can_be_kept_in_blocks() {

@@ -77,6 +77,10 @@ fn row_70_two_turns_in_a_row_are_refused_whole() {
     let refusal = server.post(CHAT, &body);
     assert_eq!(refusal.status, 400);
     assert!(refusal.body.contains("Conversation roles must alternate"));
+    // unless whoever runs the server wants them to be merged
+    let server = Server::start(&Kind { template: Some(STRICT), merge_messages: true, ..Kind::default() });
+    let prompt = server.post("/apply-template", &body).ok()["prompt"].clone();
+    assert_eq!(prompt, "<|im_start|>user\na\n\nb<|im_end|>\n<|im_start|>assistant\n");
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub(crate) struct Kind {
     /// KV pages; `None` is enough for all at full context.
     pub(crate) pages: Option<u32>,
     pub(crate) template: Option<&'static str>,
+    /// Whether what the template refuses is merged.
+    pub(crate) merge_messages: bool,
     /// Marks that are tokens of their own.
     pub(crate) marks: &'static [&'static str],
     /// The seed of the model's weights.
@@ -50,6 +52,7 @@ impl Default for Kind {
             waiting: 64,
             pages: None,
             template: None,
+            merge_messages: false,
             marks: &[],
             model: 1,
             folder: None,
@@ -103,7 +106,9 @@ pub(crate) fn served(kind: &Kind, gguf: &'static Gguf<'static>) -> Served {
     let service = Service::start(engine, tokenizer).unwrap();
     let running =
         Running { service, context: kind.context, parallel: kind.parallel, device: "scripted".into() };
-    Served::new("scripted".into(), gguf, tokenizer, running).unwrap()
+    let mut served = Served::new("scripted".into(), gguf, tokenizer, running).unwrap();
+    served.merge_messages = kind.merge_messages;
+    served
 }
 
 /// A server that listens. Call from within a tokio runtime.

@@ -86,6 +86,47 @@ fn errors_say_where() {
     assert_eq!(error("{{ raise_exception('no') }}"), "the chat template refuses this conversation: no");
 }
 
+/// Strict as those of Gemma 2 and Mistral: no system, users and assistants in turn.
+const STRICT: &str = "{{ bos_token }}{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}\
+{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('no turns') }}\
+{% endif %}<{{ m.role }}>{{ m.content }}</>{% endfor %}";
+
+#[test]
+fn what_a_template_refuses_is_told_again_if_wanted() {
+    let template = template(STRICT).unwrap();
+    let message = |role: &str, content: &str| json!({ "role": role, "content": content });
+    let prompt = |messages: &[Value], merge: bool| {
+        template.prompt(&ChatInput { merge, ..ChatInput::new(messages, &Map::new(), NOW) })
+    };
+    let answer = [message("assistant", "c"), message("user", "d")];
+    for (messages, first, refusal) in [
+        (vec![message("system", "s"), message("user", "a")], "s\n\na", "no system"),
+        (vec![message("user", "a"), message("user", "b")], "a\n\nb", "no turns"),
+        (
+            vec![
+                message("system", "s"),
+                message("system", "t"),
+                message("user", "a"),
+                message("user", "</>"),
+            ],
+            "s\n\nt\n\na\n\n</>",
+            "no system",
+        ),
+    ] {
+        let messages = [&messages[..], &answer].concat();
+        let refused = prompt(&messages, false);
+        assert_eq!(refused, Err(TemplateError::Raised { message: refusal.into() }));
+        let by_hand = [&[message("user", first)][..], &answer].concat();
+        assert_eq!(prompt(&messages, true), prompt(&by_hand, false), "{first}");
+    }
+    // what it takes is left alone, and what nothing helps is refused in the words about the original
+    let good = [message("user", "a")];
+    assert_eq!(prompt(&good, true), prompt(&good, false));
+    let odd = [message("user", "a"), message("assistant", "b"), message("system", "s")];
+    assert_eq!(prompt(&odd, true), prompt(&odd, false));
+    assert!(prompt(&odd, true).is_err());
+}
+
 #[test]
 fn contents_are_told_from_markup() {
     let source = "{% for m in messages %}<|{{ m.role }}|>{{ m.content|trim }}<|end|>{% endfor %}";

@@ -67,6 +67,7 @@ fn render(app: &App, conversation: &Conversation) -> Result<Rendered, Failure> {
     let input = ChatInput {
         tools: offered.then_some(conversation.tools.as_slice()),
         add_generation_prompt: conversation.turn != Turn::Closed,
+        merge: app.served.merge_messages,
         ..ChatInput::new(&messages, &conversation.variables, Moment::now())
     };
     let mut prompt = template.prompt(&input)?;

@@ -45,6 +45,8 @@ pub struct Served {
     pub context: u32,
     /// Requests that are computed at a time.
     pub parallel: u32,
+    /// Whether conversations that the template refuses are told again with the roles that it wants.
+    pub merge_messages: bool,
     /// The name of the file.
     pub file: String,
     /// The seed of requests that name none; with none, each has its own.
@@ -111,6 +113,7 @@ impl Served {
             suppressed: tokenizer.suppressed().iter().map(ban).collect(),
             context: running.context,
             parallel: running.parallel,
+            merge_messages: false,
             file: String::new(),
             seed: None,
             breakers: None,

@@ -21,6 +21,8 @@ pub(crate) struct Settings<'s> {
     pub(crate) bias: &'s [LogitBias],
     pub(crate) breakers: Option<&'s Breakers<'s>>,
     pub(crate) system: Option<&'s str>,
+    /// Whether a conversation that the template refuses is told again with the roles that it wants.
+    pub(crate) merge: bool,
     pub(crate) computer: Computer,
 }
 
@@ -88,7 +90,7 @@ fn turn<B: Backend>(
     settings: &Settings<'_>,
     messages: &[Value],
 ) -> Result<String, Failure> {
-    let prompt = chat_tokens(tokenizer, template, messages)?;
+    let prompt = chat_tokens(tokenizer, template, messages, settings.merge)?;
     let task = Task {
         prompt: &prompt,
         max_tokens: settings.max_tokens,

@@ -12,7 +12,7 @@ use doorbell_core::engine::FinishReason;
 use doorbell_core::heap;
 use doorbell_core::token::{EncodeOptions, Scratch, TokenId, Tokenizer};
 use doorbell_runtime::memory::peak_resident;
-use doorbell_runtime::template::{ChatInput, ChatTemplate, Moment};
+use doorbell_runtime::template::{ChatInput, ChatTemplate, Moment, TemplateError};
 use serde_json::{Map, Value, json};
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -33,6 +33,9 @@ pub(crate) struct Arguments {
     /// What the model is told before the conversation
     #[arg(long, value_name = "S", conflicts_with = "raw", allow_hyphen_values = true)]
     system: Option<String>,
+    /// Where the chat template refuses the conversation, put the system message into the first turn of the user
+    #[arg(long, conflicts_with = "raw")]
+    merge_messages: bool,
     /// Continue the prompt as it stands, without the chat template
     #[arg(long)]
     raw: bool,
@@ -76,12 +79,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             bias: &bias,
             breakers: breakers.as_ref(),
             system: arguments.system.as_deref(),
+            merge: arguments.merge_messages,
             computer,
         };
         return chat::chat(&mut generator, &tokenizer, &template, &settings);
     };
     let tokens = match &template {
-        Some(template) => chat_tokens(&tokenizer, template, &messages(arguments.system.as_deref(), &prompt))?,
+        Some(template) => {
+            let messages = messages(arguments.system.as_deref(), &prompt);
+            chat_tokens(&tokenizer, template, &messages, arguments.merge_messages)?
+        }
         None => {
             if !arguments.raw {
                 note("the file has no chat template; continuing the prompt as it stands");
@@ -135,14 +142,22 @@ fn messages(system: Option<&str>, prompt: &str) -> Vec<Value> {
     system.into_iter().chain([json!({ "role": "user", "content": prompt })]).collect()
 }
 
-/// The tokens of a conversation at whose end the model shall speak.
+/// The tokens of a conversation at whose end the model shall speak. With `merge`, one that the template refuses is told
+/// again with the roles that it wants.
 pub(crate) fn chat_tokens(
     tokenizer: &Tokenizer<'_>,
     template: &ChatTemplate,
     messages: &[Value],
+    merge: bool,
 ) -> Result<heap::Vec<'static, TokenId>, Failure> {
-    let prompt = template.prompt(&ChatInput::new(messages, &Map::new(), Moment::now()));
-    let prompt = prompt.map_err(|error| loaded::template_failure(error, Kind::Input))?;
+    let prompt =
+        template.prompt(&ChatInput { merge, ..ChatInput::new(messages, &Map::new(), Moment::now()) });
+    let prompt = prompt.map_err(|error| match error {
+        TemplateError::Raised { .. } if !merge => {
+            Failure::new(Kind::Input, format_args!("{error}; --merge-messages may help"))
+        }
+        error => loaded::template_failure(error, Kind::Input),
+    })?;
     let mut tokens = heap::Vec::new_in(HEAP);
     tokenizer
         .encode_chat(prompt.text.as_bytes(), &prompt.content, &mut Scratch::new(HEAP), &mut tokens)

@@ -66,6 +66,10 @@ pub(crate) struct Arguments {
     /// A file with a chat template in place of the model's own
     #[arg(long, value_name = "FILE")]
     chat_template_file: Option<PathBuf>,
+    /// Where the chat template refuses a conversation, merge neighbours of one role, and put the system message into the
+    /// first turn of the user
+    #[arg(long)]
+    merge_messages: bool,
     #[command(flatten)]
     compute: Compute,
     /// How tokens are picked where a request doesn't say
@@ -179,6 +183,7 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<Served, Failur
         })?;
     }
     served.file = arguments.model.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
+    served.merge_messages = arguments.merge_messages;
     served.defaults = arguments.sampling.params(gguf)?;
     served.seed = arguments.sampling.seed();
     served.breakers = arguments.sampling.breakers(&served.defaults, tokenizer)?.map(Arc::new);

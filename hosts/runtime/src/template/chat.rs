@@ -4,6 +4,7 @@ use super::calendar::Moment;
 use super::content;
 use super::error::TemplateError;
 use super::filters::{self, Raised};
+use super::merge;
 use super::source::without_generation_tags;
 use core::error::Error as _;
 use core::ops::Range;
@@ -49,6 +50,9 @@ pub struct ChatInput<'c> {
     pub documents: Option<&'c [Json]>,
     /// Whether the text shall end where the assistant begins to speak.
     pub add_generation_prompt: bool,
+    /// Whether a conversation that the template refuses is told again with the roles that it wants: neighbours of one
+    /// role merged, the system message folded into the first turn of the user.
+    pub merge: bool,
     /// Further variables, such as `enable_thinking`; they win over all others.
     pub variables: &'c Map<String, Json>,
     /// The day that `strftime_now`, `date_string` and `datetime` tell.
@@ -59,7 +63,15 @@ impl<'c> ChatInput<'c> {
     /// A conversation without tools, at whose end the assistant shall speak.
     #[must_use]
     pub fn new(messages: &'c [Json], variables: &'c Map<String, Json>, now: Moment) -> Self {
-        Self { messages, tools: None, documents: None, add_generation_prompt: true, variables, now }
+        Self {
+            messages,
+            tools: None,
+            documents: None,
+            add_generation_prompt: true,
+            merge: false,
+            variables,
+            now,
+        }
     }
 }
 
@@ -114,6 +126,18 @@ impl ChatTemplate {
     ///
     /// As [`Self::render`].
     pub fn prompt(&self, input: &ChatInput<'_>) -> Result<Prompt, TemplateError> {
+        let refusal = match self.prompt_of(input) {
+            Err(refusal @ TemplateError::Raised { .. }) if input.merge => refusal,
+            result => return result,
+        };
+        let retold = merge::retold(input.messages);
+        let mut prompts =
+            retold.iter().map(|messages| self.prompt_of(&ChatInput { messages, ..input.clone() }));
+        // the words about the original are those that its author understands
+        prompts.find_map(Result::ok).ok_or(refusal)
+    }
+
+    fn prompt_of(&self, input: &ChatInput<'_>) -> Result<Prompt, TemplateError> {
         let text = self.render(input)?;
         let content = if content::suspicious(input.messages) {
             let messages = content::disguised(input.messages);
@@ -126,7 +150,7 @@ impl ChatTemplate {
         Ok(Prompt { text, content: content.unwrap_or_default() })
     }
 
-    /// The text of the prompt. Bounded work, whatever the template does.
+    /// The text of the prompt of a conversation as it stands. Bounded work, whatever the template does.
     ///
     /// Tool-call arguments that are strings of a JSON object are handed to the template as that object, and contents as
     /// lists of parts if it prints no others.

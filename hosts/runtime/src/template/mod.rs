@@ -10,6 +10,7 @@ mod content;
 mod error;
 mod filters;
 mod json;
+mod merge;
 mod python;
 mod source;
 
