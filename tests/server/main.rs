@@ -10,6 +10,7 @@ mod client;
 mod completions;
 mod embeddings;
 mod fields;
+mod infill;
 mod limits;
 mod ollama;
 mod operations;

@@ -1,10 +1,10 @@
 //! `/v1/completions`: prompts are continued as they stand.
 
 use super::chat::{Header, Wants};
-use super::{logprobs, options};
+use super::{infill, logprobs, options};
 use crate::app::App;
 use crate::call::Call;
-use crate::error::{Dialect, Failure, Kind};
+use crate::error::{Dialect, Failure};
 use crate::fields::Fields;
 use crate::generate::{Generation, Order, Part, Total};
 use crate::reading::read;
@@ -13,7 +13,7 @@ use crate::texts;
 use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
-use doorbell_core::token::{EncodeOptions, Special, TokenId};
+use doorbell_core::token::TokenId;
 use doorbell_runtime::serve::{Aim, ReadResult, TokenReport};
 use serde_json::{Map, Value, json};
 
@@ -101,7 +101,7 @@ pub(super) fn prompts(app: &App, fields: &Fields<'_>) -> Result<Vec<Prompt>, Fai
     if let Some(suffix) = fields.text("suffix")?.filter(|suffix| !suffix.is_empty()) {
         let text =
             value.as_str().ok_or_else(|| fields.wrong("prompt", "must be a string beside a suffix"))?;
-        return fill_in(app, text, suffix).map(|prompt| vec![prompt]);
+        return infill::with_suffix(app, text, suffix).map(|prompt| vec![prompt]);
     }
     let Some(items) = texts::list(value).filter(|items| !items.is_empty()) else {
         return Ok(vec![prompt(app, fields, value)?]);
@@ -116,27 +116,6 @@ fn prompt(app: &App, fields: &Fields<'_>, value: &Value) -> Result<Prompt, Failu
     let tokens = texts::tokens(app, fields, "prompt", value)?;
     let text = value.as_str().map_or_else(|| app.decode(&tokens), ToOwned::to_owned);
     Ok(Prompt { tokens, text })
-}
-
-/// The prompt of a model that fills in: what is before and what is behind, then its turn.
-fn fill_in(app: &App, before: &str, behind: &str) -> Result<Prompt, Failure> {
-    let tokenizer = app.served.tokenizer;
-    let special = |role| {
-        tokenizer
-            .special(role)
-            .ok_or_else(|| Failure::new(Kind::NotSupported, "suffix: the model has no tokens for filling in"))
-    };
-    let (prefix, suffix, middle) =
-        (special(Special::FimPrefix)?, special(Special::FimSuffix)?, special(Special::FimMiddle)?);
-    let plain = EncodeOptions::default();
-    let mut tokens: Vec<TokenId> =
-        tokenizer.add_bos().then(|| tokenizer.bos()).flatten().into_iter().collect();
-    tokens.push(prefix);
-    tokens.extend(app.encode(before, plain)?);
-    tokens.push(suffix);
-    tokens.extend(app.encode(behind, plain)?);
-    tokens.push(middle);
-    Ok(Prompt { tokens, text: before.to_owned() })
 }
 
 /// A choice put together.

@@ -4,6 +4,7 @@ pub(crate) mod chat;
 mod chat_stream;
 pub(crate) mod completions;
 pub(crate) mod embeddings;
+pub(crate) mod infill;
 mod logprobs;
 pub(crate) mod models;
 pub(crate) mod options;

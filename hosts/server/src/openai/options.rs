@@ -153,7 +153,7 @@ fn discard(fields: &Fields<'_>) -> Result<(), Failure> {
 }
 
 /// The most tokens, under any of its names; -1 is no limit.
-fn max_tokens(fields: &Fields<'_>) -> Result<Option<u32>, Failure> {
+pub(super) fn max_tokens(fields: &Fields<'_>) -> Result<Option<u32>, Failure> {
     for name in ["max_completion_tokens", "max_tokens", "n_predict", "max_output_tokens"] {
         if let Some(most) = fields.count_or_all(name)? {
             return Ok(Some(most));

@@ -1,7 +1,8 @@
-//! `/completion` and `/completions` without a version: llama-server's own form.
+//! `/completion` and `/completions` without a version: llama-server's own form, which `/infill` has as well.
 
 use super::chat::Wants;
-use super::{completions, logprobs, options};
+use super::completions::{self, Prompt};
+use super::{logprobs, options};
 use crate::app::App;
 use crate::call::Call;
 use crate::error::{Dialect, Failure};
@@ -40,6 +41,17 @@ pub(crate) async fn completion(call: Call) -> Result<Response, Failure> {
     let fields = Fields::of_request(&body)?;
     let list = fields.get("prompt").and_then(texts::list).is_some();
     let prompts = call.read(&body, completions::prompts).await?;
+    answer(&call, &body, prompts, list).await
+}
+
+/// The answer to prompts, by the fields that stand beside them; a list of documents or one.
+pub(super) async fn answer(
+    call: &Call,
+    body: &Value,
+    prompts: Vec<Prompt>,
+    list: bool,
+) -> Result<Response, Failure> {
+    let fields = Fields::of_request(body)?;
     let mut options = options::options(&call.app, &fields)?;
     let probabilities = fields.count("n_probs")?.filter(|&count| count > 0);
     if let Some(count) = probabilities {
