@@ -15,15 +15,22 @@ pub struct Memory {
 /// The memory of this machine; `None` where `/proc/meminfo` can't be read.
 #[must_use]
 pub fn memory() -> Option<Memory> {
-    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
-    let mut memory = parse_meminfo(&meminfo)?;
-    for group in groups(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default()) {
-        let text = |file: &str| fs::read_to_string(group.join(file)).ok();
-        let number = |file: &str| text(file)?.trim().parse::<u64>().ok();
-        if let (Some(limit), Some(used)) = (number("memory.max"), number("memory.current")) {
-            let left = left(limit, used, &text("memory.stat").unwrap_or_default());
-            memory.total = memory.total.min(limit);
-            memory.available = memory.available.min(left);
+    memory_of(&|path| fs::read_to_string(path).ok())
+}
+
+/// The memory of the machine whose files these are.
+fn memory_of(read: &dyn Fn(&Path) -> Option<String>) -> Option<Memory> {
+    let mut memory = parse_meminfo(&read(Path::new("/proc/meminfo"))?)?;
+    let own = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    for hierarchy in [V2, V1] {
+        for group in hierarchy.groups(&own) {
+            let text = |file: &str| read(&group.join(file));
+            let number = |file: &str| text(file)?.trim().parse::<u64>().ok();
+            if let (Some(limit), Some(used)) = (number(hierarchy.limit), number(hierarchy.used)) {
+                let left = hierarchy.left(limit, used, &text("memory.stat").unwrap_or_default());
+                memory.total = memory.total.min(limit);
+                memory.available = memory.available.min(left);
+            }
         }
     }
     Some(memory)
@@ -35,24 +42,58 @@ pub fn peak_resident() -> Option<u64> {
     field(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
 }
 
-/// The folders of this process's control group and of those around it, each of which may have a limit. In a container
-/// its own group is seen as the root.
-fn groups(own: &str) -> Vec<PathBuf> {
-    let root = Path::new("/sys/fs/cgroup");
-    let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-    let own = root.join(own);
-    own.ancestors().take_while(|group| group.starts_with(root)).map(Path::to_owned).collect()
+/// Where a version of the control groups keeps what it knows of memory (`Documentation/admin-guide/cgroup-v2.rst` and
+/// `cgroup-v1/memory.rst` of the kernel). A machine may have both at once, with memory in one of them.
+struct Hierarchy {
+    root: &'static str,
+    /// In a line of `/proc/self/cgroup`, between the colons; empty where there is no such name.
+    controller: &'static str,
+    limit: &'static str,
+    used: &'static str,
+    /// Pages of files, in `memory.stat`, of the groups below as well.
+    files: [&'static str; 2],
 }
 
-/// What a group of this limit may still use. Pages of files count as used, and go when others are needed: among them
-/// are those of a model that was read before.
-fn left(limit: u64, used: u64, stat: &str) -> u64 {
-    let value = |name: &str| -> u64 {
-        let words = stat.lines().filter_map(|line| line.split_once(' '));
-        words.filter(|(key, _)| *key == name).find_map(|(_, value)| value.parse().ok()).unwrap_or(0)
-    };
-    let files = value("active_file").saturating_add(value("inactive_file"));
-    limit.saturating_sub(used.saturating_sub(files))
+const V2: Hierarchy = Hierarchy {
+    root: "/sys/fs/cgroup",
+    controller: "",
+    limit: "memory.max",
+    used: "memory.current",
+    files: ["active_file", "inactive_file"],
+};
+
+const V1: Hierarchy = Hierarchy {
+    root: "/sys/fs/cgroup/memory",
+    controller: "memory",
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    files: ["total_active_file", "total_inactive_file"],
+};
+
+impl Hierarchy {
+    /// The folders of this process's group and of those around it, each of which may have a limit. In a container its own
+    /// group is seen as the root.
+    fn groups(&self, own: &str) -> Vec<PathBuf> {
+        let root = Path::new(self.root);
+        let path = |line: &'_ str| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let named = parts.next()?.split(',').any(|name| name == self.controller);
+            parts.next()?.strip_prefix('/').filter(|_| named).map(str::to_owned)
+        };
+        let own = root.join(own.lines().find_map(path).unwrap_or_default());
+        own.ancestors().take_while(|group| group.starts_with(root)).map(Path::to_owned).collect()
+    }
+
+    /// What a group of this limit may still use. Pages of files count as used, and go when others are needed: among them
+    /// are those of a model that was read before.
+    fn left(&self, limit: u64, used: u64, stat: &str) -> u64 {
+        let value = |name: &str| -> u64 {
+            let words = stat.lines().filter_map(|line| line.split_once(' '));
+            words.filter(|(key, _)| *key == name).find_map(|(_, value)| value.parse().ok()).unwrap_or(0)
+        };
+        let files = self.files.map(value).into_iter().fold(0, u64::saturating_add);
+        limit.saturating_sub(used.saturating_sub(files))
+    }
 }
 
 fn parse_meminfo(text: &str) -> Option<Memory> {
@@ -79,7 +120,7 @@ mod tests {
 
     #[test]
     fn groups_around_this_one_count() {
-        let paths = |text| groups(text).iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+        let paths = |text| V2.groups(text).iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
         let root = "/sys/fs/cgroup".to_owned();
         let user = format!("{root}/user.slice");
         assert_eq!(
@@ -88,12 +129,66 @@ mod tests {
         );
         assert_eq!(paths("0::/\n"), [format!("{root}/")]);
         assert_eq!(paths(""), [format!("{root}/")]);
+        let v1 = V1.groups("4:cpu,cpuacct:/c\n3:hugetlb,memory:/a\n0::/b\n");
+        assert_eq!(v1, [Path::new("/sys/fs/cgroup/memory/a"), Path::new("/sys/fs/cgroup/memory")]);
+    }
+
+    /// The memory of a machine of 1,000 kB, of which 900 are available, with these files beside.
+    fn machine(files: &[(&str, &str)]) -> Memory {
+        let meminfo = ("/proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 900 kB\n");
+        let find = |path: &Path| {
+            let mut all = files.iter().chain([&meminfo]);
+            all.find(|(name, _)| Path::new(name) == path).map(|(_, text)| (*text).to_owned())
+        };
+        memory_of(&find).unwrap()
+    }
+
+    #[test]
+    fn both_versions_of_control_groups_limit() {
+        let bytes = |total, available| Memory { total, available };
+        assert_eq!(machine(&[]), bytes(1_024_000, 921_600));
+        let v1 = "/sys/fs/cgroup/memory";
+        let (limit, used) =
+            (format!("{v1}/a/memory.limit_in_bytes"), format!("{v1}/a/memory.usage_in_bytes"));
+        let stat = format!("{v1}/a/memory.stat");
+        let (root_limit, root_used) =
+            (format!("{v1}/memory.limit_in_bytes"), format!("{v1}/memory.usage_in_bytes"));
+        let mut files = vec![
+            ("/proc/self/cgroup", "3:hugetlb,memory:/a/b\n1:name=systemd:/x\n0::/x\n"),
+            (limit.as_str(), "500000\n"),
+            (used.as_str(), "400000\n"),
+            // no limit, as version 1 says it
+            (root_limit.as_str(), "9223372036854771712\n"),
+            (root_used.as_str(), "900000\n"),
+        ];
+        assert_eq!(machine(&files), bytes(500_000, 100_000));
+        // the group's own pages of files are among those of all below it
+        files.push((
+            &stat,
+            "active_file 1\ninactive_file 1\ntotal_active_file 50000\ntotal_inactive_file 10000\n",
+        ));
+        assert_eq!(machine(&files), bytes(500_000, 160_000));
+        // in a container the path is the host's, and its own group the root
+        files[0].1 = "3:memory:/docker/0123\n";
+        files[3].1 = "300000\n";
+        files[4].1 = "200000\n";
+        assert_eq!(machine(&files), bytes(300_000, 100_000));
+        let v2 = [
+            ("/proc/self/cgroup", "0::/u\n"),
+            ("/sys/fs/cgroup/u/memory.max", "max\n"),
+            ("/sys/fs/cgroup/u/memory.current", "5\n"),
+            ("/sys/fs/cgroup/memory.max", "600000\n"),
+            ("/sys/fs/cgroup/memory.current", "500000\n"),
+            ("/sys/fs/cgroup/memory.stat", "active_file 20000\ninactive_file 0\n"),
+        ];
+        assert_eq!(machine(&v2), bytes(600_000, 120_000));
     }
 
     /// Row 9 of the reports: a large page cache is no lack of memory.
     #[test]
     fn pages_of_files_are_available() {
         let stat = "anon 7\nfile 60\nactive_file 20\ninactive_file 30\n";
+        let left = |limit, used, stat| V2.left(limit, used, stat);
         assert_eq!(left(100, 90, stat), 60);
         assert_eq!(left(100, 90, ""), 10);
         assert_eq!(left(100, 300, "active_file x\n"), 0);
