@@ -11,3 +11,4 @@ mod machine;
 mod program;
 mod refusals;
 mod serve;
+mod terminal;

@@ -63,19 +63,20 @@ pub(crate) struct Generator<'m, 'a, B> {
     requests: u64,
 }
 
-/// A generator on the chosen device.
+/// A generator on the chosen device, which stops at the interrupt.
 pub(crate) fn generator<'m, 'a>(
     model: &'m Model<'a>,
     tokenizer: &'m Tokenizer<'a>,
     config: Config,
     computer: Computer,
+    interrupt: Interrupt,
 ) -> Result<Generator<'m, 'a, Computing<'m, 'a>>, Failure> {
     backend::check_memory(model, &config, computer)?;
     let backend = backend::open(model, &config, computer)?;
     let end_tokens: Vec<_> = tokenizer.eog().collect();
     let engine = Engine::new(model, backend, config, &end_tokens, HEAP)
         .map_err(|error| Failure::new(Kind::Memory, format_args!("{error}; use a smaller --ctx")))?;
-    Ok(Generator { engine, tokenizer, interrupt: Interrupt::install()?, clock: Instant::now(), requests: 0 })
+    Ok(Generator { engine, tokenizer, interrupt, clock: Instant::now(), requests: 0 })
 }
 
 impl<B: Backend> Generator<'_, '_, B> {

@@ -1,10 +1,18 @@
-//! Ctrl-C: the first stops the answer, a second one the program.
+//! Ctrl-C: the first stops the answer, a second one the program. A terminal is left as it was found, whatever signal ends
+//! the program while a line is being edited.
 
 use crate::failure::{Failure, Kind};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
-use signal_hook::consts::SIGINT;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+use std::io;
+
+/// The exit code after a second Ctrl-C.
+const STOPPED: i32 = 130;
 
 /// Whether Ctrl-C was pressed.
 #[derive(Clone)]
@@ -14,10 +22,21 @@ impl Interrupt {
     /// Takes over the signal.
     pub(crate) fn install() -> Result<Self, Failure> {
         let pressed = Arc::new(AtomicBool::new(false));
-        let registered = flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&pressed))
+        let registered = flag::register_conditional_shutdown(SIGINT, STOPPED, Arc::clone(&pressed))
             .and_then(|_| flag::register(SIGINT, Arc::clone(&pressed)));
-        registered
-            .map_err(|error| Failure::new(Kind::Internal, format_args!("cannot catch Ctrl-C: {error}")))?;
+        registered.map_err(failure)?;
+        Ok(Self(pressed))
+    }
+
+    /// Takes over the signals that end a program which edits lines on stdin's terminal: the editor has made it raw,
+    /// and it is made what it is now before the program ends.
+    pub(crate) fn install_on_terminal() -> Result<Self, Failure> {
+        let terminal = tcgetattr(io::stdin()).map_err(|error| failure(error.into()))?;
+        let pressed = Arc::new(AtomicBool::new(false));
+        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]).map_err(failure)?;
+        let seen = Arc::clone(&pressed);
+        let watch = move || watch(signals, &terminal, &seen);
+        std::thread::Builder::new().name("signals".into()).spawn(watch).map_err(failure)?;
         Ok(Self(pressed))
     }
 
@@ -28,5 +47,25 @@ impl Interrupt {
     /// Forgets that it was pressed.
     pub(crate) fn reset(&self) {
         self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+fn failure(error: io::Error) -> Failure {
+    Failure::new(Kind::Internal, format_args!("cannot catch Ctrl-C: {error}"))
+}
+
+/// Waits for signals until one ends the program.
+fn watch(mut signals: Signals, terminal: &Termios, pressed: &AtomicBool) {
+    for signal in signals.forever() {
+        if signal == SIGINT && !pressed.swap(true, Ordering::Relaxed) {
+            continue;
+        }
+        // a terminal that has gone needs nothing
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, terminal);
+        if signal == SIGINT {
+            std::process::exit(STOPPED);
+        }
+        // whoever waits for the program shall see what ended it
+        let _ = emulate_default_handler(signal);
     }
 }

@@ -7,6 +7,7 @@ use super::plan::bytes_per_token;
 use crate::backend::Compute;
 use crate::failure::{Failure, Kind};
 use crate::generate::{self, BATCH_ROWS, Generator, Task};
+use crate::interrupt::Interrupt;
 use crate::loaded::{self, HEAP};
 use crate::output::{print, print_json};
 use doorbell_core::backend::Backend;
@@ -94,7 +95,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     loaded::read_ahead(&file)?;
     let context = u32::from(arguments.prompt.max(arguments.generate)) + 2;
     let config = Config::new(context, 1, BATCH_ROWS);
-    let mut generator = generate::generator(&model, &tokenizer, config, computer)?;
+    let mut generator = generate::generator(&model, &tokenizer, config, computer, Interrupt::install()?)?;
     if arguments.profile {
         return profiled(arguments, &mut generator, model.vocabulary, &computer.device.to_string());
     }

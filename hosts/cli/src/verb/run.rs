@@ -4,6 +4,7 @@ use super::chat;
 use crate::backend::{Compute, Computer};
 use crate::failure::{Failure, Kind};
 use crate::generate::{self, Answer, Task, Timings};
+use crate::interrupt::Interrupt;
 use crate::loaded::{self, HEAP};
 use crate::output::{note, print, print_json};
 use crate::sampling::{Sampling, suppressed};
@@ -72,7 +73,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             )
         })?;
         loaded::read_ahead(&file)?;
-        let mut generator = generate::generator(&model, &tokenizer, config, computer)?;
+        let interrupt = Interrupt::install_on_terminal()?;
+        let mut generator = generate::generator(&model, &tokenizer, config, computer, interrupt)?;
         let settings = chat::Settings {
             max_tokens: arguments.max_tokens.unwrap_or(u32::MAX),
             params: &params,
@@ -97,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     loaded::read_ahead(&file)?;
-    let mut generator = generate::generator(&model, &tokenizer, config, computer)?;
+    let mut generator = generate::generator(&model, &tokenizer, config, computer, Interrupt::install()?)?;
     let task = Task {
         prompt: &tokens,
         max_tokens: arguments.max_tokens.unwrap_or(u32::MAX),
