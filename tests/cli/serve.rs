@@ -14,18 +14,27 @@ use std::thread::JoinHandle;
 struct Serving {
     child: Child,
     address: String,
-    /// What it writes to stderr from then on.
+    /// What it writes to stderr.
     log: JoinHandle<String>,
 }
 
 impl Serving {
     fn start(model: &str, device: &str) -> Self {
-        let mut command = Command::new(&*PROGRAM);
+        Self::start_by(&mut Command::new(&*PROGRAM), model, device)
+    }
+
+    /// By a command that ends with the program.
+    fn start_by(command: &mut Command, model: &str, device: &str) -> Self {
         command.args(["serve", model, "--port", "0", "-t", "1", "--ctx", "128", "--device", device]);
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-        let address = lines.find_map(|line| Some(line.split_once("on http://")?.1.to_owned())).unwrap();
-        let log = std::thread::spawn(move || lines.fold(String::new(), |log, line| log + &line + "\n"));
+        let mut early = String::new();
+        let address = lines.find_map(|line| {
+            early += &format!("{line}\n");
+            Some(line.split_once("on http://")?.1.to_owned())
+        });
+        let address = address.unwrap_or_else(|| panic!("no address: {early}"));
+        let log = std::thread::spawn(move || lines.fold(early, |log, line| log + &line + "\n"));
         Self { child, address, log }
     }
 
@@ -143,4 +152,20 @@ fn a_server_outlives_its_device() {
         assert_eq!(log.matches(told).count(), 1, "{log}");
         assert!(log.contains("the model has to be loaded anew"), "{log}");
     }
+}
+
+/// Each of its clients is a file to the system, which grants few to begin with.
+#[test]
+fn a_server_may_have_more_clients_than_programs_usually_have() {
+    let model = served("serve-files.gguf");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -Sn 64; exec \"$@\" -v", "sh"]).arg(&*PROGRAM);
+    let server = Serving::start_by(&mut shell, &model, "cpu");
+    let clients: Vec<_> = (0..200).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    assert_eq!(server.get("/health")["status"], "ok");
+    let (text, error) = server.chat(json!({ "temperature": 0, "max_tokens": 2 }));
+    assert!(!text.is_empty() && error.is_none(), "{error:?}");
+    drop(clients);
+    let log = server.end();
+    assert!(log.contains("raised the limit of open files from=64"), "{log}");
 }

@@ -3,6 +3,7 @@
 extern crate alloc;
 
 mod backend;
+mod descriptors;
 mod failure;
 mod generate;
 mod interrupt;

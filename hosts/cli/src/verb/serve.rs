@@ -1,6 +1,7 @@
 //! `doorbell serve`: the model behind HTTP.
 
 use crate::backend::{self, Compute, Computer};
+use crate::descriptors;
 use crate::failure::{Failure, Kind};
 use crate::generate::{BATCH_ROWS, CONTEXT};
 use crate::interrupt::Interrupt;
@@ -89,6 +90,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     log.with_target(false).log_internal_errors(false).init();
     let mut settings = Settings::new(SocketAddr::new(arguments.host, arguments.port));
     settings.api_keys = keys(&arguments.api_key)?;
+    descriptors::raise_limit();
     check_address(settings.address)?;
     let served = load(&arguments, &mut settings)?;
     settings.origins = arguments.origin;
