@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     settings.origins = arguments.origin;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let builder = builder.max_blocking_threads(PARSING_THREADS).thread_name("parsing").enable_all();
-    let runtime = builder.build().map_err(|error| Failure::new(Kind::Internal, error))?;
+    let runtime = builder.build().map_err(no_thread)?;
     let name = served.name.clone();
     // the first Ctrl-C ends in good order, a second one at once
     Interrupt::install()?;
@@ -106,9 +106,17 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         runtime.shutdown_background();
         served
     });
-    let socket = socket.map_err(|error| Failure::new(Kind::Internal, error))?;
+    let socket = socket.map_err(no_thread)?;
     let ended = socket.join().map_err(|_| Failure::new(Kind::Internal, "the server panicked"))?;
     ended.map_err(|error| Failure::new(Kind::Internal, error))
+}
+
+/// The system refused a thread, or what one needs.
+fn no_thread(error: impl core::fmt::Display) -> Failure {
+    Failure::new(
+        Kind::Memory,
+        format_args!("no thread for the server: {error}; free some memory or raise the limits"),
+    )
 }
 
 /// The address of a name: this machine's, or any that is a number.
@@ -172,7 +180,7 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<Served, Failur
     let end_tokens: Vec<_> = tokenizer.eog().collect();
     let engine = Engine::new(model, backend, config, &end_tokens, HEAP)
         .map_err(|error| Failure::new(Kind::Memory, format_args!("{error}; use a smaller --ctx")))?;
-    let service = Service::start(engine, tokenizer).map_err(|error| Failure::new(Kind::Internal, error))?;
+    let service = Service::start(engine, tokenizer).map_err(|error| Failure::new(Kind::Memory, error))?;
     let device = format!("{}, {} threads", computer.device, computer.threads);
     let running = Running { service, context: config.context, parallel: config.sequences, device };
     let name = arguments.name.clone().unwrap_or_else(|| stem(&arguments.model));
