@@ -2,7 +2,8 @@
 
 use crate::chat::{CALL, ask, joined, weather, with};
 use crate::client::Server;
-use crate::serving::{Kind, THINK};
+use crate::serving::Kind;
+use crate::thinking::THINK;
 use core::time::Duration;
 use doorbell_tests::scripted::NAN;
 use serde_json::{Value, json};

@@ -19,9 +19,6 @@ use std::path::PathBuf;
 
 const HEAP: Heap<'static> = &Global;
 
-/// The marks of reasoning in files of Qwen3.
-pub(crate) const THINK: &[&str] = &["<think>", "</think>"];
-
 /// What kind of server.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {

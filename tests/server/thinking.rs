@@ -5,8 +5,11 @@
 
 use crate::chat::{ask, joined, with};
 use crate::client::Server;
-use crate::serving::{Kind, THINK};
+use crate::serving::Kind;
 use serde_json::{Value, json};
+
+/// The marks of reasoning in files of Qwen3.
+pub(crate) const THINK: &[&str] = &["<think>", "</think>"];
 
 const CHAT: &str = "/v1/chat/completions";
 

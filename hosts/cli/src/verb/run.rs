@@ -86,18 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         };
         return chat::chat(&mut generator, &tokenizer, &template, &settings);
     };
-    let tokens = match &template {
-        Some(template) => {
-            let messages = messages(arguments.system.as_deref(), &prompt);
-            chat_tokens(&tokenizer, template, &messages, arguments.merge_messages)?
-        }
-        None => {
-            if !arguments.raw {
-                note("the file has no chat template; continuing the prompt as it stands");
-            }
-            loaded::encode(&tokenizer, &prompt, EncodeOptions { add_special: true, parse_special: true })?
-        }
-    };
+    let tokens = tokens(arguments, &tokenizer, template.as_ref(), &prompt)?;
     loaded::read_ahead(&file)?;
     let mut generator = generate::generator(&model, &tokenizer, config, computer, Interrupt::install()?)?;
     let task = Task {
@@ -119,6 +108,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     note(Closing { answer: &answer, computer });
     ending(&answer)
+}
+
+/// The tokens of the prompt, by the chat template if there is one.
+fn tokens(
+    arguments: &Arguments,
+    tokenizer: &Tokenizer<'_>,
+    template: Option<&ChatTemplate>,
+    prompt: &str,
+) -> Result<heap::Vec<'static, TokenId>, Failure> {
+    if let Some(template) = template {
+        let messages = messages(arguments.system.as_deref(), prompt);
+        return chat_tokens(tokenizer, template, &messages, arguments.merge_messages);
+    }
+    if !arguments.raw {
+        note("the file has no chat template; continuing the prompt as it stands");
+    }
+    loaded::encode(tokenizer, prompt, EncodeOptions { add_special: true, parse_special: true })
 }
 
 /// The prompt; `None` if there shall be a chat.
