@@ -8,7 +8,8 @@ use doorbell_core::plan::{
     Batch, Element, HeadResult, Op, PAGE_TOKENS, PageId, PageTables, Plan, Run, Shape, Span,
 };
 use doorbell_core::token::TokenId;
-use doorbell_kernels::{Recipe, lower};
+use doorbell_kernels::{RING, Recipe, lower};
+use doorbell_kfd::memory::Buffer;
 use doorbell_kfd::packet::Encoding;
 
 use super::wait::wait;
@@ -18,13 +19,16 @@ use crate::check::{
 };
 use crate::error::GpuError;
 use crate::host::{Memory, read_words};
+use crate::input::Layout;
 use crate::place::{Placement, bind, on_device};
 use crate::record::{Recording, Segment};
 
-/// What an operation has written: by tensor, the head's result, and keys and values as they lie.
+/// What an operation has written: by tensor, the head's result, keys and values as they lie, and the inputs of the next
+/// step of a chain.
 struct Answer {
     tensors: Vec<(Element, Vec<u32>)>,
     result: Vec<u32>,
+    fed: Vec<u32>,
 }
 
 impl Answer {
@@ -38,12 +42,25 @@ impl Answer {
         } else {
             difference(Element::F32, &self.result, &expected.result)
         };
-        error.fold(result, f64::max)
+        let fed = difference(Element::U32, &self.fed, &expected.fed);
+        error.fold(result.max(fed), f64::max)
     }
 }
 
-/// Rows of the step that kernels are checked with: more than one tile, and not a whole number of them.
-pub(super) const CHECKED_ROWS: u32 = 17;
+/// Positions at which the tokens come that a batch of single rows picks.
+fn places(batch: &Batch<'_>) -> impl Iterator<Item = u32> {
+    batch.runs.iter().map(|run| run.position + 1)
+}
+
+/// What a step of a chain has to leave once it has picked tokens: these, their positions twice, and these in the ring.
+fn to_feed(batch: &Batch<'_>, picked: &[u32]) -> Vec<u32> {
+    let picked = || picked.iter().copied();
+    picked().chain(places(batch)).chain(places(batch)).chain(picked()).collect()
+}
+
+/// Rows of the steps that kernels are checked with: those of few rows, and those of prompts, which multiply matrices.
+/// Both are more than one tile, and no whole number of tiles.
+pub(super) const CHECKED_ROWS: [u32; 2] = [17, 70];
 
 /// A batch of one sequence with tokens of no meaning.
 pub(super) struct MadeUp {
@@ -112,37 +129,46 @@ impl GpuBackend<'_, '_, '_> {
     }
 
     fn check_each(&mut self, verdicts: &mut dyn Verdicts, heap: Heap<'_>) -> Result<(), GpuError> {
-        // A few rows, as prompts have, then one behind them, with each of the results that a step can have.
-        let rows = self.settings.shape.rows.min(CHECKED_ROWS);
+        // As prompts have, then one row behind them, with each of the results that a step can have, and as a chain.
+        let [few, many] = self.checked_rows();
         let steps = [
-            (rows, 0, HeadResult::Logits),
-            (1, rows, HeadResult::Logits),
-            (1, rows, HeadResult::ArgMax),
-            (1, rows, HeadResult::Hidden),
+            (few, 0, HeadResult::Logits, false),
+            (many, 0, HeadResult::Logits, false),
+            (1, few, HeadResult::Logits, false),
+            (1, few, HeadResult::ArgMax, false),
+            (1, few, HeadResult::Hidden, false),
+            (1, few, HeadResult::ArgMax, true),
         ];
         let mut seen = BTreeSet::new();
-        for (rows, position, result) in steps {
+        for (rows, position, result, chained) in steps {
             let plan = self.model.plan(Shape { rows, outputs: 1 }, result, heap)?;
-            self.check(&plan, position, verdicts, &mut seen)?;
+            self.check(&plan, (position, chained), verdicts, &mut seen)?;
         }
         Ok(())
     }
 
-    /// As [`Self::check_each`], for a step of all rows of `plan` from `position` on; kernels that were `seen` are left
-    /// out. Overwrites the first pages.
+    /// [`CHECKED_ROWS`], as far as steps have them and one more row has a page.
+    pub(super) fn checked_rows(&self) -> [u32; 2] {
+        let positions = self.settings.pages.saturating_mul(PAGE_TOKENS as u32);
+        let most = self.settings.shape.rows.min(positions.saturating_sub(1)).max(1);
+        CHECKED_ROWS.map(|rows| rows.min(most))
+    }
+
+    /// As [`Self::check_each`], for a step of all rows of `plan` from `position` on, one of a chain if it is `chained`;
+    /// kernels that were `seen` are left out. Overwrites the first pages.
     ///
     /// # Errors
     /// Faults of the device.
     fn check(
         &mut self,
         plan: &Plan<'_>,
-        position: u32,
+        (position, chained): (u32, bool),
         verdicts: &mut dyn Verdicts,
         seen: &mut BTreeSet<Vec<Recipe>>,
     ) -> Result<(), GpuError> {
         let made_up = MadeUp::new(plan, position, self.model);
         let batch = made_up.batch();
-        let size = self.ready(plan, &batch, 0, false)?;
+        let size = self.ready(plan, &batch, 0, chained)?;
         let chosen = self.chosen(plan);
         let mut kernels: Vec<Option<Vec<Recipe>>> = Vec::new();
         for (index, op) in plan.ops.iter().enumerate() {
@@ -269,10 +295,29 @@ impl GpuBackend<'_, '_, '_> {
         if let Some(card) = &mut self.card {
             recording.free(card);
         }
-        match answers.as_slice() {
-            [found, expected] => Ok(found.difference(expected, picks(op))),
-            _ => Ok(0.0),
+        let [found, expected] = answers.as_mut_slice() else { return Ok(0.0) };
+        if size.chained && picks(op) {
+            found.fed = self.fed(plan, batch);
+            expected.fed = to_feed(batch, &found.result);
         }
+        Ok(found.difference(expected, picks(op)))
+    }
+
+    /// The inputs of the next step of a chain as they lie, and the token that was told: as [`to_feed`].
+    fn fed(&self, plan: &Plan<'_>, batch: &Batch<'_>) -> Vec<u32> {
+        let layout = Layout::new(plan.shape, self.model.groups.len()).inputs(0, 0);
+        let rows = batch.rows();
+        let words = |buffer: &Option<Buffer>, at: u64, count: usize| {
+            buffer.as_ref().map_or_else(Vec::new, |buffer| read_words(buffer, at, count))
+        };
+        let starts = [layout.tokens, layout.positions, layout.output_positions];
+        let mut fed: Vec<u32> =
+            starts.into_iter().flat_map(|at| words(&self.buffers.inputs, at, rows)).collect();
+        for (row, place) in places(batch).enumerate() {
+            let slot = row as u64 * u64::from(RING) + u64::from(place % RING);
+            fed.extend(words(&self.buffers.ring, 4 * slot, 1));
+        }
+        fed
     }
 
     /// Puts the same noise into every tensor of an operation, and zeros where the head writes.
@@ -306,7 +351,7 @@ impl GpuBackend<'_, '_, '_> {
             for group in 0..groups {
                 tensors.extend(host.cached(op, group, memory).map(|values| (Element::F32, values)));
             }
-            Ok(Answer { tensors, result: read_words(memory.result, 0, result) })
+            Ok(Answer { tensors, result: read_words(memory.result, 0, result), fed: Vec::new() })
         })
     }
 

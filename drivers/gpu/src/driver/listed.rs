@@ -13,7 +13,7 @@ use doorbell_kfd::packet::Encoding;
 use doorbell_kfd::queue::Queue;
 
 use super::GpuBackend;
-use super::known::{CHECKED_ROWS, MadeUp};
+use super::known::MadeUp;
 use crate::check::{NO_KEY, Verdicts, key};
 use crate::error::GpuError;
 
@@ -86,7 +86,7 @@ impl GpuBackend<'_, '_, '_> {
     /// Runs a prompt and a token behind it as lists, then as packets: in this order nothing that a list leaves out is
     /// there already.
     fn try_lists(&mut self, heap: Heap<'_>) -> Result<Option<Unlisted>, GpuError> {
-        let rows = self.settings.shape.rows.min(CHECKED_ROWS);
+        let [rows, _] = self.checked_rows();
         let plan = |rows| self.model.plan(Shape { rows, outputs: 1 }, HeadResult::Logits, heap);
         let steps = [(plan(rows)?, 0), (plan(1)?, rows)];
         let patience = self.settings.hang_ms;
