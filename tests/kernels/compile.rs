@@ -11,9 +11,8 @@ use doorbell_core::gguf::Gguf;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Shape};
 use doorbell_core::quant::Type;
-use doorbell_kernels::{
-    Bend, Factor, Finish, Gemm, Grouped, Inputs, KvPool, Path, Recipe, Stack, Step, lower,
-};
+use doorbell_isa::Target;
+use doorbell_kernels::{Bend, Factor, Finish, Gemm, Grouped, Nowhere, Path, Recipe, Stack, recipes};
 use doorbell_tests::tiny::{self, Family};
 use std::collections::BTreeSet;
 
@@ -51,44 +50,19 @@ fn matrix_kernels_of_every_type() {
 /// Rows and output rows of batches whose kernels differ.
 const SHAPES: [(u32, u32); 6] = [(1, 1), (2, 2), (8, 8), (32, 1), (64, 1), (512, 1)];
 
-/// The recipes of a model's operations.
-fn recipes(model: &Model<'_>, kv: KvType, target: doorbell_isa::Target) -> BTreeSet<Recipe> {
-    const NOWHERE: Inputs = Inputs {
-        tokens: 0,
-        positions: 0,
-        tables: 0,
-        pages: 0,
-        outputs: 0,
-        output_positions: 0,
-        output_tables: 0,
-        result: 0,
-        ring: None,
-    };
-    let mut recipes = BTreeSet::new();
+/// The kernels of a model's operations.
+fn kernels(model: &Model<'_>, kv: KvType, target: Target) -> BTreeSet<Recipe> {
+    let nowhere = Nowhere::new(model);
+    let mut kernels = BTreeSet::new();
     for ((rows, outputs), positions) in SHAPES.into_iter().flat_map(|shape| [(shape, 64), (shape, 4096)]) {
         for result in [HeadResult::Logits, HeadResult::ArgMax, HeadResult::Hidden] {
             let plan = model.plan(Shape { rows, outputs }, result, HEAP).unwrap();
-            let step = Step {
-                model,
-                plan: &plan,
-                rows,
-                outputs,
-                positions,
-                arena: 0,
-                scratch: 0,
-                weights: &vec![0; model.weights.len()],
-                vectors: &vec![0; model.vectors.len()],
-                ropes: &vec![0; model.ropes.len()],
-                pools: &vec![KvPool { keys: 0, values: 0 }; model.groups.len()],
-                kv,
-                inputs: NOWHERE,
-            };
-            for op in &plan.ops {
-                lower(op, &step, target, &mut |launch| _ = recipes.insert(launch.recipe)).unwrap();
-            }
+            let (own, missing) = recipes(&nowhere.step(model, &plan, kv, positions), target);
+            assert!(missing.is_empty(), "{missing:?}");
+            kernels.extend(own);
         }
     }
-    recipes
+    kernels
 }
 
 #[test]
@@ -98,7 +72,7 @@ fn kernels_of_the_reference_model_take_no_scratch() {
         let model = Model::new(&Gguf::parse(&bytes, HEAP).unwrap(), HEAP).unwrap();
         for target in TARGETS {
             for kv in [KvType::F16, KvType::Q8_0] {
-                let recipes = recipes(&model, kv, target);
+                let recipes = kernels(&model, kv, target);
                 // Decoding, several sequences, prompts: each with its own.
                 assert!(recipes.len() > 20, "{} kernels", recipes.len());
                 // `kernel` refuses those that take scratch.

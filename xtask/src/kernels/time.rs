@@ -6,14 +6,14 @@ use anyhow::{Context, Result, anyhow};
 use core::time::Duration;
 use doorbell_compiler::ir::Function;
 use doorbell_compiler::sample::SAMPLES;
-use doorbell_compiler::{Options, compile};
+use doorbell_compiler::{Options, Report, compile};
 use doorbell_core::backend::KvType;
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{self, Heap};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Shape};
 use doorbell_isa::Target;
-use doorbell_kernels::{Inputs, KvPool, Recipe, Step, lower};
+use doorbell_kernels::{Nowhere, Recipe, recipes};
 use std::path::Path;
 
 /// Runs per kernel.
@@ -30,12 +30,15 @@ pub(super) fn time(target: Target, model: Option<&Path>) -> Result<()> {
     }
     table("samples", &samples, target)?;
     if let Some(model) = model {
-        let mut kernels = Vec::new();
-        for recipe in recipes(model, target)? {
-            let function = recipe.function(target).map_err(|error| anyhow!("{}: {error}", recipe.name()))?;
-            kernels.push((recipe.name(), function));
+        for (rows, recipes) in kernels(model, target)? {
+            let mut kernels = Vec::new();
+            for recipe in recipes {
+                let function =
+                    recipe.function(target).map_err(|error| anyhow!("{}: {error}", recipe.name()))?;
+                kernels.push((recipe.name(), function));
+            }
+            table(&format!("kernels of the model for {rows} rows"), &kernels, target)?;
         }
-        table("kernels of the model", &kernels, target)?;
     }
     Ok(())
 }
@@ -47,92 +50,62 @@ fn now() -> Duration {
 }
 
 fn table(title: &str, kernels: &[(String, Function)], target: Target) -> Result<()> {
-    let mut medians = Vec::new();
+    let (mut medians, mut code) = (Vec::new(), 0);
     for (name, function) in kernels {
+        let kernel = compile(function, target, &Options::default()).with_context(|| name.clone())?;
         let mut times = Vec::new();
-        let mut dwords = 0;
         for _ in 0..RUNS {
             let start = now();
-            let kernel = compile(function, target, &Options::default()).with_context(|| name.clone())?;
+            compile(function, target, &Options::default()).with_context(|| name.clone())?;
             times.push(now().saturating_sub(start));
-            dwords = kernel.words.len();
         }
         times.sort();
+        let Report { vgprs, waves, lds_bytes, code_bytes, dual, .. } = kernel.report();
         println!(
-            "median {:9.3?}  maximum {:9.3?}  {:6} bytes  {name:.60}",
+            "median {:9.3?}  maximum {:9.3?}  {vgprs:>3} VGPRs {waves:>2} waves {lds_bytes:>5} LDS {code_bytes:>6} \
+             bytes {dual:>4} dual  {name:.60}",
             times[RUNS / 2],
             times[RUNS - 1],
-            4 * dwords
         );
         medians.push(times[RUNS / 2]);
+        code += u64::from(code_bytes);
     }
     medians.sort();
     let (count, sum) = (medians.len(), medians.iter().sum::<Duration>());
     if let (Some(median), Some(most)) = (medians.get(count / 2), medians.last()) {
         println!(
-            "{title} for {target}: {count}, median {median:.3?}, maximum {most:.3?}, all {sum:.3?} of CPU"
+            "{title} for {target}: {count} of {code} bytes, median {median:.3?}, maximum {most:.3?}, all {sum:.3?} of \
+             CPU"
         );
     }
     Ok(())
 }
 
-/// The recipes that a model's operations need, for all batches; those that the GPU leaves to the CPU need none.
-fn recipes(path: &Path, target: Target) -> Result<Vec<Recipe>> {
+/// The kernels that a model's operations need, by rows of the batch; those that the GPU leaves to the CPU need none.
+fn kernels(path: &Path, target: Target) -> Result<Vec<(u32, Vec<Recipe>)>> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let heap: Heap<'_> = &heap::Global;
     let gguf = Gguf::parse(&bytes, heap)?;
     let model = Model::new(&gguf, heap)?;
-    let (weights, vectors) = (vec![0; model.weights.len()], vec![0; model.vectors.len()]);
-    let ropes = vec![0; model.ropes.len()];
-    let pools = vec![KvPool { keys: 0, values: 0 }; model.groups.len()];
-    let (mut recipes, mut left_out) = (Vec::new(), Vec::new());
+    let nowhere = Nowhere::new(&model);
+    let (mut batches, mut left_out) = (Vec::new(), Vec::new());
     for (rows, outputs) in SHAPES {
+        let mut kernels = Vec::new();
         for result in [HeadResult::Logits, HeadResult::ArgMax] {
             let plan = model.plan(Shape { rows, outputs }, result, heap)?;
-            let step = Step {
-                model: &model,
-                plan: &plan,
-                rows,
-                outputs,
-                positions: 1024,
-                arena: 0,
-                scratch: 0,
-                weights: &weights,
-                vectors: &vectors,
-                ropes: &ropes,
-                pools: &pools,
-                kv: KvType::F16,
-                inputs: NOWHERE,
-            };
-            for op in &plan.ops {
-                let before = recipes.len();
-                if lower(op, &step, target, &mut |launch| recipes.push(launch.recipe)).is_err() {
-                    recipes.truncate(before);
-                    left_out.push(op.name());
-                }
-            }
+            let (own, missing) = recipes(&nowhere.step(&model, &plan, KvType::F16, 1024), target);
+            kernels.extend(own);
+            left_out.extend(missing);
         }
+        kernels.sort();
+        kernels.dedup();
+        batches.push((rows, kernels));
     }
-    recipes.sort();
-    recipes.dedup();
     if !left_out.is_empty() {
         let operations = left_out.len();
         left_out.sort_unstable();
         left_out.dedup();
         println!("left out: {operations} operations of the CPU ({})", left_out.join(", "));
     }
-    Ok(recipes)
+    Ok(batches)
 }
-
-/// Inputs that no kernel reads: nothing is run.
-const NOWHERE: Inputs = Inputs {
-    tokens: 0,
-    positions: 0,
-    tables: 0,
-    pages: 0,
-    outputs: 0,
-    output_positions: 0,
-    output_tables: 0,
-    result: 0,
-    ring: None,
-};
