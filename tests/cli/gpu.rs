@@ -51,6 +51,64 @@ fn what_does_not_fit_a_gpu_is_refused_with_figures() {
     too_much("200000", 460, &[&figures[..], &part].concat());
 }
 
+/// A plan is what would run: with the layers that fit, or not at all.
+#[test]
+fn plans_of_what_does_not_fit() {
+    let file = tiny::model(Family::Qwen3, Shape { context: 1 << 20, ..Shape::WIDE }, Type::Q8_0, 7);
+    let model = write("unplanned.gguf", &file.to_bytes());
+    let plan = ["plan", &model, "--quick", "--ctx"];
+    let on = |context: &'static str, vram: u32| {
+        let device = format!("soft:gfx1102,vram={vram}");
+        [&plan[..], &[context, "--device", &*device.leak()]].concat()
+    };
+    let figures = ["the model takes ", "(weights ", " MiB of VRAM ("];
+    refused(&on("128", 256), 6, &[&figures[..], &["use a smaller model or --device cpu"]].concat());
+    refused(
+        &[&on("200000", 460)[..], &["--gpu-layers", "2"]].concat(),
+        6,
+        &[&figures[..], &["1 of the layers would fit"]].concat(),
+    );
+    let document = json(&[&on("200000", 460)[..], &["--json"]].concat());
+    for op in document["ops"].as_array().unwrap() {
+        let runner = if op["layer"] == 1 { "cpu" } else { "soft:gfx1102" };
+        assert_eq!(op["runs_on"], runner, "{op}");
+    }
+    let text = run_with(&on("200000", 460), b"");
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("the GPU runs 1 of 2 layers"), "{text}");
+}
+
+/// No row sees what comes behind it, or what is out of its window.
+#[test]
+fn plans_count_what_attention_sees() {
+    let products = |family, context: &str| {
+        let model = wide("seen.gguf", family);
+        let plan = [
+            "plan",
+            &model,
+            "--json",
+            "--quick",
+            "--device",
+            "soft:gfx1100",
+            "--batch",
+            "70",
+            "--outputs",
+            "70",
+        ];
+        let document = json(&[&plan[..], &["--ctx", context]].concat());
+        let ops = document["ops"].as_array().unwrap().clone();
+        ops.iter().filter(|op| op["op"] == "attend").map(|op| op["products"].as_u64().unwrap()).collect()
+    };
+    let of_heads = |seen: u64| (2 * Shape::WIDE.heads * Shape::WIDE.head_dim) as u64 * seen;
+    let all = |first: u64| of_heads((first..first + 70).sum());
+    let found: Vec<u64> = products(Family::Qwen3, "70");
+    assert_eq!(found, [all(1); 2]);
+    assert_eq!(products(Family::Qwen3, "200"), [all(131); 2]);
+    // Both layers have windows of eight.
+    let found: Vec<u64> = products(Family::Gemma3, "200");
+    assert_eq!(found, [of_heads(8 * 70); 2]);
+}
+
 #[test]
 fn a_gpu_that_is_not_there_is_told() {
     let model = wide("absent.gguf", Family::Llama);

@@ -11,10 +11,10 @@ use doorbell_core::plan::{Batch, HeadResult, PageId, PageTables, Run, Shape, Spa
 use doorbell_core::reference::{Products, Reference};
 use doorbell_core::token::TokenId;
 use doorbell_gpu::survey::survey;
-use doorbell_gpu::{Encoding, GpuBackend, GpuError, Placement, Settings, Unlisted};
+use doorbell_gpu::{Encoding, GpuBackend, GpuError, Settings, Unlisted};
 use doorbell_kfd::process::Process;
 use doorbell_kfd::sys::{Fd, Kernel as _, MapMemory, Window, request};
-use doorbell_kfd::topology::{Isa, Topology};
+use doorbell_kfd::topology::{Isa, Limit, Placement, Pool, Rule, Topology};
 use doorbell_soft::kernel::{Machine, Release, SoftKernel, chip};
 use doorbell_soft::processor::{Level, Lists, Options};
 use doorbell_tests::tiny::{self, Family};
@@ -189,8 +189,10 @@ fn without(
 /// The kernels of a step of one row, in order.
 fn kernels(model: &Model<'_>, name: &str) -> Vec<String> {
     let plan = model.plan(Shape { rows: 1, outputs: 1 }, HeadResult::Logits, HEAP).unwrap();
-    let how = (Isa(chip(name).unwrap().version), Placement::Device, Encoding::Pm4);
-    let survey = survey(model, &plan, how, KvType::F16, 32, HEAP).unwrap();
+    let limits = [Limit { rule: Rule::VramSize, bytes: 1 << 30 }].into_iter().collect();
+    let budget = Pool { placement: Placement::Vram, limits };
+    let isa = Isa(chip(name).unwrap().version);
+    let survey = survey(model, &plan, (isa, &budget), &settings(1), 32, HEAP).unwrap();
     survey.ops.into_iter().flat_map(|op| op.dispatches).map(|dispatch| dispatch.kernel).collect()
 }
 

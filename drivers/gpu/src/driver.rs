@@ -39,7 +39,7 @@ mod wait;
 pub use listed::Unlisted;
 pub use profile::Timing;
 use profile::Timings;
-use room::fit;
+pub(crate) use room::fit;
 
 /// How a model is put on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,20 +7,19 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
-use doorbell_core::backend::KvType;
 use doorbell_core::heap::Heap;
 use doorbell_core::model::Model;
 use doorbell_core::plan::Plan;
 use doorbell_kernels::compiler::Report;
-use doorbell_kernels::{Cost, KvPool, Launch, Step, lower};
+use doorbell_kernels::{Cost, Launch, Nowhere, lower};
 use doorbell_kfd::packet::{self, Encoding};
-use doorbell_kfd::topology::Isa;
+use doorbell_kfd::topology::{Isa, Pool};
 
 use crate::chip::{self, Peak, peak};
 use crate::convert::{self, Conversions};
+use crate::driver::{Settings, fit};
 use crate::error::GpuError;
-use crate::input::Layout;
-use crate::place::{Placement, bind, on_device, weights};
+use crate::place::{Division, bind, on_device};
 use crate::programs::build;
 
 /// One dispatch.
@@ -58,6 +57,8 @@ pub struct Survey {
     pub ops: Vec<Surveyed>,
     /// Weights in another type than the file's.
     pub conversions: Conversions,
+    /// What the device has if that isn't everything.
+    pub division: Option<Division>,
     /// The chip's limits.
     pub peak: Peak,
     /// How dispatches are submitted.
@@ -80,45 +81,30 @@ fn ideal_us(cost: &Cost, peak: Peak) -> f64 {
     traffic.max(arithmetic) * 1e6
 }
 
-/// An address that no memory has: kernels are compiled for a survey, never run.
-const NOWHERE: u64 = 1 << 40;
-
-/// Surveys a step of all the plan's rows, at `positions` of context, where the host can run what the device does not.
+/// Surveys a step of all the plan's rows, the last ones of `positions`, on a chip with so much memory, where the host can
+/// run what the device does not.
 ///
 /// # Errors
-/// A chip without kernels, memory, or a kernel that does not compile.
+/// A chip without kernels, a model or a context that does not fit, memory, or a kernel that does not compile.
 pub fn survey(
     model: &Model<'_>,
     plan: &Plan<'_>,
-    (isa, placement, submit): (Isa, Placement, Encoding),
-    kv: KvType,
+    (isa, budget): (Isa, &Pool),
+    settings: &Settings,
     positions: u32,
     heap: Heap<'_>,
 ) -> Result<Survey, GpuError> {
+    let Settings { kv, submit, .. } = *settings;
     let target = chip::target(isa).ok_or(GpuError::Chip(isa))?;
     let launch_cost = packet::Launch::of(isa, submit);
     let mut kept = model.copy(heap)?;
     let mut conversions = convert::choose(&mut kept, &plan.ops, target);
-    let mut chosen = on_device(plan, &kept, target, placement);
+    let fitting = fit(budget, &mut kept, plan, (settings, target), true)?;
+    conversions.keep(&fitting.loaded, &kept);
+    let mut chosen = on_device(plan, &kept, target, fitting.placement);
     bind(plan, &mut chosen, &mut Vec::new());
-    conversions.keep(&weights(plan, &kept, &chosen), &kept);
-    let addresses = alloc::vec![NOWHERE; kept.weights.len().max(kept.vectors.len()).max(kept.ropes.len())];
-    let pools = alloc::vec![KvPool { keys: NOWHERE, values: NOWHERE }; kept.groups.len()];
-    let step = Step {
-        model: &kept,
-        plan,
-        rows: plan.shape.rows,
-        outputs: plan.shape.outputs,
-        positions,
-        arena: NOWHERE,
-        scratch: NOWHERE,
-        weights: &addresses,
-        vectors: &addresses,
-        ropes: &addresses,
-        pools: &pools,
-        kv,
-        inputs: Layout::new(plan.shape, kept.groups.len()).inputs(NOWHERE, NOWHERE),
-    };
+    let nowhere = Nowhere::new(&kept);
+    let step = nowhere.step(&kept, plan, kv, positions);
     let peak = peak(target);
     let mut compiled = BTreeMap::new();
     let mut ops = Vec::new();
@@ -146,5 +132,6 @@ pub fn survey(
         }
         ops.push(Surveyed { dispatches, on_device });
     }
-    Ok(Survey { ops, conversions, peak, submit, launch: launch_cost })
+    let division = fitting.division;
+    Ok(Survey { ops, conversions, division, peak, submit, launch: launch_cost })
 }

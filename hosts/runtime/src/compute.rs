@@ -9,7 +9,7 @@ use doorbell_core::backend::{Backend, KvType, Output, PageError, PageForm};
 use doorbell_core::engine::Config;
 use doorbell_core::heap::{Heap, OutOfMemory};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, HeadResult, Op, PageId, Plan, PlanError};
+use doorbell_core::plan::{Batch, HeadResult, Op, PAGE_TOKENS, PageId, Plan, PlanError};
 use doorbell_cpu::backend::{CpuBackend, CpuError};
 use doorbell_gpu::{GpuBackend, GpuError, Offload, Placement, Settings, Split};
 use doorbell_kfd::doctor::bring_up;
@@ -358,11 +358,11 @@ pub fn scratch_bytes(
     }
 }
 
-/// What a plan is on a GPU, without running it; `None` for the CPU. Whether it fits there is not looked at.
+/// What a plan is on a GPU, without running it; `None` for the CPU. What does not fit there is the CPU's, as when it runs.
 ///
 /// # Errors
 ///
-/// The device is gone, has no kernels, or one of them does not compile.
+/// The device is gone, has no room or no kernels, or one of them does not compile.
 pub fn survey(
     device: Device,
     model: &Model<'_>,
@@ -371,17 +371,17 @@ pub fn survey(
     positions: u32,
     heap: Heap<'_>,
 ) -> Result<Option<Survey>, ComputeError> {
-    let isa = match device {
+    let (process, index) = match device {
         Device::Cpu => return Ok(None),
-        Device::Kfd(number) => {
-            let topology = Topology::scan(&Linux).map_err(ComputeError::Topology)?;
-            let node = topology.devices().nth(number as usize).map(Node::isa);
-            node.ok_or(ComputeError::Gone(device))?
-        }
-        Device::Soft { chip, .. } => doorbell_kfd::topology::Isa(chip.version),
+        Device::Kfd(number) => open(&Linux, number, device)?,
+        Device::Soft { chip, .. } => open(software(chip, options(false, 1, false))?, 0, device)?,
     };
-    let how = (isa, setup.placement(model), setup.submit);
-    Ok(Some(doorbell_gpu::survey::survey(model, plan, how, setup.kv, positions, heap)?))
+    let (isa, budget) = (process.device(index).node().isa(), process.budget(index).first);
+    drop(process);
+    let (placement, submit) = (setup.placement(model), setup.submit);
+    let pages = positions.max(plan.shape.rows).div_ceil(PAGE_TOKENS as u32);
+    let settings = Settings { placement, submit, ..Settings::new(pages, setup.kv, plan.shape) };
+    Ok(Some(doorbell_gpu::survey::survey(model, plan, (isa, &budget), &settings, positions, heap)?))
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use super::Recipe;
 use alloc::vec::Vec;
 use doorbell_compiler::object::ArgumentValue;
 
-/// What a launch has to move and compute, for comparing with what it does.
+/// What a launch has to move and compute, for comparing with what it does. The rows of attention count as the last ones of
+/// the longest sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Bytes that have to be read at least once.

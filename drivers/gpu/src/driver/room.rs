@@ -69,20 +69,20 @@ impl GpuBackend<'_, '_, '_> {
 }
 
 /// What of a model goes to the device.
-pub(super) struct Fitting {
-    pub(super) placement: Placement,
+pub(crate) struct Fitting {
+    pub(crate) placement: Placement,
     /// By weight.
-    pub(super) loaded: Vec<bool>,
+    pub(crate) loaded: Vec<bool>,
     /// Layers whose keys and values the device keeps, by group.
     layers: Vec<u16>,
     /// If that isn't everything.
-    pub(super) division: Option<Division>,
+    pub(crate) division: Option<Division>,
 }
 
 /// Finds what fits of a model by what the device says that it has; `kept` gets the layers whose keys and values stay.
 ///
 /// With a fallback and no wish about the placement the experts of the last layers give way first, then whole layers.
-pub(super) fn fit(
+pub(crate) fn fit(
     budget: &Pool,
     kept: &mut Model<'_>,
     plan: &Plan<'_>,

@@ -339,6 +339,9 @@ impl Sheet<'_> {
                 rehearsal.chip
             )?;
         }
+        if let Some(division) = survey.division {
+            writeln!(f, "{division}")?;
+        }
         if !survey.conversions.list.is_empty() {
             writeln!(f, "{}", survey.conversions)?;
         }

@@ -57,6 +57,15 @@ fn shape(model: &Model<'_>, op: &Attend, kv: KvType) -> AttentionShape {
     }
 }
 
+/// Positions that are looked at by the last rows of a sequence of `positions`, and how often all of them together look
+/// at one: no row sees what comes behind it, or is out of its window.
+fn seen(window: Option<u32>, positions: u32, rows: u32) -> [u64; 2] {
+    let window = window.unwrap_or(u32::MAX);
+    let ends = positions.saturating_sub(rows) + 1..=positions;
+    let looks = ends.map(|end| u64::from(end.min(window))).sum();
+    [u64::from(window.saturating_add(rows - 1).min(positions)), looks]
+}
+
 /// The launches of an attention; `scratch` are counters and partial results.
 pub(crate) fn attend(step: &Step<'_, '_>, op: &Attend, scratch: [u64; 2]) -> Vec<Launch> {
     let group = &step.model.groups[op.kv.group.index()];
@@ -82,14 +91,14 @@ pub(crate) fn attend(step: &Step<'_, '_>, op: &Attend, scratch: [u64; 2]) -> Vec
     if spread {
         arguments.push(ArgumentValue::Scalar(splits));
     }
-    let seen = u64::from(op.window.unwrap_or(u32::MAX).min(step.positions));
-    let elements = u64::from(group.heads) * u64::from(group.key_dim + group.value_dim) * seen;
+    let [seen, looks] = seen(op.window, step.positions, rows);
+    let elements = u64::from(group.heads) * u64::from(group.key_dim + group.value_dim);
     let outside = 4 * u64::from(rows) * u64::from(op.heads);
     let cost = Cost {
-        read: elements * step.kv.block_bytes() as u64 / step.kv.block_len() as u64
+        read: elements * seen * step.kv.block_bytes() as u64 / step.kv.block_len() as u64
             + outside * u64::from(group.key_dim),
         written: outside * u64::from(group.value_dim),
-        products: elements * u64::from(rows) * u64::from(shape.group),
+        products: elements * looks * u64::from(shape.group),
     };
     let groups = [if spread { splits } else { 1 }, recipe.tiles() * group.heads, rows];
     let launch = |recipe, groups, arguments, waits, cost| Launch { recipe, groups, arguments, waits, cost };
@@ -103,4 +112,20 @@ pub(crate) fn attend(step: &Step<'_, '_>, op: &Attend, scratch: [u64; 2]) -> Vec
         launch(Recipe::Flash(many), many.groups(rows), arguments.clone(), true, cost),
         launch(Recipe::Attend(recipe), groups, arguments, false, none),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_see_what_is_before_them() {
+        assert_eq!(seen(None, 4096, 1), [4096, 4096]);
+        assert_eq!(seen(None, 512, 512), [512, 512 * 513 / 2]);
+        assert_eq!(seen(Some(8), 100, 1), [8, 8]);
+        assert_eq!(seen(Some(8), 100, 3), [10, 24]);
+        assert_eq!(seen(Some(2), 3, 3), [3, 5]);
+        // A step that is recorded for fewer positions than it has rows.
+        assert_eq!(seen(None, 3, 8), [3, 6]);
+    }
 }
