@@ -8,7 +8,9 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::{Experts, HeadResult, Op, PAGE_TOKENS, Plan, Rows, Shape, TensorId};
 use doorbell_core::quant::{self, Type};
 use doorbell_isa::Target;
-use doorbell_kernels::{Inputs, KvLayout, KvPool, Path, Recipe, Step, lower_by, scratch_bytes, supports};
+use doorbell_kernels::{
+    Inputs, KvLayout, KvPool, Launch, Path, Recipe, Step, lower_by, scratch_bytes, supports,
+};
 use doorbell_soft::processor::{Level, Options, Profile};
 use doorbell_tests::random::Random;
 use doorbell_tests::tiny::{self, Family};
@@ -229,8 +231,8 @@ pub(crate) struct Ran {
     /// Whether each launch waits for the one before.
     pub(crate) waits: Vec<bool>,
     pub(crate) profiles: Vec<Profile>,
-    /// Whether products took activations in codes of eight bits.
-    coded: bool,
+    /// Whether the products of each operation took activations in codes of eight bits.
+    coded: Vec<bool>,
     arena: Vec<u32>,
     result: Vec<u32>,
     /// Keys and values of each group.
@@ -310,12 +312,14 @@ fn run_all(ops: &[Op], model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> (Ran,
         kv: case.kv,
         inputs: device.inputs,
     };
-    let mut launches = Vec::new();
+    let (mut launches, mut coded): (Vec<Launch>, _) = (Vec::new(), Vec::new());
     for op in ops {
         assert!(supports(op, model, case.target), "{} is not supported: {op:?}", op.name());
         let before = launches.len();
         lower_by(case.path, op, &step, case.target, &mut |launch| launches.push(launch)).unwrap();
         assert!(launches.len() > before);
+        let quantises = |launch: &Launch| matches!(launch.recipe, Recipe::Quantise(_));
+        coded.push(launches[before..].iter().any(quantises));
     }
     launches.iter().for_each(|launch| machine.run(launch));
     let arena = machine.read_words(device.arena, plan.arena);
@@ -329,7 +333,6 @@ fn run_all(ops: &[Op], model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> (Ran,
     assert!(counters.iter().all(|byte| *byte == 0), "{} leaves counters", ops[0].name());
     let profiles = core::mem::take(&mut machine.profiles);
     let waits = launches.iter().map(|launch| launch.waits).collect();
-    let coded = launches.iter().any(|launch| matches!(launch.recipe, Recipe::Quantise(_)));
     (Ran { waits, profiles, coded, arena, result, pools }, rows, state)
 }
 
@@ -337,7 +340,7 @@ fn run_all(ops: &[Op], model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> (Ran,
 pub(crate) fn check(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> Deviation {
     let (ran, rows, before) = run(op, model, plan, case);
     let mut expected = before.clone();
-    Oracle { model, plan, rows: &rows, coded: ran.coded }.run(op, &mut expected);
+    Oracle { model, plan, rows: &rows, coded: ran.coded[0] }.run(op, &mut expected);
     let mut deviation = Deviation::default();
     compare(&mut deviation, &ran.arena, &expected.arena, &before.arena, op.name());
     compare(&mut deviation, &ran.result, &expected.result, &before.result, "result");
@@ -351,15 +354,19 @@ pub(crate) fn check(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) ->
     deviation
 }
 
-/// Runs all operations of a plan both ways; what becomes of the logits.
-pub(crate) fn check_step(model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> Deviation {
+/// Runs all operations of a plan both ways; what becomes of the logits, against products of the same activations, in codes
+/// where the device's are, and against those of exact ones.
+pub(crate) fn check_step(model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> [Deviation; 2] {
     let (ran, rows, before) = run_all(&plan.ops, model, plan, case);
-    let mut expected = before.clone();
-    let oracle = Oracle { model, plan, rows: &rows, coded: false };
-    plan.ops.iter().for_each(|op| oracle.run(op, &mut expected));
-    let mut deviation = Deviation::default();
-    compare(&mut deviation, &ran.result, &expected.result, &before.result, "result");
-    deviation
+    [&ran.coded[..], &vec![false; plan.ops.len()]].map(|coded| {
+        let mut expected = before.clone();
+        for (op, coded) in plan.ops.iter().zip(coded) {
+            Oracle { model, plan, rows: &rows, coded: *coded }.run(op, &mut expected);
+        }
+        let mut deviation = Deviation::default();
+        compare(&mut deviation, &ran.result, &expected.result, &before.result, "result");
+        deviation
+    })
 }
 
 /// Cells that the operation did not change have to be as before; the others count.

@@ -1,6 +1,7 @@
 //! Shapes at the edges of tiles, pages and batches; and the same bits whatever the schedule.
 //!
-//! `DOORBELL_GRID=1` runs every combination on every chip.
+//! `DOORBELL_GRID=1` runs all combinations of the axes but one, the chip: it goes by the sum of the others' numbers, so
+//! that whatever is taken of all axes but one meets every chip.
 
 use crate::attention::attention;
 use crate::check::{Case, check_plan, full, run};
@@ -40,9 +41,14 @@ pub(crate) fn ragged(kind: Type) -> tiny::Shape {
     if kind.block_len() == 256 { RAGGED_WIDE } else { RAGGED }
 }
 
-/// Chips of the case with a number: one, or all in the long run.
+/// The chip of a case, by the sum of its numbers along all other axes.
+pub(crate) fn target(number: usize) -> Target {
+    TARGETS[number % TARGETS.len()]
+}
+
+/// Chips of a case that is cheap: one, or all in the long run.
 pub(crate) fn targets(number: usize) -> Vec<Target> {
-    if full() { TARGETS.to_vec() } else { vec![TARGETS[number % 3]] }
+    if full() { TARGETS.to_vec() } else { vec![target(number)] }
 }
 
 /// Rows of a batch.
@@ -56,19 +62,24 @@ fn batches_of_ragged_models() {
             512.. => &[Type::Q8_0],
             _ => &[Type::Q8_0, Type::Q4_K, Type::Q6_K],
         };
-        for (target, kind) in
-            targets(number).into_iter().flat_map(|target| kinds.iter().map(move |kind| (target, *kind)))
-        {
-            let mut case = Case::new(target, &[(0, rows)]);
-            case.outputs = if rows == 512 { vec![rows - 1] } else { case.outputs };
-            if rows > 2 {
-                case = case.fast();
+        for (index, kind) in kinds.iter().enumerate() {
+            // Many rows of every type on every chip are in whole steps, too.
+            let targets = match (full(), rows) {
+                (true, 512..) => vec![target(number + index)],
+                _ => targets(number),
+            };
+            for target in targets {
+                let mut case = Case::new(target, &[(0, rows)]);
+                case.outputs = if rows == 512 { vec![rows - 1] } else { case.outputs };
+                if rows > 2 {
+                    case = case.fast();
+                }
+                // What is done for all rows; attention over many positions has a test of its own.
+                let many = |op: &Op| matches!(op, Op::Project(_) | Op::Route(_) | Op::Experts(_));
+                let wanted = |op: &Op| rows < 512 || many(op);
+                let worst = check_plan(Family::Qwen3Moe, ragged(*kind), *kind, &case, wanted);
+                println!("{target} {kind} {rows} rows {worst:?}");
             }
-            // What is done for all rows; attention over many positions has a test of its own.
-            let many = |op: &Op| matches!(op, Op::Project(_) | Op::Route(_) | Op::Experts(_));
-            let wanted = |op: &Op| rows < 512 || full() || many(op);
-            let worst = check_plan(Family::Qwen3Moe, ragged(kind), kind, &case, wanted);
-            println!("{target} {kind} {rows} rows {worst:?}");
         }
     }
 }
@@ -77,16 +88,17 @@ fn batches_of_ragged_models() {
 #[test]
 fn batches_of_ragged_families() {
     let families = Family::ALL.into_iter().filter(|family| *family != Family::Qwen3Moe);
-    let cases = families.flat_map(|family| KvType::ALL.map(|kv| (family, kv)));
-    for (number, (family, kv)) in cases.enumerate() {
-        let batches = if full() { &BATCHES[..] } else { &BATCHES[number % 3..=number % 3] };
-        for (target, rows) in
-            targets(number).into_iter().flat_map(|target| batches.iter().map(move |rows| (target, *rows)))
-        {
-            let outputs = vec![rows - 1];
-            let case = Case { kv, outputs, ..Case::new(target, &[(0, rows)]).fast() };
-            let worst = check_plan(family, RAGGED, Type::Q8_0, &case, |_| true);
-            println!("{target} {family:?} {kv} {rows} rows {worst:?}");
+    for (number, family) in families.enumerate() {
+        for (index, kv) in KvType::ALL.into_iter().enumerate() {
+            for (place, rows) in BATCHES.into_iter().enumerate() {
+                if !full() && place != (number + 2 * index) % 3 {
+                    continue;
+                }
+                let target = target(number + index + place);
+                let case = Case { kv, outputs: vec![rows - 1], ..Case::new(target, &[(0, rows)]).fast() };
+                let worst = check_plan(family, RAGGED, Type::Q8_0, &case, |_| true);
+                println!("{target} {family:?} {kv} {rows} rows {worst:?}");
+            }
         }
     }
 }
@@ -116,49 +128,62 @@ fn variants(model: &mut Model<'_>, op: &Attend) -> Vec<Attend> {
 /// One or a few rows, and the last ones of a prompt.
 #[test]
 fn attention_at_the_edges_of_pages() {
-    let lengths = [1, 2, 31, 32, 33, 255, 256, 257, 512, 513, 4096, 4097];
-    let all = lengths.into_iter().flat_map(|length| KvType::ALL.map(|kv| (length, kv)));
-    for (number, (length, kv)) in all.enumerate() {
-        for target in targets(number) {
-            let batches =
-                [1, 2, 33, 512].into_iter().filter(|rows| *rows <= length.min(if full() { 512 } else { 33 }));
-            let cases: Vec<Case> = batches
-                .map(|rows| Case {
-                    kv,
-                    outputs: vec![rows - 1],
-                    ..Case::new(target, &[(length - rows, rows)]).fast()
-                })
-                .collect();
-            let worst = attention((6, 2, 32), &cases, |model, op| {
-                let all = variants(model, op);
-                if full() { all } else { vec![all[0], all[1 + number % (all.len() - 1)]] }
-            });
-            println!("{target} {kv} {length} positions {worst:e}");
+    const LENGTHS: [u32; 12] = [1, 2, 31, 32, 33, 255, 256, 257, 512, 513, 4096, 4097];
+    for (number, length) in LENGTHS.into_iter().enumerate() {
+        for (index, kv) in KvType::ALL.into_iter().enumerate() {
+            let most = length.min(if full() { 512 } else { 33 });
+            let mut worst = 0f64;
+            for (place, rows) in [1, 2, 33, 512].into_iter().enumerate().filter(|(_, rows)| *rows <= most) {
+                let target = target(number + index + place);
+                let runs = [(length - rows, rows)];
+                let case = Case { kv, outputs: vec![rows - 1], ..Case::new(target, &runs).fast() };
+                let found = attention((6, 2, 32), &[case], |model, op| {
+                    let all = variants(model, op);
+                    let own = all[(number + index) % all.len()];
+                    match rows {
+                        ..512 if full() => all,
+                        // Of many rows over many positions each length and type has another one.
+                        512 if length > 513 => vec![own],
+                        _ => vec![all[0], own],
+                    }
+                });
+                println!("{target} {kv} {rows} rows, {length} positions {found:e}");
+                worst = worst.max(found);
+            }
+            println!("{kv} {length} positions {worst:e}");
         }
     }
 }
 
-/// From 1 to 4,097: every length in the long run, those at the edges of splits in the short one. Eight rows of a batch
-/// have eight lengths, and so have forty.
+/// Lengths, less one, from 1 to 4,097 positions: the first two pages and some, all around the edges of splits, and in
+/// between every 37th: pages filled in every way, and every number of them.
+fn positions() -> Vec<u32> {
+    let splits = (256..4097).step_by(256).flat_map(|edge| edge - 2..edge + 2);
+    let mut all: Vec<u32> = (0..66).chain(splits).chain((66..4097).step_by(37)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Eight rows of a batch have eight lengths, and so have forty.
 #[test]
 fn attention_over_any_number_of_positions() {
-    let lengths: Vec<u32> = (0..4097).collect();
+    let all = positions();
     for rows in [8, 40] {
-        for (number, positions) in lengths.chunks(rows).enumerate() {
-            let crosses_a_split = number * rows / 256 != (number * rows + rows) / 256;
-            if !full() && !crosses_a_split {
-                continue;
-            }
-            let runs: Vec<(u32, u32)> = positions.iter().map(|position| (*position, 1)).collect();
+        let cases = all.len().div_ceil(rows);
+        for number in 0..cases {
+            // Short ones and long ones.
+            let runs: Vec<(u32, u32)> =
+                all.iter().skip(number).step_by(cases).map(|position| (*position, 1)).collect();
             let kv = KvType::ALL[number % 3];
-            let case = Case { kv, outputs: vec![0], ..Case::new(TARGETS[number / 3 % 3], &runs).fast() };
+            let case = Case { kv, outputs: vec![0], ..Case::new(target(number / 3), &runs).fast() };
             attention((6, 2, 32), &[case], |_, op| vec![*op]);
         }
     }
 }
 
-/// Runs of one operation that have to write the same bits.
-fn options() -> Vec<Options> {
+/// Runs of one operation that have to write the same bits; those of many rows without sanitizers.
+fn options(rows: u32) -> Vec<Options> {
     let strict = |seed| Options { level: Level::Strict, seed, ..Options::default() };
     let fast = |seed, threads, resident| Options {
         level: Level::Fast,
@@ -167,41 +192,64 @@ fn options() -> Vec<Options> {
         resident,
         ..Options::default()
     };
-    vec![strict(1), strict(77), fast(1, 1, 32), fast(9, 1, 3), fast(5, 4, 32)]
+    let mut all = vec![fast(1, 1, 32), fast(9, 1, 3), fast(5, 4, 32)];
+    if rows < 512 {
+        all.extend([strict(1), strict(77)]);
+    }
+    all
+}
+
+/// Every operation of a step runs in every way that [`options`] has.
+fn writes_the_same(
+    (family, kind): (Family, Type),
+    (kv, target): (KvType, Target),
+    (position, rows): (u32, u32),
+    wanted: impl Fn(&Op) -> bool,
+) {
+    let bytes = tiny::model(family, ragged(kind), kind, 2).to_bytes();
+    let model = Model::new(&Gguf::parse(&bytes, HEAP).unwrap(), HEAP).unwrap();
+    let mut outputs = vec![0, rows - 1];
+    outputs.dedup();
+    let case = Case { kv, outputs, ..Case::new(target, &[(position, rows)]) };
+    let shape = Shape { rows, outputs: case.outputs.len() as u32 };
+    let plan = model.plan(shape, HeadResult::ArgMax, HEAP).unwrap();
+    let mut seen = Vec::new();
+    for op in plan.ops.iter().filter(|op| wanted(op)) {
+        // Layers are alike.
+        if seen.contains(&op.name()) {
+            continue;
+        }
+        seen.push(op.name());
+        let runs = options(rows)
+            .into_iter()
+            .map(|options| run(op, &model, &plan, &Case { options, ..case.clone() }).0);
+        let runs: Vec<_> = runs.collect();
+        for (index, other) in runs.iter().enumerate().skip(1) {
+            assert!(runs[0].same(other), "{} of {kind}, {rows} rows, schedule {index}", op.name());
+        }
+    }
 }
 
 #[test]
 fn bits_do_not_depend_on_the_schedule() {
-    let mut models = vec![(Family::Qwen3Moe, Type::Q8_0, KvType::F16)];
+    let mut models = vec![(Family::Qwen3Moe, KvType::F16)];
     let mut runs = vec![(300, 1), (40, 5), (20, 34), (0, 65)];
     if full() {
-        models.extend(KINDS.map(|kind| (Family::Qwen3Moe, kind, KvType::F16)));
-        models.extend(KvType::ALL.map(|kv| (Family::Gemma3, Type::Q8_0, kv)));
-        runs.extend([(4096, 1), (4095, 2), (0, 31), (0, 512), (0, 513)]);
+        models.extend([(Family::Qwen3Moe, KvType::F32), (Family::Qwen3Moe, KvType::Q8_0)]);
+        models.push((Family::Gemma3, KvType::F16));
+        runs.extend([(4096, 1), (4095, 2), (0, 31), (0, 513)]);
     }
-    let all = models.iter().flat_map(|model| runs.iter().map(move |run| (*model, *run)));
-    for (number, ((family, kind, kv), (position, rows))) in all.enumerate() {
-        let bytes = tiny::model(family, ragged(kind), kind, 2).to_bytes();
-        let model = Model::new(&Gguf::parse(&bytes, HEAP).unwrap(), HEAP).unwrap();
-        let mut outputs = vec![0, rows - 1];
-        outputs.dedup();
-        let case = Case { kv, outputs, ..Case::new(TARGETS[number % 3], &[(position, rows)]) };
-        let shape = Shape { rows, outputs: case.outputs.len() as u32 };
-        let plan = model.plan(shape, HeadResult::ArgMax, HEAP).unwrap();
-        let mut seen = Vec::new();
-        for op in &plan.ops {
-            // Layers are alike.
-            if seen.contains(&op.name()) {
-                continue;
-            }
-            seen.push(op.name());
-            let runs = options()
-                .into_iter()
-                .map(|options| run(op, &model, &plan, &Case { options, ..case.clone() }).0);
-            let runs: Vec<_> = runs.collect();
-            for (index, other) in runs.iter().enumerate().skip(1) {
-                assert!(runs[0].same(other), "{} of {kind}, {rows} rows, schedule {index}", op.name());
-            }
+    for (number, (family, kv)) in models.into_iter().enumerate() {
+        for (index, run) in runs.iter().enumerate() {
+            writes_the_same((family, Type::Q8_0), (kv, target(number + index)), *run, |_| true);
+        }
+    }
+    // What reads weights, of every type.
+    let reads = |op: &Op| matches!(op, Op::Embed { .. } | Op::Project(_) | Op::Experts(_) | Op::Head(_));
+    let kinds = if full() { &KINDS[..] } else { &[] };
+    for (number, kind) in kinds.iter().enumerate() {
+        for (index, run) in [(40, 5), (0, 65)].into_iter().enumerate() {
+            writes_the_same((Family::Qwen3Moe, *kind), (KvType::F16, target(number + index)), run, reads);
         }
     }
 }

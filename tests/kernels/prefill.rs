@@ -2,7 +2,8 @@
 //! activations; and which launches they take.
 
 use crate::TARGETS;
-use crate::check::{Case, check_plan, full, run};
+use crate::check::{Case, check_plan, run};
+use crate::grid::targets;
 use crate::machine::Machine;
 use crate::oracle::HEAP;
 use doorbell_compiler::object::ArgumentValue;
@@ -69,8 +70,7 @@ fn case(target: Target, rows: u32, path: Path) -> Case {
 fn every_type_on_both_paths() {
     for (number, kind) in CODED.into_iter().enumerate() {
         for path in PATHS {
-            let targets = if full() { TARGETS.to_vec() } else { vec![TARGETS[number % 3]] };
-            for target in targets {
+            for target in targets(number) {
                 let case = case(target, 33, path);
                 let worst = check_plan(Family::Qwen3Moe, shape(kind), kind, &case, products);
                 println!("{target} {kind} {path:?} {worst:?}");
@@ -99,8 +99,7 @@ fn rows_at_the_edges_of_tiles() {
     for (number, rows) in [32, 33, 127, 512, 513].into_iter().enumerate() {
         for path in PATHS {
             let kind = if number % 2 == 0 { Type::Q4_K } else { Type::Q8_0 };
-            let targets = if full() { TARGETS.to_vec() } else { vec![TARGETS[number % 3]] };
-            for target in targets {
+            for target in targets(number) {
                 let case = case(target, rows, path).fast();
                 let worst = check_plan(Family::Qwen3Moe, shape(kind), kind, &case, products);
                 println!("{target} {kind} {path:?} {rows} rows {worst:?}");
@@ -115,8 +114,7 @@ fn experts_in_tiles_of_every_width() {
     for (number, (experts, rows)) in [(13, 35), (7, 35), (5, 40), (5, 67), (5, 134)].into_iter().enumerate() {
         for path in PATHS {
             let shape = tiny::Shape { experts, ..RAGGED };
-            let targets = if full() { TARGETS.to_vec() } else { vec![TARGETS[number % 3]] };
-            for target in targets {
+            for target in targets(number) {
                 let case = case(target, rows, path);
                 let experts = |op: &Op| matches!(op, Op::Experts(_));
                 let worst = check_plan(Family::Qwen3Moe, shape, Type::Q5_0, &case, experts);
