@@ -72,13 +72,19 @@ fn ask(address: &str, tokens: u32) -> TcpStream {
 /// A server lets answers go on for a while after Ctrl-C, unless it comes again.
 #[test]
 fn a_second_ctrl_c_ends_the_server() {
-    let (mut child, address, mut lines) = served(&endless("endless-served.gguf"));
-    let mut stream = ask(&address, 50_000);
-    stream.read_exact(&mut [0; 200]).unwrap();
-    interrupt(&child);
-    assert!(lines.any(|line| line.contains("ending")));
-    interrupt(&child);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let model = endless("endless-served.gguf");
+    let end = || {
+        let (mut child, address, mut lines) = served(&model);
+        let mut stream = ask(&address, 50_000);
+        stream.read_exact(&mut [0; 200]).unwrap();
+        interrupt(&child);
+        assert!(lines.any(|line| line.contains("ending")));
+        interrupt(&child);
+        child.wait().unwrap().code()
+    };
+    // on a busy machine that while may be over before the second one comes
+    let mut ends = (0..10).map(|_| end()).skip_while(|&code| code == Some(0));
+    assert_eq!(ends.next(), Some(Some(130)));
 }
 
 /// A log that nobody reads any more, as after `serve 2>&1 | head`, takes no request with it.

@@ -10,6 +10,9 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
+/// What takes longer is taken for a hang: more than anything here needs, on a machine however slow and busy.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 /// The program while it serves.
 struct Serving {
     child: Child,
@@ -41,7 +44,7 @@ impl Serving {
     /// Status and body of an answer.
     fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let (host, len) = (&self.address, body.len());
         let head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
         write!(stream, "{head}content-type: application/json\r\ncontent-length: {len}\r\n\r\n{body}")

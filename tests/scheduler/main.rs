@@ -8,7 +8,7 @@ extern crate alloc;
 mod fake;
 mod watch;
 
-use arbtest::arbitrary::{Result, Unstructured};
+use arbitrary::{Result, Unstructured};
 use doorbell_core::engine::{
     Config, Engine, Event, FinishReason, Nanos, Progress, Reading, Request, RequestId, SubmitError, Usage,
     Wanted,

@@ -9,19 +9,6 @@ use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// Waits until nobody holds a place or a page.
-fn settle(server: &Server) {
-    loop {
-        let requests = server.get("/health").json()["requests"].clone();
-        let metrics = server.get("/metrics").body;
-        let held = metrics.lines().find_map(|line| line.strip_prefix("vllm:kv_cache_usage_perc ")).unwrap();
-        if requests == json!({ "running": 0, "waiting": 0 }) && held.trim().parse::<f64>().unwrap() == 0.0 {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 fn misbehave(server: &Server, number: u64) {
     let mut random = Random::new(number);
     let body = with(
@@ -64,7 +51,7 @@ fn nothing_is_left_of_clients_that_misbehave() {
             assert_eq!(server.get("/health").status, 200);
         }
     });
-    settle(&server);
+    server.wait_idle();
     let answer = server.post("/v1/chat/completions", &ask("[[fine]]")).ok();
     assert_eq!(answer["choices"][0]["message"]["content"], "fine");
 }

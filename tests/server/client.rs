@@ -3,11 +3,32 @@
 use crate::serving::{Kind, bind};
 use core::net::SocketAddr;
 use core::time::Duration;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread::JoinHandle;
+use std::time::Instant;
 use tokio::sync::oneshot;
+
+/// What takes longer is taken for a hang: more than anything here needs, on a machine however slow and busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Waits until something is so.
+#[track_caller]
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "it never came that {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+impl Kind {
+    /// A server on which an answer that ignores its end goes on for longer than anybody waits.
+    pub(crate) fn endless() -> Self {
+        Self { context: 1 << 18, pause: Duration::from_millis(2), ..Self::default() }
+    }
+}
 
 /// A server on a thread of its own; ends with this.
 pub(crate) struct Server {
@@ -71,7 +92,7 @@ impl Server {
     pub(crate) fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
         // a server that hangs fails the test instead of hanging it
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
         if !headers.iter().any(|(name, _)| *name == "host") {
             head.push_str(&format!("host: {}\r\n", self.address));
@@ -93,16 +114,12 @@ impl Server {
         line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
     }
 
-    /// Waits until no request is live.
+    /// Waits until no request is live, and nobody holds a page.
     pub(crate) fn wait_idle(&self) {
-        for _ in 0..600 {
-            let health = self.get("/health").json();
-            if health["requests"]["running"] == 0 && health["requests"]["waiting"] == 0 {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("requests stay");
+        until("no request is live", || {
+            self.get("/health").json()["requests"] == json!({ "running": 0, "waiting": 0 })
+        });
+        until("no page is held", || self.metric("vllm:kv_cache_usage_perc") == 0.0);
     }
 }
 

@@ -1,8 +1,9 @@
 //! Keys, origins, sizes, queues, clients that go, and the end.
 
 use crate::chat::{ask, with};
-use crate::client::Server;
+use crate::client::{PATIENCE, Server, until};
 use crate::serving::Kind;
+use crate::transport::read_to;
 use core::time::Duration;
 use serde_json::json;
 use std::io::{Read, Write};
@@ -111,13 +112,12 @@ fn unknown_fields_are_ignored() {
 
 #[test]
 fn a_full_queue_is_told_with_a_time_to_come_back() {
-    let kind = Kind { parallel: 1, waiting: 1, pause: Duration::from_millis(2), ..Kind::default() };
-    let server = Server::start(&kind);
+    let server = Server::start(&Kind { parallel: 1, waiting: 1, ..Kind::endless() });
+    let requests = || server.get("/health").json()["requests"].clone();
     let first = server.open("POST", "/v1/chat/completions", &[], &endless());
+    until("the first runs", || requests() == json!({ "running": 1, "waiting": 0 }));
     let second = server.open("POST", "/v1/chat/completions", &[], &endless());
-    while server.get("/health").json()["requests"]["waiting"] != 1 {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    until("the second waits", || requests()["waiting"] == 1);
     let refusal = server.post("/v1/chat/completions", &ask("[[a]]"));
     assert_eq!(refusal.status, 429);
     assert_eq!(refusal.header("retry-after"), Some("1"));
@@ -128,7 +128,7 @@ fn a_full_queue_is_told_with_a_time_to_come_back() {
 
 #[test]
 fn requests_in_progress_are_limited() {
-    let mut kind = Kind { pause: Duration::from_millis(2), ..Kind::default() };
+    let mut kind = Kind::endless();
     kind.settings.concurrency = 1;
     let server = Server::start(&kind);
     let mut first = server.open("POST", "/v1/chat/completions", &[], &endless());
@@ -162,22 +162,26 @@ fn clients_that_go_leave_nothing_behind() {
     none.write_all(&[0xff; 100]).unwrap();
     drop(none);
     assert_eq!(server.post("/v1/chat/completions", &ask("[[still here]]")).status, 200);
-    assert_eq!(server.metric("vllm:kv_cache_usage_perc"), 0.0);
+    server.wait_idle();
 }
 
 #[test]
 fn silence_is_filled_with_comments() {
-    let mut kind = Kind { pause: Duration::from_millis(150), ..Kind::default() };
-    kind.settings.keep_alive = Duration::from_millis(20);
+    let mut kind = Kind { pause: Duration::from_millis(100), ..Kind::endless() };
+    kind.settings.keep_alive = Duration::from_millis(10);
     let server = Server::start(&kind);
+    // every token leaves time for comments, if the machine does
+    let mut stream = server.open("POST", "/v1/chat/completions", &[], &endless());
+    read_to(&mut stream, ": keep-alive\n\n");
+    drop(stream);
     let answer = server.post("/v1/chat/completions", &with(ask("[[ab]]"), json!({ "stream": true })));
-    assert!(answer.body.contains(": keep-alive\n\n"), "{}", answer.body);
     assert_eq!(crate::chat::joined(&answer.events(), 0, "content"), "ab");
 }
 
 #[test]
 fn the_end_lets_answers_finish() {
-    let kind = Kind { pause: Duration::from_millis(5), ..Kind::default() };
+    let mut kind = Kind { pause: Duration::from_millis(5), ..Kind::default() };
+    kind.settings.drain = PATIENCE;
     let mut server = Server::start(&kind);
     let body = with(ask("[[a whole sentence]]"), json!({ "stream": true })).to_string();
     let mut stream = server.open("POST", "/v1/chat/completions", &[], &body);
@@ -190,13 +194,21 @@ fn the_end_lets_answers_finish() {
 
 #[test]
 fn the_end_does_not_wait_for_ever() {
-    let mut kind = Kind { pause: Duration::from_millis(5), ..Kind::default() };
+    let mut kind = Kind::endless();
     kind.settings.drain = Duration::from_millis(100);
+    kind.settings.farewell = PATIENCE;
     let mut server = Server::start(&kind);
     let mut stream = server.open("POST", "/v1/chat/completions", &[], &endless());
     stream.read_exact(&mut [0; 64]).unwrap();
-    server.stop();
-    let mut rest = String::new();
-    _ = stream.read_to_string(&mut rest);
-    assert!(rest.contains("shutting down"), "{rest}");
+    std::thread::scope(|scope| {
+        let rest = scope.spawn(|| {
+            let mut rest = String::new();
+            stream.read_to_string(&mut rest).unwrap();
+            drop(stream);
+            rest
+        });
+        server.stop();
+        let rest = rest.join().unwrap();
+        assert!(rest.contains("shutting down"), "{rest}");
+    });
 }

@@ -1,7 +1,7 @@
 //! What operators ask.
 
 use crate::chat::ask;
-use crate::client::Server;
+use crate::client::{PATIENCE, Server};
 use crate::serving::{Kind, file};
 use core::time::Duration;
 use doorbell_core::engine::{Config, Engine};
@@ -66,7 +66,7 @@ fn a_connection_of_probes_serves_nothing_else() {
     let server = Server::start(&Kind::default());
     for path in ["/health", "/live", "/metrics", "/api/v0/health"] {
         let mut stream = TcpStream::connect(server.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -82,7 +82,7 @@ fn a_request_in_single_bytes_is_led_like_any() {
     for (path, kept) in [("/health", false), ("/v1/health", false), ("/v1/models", true), ("/heal", true)] {
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         for byte in format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").bytes() {
             stream.write_all(&[byte]).unwrap();
             std::thread::sleep(Duration::from_millis(1));

@@ -1,7 +1,6 @@
 //! `doorbell serve` as people start it, on a tiny model that the CPU driver computes.
 
-use crate::client::Server;
-use core::time::Duration;
+use crate::client::{Server, until};
 use doorbell_core::quant::Type;
 use doorbell_tests::tiny::{self, Family, Shape};
 use serde_json::{Value, json};
@@ -80,18 +79,16 @@ fn the_program_serves_what_it_would_run_and_ends_when_told() {
 
 /// Sends SIGTERM, upon which the program must end well; with a limit far above the promised five seconds, as the
 /// machine may have other things to do.
+#[track_caller]
 fn terminate(child: &mut Child) {
     let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
-    for _ in 0..1500 {
-        if let Some(status) = child.try_wait().unwrap() {
-            assert_eq!(status.code(), Some(0));
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    child.kill().unwrap();
-    panic!("the program does not end");
+    let mut ended = None;
+    until("the program ends", || {
+        ended = child.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.unwrap().code(), Some(0));
 }
 
 /// The lines that the program writes while it serves, and where it does.

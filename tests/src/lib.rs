@@ -5,6 +5,7 @@
 pub mod blocks;
 pub mod gguf_writer;
 pub mod hostile;
+pub mod property;
 pub mod random;
 pub mod scripted;
 pub mod tiny;

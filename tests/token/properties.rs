@@ -1,11 +1,11 @@
 //! What holds for every text and every vocabulary, on random ones.
 
 use crate::fixture::{MARKUP, PLAIN, PROMPT, Vocabulary, decode, encode, spell, stream};
-use arbtest::arbitrary::{Result, Unstructured};
-use arbtest::arbtest;
+use arbitrary::{Result, Unstructured};
 use doorbell_core::heap::{self, Global, Heap};
 use doorbell_core::token::{DetokenizeOptions, Detokenizer, Scratch, TokenId};
 use doorbell_tests::gguf_writer::Value;
+use doorbell_tests::property::always;
 
 const SHOWN: DetokenizeOptions = DetokenizeOptions { remove_special: false, special: true };
 
@@ -55,7 +55,7 @@ fn any(source: &mut Unstructured<'_>) -> Result<Vocabulary> {
 /// A byte-level vocabulary expresses every byte string, and gives it back.
 #[test]
 fn byte_level_bpe_gives_back_any_bytes() {
-    arbtest(|source| {
+    always(|source| {
         // Cleaning blanks takes something away on purpose.
         let vocabulary =
             byte_level(source)?.with("pre", (*source.choose(&["qwen2", "gpt-4o", "smollm"])?).into());
@@ -73,7 +73,7 @@ fn byte_level_bpe_gives_back_any_bytes() {
 /// So does SPM with byte tokens, but that U+2581 and a blank are the same to it.
 #[test]
 fn spm_gives_back_any_bytes() {
-    arbtest(|source| {
+    always(|source| {
         let vocabulary = spm(source)?;
         let text = bytes(source)?;
         vocabulary.run(|tokenizer| {
@@ -89,7 +89,7 @@ fn spm_gives_back_any_bytes() {
 /// The pieces of a stream are whole characters, and together they are the whole text.
 #[test]
 fn a_stream_is_the_whole_text() {
-    arbtest(|source| {
+    always(|source| {
         let vocabulary = any(source)?.with("pre", "qwen2".into());
         let len = vocabulary.tokens.len() as u32;
         let mut ids = Vec::new();
@@ -109,7 +109,7 @@ fn a_stream_is_the_whole_text() {
 /// What was in the scratch before does not matter, and ids are of the vocabulary.
 #[test]
 fn encoding_does_not_depend_on_what_came_before() {
-    arbtest(|source| {
+    always(|source| {
         let vocabulary = any(source)?;
         let texts = [bytes(source)?, bytes(source)?, bytes(source)?];
         vocabulary.run(|tokenizer| {
@@ -130,7 +130,7 @@ fn encoding_does_not_depend_on_what_came_before() {
 /// Merging by definition: the lowest rank of all neighbours, the leftmost of equals, until there is none.
 #[test]
 fn merging_is_as_defined() {
-    arbtest(|source| {
+    always(|source| {
         let vocabulary = byte_level(source)?.with("pre", "gemma4".into()).with("model", "gpt2".into());
         // One piece without line ends, over characters: no scanner and no spelling in between.
         let text: String =

@@ -17,6 +17,23 @@ fn scope(vocab_len: usize) -> SamplerScope<'static> {
     SamplerScope { request: 1, vocab_len, context_len: 4096, breakers: None }
 }
 
+/// Checks a property on many inputs, the same ones in every run; one that is too short for it doesn't count.
+/// `DOORBELL_CASES` sets how many, for long runs.
+fn always(mut property: impl FnMut(&mut Unstructured<'_>) -> Arbitrary<()>) {
+    let cases: u64 = std::env::var("DOORBELL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(300);
+    let mut fit = 0;
+    for case in 1..=cases {
+        let mut counted = |u: &mut Unstructured<'_>| {
+            fit += u64::from(property(u).is_ok());
+            Ok(())
+        };
+        // arbtest's seeds are a state of its generator above and the number of bytes below
+        let length = 32 << (case % 12);
+        arbtest(&mut counted).seed(case.wrapping_mul(0x9e37_79b9) << 32 | length).run();
+    }
+    assert!(2 * fit > cases, "{fit} of {cases} inputs were long enough");
+}
+
 fn neutral() -> SamplerParams {
     SamplerParams { temperature: 1.0, ..SamplerParams::greedy() }
 }
@@ -232,7 +249,7 @@ fn arbitrary_params(u: &mut Unstructured<'_>) -> Arbitrary<SamplerParams> {
 /// Any legal parameters on any logits: a possible token with a sound probability, or the right error.
 #[test]
 fn never_empty_never_nan() {
-    arbtest(|u| {
+    always(|u| {
         let params = arbitrary_params(u)?;
         let logits = arbitrary_logits(u)?;
         let mut sampler = Sampler::new(&params, &[], scope(logits.len()), HEAP).unwrap();
@@ -266,7 +283,7 @@ fn never_empty_never_nan() {
 /// The same seed, request, position and past give the same token, whatever the buffers did in between.
 #[test]
 fn draws_depend_on_their_key_only() {
-    arbtest(|u| {
+    always(|u| {
         let params = arbitrary_params(u)?;
         let mut logits = arbitrary_logits(u)?;
         logits.iter_mut().for_each(|logit| *logit = if logit.is_finite() { *logit } else { -1.0 });
@@ -328,7 +345,7 @@ fn finite_logits(u: &mut Unstructured<'_>) -> Arbitrary<Vec<f32>> {
 
 #[test]
 fn looser_parameters_keep_more() {
-    arbtest(|u| {
+    always(|u| {
         let logits = finite_logits(u)?;
         let (a, b) = (unit(u)?, unit(u)?);
         let (tight, loose) = (a.min(b), a.max(b));
@@ -357,7 +374,7 @@ fn looser_parameters_keep_more() {
 /// Top-k and min-p applied to what they left change nothing; top-p does, since it renormalises.
 #[test]
 fn top_k_and_min_p_are_idempotent() {
-    arbtest(|u| {
+    always(|u| {
         let logits = finite_logits(u)?;
         for params in [
             SamplerParams { top_k: u.int_in_range(1..=50)?, ..neutral() },
@@ -377,7 +394,7 @@ fn top_k_and_min_p_are_idempotent() {
 /// One candidate is the likeliest token, the lowest of equals: greedy choice by another name.
 #[test]
 fn one_candidate_is_the_greedy_choice() {
-    arbtest(|u| {
+    always(|u| {
         let logits = finite_logits(u)?;
         let mut scratch = Scratch::new(logits.len(), HEAP).unwrap();
         let mut pick = |params: &SamplerParams| {
@@ -396,7 +413,7 @@ fn one_candidate_is_the_greedy_choice() {
 /// Renaming the tokens renames what is left, as long as no two logits are equal.
 #[test]
 fn truncation_ignores_token_order() {
-    arbtest(|u| {
+    always(|u| {
         let mut params = arbitrary_params(u)?;
         (params.mirostat.version, params.xtc.probability) = (MirostatVersion::Off, 0.0);
         let mut logits: Vec<f32> = (0_i16..100).map(|i| f32::from(i) * 0.11 - 5.0).collect();
@@ -415,7 +432,7 @@ fn truncation_ignores_token_order() {
 /// Top-k without a sort of the vocabulary finds the same tokens in the same order as a sort.
 #[test]
 fn top_k_equals_a_full_sort() {
-    arbtest(|u| {
+    always(|u| {
         let len = u.int_in_range(1..=6000)?;
         let spread = u.int_in_range(1_u16..=2000)?;
         let logits = (0..len)

@@ -1,6 +1,7 @@
 //! One connection: HTTP/1.1, request after request, until one of the two sides has enough. Who takes connections up is
 //! the doorman's business, what is answered that of the routes.
 
+use crate::linger::Lingering;
 use axum::Router;
 use core::convert::Infallible;
 use core::future::Future;
@@ -15,19 +16,27 @@ use tokio::sync::mpsc::{Sender, UnboundedReceiver};
 use tokio::sync::watch;
 use tower_service::Service as _;
 
-/// How a connection is served: for one request, or for as many as the client wants with at most so much silence before
-/// each.
-pub(crate) fn manner(silence: Duration, again: bool) -> http1::Builder {
-    let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(silence).keep_alive(again);
-    builder
+/// How a connection is served.
+#[derive(Clone)]
+pub(crate) struct Manner {
+    http: http1::Builder,
+    silence: Duration,
+}
+
+impl Manner {
+    /// For one request, or for as many as the client wants with at most so much silence before each and behind the last.
+    pub(crate) fn new(silence: Duration, again: bool) -> Self {
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(silence).keep_alive(again);
+        Self { http, silence }
+    }
 }
 
 /// Answers the requests of a connection. From `ended` on, the one in progress is the last.
 pub(crate) async fn serve(
     connection: StdStream,
     router: Router,
-    manner: http1::Builder,
+    manner: Manner,
     ended: impl Future<Output = ()>,
 ) {
     // a client that has gone already
@@ -35,7 +44,8 @@ pub(crate) async fn serve(
     // a token must not wait for the acknowledgement of the one before
     _ = connection.set_nodelay(true);
     let service = service_fn(move |request| router.clone().call(request));
-    let mut serving = pin!(manner.serve_connection(TokioIo::new(connection), service));
+    let socket = TokioIo::new(Lingering::new(connection, manner.silence));
+    let mut serving = pin!(manner.http.serve_connection(socket, service));
     let served = tokio::select! {
         served = serving.as_mut() => served,
         () = ended => {
@@ -53,7 +63,7 @@ pub(crate) async fn serve(
 pub(crate) async fn serve_all(
     mut connections: UnboundedReceiver<StdStream>,
     router: Router,
-    manner: http1::Builder,
+    manner: Manner,
     mut ended: watch::Receiver<bool>,
     open: Sender<Infallible>,
 ) {

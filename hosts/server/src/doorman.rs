@@ -6,7 +6,7 @@
 //! this thread a few system calls a client: most have said what they want when they are taken up, and need no waiting.
 
 use crate::app::App;
-use crate::connection;
+use crate::connection::{self, Manner};
 use crate::dispatch;
 use alloc::sync::Arc;
 use axum::Router;
@@ -135,7 +135,7 @@ impl Door {
     fn hand(&self, connection: StdStream, wish: Wish) {
         match wish {
             Wish::Probe => {
-                let manner = connection::manner(self.silence, false);
+                let manner = Manner::new(self.silence, false);
                 tokio::spawn(connection::serve(connection, self.router.clone(), manner, pending()));
             }
             // if nobody is there any more, it is closed

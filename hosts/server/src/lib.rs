@@ -16,6 +16,7 @@ mod error;
 mod fields;
 mod generate;
 mod ids;
+mod linger;
 mod listen;
 mod metrics;
 mod ollama;

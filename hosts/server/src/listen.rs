@@ -1,7 +1,7 @@
 //! The life of the server: listen, answer, and end in good order.
 
 use crate::app::App;
-use crate::connection;
+use crate::connection::{self, Manner};
 use crate::dispatch;
 use crate::doorman;
 use crate::served::Served;
@@ -21,9 +21,6 @@ use tokio::sync::{mpsc, watch};
 
 /// How often a server that ends looks whether it can.
 const LOOK: Duration = Duration::from_millis(10);
-
-/// How long the last words of answers may take.
-const FAREWELL: Duration = Duration::from_millis(200);
 
 /// Why a server can't be started or has ended.
 #[derive(Debug)]
@@ -109,10 +106,10 @@ impl Server {
         let connections = doorman::start(listener, Arc::clone(&app), ended.subscribe());
         let connections = connections.map_err(ServerError::System)?;
         let (open, mut closed) = mpsc::channel(1);
-        let (router, manner) = (dispatch::router(&app), connection::manner(app.settings.silence, true));
+        let (router, manner) = (dispatch::router(&app), Manner::new(app.settings.silence, true));
         tokio::spawn(connection::serve_all(connections, router, manner, ended.subscribe(), open));
         end.await;
-        let (start, drain) = (Instant::now(), app.settings.drain);
+        let (start, drain, farewell) = (Instant::now(), app.settings.drain, app.settings.farewell);
         tracing::info!("ending; answers in progress have {} s", drain.as_secs_f32());
         app.served.service.drain();
         ended.send_replace(true);
@@ -122,7 +119,7 @@ impl Server {
         }
         app.served.service.stop();
         // streams tell their readers so; what nobody reads is closed with the process
-        _ = tokio::time::timeout(FAREWELL, closed.recv()).await;
+        _ = tokio::time::timeout(farewell, closed.recv()).await;
         Ok(())
     }
 }

@@ -25,6 +25,8 @@ pub struct Settings {
     pub keep_alive: Duration,
     /// How long answers may go on after the order to end.
     pub drain: Duration,
+    /// How long the last words of answers may take after that.
+    pub farewell: Duration,
     /// How long a client may take to say what it wants, at first and after each answer. Longer than usual clients keep
     /// connections that they don't use (Go: 90 s), so that theirs is the side that closes.
     pub silence: Duration,
@@ -44,6 +46,7 @@ impl Settings {
             concurrency: 1024,
             keep_alive: Duration::from_secs(10),
             drain: Duration::from_secs(4),
+            farewell: Duration::from_millis(200),
             silence: Duration::from_secs(120),
             prefixes: None,
         }
