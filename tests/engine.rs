@@ -1,13 +1,14 @@
 //! The engine on the reference backend: results depend on the request alone, pages come back, ends are reported.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
-use doorbell_core::backend::KvType;
+use doorbell_core::backend::{Backend, KvType, Output};
 use doorbell_core::engine::{
-    Config, Engine, Event, FinishReason, Nanos, Progress, Request, RequestId, SubmitError, score,
+    Config, Engine, Event, FinishReason, Nanos, Progress, Request, RequestId, ScoreError, SubmitError, score,
 };
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
 use doorbell_core::model::Model;
+use doorbell_core::plan::{Batch, BatchError, Op, Plan};
 use doorbell_core::reference::{Products, Reference};
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::TokenId;
@@ -107,6 +108,57 @@ fn greedy_tokens_follow_the_scores() {
         })
         .unwrap();
         assert_eq!(picks[39..51], outcome.tokens);
+    });
+}
+
+/// A device that answers every step alike.
+struct Odd(Output<'static>);
+
+impl Backend for Odd {
+    type Error = BatchError;
+
+    fn supports(&self, _op: &Op) -> bool {
+        true
+    }
+
+    fn submit(&mut self, _plan: &Plan<'_>, _batch: &Batch<'_>) -> Result<(), BatchError> {
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<Option<Output<'_>>, BatchError> {
+        Ok(Some(self.0))
+    }
+
+    fn rest(&mut self) -> Result<(), BatchError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_device_that_gives_no_scores_is_told() {
+    with_model(Family::Qwen3, |model| {
+        let vocabulary = model.vocabulary as usize;
+        let logits: &'static [f32] = vec![0.0; 33 * vocabulary].leak();
+        let tokens = prompt(1, 40);
+        let told = |output| {
+            let mut positions = 0;
+            let result =
+                score(model, &mut Odd(output), &tokens, HEAP, &mut || (), &mut |_, _| positions += 1);
+            (result.unwrap_err(), positions)
+        };
+        let error = |position, rows: usize, found| ScoreError::Output {
+            position,
+            expected: rows * vocabulary,
+            found,
+        };
+        for output in [Output::Tokens(&[]), Output::Hidden(logits)] {
+            assert_eq!(told(output), (error(0, 32, 0), 0));
+        }
+        let short = &logits[..31 * vocabulary];
+        assert_eq!(told(Output::Logits(short)), (error(0, 32, short.len()), 0));
+        // the last step has eight rows
+        let whole = &logits[..32 * vocabulary];
+        assert_eq!(told(Output::Logits(whole)), (error(32, 8, whole.len()), 32));
     });
 }
 

@@ -23,6 +23,15 @@ pub enum ScoreError<E> {
     Plan(PlanError),
     /// The device failed, or a token is not in the vocabulary.
     Backend(E),
+    /// The device gave something else than the logits of every row of a step.
+    Output {
+        /// Position of the step's first row.
+        position: u32,
+        /// Logits that were asked for.
+        expected: usize,
+        /// Logits that came; 0 where none were given at all.
+        found: usize,
+    },
 }
 
 impl<E> From<OutOfMemory> for ScoreError<E> {
@@ -38,6 +47,9 @@ impl<E: fmt::Display> fmt::Display for ScoreError<E> {
             Self::Memory(error) => error.fmt(f),
             Self::Plan(error) => error.fmt(f),
             Self::Backend(error) => error.fmt(f),
+            Self::Output { position, expected, found } => {
+                write!(f, "the device gave {found} logits and not {expected} from position {position} on")
+            }
         }
     }
 }
@@ -79,13 +91,16 @@ pub fn score<B: Backend>(
         loop {
             match backend.poll().map_err(ScoreError::Backend)? {
                 None => wait(),
-                Some(Output::Logits(logits)) => {
+                Some(output) => {
+                    let logits = if let Output::Logits(logits) = output { logits } else { &[] };
+                    let (expected, found) = (rows as usize * model.vocabulary as usize, logits.len());
+                    if found != expected {
+                        return Err(ScoreError::Output { position, expected, found });
+                    }
                     let rows = logits.chunks_exact(model.vocabulary as usize);
                     (position..).zip(rows).for_each(|(position, logits)| each(position, logits));
                     break;
                 }
-                // The plan asked for logits.
-                Some(Output::Tokens(_) | Output::Hidden(_)) => break,
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::failure::{Failure, Kind};
 use crate::loaded::{self, HEAP};
 use crate::output::{note, print, print_json};
 use crate::progress::Progress;
+use core::fmt::Display;
 use doorbell_core::engine::{self, Config, ScoreError};
 use doorbell_core::sample::log_prob;
 use doorbell_core::token::{EncodeOptions, TokenId, Tokenizer};
@@ -68,12 +69,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         log_probs.extend(next.and_then(|token| log_prob(logits, *token)));
         sink.write(logits);
     };
-    engine::score(&model, &mut backend, &tokens, HEAP, &mut std::thread::yield_now, &mut each).map_err(
-        |error| {
-            let kind = if matches!(error, ScoreError::Backend(_)) { Kind::Device } else { Kind::Internal };
-            Failure::new(kind, error)
-        },
-    )?;
+    engine::score(&model, &mut backend, &tokens, HEAP, &mut std::thread::yield_now, &mut each)
+        .map_err(failure)?;
     sink.finish()?;
     drop(bar);
     let nll = -log_probs.iter().sum::<f64>();
@@ -100,6 +97,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         computer.device
     ));
     Ok(())
+}
+
+fn failure<E: Display>(error: ScoreError<E>) -> Failure {
+    let device = matches!(error, ScoreError::Backend(_) | ScoreError::Output { .. });
+    Failure::new(if device { Kind::Device } else { Kind::Internal }, error)
 }
 
 fn tokens(
