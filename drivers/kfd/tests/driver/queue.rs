@@ -1,14 +1,13 @@
 //! Queues against the fake kernel: sizes, submission, waiting, parking, faults, recovery, no leak anywhere.
 
 use crate::fake::{Fake, Trouble};
-use crate::machines::{CHIPS, GIB, Machine, Release, named};
+use crate::machines::{CHIPS, GIB, Machine, Release};
 use doorbell_kfd::fault::Fault;
 use doorbell_kfd::memory::{AllocError, Name, Nearest, Usage};
 use doorbell_kfd::packet::{Dispatch, Header, Kind, Packet, Scope};
 use doorbell_kfd::process::{DeviceIndex, Process};
 use doorbell_kfd::queue::{
-    CreateError, Kernargs, Patience, Priority, Queue, QueueOptions, SaveArea, Submission, SubmitError,
-    WaitError,
+    CreateError, Patience, Priority, Queue, QueueOptions, SaveArea, Submission, SubmitError, WaitError,
 };
 use doorbell_kfd::sys::{Errno, request};
 use doorbell_kfd::topology::{Property, Topology};
@@ -471,32 +470,6 @@ fn profiling_shows_start_and_end() {
     assert!(process.clocks(FIRST).expect("clocks").gpu > 0);
     profiled.destroy(&mut process).expect("destroy");
     process.shutdown().expect("nothing left");
-}
-
-#[test]
-fn arguments_are_not_overwritten_while_they_are_read() {
-    let fake = fake(Release::V6_12, "RX 7600");
-    let mut process = open(&fake);
-    let mut ring = Kernargs::new(&mut process, FIRST, 4096).expect("memory");
-    let (first, window, at) = ring.take(100).expect("room");
-    assert_eq!(window.address() + at as u64, first);
-    window.write(at, &[1; 100]);
-    assert_eq!(ring.take(1).expect("room").0, first + 128);
-    assert!(ring.take(4096).is_none());
-    assert!(ring.mark(Submission(1)));
-    let second = ring.take(3000).expect("room").0;
-    assert!(ring.mark(Submission(2)));
-    assert!(ring.take(1000).is_none(), "the tail is too short and the start is in use");
-    ring.recycle(Submission(0));
-    assert!(ring.take(1000).is_none());
-    ring.recycle(Submission(1));
-    assert!(ring.take(192).is_some(), "before the part that is read");
-    assert!(ring.take(64).is_none() || second > first);
-    ring.recycle(Submission(2));
-    assert!(ring.take(2048).is_some());
-    ring.destroy(&mut process).expect("free");
-    process.shutdown().expect("nothing left");
-    assert_eq!(named("RX 7600").compute_units, 32);
 }
 
 #[test]
