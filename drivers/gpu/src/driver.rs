@@ -14,8 +14,9 @@ use doorbell_kernels::{Recipe, supports};
 use doorbell_kfd::fault::Fault;
 use doorbell_kfd::memory::Buffer;
 use doorbell_kfd::packet::{Encoding, Packet};
-use doorbell_kfd::process::{DeviceIndex, Leak, Process};
+use doorbell_kfd::process::{DeviceIndex, Leak, Notices, Process};
 use doorbell_kfd::queue::{Profile, Queue, QueueOptions, Submission, Watch};
+use doorbell_kfd::sys::Errno;
 
 use crate::card::{Card, Delay};
 use crate::check::Wrong;
@@ -264,6 +265,15 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
             self.timings = Timings::new(Some(Profile::new(&mut card.process, device, PACKETS as usize)?));
         }
         Ok(())
+    }
+
+    /// What the kernel tells about the device from now on.
+    ///
+    /// # Errors
+    /// The kernel has no such stream, or the device is closed.
+    pub fn notices(&self) -> Result<Notices<'k>, Errno> {
+        let card = self.card.as_ref().ok_or(Errno::ENODEV)?;
+        card.process.notices(card.device)
     }
 
     /// The weights that the device keeps in another type than the file, to be told to the user.

@@ -1,6 +1,7 @@
 //! From a device to the backend on it. The hosts see no driver.
 
 use crate::device::{Device, DrilledFault};
+use crate::notices;
 use crate::offload::OnCpu;
 use crate::verdicts;
 use core::fmt;
@@ -12,8 +13,9 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, HeadResult, Op, PAGE_TOKENS, PageId, Plan, PlanError};
 use doorbell_cpu::backend::{CpuBackend, CpuError};
 use doorbell_gpu::{GpuBackend, GpuError, Offload, Placement, Settings, Split};
-use doorbell_kfd::doctor::bring_up;
+use doorbell_kfd::doctor::{self, Finding};
 use doorbell_kfd::process::{BringUpError, DeviceIndex, Process};
+use doorbell_kfd::queue::CreateError;
 use doorbell_kfd::sys::{Kernel, Linux};
 use doorbell_kfd::topology::{Node, Topology, TopologyError};
 use doorbell_soft::kernel::{Chip, Machine, Release, SoftKernel};
@@ -61,15 +63,20 @@ impl fmt::Display for ComputeError {
             Self::Cpu(error) => error.fmt(f),
             Self::Topology(error) => error.fmt(f),
             Self::Gone(device) => write!(f, "{device} is gone; `doorbell devices` lists what is there"),
-            Self::Open(error) => {
-                let finding = bring_up(error);
-                write!(f, "{finding}")?;
-                let remedy = finding.remedy().to_string();
-                if remedy.is_empty() { Ok(()) } else { write!(f, "; {remedy}") }
-            }
-            Self::Gpu(error) => error.fmt(f),
+            Self::Open(error) => tell(&doctor::bring_up(error), f),
+            Self::Gpu(error) => match error.as_ref() {
+                GpuError::Queue(error @ CreateError::Queue { .. }) => tell(&doctor::create_queue(error), f),
+                error => error.fmt(f),
+            },
         }
     }
+}
+
+/// A finding with its remedy, if there is one.
+fn tell(finding: &Finding, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "{finding}")?;
+    let remedy = finding.remedy().to_string();
+    if remedy.is_empty() { Ok(()) } else { write!(f, "; {remedy}") }
 }
 
 impl core::error::Error for ComputeError {}
@@ -110,6 +117,16 @@ impl Computing<'_, '_> {
             remarks.push(backend.conversions().to_string());
         }
         remarks
+    }
+
+    /// Logs from now on what the kernel tells about the device: heat, resets, queues that wait. Software GPUs and the CPU
+    /// have nobody who tells.
+    pub fn log_notices(&self) {
+        let Self::Gpu(backend) = self else { return };
+        match backend.notices() {
+            Ok(notices) => notices::follow(notices),
+            Err(error) => tracing::debug!(%error, "the kernel tells nothing about the GPU"),
+        }
     }
 
     /// When each kernel ran since the last call, if [`Setup::profile`] is set; the CPU tells nothing.
@@ -388,6 +405,7 @@ pub fn survey(
 mod tests {
     use super::*;
     use doorbell_kfd::process::Stage;
+    use doorbell_kfd::queue::SaveArea;
     use doorbell_kfd::sys::Errno;
 
     #[test]
@@ -397,5 +415,17 @@ mod tests {
         assert!(taken.ends_with("owns the device; only one GPU runtime may be in a program: restart it"));
         let refused = told(Stage::GetVersion, Errno::EIO);
         assert!(refused.contains("GET_VERSION") && !refused.ends_with("; "), "{refused}");
+    }
+
+    #[test]
+    fn a_refused_queue_comes_with_its_remedy() {
+        let told = |error| ComputeError::from(GpuError::Queue(error)).to_string();
+        let sizes = SaveArea { ctl_stack: 0x4000, save: 0xaa4000, debug: 0, xcc: 1, buffer: 0xaa4000 };
+        let refused = told(CreateError::Queue { errno: Errno::EINVAL, sizes, stated: (0x5000, 0x1000) });
+        assert!(
+            refused.contains("save area 0xaa4000 ") && refused.contains("sysfs 0x5000 and 0x1000"),
+            "{refused}"
+        );
+        assert!(refused.contains("; `echo 'file kfd_queue.c +p'"), "{refused}");
     }
 }

@@ -12,6 +12,7 @@ pub mod device;
 pub mod file;
 pub mod machine;
 pub mod memory;
+mod notices;
 mod offload;
 pub mod prefix;
 pub mod rehearsal;

@@ -177,6 +177,7 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<Served, Failur
     let config = config(model, arguments, computer)?;
     loaded::read_ahead(file)?;
     let backend = backend::open(model, &config, computer)?;
+    backend.log_notices();
     let end_tokens: Vec<_> = tokenizer.eog().collect();
     let engine = Engine::new(model, backend, config, &end_tokens, HEAP)
         .map_err(|error| Failure::new(Kind::Memory, format_args!("{error}; use a smaller --ctx")))?;
