@@ -55,6 +55,24 @@ fn tile(rows: u32) -> [u32; 2] {
     [batch, if batch <= 2 { 2 } else { 1 }]
 }
 
+/// Workgroups that fill a chip.
+const FULL: u32 = 256;
+
+/// The same for these parts. Of many rows and plain weights a wave makes up to four outputs, so that what it reads of
+/// activations serves all of them, as long as the grid still fills a chip.
+fn tile_of(step: &Step<'_, '_>, rows: u32, parts: &[PartLaunch]) -> [u32; 2] {
+    let [batch, outputs] = tile(rows);
+    let matrices = || parts.iter().flat_map(|part| [Some(part.matrix), part.up.map(|(up, _)| up)]).flatten();
+    let plain = |matrix: Matrix| is_coded(step.model.weight(matrix.weight).kind) == Some(false);
+    if rows <= batch || !matrices().all(plain) {
+        return [batch, outputs];
+    }
+    let groups =
+        |outputs: u32| parts.iter().map(|part| part.matrix.rows.div_ceil(WAVES * outputs)).sum::<u32>();
+    let fills = |outputs: &u32| groups(*outputs) * rows.div_ceil(batch) >= FULL;
+    [batch, [4, 2].into_iter().find(fills).unwrap_or(outputs)]
+}
+
 /// Whether the workgroups of a projection may finish heads of `dim` elements.
 pub(crate) fn finishes(rows: u32, dim: u32) -> bool {
     rows <= 8 && dim.is_multiple_of(WAVES * tile(rows)[1])
@@ -68,7 +86,7 @@ pub(crate) fn project(
     then: Option<(Routing, Vec<ArgumentValue>)>,
 ) -> Launch {
     let rows = step.rows_of(from.input);
-    let [batch, outputs] = tile(rows);
+    let [batch, outputs] = tile_of(step, rows, parts);
     let cols = parts.first().map_or(0, |part| step.model.weight(part.matrix.weight).cols as u32);
     let shares = parts.iter().map(|part| Share {
         rows: part.matrix.rows,
