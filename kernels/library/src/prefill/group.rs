@@ -4,14 +4,17 @@ use crate::idiom::{Idiom, at};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
-use doorbell_compiler::ir::{Builder, Elem, Function, Value, Width};
+use alloc::vec::Vec;
+use doorbell_compiler::ir::{Alu, Axis, Builder, Elem, Function, Value, Width};
 
 const GROUP: u32 = 256;
+const WAVES: u32 = GROUP / 32;
 
-/// One workgroup sorts all slots, each expert's by ascending slot, whatever the timing.
+/// A workgroup for each expert finds the slots of its own, by ascending slot, and how many are those of lower experts.
+/// None waits for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Group {
-    /// Experts, up to 256.
+    /// Experts.
     pub experts: u32,
     /// Chosen experts of a row.
     pub top_k: u32,
@@ -19,13 +22,21 @@ pub struct Group {
     pub tile: u32,
 }
 
-impl Group {
-    /// Experts that one workgroup can take.
-    pub(crate) const MOST: u32 = GROUP;
+/// What a work item knows of its workgroup's expert.
+struct Found {
+    /// Slots of lower experts, uniform.
+    first: Value,
+    /// Slots of the expert, uniform.
+    count: Value,
+    /// Those of them that earlier work items have.
+    before: Value,
+}
 
-    /// Tiles that so many slots have at most.
+impl Group {
+    /// Tiles of so many slots. Those of an expert start where tiles would if every lower expert's last one were full,
+    /// and one more for each of them: there is always room, and what is left over is empty.
     pub fn tiles(&self, slots: u32) -> u32 {
-        slots.div_ceil(self.tile) + self.experts.min(slots)
+        slots / self.tile + self.experts
     }
 
     /// The kernel's name.
@@ -34,141 +45,142 @@ impl Group {
     }
 
     /// Arguments: `ids` (u32 `[slots]`), `slots` (at least 4), `rows` and `places` (u32 `[slots]`: row and slot, sorted),
-    /// `tiles` (u32 `[tile_count, 4]`: expert, first, count, 0; a count of 0 is no tile), `tile_count`.
+    /// `tiles` (u32 `[tiles, 4]`: expert, its first place, its slots, number of the tile among its own).
     pub fn function(&self) -> Function {
         let mut k = Builder::new(&self.name(), GROUP);
         let (ids, slots) = (k.buffer("ids"), k.scalar("slots", Elem::Int));
         let (rows, places, tiles) = (k.buffer("rows"), k.buffer("places"), k.buffer("tiles"));
-        let tile_count = k.scalar("tile_count", Elem::Int);
-        let (counts, firsts, ends) = (k.local(4 * GROUP), k.local(4 * GROUP), k.local(4 * GROUP));
-        let item = k.workitem_id();
-        let own = k.left(item, 2);
+        let expert = k.workgroup_id(Axis::X);
         let none = k.int(0);
-        let count = self.each_id(&mut k, [ids, slots], none, |k, count, _, mine| {
-            let one = k.int(1);
-            let more = k.add(count, one);
-            k.select(mine, more, count)
+        let counts = each_id(&mut k, [ids, slots], &[none, none], |k, counts, id, _| {
+            let (none, one) = (k.int(0), k.int(1));
+            [k.lt_u(id, expert), k.eq(id, expert)]
+                .into_iter()
+                .zip(counts)
+                .map(|(counts_here, count)| {
+                    let more = k.select(counts_here, one, none);
+                    k.add(*count, more)
+                })
+                .collect()
         });
-        k.store(at(k.lds(own), counts), Width::Dwords(1), count);
-        k.barrier(false);
-        let [first, before] = self.prefix(&mut k, counts);
-        let tiles_of = self.tiles_of(&mut k, count);
-        let end = k.add(before, tiles_of);
-        k.store(at(k.lds(own), firsts), Width::Dwords(1), first);
-        k.store(at(k.lds(own), ends), Width::Dwords(1), end);
-        k.barrier(false);
-        let _ = self.each_id(&mut k, [ids, slots], first, |k, next, slot, mine| {
-            let moved = k.choose(
+        let found = find(&mut k, [counts[0], counts[1]]);
+        self.tile_table(&mut k, tiles, expert, &found);
+        let next = k.add(found.first, found.before);
+        let _ = each_id(&mut k, [ids, slots], &[next], |k, next, id, slot| {
+            let mine = k.eq(id, expert);
+            k.choose(
                 mine,
                 |k| {
-                    let place = k.left(next, 2);
+                    let place = k.left(next[0], 2);
                     k.write(places, place, slot);
-                    let number = k.cvt_f_u(slot);
-                    let half = k.float(0.5);
-                    let number = k.fadd(number, half);
-                    // Exact below 2^20 slots.
-                    let row = k.scaled(number, 1.0 / self.top_k as f32);
-                    let row = k.alu(doorbell_compiler::ir::Alu::cvt_u_f, &[row]);
+                    let row = self.row(k, slot);
                     k.write(rows, place, row);
                     let one = k.int(1);
-                    vec![k.add(next, one)]
+                    vec![k.add(next[0], one)]
                 },
-                |_| vec![next],
-            );
-            moved[0]
+                |_| vec![next[0]],
+            )
         });
-        self.tile_table(&mut k, [counts, firsts, ends], [tiles, tile_count]);
         k.finish()
     }
 
-    /// Folds over the ids in order: `step` gets the value, the slot's number and whether the work item's expert has it.
-    fn each_id(
-        &self,
-        k: &mut Builder,
-        [ids, slots]: [Value; 2],
-        initial: Value,
-        mut step: impl FnMut(&mut Builder, Value, Value, Value) -> Value,
-    ) -> Value {
-        let item = k.workitem_id();
-        let (zero, four) = (k.int(0), k.int(4));
-        let least = k.sub(slots, four);
-        k.for_range([zero, slots, four], &[initial], |k, at_slot, carried| {
-            // The last four may have been seen in part.
-            let from = k.min_u(at_slot, least);
-            let place = k.left(from, 2);
-            let four = k.load_uniform(k.global(ids, place), Width::Dwords(4), Elem::Int);
-            let mut value = carried[0];
-            for index in 0..4u8 {
-                let id = k.extract(four, index);
-                let slot = k.plus(from, index.into());
-                let fresh = k.ge_u(slot, at_slot);
-                let own = k.eq(id, item);
-                let mine = k.both(fresh, own);
-                value = step(k, value, slot, mine);
-            }
-            vec![value]
-        })[0]
+    /// The row of a slot; exact below 2^20 slots.
+    fn row(&self, k: &mut Builder, slot: Value) -> Value {
+        let number = k.cvt_f_u(slot);
+        let half = k.float(0.5);
+        let number = k.fadd(number, half);
+        let row = k.scaled(number, 1.0 / self.top_k as f32);
+        k.alu(Alu::cvt_u_f, &[row])
     }
 
-    /// Tiles that so many slots of one expert have; exact below 2^16 slots.
-    fn tiles_of(&self, k: &mut Builder, count: Value) -> Value {
-        let tiles = k.plus(count, self.tile - 1);
-        k.over(tiles, self.tile)
-    }
-
-    /// Slots and tiles of the experts before the work item's.
-    fn prefix(&self, k: &mut Builder, counts: u32) -> [Value; 2] {
-        let item = k.workitem_id();
-        let zero = k.int(0);
-        let (start, end, step) = (k.int(0), k.int(self.experts), k.int(1));
-        let found = k.for_range([start, end, step], &[zero, zero], |k, expert, carried| {
-            let place = k.left(expert, 2);
-            let count = k.load(at(k.lds(place), counts), Width::Dwords(1), Elem::Int);
-            let before = k.lt_u(expert, item);
-            let zero = k.int(0);
-            let count = k.select(before, count, zero);
-            let tiles = self.tiles_of(k, count);
-            vec![k.add(carried[0], count), k.add(carried[1], tiles)]
-        });
-        [found[0], found[1]]
-    }
-
-    fn tile_table(&self, k: &mut Builder, [counts, firsts, ends]: [u32; 3], [tiles, tile_count]: [Value; 2]) {
+    /// Writes the expert's tiles and the empty ones before the next expert's.
+    fn tile_table(&self, k: &mut Builder, tiles: Value, expert: Value, found: &Found) {
+        let end = k.add(found.first, found.count);
+        let [start, end] = [found.first, end].map(|slots| k.over(slots, self.tile));
+        let count = k.sub(end, start);
+        let count = k.plus(count, 1);
+        let start = k.add(start, expert);
         let item = k.workitem_id();
         let (zero, step) = (k.int(0), k.int(GROUP));
-        let _ = k.for_range([zero, tile_count, step], &[zero], |k, begin, carried| {
-            let tile = k.add(begin, item);
-            let (zero, end, one) = (k.int(0), k.int(self.experts), k.int(1));
-            let expert = k.for_range([zero, end, one], &[zero], |k, expert, carried| {
-                let place = k.left(expert, 2);
-                let end = k.load(at(k.lds(place), ends), Width::Dwords(1), Elem::Int);
-                let passed = k.le_u(end, tile);
-                let one = k.int(1);
-                let more = k.add(carried[0], one);
-                vec![k.select(passed, more, carried[0])]
-            })[0];
-            let last = k.int(self.experts - 1);
-            let own = k.min_u(expert, last);
-            let place = k.left(own, 2);
-            let [count, first, end] = [counts, firsts, ends]
-                .map(|table| k.load(at(k.lds(place), table), Width::Dwords(1), Elem::Int));
-            let tiles_of = self.tiles_of(k, count);
-            let start = k.sub(end, tiles_of);
-            let within = k.sub(tile, start);
-            let ahead = k.times(within, self.tile);
-            let left = k.sub(count, ahead);
-            let most = k.int(self.tile);
-            let left = k.min_u(left, most);
-            let real = k.le_u(expert, last);
-            let left = k.select(real, left, zero);
-            let first = k.add(first, ahead);
-            let entry = k.pack(&[own, first, left, zero]);
-            let inside = k.lt_u(tile, tile_count);
+        let _ = k.for_range([zero, count, step], &[], |k, begin, _| {
+            let number = k.add(begin, item);
+            let inside = k.lt_u(number, count);
             k.when(inside, |k| {
-                let place = k.left(tile, 4);
+                let entry = k.pack(&[expert, found.first, found.count, number]);
+                let place = k.add(start, number);
+                let place = k.left(place, 4);
                 k.store(k.global(tiles, place), Width::Dwords(4), entry);
             });
-            vec![carried[0]]
+            Vec::new()
         });
     }
+}
+
+/// Folds over the ids of the work item's slots in order: `step` gets the values, an id and its slot. Ids that are not
+/// the work item's are no expert's.
+fn each_id(
+    k: &mut Builder,
+    [ids, slots]: [Value; 2],
+    initial: &[Value],
+    mut step: impl FnMut(&mut Builder, &[Value], Value, Value) -> Vec<Value>,
+) -> Vec<Value> {
+    let item = k.workitem_id();
+    // Fours of each work item.
+    let fours = k.plus(slots, 4 * GROUP - 1);
+    let fours = k.right(fours, (4 * GROUP).trailing_zeros());
+    let own = k.mul(item, fours);
+    let (zero, one, four) = (k.int(0), k.int(1), k.int(4));
+    let least = k.sub(slots, four);
+    k.for_range([zero, fours, one], initial, |k, number, carried| {
+        let number = k.add(own, number);
+        let start = k.left(number, 2);
+        // The last four may have been seen in part.
+        let from = k.min_u(start, least);
+        let place = k.left(from, 2);
+        let four = k.load(k.global(ids, place), Width::Dwords(4), Elem::Int);
+        let mut values = carried.to_vec();
+        for index in 0..4u8 {
+            let id = k.extract(four, index);
+            let slot = k.plus(from, index.into());
+            let fresh = k.ge_u(slot, start);
+            let none = k.int(u32::MAX);
+            let id = k.select(fresh, id, none);
+            values = step(k, &values, id, slot);
+        }
+        values
+    })
+}
+
+/// From what each work item has of lower experts and of the workgroup's.
+fn find(k: &mut Builder, [lower, own]: [Value; 2]) -> Found {
+    let pairs = k.local(8 * WAVES);
+    let lower = k.reduce_wave(lower, Alu::add);
+    let (lane, none) = (k.lane(), k.int(0));
+    let (mut total, mut before) = (own, none);
+    for bit in [1, 2, 4, 8, 16] {
+        let other = k.lane_xor(total, bit);
+        let upper = k.mask(lane, bit.into());
+        let upper = k.ne(upper, none);
+        let earlier = k.select(upper, other, none);
+        before = k.add(before, earlier);
+        total = k.add(total, other);
+    }
+    let wave = k.wave();
+    let place = k.left(wave, 3);
+    let pair = k.pack(&[lower, total]);
+    k.store(at(k.lds(place), pairs), Width::Dwords(2), pair);
+    k.barrier(false);
+    let (mut first, mut count) = (none, none);
+    for other in 0..WAVES {
+        let pair = k.load(at(k.lds(none), pairs + 8 * other), Width::Dwords(2), Elem::Int);
+        let [lower, own] = [0, 1].map(|index| k.extract(pair, index));
+        first = k.add(first, lower);
+        count = k.add(count, own);
+        let number = k.int(other);
+        let earlier = k.lt_u(number, wave);
+        let earlier = k.select(earlier, own, none);
+        before = k.add(before, earlier);
+    }
+    let [first, count] = [first, count].map(|value| k.first_lane(value));
+    Found { first, count, before }
 }

@@ -15,7 +15,7 @@ use crate::project::{MatrixArguments, PartArguments};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use doorbell_compiler::ir::{Axis, Builder, Elem, Function, Value, Width};
+use doorbell_compiler::ir::{Alu, Axis, Builder, Elem, Function, Value, Width};
 use doorbell_compiler::isa::{Generation, Target};
 
 /// A product of grouped rows.
@@ -36,8 +36,11 @@ pub struct Grouped {
 
 /// What a workgroup works on: all uniform.
 pub(crate) struct Job {
+    /// Its first row among the sorted ones, and how many.
     pub(crate) first: Value,
     pub(crate) count: Value,
+    /// Its first output.
+    pub(crate) out: Value,
 }
 
 /// Buffers of a launch.
@@ -103,18 +106,43 @@ impl Grouped {
         let gfx12 = target.generation() == Generation::Gfx12;
         let tile = k.workgroup_id(Axis::Y);
         let place = k.left(tile, 4);
-        let job = k.load_uniform(k.global(tiles, place), Width::Dwords(4), Elem::Int);
-        let [expert, first_slot, count] = [0, 1, 2].map(|index| k.extract(job, index));
-        let job = Job { first: first_slot, count };
-        let none = k.int(0);
-        let busy = k.ne(count, none);
+        let entry = k.load_uniform(k.global(tiles, place), Width::Dwords(4), Elem::Int);
+        let [expert, start, count, number] = [0, 1, 2, 3].map(|index| k.extract(entry, index));
+        let tiles = k.plus(count, self.tile - 1);
+        let tiles = k.over(tiles, self.tile);
+        let busy = k.lt_u(number, tiles);
         k.when(busy, |k| {
+            let job = self.job(k, [start, count], [number, tiles]);
             let matrix = self.of_expert(k, self.matrix, &first, expert);
             let up = self.up.zip(second.as_ref()).map(|((up, _), own)| self.of_expert(k, up, own, expert));
             let part = PartArguments { matrix, up, out, gate: None, head: None };
             self.tile(k, buffers, &job, &part, room, gfx12);
         });
         k.finish()
+    }
+
+    /// The job of a workgroup: `[start, count]` of its expert's rows, `[number, tiles]` of the tile that it has by its
+    /// place in the grid. Neighbours in the grid take the same outputs of all tiles of an expert, so that its weights
+    /// come from memory once.
+    fn job(&self, k: &mut Builder, [start, count]: [Value; 2], [number, tiles]: [Value; 2]) -> Job {
+        let [across, _, _] = self.groups(1);
+        let group = k.workgroup_id(Axis::X);
+        let number = k.times(number, across);
+        let number = k.add(number, group);
+        // Exact below 2^20 workgroups of an expert.
+        let half = k.float(0.5);
+        let dividend = k.cvt_f_u(number);
+        let dividend = k.fadd(dividend, half);
+        let divisor = k.cvt_f_u(tiles);
+        let inverse = k.rcp(divisor);
+        let quotient = k.fmul(dividend, inverse);
+        let quotient = k.alu(Alu::cvt_u_f, &[quotient]);
+        let quotient = k.first_lane(quotient);
+        let before = k.mul(quotient, tiles);
+        let tile = k.sub(number, before);
+        let ahead = k.times(tile, self.tile);
+        let (left, most) = (k.sub(count, ahead), k.int(self.tile));
+        Job { first: k.add(start, ahead), count: k.min_u(left, most), out: k.times(quotient, self.outs()) }
     }
 
     /// The arguments of one expert's matrix.
@@ -141,10 +169,8 @@ impl Grouped {
     }
 
     /// The weights of a workgroup, in pieces that its work items take at once.
-    fn stages(&self, k: &mut Builder, part: &PartArguments, room: Room) -> Vec<Stage> {
-        let tile = k.workgroup_id(Axis::X);
+    fn stages(&self, k: &mut Builder, job: &Job, part: &PartArguments, room: Room) -> Vec<Stage> {
         let last = k.int(self.matrix.rows - 1);
-        let first = k.times(tile, self.outs());
         let half = self.half();
         let staged = Stage::rows(self.items());
         let up = self.up.zip(part.up.as_ref()).map(|((up, _), own)| (up.factor.kind, own.base));
@@ -164,7 +190,7 @@ impl Grouped {
                 }
             }
             let fold = if up.is_some() { half.min(staged) } else { staged };
-            let first = k.plus(first, row);
+            let first = k.plus(job.out, row);
             let (cols, path) = (self.cols, self.path);
             let lds = [room.weights[0] + ahead * stride(path), room.weights[1] + 4 * ahead, room.weight_line];
             stages.push(Stage::new(k, &Staged { kind, cols, path, base, first, last, fold, lds }));
@@ -215,7 +241,7 @@ impl Grouped {
         let second = self.up.map_or(self.matrix, |(up, _)| up).factor.kind;
         let columns = [(0, self.matrix.factor.kind), (self.half(), second)];
         let columns = columns.map(|(first, kind)| Column { first, kind });
-        let stages = self.stages(k, part, room);
+        let stages = self.stages(k, job, part, room);
         let product = Product {
             path: self.path,
             cols: self.cols,
@@ -235,9 +261,7 @@ impl Grouped {
             gfx12,
         };
         let sums = product.sums(k);
-        let tile = k.workgroup_id(Axis::X);
-        let first_out = k.times(tile, self.outs());
-        let out = k.add(first_out, column);
+        let out = k.add(job.out, column);
         let own = if gfx12 { k.left(half, 3) } else { half };
         let row = k.add(first_row, own);
         let rows_apart = if gfx12 { 1 } else { 2 };

@@ -158,7 +158,7 @@ fn groups(model: &Model<'_>, op: &Experts, rows: u32) -> Option<(u32, Group)> {
         // The widest tile takes both matrices in one piece.
         tile = tile.min(64);
     }
-    let fits = whole && experts <= Group::MOST && rows >= LEAST_ROWS;
+    let fits = whole && rows >= LEAST_ROWS;
     fits.then_some((cols, Group { experts, top_k: op.top_k, tile }))
 }
 
@@ -191,7 +191,6 @@ pub(crate) fn experts(
         buffer(room.rows),
         buffer(room.places),
         buffer(room.tiles),
-        ArgumentValue::Scalar(tiles),
     ];
     let [gate, up, down] = [&op.gate, &op.up, &op.down].map(|matrix| Stack::new(model, matrix));
     let tile = group.tile;
@@ -213,7 +212,7 @@ pub(crate) fn experts(
     let written = 4 * u64::from(rows) * u64::from(op.down.rows);
     let mut launches = alloc::vec![
         Launch { cost: none, ..activations(step, path, input, [rows, cols], op.norm) },
-        launch(Recipe::Group(group), [1, 1, 1], sort, none),
+        launch(Recipe::Group(group), [group.experts, 1, 1], sort, none),
         launch(Recipe::Grouped(gated), gated.groups(tiles), first, gated_cost),
     ];
     if path == Path::Byte {
