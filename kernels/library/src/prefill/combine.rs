@@ -1,5 +1,6 @@
 //! `to += sum of products` over a row's chosen experts, in their order.
 
+use super::halve::Halve;
 use crate::idiom::Idiom;
 use alloc::format;
 use alloc::string::String;
@@ -31,7 +32,7 @@ impl Combine {
         [(self.width / 2).div_ceil(GROUP), rows, 1]
     }
 
-    /// Arguments: `products` (f16 `[rows, top_k, width]`, weighted), `to` (f32 `[rows, width]`).
+    /// Arguments: `products` (f16 `[rows, top_k, width]`, weighted, rows as of `Halve`), `to` (f32 `[rows, width]`).
     pub fn function(&self) -> Function {
         let mut k = Builder::new(&self.name(), GROUP);
         let (products, to) = (k.buffer("products"), k.buffer("to"));
@@ -51,7 +52,7 @@ impl Combine {
             let own = k.left(pair, 2);
             let sums = k.for_range([start, end, step], &[zero, zero], |k, slot, sums| {
                 let slot = k.add(first, slot);
-                let from = k.times(slot, 2 * self.width);
+                let from = k.times(slot, Halve::row_bytes(self.width));
                 let from = k.add(from, own);
                 let pair = k.load(k.global(products, from), Width::Dwords(1), Elem::Int);
                 let pair = k.halves(pair);

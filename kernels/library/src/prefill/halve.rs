@@ -17,7 +17,16 @@ pub struct Halve {
 /// Work items per row; each takes two columns a trip.
 const GROUP: u32 = 256;
 
+/// Bytes of a line of the caches.
+const LINE: u32 = 128;
+
 impl Halve {
+    /// Bytes from row to row: an odd number of lines. Rows that an expert takes are often as many apart as a power of
+    /// two, and would otherwise be in few sets of a cache.
+    pub(crate) const fn row_bytes(cols: u32) -> u32 {
+        ((2 * cols).div_ceil(LINE) | 1) * LINE
+    }
+
     /// The kernel's name.
     pub fn name(&self) -> String {
         match self.norm {
@@ -35,7 +44,7 @@ impl Halve {
         let slots = k.local(4 * GROUP / 32);
         let row = k.workgroup_id(Axis::X);
         let from = k.times(row, 4 * self.cols);
-        let to = k.times(row, 2 * self.cols);
+        let to = k.times(row, Self::row_bytes(self.cols));
         let norm = weight.map(|(weight, eps)| {
             let scale = norm_scale(&mut k, self.cols, eps, [x, from], slots);
             (weight, scale)

@@ -24,7 +24,7 @@ pub(crate) fn scratch_bytes(rows: u32, cols: u32) -> u64 {
     if rows < LEAST_ROWS {
         return 0;
     }
-    let row = (2 * cols).max(Quantise::row_bytes(cols));
+    let row = Halve::row_bytes(cols).max(Quantise::row_bytes(cols));
     u64::from(rows.next_multiple_of(TILE_ROWS)) * u64::from(row)
 }
 
@@ -130,9 +130,10 @@ impl Room {
         let (rows, places) = (take(numbers), take(numbers));
         // As for the smallest tiles: the room for many rows then does for any fewer.
         let tiles = take(16 * u64::from(Group { tile: 16, ..group }.tiles(slots)));
-        let hidden = take(numbers * u64::from(op.gate.rows));
+        let rows_of = |bytes: u32| u64::from(slots) * u64::from(bytes);
+        let hidden = take(rows_of((4 * op.gate.rows).max(Halve::row_bytes(op.gate.rows))));
         let hidden_input = take(scratch_bytes(slots, op.gate.rows));
-        let products = take(numbers / 2 * u64::from(op.down.rows));
+        let products = take(rows_of(Halve::row_bytes(op.down.rows)));
         Self { input, rows, places, tiles, hidden, hidden_input, products, total }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::combine::SHARE;
 use super::grouped::{Buffers, Grouped, Job};
+use super::halve::Halve;
 use super::path::Path;
 use crate::idiom::Idiom;
 use crate::project::{PartArguments, weighted};
@@ -57,14 +58,15 @@ impl Grouped {
             let up = weighted(k, sums[1][register], up, out);
             let value = bend.apply(k, gate, up);
             let here = k.both(here, inside);
-            let place = k.times(slot, self.matrix.rows);
-            let place = k.add(place, sink.out);
             k.when(here, |k| {
                 if self.path == Path::Byte {
+                    let place = k.times(slot, self.matrix.rows);
+                    let place = k.add(place, sink.out);
                     let place = k.left(place, 2);
                     k.write(sink.part.out, place, value);
                 } else {
-                    half(k, sink.part.out, place, value);
+                    let row = k.times(slot, Halve::row_bytes(self.matrix.rows));
+                    put(k, sink.part.out, [row, sink.out], value);
                 }
             });
         }
@@ -89,6 +91,8 @@ impl Grouped {
                 k.read(weights, place)
             })
             .collect();
+        let bytes = Halve::row_bytes(self.matrix.rows);
+        let places: Vec<Value> = slots.iter().map(|slot| k.times(*slot, bytes)).collect();
         for (column, sums) in (0u32..).zip(sums) {
             let out = k.plus(sink.out, sink.second * column);
             let (inside, known) = self.inside(k, out);
@@ -97,9 +101,7 @@ impl Grouped {
                 let share = k.scaled(shares[register], 1.0 / SHARE);
                 let value = k.fmul(value, share);
                 let here = k.both(*here, inside);
-                let place = k.times(slots[register], self.matrix.rows);
-                let place = k.add(place, out);
-                k.when(here, |k| half(k, sink.part.out, place, value));
+                k.when(here, |k| put(k, sink.part.out, [places[register], out], value));
             }
         }
     }
@@ -111,9 +113,10 @@ impl Grouped {
     }
 }
 
-/// Writes an f16.
-fn half(k: &mut Builder, to: Value, place: Value, value: Value) {
+/// Writes an f16: `[row, out]` are the byte at which its row starts and its place there.
+fn put(k: &mut Builder, to: Value, [row, out]: [Value; 2], value: Value) {
     let value = k.cvt_h_f(value);
-    let place = k.left(place, 1);
+    let column = k.left(out, 1);
+    let place = k.add(row, column);
     k.store(k.global(to, place), Width::U16, value);
 }

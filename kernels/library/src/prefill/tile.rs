@@ -110,7 +110,7 @@ impl Product<'_> {
     /// Bytes of a row of activations.
     pub(crate) fn row_bytes(path: Path, cols: u32) -> u32 {
         match path {
-            Path::Half => 2 * cols,
+            Path::Half => super::Halve::row_bytes(cols),
             Path::Byte => super::Quantise::row_bytes(cols),
         }
     }
