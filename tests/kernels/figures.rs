@@ -162,9 +162,12 @@ fn grouped_products() {
         // 512 rows of 128 experts, eight of which a row takes.
         let grouped = profiles.iter().filter(|profile| profile.name.starts_with("grouped"));
         let grouped: Vec<Profile> = grouped.map(|profile| grown(profile, 16)).collect();
+        // Each expert has few rows: what the 8060S takes is the bandwidth for its weights.
+        let row = |kind: Type| kind.row_bytes(2048).unwrap() as f64;
+        let least = 0.35 * (row(Type::Q4_K) / row(*kind)).min(1.0);
         for chip in CHIPS {
             let products = 512.0 * 8.0 * 2048.0 * 768.0 * 3.0;
-            assert!(share(&format!("experts of {kind}"), chip, &grouped, products) > 0.35);
+            assert!(share(&format!("experts of {kind}"), chip, &grouped, products) > least);
         }
     }
 }
