@@ -212,3 +212,23 @@ fn the_end_does_not_wait_for_ever() {
         assert!(rest.contains("shutting down"), "{rest}");
     });
 }
+
+/// Also when the engine is in the middle of a step that takes longer than anybody waits.
+#[test]
+fn the_end_is_told_to_whoever_waits_for_a_whole_answer() {
+    let mut kind = Kind { pause: 2 * PATIENCE, ..Kind::default() };
+    kind.settings.drain = Duration::from_millis(100);
+    kind.settings.farewell = PATIENCE;
+    let mut server = Server::start(&kind);
+    let mut waiting = server.open("POST", "/v1/chat/completions", &[], &ask("[[go]]").to_string());
+    // the engine itself tells nothing while a step lasts; whoever asks here is one of two
+    until("it has come", || server.get("/props").json()["requests_in_flight"] == 2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.stop());
+        let mut answer = String::new();
+        waiting.read_to_string(&mut answer).unwrap();
+        drop(waiting);
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        assert!(answer.contains("\"type\":\"unavailable_error\""), "{answer}");
+    });
+}

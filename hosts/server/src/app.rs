@@ -10,6 +10,7 @@ use doorbell_runtime::answer::Style;
 use doorbell_runtime::constrain::Grammars;
 use std::sync::Mutex;
 use std::time::SystemTime;
+use tokio::sync::watch;
 
 /// Where the server allocates what core asks for.
 pub(crate) const HEAP: Heap<'static> = &Global;
@@ -24,6 +25,8 @@ pub(crate) struct App {
     pub(crate) started: SystemTime,
     /// Requests in progress.
     pub(crate) in_flight: AtomicUsize,
+    /// Becomes true when whoever still waits for an answer gets none.
+    pub(crate) cut: watch::Sender<bool>,
     /// What the last finished request took, for `/v1/stats`.
     pub(crate) last: Mutex<Option<crate::generate::Ending>>,
 }
@@ -39,6 +42,7 @@ impl App {
             grammars: Grammars::new(),
             started: SystemTime::now(),
             in_flight: AtomicUsize::new(0),
+            cut: watch::Sender::new(false),
             last: Mutex::new(None),
         }
     }

@@ -127,7 +127,12 @@ async fn let_in(app: Arc<App>, route: &'static Route, request: Request) -> Resul
         Ok(Err(_)) => return Err(too_large()),
         Err(_) => return Err(Failure::new(Kind::Invalid, "the body did not come in time")),
     };
-    let response = (route.handler)(Call { app, name, query, body, accept }).await?;
+    let mut cut = app.cut.subscribe();
+    // the engine may be in the middle of a step that outlasts the server
+    let response = tokio::select! {
+        response = (route.handler)(Call { app, name, query, body, accept }) => response?,
+        _ = cut.wait_for(|&cut| cut) => return Err(Failure::new(Kind::Unavailable, "the server is shutting down")),
+    };
     Ok(match place {
         Some(place) => response.map(|body| Body::new(Placed { body, _place: place })),
         None => response,

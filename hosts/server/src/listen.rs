@@ -118,7 +118,8 @@ impl Server {
             tokio::time::sleep(LOOK).await;
         }
         app.served.service.stop();
-        // streams tell their readers so; what nobody reads is closed with the process
+        app.cut.send_replace(true);
+        // answers tell their readers so; what nobody reads is closed with the process
         _ = tokio::time::timeout(farewell, closed.recv()).await;
         Ok(())
     }
