@@ -8,7 +8,7 @@ use core::time::Duration;
 use doorbell_server::{Server as Listening, ServerError};
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 
 /// A connection on which a server that hangs fails the test instead of hanging it.
 fn connect(server: &Server) -> TcpStream {
@@ -206,6 +206,23 @@ fn the_sixth_version_of_addresses_is_listened_on() {
     let server = Server::start(&kind);
     assert_eq!(server.get("/v1/models").status, 200);
     assert_eq!(server.post("/v1/chat/completions", &ask("[[a]]")).status, 200);
+}
+
+/// That is all that is heard of a client that goes, too.
+#[test]
+fn a_client_that_closes_its_side_has_gone() {
+    let server = Server::start(&Kind::endless());
+    let requests = || server.get("/health").json()["requests"].clone();
+    for stream in [false, true] {
+        let mut client = connect(&server);
+        let body = with(ask("[[go]]"), json!({ "ignore_eos": true, "stream": stream }));
+        client.write_all(post("", &body.to_string()).as_bytes()).unwrap();
+        until("it runs", || requests() == json!({ "running": 1, "waiting": 0 }));
+        client.shutdown(Shutdown::Write).unwrap();
+        // an answer would go on for longer than the client waits
+        read_all(client);
+        server.wait_idle();
+    }
 }
 
 /// Clients that fell asleep must not hold sockets for ever.

@@ -28,6 +28,9 @@ impl Manner {
     pub(crate) fn new(silence: Duration, again: bool) -> Self {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(silence).keep_alive(again);
+        // A client that closes its side of the connection has gone, as for most servers (Go's, nginx, llama-server's):
+        // who goes says no more than that, and work for him must not go on until somebody tries to write to him.
+        http.half_close(false);
         Self { http, silence }
     }
 }
