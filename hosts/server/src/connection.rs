@@ -4,7 +4,7 @@
 use crate::linger::Lingering;
 use axum::Router;
 use core::convert::Infallible;
-use core::future::Future;
+use core::future::{Future as _, poll_fn};
 use core::pin::pin;
 use core::time::Duration;
 use hyper::server::conn::http1;
@@ -14,6 +14,7 @@ use std::net::TcpStream as StdStream;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{Sender, UnboundedReceiver};
 use tokio::sync::watch;
+use tokio::task::coop::unconstrained;
 use tower_service::Service as _;
 
 /// How a connection is served.
@@ -28,6 +29,8 @@ impl Manner {
     pub(crate) fn new(silence: Duration, again: bool) -> Self {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(silence).keep_alive(again);
+        // a token's few bytes cost less to copy together than to gather: one buffer to write
+        http.writev(false);
         // A client that closes its side of the connection has gone, as for most servers (Go's, nginx, llama-server's):
         // who goes says no more than that, and work for him must not go on until somebody tries to write to him.
         http.half_close(false);
@@ -35,12 +38,12 @@ impl Manner {
     }
 }
 
-/// Answers the requests of a connection. From `ended` on, the one in progress is the last.
+/// Answers the requests of a connection. When `ended` becomes true, the one in progress is the last.
 pub(crate) async fn serve(
     connection: StdStream,
     router: Router,
     manner: Manner,
-    ended: impl Future<Output = ()>,
+    ended: watch::Receiver<bool>,
 ) {
     // a client that has gone already
     let Ok(connection) = TcpStream::from_std(connection) else { return };
@@ -49,14 +52,22 @@ pub(crate) async fn serve(
     let service = service_fn(move |request| router.clone().call(request));
     let socket = TokioIo::new(Lingering::new(connection, manner.silence));
     let mut serving = pin!(manner.http.serve_connection(socket, service));
-    let served = tokio::select! {
-        served = serving.as_mut() => served,
-        () = ended => {
-            serving.as_mut().graceful_shutdown();
-            serving.await
+    let mut waiting = ended.clone();
+    // all wakes of a task are alike: it listens for the end once, and looks at a number with each token
+    let mut end = pin!(unconstrained(waiting.wait_for(|&ended| ended)));
+    let mut listening = false;
+    let mut ending = false;
+    let served = poll_fn(|context| {
+        if !ending && (!listening || ended.has_changed().unwrap_or(true)) {
+            listening = true;
+            ending = end.as_mut().poll(context).is_ready();
+            if ending {
+                serving.as_mut().graceful_shutdown();
+            }
         }
-    };
-    if let Err(error) = served {
+        serving.as_mut().poll(context)
+    });
+    if let Err(error) = served.await {
         tracing::debug!(%error, "a connection broke");
     }
 }
@@ -77,10 +88,9 @@ pub(crate) async fn serve_all(
             connection = connections.recv() => connection,
         };
         let Some(connection) = connection else { return };
-        let (router, manner, mut ended, open) =
-            (router.clone(), manner.clone(), ending.clone(), open.clone());
+        let (router, manner, ended, open) = (router.clone(), manner.clone(), ending.clone(), open.clone());
         tokio::spawn(async move {
-            serve(connection, router, manner, async { _ = ended.wait_for(|&ended| ended).await }).await;
+            serve(connection, router, manner, ended).await;
             drop(open);
         });
     }

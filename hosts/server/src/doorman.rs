@@ -10,7 +10,6 @@ use crate::connection::{self, Manner};
 use crate::dispatch;
 use alloc::sync::Arc;
 use axum::Router;
-use core::future::pending;
 use core::time::Duration;
 use std::io;
 use std::net::{TcpListener as StdListener, TcpStream as StdStream};
@@ -135,8 +134,12 @@ impl Door {
     fn hand(&self, connection: StdStream, wish: Wish) {
         match wish {
             Wish::Probe => {
-                let manner = Manner::new(self.silence, false);
-                tokio::spawn(connection::serve(connection, self.router.clone(), manner, pending()));
+                let (router, manner) = (self.router.clone(), Manner::new(self.silence, false));
+                tokio::spawn(async move {
+                    // the end of the server is nothing to a probe
+                    let (_never, ended) = watch::channel(false);
+                    connection::serve(connection, router, manner, ended).await;
+                });
             }
             // if nobody is there any more, it is closed
             Wish::Answer => _ = self.others.send(connection),

@@ -125,11 +125,11 @@ impl AnswerParser {
             Place::Tail => self.rest_of_call(&rest, out),
             Place::Start | Place::Text => {
                 if self.calls == 0 {
-                    self.text(&rest, out);
+                    self.text(rest, out);
                     let blank = core::mem::take(&mut self.blank);
-                    emit_text(&blank, out);
+                    emit_text(blank, out);
                 } else if !rest.trim().is_empty() {
-                    self.text(rest.trim_end(), out);
+                    self.text(rest.trim_end().to_owned(), out);
                 }
             }
         }
@@ -203,7 +203,7 @@ impl AnswerParser {
         }
         match calls::parse(self.style.calls, body, &self.tools) {
             Some(calls) => self.emit_calls(calls, out),
-            None => self.text(body, out),
+            None => self.text(body.to_owned(), out),
         }
     }
 
@@ -283,29 +283,30 @@ impl AnswerParser {
         if let Some((at, opening)) = scan::first(&self.buffer, marks) {
             let before: String = self.buffer.drain(..at).collect();
             self.buffer.drain(..opening.len());
-            self.text(&before, out);
+            self.text(before, out);
             if opening != STRAY {
                 self.place = Place::Call(opening);
             } else if self.calls == 0 {
-                self.text(opening, out);
+                self.text(opening.to_owned(), out);
             }
             return true;
         }
         let shown = self.buffer.len() - scan::pending(&self.buffer, marks);
-        let text: String = self.buffer.drain(..shown).collect();
-        self.text(&text, out);
+        let held = self.buffer.split_off(shown);
+        let text = core::mem::replace(&mut self.buffer, held);
+        self.text(text, out);
         false
     }
 
     /// Hands on text; where calls may follow, white space at its end waits.
-    fn text(&mut self, text: &str, out: &mut Vec<Delta>) {
+    fn text(&mut self, text: String, out: &mut Vec<Delta>) {
         if self.style.calls == CallStyle::None {
             return emit_text(text, out);
         }
         let end = text.trim_end().len();
         if end > 0 {
             let blank = core::mem::take(&mut self.blank);
-            emit_text(&format!("{blank}{}", &text[..end]), out);
+            emit_text(format!("{blank}{}", &text[..end]), out);
         }
         self.blank.push_str(&text[end..]);
     }
@@ -320,7 +321,7 @@ impl AnswerParser {
             let blank = core::mem::take(&mut self.blank);
             let text = format!("{blank}{opening}{body}{close}");
             self.place = Place::Text;
-            return self.text(&text, out);
+            return self.text(text, out);
         };
         self.emit_calls(calls, out);
     }
@@ -336,9 +337,9 @@ impl AnswerParser {
     }
 }
 
-fn emit_text(text: &str, out: &mut Vec<Delta>) {
+fn emit_text(text: String, out: &mut Vec<Delta>) {
     if !text.is_empty() {
-        out.push(Delta::Text(text.to_owned()));
+        out.push(Delta::Text(text));
     }
 }
 

@@ -22,6 +22,9 @@ fn entry(app: &App, token: TokenId, log_prob: f32) -> Map<String, Value> {
 
 /// The `logprobs` of a chat choice; `None` if no token has any.
 pub(super) fn chat(app: &App, tokens: &[TokenReport]) -> Option<Value> {
+    if tokens.iter().all(|report| report.log_probs.is_none()) {
+        return None;
+    }
     let content = tokens.iter().filter_map(|report| {
         let (log_prob, top) = report.log_probs.as_ref()?;
         let mut chosen = entry(app, report.token, *log_prob);
@@ -30,7 +33,7 @@ pub(super) fn chat(app: &App, tokens: &[TokenReport]) -> Option<Value> {
         Some(Value::Object(chosen))
     });
     let content: Vec<Value> = content.collect();
-    (!content.is_empty()).then(|| json!({ "content": content, "refusal": null }))
+    Some(json!({ "content": content, "refusal": null }))
 }
 
 /// As [`chat`], with probabilities after sampling in llama-server's words.
