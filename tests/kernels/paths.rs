@@ -77,7 +77,7 @@ fn a_prompt_of_the_reference_model() {
     let products = all * (2048.0 * (4096.0 + 1024.0) + 4096.0 * 2048.0 + 8.0 * 3.0 * 2048.0 * 768.0);
     let attention = all * 32.0 * 256.0 * (all + 1.0) / 2.0;
     for name in CHIPS {
-        priced(&format!("a prompt of {rows} rows"), name, &taken);
+        let bytes = priced(&format!("a prompt of {rows} rows"), name, &taken);
         let chip = Chip::of(name).unwrap();
         let time: f64 = taken
             .iter()
@@ -88,6 +88,7 @@ fn a_prompt_of_the_reference_model() {
             .sum();
         let share = (products + attention) / (chip.units as f64 * SIMDS * chip.clock * PRODUCTS) / time;
         println!("  {:.1} % of the matrix peak", 100.0 * share);
-        assert!(!full() || share > 0.4);
+        // On the 8060S the bandwidth for the experts' weights decides.
+        assert!(!full() || share > 0.4 || bytes > 0.7, "{name}: {share}, {bytes}");
     }
 }

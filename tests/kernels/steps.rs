@@ -10,8 +10,11 @@ use doorbell_core::plan::{HeadResult, Shape};
 use doorbell_tests::tiny::{self, Family};
 use std::collections::BTreeMap;
 
-/// Error of logits from exact sums of the same activations.
+/// Error of logits from exact activations and exact sums.
 const LIMIT: f64 = 5e-4;
+/// The same where activations are codes of eight bits: each product alone is as exact as others (`prefill.rs`), but a value
+/// between two codes takes either, which later operations make more of.
+const CODED: f64 = 2e-3;
 
 #[test]
 fn logits_of_every_family_and_type() {
@@ -27,17 +30,18 @@ fn logits_of_every_family_and_type() {
                 let target = target(number + index + place);
                 let case = Case { outputs: vec![rows - 1], ..Case::new(target, &[(0, rows)]).fast() };
                 let plan = model.plan(Shape { rows, outputs: 1 }, HeadResult::Logits, HEAP).unwrap();
-                let [own, exact] = check_step(&model, &plan, &case).map(|deviation| deviation.nmse());
-                if own.is_nan() || own > LIMIT {
-                    wrong.push(format!("{family:?} in {kind}, {rows} rows on {target}: NMSE {own:e}"));
+                let (deviation, coded) = check_step(&model, &plan, &case);
+                let nmse = deviation.nmse();
+                if nmse.is_nan() || nmse > if coded { CODED } else { LIMIT } {
+                    wrong.push(format!("{family:?} in {kind}, {rows} rows on {target}: NMSE {nmse:e}"));
                 }
-                let slot: &mut [f64; 2] = worst.entry((target.name(), family.name())).or_default();
-                *slot = [slot[0].max(own), slot[1].max(exact)];
+                let slot: &mut f64 = worst.entry((target.name(), family.name(), coded)).or_default();
+                *slot = slot.max(nmse);
             }
         }
     }
-    for ((target, family), [own, exact]) in worst {
-        println!("{target} {family}: {own:e}, {exact:e} from exact activations");
+    for ((target, family, coded), worst) in worst {
+        println!("{target} {family}: {worst:e}{}", if coded { ", activations in codes" } else { "" });
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
