@@ -12,13 +12,16 @@ use std::sync::LazyLock;
 
 /// The program, built as this test is.
 pub(crate) static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
-    let arguments = ["build", "--quiet", "--package", "doorbell", "--message-format", "json"];
-    let run = Command::new(env!("CARGO")).args(arguments).stderr(Stdio::inherit()).output().unwrap();
+    // all packages with what examples need, as for tests: other features would build most of them once more
+    let arguments = ["build", "--quiet", "--workspace", "--bin", "doorbell", "--example", "scripted_server"];
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(arguments).args(["--message-format", "json"]).stderr(Stdio::inherit());
+    let run = cargo.output().unwrap();
     assert!(run.status.success(), "the program can't be built");
     let messages = String::from_utf8(run.stdout).unwrap();
     let messages = messages.lines().map(|line| serde_json::from_str::<Json>(line).unwrap());
-    let mut executables = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
-    executables.next_back().unwrap()
+    let mut programs = messages.filter(|message| message["target"]["name"] == "doorbell");
+    programs.find_map(|message| message["executable"].as_str().map(PathBuf::from)).unwrap()
 });
 
 /// A file in a folder of this test's own.

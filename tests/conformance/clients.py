@@ -194,7 +194,7 @@ def main():
             print(f"ok  {check.__name__}")
     finally:
         server.stdin.close()
-        server.wait(timeout=10)
+        server.wait(timeout=120)
 
 
 main()

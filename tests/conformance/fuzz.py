@@ -53,7 +53,7 @@ def main():
             subprocess.run(command, cwd=folder, env=environment, check=True)
     finally:
         server.stdin.close()
-        server.wait(timeout=10)
+        server.wait(timeout=120)
 
 
 main()

@@ -134,7 +134,7 @@ def main():
             print(f"ok  {check.__name__}")
     finally:
         server.send_signal(signal.SIGTERM)
-        assert server.wait(timeout=10) == 0
+        assert server.wait(timeout=120) == 0
 
 
 main()

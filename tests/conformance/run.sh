@@ -39,7 +39,8 @@ fi
 [ -n "$python$javascript" ] || exit 77
 
 cd "$root"
-cargo build --quiet -p doorbell-tests --example scripted_server
+# all packages, as for tests: other features would build most of them once more
+cargo build --quiet --workspace --bin doorbell --example scripted_server
 server=$root/target/debug/examples/scripted_server
 if [ -n "$python" ]; then
     "$python" "$here/clients.py" "$server"
@@ -58,7 +59,6 @@ if [ -n "$javascript" ]; then
 fi
 model=$root/models/smollm2.gguf
 if [ -n "$python" ] && [ -f "$model" ]; then
-    cargo build --quiet -p doorbell
     if [ -n "$javascript" ]; then
         cp "$here/model.mjs" "$directory/model.mjs"
         "$python" "$here/model.py" "$root/target/debug/doorbell" "$model" "$directory"

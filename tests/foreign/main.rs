@@ -14,7 +14,8 @@ fn root() -> PathBuf {
 fn built() -> (PathBuf, PathBuf) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--package", "doorbell-shim", "--lib", "--example", "probe"]);
+    // all packages, as for tests: other features would build the software GPU once more
+    command.args(["build", "--quiet", "--workspace", "--lib", "--example", "probe"]);
     command.args(["--message-format", "json"]).current_dir(root());
     let output = command.output().expect("cargo starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -131,6 +131,8 @@ fn rows_that_are_no_numbers() {
         for (target, rows) in batches(number) {
             let mut case = Case { spoilt: Some((0, value)), ..Case::new(target, &[(0, rows)]) };
             case.outputs = (0..rows).collect();
+            // many rows under the sanitizers take most of the time, and have tests of their own
+            case = if rows > 9 { case.fast() } else { case };
             let wanted = |op: &Op| !matches!(op, Op::Attend(_)) || value.is_nan();
             check_plan(Family::Qwen3Moe, tiny::Shape { layers: 1, ..shape(8, 2) }, kind, &case, wanted);
         }

@@ -10,13 +10,16 @@ use std::process::{Child, Command, Stdio};
 
 /// The program, built as this test is.
 fn program() -> PathBuf {
-    let arguments = ["build", "--quiet", "--package", "doorbell", "--message-format", "json"];
-    let run = Command::new(env!("CARGO")).args(arguments).stderr(Stdio::inherit()).output().unwrap();
+    // all packages with what examples need, as for tests: other features would build most of them once more
+    let arguments = ["build", "--quiet", "--workspace", "--bin", "doorbell", "--example", "scripted_server"];
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(arguments).args(["--message-format", "json"]).stderr(Stdio::inherit());
+    let run = cargo.output().unwrap();
     assert!(run.status.success(), "the program can't be built");
     let messages = String::from_utf8(run.stdout).unwrap();
     let messages = messages.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let mut executables = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
-    executables.next_back().unwrap()
+    let mut programs = messages.filter(|message| message["target"]["name"] == "doorbell");
+    programs.find_map(|message| message["executable"].as_str().map(PathBuf::from)).unwrap()
 }
 
 #[test]

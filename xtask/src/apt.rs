@@ -7,6 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// What takes longer doesn't come: a server that says nothing more is as good as none.
+const MOST_SECONDS: &str = "240";
+
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Fetches packages and unpacks them into the folder's `root`: `packages` of `suites`, which are archives with their
@@ -45,7 +48,7 @@ pub(crate) fn unpack(
 
 /// apt-get or apt-cache with lists and caches of our own for one suite.
 pub(crate) fn apt(tool: &str, folder: &Path, arguments: &[&str]) -> Command {
-    let mut apt = command(tool, [""; 0]);
+    let mut apt = command("timeout", [MOST_SECONDS, tool]);
     apt.current_dir(folder);
     for (option, path) in [
         ("Dir::State", folder.join("state")),

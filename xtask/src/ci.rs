@@ -63,11 +63,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
         // One run tells all that is wrong, so a failed step doesn't stop the next.
         if let Err(error) = check() {
             eprintln!("{error:#}");
-            failed.push(*name);
+            failed.push(format!("failed: {name}: {error:#}"));
         }
     }
     if !failed.is_empty() {
-        bail!("failed: {}", failed.join(", "));
+        bail!("not all steps succeeded\n{}", failed.join("\n"));
     }
     Ok(())
 }

@@ -44,7 +44,8 @@ pub(crate) fn check() -> Result<(), anyhow::Error> {
 
 /// Builds the library.
 fn build() -> Result<PathBuf, anyhow::Error> {
-    execute(&mut cargo(["build", "--quiet", "--package", "doorbell-shim", "--lib"]))?;
+    // all packages with what examples need, as for tests: other features would build the software GPU once more
+    execute(&mut cargo(["build", "--quiet", "--workspace", "--lib", "--example", "probe"]))?;
     Ok(built()?.join("debug/libdoorbell_shim.so"))
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 }
 
 /// Most time for one boot.
-const BOOT: Duration = Duration::from_secs(900);
+const BOOT: Duration = Duration::from_secs(400);
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
     if !works("qemu-system-x86_64", &["--version"]) {

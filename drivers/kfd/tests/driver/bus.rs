@@ -53,8 +53,11 @@ fn a_guarded_window_may_vanish() {
     drop(guards);
     // The slots are free again, and what was gone is not gone for the next window.
     let third = Taken::new("third");
-    let many: Vec<_> = (0..200).map_while(|_| BusGuard::new(&third.window)).collect();
-    assert!(many.len() >= 32 && many.len() <= 64 && many.iter().all(|guard| !guard.is_gone()));
+    for _ in 0..4 {
+        // half of all: the process has other tests at the same time, perhaps, whose windows need theirs
+        let many: Vec<_> = (0..32).filter_map(|_| BusGuard::new(&third.window)).collect();
+        assert!(many.len() == 32 && many.iter().all(|guard| !guard.is_gone()));
+    }
 }
 
 /// The same in a program of its own, without a guard.
