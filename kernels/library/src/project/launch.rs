@@ -87,6 +87,8 @@ pub(crate) fn project(
 ) -> Launch {
     let rows = step.rows_of(from.input);
     let [batch, outputs] = tile_of(step, rows, parts);
+    // A router's outputs are few, and the choice waits for all: more waves are sooner done.
+    let outputs = if then.is_some() { 1 } else { outputs };
     let cols = parts.first().map_or(0, |part| step.model.weight(part.matrix.weight).cols as u32);
     let shares = parts.iter().map(|part| Share {
         rows: part.matrix.rows,
