@@ -4,13 +4,15 @@ use crate::bench::{CHIPS, HEAP, end, goldens, open, prompt, soft, with_model};
 use doorbell_core::backend::{Backend, KvType, Output};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, HeadResult, PageId, PageTables, Plan, Run, Shape, Span};
+use doorbell_core::quant::Type;
 use doorbell_core::token::TokenId;
 use doorbell_gpu::{GpuBackend, Settings};
 use doorbell_soft::processor::Level;
+use doorbell_tests::tiny::{self, Family};
 
 /// Sequences, each with pages of its own.
 const SEQUENCES: u32 = 8;
-const EACH: u32 = 2;
+const EACH: u32 = 6;
 /// Rows of the widest step; from 32 rows on, other kernels sum in another order.
 const ROWS: u32 = 31;
 
@@ -94,4 +96,34 @@ fn bits_do_not_depend_on_company() {
             end(&kernel, backend, &name);
         });
     }
+}
+
+/// Beyond one split of attention, which few rows spread over workgroups and others take one by one.
+#[test]
+fn bits_do_not_depend_on_how_splits_are_spread() {
+    let shape = tiny::Shape { layers: 2, ..tiny::Shape::NARROW };
+    let bytes = tiny::model(Family::Qwen3, shape, Type::Q8_0, 3).to_bytes();
+    with_model(&bytes, |model| {
+        let kernel = soft(CHIPS[0], Level::Fast);
+        let shape = Shape { rows: ROWS, outputs: SEQUENCES };
+        let settings = Settings::new(SEQUENCES * EACH, KvType::F16, shape);
+        let mut backend = open(&kernel, model, settings).unwrap();
+        let plan = model.plan(shape, HeadResult::Logits, HEAP).unwrap();
+        let (long, short) = (prompt(model, 160), prompt(model, 20));
+        let mut run = |pieces: &[Piece<'_>]| step(model, &mut backend, &plan, pieces);
+        for start in (0..150).step_by(30) {
+            run(&[(0, &long[start..start + 30], start as u32)]);
+        }
+        let chunk = run(&[(0, &long[150..], 150)]);
+        for position in 150..159 {
+            run(&[(0, &long[position..=position], position as u32)]);
+        }
+        let last: Piece<'_> = (0, &long[159..], 159);
+        assert!(run(&[last]) == chunk, "a row alone");
+        run(&[(1, &short[..19], 0)]);
+        let near: Piece<'_> = (1, &short[19..], 19);
+        let alone = run(&[near]);
+        assert!(run(&[near, last]) == [alone, chunk].concat(), "beside one another");
+        end(&kernel, backend, "splits");
+    });
 }

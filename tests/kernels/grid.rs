@@ -128,7 +128,7 @@ fn variants(model: &mut Model<'_>, op: &Attend) -> Vec<Attend> {
 /// One or a few rows, and the last ones of a prompt.
 #[test]
 fn attention_at_the_edges_of_pages() {
-    const LENGTHS: [u32; 12] = [1, 2, 31, 32, 33, 255, 256, 257, 512, 513, 4096, 4097];
+    const LENGTHS: [u32; 13] = [1, 2, 16, 17, 32, 33, 127, 128, 129, 512, 513, 4096, 4097];
     for (number, length) in LENGTHS.into_iter().enumerate() {
         for (index, kv) in KvType::ALL.into_iter().enumerate() {
             let most = length.min(if full() { 512 } else { 33 });
@@ -155,10 +155,11 @@ fn attention_at_the_edges_of_pages() {
     }
 }
 
-/// Lengths, less one, from 1 to 4,097 positions: the first two pages and some, all around the edges of splits, and in
+/// Lengths, less one, from 1 to 4,097 positions: the first two pages and some, around edges of splits, and in
 /// between every 37th: pages filled in every way, and every number of them.
 fn positions() -> Vec<u32> {
-    let splits = (256..4097).step_by(256).flat_map(|edge| edge - 2..edge + 2);
+    let splits = (128..1025).step_by(128).chain((1280..4097).step_by(256));
+    let splits = splits.flat_map(|edge| edge - 2..edge + 2);
     let mut all: Vec<u32> = (0..66).chain(splits).chain((66..4097).step_by(37)).collect();
     all.sort_unstable();
     all.dedup();

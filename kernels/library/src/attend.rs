@@ -1,14 +1,15 @@
 //! Causal attention over the paged KV cache: query heads that share keys and values share their loads.
 //!
-//! A wave takes a page: lanes are positions for the scores and elements for the values. Eight pages, one a wave, make
-//! a split; pages are merged in order, then splits, always by `merge`, so that a row's result depends on nothing but
-//! the row. Few rows spread their splits over workgroups, the last of which merges; others take them one by one.
-//! Many rows of a sequence take [`Flash`] instead.
+//! A wave takes half a page and loads all of it at once, lines as a whole, lanes beside one another at one position's
+//! elements. Eight halves, one a wave, make a split; they are combined at once, then splits are merged in order, so that
+//! a row's result depends on nothing but the row. Few rows spread their splits over workgroups, the last of which
+//! merges; others take them one by one. Many rows of a sequence take [`Flash`] instead.
 
 mod cells;
 mod flash;
 mod gather;
 mod kernel;
+mod lanes;
 mod launch;
 mod page;
 mod query;
@@ -28,10 +29,12 @@ use doorbell_core::plan::PAGE_TOKENS;
 
 /// Positions of a page.
 const PAGE: u32 = PAGE_TOKENS as u32;
-/// Waves of a workgroup, and pages of a split.
+/// Positions of a wave.
+const PART: u32 = PAGE / 2;
+/// Waves of a workgroup, and parts of a split.
 const WAVES: u32 = 8;
-/// Query heads that share loads where splits are spread over workgroups.
-const SPREAD_HEADS: u32 = 2;
+/// Query heads that share loads, and those where splits are spread over workgroups.
+const HEADS: [u32; 2] = [4, 2];
 
 /// Attention row by row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,7 +51,7 @@ impl Attention {
     /// Workgroups that share a KV head.
     fn tiles(self) -> u32 {
         // Few rows have waves to spare: heads then share less, and finish sooner.
-        let most = if self.spread { SPREAD_HEADS } else { WAVES };
+        let most = HEADS[usize::from(self.spread)];
         let most = (1024 / self.shape.dims[1]).clamp(1, most);
         self.shape.group.div_ceil(most).next_power_of_two()
     }
@@ -58,9 +61,14 @@ impl Attention {
         self.shape.group.div_ceil(self.tiles())
     }
 
-    /// Elements of a value per lane.
-    fn width(self) -> u32 {
-        self.shape.dims[1].div_ceil(32).next_power_of_two()
+    /// Elements that a workgroup computes.
+    fn elements(self) -> u32 {
+        self.tile() * self.shape.dims[1]
+    }
+
+    /// Elements that a work item merges.
+    fn slots(self) -> u32 {
+        self.elements().div_ceil(32 * WAVES)
     }
 
     /// Bytes of a partial result of one head: elements, maximum, sum, padding.

@@ -5,7 +5,7 @@
 use crate::idiom::{Idiom, at};
 use alloc::vec;
 use alloc::vec::Vec;
-use doorbell_compiler::ir::{Address, Builder, Elem, Value, Width};
+use doorbell_compiler::ir::{Builder, Elem, Value, Width};
 use doorbell_core::quant::Type;
 
 /// Whether kernels read and write such a cache with heads of `dim` elements.
@@ -27,30 +27,41 @@ fn block(k: &mut Builder, row: Value, element: Value) -> [Value; 2] {
     [start, k.add(start, within)]
 }
 
-/// `count` elements from `element` on, of the row at byte `row`: a power of two up to 32, and `element` a multiple.
-pub(super) fn some(k: &mut Builder, cells: Type, [base, row, element]: [Value; 3], count: u32) -> Vec<Value> {
+/// Byte offsets in a row of what [`eight`] loads; `element` is the first of eight, a multiple of them.
+pub(super) fn place(k: &mut Builder, cells: Type, element: Value) -> Vec<Value> {
     if cells == Type::Q8_0 {
-        let [start, place] = block(k, row, element);
-        let scale = k.load(k.global(base, start), Width::U16, Elem::Int);
-        let codes = match count {
-            1 => vec![k.load(at(k.global(base, place), 2), Width::U8, Elem::Int)],
-            2 => vec![k.load(at(k.global(base, place), 2), Width::U16, Elem::Int)],
-            _ => wide_load_as(k, count / 4, Elem::Int, |k| at(k.global(base, place), 2)),
-        };
-        return decoded(k, scale, &codes, count);
+        let zero = k.int(0);
+        return block(k, zero, element).into();
     }
-    let own = k.left(element, if cells == Type::F32 { 2 } else { 1 });
-    let place = k.add(row, own);
-    if cells == Type::F32 {
-        return wide_load(k, count, |k| k.global(base, place));
+    vec![k.left(element, if cells == Type::F32 { 2 } else { 1 })]
+}
+
+/// What eight elements are made of, of the row at byte `row`; see [`place`].
+pub(super) fn eight(k: &mut Builder, cells: Type, [base, row]: [Value; 2], place: &[Value]) -> Vec<Value> {
+    let places: Vec<Value> = place.iter().map(|place| k.add(row, *place)).collect();
+    match places[..] {
+        [start, codes] => vec![
+            k.load(at(k.global(base, codes), 2), Width::Dwords(2), Elem::Int),
+            k.load(k.global(base, start), Width::U16, Elem::Int),
+        ],
+        _ => {
+            let (parts, elem) = if cells == Type::F32 { (2, Elem::Float) } else { (1, Elem::Int) };
+            let part = |part: u32| k.load(at(k.global(base, places[0]), 16 * part), Width::Dwords(4), elem);
+            (0..parts).map(part).collect()
+        }
     }
-    if count == 1 {
-        let half = k.load(k.global(base, place), Width::U16, Elem::Int);
-        let half = k.bits(half, Elem::HalfPair);
-        return vec![k.cvt_f_h(half)];
+}
+
+/// The eight elements that [`eight`] loaded.
+pub(super) fn floats(k: &mut Builder, cells: Type, raw: &[Value]) -> Vec<Value> {
+    match cells {
+        Type::Q8_0 => {
+            let codes = k.elements(raw[0], 2);
+            decoded(k, raw[1], &codes, 8)
+        }
+        Type::F32 => raw.iter().flat_map(|part| k.elements(*part, 4)).collect(),
+        _ => k.elements(raw[0], 4).into_iter().flat_map(|pair| k.halves(pair)).collect(),
     }
-    let pairs = wide_load_as(k, count / 2, Elem::Int, |k| k.global(base, place));
-    pairs.into_iter().flat_map(|pair| k.halves(pair)).collect()
 }
 
 /// Elements of a block of Q8_0: scale as bits, codes four a dword.
@@ -76,7 +87,7 @@ pub(super) fn raw_count(cells: Type) -> usize {
     if cells == Type::Q8_0 { 2 } else { 1 }
 }
 
-/// What four or eight elements are made of, as it lies in the cache; see [`some`]. Not for F32.
+/// What four or eight elements are made of, as it lies in the cache; see [`eight`]. Not for F32.
 pub(super) fn raw(k: &mut Builder, cells: Type, [base, row, element]: [Value; 3], count: u8) -> Vec<Value> {
     if cells == Type::Q8_0 {
         let [start, place] = block(k, row, element);
@@ -100,20 +111,4 @@ pub(super) fn pairs(k: &mut Builder, cells: Type, raw: &[Value], count: u8) -> V
         k.bits(pair, Elem::Int)
     });
     pairs.collect()
-}
-
-/// `count` dwords of a lane.
-pub(super) fn wide_load(k: &mut Builder, count: u32, from: impl Fn(&Builder) -> Address) -> Vec<Value> {
-    wide_load_as(k, count, Elem::Float, from)
-}
-
-fn wide_load_as(k: &mut Builder, count: u32, elem: Elem, from: impl Fn(&Builder) -> Address) -> Vec<Value> {
-    let mut values = Vec::new();
-    for first in (0..count).step_by(4) {
-        let dwords = (count - first).min(4) as u8;
-        let address = at(from(k), 4 * first);
-        let loaded = k.load(address, Width::Dwords(dwords), elem);
-        values.extend(k.elements(loaded, dwords));
-    }
-    values
 }

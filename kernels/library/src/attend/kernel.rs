@@ -1,10 +1,9 @@
-//! The kernel of attention row by row: grid X splits, Y heads, Z rows.
+//! The kernel of attention row by row: grid X heads, Y splits, Z rows.
 
-use super::cells::wide_load;
-use super::softmax::{Running, Visible, alone, merge};
-use super::{Attention, PAGE, WAVES};
+use super::softmax::{Running, Visible, alone, combined, merge};
+use super::{Attention, PART, WAVES};
 use crate::idiom::{Idiom, at};
-use alloc::vec;
+use alloc::vec::Vec;
 use doorbell_compiler::ir::{Axis, Builder, Elem, Function, Value, Width};
 
 /// The kernel's arguments.
@@ -37,8 +36,10 @@ pub(super) struct Known {
     pub(super) seen: [Value; 2],
     /// Factor on scores.
     pub(super) scale: Value,
-    /// LDS: queries, probabilities, page results, page maxima and sums.
-    pub(super) local: [u32; 4],
+    /// The lane's elements of the workgroup's queries.
+    pub(super) queries: Vec<Vec<Value>>,
+    /// LDS: shares, parts' results, their maxima and sums.
+    pub(super) local: [u32; 3],
 }
 
 /// The workgroup's heads and where the row's results go.
@@ -48,7 +49,17 @@ pub(super) struct Place {
     pub(super) number: Value,
     /// Heads before the row, the workgroup's first head in it, the group's last.
     pub(super) heads: [Value; 3],
-    pub(super) wave: Value,
+    pub(super) slots: Vec<Slot>,
+}
+
+/// An element of the workgroup's heads that a work item merges.
+pub(super) struct Slot {
+    /// Its number; the last one's is repeated.
+    pub(super) element: Value,
+    /// Whether it is one.
+    pub(super) used: Value,
+    /// Its head in the workgroup.
+    pub(super) head: Value,
 }
 
 impl Attention {
@@ -56,12 +67,10 @@ impl Attention {
     pub(crate) fn function(self) -> Function {
         let mut k = Builder::new(&self.name(), 32 * WAVES);
         let arguments = self.arguments(&mut k);
-        let (tile, [key_dim, value_dim]) = (self.tile(), self.shape.dims);
         let local = [
-            k.local(4 * tile * key_dim),
-            k.local(4 * WAVES * tile * PAGE),
-            k.local(4 * WAVES * tile * value_dim),
-            k.local(8 * WAVES * tile),
+            k.local(4 * WAVES * self.tile() * PART),
+            k.local(4 * WAVES * self.elements()),
+            k.local(8 * WAVES * self.tile()),
         ];
         let row = k.workgroup_id(Axis::Z);
         let place = k.left(row, 2);
@@ -96,120 +105,151 @@ impl Attention {
     }
 
     /// The workgroup's row, whose page table starts at entry `table`.
-    fn row(self, k: &mut Builder, arguments: &Arguments, table: Value, local: [u32; 4]) {
+    fn row(self, k: &mut Builder, arguments: &Arguments, table: Value, local: [u32; 3]) {
         let Arguments { pages, keys, values, scale, .. } = *arguments;
-        let (number, row) = (k.workgroup_id(Axis::Y), k.workgroup_id(Axis::Z));
-        let place = k.left(row, 2);
-        let position = k.read_same(arguments.positions, place);
+        let (number, row) = (k.workgroup_id(Axis::X), k.workgroup_id(Axis::Z));
         let head = k.right(number, self.tiles().trailing_zeros());
         let own_tile = k.mask(number, self.tiles() - 1);
-        let first = Visible(self.shape.window).first(k, position);
-        let known = Known { pages, keys, values, table, head, seen: [position, first], scale, local };
         let group_head = k.times(head, self.shape.group);
         let tile_head = k.times(own_tile, self.tile());
         let query_head = k.add(group_head, tile_head);
         let last_head = k.plus(group_head, self.shape.group - 1);
         let row_heads = k.times(row, self.shape.heads());
-        let wave = k.wave();
-        let own = Place { row, number, heads: [row_heads, query_head, last_head], wave };
-        self.load_queries(k, arguments.query, own.heads, local[0]);
-        let (page, last) = (k.right(first, PAGE.trailing_zeros()), k.right(position, PAGE.trailing_zeros()));
-        let count = k.sub(last, page);
+        let heads = [row_heads, query_head, last_head];
+        let place = k.left(row, 2);
+        let position = k.load(k.global(arguments.positions, place), Width::Dwords(1), Elem::Int);
+        let queries = self.queries(k, arguments.query, heads);
+        let position = k.first_lane(position);
+        let first = Visible(self.shape.window).first(k, position);
+        let known =
+            Known { pages, keys, values, table, head, seen: [position, first], scale, queries, local };
+        let own = Place { row, number, heads, slots: self.own_slots(k) };
+        let bits = PART.trailing_zeros();
+        let (part, last) = (k.right(first, bits), k.right(position, bits));
+        let count = k.sub(last, part);
         let count = k.right(count, WAVES.trailing_zeros());
         let count = k.plus(count, 1);
-        let initial = self.initial(k);
         let Some((spread, splits)) = arguments.spread.zip(arguments.splits) else {
             let (zero, one) = (k.int(0), k.int(1));
+            let initial = self.initial(k);
             let running = k.for_range([zero, count, one], &initial, |k, split, running| {
                 k.barrier(false);
-                let part = self.split(k, &known, split, [page, last]);
-                merge(k, running, &part)
+                let split = self.split(k, &known, &own, split, [part, last]);
+                merge(k, running, &split)
             });
             self.finish(k, arguments, &own, &running);
             return;
         };
-        let split = k.workgroup_id(Axis::X);
+        let split = k.workgroup_id(Axis::Y);
         let here = k.lt_u(split, count);
         k.when(here, |k| {
-            k.barrier(false);
-            let part = self.split(k, &known, split, [page, last]);
-            self.gather(k, arguments, &own, (spread, splits), [split, count], &part);
+            let result = self.split(k, &known, &own, split, [part, last]);
+            self.gather(k, arguments, &own, (spread, splits), [split, count], &result);
         });
     }
 
     /// Nothing seen yet.
     pub(super) fn initial(self, k: &mut Builder) -> Running {
-        let mut running = vec![k.float(f32::NEG_INFINITY), k.float(0.0)];
-        running.extend((0..self.width()).map(|_| k.float(0.0)));
-        running
+        let none = [k.float(f32::NEG_INFINITY), k.float(0.0), k.float(0.0)];
+        none.repeat(self.slots() as usize)
     }
 
-    /// Queries to LDS: `[row_heads, first, last]` are heads before the row, the workgroup's first and the group's last.
-    fn load_queries(self, k: &mut Builder, query: Value, [row_heads, first, last]: [Value; 3], local: u32) {
-        let dim = self.shape.dims[0];
+    /// The elements that the work item merges.
+    fn own_slots(self, k: &mut Builder) -> Vec<Slot> {
         let item = k.workitem_id();
-        let limit = k.int(dim);
-        for index in 0..self.tile() {
-            let head = k.plus(first, index);
-            let head = k.min_u(head, last);
-            let head = k.add(head, row_heads);
-            let start = k.times(head, 4 * dim);
-            for begin in (0..dim).step_by(32 * WAVES as usize) {
-                let element = k.plus(item, begin);
-                let inside = k.lt_u(element, limit);
-                k.when(inside, |k| {
-                    let place = k.left(element, 2);
-                    let from = k.add(place, start);
-                    let value = k.read(query, from);
-                    k.store(at(k.lds(place), local + 4 * index * dim), Width::Dwords(1), value);
-                });
+        let all = k.int(self.elements());
+        (0..self.slots())
+            .map(|slot| {
+                let element = k.plus(item, 32 * WAVES * slot);
+                let used = k.lt_u(element, all);
+                let last = k.int(self.elements() - 1);
+                let element = k.min_u(element, last);
+                let head = k.over(element, self.shape.dims[1]);
+                Slot { element, used, head }
+            })
+            .collect()
+    }
+
+    /// The lane's elements of queries, by head; nothing in lanes that are left over. `[row_heads, first, last]` are
+    /// heads before the row, the workgroup's first and the group's last.
+    fn queries(self, k: &mut Builder, query: Value, [row_heads, first, last]: [Value; 3]) -> Vec<Vec<Value>> {
+        let lanes = self.lanes(0);
+        let mut queries: Vec<Vec<Value>> = (0..self.tile()).map(|_| Vec::new()).collect();
+        for index in 0..lanes.eights() {
+            let element = lanes.element(k, index);
+            let place = k.left(element, 2);
+            for (own, number) in queries.iter_mut().zip(0..) {
+                let head = k.plus(first, number);
+                let head = k.min_u(head, last);
+                let head = k.add(head, row_heads);
+                let start = k.times(head, 4 * lanes.dim);
+                let start = k.add(place, start);
+                for half in 0..2 {
+                    let address = at(k.global(query, start), 16 * half);
+                    let loaded = k.load(address, Width::Dwords(4), Elem::Float);
+                    own.extend(k.elements(loaded, 4));
+                }
+            }
+            if lanes.ragged() {
+                let (number, end) = (lanes.number(k, index), k.int(lanes.dim / 8));
+                let (inside, zero) = (k.lt_u(number, end), k.float(0.0));
+                for value in queries.iter_mut().flat_map(|own| own.iter_mut().skip(8 * index as usize)) {
+                    *value = k.select(inside, *value, zero);
+                }
             }
         }
+        queries
     }
 
-    /// Eight pages of a row, merged; wave `h` has head `h` of the workgroup. Ends with LDS still being read.
-    fn split(self, k: &mut Builder, known: &Known, split: Value, [page, last]: [Value; 2]) -> Running {
+    /// Eight parts of a row, combined: of each slot maximum, sum, element. Ends with LDS still being read.
+    fn split(
+        self,
+        k: &mut Builder,
+        known: &Known,
+        own: &Place,
+        split: Value,
+        [part, last]: [Value; 2],
+    ) -> Running {
         let wave = k.wave();
         let first = k.times(split, WAVES);
-        let first = k.add(first, page);
-        let own = k.add(first, wave);
-        let real = k.le_u(own, last);
-        k.when(real, |k| self.page(k, known, own, wave));
+        let first = k.add(first, part);
+        let mine = k.add(first, wave);
+        let real = k.le_u(mine, last);
+        k.when(real, |k| self.page(k, known, mine, wave));
         k.barrier(false);
+        let [_, results, sums] = known.local;
         let left = k.sub(last, first);
-        let left = k.plus(left, 1);
-        let all = k.int(WAVES);
-        let count = k.min_u(left, all);
-        let most = k.int(self.tile() - 1);
-        let head = k.min_u(wave, most);
-        let [_, _, results, sums] = known.local;
-        let initial = self.initial(k);
-        let (zero, one) = (k.int(0), k.int(1));
-        k.for_range([zero, count, one], &initial, |k, wave, running| {
-            let row = k.times(wave, self.tile());
-            let row = k.add(row, head);
-            let pair = k.left(row, 3);
-            let pair = k.load(at(k.lds(pair), sums), Width::Dwords(2), Elem::Float);
-            let mut part = k.elements(pair, 2);
-            let start = k.times(row, 4 * self.shape.dims[1]);
-            let place = self.element(k);
-            let place = k.left(place, 2);
-            let place = k.add(place, start);
-            part.extend(wide_load(k, self.width(), |k| at(k.lds(place), results)));
-            merge(k, running, &part)
-        })
-    }
-
-    /// The lane's first element of a value; lanes beyond the end repeat the last.
-    pub(super) fn element(self, k: &mut Builder) -> Value {
-        let lane = k.lane();
-        let lanes = self.shape.dims[1] / self.width();
-        let lane = if lanes < 32 {
-            let last = k.int(lanes - 1);
-            k.min_u(lane, last)
-        } else {
-            lane
-        };
-        k.times(lane, self.width())
+        // Where there is no part, the last one stands with no share.
+        let parts: Vec<[Value; 2]> = (0..WAVES)
+            .map(|wave| {
+                let wave = k.int(wave);
+                [k.le_u(wave, left), k.min_u(wave, left)]
+            })
+            .collect();
+        let mut running = Vec::new();
+        for slot in &own.slots {
+            let place = k.left(slot.element, 2);
+            let pair = k.times(slot.head, 8 * WAVES);
+            let mut loaded = Vec::new();
+            for [real, wave] in &parts {
+                let start = k.times(*wave, 4 * self.elements());
+                let start = k.add(place, start);
+                let element = k.load(at(k.lds(start), results), Width::Dwords(1), Elem::Float);
+                let start = k.left(*wave, 3);
+                let start = k.add(pair, start);
+                let pair = k.load(at(k.lds(start), sums), Width::Dwords(2), Elem::Float);
+                loaded.push((*real, pair, element));
+            }
+            let lowest = k.float(f32::NEG_INFINITY);
+            let parts: Vec<[Value; 3]> = loaded
+                .into_iter()
+                .map(|(real, pair, element)| {
+                    let largest = k.extract(pair, 0);
+                    [k.select(real, largest, lowest), k.extract(pair, 1), element]
+                })
+                .collect();
+            running.extend(combined(k, &parts));
+        }
+        running
     }
 }

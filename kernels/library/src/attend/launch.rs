@@ -1,6 +1,6 @@
 //! Which attentions have a kernel, what scratch they need, and their launches.
 
-use super::{Attention, AttentionShape, Flash, PAGE, WAVES};
+use super::{Attention, AttentionShape, Flash, PART, WAVES};
 use crate::{Cost, KvLayout, Launch, Recipe, Step};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::{Attend, Plan};
 
 /// Rows whose splits are spread over workgroups, and most splits that are.
-const SPREAD: [u32; 2] = [8, 128];
+const SPREAD: [u32; 2] = [8, 256];
 /// Fewer rows than these take the kernel of single rows.
 const MANY: u32 = 32;
 
@@ -23,8 +23,8 @@ pub(crate) fn takes(model: &Model<'_>, op: &Attend) -> bool {
 
 /// Splits of a sequence of `positions`.
 fn splits(window: Option<u32>, positions: u32) -> u32 {
-    let visible = window.map_or(positions, |window| window.saturating_add(PAGE - 1).min(positions.max(1)));
-    (visible.saturating_sub(1) / PAGE + 1).div_ceil(WAVES)
+    let visible = window.map_or(positions, |window| window.saturating_add(PART - 1).min(positions.max(1)));
+    (visible.saturating_sub(1) / PART + 1).div_ceil(WAVES)
 }
 
 /// Splits that are spread over workgroups at most, for any step of a model.
@@ -100,7 +100,8 @@ pub(crate) fn attend(step: &Step<'_, '_>, op: &Attend, scratch: [u64; 2]) -> Vec
         written: outside * u64::from(group.value_dim),
         products: elements * looks * u64::from(shape.group),
     };
-    let groups = [if spread { splits } else { 1 }, recipe.tiles() * group.heads, rows];
+    // Workgroups that read the same keys and values run together.
+    let groups = [recipe.tiles() * group.heads, if spread { splits } else { 1 }, rows];
     let launch = |recipe, groups, arguments, waits, cost| Launch { recipe, groups, arguments, waits, cost };
     let Some(many) = many else {
         return vec![launch(Recipe::Attend(recipe), groups, arguments, true, cost)];

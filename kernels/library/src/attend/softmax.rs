@@ -2,7 +2,6 @@
 
 use super::LOG2_E;
 use crate::idiom::Idiom;
-use alloc::vec;
 use alloc::vec::Vec;
 use doorbell_compiler::ir::{Builder, Elem, Value, Width};
 
@@ -62,20 +61,40 @@ pub(super) fn alone(k: &mut Builder, tables: Value, [table, row, rows]: [Value; 
     k.negate(either)
 }
 
-/// A softmax in progress: maximum (base-two logarithm), sum, the lane's elements.
+/// Softmaxes in progress: maximum (base-two logarithm), sum, element of each slot.
 pub(super) type Running = Vec<Value>;
 
-/// The softmax of both: `[maximum, sum, elements]`.
+/// The softmax of both, slot by slot.
 pub(super) fn merge(k: &mut Builder, running: &[Value], part: &[Value]) -> Running {
-    let largest = k.fmax(running[0], part[0]);
-    let [old, new] = [running[0], part[0]].map(|maximum| {
-        let below = k.fsub(maximum, largest);
-        k.exp2(below)
-    });
-    let mut merged = vec![largest];
-    for (running, part) in running.iter().zip(part).skip(1) {
-        let kept = k.fmul(*running, old);
-        merged.push(k.fma(*part, new, kept));
+    let mut merged = Vec::new();
+    for (running, part) in running.chunks(3).zip(part.chunks(3)) {
+        let largest = k.fmax(running[0], part[0]);
+        let [old, new] = [running[0], part[0]].map(|maximum| {
+            let below = k.fsub(maximum, largest);
+            k.exp2(below)
+        });
+        merged.push(largest);
+        for (running, part) in running.iter().zip(part).skip(1) {
+            let kept = k.fmul(*running, old);
+            merged.push(k.fma(*part, new, kept));
+        }
     }
     merged
+}
+
+/// The softmax of several parts, `[maximum, sum, element]` each.
+pub(super) fn combined(k: &mut Builder, parts: &[[Value; 3]]) -> [Value; 3] {
+    let mut largest = parts[0][0];
+    for part in &parts[1..] {
+        largest = k.fmax(largest, part[0]);
+    }
+    let mut sums = [k.float(0.0); 2];
+    for part in parts {
+        let below = k.fsub(part[0], largest);
+        let weight = k.exp2(below);
+        for (sum, value) in sums.iter_mut().zip(&part[1..]) {
+            *sum = k.fma(*value, weight, *sum);
+        }
+    }
+    [largest, sums[0], sums[1]]
 }
