@@ -124,6 +124,21 @@ fn experts_in_tiles_of_every_width() {
     }
 }
 
+/// Experts of several tiles and several workgroups a tile, beside those of none; and more experts than a workgroup has
+/// work items.
+#[test]
+fn experts_that_share_rows_unevenly() {
+    for (number, (experts, expert)) in [(13, Some(12)), (300, None)].into_iter().enumerate() {
+        for target in targets(number) {
+            let shape = tiny::Shape { experts, hidden: 160, ..RAGGED };
+            let case = Case { expert, ..case(target, 37, Path::Half) };
+            let experts = |op: &Op| matches!(op, Op::Experts(_));
+            let worst = check_plan(Family::Qwen3Moe, shape, Type::Q5_0, &case, experts);
+            println!("{target} {worst:?}");
+        }
+    }
+}
+
 #[test]
 fn bits_do_not_depend_on_the_schedule() {
     let bytes = tiny::model(Family::Qwen3Moe, RAGGED, Type::Q5_1, 2).to_bytes();
