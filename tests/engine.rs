@@ -28,6 +28,16 @@ struct Outcome {
 /// Runs requests to their end, each submitted as soon as there is a place.
 fn run(model: &Model<'_>, config: Config, prompts: &[Vec<TokenId>], params: &SamplerParams) -> Vec<Outcome> {
     let backend = Reference::new(model, config.pages, KvType::F16, Products::Exact, HEAP).unwrap();
+    run_on(backend, model, config, prompts, params)
+}
+
+fn run_on<B: Backend<Error: core::fmt::Debug>>(
+    backend: B,
+    model: &Model<'_>,
+    config: Config,
+    prompts: &[Vec<TokenId>],
+    params: &SamplerParams,
+) -> Vec<Outcome> {
     let mut engine = Engine::new(model, backend, config, &[], HEAP).unwrap();
     let mut outcomes: Vec<_> = prompts.iter().map(|_| (Vec::new(), None)).collect();
     let mut next = 0;
@@ -159,6 +169,18 @@ fn a_device_that_gives_no_scores_is_told() {
         // the last step has eight rows
         let whole = &logits[..32 * vocabulary];
         assert_eq!(told(Output::Logits(whole)), (error(32, 8, whole.len()), 32));
+    });
+}
+
+#[test]
+fn a_device_that_gives_no_logits_ends_the_request() {
+    with_model(Family::Qwen3, |model| {
+        let logits: &'static [f32] = vec![0.0; model.vocabulary as usize].leak();
+        for output in [Output::Tokens(&[]), Output::Hidden(logits), Output::Logits(&logits[1..])] {
+            let (config, prompts) = (Config::new(128, 1, 64), [prompt(1, 40)]);
+            let outcome = run_on(Odd(output), model, config, &prompts, &SamplerParams::default()).remove(0);
+            assert_eq!((outcome.tokens.len(), outcome.reason), (0, FinishReason::DeviceFailed));
+        }
     });
 }
 

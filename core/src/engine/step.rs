@@ -130,8 +130,11 @@ impl<B: Backend> Engine<'_, '_, B> {
                 token.into_iter().for_each(|token| masks.accept(owner, token));
                 continue;
             }
-            let Output::Logits(logits) = output else { continue };
-            let logits = &logits[row * vocabulary..(row + 1) * vocabulary];
+            let Some(logits) = logits_of(output, row, vocabulary) else {
+                // the plan asked for something else
+                sequence.ending = Some(FinishReason::DeviceFailed);
+                continue;
+            };
             let position = sequence.len();
             match sequence.sampler.sample(logits, position, masks.mask(owner), &mut self.scratch) {
                 Ok(sampled) => {
@@ -267,4 +270,10 @@ impl super::admit::StepBuffers<'_> {
             self.owners.push(sequence.id);
         }
     }
+}
+
+/// A row of the logits, `[vocabulary]`, if the device gave it.
+fn logits_of(output: Output<'_>, row: usize, vocabulary: usize) -> Option<&[f32]> {
+    let Output::Logits(logits) = output else { return None };
+    logits.get(row * vocabulary..(row + 1) * vocabulary)
 }
