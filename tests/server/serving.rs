@@ -16,6 +16,7 @@ use doorbell_tests::gguf_writer::{GgufFile, Value};
 use doorbell_tests::scripted::Scripted;
 use doorbell_tests::tiny::{self, Family, Shape};
 use std::path::PathBuf;
+use std::sync::mpsc::Sender;
 
 const HEAP: Heap<'static> = &Global;
 
@@ -38,6 +39,8 @@ pub(crate) struct Kind {
     pub(crate) folder: Option<PathBuf>,
     /// How long a step takes.
     pub(crate) pause: Duration,
+    /// Who hears that a step begins.
+    pub(crate) steps: Option<Sender<()>>,
     pub(crate) settings: Settings,
 }
 
@@ -54,6 +57,7 @@ impl Default for Kind {
             model: 1,
             folder: None,
             pause: Duration::ZERO,
+            steps: None,
             settings: Settings::new(SocketAddr::from(([127, 0, 0, 1], 0))),
         }
     }
@@ -97,7 +101,7 @@ pub(crate) fn served(kind: &Kind, gguf: &'static Gguf<'static>) -> Served {
     config.waiting = kind.waiting;
     config.reading_rows = 8;
     config.pages = kind.pages.unwrap_or(config.pages);
-    let backend = Scripted::new(model, tokenizer, config.pages, kind.pause);
+    let backend = Scripted::new(model, tokenizer, config.pages, kind.pause).telling_steps(kind.steps.clone());
     let end_tokens: Vec<_> = tokenizer.eog().collect();
     let engine = Engine::new(model, backend, config, &end_tokens, HEAP).unwrap();
     let service = Service::start(engine, tokenizer).unwrap();

@@ -1,8 +1,9 @@
 //! A backend that says what the prompt tells it to say, so that answers are known to the byte.
 //!
 //! The text between the last `[[` and `]]` of the prompt is the answer, byte by byte, one token each, as are the marks of
-//! reasoning where the vocabulary has them; without it the answer is `ok`. The hidden state of a token has a one where its byte is, modulo the width. It reads the tokens that the KV pages say came before, as a real model does. Needs a byte-level
-//! vocabulary whose turns end with `<|im_end|>`.
+//! reasoning where the vocabulary has them; without it the answer is `ok`. The hidden state of a token has a one where
+//! its byte is, modulo the width. It reads the tokens that the KV pages say came before, as a real model does. Needs a
+//! byte-level vocabulary whose turns end with `<|im_end|>`.
 
 use core::time::Duration;
 use doorbell_core::backend::{Backend, KvType, Output, PageError, PageForm};
@@ -44,6 +45,7 @@ pub struct Scripted {
     pause: Duration,
     in_flight: bool,
     rests: Option<Sender<()>>,
+    steps: Option<Sender<()>>,
 }
 
 impl Scripted {
@@ -72,6 +74,7 @@ impl Scripted {
             pause,
             in_flight: false,
             rests: None,
+            steps: None,
         }
     }
 
@@ -79,6 +82,13 @@ impl Scripted {
     #[must_use]
     pub fn telling(mut self, rests: Sender<()>) -> Self {
         self.rests = Some(rests);
+        self
+    }
+
+    /// Tells whenever a step begins, before its pause.
+    #[must_use]
+    pub fn telling_steps(mut self, steps: Option<Sender<()>>) -> Self {
+        self.steps = steps;
         self
     }
 
@@ -136,6 +146,8 @@ impl Backend for Scripted {
 
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), BatchError> {
         batch.check(&BatchLimits { shape: plan.shape, ..self.limits })?;
+        // nobody has to listen
+        _ = self.steps.as_ref().map(|steps| steps.send(()));
         thread::sleep(self.pause);
         let head =
             plan.ops.iter().find_map(|op| if let Op::Head(head) = op { Some(head.result) } else { None });
