@@ -39,7 +39,9 @@ impl fmt::Display for ServiceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Thread(error) => write!(f, "no thread for the engine: {error}"),
-            Self::Ended => f.write_str("the engine has ended; start the server again"),
+            Self::Ended => {
+                f.write_str("the engine has ended; if the server is not shutting down, start it again")
+            }
         }
     }
 }
