@@ -7,7 +7,7 @@ use core::future::Future as _;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use core::time::Duration;
-use std::io::{self, IoSlice};
+use std::io;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
@@ -47,18 +47,6 @@ impl AsyncRead for Lingering {
 impl AsyncWrite for Lingering {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         self.socket().poll_write(context, from)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        from: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.socket().poll_write_vectored(context, from)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.socket.is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
