@@ -78,6 +78,8 @@ def main():
         if "--verbose" in rest:
             print(run.stdout)
     outcomes = dict((name, word) for word, name in re.findall(r"^(PASSED|FAILED|ERROR) (unit/.+?)(?: - .*)?$", run.stdout, re.M))
+    if not outcomes:
+        sys.exit(f"no test ran: pytest ended with {run.returncode}\n{run.stdout}")
     reasons = lambda name: next((why for pattern, why in NOT_APPLICABLE if re.search(pattern, name)), None)
     applicable = {name: word for name, word in outcomes.items() if not reasons(name)}
     files = sorted({name.split("::")[0] for name in applicable})
