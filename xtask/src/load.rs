@@ -1,8 +1,11 @@
 //! `cargo xtask load`: the server under concurrent streams, in turns with llama-server when its path is given.
 //!
+//! Beside it runs a bare socket in the server's rhythm: what a token costs there is the system's, not ours.
+//!
 //! Every run starts a server of its own, so that neither has the other's company; rounds alternate, so that a
 //! neighbour on the machine disturbs both alike. Not here: correctness under abuse, which is `chaos`.
 
+pub(crate) mod bare;
 mod figures;
 pub(crate) mod server;
 mod streams;
@@ -11,7 +14,7 @@ mod transcript;
 use crate::{http, model, process};
 use figures::Figures;
 use server::{Kind, Running};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What `cargo xtask load` takes.
 #[derive(clap::Args)]
@@ -52,38 +55,48 @@ const STREAM_CONTEXT: usize = 1024;
 const TRANSCRIPT_CONTEXT: usize = 8192;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
-    let program = process::program(arguments.program.as_ref())?;
+    let ours = Kind::Ours(process::program(arguments.program.as_ref())?);
+    let peer = arguments.peer.clone().map(Kind::Peer);
     let file = model::file(&arguments.model)?;
-    let mut kinds = vec![Kind::Ours(program)];
-    kinds.extend(arguments.peer.clone().map(Kind::Peer));
     println!("{}", figures::HEADER);
-    let mut rates = vec![Vec::new(); kinds.len()];
     for &streams in &arguments.streams {
-        let mut all: Vec<Figures> = kinds.iter().map(|_| Figures::default()).collect();
-        for round in 1..=arguments.rounds {
-            eprintln!("{streams} streams: round {round} of {}", arguments.rounds);
-            for (kind, figures) in kinds.iter().zip(&mut all) {
-                let server = Running::start(kind, &file, streams, STREAM_CONTEXT, arguments.threads)?;
-                let run = streams::Task { streams, seconds: arguments.seconds, generate: arguments.generate };
-                streams::measure(&server, &run, figures)?;
-                figures.endings.push(server.end()?);
-            }
-        }
-        for ((kind, figures), rates) in kinds.iter().zip(&mut all).zip(&mut rates) {
-            println!("{}", figures.row(kind.name(), streams));
-            rates.push(figures.rate());
-        }
-        if let [ours, peer] = rates.as_slice() {
-            let ratio = ours.last().zip(peer.last()).map_or(f64::NAN, |(ours, peer)| ours / peer);
-            println!("tokens per second at {streams}: {ratio:.2} times the peer's");
-        }
+        contest(arguments, &ours, peer.as_ref(), &file, streams)?;
     }
-    if arguments.turns > 0 {
-        for kind in &kinds {
-            let server = Running::start(kind, &file, 1, TRANSCRIPT_CONTEXT, arguments.threads)?;
-            println!("{}: {}", kind.name(), transcript::play(server.address(), arguments.turns)?);
-            server.end()?;
-        }
+    for kind in [Some(&ours), peer.as_ref()].into_iter().flatten().filter(|_| arguments.turns > 0) {
+        let server = Running::start(kind, &file, 1, TRANSCRIPT_CONTEXT, arguments.threads)?;
+        println!("{}: {}", kind.name(), transcript::play(server.address(), arguments.turns)?);
+        server.end()?;
+    }
+    Ok(())
+}
+
+/// All rounds with one number of streams.
+fn contest(
+    arguments: &Arguments,
+    ours: &Kind,
+    peer: Option<&Kind>,
+    file: &Path,
+    streams: usize,
+) -> Result<(), anyhow::Error> {
+    let measure = |kind: &Kind, figures: &mut Figures| {
+        let server = Running::start(kind, file, streams, STREAM_CONTEXT, arguments.threads)?;
+        let run = streams::Task { streams, seconds: arguments.seconds, generate: arguments.generate };
+        streams::measure(&server, &run, figures)?;
+        figures.endings.push(server.end()?);
+        Ok::<_, anyhow::Error>(())
+    };
+    let [mut own, mut bare, mut peers] = [(); 3].map(|()| Figures::default());
+    for round in 1..=arguments.rounds {
+        eprintln!("{streams} streams: round {round} of {}", arguments.rounds);
+        measure(ours, &mut own)?;
+        measure(&Kind::Bare(own.rhythm(arguments.generate)), &mut bare)?;
+        peer.map_or(Ok(()), |peer| measure(peer, &mut peers))?;
+    }
+    println!("{}\n{}", own.row("doorbell", streams), bare.row("bare socket", streams));
+    println!("HTTP at {streams}: {:.1} us a token over a bare socket", own.socket() - bare.socket());
+    if let Some(peer) = peer {
+        println!("{}", peers.row(peer.name(), streams));
+        println!("tokens per second at {streams}: {:.2} times the peer's", own.rate() / peers.rate());
     }
     Ok(())
 }

@@ -51,6 +51,9 @@ enum Verb {
     Bench(bench::Arguments),
     /// Measure the server under concurrent streams, interleaved with llama-server when it is there.
     Load(load::Arguments),
+    /// Write as the server does, and do nothing else: what `load` compares the server with.
+    #[command(hide = true)]
+    BareSocket(load::bare::Arguments),
     /// Let clients misbehave, and see what is left behind.
     Chaos(chaos::Arguments),
     /// Compare the instruction table with LLVM, where it is installed.
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Verb::Model(arguments) => model::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),
         Verb::Load(arguments) => load::run(&arguments),
+        Verb::BareSocket(arguments) => load::bare::run(&arguments),
         Verb::Chaos(arguments) => chaos::run(&arguments),
         Verb::IsaCheck(arguments) => isa_check::run(&arguments),
         Verb::Kernels(arguments) => kernels::run(&arguments),

@@ -1,5 +1,6 @@
 //! What a contestant did under load, and the row of the table that tells it.
 
+use super::bare::Rhythm;
 use core::time::Duration;
 
 /// The first lines of the table.
@@ -11,6 +12,8 @@ parsing ms/prompt | processors busy | SIGTERM s |\n|---|---|---|---|---|---|---|
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
     pub(super) tokens: u64,
+    /// Bytes of JSON that they came in.
+    pub(super) bytes: u64,
     pub(super) seconds: f64,
     /// Seconds to the first token of each answer.
     pub(super) first: Vec<f64>,
@@ -38,12 +41,24 @@ impl Figures {
         self.tokens as f64 / self.seconds
     }
 
+    /// Microseconds of processor time per token of the threads that write answers.
+    pub(super) fn socket(&self) -> f64 {
+        self.serving.map_or(f64::NAN, |[socket, _]| socket * 1e6 / self.tokens.max(1) as f64)
+    }
+
+    /// What was written, and when, in answers of so many tokens.
+    pub(super) fn rhythm(&mut self, generate: usize) -> Rhythm {
+        let bytes = (self.bytes / self.tokens.max(1)) as usize;
+        let step = (quantile(&mut self.between, 0.5) * 1e6) as u64;
+        Rhythm { bytes, step, generate }
+    }
+
     pub(super) fn row(&mut self, name: &str, streams: usize) -> String {
         let [first, between] = [&mut self.first, &mut self.between]
             .map(|samples| [0.5, 0.99].map(|share| quantile(samples, share) * 1e3));
-        let [socket, parsing] = self.serving.map_or([f64::NAN; 2], |[socket, parsing]| {
-            [socket * 1e6 / self.tokens.max(1) as f64, parsing * 1e3 / self.first.len().max(1) as f64]
-        });
+        let answers = self.first.len().max(1) as f64;
+        let parsing = self.serving.map_or(f64::NAN, |[_, parsing]| parsing * 1e3 / answers);
+        let socket = self.socket();
         let ending = self.endings.iter().max().map_or(f64::NAN, Duration::as_secs_f64);
         format!(
             "| {name} | {streams} | {:.1} | {:.0} | {:.0} | {:.1} | {:.1} | {socket:.1} | {parsing:.2} | {:.2} | \
@@ -68,5 +83,13 @@ mod tests {
         assert_eq!(quantile(&mut samples, 0.5), 51.0);
         assert_eq!(quantile(&mut samples, 0.99), 100.0);
         assert!(quantile(&mut [], 0.5).is_nan());
+    }
+
+    #[test]
+    fn a_rhythm_is_that_of_a_common_token() {
+        let between = vec![0.006, 0.007, 0.5];
+        let mut figures = Figures { tokens: 4, bytes: 1002, between, ..Figures::default() };
+        assert_eq!(figures.rhythm(9), Rhythm { bytes: 250, step: 7000, generate: 9 });
+        assert_eq!(Figures::default().rhythm(9).step, 0);
     }
 }

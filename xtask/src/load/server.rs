@@ -1,5 +1,6 @@
 //! A server that was started for one run, and what /proc knows of it.
 
+use super::bare::Rhythm;
 use crate::http;
 use anyhow::{Context as _, bail};
 use core::net::SocketAddr;
@@ -13,6 +14,8 @@ use std::time::Instant;
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Ours(PathBuf),
+    /// A socket that is written to in this rhythm.
+    Bare(Rhythm),
     Peer(PathBuf),
 }
 
@@ -20,6 +23,7 @@ impl Kind {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Ours(_) => "doorbell",
+            Self::Bare(_) => "bare socket",
             Self::Peer(_) => "llama-server",
         }
     }
@@ -29,7 +33,8 @@ impl Kind {
 pub(crate) struct Running {
     child: Child,
     address: SocketAddr,
-    ours: bool,
+    /// Whether its threads have the names of ours.
+    named: bool,
 }
 
 /// How long a server may take to load a model or to end.
@@ -67,6 +72,16 @@ impl Running {
                 command.args(["--parallel", &streams.to_string(), "--ctx", &context.to_string()]);
                 command
             }
+            Kind::Bare(Rhythm { bytes, step, generate }) => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command.arg("bare-socket").arg(model).args(["--port", &port, "--threads", &threads]);
+                command.args([
+                    format!("--bytes={bytes}"),
+                    format!("--step={step}"),
+                    format!("--generate={generate}"),
+                ]);
+                command
+            }
             Kind::Peer(program) => {
                 let mut command = Command::new(program);
                 command.arg("-m").arg(model).args(["--host", "127.0.0.1", "--port", &port, "-t", &threads]);
@@ -76,7 +91,7 @@ impl Running {
         };
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().with_context(|| format!("start {}", command.get_program().display()))?;
-        let mut running = Self { child, address, ours: matches!(kind, Kind::Ours(_)) };
+        let mut running = Self { child, address, named: !matches!(kind, Kind::Peer(_)) };
         let start = Instant::now();
         while !http::get(address, "/health").is_ok_and(|(status, _)| status == 200) {
             if let Some(status) = running.child.try_wait()? {
@@ -96,7 +111,7 @@ impl Running {
 
     /// Processor time so far, to the nanosecond. Our threads have names; the peer's can't be told apart.
     pub(crate) fn processor(&self) -> Processor {
-        let mut processor = Processor { all: 0.0, serving: self.ours.then_some([0.0; 2]) };
+        let mut processor = Processor { all: 0.0, serving: self.named.then_some([0.0; 2]) };
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         for task in tasks.into_iter().flatten().flatten() {
             let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();

@@ -24,6 +24,7 @@ const PROMPT_WORDS: usize = 100;
 #[derive(Default)]
 struct Seen {
     tokens: u64,
+    bytes: u64,
     first: Vec<f64>,
     between: Vec<f64>,
 }
@@ -63,6 +64,7 @@ pub(super) fn measure(server: &Running, task: &Task, figures: &mut Figures) -> R
     for seen in all {
         let seen = seen?;
         figures.tokens += seen.tokens;
+        figures.bytes += seen.bytes;
         figures.first.extend(seen.first);
         figures.between.extend(seen.between);
     }
@@ -84,17 +86,18 @@ fn ask(
     });
     let start = Instant::now();
     let mut last = None;
-    http::stream(address, "/v1/chat/completions", &body, &mut |event| {
+    http::stream(address, "/v1/chat/completions", &body, &mut |data| {
         let now = Instant::now();
         if now >= end {
             return false;
         }
-        let Ok(event) = serde_json::from_str::<Value>(event) else { return true };
+        let Ok(event) = serde_json::from_str::<Value>(data) else { return true };
         let text = event["choices"][0]["delta"]["content"].as_str().unwrap_or_default();
         if text.is_empty() {
             return true;
         }
         seen.tokens += 1;
+        seen.bytes += data.len() as u64;
         match last.replace(now) {
             None => seen.first.push((now - start).as_secs_f64()),
             Some(before) => seen.between.push((now - before).as_secs_f64()),
