@@ -125,8 +125,9 @@ fn hostile_schemas_end_in_an_answer() {
 }
 
 /// The templates that show a style, and what the model would say instead.
-const STYLES: [&str; 7] = [
+const STYLES: [&str; 8] = [
     "<tool_call>",
+    "<|python_tag|>",
     "<tool_call><function=",
     "<arg_key>",
     "[TOOL_CALLS]",
@@ -146,12 +147,16 @@ fn calls_can_be_forced_in_every_style() {
             .into_boxed_str(),
         );
         let server = Server::start(&Kind { template: Some(template), ..Kind::default() });
-        let city = json!({ "type": "object", "properties": { "city": { "enum": ["Rom"] } },
-            "required": ["city"], "additionalProperties": false });
+        // as pydantic writes the models in a model
+        let city = json!({ "$defs": { "City": { "enum": ["Rom"] } }, "type": "object",
+            "properties": { "city": { "$ref": "#/$defs/City" } }, "required": ["city"], "additionalProperties": false });
         let tools = json!([
             { "type": "function", "function": { "name": "now", "parameters": { "type": "object", "properties": {}, "additionalProperties": false } } },
             { "type": "function", "function": { "name": "weather", "parameters": city } },
         ]);
+        let any =
+            with(ask("[[I won't]]"), json!({ "tools": tools, "tool_choice": "required", "max_tokens": 1 }));
+        assert_eq!(server.post(CHAT, &any).status, 200, "{sign}");
         let body = with(
             // where it may reason first, it goes straight to the call, whose channel has this beginning
             ask(if sign == "<|channel|>" { "[[<|channel|>c]]" } else { "[[I won't]]" }),

@@ -7,7 +7,7 @@ use crate::error::Failure;
 use core::fmt::Write as _;
 use doorbell_core::token::Kind;
 use doorbell_runtime::answer::{CallStyle, Style, Tools};
-use doorbell_runtime::constrain::{Shape, spaced};
+use doorbell_runtime::constrain::{BLANK, Shape, spaced};
 use serde_json::{Value, json};
 
 /// The shape of the answer, with room for reasoning in front.
@@ -57,12 +57,6 @@ struct Writer<'a> {
 /// A text in a grammar.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string()
-}
-
-/// A rule for JSON of a schema; what has none is an object.
-fn arguments(rule: &str, schema: &Value) -> String {
-    let schema = if schema.is_object() { schema.clone() } else { json!({ "type": "object" }) };
-    format!("{rule}: %json {}\n", spaced(&schema))
 }
 
 impl Writer<'_> {
@@ -120,11 +114,15 @@ impl Writer<'_> {
         }
         let more = if one { "" } else { " (\"\\n\" call)*" };
         match self.style.calls {
-            CallStyle::Bare => Ok(arguments("body", &objects(&wanted, "parameters"))),
-            CallStyle::None | CallStyle::Hermes => Ok(format!(
-                "body: call{more}\ncall: \"<tool_call>\\n\" object \"\\n</tool_call>\"\n{}",
-                arguments("object", &objects(&wanted, "arguments"))
-            )),
+            CallStyle::Bare => {
+                Ok(format!("body: call\n{}", each(&wanted, |name, rule| object(name, "parameters", rule))))
+            }
+            CallStyle::None | CallStyle::Hermes => {
+                let calls = each(&wanted, |name, rule| {
+                    format!(r#""<tool_call>\n" {} "\n</tool_call>""#, object(name, "arguments", rule))
+                });
+                Ok(format!("body: call{more}\n{calls}"))
+            }
             CallStyle::Functions => Ok(format!(
                 "body: call{more}\n\
                  call: \"<tool_call>\\n<function=\" name \">\\n\" parameter* \"</function>\\n</tool_call>\"\n\
@@ -172,11 +170,9 @@ impl Writer<'_> {
             let calls = each(wanted, |name, rule| format!("{begin} {name} {between} {rule}"));
             return format!("body: call{repeat}\n{calls}");
         }
-        let mut list = json!({ "type": "array", "items": objects(wanted, "arguments"), "minItems": 1 });
-        if one {
-            list["maxItems"] = 1.into();
-        }
-        format!("body: {begin} list\n{}", arguments("list", &list))
+        let more = if one { "" } else { " (space \",\" space call)*" };
+        let calls = each(wanted, |name, rule| object(name, "arguments", rule));
+        format!("body: {begin} \"[\" space call{more} space \"]\"\n{calls}")
     }
 }
 
@@ -185,30 +181,22 @@ fn names(wanted: &[(&str, &Value)]) -> String {
     wanted.iter().map(|(name, _)| quoted(name)).collect::<Vec<_>>().join(" | ")
 }
 
-/// A rule `call` with an alternative for each tool, made of its name and the rule of its arguments.
+/// A rule `call` with an alternative for each tool, made of its name and the rule of its arguments. Every schema is a
+/// document by itself, so that its references find what they name.
 fn each(wanted: &[(&str, &Value)], call: impl Fn(&str, &str) -> String) -> String {
     let (mut alternatives, mut rules) = (Vec::new(), String::new());
     for (number, (name, schema)) in wanted.iter().enumerate() {
         let rule = format!("arguments{number}");
         alternatives.push(call(&quoted(name), &rule));
-        rules.push_str(&arguments(&rule, schema));
+        let schema = if schema.is_object() { (*schema).clone() } else { json!({ "type": "object" }) };
+        _ = writeln!(rules, "{rule}: %json {}", spaced(&schema));
     }
-    format!("call: {}\n{rules}", alternatives.join(" | "))
+    format!("call: {}\nspace: /{BLANK}/\n{rules}", alternatives.join(" | "))
 }
 
-/// The schema of an object with name and arguments.
-fn objects(wanted: &[(&str, &Value)], arguments: &str) -> Value {
-    let object = |(name, schema): &(&str, &Value)| {
-        let schema = if schema.is_object() { (*schema).clone() } else { json!({ "type": "object" }) };
-        json!({
-            "type": "object",
-            "properties": { "name": { "const": name }, arguments: schema },
-            "required": ["name", arguments],
-            "additionalProperties": false,
-        })
-    };
-    match wanted {
-        [one] => object(one),
-        wanted => json!({ "anyOf": wanted.iter().map(object).collect::<Vec<Value>>() }),
-    }
+/// A JSON object of a quoted name and, under `key`, of the arguments.
+fn object(name: &str, key: &str, rule: &str) -> String {
+    let [name_key, name, key] = [&quoted("name"), name, &quoted(key)].map(quoted);
+    let member = |key: &str, value: &str| format!("{key} space \":\" space {value}");
+    format!(r#""{{" space {} space "," space {} space "}}""#, member(&name_key, &name), member(&key, rule))
 }

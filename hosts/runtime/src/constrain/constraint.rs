@@ -67,8 +67,8 @@ impl Grammars {
     }
 }
 
-/// White space between the parts of a JSON document: enough for any layout, not enough to go on for ever.
-const BLANK: &str = "[ \\n\\r\\t]{0,32}";
+/// White space between the parts of a JSON document, as a regular expression: enough for any layout, not enough to go on for ever.
+pub const BLANK: &str = "[ \\n\\r\\t]{0,32}";
 
 /// A schema whose documents have bounded white space. Options that came with it are dropped, as they could make the
 /// parser overlook what it doesn't know.

@@ -11,6 +11,6 @@ mod marks;
 mod vocabulary;
 
 pub use budget::Budget;
-pub use constraint::{Constraint, Grammars, Shape, spaced};
+pub use constraint::{BLANK, Constraint, Grammars, Shape, spaced};
 pub use error::GrammarError;
 pub use marks::{Channel, Marks};
