@@ -44,7 +44,7 @@ cargo build --quiet --workspace --bin doorbell --example scripted_server
 server=$root/target/debug/examples/scripted_server
 if [ -n "$python" ]; then
     "$python" "$here/clients.py" "$server"
-    "$python" "$here/fuzz.py" "$server" 10
+    "$python" "$here/fuzz.py" "$server"
 fi
 if [ -n "$javascript" ]; then
     cp "$here/clients.mjs" "$directory/clients.mjs"
