@@ -44,7 +44,8 @@ fn an_answer_has_the_documented_shape() {
     assert!(answer["created"].is_u64());
     assert_eq!(answer["model"], "scripted");
     let choice = &answer["choices"][0];
-    assert_eq!(choice["message"], json!({ "role": "assistant", "content": "Grüße aus 北京" }));
+    let message = json!({ "role": "assistant", "content": "Grüße aus 北京", "refusal": null });
+    assert_eq!(choice["message"], message);
     assert_eq!(choice["finish_reason"], "stop");
     assert_eq!(choice["logprobs"], Value::Null);
     let usage = &answer["usage"];
@@ -193,6 +194,23 @@ fn mistrals_templates_take_the_names_of_calls_that_they_are_given() {
     ]);
     let answer = server.post("/api/chat", &json!({ "messages": messages, "stream": false })).ok();
     assert_eq!(answer["message"]["content"], "sunny");
+}
+
+#[test]
+fn tools_can_be_offered_and_not_allowed() {
+    let server = Server::start(&Kind::default());
+    let mut tools = weather();
+    tools.as_array_mut().unwrap().push(json!({ "type": "function", "function": { "name": "other" } }));
+    let choice = |mode: &str, name: &str| {
+        let list = json!([{ "type": "function", "function": { "name": name } }]);
+        let allowed = json!({ "type": "allowed_tools", "allowed_tools": { "mode": mode, "tools": list } });
+        let fields = json!({ "tools": tools, "tool_choice": allowed, "max_tokens": 800 });
+        server.post("/v1/chat/completions", &with(ask("[[I won't]]"), fields))
+    };
+    let answer = choice("required", "weather").ok();
+    assert_eq!(answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"], "weather");
+    assert_eq!(choice("auto", "weather").ok()["choices"][0]["message"]["content"], "I won't");
+    assert_eq!((choice("required", "third").status, choice("perhaps", "other").status), (400, 400));
 }
 
 #[test]

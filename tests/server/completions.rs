@@ -111,6 +111,49 @@ fn llama_servers_form_tells_why_it_ended() {
 }
 
 #[test]
+fn the_token_that_came_is_among_the_likeliest() {
+    let server = Server::start(&Kind::default());
+    let body = json!({ "prompt": "[[ab]]", "logprobs": 0, "temperature": 0 });
+    let logprobs = server.post("/v1/completions", &body).ok()["choices"][0]["logprobs"].clone();
+    for (at, token) in ["a", "b"].iter().enumerate() {
+        assert_eq!(logprobs["top_logprobs"][at], json!({ *token: logprobs["token_logprobs"][at] }));
+    }
+}
+
+#[test]
+fn the_best_answers_are_told() {
+    let server = Server::start(&Kind::default());
+    let ask = |fields: Value| {
+        // flat enough that answers differ
+        let mut body = json!({ "prompt": "[[abcdefgh]]", "seed": 3, "temperature": 50, "top_k": 0, "top_p": 1,
+            "min_p": 0, "max_tokens": 8 });
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        server.post("/v1/completions", &body)
+    };
+    let all = ask(json!({ "n": 6, "logprobs": 0 })).ok();
+    let mean = |choice: &Value| {
+        let own = choice["logprobs"]["token_logprobs"].as_array().unwrap();
+        own.iter().map(|log_prob| log_prob.as_f64().unwrap()).sum::<f64>() / own.len() as f64
+    };
+    let mut choices = all["choices"].as_array().unwrap().clone();
+    choices.sort_by(|one, other| mean(other).total_cmp(&mean(one)));
+    assert_ne!(choices[0]["text"], choices[5]["text"]);
+    let best = ask(json!({ "n": 2, "best_of": 6 })).ok();
+    assert_eq!(best["choices"].as_array().unwrap().len(), 2);
+    for (at, choice) in best["choices"].as_array().unwrap().iter().enumerate() {
+        assert_eq!((&choice["index"], &choice["text"]), (&json!(at), &choices[at]["text"]));
+        assert!(choice["logprobs"].is_null());
+    }
+    assert_eq!(best["usage"], all["usage"]);
+    for wrong in
+        [json!({ "n": 2, "best_of": 1 }), json!({ "best_of": 65 }), json!({ "best_of": 2, "stream": true })]
+    {
+        let refusal = ask(wrong.clone());
+        assert_eq!((refusal.status, &refusal.json()["error"]["param"]), (400, &json!("best_of")), "{wrong}");
+    }
+}
+
+#[test]
 fn without_a_limit_there_are_sixteen_tokens() {
     let server = Server::start(&Kind::default());
     let body = json!({ "prompt": format!("[[{}]]", "x".repeat(40)), "temperature": 0 });
@@ -131,6 +174,8 @@ fn end_tokens_can_be_ignored() {
 #[test]
 fn a_suffix_needs_a_model_that_fills_in() {
     let server = Server::start(&Kind::default());
-    let refusal = server.post("/v1/completions", &json!({ "prompt": "a", "suffix": "b" }));
-    assert_eq!(refusal.status, 501);
+    for (prompt, status) in [(json!("a"), 501), (json!(["a", "b"]), 501), (json!([1, 2]), 400)] {
+        let refusal = server.post("/v1/completions", &json!({ "prompt": prompt, "suffix": "b" }));
+        assert_eq!(refusal.status, status, "{prompt}");
+    }
 }

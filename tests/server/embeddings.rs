@@ -50,6 +50,20 @@ fn base64_holds_little_endian_floats() {
 }
 
 #[test]
+fn llama_server_has_a_form_of_its_own() {
+    let server = Server::start(&Kind::default());
+    for (path, body) in [
+        ("/embedding", json!({ "content": "ab" })),
+        ("/embeddings", json!({ "content": ["ab"] })),
+        ("/embeddings", json!({ "input": "ab" })),
+    ] {
+        let answer = server.post(path, &body).ok();
+        assert!(is_ab(&answer[0]["embedding"][0]) && answer[0]["index"] == 0, "{path}: {answer}");
+    }
+    assert_eq!(server.post("/embedding", &json!({})).status, 400);
+}
+
+#[test]
 fn ollama_has_two_forms_of_it() {
     let server = Server::start(&Kind::default());
     let answer = server.post("/api/embed", &json!({ "model": "m", "input": ["ab"] })).ok();

@@ -90,6 +90,51 @@ fn every_field_may_be_null() {
 }
 
 #[test]
+fn whole_numbers_may_be_large_and_have_a_point() {
+    let server = Server::start(&Kind::default());
+    for (name, value) in [
+        ("max_tokens", json!(99_999_999_999_u64)),
+        ("max_tokens", json!(1e300)),
+        ("top_k", json!(u64::MAX)),
+        ("repeat_last_n", json!(1e12)),
+        ("seed", json!(42.0)),
+        ("seed", json!(u64::MAX)),
+        ("id_slot", json!(1.0)),
+    ] {
+        let answer = server.post(CHAT, &with(ask("[[a]]"), json!({ name: value })));
+        assert_eq!(answer.status, 200, "{name}: {}", answer.body);
+    }
+    for (name, value) in [
+        ("n", json!(1e10)),
+        ("id_slot", json!(1e10)),
+        ("id_slot", json!(-2)),
+        ("top_logprobs", json!(1e10)),
+        ("max_tokens", json!(-1e300)),
+        ("seed", json!("1")),
+        ("logit_bias", json!({ "5": 1e39 })),
+        ("logit_bias", json!({ "4294967296": 1 })),
+    ] {
+        let refusal = server.post(CHAT, &with(ask("[[a]]"), json!({ name: value, "logprobs": true })));
+        assert_eq!((refusal.status, &refusal.json()["error"]["param"]), (400, &json!(name)), "{value}");
+    }
+}
+
+#[test]
+fn what_every_token_has_to_pass_is_bounded() {
+    let server = Server::start(&Kind::default());
+    let stops = |count: usize| (0..count).map(|at| format!("never {at}")).collect::<Vec<_>>();
+    assert_eq!(server.post(CHAT, &with(ask("[[a]]"), json!({ "stop": stops(256) }))).status, 200);
+    assert_eq!(server.post(CHAT, &with(ask("[[a]]"), json!({ "stop": stops(257) }))).status, 400);
+    let body = json!({ "max_tokens": 9, "messages": [{ "role": "user", "content": "[[a]]" }], "stop_sequences": stops(257) });
+    assert_eq!(server.post("/v1/messages", &body).status, 400);
+    let pairs = |count: usize| json!({ "logit_bias": vec![[5, 0]; count] });
+    let vocabulary = server.get("/v1/models").ok()["data"][0]["meta"]["n_vocab"].as_u64().unwrap() as usize;
+    assert_eq!(server.post(CHAT, &with(ask("[[a]]"), pairs(vocabulary))).status, 200);
+    let refusal = server.post(CHAT, &with(ask("[[a]]"), pairs(vocabulary + 1)));
+    assert_eq!((refusal.status, &refusal.json()["error"]["param"]), (400, &json!("logit_bias")));
+}
+
+#[test]
 fn a_message_that_was_begun_has_no_control_tokens() {
     let server = Server::start(&Kind::default());
     let count = |text: &str| {

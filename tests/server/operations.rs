@@ -31,6 +31,7 @@ fn health_numbers_and_models_are_told() {
     let models = server.get("/v1/models").ok();
     assert_eq!(models["data"][0]["id"], "scripted");
     assert_eq!(models["data"][0]["meta"]["n_vocab"], 512);
+    assert_eq!(models["data"][0]["meta"]["vocab_type"], 2);
     assert_eq!(server.get("/v1/models/scripted").ok(), models["data"][0]);
     let missing = server.get("/v1/models/other%2Fmodel");
     assert_eq!(missing.status, 404);

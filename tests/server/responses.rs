@@ -29,6 +29,14 @@ fn an_answer_has_items_of_parts() {
     let cut = server.post(PATH, &json!({ "input": "[[abc]]", "max_output_tokens": 1 })).ok();
     assert_eq!(cut["status"], "incomplete");
     assert_eq!(cut["incomplete_details"]["reason"], "max_output_tokens");
+    assert_eq!((&cut["output"][0]["status"], &item["status"]), (&json!("incomplete"), &json!("completed")));
+    let body = json!({ "input": "[[abc]]", "max_output_tokens": 1, "stream": true });
+    let events = server.post(PATH, &body).events();
+    let last = events.last().unwrap();
+    assert_eq!(
+        (&last["type"], &last["response"]["output"][0]["status"]),
+        (&json!("response.incomplete"), &json!("incomplete"))
+    );
 }
 
 #[test]
@@ -82,6 +90,28 @@ fn a_stream_tells_every_item_and_part_with_its_place() {
 }
 
 #[test]
+fn calls_can_be_forced() {
+    let server = Server::start(&Kind::default());
+    let city = json!({ "type": "object", "properties": { "city": { "enum": ["Rom"] } }, "required": ["city"],
+        "additionalProperties": false });
+    let tools = json!([
+        { "type": "web_search" },
+        { "type": "function", "name": "other" },
+        { "type": "function", "name": "weather", "parameters": city },
+    ]);
+    let weather = json!({ "type": "function", "name": "weather" });
+    let allowed = json!({ "type": "allowed_tools", "mode": "required", "tools": [weather] });
+    for choice in [weather, allowed] {
+        let body = json!({ "input": "[[no]]", "tools": tools, "tool_choice": choice, "max_output_tokens": 800,
+            "temperature": 0 });
+        let item = server.post(PATH, &body).ok()["output"][0].clone();
+        assert_eq!((&item["type"], &item["name"]), (&json!("function_call"), &json!("weather")));
+    }
+    let refusal = server.post(PATH, &json!({ "input": "a", "tool_choice": "perhaps" }));
+    assert_eq!((refusal.status, &refusal.json()["error"]["param"]), (400, &json!("tool_choice")));
+}
+
+#[test]
 fn conversations_come_back_as_items() {
     let server = Server::start(&Kind::default());
     let input = json!([
@@ -103,9 +133,25 @@ fn probes_are_answered_and_memory_is_refused() {
     for input in [json!(""), json!([])] {
         assert_eq!(server.post(PATH, &json!({ "input": input, "max_output_tokens": 1 })).status, 200);
     }
-    let refusal = server.post(PATH, &json!({ "input": "a", "previous_response_id": "resp_1" }));
-    assert_eq!(refusal.status, 400);
-    assert_eq!(refusal.json()["error"]["param"], "previous_response_id");
+    for (field, value, param) in [
+        ("previous_response_id", json!("resp_1"), "previous_response_id"),
+        ("conversation", json!("conv_1"), "conversation"),
+        ("prompt", json!({ "id": "pmpt_1" }), "prompt"),
+        (
+            "input",
+            json!([{ "role": "user", "content": "a" }, { "type": "item_reference", "id": "m" }]),
+            "input[1]",
+        ),
+    ] {
+        let mut body = json!({ "input": "a" });
+        body[field] = value;
+        let refusal = server.post(PATH, &body);
+        assert_eq!((refusal.status, &refusal.json()["error"]["param"]), (400, &json!(param)));
+    }
+    assert_eq!(
+        server.post(PATH, &json!({ "input": "a", "truncation": "auto" })).ok()["truncation"],
+        "disabled"
+    );
 }
 
 #[test]

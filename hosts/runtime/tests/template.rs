@@ -58,6 +58,17 @@ fn templates_are_told_the_day_unless_the_request_does() {
 }
 
 #[test]
+fn tools_are_told_as_text_where_a_template_wants_that() {
+    let template = template("{{ 'Tools: ' + functions }}").unwrap();
+    let tools = [json!({ "type": "function" })];
+    let variables = Map::new();
+    let input = ChatInput::new(&[], &variables, NOW);
+    assert_eq!(template.render(&input).unwrap(), "Tools: ");
+    let input = ChatInput { tools: Some(&tools), ..input };
+    assert_eq!(template.render(&input).unwrap(), "Tools: [{\"type\":\"function\"}]");
+}
+
+#[test]
 fn endless_work_ends() {
     let endless = "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}";
     assert_eq!(render(endless), Err(TemplateError::TooMuchWork));

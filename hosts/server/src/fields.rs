@@ -75,7 +75,7 @@ impl<'j> Fields<'j> {
         })
     }
 
-    /// A count; a whole number from 0 to u32's largest, also if written with a point.
+    /// A count; a whole number of at least 0, also if written with a point. What u32 can't hold is its largest.
     pub(crate) fn count(&self, field: &str) -> Result<Option<u32>, Failure> {
         self.read(field, "a whole number of at least 0", count)
     }
@@ -87,10 +87,11 @@ impl<'j> Fields<'j> {
         })
     }
 
-    /// Any integer.
+    /// Any integer, also if written with a point.
     pub(crate) fn integer(&self, field: &str) -> Result<Option<i64>, Failure> {
         self.read(field, "a whole number", |value| {
-            value.as_i64().or_else(|| value.as_u64().map(u64::cast_signed))
+            let whole = || value.as_f64().filter(|number| number.fract() == 0.0).map(|number| number as i64);
+            value.as_i64().or_else(|| value.as_u64().map(u64::cast_signed)).or_else(whole)
         })
     }
 
@@ -110,8 +111,8 @@ impl<'j> Fields<'j> {
 /// A whole number of a JSON value.
 pub(crate) fn count(value: &Value) -> Option<u32> {
     if let Some(number) = value.as_u64() {
-        return u32::try_from(number).ok();
+        return Some(u32::try_from(number).unwrap_or(u32::MAX));
     }
     let number = value.as_f64()?;
-    (number >= 0.0 && number <= f64::from(u32::MAX) && number.fract() == 0.0).then_some(number as u32)
+    (number >= 0.0 && number.fract() == 0.0).then_some(number as u32)
 }

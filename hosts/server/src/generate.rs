@@ -17,6 +17,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 /// Answers that one request may ask for.
 pub(crate) const MOST_ANSWERS: u32 = 64;
 
+/// Texts that one request may end at: all are looked for with every token.
+const MOST_STOPS: usize = 256;
+
 /// How an answer is to be generated.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -160,6 +163,20 @@ pub(crate) struct Generation {
     pub(crate) prompt_tokens: usize,
 }
 
+/// Refuses what would cost more with every token than a token does.
+fn bounded(app: &App, options: &Options) -> Result<(), Failure> {
+    if options.stops.len() > MOST_STOPS {
+        return Err(Failure::new(
+            Kind::Invalid,
+            format_args!("there may be at most {MOST_STOPS} stop texts"),
+        ));
+    }
+    if options.bias.len() > app.served.tokenizer.vocab_len() {
+        return Err(Failure::field("logit_bias", "names more tokens than the vocabulary has"));
+    }
+    Ok(())
+}
+
 /// A seed that nobody chose. Below 2^53, so that it survives readers of JSON that know only doubles.
 fn random_seed() -> u64 {
     std::hash::RandomState::new().hash_one(0) >> 11
@@ -180,6 +197,7 @@ async fn constraints(app: &Arc<App>, shape: Option<Shape>, count: u32) -> Result
 impl Generation {
     /// Hands the order to the engine and waits until it is taken, so that refusals come before the first byte.
     pub(crate) async fn begin(app: &Arc<App>, order: Order) -> Result<Self, Failure> {
+        bounded(app, &order.options)?;
         let seed = order.options.seed.unwrap_or_else(random_seed);
         let prompt_tokens = order.prompt.len();
         let count = order.options.answers.max(1);

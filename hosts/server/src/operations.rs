@@ -160,9 +160,8 @@ pub(crate) async fn detokenize(call: Call) -> Result<Response, Failure> {
 }
 
 pub(crate) async fn apply_template(call: Call) -> Result<Response, Failure> {
-    let body = call.json().await?;
-    let fields = Fields::of_request(&body)?;
-    let conversation = openai::chat::conversation(&call, &fields)?;
+    let body = Arc::new(call.json().await?);
+    let conversation = call.read(&body, openai::chat::conversation).await?;
     let (_, rendered) = chat::rendered(&call.app, conversation).await?;
     Ok(json(StatusCode::OK, &json!({ "prompt": rendered.text, "tokens": rendered.tokens.len() })))
 }

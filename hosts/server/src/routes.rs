@@ -80,7 +80,7 @@ const fn route(
 }
 
 /// Every path. GET changes nothing and computes nothing.
-pub(crate) const ROUTES: [Route; 40] = [
+pub(crate) const ROUTES: [Route; 42] = [
     route(Get, Root, "/", Open, OpenAi, |call| Box::pin(page::page(call))),
     route(Get, Both, "/health", Open, OpenAi, |call| Box::pin(operations::health(call))),
     route(Get, Root, "/live", Open, OpenAi, |call| Box::pin(operations::live(call))),
@@ -109,7 +109,9 @@ pub(crate) const ROUTES: [Route; 40] = [
     // llama-server's form under both names; `OpenAI`'s has a version in front
     route(Post, Root, "/completions", Key, OpenAi, |call| Box::pin(openai::raw::completion(call))),
     route(Post, Root, "/infill", Key, OpenAi, |call| Box::pin(openai::infill::infill(call))),
-    route(Post, Both, "/embeddings", Key, OpenAi, |call| Box::pin(openai::embeddings::embeddings(call))),
+    route(Post, Versions, "/embeddings", Key, OpenAi, |call| Box::pin(openai::embeddings::embeddings(call))),
+    route(Post, Root, "/embeddings", Key, OpenAi, |call| Box::pin(openai::embeddings::embedding(call))),
+    route(Post, Root, "/embedding", Key, OpenAi, |call| Box::pin(openai::embeddings::embedding(call))),
     route(Post, Both, "/responses", Key, OpenAi, |call| Box::pin(openai::responses::responses(call))),
     route(Post, Versions, "/messages", Key, Anthropic, |call| Box::pin(anthropic::messages(call))),
     route(Post, Versions, "/messages/count_tokens", Key, Anthropic, |call| {

@@ -8,6 +8,7 @@ do at all is in run.py.
 
 import os
 import sys
+import tempfile
 
 # llama-server's options that have a value, and ours
 RENAMED = {
@@ -41,6 +42,11 @@ def main():
                 os.makedirs(value, exist_ok=True)
         elif argument in WITH_VALUE:
             value = next(arguments)
+            if argument == "--chat-template" and " " in value:
+                # the template itself, not the name of one
+                with tempfile.NamedTemporaryFile("w", suffix=".jinja", delete=False) as file:
+                    file.write(value)
+                ours += ["--chat-template-file", file.name]
             context = int(value) if argument == "--ctx-size" else context
     # llama-server shares its context among the slots, or lets each use all of it
     if context:

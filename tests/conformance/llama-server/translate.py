@@ -8,6 +8,7 @@ compared, whatever else a test looks at, and an answer goes on where the request
 compared as HTTP has it, and a fingerprint only has to be there.
 """
 
+import openai.resources
 import pytest
 import utils
 from requests.structures import CaseInsensitiveDict
@@ -29,7 +30,11 @@ class Count(int):
 def pytest_collection_modifyitems(items):
     for item in items:
         parameters = getattr(item, "callspec", None)
-        for name in COUNTS & set(parameters.params if parameters else ()):
+        if not parameters:
+            continue
+        # how many tokens fill a context depends on those of the prompt
+        fills = {"n_token_output"} if parameters.params.get("n_predict") == -1 else set()
+        for name in (COUNTS | fills) & set(parameters.params):
             parameters.params[name] = Count(parameters.params[name])
 
 
@@ -70,6 +75,17 @@ def stream_request(method):
     return translated
 
 
+def create(method):
+    """As the two above, for OpenAI's client."""
+    def translated(*self, **fields):
+        answer = method(*self, **fields, extra_body={"ignore_eos": utils.ServerProcess.goes_on})
+        if getattr(answer, "system_fingerprint", None):
+            answer.system_fingerprint = "b" + answer.system_fingerprint
+        return answer
+
+    return translated
+
+
 @pytest.fixture(autouse=True)
 def model_goes_on(request):
     utils.ServerProcess.goes_on = request.node.path.stem in {"test_chat_completion", "test_completion", "test_ctx_shift"}
@@ -78,4 +94,6 @@ def model_goes_on(request):
 utils.ServerProcess.goes_on = False
 utils.ServerProcess.make_request = request(utils.ServerProcess.make_request)
 utils.ServerProcess.make_stream_request = stream_request(utils.ServerProcess.make_stream_request)
+for completions in (openai.resources.Completions, openai.resources.chat.Completions):
+    completions.create = create(completions.create)
 utils.match_regex = lambda pattern, text: isinstance(text, str)

@@ -200,6 +200,9 @@ impl ChatTemplate {
         let mut variables = Map::new();
         variables.insert("messages".into(), Json::Array(messages));
         variables.insert("tools".into(), list(input.tools));
+        // Firefunction's name for them, as text
+        let functions = input.tools.map_or_else(String::new, |tools| Json::from(tools).to_string());
+        variables.insert("functions".into(), functions.into());
         variables.insert("documents".into(), list(input.documents));
         variables.insert("add_generation_prompt".into(), input.add_generation_prompt.into());
         variables.insert("bos_token".into(), self.special.bos.clone().into());

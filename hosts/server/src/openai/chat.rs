@@ -1,7 +1,7 @@
 //! `/v1/chat/completions`
 
 use super::{chat_stream, logprobs, options};
-use crate::app;
+use crate::app::{self, App};
 use crate::call::{self, Call};
 use crate::chat::{self, Conversation, ToolChoice};
 use crate::error::Failure;
@@ -9,6 +9,7 @@ use crate::fields::Fields;
 use crate::generate::{Ending, Generation, Part, Total};
 use crate::stream::json;
 use crate::turn::Turn;
+use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
 use doorbell_runtime::answer::Delta;
@@ -42,9 +43,9 @@ impl Header {
 }
 
 pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
-    let body = call.json().await?;
+    let body = Arc::new(call.json().await?);
+    let conversation = call.read(&body, conversation).await?;
     let fields = Fields::of_request(&body)?;
-    let conversation = conversation(&call, &fields)?;
     let wants = Wants::of(&fields)?;
     let header = Header::new(&call, "chatcmpl-", fields.text("model")?);
     let mut order = chat::order(&call.app, conversation).await?;
@@ -63,9 +64,8 @@ pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
 
 /// How many tokens a conversation has.
 pub(crate) async fn count(call: Call) -> Result<Response, Failure> {
-    let body = call.json().await?;
-    let fields = Fields::of_request(&body)?;
-    let (_, rendered) = chat::rendered(&call.app, conversation(&call, &fields)?).await?;
+    let body = Arc::new(call.json().await?);
+    let (_, rendered) = chat::rendered(&call.app, call.read(&body, conversation).await?).await?;
     Ok(counted(rendered.tokens.len()))
 }
 
@@ -98,9 +98,9 @@ impl Wants {
 }
 
 /// The conversation of a request.
-pub(crate) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversation, Failure> {
+pub(crate) fn conversation(app: &App, fields: &Fields<'_>) -> Result<Conversation, Failure> {
     let messages = fields.list("messages")?.ok_or_else(|| fields.wrong("messages", "is missing"))?;
-    let mut options = options::options(&call.app, fields)?;
+    let mut options = options::options(app, fields)?;
     if fields.flag("logprobs")?.unwrap_or(false) {
         let top = fields.count("top_logprobs")?.unwrap_or(0);
         let top = u8::try_from(top).ok().filter(|&top| top <= 20);
@@ -109,17 +109,17 @@ pub(crate) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversat
     } else if fields.count("top_logprobs")?.is_some_and(|top| top > 0) {
         return Err(fields.wrong("top_logprobs", "needs logprobs to be true"));
     }
-    let tools = fields.list("tools")?.unwrap_or_default();
+    let mut tools = fields.list("tools")?.unwrap_or_default().to_vec();
     for (index, tool) in tools.iter().enumerate() {
-        let name = tool.get("function").and_then(|function| function.get("name")?.as_str());
-        if name.is_none() {
+        if tool.get("function").and_then(tool_name).is_none() {
             return Err(Failure::field(format!("tools[{index}].function.name"), "must be a string"));
         }
     }
+    let choice = tool_choice(fields, &mut tools)?;
     Ok(Conversation {
         messages: chat::messages(messages)?,
-        tools: tools.to_vec(),
-        choice: tool_choice(fields)?,
+        tools,
+        choice,
         one_call: fields.flag("parallel_tool_calls")? == Some(false),
         shape: options::shape(fields)?,
         variables: variables(fields)?,
@@ -129,21 +129,31 @@ pub(crate) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversat
     })
 }
 
-fn tool_choice(fields: &Fields<'_>) -> Result<ToolChoice, Failure> {
-    match fields.get("tool_choice") {
-        None => Ok(ToolChoice::Auto),
-        Some(Value::String(word)) => match word.as_str() {
+/// Which tools are called, if any; those that may not be are taken away.
+pub(super) fn tool_choice(fields: &Fields<'_>, tools: &mut Vec<Value>) -> Result<ToolChoice, Failure> {
+    let Some(choice) = fields.get("tool_choice") else { return Ok(ToolChoice::Auto) };
+    let allowed = (choice["type"] == "allowed_tools").then(|| choice.get("allowed_tools").unwrap_or(choice));
+    if let Some(list) = allowed.and_then(|allowed| allowed["tools"].as_array()) {
+        tools.retain(|tool| list.iter().any(|allowed| tool_name(allowed) == tool_name(tool)));
+    }
+    match allowed.map_or(choice, |allowed| &allowed["mode"]) {
+        Value::String(word) => match word.as_str() {
             "none" => Ok(ToolChoice::None),
             "auto" => Ok(ToolChoice::Auto),
             "required" => Ok(ToolChoice::Required),
             _ => Err(fields.wrong("tool_choice", "must be none, auto, required or a function")),
         },
-        Some(value) => {
-            let name = value.get("function").unwrap_or(value).get("name").and_then(Value::as_str);
+        value => {
+            let name = tool_name(value);
             let name = name.ok_or_else(|| fields.wrong("tool_choice.function.name", "must be a string"))?;
             Ok(ToolChoice::Named(name.to_owned()))
         }
     }
+}
+
+/// What a tool is called, in the form of either API.
+fn tool_name(tool: &Value) -> Option<&str> {
+    tool.get("function").unwrap_or(tool).get("name")?.as_str()
 }
 
 /// The template's variables that a request sets.
@@ -204,6 +214,7 @@ impl Message {
         message.insert("role".into(), "assistant".into());
         let silent = self.text.is_empty() && !self.calls.is_empty();
         message.insert("content".into(), if silent { Value::Null } else { self.text.as_str().into() });
+        message.insert("refusal".into(), Value::Null);
         if !self.reasoning.is_empty() {
             message.insert("reasoning_content".into(), self.reasoning.as_str().into());
         }

@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::call::Call;
 use crate::error::{Dialect, Failure};
 use crate::fields::Fields;
-use crate::generate::{Generation, Order, Part, Total};
+use crate::generate::{Generation, MOST_ANSWERS, Order, Part, Total};
 use crate::reading::read;
 use crate::stream::{self, Framing, Gone, Writer, json};
 use crate::texts;
@@ -34,22 +34,23 @@ pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
     let body = Arc::new(call.json().await?);
     let fields = Fields::of_request(&body)?;
     let prompts = call.read(&body, prompts).await?;
-    let mut options = options::options(&call.app, &fields)?;
+    let mut options = call.read(&body, options::options).await?;
     options.max_tokens.get_or_insert(DEFAULT_TOKENS);
-    if let Some(top) = log_probs(&fields)? {
-        options.params.logprobs = Some(top);
-    }
+    let log_probs = log_probs(&fields)?;
+    options.params.logprobs = log_probs;
     let echo = fields.flag("echo")?.unwrap_or(false);
-    let best_of = fields.count("best_of")?.unwrap_or(options.answers);
-    if best_of != options.answers {
-        return Err(fields.wrong("best_of", "must be as n; answers are not ranked"));
+    let stream = fields.flag("stream")?.unwrap_or(false);
+    let told = Told { answers: options.answers as usize, log_probs: log_probs.is_some() };
+    if let Some(best_of) = best_of(&fields, options.answers, stream)? {
+        options.answers = best_of;
+        options.params.logprobs.get_or_insert(0);
     }
     let shape = options::shape(&fields)?;
     let header = Header::new(&call, "cmpl-", fields.text("model")?);
     let wants = Wants::of(&fields)?;
     let mut runs = Vec::new();
     for prompt in prompts {
-        let read = match options.params.logprobs.filter(|_| echo) {
+        let read = match log_probs.filter(|_| echo) {
             Some(top) => prompt_tokens(&call.app, prompt.tokens.clone(), top).await?,
             None => Vec::new(),
         };
@@ -57,14 +58,33 @@ pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
         let echo = if echo { prompt.text } else { String::new() };
         runs.push(Run { generation: Generation::begin(&call.app, order).await?, echo, read });
     }
-    if fields.flag("stream")?.unwrap_or(false) {
+    if stream {
         let app = Arc::clone(&call.app);
         let keep_alive = app.settings.keep_alive;
         return Ok(stream::stream(Framing::Events, keep_alive, |writer| async move {
             write(&app, &header, wants, &writer, runs).await
         }));
     }
-    whole(&call.app, &header, runs).await
+    whole(&call.app, &header, told, runs).await
+}
+
+/// What of the answers to a prompt is told.
+#[derive(Clone, Copy)]
+struct Told {
+    /// So many, the likeliest if there are more.
+    answers: usize,
+    log_probs: bool,
+}
+
+/// The number of answers of which the likeliest are told, where it is not the number of those.
+fn best_of(fields: &Fields<'_>, answers: u32, stream: bool) -> Result<Option<u32>, Failure> {
+    match fields.count("best_of")?.filter(|&count| count != answers) {
+        Some(count) if count < answers || count > MOST_ANSWERS => {
+            Err(fields.wrong("best_of", format_args!("must be from n to {MOST_ANSWERS}")))
+        }
+        Some(_) if stream => Err(fields.wrong("best_of", "must be n in a stream, which can't know the best")),
+        count => Ok(count),
+    }
 }
 
 /// A prompt under way.
@@ -98,11 +118,6 @@ fn log_probs(fields: &Fields<'_>) -> Result<Option<u8>, Failure> {
 /// The prompts: a text, a list of tokens, or a list of either. With a suffix, a text in the form for filling in.
 pub(super) fn prompts(app: &App, fields: &Fields<'_>) -> Result<Vec<Prompt>, Failure> {
     let value = fields.get("prompt").ok_or_else(|| fields.wrong("prompt", "is missing"))?;
-    if let Some(suffix) = fields.text("suffix")?.filter(|suffix| !suffix.is_empty()) {
-        let text =
-            value.as_str().ok_or_else(|| fields.wrong("prompt", "must be a string beside a suffix"))?;
-        return infill::with_suffix(app, text, suffix).map(|prompt| vec![prompt]);
-    }
     let Some(items) = texts::list(value).filter(|items| !items.is_empty()) else {
         return Ok(vec![prompt(app, fields, value)?]);
     };
@@ -113,6 +128,11 @@ pub(super) fn prompts(app: &App, fields: &Fields<'_>) -> Result<Vec<Prompt>, Fai
 }
 
 fn prompt(app: &App, fields: &Fields<'_>, value: &Value) -> Result<Prompt, Failure> {
+    if let Some(suffix) = fields.text("suffix")?.filter(|suffix| !suffix.is_empty()) {
+        let text = value.as_str();
+        let text = text.ok_or_else(|| fields.wrong("prompt", "must be of strings beside a suffix"))?;
+        return infill::with_suffix(app, text, suffix);
+    }
     let tokens = texts::tokens(app, fields, "prompt", value)?;
     let text = value.as_str().map_or_else(|| app.decode(&tokens), ToOwned::to_owned);
     Ok(Prompt { tokens, text })
@@ -126,7 +146,16 @@ struct Choice {
     finish: Option<&'static str>,
 }
 
-async fn whole(app: &App, header: &Header, runs: Vec<Run>) -> Result<Response, Failure> {
+impl Choice {
+    /// The mean log-probability of its tokens; nothing is never the best.
+    fn likelihood(&self) -> f32 {
+        let own = self.tokens.iter().filter_map(|report| report.log_probs.as_ref());
+        let sum: f32 = own.map(|(log_prob, _)| log_prob).sum();
+        if self.tokens.is_empty() { f32::NEG_INFINITY } else { sum / self.tokens.len() as f32 }
+    }
+}
+
+async fn whole(app: &App, header: &Header, told: Told, runs: Vec<Run>) -> Result<Response, Failure> {
     let mut document = header.document("text_completion");
     let mut choices = Vec::new();
     let mut sum = Total::default();
@@ -151,13 +180,17 @@ async fn whole(app: &App, header: &Header, runs: Vec<Run>) -> Result<Response, F
         sum.prompt = sum.prompt.saturating_add(total.prompt);
         sum.cached = sum.cached.saturating_add(total.cached);
         sum.generated = sum.generated.saturating_add(total.generated);
+        if answers.len() > told.answers {
+            answers.sort_by(|one, other| other.likelihood().total_cmp(&one.likelihood()));
+            answers.truncate(told.answers);
+        }
         for answer in answers {
             let mut offset = if run.read.is_empty() { run.echo.chars().count() } else { 0 };
             let tokens: Vec<TokenReport> = run.read.iter().cloned().chain(answer.tokens).collect();
             choices.push(json!({
                 "text": format!("{}{}", run.echo, answer.text),
                 "index": choices.len(),
-                "logprobs": logprobs::completion(app, &tokens, &mut offset),
+                "logprobs": told.log_probs.then(|| logprobs::completion(app, &tokens, &mut offset)),
                 "finish_reason": answer.finish,
             }));
         }

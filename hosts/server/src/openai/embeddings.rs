@@ -1,4 +1,5 @@
-//! `/v1/embeddings`, and Ollama's two forms of it: texts as vectors of length 1, the means of their hidden states.
+//! `/v1/embeddings`, and the forms of it that llama-server and Ollama have: texts as vectors of length 1, the means of
+//! their hidden states.
 
 use crate::app::App;
 use crate::call::Call;
@@ -11,6 +12,7 @@ use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
 use core::fmt::Write as _;
+use doorbell_core::engine::SubmitError;
 use doorbell_core::token::TokenId;
 use doorbell_runtime::serve::{Aim, ReadResult};
 use serde_json::{Value, json};
@@ -41,6 +43,17 @@ pub(crate) async fn embeddings(call: Call) -> Result<Response, Failure> {
         "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
     });
     Ok(json(StatusCode::OK, &document))
+}
+
+/// llama-server's own form, without a version in front: each text has a list of vectors.
+pub(crate) async fn embedding(call: Call) -> Result<Response, Failure> {
+    let body = Arc::new(call.json().await?);
+    let fields = Fields::of_request(&body)?;
+    let field = if fields.get("content").is_some() { "content" } else { "input" };
+    let texts = call.read(&body, move |app, fields| texts(app, fields, field, false)).await?;
+    let vectors = vectors(&call.app, &fields, texts).await?;
+    let entry = |(index, vector)| json!({ "index": index, "embedding": [vector] });
+    Ok(json(StatusCode::OK, &vectors.iter().enumerate().map(entry).collect()))
 }
 
 /// Ollama's `/api/embed`.
@@ -86,7 +99,8 @@ fn texts(app: &App, fields: &Fields<'_>, field: &str, truncate: bool) -> Result<
     if items.len() > MOST_TEXTS {
         return Err(fields.wrong(field, format_args!("must be at most {MOST_TEXTS} texts")));
     }
-    let most = app.served.context.saturating_sub(1) as usize;
+    let context = app.served.context;
+    let most = context.saturating_sub(1) as usize;
     let text = |item: &Value| {
         let mut tokens = texts::tokens(app, fields, field, item)?;
         if tokens.is_empty() {
@@ -94,6 +108,12 @@ fn texts(app: &App, fields: &Fields<'_>, field: &str, truncate: bool) -> Result<
         }
         if truncate {
             tokens.truncate(most);
+        } else if tokens.len() > most {
+            let tokens = tokens.len();
+            let mut failure = Failure::from(SubmitError::PromptTooLong { tokens, context });
+            failure.message =
+                format!("{field}: a text of {tokens} tokens is too large for the context of {context}");
+            return Err(failure);
         }
         Ok(tokens)
     };

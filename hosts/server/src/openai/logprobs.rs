@@ -79,6 +79,10 @@ pub(super) fn completion(app: &App, tokens: &[TokenReport], offset: &mut usize) 
             // the likelier of two tokens that look alike
             map.entry(text).or_insert_with(|| json!(finite(log_prob)));
         }
+        // the one that came is always there
+        if let Some(text) = texts.last() {
+            map.entry(text.as_str()).or_insert_with(|| json!(finite(*log_prob)));
+        }
         tops.push(Value::Object(map));
     }
     Some(json!({ "tokens": texts, "token_logprobs": own, "top_logprobs": tops, "text_offset": offsets }))

@@ -16,6 +16,12 @@ fn model(app: &App) -> Value {
         "created": app.created(),
         "owned_by": "doorbell",
         "meta": {
+            // llama.cpp's numbers
+            "vocab_type": match app.served.tokenizer.model_name() {
+                "spm" => 1,
+                "bpe" => 2,
+                _ => 0,
+            },
             "n_vocab": app.served.tokenizer.vocab_len(),
             "n_ctx": app.served.context,
             "n_ctx_train": facts.trained_context,

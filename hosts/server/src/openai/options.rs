@@ -100,11 +100,10 @@ pub(crate) fn options(app: &App, fields: &Fields<'_>) -> Result<Options, Failure
 /// llama-server's `id_slot`; -1 is any.
 fn slot(app: &App, fields: &Fields<'_>) -> Result<Option<u32>, Failure> {
     let slots = app.served.parallel;
-    match fields.count_or_all("id_slot")? {
-        None | Some(u32::MAX) => Ok(None),
-        Some(slot) if slot < slots => Ok(Some(slot)),
-        Some(_) => Err(fields.wrong("id_slot", format_args!("must be below {slots}, the number of slots"))),
-    }
+    let Some(slot) = fields.integer("id_slot")?.filter(|&slot| slot != -1) else { return Ok(None) };
+    let slot = u32::try_from(slot).ok().filter(|&slot| slot < slots);
+    let outside = || fields.wrong("id_slot", format_args!("must be below {slots}, the number of slots"));
+    slot.map(Some).ok_or_else(outside)
 }
 
 /// llama-server's two names for the tokens that reasoning may have; -1 is no limit.
@@ -180,12 +179,15 @@ fn logit_bias(app: &App, fields: &Fields<'_>, out: &mut Vec<LogitBias>) -> Resul
             Value::Bool(false) => f32::NEG_INFINITY,
             bias => bias.as_f64().ok_or_else(|| wrong("each bias must be a number"))? as f32,
         };
+        if bias == f32::INFINITY {
+            return Err(wrong("each bias must be a number of 32 bits"));
+        }
         let tokens = match &key {
             Value::Number(id) => {
                 vec![TokenId(id.as_u64().and_then(|id| u32::try_from(id).ok()).unwrap_or(u32::MAX))]
             }
-            Value::String(text) => match text.parse() {
-                Ok(id) => vec![TokenId(id)],
+            Value::String(text) => match text.parse::<i64>() {
+                Ok(id) => vec![TokenId(u32::try_from(id).unwrap_or(u32::MAX))],
                 Err(_) => app.encode(text, EncodeOptions::default())?,
             },
             _ => return Err(wrong("each key must be a token id")),

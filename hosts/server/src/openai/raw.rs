@@ -47,12 +47,12 @@ pub(crate) async fn completion(call: Call) -> Result<Response, Failure> {
 /// The answer to prompts, by the fields that stand beside them; a list of documents or one.
 pub(super) async fn answer(
     call: &Call,
-    body: &Value,
+    body: &Arc<Value>,
     prompts: Vec<Prompt>,
     list: bool,
 ) -> Result<Response, Failure> {
     let fields = Fields::of_request(body)?;
-    let mut options = options::options(&call.app, &fields)?;
+    let mut options = call.read(body, options::options).await?;
     let probabilities = fields.count("n_probs")?.filter(|&count| count > 0);
     if let Some(count) = probabilities {
         let count = u8::try_from(count).ok().filter(|&count| count <= 20);

@@ -9,12 +9,13 @@ use crate::error::Failure;
 use crate::fields::Fields;
 use crate::generate::{Ending, Generation, Reason};
 use crate::stream::json;
+use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 /// The fields of a request that its answer repeats, and what they are if absent.
-fn repeated() -> [(&'static str, Value); 12] {
+fn repeated() -> [(&'static str, Value); 11] {
     [
         ("instructions", Value::Null),
         ("max_output_tokens", Value::Null),
@@ -27,7 +28,6 @@ fn repeated() -> [(&'static str, Value); 12] {
         ("tool_choice", json!("auto")),
         ("tools", json!([])),
         ("top_p", Value::Null),
-        ("truncation", json!("disabled")),
     ]
 }
 
@@ -60,6 +60,8 @@ impl Frame {
         document.insert("output".into(), output.into());
         document.extend(self.repeated.clone());
         document.insert("store".into(), false.into());
+        // a conversation that is too long is refused
+        document.insert("truncation".into(), "disabled".into());
         document.insert("usage".into(), ending.map(usage).unwrap_or_default());
         Value::Object(document)
     }
@@ -81,10 +83,10 @@ pub(super) fn status(ending: &Ending) -> &'static str {
     if ending.reason == Reason::Length { "incomplete" } else { "completed" }
 }
 
-pub(super) fn reasoning_item(id: &str, text: &str) -> Value {
+pub(super) fn reasoning_item(id: &str, status: &str, text: &str) -> Value {
     json!({
         "id": id, "type": "reasoning", "summary": [],
-        "content": [{ "type": "reasoning_text", "text": text }], "status": "completed",
+        "content": [{ "type": "reasoning_text", "text": text }], "status": status,
     })
 }
 
@@ -103,11 +105,11 @@ pub(super) fn call_item(id: &str, call_id: &str, status: &str, name: &str, argum
     })
 }
 
-/// The items of a whole answer.
-fn items(message: &Message) -> Vec<Value> {
+/// The items of a whole answer. A limit cuts the last one.
+fn items(message: &Message, status: &str) -> Vec<Value> {
     let mut items = Vec::new();
     if !message.reasoning.is_empty() {
-        items.push(reasoning_item(&call::id("rs_"), &message.reasoning));
+        items.push(reasoning_item(&call::id("rs_"), "completed", &message.reasoning));
     }
     if !message.text.is_empty() || message.calls.is_empty() {
         items.push(message_item(&call::id("msg_"), "completed", &[text_part(&message.text)]));
@@ -115,13 +117,16 @@ fn items(message: &Message) -> Vec<Value> {
     for tool in &message.calls {
         items.push(call_item(&call::id("fc_"), &tool.id, "completed", &tool.name, &tool.arguments));
     }
+    if let Some(last) = items.last_mut() {
+        last["status"] = status.into();
+    }
     items
 }
 
 pub(crate) async fn responses(call: Call) -> Result<Response, Failure> {
-    let body = call.json().await?;
+    let body = Arc::new(call.json().await?);
+    let conversation = call.read(&body, responses_input::conversation).await?;
     let fields = Fields::of_request(&body)?;
-    let conversation = responses_input::conversation(&call, &fields)?;
     let header = Header::new(&call, "resp_", fields.text("model")?);
     let frame = Frame::new(header, &fields);
     let generation = Generation::begin(&call.app, order(&call.app, conversation).await?).await?;
@@ -134,14 +139,13 @@ pub(crate) async fn responses(call: Call) -> Result<Response, Failure> {
         None => return Err(Failure::new(crate::error::Kind::Internal, "the answer is missing")),
     };
     let status = ending.map_or("completed", status);
-    Ok(json(StatusCode::OK, &frame.document(status, &items(message), ending)))
+    Ok(json(StatusCode::OK, &frame.document(status, &items(message, status), ending)))
 }
 
 /// How many tokens an input has.
 pub(crate) async fn count(call: Call) -> Result<Response, Failure> {
-    let body = call.json().await?;
-    let fields = Fields::of_request(&body)?;
-    let conversation = responses_input::conversation(&call, &fields)?;
+    let body = Arc::new(call.json().await?);
+    let conversation = call.read(&body, responses_input::conversation).await?;
     let (_, rendered) = rendered(&call.app, conversation).await?;
     Ok(chat::counted(rendered.tokens.len()))
 }

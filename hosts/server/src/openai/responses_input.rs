@@ -1,17 +1,20 @@
 //! What a request of the Responses API asks for, as a conversation.
 
-use super::options;
-use crate::call::Call;
-use crate::chat::{self, Conversation, ToolChoice};
+use super::{chat as openai_chat, options};
+use crate::app::App;
+use crate::chat::{self, Conversation};
 use crate::error::Failure;
 use crate::fields::Fields;
 use crate::turn::Turn;
 use doorbell_runtime::constrain::Shape;
 use serde_json::{Map, Value, json};
 
-pub(super) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversation, Failure> {
-    if fields.get("previous_response_id").is_some() {
-        return Err(fields.wrong("previous_response_id", "answers are not kept; send the whole conversation"));
+/// Fields that name what a server with a memory would have.
+const KEPT: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
+
+pub(super) fn conversation(app: &App, fields: &Fields<'_>) -> Result<Conversation, Failure> {
+    if let Some(kept) = KEPT.into_iter().find(|kept| fields.get(kept).is_some()) {
+        return Err(fields.wrong(kept, "nothing is kept here; send the whole conversation"));
     }
     let mut list = Vec::new();
     if let Some(instructions) = fields.text("instructions")? {
@@ -22,7 +25,7 @@ pub(super) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversat
         // probes send nothing to see whether anybody is there
         list.push(json!({ "role": "user", "content": "" }));
     }
-    let mut options = options::options(&call.app, fields)?;
+    let mut options = options::options(app, fields)?;
     options.answers = 1;
     let mut variables = Map::new();
     if let Some(reasoning) = fields.get("reasoning") {
@@ -35,10 +38,12 @@ pub(super) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversat
     if let Some(more) = fields.object("chat_template_kwargs")? {
         variables.extend(more.clone());
     }
+    let mut tools = tools(fields)?;
+    let choice = openai_chat::tool_choice(fields, &mut tools)?;
     Ok(Conversation {
         messages: chat::messages(&list)?,
-        tools: tools(fields)?,
-        choice: choice(fields)?,
+        tools,
+        choice,
         one_call: fields.flag("parallel_tool_calls")? == Some(false),
         shape: shape(fields)?,
         variables,
@@ -86,30 +91,33 @@ fn input(fields: &Fields<'_>, list: &mut Vec<Value>) -> Result<(), Failure> {
                     reasoning.take(),
                 );
             }
-            "function_call_output" => {
-                let output = match item.get("output") {
-                    Some(Value::String(text)) => text.as_str().into(),
-                    Some(other @ Value::Array(_)) => other.clone(),
-                    Some(other) => Value::from(other.to_string()),
-                    None => Value::from(""),
-                };
-                list.push(json!({
-                    "role": "tool",
-                    "tool_call_id": item.text("call_id")?.unwrap_or_default(),
-                    "content": output,
-                }));
-            }
+            "function_call_output" => list.push(result(&item)?),
             "reasoning" => {
                 let parts = item.list("content")?.filter(|parts| !parts.is_empty());
                 let parts = parts.or(item.list("summary")?).unwrap_or_default();
                 let texts: Vec<&str> = parts.iter().filter_map(|part| part.get("text")?.as_str()).collect();
                 reasoning = (!texts.is_empty()).then(|| Value::from(texts.join("\n")));
             }
+            "item_reference" => {
+                return Err(Failure::field(path, "items are not kept here; send the item itself"));
+            }
             // what other servers' tools left behind says nothing here
             _ => {}
         }
     }
     Ok(())
+}
+
+/// What a function gave, as a message.
+fn result(item: &Fields<'_>) -> Result<Value, Failure> {
+    let output = match item.get("output") {
+        Some(Value::String(text)) => text.as_str().into(),
+        Some(other @ Value::Array(_)) => other.clone(),
+        Some(other) => Value::from(other.to_string()),
+        None => Value::from(""),
+    };
+    let id = item.text("call_id")?.unwrap_or_default();
+    Ok(json!({ "role": "tool", "tool_call_id": id, "content": output }))
 }
 
 /// Calls in a row are one message.
@@ -144,17 +152,6 @@ fn tools(fields: &Fields<'_>) -> Result<Vec<Value>, Failure> {
         })
     };
     Ok(tools.iter().filter_map(function).collect())
-}
-
-fn choice(fields: &Fields<'_>) -> Result<ToolChoice, Failure> {
-    match fields.get("tool_choice") {
-        Some(Value::String(word)) if word == "none" => Ok(ToolChoice::None),
-        Some(Value::String(word)) if word == "required" => Ok(ToolChoice::Required),
-        Some(value) if value.get("name").is_some_and(Value::is_string) => {
-            Ok(ToolChoice::Named(value["name"].as_str().unwrap_or_default().to_owned()))
-        }
-        _ => Ok(ToolChoice::Auto),
-    }
 }
 
 fn shape(fields: &Fields<'_>) -> Result<Option<Shape>, Failure> {

@@ -123,7 +123,7 @@ impl Events {
     }
 
     async fn begin_reasoning(&mut self) -> Result<(), Gone> {
-        self.close().await?;
+        self.close("completed").await?;
         let id = call::id("rs_");
         let item =
             json!({ "id": id, "type": "reasoning", "summary": [], "content": [], "status": "in_progress" });
@@ -135,7 +135,7 @@ impl Events {
     }
 
     async fn begin_message(&mut self) -> Result<(), Gone> {
-        self.close().await?;
+        self.close("completed").await?;
         let id = call::id("msg_");
         self.added(message_item(&id, "in_progress", &[])).await?;
         self.send_part("response.content_part.added", &id, ("part", text_part(""))).await?;
@@ -144,35 +144,35 @@ impl Events {
     }
 
     async fn begin_call(&mut self, name: String) -> Result<(), Gone> {
-        self.close().await?;
+        self.close("completed").await?;
         let (id, call_id) = (call::id("fc_"), call::id("call_"));
         self.added(call_item(&id, &call_id, "in_progress", &name, "")).await?;
         self.open = Some(Open::Call { id, call_id, name, arguments: String::new() });
         Ok(())
     }
 
-    /// Completes the item that is being written, if there is one.
-    async fn close(&mut self) -> Result<(), Gone> {
+    /// Ends the item that is being written, if there is one, as one of this status.
+    async fn close(&mut self, status: &str) -> Result<(), Gone> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let item = match open {
             Open::Reasoning { id, text } => {
                 self.send_part("response.reasoning_text.done", &id, ("text", text.as_str().into())).await?;
                 let part = json!({ "type": "reasoning_text", "text": text });
                 self.send_part("response.content_part.done", &id, ("part", part)).await?;
-                reasoning_item(&id, &text)
+                reasoning_item(&id, status, &text)
             }
             Open::Message { id, text } => {
                 self.send_part("response.output_text.done", &id, ("text", text.as_str().into())).await?;
                 let part = text_part(&text);
                 self.send_part("response.content_part.done", &id, ("part", part.clone())).await?;
-                message_item(&id, "completed", &[part])
+                message_item(&id, status, &[part])
             }
             Open::Call { id, call_id, name, arguments } => {
                 let event = json!({
                     "item_id": id, "output_index": self.done.len(), "name": name, "arguments": arguments,
                 });
                 self.send("response.function_call_arguments.done", event).await?;
-                call_item(&id, &call_id, "completed", &name, &arguments)
+                call_item(&id, &call_id, status, &name, &arguments)
             }
         };
         let event = json!({ "output_index": self.done.len(), "item": item });
@@ -185,8 +185,8 @@ impl Events {
         if self.open.is_none() && self.done.is_empty() {
             self.begin_message().await?;
         }
-        self.close().await?;
         let status = status(ending);
+        self.close(status).await?;
         let response = self.frame.document(status, &self.done, Some(ending));
         let event = json!({ "response": response, "timings": ending.timings() });
         self.send(&format!("response.{status}"), event).await
