@@ -110,8 +110,7 @@ impl Server {
     /// A number of `/metrics`.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let text = self.get("/metrics").body;
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+        number(&text, name).unwrap_or_else(|| panic!("no {name} in {text}"))
     }
 
     /// Waits until no request is live, and nobody holds a page.
@@ -121,11 +120,21 @@ impl Server {
         });
         // who asks may be one too many still
         until("no page is held", || {
-            let metrics = self.get("/metrics").body;
-            let mut held = metrics.lines().filter_map(|line| line.strip_prefix("vllm:kv_cache_usage_perc "));
-            held.any(|held| held.parse() == Ok(0.0))
+            number(&self.get("/metrics").body, "vllm:kv_cache_usage_perc") == Some(0.0)
         });
     }
+}
+
+/// The sum of all numbers of this name, whatever labels they have.
+fn number(metrics: &str, name: &str) -> Option<f64> {
+    let of = |line: &str| {
+        let rest = line.strip_prefix(name)?;
+        let number = rest
+            .strip_prefix(' ')
+            .or_else(|| rest.strip_prefix('{')?.split_once("} ").map(|(_, number)| number));
+        number?.parse().ok()
+    };
+    metrics.lines().filter_map(of).reduce(|sum: f64, number| sum + number)
 }
 
 impl Drop for Server {

@@ -26,6 +26,8 @@ fn keys_are_asked_for_where_something_is_computed() {
     assert_eq!(status(&[("authorization", "Bearer wrong")]), 401);
     assert_eq!(status(&[("authorization", "Bearer secret")]), 200);
     assert_eq!(status(&[("x-api-key", "secret")]), 200);
+    assert_eq!(status(&[("x-api-key", "secret"), ("authorization", "Bearer of-another-server")]), 200);
+    assert_eq!(status(&[("x-api-key", "secret2"), ("authorization", "Basic secret")]), 401);
     let refusal = server.send("POST", "/v1/chat/completions", &[], &body).json();
     assert_eq!(refusal["error"]["type"], "authentication_error");
     assert_eq!(refusal["error"]["code"], 401);
@@ -50,7 +52,10 @@ fn pages_of_strangers_are_refused() {
     assert_eq!(from(&[("origin", &own)]).status, 200);
     assert_eq!(from(&[("origin", "http://localhost:3000")]).status, 200);
     // a name that a stranger made lead here
-    assert_eq!(from(&[("host", "evil.example:80")]).status, 403);
+    let rebound = from(&[("host", "evil.example:80")]);
+    assert_eq!(rebound.status, 403);
+    assert!(rebound.body.contains("--api-key"), "{}", rebound.body);
+    assert_eq!(from(&[("host", "LocalHost:80")]).status, 200);
     let before = [("origin", "https://chat.example"), ("access-control-request-headers", "authorization")];
     let preflight = server.send("OPTIONS", "/v1/chat/completions", &before, "");
     assert_eq!(preflight.status, 200);
@@ -92,6 +97,45 @@ fn bodies_that_are_too_large_or_broken_are_refused() {
     let deep = format!("{}1{}", "[".repeat(1000), "]".repeat(1000));
     assert_eq!(server.send("POST", "/v1/chat/completions", &[], &deep).status, 400);
     assert_eq!(server.post("/v1/chat/completions", &ask("[[a]]")).status, 200);
+}
+
+/// Whoever has no key must not fill the memory either.
+#[test]
+fn bodies_take_no_more_room_than_there_is() {
+    let mut kind = Kind::default();
+    kind.settings.body_limit = 4096;
+    let server = Server::start(&kind);
+    // a question has no body that is waited for
+    for path in ["/health", "/v1/models", "/"] {
+        let mut stream = server.open("GET", path, &[("expect", "no-body")], "");
+        read_to(&mut stream, "HTTP/1.1 200 OK\r\n");
+        let mut stream = std::net::TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4096\r\n\r\n").unwrap();
+        read_to(&mut stream, "HTTP/1.1 200 OK\r\n");
+    }
+    let body = ask("[[a]]").to_string();
+    let status = || server.send("POST", "/v1/chat/completions", &[], &body).status;
+    // bodies that are not sent to their ends
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4096\r\n\r\n";
+    let mut held = Vec::new();
+    until("there is no room left", || {
+        let mut stream = std::net::TcpStream::connect(server.address).unwrap();
+        stream.write_all([head, &" ".repeat(4095)].concat().as_bytes()).unwrap();
+        held.push(stream);
+        status() == 429
+    });
+    assert!(held.len() >= 4);
+    assert_eq!(server.get("/health").status, 200);
+    drop(held);
+    until("there is room again", || status() == 200);
+    // one that breaks off is not called too large
+    let mut broken = std::net::TcpStream::connect(server.address).unwrap();
+    broken.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head =
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n";
+    broken.write_all(head.as_bytes()).unwrap();
+    read_to(&mut broken, "HTTP/1.1 400 Bad Request\r\n");
 }
 
 #[test]

@@ -56,9 +56,81 @@ fn metrics_have_the_names_that_dashboards_know() {
         assert!(plain.body.contains(&format!("# HELP llamacpp:{name}_total ")), "{name}");
     }
     assert!(server.metric("llamacpp:n_decode_total") > 0.0);
+    // vLLM's dashboards select by the model
+    let named = plain.body.lines().filter(|line| line.starts_with("vllm:"));
+    assert!(named.clone().all(|line| line.contains("{model_name=\"scripted\"")), "{}", plain.body);
+    for name in [
+        "inter_token_latency_seconds_bucket",
+        "request_queue_time_seconds_sum",
+        "request_prefill_time_seconds_sum",
+        "request_decode_time_seconds_sum",
+        "request_prompt_tokens_bucket",
+        "request_generation_tokens_bucket",
+        "prefix_cache_hits_total",
+        "kv_cache_usage_perc",
+    ] {
+        assert!(named.clone().any(|line| line.starts_with(&format!("vllm:{name}{{"))), "{name}");
+    }
+    let ended = "vllm:request_success_total{model_name=\"scripted\",finished_reason=\"stop\"} 1";
+    assert!(plain.body.lines().any(|line| line == ended), "{}", plain.body);
     let accept = [("accept", "application/openmetrics-text; version=1.0.0")];
     let open = server.send("GET", "/metrics", &accept, "");
     assert!(open.body.ends_with("# EOF\n") && open.body.contains("# TYPE llamacpp:prompt_tokens counter\n"));
+}
+
+/// Of requests whose numbers are known.
+#[test]
+fn histograms_have_what_was_counted() {
+    let server = Server::start(&Kind { pause: Duration::from_millis(2), ..Kind::default() });
+    let prompt = |text: &str| ask(&format!("{} [[{text}]]", "the same before all of them ".repeat(4)));
+    let mut answers = vec![server.post("/v1/chat/completions", &prompt("abcd")).ok()];
+    let both = |text: &str| server.post("/v1/chat/completions", &prompt(text)).ok();
+    std::thread::scope(|scope| {
+        let two = ["abcdefghijklmnop", "abcdefghijklmnoq"].map(|text| scope.spawn(move || both(text)));
+        answers.extend(two.map(|answer| answer.join().unwrap()));
+    });
+    let sum = |pointer: &str| {
+        answers.iter().map(|answer| answer.pointer(pointer).unwrap().as_f64().unwrap()).sum::<f64>()
+    };
+    let count = answers.len() as f64;
+    for (name, of, total) in [
+        ("vllm:request_prompt_tokens", 1.0, sum("/usage/prompt_tokens")),
+        ("vllm:request_generation_tokens", 1.0, sum("/usage/completion_tokens")),
+        ("vllm:request_queue_time_seconds", 1e3, sum("/timings/queue_ms")),
+        ("vllm:request_prefill_time_seconds", 1e3, sum("/timings/prompt_ms")),
+        ("vllm:request_decode_time_seconds", 1e3, sum("/timings/predicted_ms")),
+        ("vllm:time_to_first_token_seconds", 1e3, sum("/timings/queue_ms") + sum("/timings/prompt_ms")),
+        ("vllm:time_per_output_token_seconds", 1e3, sum("/timings/predicted_per_token_ms")),
+    ] {
+        assert_eq!(server.metric(&format!("{name}_count")), count, "{name}");
+        let (told, total) = (server.metric(&format!("{name}_sum")), total / of);
+        assert!((told - total).abs() <= 1e-6 * total.abs(), "{name}: {told} of {total}");
+    }
+    let cached = "/usage/prompt_tokens_details/cached_tokens";
+    assert!(sum(cached) >= 64.0);
+    assert_eq!(server.metric("vllm:prefix_cache_hits_total"), sum(cached));
+    assert_eq!(server.metric("vllm:prefix_cache_queries_total"), sum("/usage/prompt_tokens"));
+    assert_eq!(server.metric("llamacpp:prompt_tokens_total"), sum("/timings/prompt_n"));
+    let share = |answer: &Value| {
+        answer.pointer(cached).unwrap().as_f64().unwrap() / answer["usage"]["prompt_tokens"].as_f64().unwrap()
+    };
+    assert!(
+        (server.metric("doorbell_cached_share_sum") - answers.iter().map(share).sum::<f64>()).abs() < 1e-9
+    );
+    assert_eq!(server.metric("doorbell_cached_share_bucket{le=\"0.0\"}"), 1.0);
+    // steps of one and of two; not every scrape moves it
+    let steps = server.metric("doorbell_batch_size_count");
+    assert_eq!(steps, server.metric("llamacpp:n_decode_total"));
+    let alone = server.metric("doorbell_batch_size_bucket{le=\"1.0\"}");
+    assert!(alone >= 4.0 && alone < steps, "{alone} of {steps}");
+    assert_eq!(server.metric("doorbell_batch_size_bucket{le=\"2.0\"}"), steps);
+    assert_eq!(server.metric("doorbell_batch_size_sum"), alone + 2.0 * (steps - alone));
+    let last = &server.get("/v1/stats").ok();
+    assert!(answers.iter().any(|answer| last["output_tokens"] == answer["usage"]["completion_tokens"]));
+    assert_eq!(
+        server.metric("llamacpp:prompt_tokens_seconds"),
+        last["timings"]["prompt_per_second"].as_f64().unwrap()
+    );
 }
 
 /// The thread that answers probes computes nothing else: a connection that began with one ends with its answer.

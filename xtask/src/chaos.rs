@@ -114,7 +114,7 @@ fn crowds(address: SocketAddr, arguments: &Arguments) -> Result<(), anyhow::Erro
         Crowd::new("disconnect at random", arguments.goers, 100, clients::go, &[GONE, 200, 429]),
         Crowd::new("read slowly", 64, 64, clients::dawdle, &[GONE, 200, 429]),
         Crowd::new("send broken bodies", 500, 20, clients::lie, &[400]),
-        Crowd::new("send huge bodies", 16, 8, clients::swell, &[BROKEN, 413]),
+        Crowd::new("send huge bodies", 16, 8, clients::swell, &[BROKEN, 413, 429]),
         Crowd::new("want to be queued", arguments.queued, 1000, clients::queue, &[200, 429]),
     ];
     for crowd in crowds {
@@ -139,10 +139,9 @@ fn settled(address: SocketAddr) -> Result<f64, anyhow::Error> {
         let (_, body) = http::get(address, "/health")?;
         let health: Value = serde_json::from_str(&body)?;
         let (_, metrics) = http::get(address, "/metrics")?;
-        let held = metrics.lines().find_map(|line| line.strip_prefix("vllm:gpu_cache_usage_perc "));
-        let held =
-            held.or_else(|| metrics.lines().find_map(|line| line.strip_prefix("vllm:kv_cache_usage_perc ")));
-        let held: f64 = held.context("the share of pages that are held")?.trim().parse()?;
+        let held = metrics.lines().find(|line| line.starts_with("vllm:kv_cache_usage_perc"));
+        let held = held.and_then(|line| line.rsplit_once(' ')).context("the share of pages that are held")?;
+        let held: f64 = held.1.parse()?;
         if health["requests"] == json!({ "running": 0, "waiting": 0 }) && held == 0.0 {
             return Ok(start.elapsed().as_secs_f64());
         }

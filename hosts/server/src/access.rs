@@ -31,14 +31,18 @@ pub(crate) fn check_key(settings: &Settings, headers: &HeaderMap) -> Result<(), 
         let (scheme, key) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
     });
-    match bearer.or_else(|| text("x-api-key")) {
-        Some(key) if known(&settings.api_keys, key) => Ok(()),
-        Some(_) => Err(Failure::new(Kind::Authentication, "the API key is not one of this server's")),
-        None => Err(Failure::new(
+    // some clients send a key of their own beside the one that they were given
+    let mut given = [bearer, text("x-api-key")].into_iter().flatten().peekable();
+    if given.peek().is_none() {
+        return Err(Failure::new(
             Kind::Authentication,
             "an API key is needed; send it as \"Authorization: Bearer KEY\"",
-        )),
+        ));
     }
+    if given.any(|key| known(&settings.api_keys, key)) {
+        return Ok(());
+    }
+    Err(Failure::new(Kind::Authentication, "the API key is not one of this server's"))
 }
 
 /// Name and port of `host`, without the brackets of an IPv6 address.
@@ -50,6 +54,7 @@ fn host_name(host: &str) -> &str {
 }
 
 fn is_loopback(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
     name == "localhost"
         || name.ends_with(".localhost")
         || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -69,7 +74,10 @@ pub(crate) fn check_origin(settings: &Settings, headers: &HeaderMap) -> Result<O
         && !host.is_empty()
         && !is_loopback(host_name(host))
     {
-        return Err(Failure::new(Kind::Permission, "this server answers to localhost only"));
+        return Err(Failure::new(
+            Kind::Permission,
+            "without a key this server answers to localhost only; give it one with --api-key",
+        ));
     }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(None) };
     let text = origin.to_str().unwrap_or_default();
@@ -119,7 +127,7 @@ mod tests {
 
     #[test]
     fn names_of_this_machine_are_known() {
-        for host in ["localhost", "localhost:13305", "127.0.0.1:80", "[::1]:80", "a.localhost"] {
+        for host in ["localhost", "LocalHost:13305", "127.0.0.1:80", "[::1]:80", "a.localhost"] {
             assert!(is_loopback(host_name(host)), "{host}");
         }
         for host in ["example.org", "localhost.example.org:80", "192.168.0.1", "[::2]:80"] {

@@ -25,6 +25,8 @@ pub(crate) struct App {
     pub(crate) started: SystemTime,
     /// Requests in progress.
     pub(crate) in_flight: AtomicUsize,
+    /// Bytes of bodies that are being read or worked on.
+    pub(crate) body_bytes: AtomicUsize,
     /// Becomes true when whoever still waits for an answer gets none.
     pub(crate) cut: watch::Sender<bool>,
     /// What the last finished request took, for `/v1/stats`.
@@ -34,14 +36,16 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(served: Served, settings: Settings) -> Self {
         let style = served.template.as_ref().map_or(Style::PLAIN, |(_, source)| Style::of_template(source));
+        let metrics = Metrics::new(&served);
         Self {
             served,
             settings,
-            metrics: Metrics::new(),
+            metrics,
             style,
             grammars: Grammars::new(),
             started: SystemTime::now(),
             in_flight: AtomicUsize::new(0),
+            body_bytes: AtomicUsize::new(0),
             cut: watch::Sender::new(false),
             last: Mutex::new(None),
         }

@@ -2,23 +2,19 @@
 
 use crate::access;
 use crate::app::App;
+use crate::body;
 use crate::call::Call;
 use crate::error::{Dialect, Failure, Kind};
-use crate::routes::{Access, ROUTES, Route, Under, VERSIONS};
+use crate::routes::{Access, ROUTES, Route, Under, VERSIONS, Verb};
 use alloc::sync::Arc;
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, Method, header};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 use core::sync::atomic::{AtomicUsize, Ordering};
-use core::time::Duration;
-use http_body::Body as _;
 use std::time::Instant;
-
-/// How long the body of a request may take to come.
-const BODY_TIME: Duration = Duration::from_secs(60);
 
 /// The routes of the table, each behind [`enter`].
 pub(crate) fn router(app: &Arc<App>) -> Router {
@@ -110,22 +106,10 @@ async fn let_in(app: Arc<App>, route: &'static Route, request: Request) -> Resul
     let name = name(route, request.uri().path());
     let query = request.uri().query().unwrap_or_default().to_owned();
     let accept = request.headers().get(header::ACCEPT).cloned();
-    let coding = request.headers().get(header::CONTENT_ENCODING).cloned();
-    let limit = app.settings.body_limit;
-    let too_large = || Failure::new(Kind::TooLarge, format_args!("the body is larger than {limit} bytes"));
-    if request.body().size_hint().lower() > limit as u64 {
-        return Err(too_large());
-    }
-    if let Some(coding) = coding.filter(|coding| coding != "identity") {
-        let message =
-            format_args!("bodies in Content-Encoding {coding:?} are not read; send the JSON as it is");
-        return Err(Failure::new(Kind::MediaType, message));
-    }
-    let reading = tokio::time::timeout(BODY_TIME, to_bytes(request.into_body(), limit));
-    let body = match reading.await {
-        Ok(Ok(body)) => body,
-        Ok(Err(_)) => return Err(too_large()),
-        Err(_) => return Err(Failure::new(Kind::Invalid, "the body did not come in time")),
+    // a question has no body that matters, and may be asked without a key
+    let (body, _held) = match route.method {
+        Verb::Get => Default::default(),
+        Verb::Post | Verb::Delete => body::read(&app, request).await?,
     };
     let mut cut = app.cut.subscribe();
     // the engine may be in the middle of a step that outlasts the server
@@ -214,6 +198,10 @@ async fn refuse(app: Arc<App>, kind: Kind, request: Request) -> Response {
 
 /// Whose words a path expects.
 fn dialect(path: &str) -> Dialect {
-    let versioned = VERSIONS.iter().any(|prefix| path.starts_with(prefix));
-    if path.starts_with("/api/") && !versioned { Dialect::Ollama } else { Dialect::OpenAi }
+    let behind = VERSIONS.iter().find_map(|prefix| path.strip_prefix(prefix));
+    match behind {
+        Some(path) if path.starts_with("/messages") => Dialect::Anthropic,
+        None if path.starts_with("/api/") => Dialect::Ollama,
+        _ => Dialect::OpenAi,
+    }
 }

@@ -29,6 +29,7 @@ pub(crate) enum Kind {
     TooLarge,
     MediaType,
     Busy,
+    Late,
     NotSupported,
     Unavailable,
     Internal,
@@ -55,6 +56,7 @@ impl Kind {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error", "invalid_request_error")
             }
             Self::Busy => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "rate_limit_error"),
+            Self::Late => (StatusCode::REQUEST_TIMEOUT, "invalid_request_error", "timeout_error"),
             Self::NotSupported => (StatusCode::NOT_IMPLEMENTED, "not_supported_error", "api_error"),
             Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", "overloaded_error"),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "server_error", "api_error"),
@@ -108,9 +110,19 @@ impl Failure {
                 json!({ "error": error })
             }
             Dialect::Anthropic => {
-                json!({ "type": "error", "error": { "type": anthropic, "message": self.message } })
+                json!({ "type": "error", "error": { "type": anthropic, "message": self.for_anthropic() } })
             }
             Dialect::Ollama => json!({ "error": self.message }),
+        }
+    }
+
+    /// The message as Anthropic's clients know it: Claude Code shortens a conversation upon these words.
+    fn for_anthropic(&self) -> String {
+        match (self.extra.get("n_prompt_tokens"), self.extra.get("n_ctx")) {
+            (Some(tokens), Some(context)) => {
+                format!("prompt is too long: {tokens} tokens > {context} maximum")
+            }
+            _ => self.message.clone(),
         }
     }
 

@@ -7,6 +7,7 @@ extern crate alloc;
 mod access;
 mod anthropic;
 mod app;
+mod body;
 mod call;
 mod chat;
 mod connection;

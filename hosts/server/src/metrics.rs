@@ -1,12 +1,18 @@
 //! Numbers for dashboards, under the names that those of vLLM and llama-server look for.
 
 use crate::app::App;
-use crate::generate::Ending;
+use crate::generate::{Ending, Reason};
+use crate::served::Served;
 use alloc::collections::BTreeSet;
-use core::fmt::Write as _;
+use core::fmt::{self, Write as _};
 use core::sync::atomic::AtomicU64;
+use doorbell_runtime::serve::Service;
+use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
@@ -22,6 +28,11 @@ pub(crate) struct Metrics {
     per_token: Histogram,
     latency: Histogram,
     queue: Histogram,
+    prefill: Histogram,
+    decode: Histogram,
+    prompt_lengths: Histogram,
+    answer_lengths: Histogram,
+    cached_share: Histogram,
     prompt_tokens: Counter,
     computed_tokens: Counter,
     decodes: Counter,
@@ -32,11 +43,10 @@ pub(crate) struct Metrics {
     cached_tokens: Counter,
     prompt_seconds: Fraction,
     generated_seconds: Fraction,
-    succeeded: Counter,
+    succeeded: Family<[(&'static str, &'static str); 1], Counter>,
     failures: Counter,
     refusals: Counter,
     preemptions: Counter,
-    batch: Histogram,
     running: Level,
     waiting: Level,
     cache_usage: Level,
@@ -69,18 +79,53 @@ pub(crate) fn plain(open_metrics: &str) -> String {
     text
 }
 
-fn seconds(first: f64, count: u16) -> Histogram {
+/// Classes that double from one to the next.
+fn doubling(first: f64, count: u16) -> Histogram {
     Histogram::new(exponential_buckets(first, 2.0, count))
 }
 
+/// Requests in a step, which the engine counts.
+struct Batches(Service);
+
+impl fmt::Debug for Batches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batches").finish_non_exhaustive()
+    }
+}
+
+impl Collector for Batches {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let load = self.0.load();
+        let mut bound = 0.5;
+        let mut classes = load.batches.map(|steps| {
+            bound *= 2.0;
+            (bound, steps)
+        });
+        if let Some((bound, _)) = classes.last_mut() {
+            *bound = f64::INFINITY;
+        }
+        let help = "Requests that were computed in a step";
+        let mut metric =
+            encoder.encode_descriptor("doorbell_batch_size", help, None, MetricType::Histogram)?;
+        // what the classes say, so that they fit the count
+        let steps = load.batches.iter().sum();
+        metric.encode_histogram::<NoLabelSet>(load.busy as f64, steps, &classes, None)
+    }
+}
+
 impl Metrics {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(served: &Served) -> Self {
         let metrics = Self {
             registry: Mutex::new(Registry::default()),
-            first_token: seconds(0.001, 18),
-            per_token: seconds(0.0005, 14),
-            latency: seconds(0.01, 18),
-            queue: seconds(0.0005, 18),
+            first_token: doubling(0.001, 18),
+            per_token: doubling(0.0005, 14),
+            latency: doubling(0.01, 18),
+            queue: doubling(0.0005, 18),
+            prefill: doubling(0.001, 18),
+            decode: doubling(0.01, 18),
+            prompt_lengths: doubling(1.0, 21),
+            answer_lengths: doubling(1.0, 21),
+            cached_share: Histogram::new([0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99]),
             prompt_tokens: Counter::default(),
             computed_tokens: Counter::default(),
             decodes: Counter::default(),
@@ -91,11 +136,10 @@ impl Metrics {
             cached_tokens: Counter::default(),
             prompt_seconds: Fraction::default(),
             generated_seconds: Fraction::default(),
-            succeeded: Counter::default(),
+            succeeded: Family::default(),
             failures: Counter::default(),
             refusals: Counter::default(),
             preemptions: Counter::default(),
-            batch: seconds(1.0, 9),
             running: Level::default(),
             waiting: Level::default(),
             cache_usage: Level::default(),
@@ -104,64 +148,91 @@ impl Metrics {
             generated_rate: Level::default(),
         };
         if let Ok(mut registry) = metrics.registry.lock() {
-            metrics.register(&mut registry);
+            // dashboards of vLLM select by it
+            let model = ("model_name".into(), served.name.clone().into());
+            metrics.register_vllm(registry.sub_registry_with_label(model));
+            metrics.register_llamacpp(&mut registry);
+            metrics.register_own(&mut registry);
+            registry.register_collector(Box::new(Batches(served.service.clone())));
         }
         metrics
     }
 
-    fn register(&self, registry: &mut Registry) {
+    fn register_vllm(&self, registry: &mut Registry) {
+        let per_token = "Time per token after the first, of a request";
         let histograms = [
-            (
-                "vllm:time_to_first_token_seconds",
-                "Time from submission to the first token",
-                &self.first_token,
-            ),
-            ("vllm:time_per_output_token_seconds", "Time per token after the first", &self.per_token),
-            ("vllm:e2e_request_latency_seconds", "Time from submission to the end", &self.latency),
-            ("vllm:request_queue_time_seconds", "Time from submission to the first step", &self.queue),
-            ("doorbell_running_at_finish", "Requests running when one finished", &self.batch),
+            ("time_to_first_token_seconds", "Time from submission to the first token", &self.first_token),
+            ("time_per_output_token_seconds", per_token, &self.per_token),
+            ("request_time_per_output_token_seconds", per_token, &self.per_token),
+            ("inter_token_latency_seconds", per_token, &self.per_token),
+            ("e2e_request_latency_seconds", "Time from submission to the end", &self.latency),
+            ("request_queue_time_seconds", "Time from submission to the first step", &self.queue),
+            ("request_prefill_time_seconds", "Time from the first step to the first token", &self.prefill),
+            ("request_decode_time_seconds", "Time from the first token to the end", &self.decode),
+            ("request_prompt_tokens", "Tokens of a prompt", &self.prompt_lengths),
+            ("request_generation_tokens", "Tokens of an answer", &self.answer_lengths),
         ];
         for (name, help, histogram) in histograms {
-            registry.register(name, help, histogram.clone());
+            registry.register(format!("vllm:{name}"), help, histogram.clone());
         }
         let counters = [
-            ("vllm:prompt_tokens", "Prompt tokens", &self.prompt_tokens),
-            ("vllm:generation_tokens", "Generated tokens", &self.generated_tokens),
-            ("vllm:prefix_cache_queries", "Prompt tokens looked up in the cache", &self.prompt_tokens),
-            ("vllm:prefix_cache_hits", "Prompt tokens found in the cache", &self.cached_tokens),
-            ("vllm:request_success", "Requests that ended well", &self.succeeded),
-            ("vllm:num_preemptions", "Requests that gave way to others", &self.preemptions),
-            ("llamacpp:prompt_tokens", "Prompt tokens that were computed", &self.computed_tokens),
-            ("llamacpp:prompt_tokens_cached", "Prompt tokens found in the cache", &self.cached_tokens),
-            ("llamacpp:n_decode", "Steps", &self.decodes),
-            ("llamacpp:spec_decode_num_draft_tokens", "Drafted tokens; none are", &self.none),
-            ("llamacpp:spec_decode_num_accepted_tokens", "Accepted drafts; none are made", &self.none),
-            ("llamacpp:spec_decode_num_drafts", "Drafts; none are made", &self.none),
-            ("llamacpp:tokens_predicted", "Generated tokens", &self.generated_tokens),
-            ("doorbell_requests_failed", "Requests that ended badly", &self.failures),
-            ("doorbell_requests_refused", "Requests that were not taken", &self.refusals),
+            ("prompt_tokens", "Prompt tokens", &self.prompt_tokens),
+            ("generation_tokens", "Generated tokens", &self.generated_tokens),
+            ("prefix_cache_queries", "Prompt tokens looked up in the cache", &self.prompt_tokens),
+            ("prefix_cache_hits", "Prompt tokens found in the cache", &self.cached_tokens),
+            ("num_preemptions", "Requests that gave way to others", &self.preemptions),
         ];
         for (name, help, counter) in counters {
-            registry.register(name, help, counter.clone());
+            registry.register(format!("vllm:{name}"), help, counter.clone());
+        }
+        registry.register("vllm:request_success", "Requests that ended well", self.succeeded.clone());
+        let levels = [
+            ("num_requests_running", "Requests being computed", &self.running),
+            ("num_requests_waiting", "Requests in the queue", &self.waiting),
+            ("kv_cache_usage_perc", "Share of KV pages held, 0 to 1", &self.cache_usage),
+        ];
+        for (name, help, level) in levels {
+            registry.register(format!("vllm:{name}"), help, level.clone());
+        }
+    }
+
+    fn register_llamacpp(&self, registry: &mut Registry) {
+        let counters = [
+            ("prompt_tokens", "Prompt tokens that were computed", &self.computed_tokens),
+            ("prompt_tokens_cached", "Prompt tokens found in the cache", &self.cached_tokens),
+            ("n_decode", "Steps", &self.decodes),
+            ("spec_decode_num_draft_tokens", "Drafted tokens; none are", &self.none),
+            ("spec_decode_num_accepted_tokens", "Accepted drafts; none are made", &self.none),
+            ("spec_decode_num_drafts", "Drafts; none are made", &self.none),
+            ("tokens_predicted", "Generated tokens", &self.generated_tokens),
+        ];
+        for (name, help, counter) in counters {
+            registry.register(format!("llamacpp:{name}"), help, counter.clone());
         }
         registry.register("llamacpp:prompt_seconds", "Time spent on prompts", self.prompt_seconds.clone());
         let help = "Time spent on generation";
         registry.register("llamacpp:tokens_predicted_seconds", help, self.generated_seconds.clone());
         let levels = [
-            ("vllm:num_requests_running", "Requests being computed", &self.running),
-            ("vllm:num_requests_waiting", "Requests in the queue", &self.waiting),
-            ("vllm:kv_cache_usage_perc", "Share of KV pages held, 0 to 1", &self.cache_usage),
             ("llamacpp:requests_processing", "Requests being computed", &self.running),
             ("llamacpp:requests_deferred", "Requests in the queue", &self.waiting),
             ("llamacpp:prompt_tokens_seconds", "Prompt tokens a second, last request", &self.prompt_rate),
             ("llamacpp:predicted_tokens_seconds", "Tokens a second, last request", &self.generated_rate),
             (LONGEST, "Tokens of the longest sequence so far", &self.longest),
             ("llamacpp:n_busy_slots_per_decode", "Requests computed in a step, on average", &self.busy),
-            ("doorbell_up", "1 while the device works", &self.up),
         ];
         for (name, help, level) in levels {
             registry.register(name, help, level.clone());
         }
+    }
+
+    fn register_own(&self, registry: &mut Registry) {
+        let help = "Share of a prompt that was found in the cache, 0 to 1";
+        registry.register("doorbell_cached_share", help, self.cached_share.clone());
+        let help = "Requests that ended badly";
+        registry.register("doorbell_requests_failed", help, self.failures.clone());
+        let help = "Requests that were not taken";
+        registry.register("doorbell_requests_refused", help, self.refusals.clone());
+        registry.register("doorbell_up", "1 while the device works", self.up.clone());
     }
 
     /// Counts a text that was read.
@@ -181,10 +252,15 @@ impl Metrics {
     /// Counts a request that ended well.
     pub(crate) fn finished(&self, ending: &Ending) {
         let (usage, times) = (&ending.usage, ending.times());
-        self.succeeded.inc();
+        let reason = match &ending.reason {
+            Reason::Length => "length",
+            Reason::Stop | Reason::StopText(_) | Reason::Calls => "stop",
+        };
+        self.succeeded.get_or_create(&[("finished_reason", reason)]).inc();
         self.prompt_tokens.inc_by(usage.prompt_tokens.into());
         self.cached_tokens.inc_by(usage.cached_tokens.into());
-        self.computed_tokens.inc_by(usage.prompt_tokens.saturating_sub(usage.cached_tokens).into());
+        let computed = usage.prompt_tokens.saturating_sub(usage.cached_tokens);
+        self.computed_tokens.inc_by(computed.into());
         let length = f64::from(usage.prompt_tokens) + f64::from(usage.generated_tokens);
         self.longest.set(self.longest.get().max(length));
         self.generated_tokens.inc_by(usage.generated_tokens.into());
@@ -194,15 +270,19 @@ impl Metrics {
         self.queue.observe(times.queue / 1e3);
         self.first_token.observe((times.queue + times.prompt) / 1e3);
         self.latency.observe(times.total / 1e3);
+        self.prefill.observe(times.prompt / 1e3);
+        self.decode.observe(times.predicted / 1e3);
+        self.prompt_lengths.observe(usage.prompt_tokens.into());
+        self.answer_lengths.observe(usage.generated_tokens.into());
+        self.cached_share.observe(f64::from(usage.cached_tokens) / f64::from(usage.prompt_tokens.max(1)));
         if times.prompt > 0.0 {
-            self.prompt_rate.set(f64::from(usage.prompt_tokens) * 1e3 / times.prompt);
+            self.prompt_rate.set(f64::from(computed) * 1e3 / times.prompt);
         }
         if usage.generated_tokens > 1 && times.predicted > 0.0 {
             let per_token = times.predicted / 1e3 / f64::from(usage.generated_tokens - 1);
             self.per_token.observe(per_token);
             self.generated_rate.set(1.0 / per_token);
         }
-        self.batch.observe(self.running.get());
     }
 
     /// The text that Prometheus reads.

@@ -47,6 +47,7 @@ pub(crate) struct Route {
 pub(crate) enum Verb {
     Get,
     Post,
+    Delete,
 }
 
 impl Verb {
@@ -54,6 +55,7 @@ impl Verb {
         match self {
             Self::Get => Method::GET,
             Self::Post => Method::POST,
+            Self::Delete => Method::DELETE,
         }
     }
 }
@@ -64,7 +66,7 @@ pub(crate) const VERSIONS: [&str; 4] = ["/v1", "/api/v1", "/v0", "/api/v0"];
 use Access::{Key, Open};
 use Dialect::{Anthropic, Ollama, OpenAi};
 use Under::{Both, Root, Versions};
-use Verb::{Get, Post};
+use Verb::{Delete, Get, Post};
 
 type Handler = fn(Call) -> Answer;
 
@@ -80,7 +82,7 @@ const fn route(
 }
 
 /// Every path. GET changes nothing and computes nothing.
-pub(crate) const ROUTES: [Route; 42] = [
+pub(crate) const ROUTES: [Route; 47] = [
     route(Get, Root, "/", Open, OpenAi, |call| Box::pin(page::page(call))),
     route(Get, Both, "/health", Open, OpenAi, |call| Box::pin(operations::health(call))),
     route(Get, Root, "/live", Open, OpenAi, |call| Box::pin(operations::live(call))),
@@ -131,7 +133,12 @@ pub(crate) const ROUTES: [Route; 42] = [
     route(Post, Root, "/api/push", Key, Ollama, |call| Box::pin(ollama::about::unsupported(call))),
     route(Post, Root, "/api/create", Key, Ollama, |call| Box::pin(ollama::about::unsupported(call))),
     route(Post, Root, "/api/copy", Key, Ollama, |call| Box::pin(ollama::about::unsupported(call))),
+    route(Delete, Root, "/api/delete", Key, Ollama, |call| Box::pin(ollama::about::unsupported(call))),
     route(Post, Versions, "/load", Key, OpenAi, |call| Box::pin(operations::load(call))),
     route(Post, Versions, "/rerank", Key, OpenAi, |call| Box::pin(operations::unsupported(call))),
+    route(Post, Versions, "/reranking", Key, OpenAi, |call| Box::pin(operations::unsupported(call))),
+    route(Post, Versions, "/reranker", Key, OpenAi, |call| Box::pin(operations::unsupported(call))),
+    route(Post, Versions, "/pull", Key, OpenAi, |call| Box::pin(operations::unsupported(call))),
+    route(Post, Versions, "/delete", Key, OpenAi, |call| Box::pin(operations::unsupported(call))),
     route(Post, Versions, "/unload", Key, OpenAi, |call| Box::pin(operations::unsupported(call))),
 ];

@@ -17,7 +17,7 @@ pub struct Settings {
     pub api_keys: Vec<String>,
     /// Origins of web pages that may use it, beside its own; `*` allows all.
     pub origins: Vec<String>,
-    /// The longest body of a request, in bytes.
+    /// The longest body of a request, in bytes; four of these are held at a time.
     pub body_limit: usize,
     /// Requests that may be in progress at a time.
     pub concurrency: usize,
@@ -35,14 +35,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Listening at `address`, open, 64 MiB bodies, 1024 requests.
+    /// Listening at `address`, open, 32 MiB bodies, 1024 requests.
     #[must_use]
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,
             api_keys: Vec::new(),
             origins: Vec::new(),
-            body_limit: 64 << 20,
+            body_limit: 32 << 20,
             concurrency: 1024,
             keep_alive: Duration::from_secs(10),
             drain: Duration::from_secs(4),

@@ -2,6 +2,9 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+/// Classes of steps by the requests in them: up to 1, 2, 4 and so on, of which the last holds all that are allowed.
+pub(super) const CLASSES: usize = 9;
+
 /// Numbers that the engine's thread keeps up to date.
 #[derive(Debug, Default)]
 pub struct Load {
@@ -9,6 +12,7 @@ pub struct Load {
     pub(super) running: AtomicU64,
     pub(super) steps: AtomicU64,
     pub(super) busy: AtomicU64,
+    pub(super) batches: [AtomicU64; CLASSES],
     pub(super) tokens: AtomicU64,
     pub(super) pages_free: AtomicU64,
     pub(super) pages: AtomicU64,
@@ -27,6 +31,8 @@ pub struct Snapshot {
     pub steps: u64,
     /// Requests that were being computed in these, summed.
     pub busy: u64,
+    /// How many of the polls had up to 1, 2, 4 ... 256 requests being computed.
+    pub batches: [u64; CLASSES],
     /// Tokens generated in these.
     pub tokens: u64,
     /// KV pages that nobody holds.
@@ -48,6 +54,7 @@ impl Load {
             running: number(&self.running),
             steps: number(&self.steps),
             busy: number(&self.busy),
+            batches: core::array::from_fn(|class| number(&self.batches[class])),
             tokens: number(&self.tokens),
             pages_free: number(&self.pages_free),
             pages: number(&self.pages),

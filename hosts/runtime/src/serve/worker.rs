@@ -1,7 +1,7 @@
 //! The loop of the engine's thread: take commands, poll, tell.
 
 use super::job::{End, Finish, Job, Piece, TokenReport, Update};
-use super::load::Load;
+use super::load::{CLASSES, Load};
 use super::reading::{ReadError, ReadJob, Reader};
 use super::slots::Slots;
 use super::store::Errand;
@@ -180,7 +180,10 @@ impl<B: Backend> Worker<B> {
             progress = self.poll();
             if self.live.events > before {
                 self.steps += 1;
-                self.busy += self.running().max(1);
+                let running = self.running().max(1);
+                self.busy += running;
+                let class = running.next_power_of_two().trailing_zeros() as usize;
+                self.load.batches[class.min(CLASSES - 1)].fetch_add(1, Ordering::Relaxed);
             }
             // one poll may start a step without a word, two that say nothing mean that the device is busy
             quiet = self.live.events == before && progress == Progress::Waiting;
