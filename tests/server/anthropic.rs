@@ -37,6 +37,12 @@ fn ends_have_their_own_words() {
     assert_eq!((&stop["stop_reason"], &stop["stop_sequence"]), (&json!("stop_sequence"), &json!(" two")));
     let cut = server.post(PATH, &with(ask("[[one two]]"), json!({ "max_tokens": 2 }))).ok();
     assert_eq!(cut["stop_reason"], "max_tokens");
+    let small = Server::start(&Kind { context: 64, ..Kind::default() });
+    let full = small.post(PATH, &ask(&format!("[[{}]]", "Z".repeat(30)))).ok();
+    assert_eq!(full["stop_reason"], "model_context_window_exceeded");
+    let event =
+        small.post(PATH, &with(ask(&format!("[[{}]]", "Z".repeat(30))), json!({ "stream": true }))).events();
+    assert_eq!(event[event.len() - 2]["delta"]["stop_reason"], "model_context_window_exceeded");
 }
 
 #[test]
@@ -47,6 +53,7 @@ fn calls_are_blocks_with_objects() {
     assert_eq!(answer["stop_reason"], "tool_use");
     assert_eq!(answer["content"][0]["text"], "I ask.");
     assert_eq!(answer["content"][1]["input"], json!({ "city": "Köln" }));
+    assert!(answer["content"][1]["id"].as_str().unwrap().starts_with("toolu_"));
     let events = server.post(PATH, &with(body, json!({ "stream": true }))).events();
     let names: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     assert_eq!(names[..3], ["message_start", "ping", "content_block_start"]);
@@ -60,6 +67,69 @@ fn calls_are_blocks_with_objects() {
     let partial: String = events.iter().filter_map(|event| event["delta"]["partial_json"].as_str()).collect();
     assert_eq!(partial, "{\"city\":\"Köln\"}");
     assert_eq!(events[events.len() - 2]["delta"]["stop_reason"], "tool_use");
+}
+
+/// Claude Code shortens a conversation when it reads these words.
+#[test]
+fn a_prompt_that_is_too_long_is_refused_in_the_words_that_clients_know() {
+    let server = Server::start(&Kind { context: 128, ..Kind::default() });
+    let refusal = server.post(PATH, &ask(&"x y z ".repeat(100)));
+    assert_eq!(
+        (refusal.status, refusal.json()["error"]["type"].as_str()),
+        (400, Some("invalid_request_error"))
+    );
+    let message = refusal.json()["error"]["message"].as_str().unwrap().to_owned();
+    let count = server.post("/v1/messages/count_tokens", &ask(&"x y z ".repeat(100))).ok();
+    assert_eq!(message, format!("prompt is too long: {} tokens > 128 maximum", count["input_tokens"]));
+    for (method, path, status) in [("GET", PATH, 405), ("POST", "/v1/messages/batches", 404)] {
+        let refusal = server.send(method, path, &[], "");
+        assert_eq!((refusal.status, &refusal.json()["type"]), (status, &json!("error")));
+    }
+}
+
+#[test]
+fn an_answer_has_the_form_that_is_asked_for() {
+    let server = Server::start(&Kind::default());
+    let schema = json!({ "type": "object", "properties": { "a": { "enum": ["x"] } }, "required": ["a"],
+        "additionalProperties": false });
+    let format = json!({ "type": "json_schema", "schema": schema });
+    for fields in [
+        json!({ "output_config": { "format": format, "effort": "low" } }),
+        json!({ "output_format": format }),
+    ] {
+        let answer = server.post(PATH, &with(ask("[[no]]"), fields)).ok();
+        let text = answer["content"][0]["text"].as_str().unwrap();
+        assert_eq!(serde_json::from_str::<Value>(text).unwrap(), json!({ "a": "x" }));
+    }
+    for config in
+        [json!({ "format": { "type": "xml" } }), json!({ "format": { "type": "json_schema" } }), json!(1)]
+    {
+        assert_eq!(server.post(PATH, &with(ask("[[no]]"), json!({ "output_config": config }))).status, 400);
+    }
+    // how hard to think is a matter of the template
+    let template = "{{ reasoning_effort }}{% for m in messages %}{{ m.content }}{% endfor %}";
+    let server = Server::start(&Kind { template: Some(template), ..Kind::default() });
+    let count = |fields| {
+        server.post("/v1/messages/count_tokens", &with(ask("[[a]]"), fields)).ok()["input_tokens"]
+            .as_u64()
+            .unwrap()
+    };
+    assert!(count(json!({ "output_config": { "effort": "high" } })) > count(json!({})));
+}
+
+#[test]
+fn tools_without_what_they_need_are_refused() {
+    let server = Server::start(&Kind::default());
+    for tool in [
+        json!({ "name": "a" }),
+        json!({ "name": "a", "parameters": {} }),
+        json!({ "type": "custom", "name": "a" }),
+        json!({ "input_schema": {} }),
+        json!({ "name": "a", "input_schema": "x" }),
+        json!(1),
+    ] {
+        assert_eq!(server.post(PATH, &with(ask("[[a]]"), json!({ "tools": [tool] }))).status, 400, "{tool}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::error::Failure;
 use crate::fields::Fields;
 use crate::openai::options;
 use crate::turn::Turn;
+use doorbell_runtime::constrain::Shape;
 use serde_json::{Map, Value, json};
 
 pub(super) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversation, Failure> {
@@ -30,17 +31,33 @@ pub(super) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversat
         variables.insert("enable_thinking".into(), (kind != Some("disabled")).into());
     }
     let (choice, one_call) = choice(fields)?;
+    let config = fields.get("output_config").map(|config| Fields::of(config, "output_config")).transpose()?;
+    if let Some(effort) = config.map(|config| config.text("effort")).transpose()?.flatten() {
+        variables.insert("reasoning_effort".into(), effort.into());
+    }
+    // the older name beside it
+    let format = config.and_then(|config| config.get("format")).or_else(|| fields.get("output_format"));
     Ok(Conversation {
         messages: chat::messages(&list)?,
         tools: tools(fields)?,
         choice,
         one_call,
-        shape: None,
+        shape: format.map(shape).transpose()?,
         variables,
         split_reasoning: true,
         turn: Turn::Auto,
         options,
     })
+}
+
+/// What the answer must look like.
+fn shape(format: &Value) -> Result<Shape, Failure> {
+    let format = Fields::of(format, "output_config.format")?;
+    if format.text("type")? != Some("json_schema") {
+        return Err(format.wrong("type", "must be json_schema"));
+    }
+    let schema = format.get("schema").ok_or_else(|| format.wrong("schema", "is missing"))?;
+    Ok(Shape::JsonSchema(schema.clone()))
 }
 
 /// The text of a string or of text blocks.
@@ -110,18 +127,25 @@ fn add(path: &str, message: &Value, list: &mut Vec<Value>) -> Result<(), Failure
 }
 
 fn tools(fields: &Fields<'_>) -> Result<Vec<Value>, Failure> {
-    let tools = fields.list("tools")?.unwrap_or_default();
-    // tools that only Anthropic's own servers have come without a schema
-    let function = |tool: &Value| {
-        let name = tool.get("name")?.as_str()?;
-        let schema = tool.get("input_schema")?;
-        Some(json!({ "type": "function", "function": {
-            "name": name,
-            "description": tool.get("description").cloned().unwrap_or_default(),
-            "parameters": schema,
-        } }))
-    };
-    Ok(tools.iter().filter_map(function).collect())
+    let mut tools = Vec::new();
+    for (index, tool) in fields.list("tools")?.unwrap_or_default().iter().enumerate() {
+        let path = format!("tools[{index}]");
+        let tool = Fields::of(tool, &path)?;
+        let Some(schema) = tool.object("input_schema")? else {
+            // the tools that Anthropic's own servers have
+            if tool.text("type")?.is_some_and(|kind| kind != "custom") {
+                continue;
+            }
+            return Err(tool.wrong("input_schema", "is missing"));
+        };
+        let name = tool.text("name")?.ok_or_else(|| tool.wrong("name", "is missing"))?;
+        let mut function = json!({ "name": name, "parameters": schema });
+        if let Some(description) = tool.text("description")? {
+            function["description"] = description.into();
+        }
+        tools.push(json!({ "type": "function", "function": function }));
+    }
+    Ok(tools)
 }
 
 fn choice(fields: &Fields<'_>) -> Result<(ToolChoice, bool), Failure> {

@@ -1,7 +1,7 @@
 //! `/v1/messages` and `/v1/messages/count_tokens`
 
 use super::{input, stream};
-use crate::call::Call;
+use crate::call::{self, Call};
 use crate::chat;
 use crate::error::{Failure, Kind};
 use crate::fields::Fields;
@@ -11,6 +11,9 @@ use crate::stream::json;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
+
+/// How the names of calls begin.
+pub(super) const CALL: &str = "toolu_";
 
 pub(crate) async fn messages(call: Call) -> Result<Response, Failure> {
     let body = call.json().await?;
@@ -30,7 +33,7 @@ pub(crate) async fn messages(call: Call) -> Result<Response, Failure> {
     else {
         return Err(Failure::new(Kind::Internal, "the answer is missing"));
     };
-    let (reason, stop) = stop_reason(&ending.reason);
+    let (reason, stop) = stop_reason(ending);
     let document = json!({
         "id": header.id,
         "type": "message",
@@ -53,10 +56,11 @@ pub(crate) async fn count_tokens(call: Call) -> Result<Response, Failure> {
 }
 
 /// The word for an end, and the stop text that came.
-pub(super) fn stop_reason(reason: &Reason) -> (&'static str, Option<&str>) {
-    match reason {
+pub(super) fn stop_reason(ending: &Ending) -> (&'static str, Option<&str>) {
+    match &ending.reason {
         Reason::Stop => ("end_turn", None),
         Reason::StopText(text) => ("stop_sequence", Some(text)),
+        Reason::Length if ending.truncated => ("model_context_window_exceeded", None),
         Reason::Length => ("max_tokens", None),
         Reason::Calls => ("tool_use", None),
     }
@@ -73,15 +77,6 @@ pub(super) fn usage(ending: &Ending) -> Value {
     })
 }
 
-/// The arguments of a call as an object; what is none stays readable.
-fn call_input(arguments: &str) -> Value {
-    match serde_json::from_str(arguments) {
-        Ok(value @ Value::Object(_)) => value,
-        Ok(value) => json!({ "arguments": value }),
-        Err(_) => json!({ "arguments": arguments }),
-    }
-}
-
 fn blocks(message: &Message) -> Vec<Value> {
     let mut blocks = Vec::new();
     if !message.reasoning.is_empty() {
@@ -91,8 +86,8 @@ fn blocks(message: &Message) -> Vec<Value> {
         blocks.push(json!({ "type": "text", "text": message.text }));
     }
     for call in &message.calls {
-        let input = call_input(&call.arguments);
-        blocks.push(json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input }));
+        let id = call::id(CALL);
+        blocks.push(json!({ "type": "tool_use", "id": id, "name": call.name, "input": call.input() }));
     }
     blocks
 }

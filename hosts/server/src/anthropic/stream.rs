@@ -1,6 +1,6 @@
 //! `/v1/messages` as a stream of events.
 
-use super::messages::{stop_reason, usage};
+use super::messages::{CALL, stop_reason, usage};
 use crate::call::{self, Call};
 use crate::error::Dialect;
 use crate::generate::{Ending, Generation, Part};
@@ -79,7 +79,7 @@ impl Events {
             }
             Delta::Call { name, .. } => {
                 self.close().await?;
-                let id = call::id("toolu_");
+                let id = call::id(CALL);
                 let block = json!({ "type": "tool_use", "id": id, "name": name, "input": {} });
                 self.enter(Block::Call, block).await
             }
@@ -115,7 +115,7 @@ impl Events {
 
     async fn finish(&mut self, ending: &Ending) -> Result<(), Gone> {
         self.close().await?;
-        let (reason, stop) = stop_reason(&ending.reason);
+        let (reason, stop) = stop_reason(ending);
         let delta = json!({ "stop_reason": reason, "stop_sequence": stop });
         self.send("message_delta", json!({ "delta": delta, "usage": usage(ending) })).await?;
         self.send("message_stop", json!({})).await

@@ -4,6 +4,7 @@ use super::time;
 use crate::app::App;
 use crate::call::Call;
 use crate::error::{Failure, Kind};
+use crate::openai::infill;
 use crate::stream::json;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -68,12 +69,16 @@ pub(crate) async fn show(call: Call) -> Result<Response, Failure> {
     let facts = &app.served.facts;
     let body = call.json().await?;
     let name = body.get("model").or_else(|| body.get("name")).and_then(Value::as_str).unwrap_or_default();
-    if name != app.served.name {
+    // to Ollama a name without a version means this one
+    if name.strip_suffix(":latest").unwrap_or(name) != app.served.name && name != app.served.name {
         return Err(Failure::new(Kind::NotFound, format_args!("model '{name}' not found")));
     }
     let mut capabilities = vec!["completion"];
     if app.served.template.is_some() {
         capabilities.push("tools");
+    }
+    if infill::available(app) {
+        capabilities.push("insert");
     }
     if app.style.can_think() {
         capabilities.push("thinking");

@@ -1,25 +1,32 @@
 //! `/api/chat` and `/api/generate`
 
 use super::{input, time};
+use crate::app::App;
 use crate::call::Call;
 use crate::chat;
 use crate::error::{Dialect, Failure};
 use crate::fields::Fields;
 use crate::generate::{Ending, Generation, Order, Part, Reason};
 use crate::openai::chat::{Message, ToolCall, collect};
-use crate::stream::{self, Framing, Gone, json};
+use crate::openai::{infill, logprobs};
+use crate::stream::{self, Framing, Gone, Writer, json};
+use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
-use doorbell_core::token::EncodeOptions;
+use doorbell_core::token::{EncodeOptions, Special, TokenId};
 use doorbell_runtime::answer::Delta;
+use doorbell_runtime::serve::TokenReport;
 use serde_json::{Map, Value, json};
 use std::time::SystemTime;
 
-/// Which of the two shapes an answer has.
+/// Which shape an answer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Chat,
+    /// With the context for a next request.
     Generate,
+    /// Without.
+    Raw,
 }
 
 pub(crate) async fn chat(call: Call) -> Result<Response, Failure> {
@@ -41,72 +48,64 @@ pub(crate) async fn generate(call: Call) -> Result<Response, Failure> {
     if prompt.is_empty() {
         return Ok(nothing(&call, &fields, Form::Generate));
     }
-    if fields.text("suffix")?.is_some_and(|suffix| !suffix.is_empty()) {
-        return Err(fields.wrong("suffix", "is not available here; use /v1/completions"));
+    if fields.list("images")?.is_some_and(|images| !images.is_empty()) {
+        return Err(fields.wrong("images", "images are not supported by this model"));
     }
-    let raw = fields.flag("raw")?.unwrap_or(false) || call.app.served.template.is_none();
-    let order = if raw {
-        let tokens = call.app.encode(prompt, EncodeOptions { add_special: true, parse_special: true })?;
-        Order::text(tokens, input::options(&call, &fields)?, input::shape(&fields)?)
-    } else {
-        let mut messages = Vec::new();
-        if let Some(system) = fields.text("system")?.filter(|system| !system.is_empty()) {
-            messages.push(json!({ "role": "system", "content": system }));
-        }
-        messages.push(json!({ "role": "user", "content": prompt }));
-        chat::order(&call.app, input::conversation(&call, &fields, &messages)?).await?
-    };
+    let said = |name| fields.text(name).map(|text| text.filter(|text| !text.is_empty()));
+    if said("template")?.is_some() {
+        return Err(fields.wrong("template", "is the server's; start it with --chat-template-file"));
+    }
+    let (system, suffix) = (said("system")?, said("suffix")?);
+    let context = input::context(&call.app, &fields)?;
+    let raw = fields.flag("raw")?.unwrap_or(false);
+    if raw && (system.is_some() || !context.is_empty()) {
+        return Err(fields.wrong("raw", "a prompt that is taken as it is has no system and no context"));
+    }
+    let (app, own) = (Arc::clone(&call.app), prompt.to_owned());
+    if let Some(behind) = suffix.map(ToOwned::to_owned) {
+        let prompt = call.work(move || infill::with_suffix(&app, &own, &behind)).await?;
+        let order = Order::text(prompt.tokens, input::options(&call, &fields)?, input::shape(&fields)?);
+        return respond(&call, &fields, Form::Raw, order).await;
+    }
+    if raw || call.app.served.template.is_none() {
+        let whole = EncodeOptions { add_special: true, parse_special: true };
+        let tokens = call.work(move || app.encode(&own, whole)).await?;
+        let order = Order::text(tokens, input::options(&call, &fields)?, input::shape(&fields)?);
+        return respond(&call, &fields, Form::Raw, order).await;
+    }
+    let mut messages = Vec::new();
+    if let Some(system) = system {
+        messages.push(json!({ "role": "system", "content": system }));
+    }
+    messages.push(json!({ "role": "user", "content": prompt }));
+    let mut order = chat::order(&call.app, input::conversation(&call, &fields, &messages)?).await?;
+    if !context.is_empty() {
+        let begin = app.served.tokenizer.bos();
+        let behind = order.prompt.iter().enumerate().filter(|&(at, token)| at > 0 || Some(*token) != begin);
+        order.prompt = context.into_iter().chain(behind.map(|(_, &token)| token)).collect();
+    }
     respond(&call, &fields, Form::Generate, order).await
-}
-
-fn model(call: &Call, fields: &Fields<'_>) -> String {
-    fields.get("model").and_then(Value::as_str).unwrap_or(&call.app.served.name).to_owned()
 }
 
 /// The answer to a request without a prompt, which loads the model; it is.
 fn nothing(call: &Call, fields: &Fields<'_>, form: Form) -> Response {
-    let lines = Lines { form, model: model(call, fields) };
-    let mut document = lines.document(&Message::default());
+    let mut document = Lines::new(call, fields, form, &[]).document(&Message::default());
     document.insert("done".into(), true.into());
     document.insert("done_reason".into(), "load".into());
     json(StatusCode::OK, &Value::Object(document))
 }
 
 async fn respond(call: &Call, fields: &Fields<'_>, form: Form, order: Order) -> Result<Response, Failure> {
-    let lines = Lines { form, model: model(call, fields) };
-    let mut generation = Generation::begin(&call.app, order).await?;
+    let mut lines = Lines::new(call, fields, form, &order.prompt);
+    let generation = Generation::begin(&call.app, order).await?;
     if fields.flag("stream")?.unwrap_or(true) {
-        return Ok(stream::stream(Framing::Lines, call.app.settings.keep_alive, |writer| async move {
-            let mut calls = Calls::default();
-            while let Some((_, part)) = generation.next().await {
-                match part {
-                    Part::Prefill(_) => {}
-                    Part::More { deltas, .. } => {
-                        for message in calls.take(deltas) {
-                            let mut document = lines.document(&message);
-                            document.insert("done".into(), false.into());
-                            writer.data(&Value::Object(document)).await?;
-                        }
-                    }
-                    Part::Over(ending) => {
-                        if let Some(message) = calls.last() {
-                            let mut document = lines.document(&message);
-                            document.insert("done".into(), false.into());
-                            writer.data(&Value::Object(document)).await?;
-                        }
-                        let document = lines.end(&Message::default(), &ending);
-                        writer.data(&document).await?;
-                    }
-                    Part::Failed(failure) => {
-                        return writer.data(&failure.document(Dialect::Ollama)).await;
-                    }
-                }
-            }
-            Ok::<(), Gone>(())
+        return Ok(stream::stream(Framing::Lines, call.app.settings.keep_alive, |writer| {
+            write(lines, generation, writer)
         }));
     }
     let mut messages = collect(generation, 1).await?;
     let message = messages.pop().unwrap_or_default();
+    lines.note(&message.tokens);
     let document = match &message.ending {
         Some(ending) => lines.end(&message, ending),
         None => Value::Object(lines.document(&message)),
@@ -114,13 +113,39 @@ async fn respond(call: &Call, fields: &Fields<'_>, form: Form, order: Order) -> 
     Ok(json(StatusCode::OK, &document))
 }
 
-/// Calls that are told whole, as Ollama's arguments are objects.
-#[derive(Default)]
-struct Calls {
-    open: Option<ToolCall>,
+async fn write(mut lines: Lines, mut generation: Generation, writer: Writer) -> Result<(), Gone> {
+    let mut told = Told::default();
+    while let Some((_, part)) = generation.next().await {
+        match part {
+            Part::Prefill(_) => {}
+            Part::More { deltas, tokens, .. } => {
+                lines.note(&tokens);
+                told.tokens.extend(tokens);
+                for message in told.take(deltas) {
+                    writer.data(&lines.more(&message)).await?;
+                }
+            }
+            Part::Over(ending) => {
+                if let Some(message) = told.call() {
+                    writer.data(&lines.more(&message)).await?;
+                }
+                let rest = Message { tokens: told.tokens, ..Message::default() };
+                return writer.data(&lines.end(&rest, &ending)).await;
+            }
+            Part::Failed(failure) => return writer.data(&failure.document(Dialect::Ollama)).await,
+        }
+    }
+    Ok(())
 }
 
-impl Calls {
+/// What has come and was not told yet: calls are told whole, as Ollama's arguments are objects.
+#[derive(Default)]
+struct Told {
+    open: Option<ToolCall>,
+    tokens: Vec<TokenReport>,
+}
+
+impl Told {
     /// The messages that additions make: text at once, calls when they are complete.
     fn take(&mut self, deltas: Vec<Delta>) -> Vec<Message> {
         let mut messages = Vec::new();
@@ -129,7 +154,7 @@ impl Calls {
                 Delta::Text(text) => messages.push(Message { text, ..Message::default() }),
                 Delta::Reasoning(reasoning) => messages.push(Message { reasoning, ..Message::default() }),
                 Delta::Call { name, .. } => {
-                    messages.extend(self.last());
+                    messages.extend(self.call());
                     self.open = Some(ToolCall { id: String::new(), name, arguments: String::new() });
                 }
                 Delta::Arguments { text, .. } => {
@@ -139,27 +164,57 @@ impl Calls {
                 }
             }
         }
+        if let Some(first) = messages.first_mut() {
+            first.tokens = core::mem::take(&mut self.tokens);
+        }
         messages
     }
 
-    fn last(&mut self) -> Option<Message> {
+    fn call(&mut self) -> Option<Message> {
         self.open.take().map(|call| Message { calls: vec![call], ..Message::default() })
     }
 }
 
 /// What all lines of one answer repeat.
 struct Lines {
+    app: Arc<App>,
     form: Form,
     model: String,
+    /// The tokens of prompt and answer so far, if they are to be told.
+    context: Vec<TokenId>,
 }
 
 impl Lines {
+    fn new(call: &Call, fields: &Fields<'_>, form: Form, prompt: &[TokenId]) -> Self {
+        let app = Arc::clone(&call.app);
+        let model = fields.get("model").and_then(Value::as_str).unwrap_or(&app.served.name).to_owned();
+        let context = if form == Form::Generate { prompt.to_vec() } else { Vec::new() };
+        Self { app, form, model, context }
+    }
+
+    /// Notes tokens of the answer.
+    fn note(&mut self, tokens: &[TokenReport]) {
+        if self.form == Form::Generate {
+            self.context.extend(tokens.iter().map(|report| report.token));
+        }
+    }
+
+    /// A line that is not the last.
+    fn more(&self, message: &Message) -> Value {
+        let mut document = self.document(message);
+        document.insert("done".into(), false.into());
+        Value::Object(document)
+    }
+
     fn document(&self, message: &Message) -> Map<String, Value> {
         let mut document = Map::new();
         document.insert("model".into(), self.model.as_str().into());
         document.insert("created_at".into(), time::text(SystemTime::now()).into());
+        if let Some(entries) = logprobs::entries(&self.app, &message.tokens) {
+            document.insert("logprobs".into(), entries.into());
+        }
         let thinking = (!message.reasoning.is_empty()).then(|| Value::from(message.reasoning.as_str()));
-        if self.form == Form::Generate {
+        if self.form != Form::Chat {
             document.insert("response".into(), message.text.as_str().into());
             if let Some(thinking) = thinking {
                 document.insert("thinking".into(), thinking);
@@ -171,10 +226,8 @@ impl Lines {
             own["thinking"] = thinking;
         }
         if !message.calls.is_empty() {
-            let call = |call: &ToolCall| {
-                let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
-                json!({ "function": { "name": call.name, "arguments": arguments } })
-            };
+            let call =
+                |call: &ToolCall| json!({ "function": { "name": call.name, "arguments": call.input() } });
             own["tool_calls"] = message.calls.iter().map(call).collect();
         }
         document.insert("message".into(), own);
@@ -198,6 +251,17 @@ impl Lines {
         document.insert("prompt_eval_duration".into(), between(usage.started, first).into());
         document.insert("eval_count".into(), usage.generated_tokens.into());
         document.insert("eval_duration".into(), between(first, usage.finished).into());
+        if self.form == Form::Generate {
+            let tokenizer = self.app.served.tokenizer;
+            let mut context: Vec<u32> = self.context.iter().map(|token| token.0).collect();
+            // what ends a turn is not in the answer, but a next one stands behind it
+            if ending.reason != Reason::Length
+                && let Some(end) = tokenizer.special(Special::Eot).or(tokenizer.eos())
+            {
+                context.push(end.0);
+            }
+            document.insert("context".into(), context.into());
+        }
         Value::Object(document)
     }
 }

@@ -1,12 +1,14 @@
 //! Options, formats and messages of Ollama's requests.
 
+use crate::app::App;
 use crate::call::Call;
 use crate::chat::{self, Conversation, ToolChoice};
 use crate::error::Failure;
-use crate::fields::Fields;
+use crate::fields::{self, Fields};
 use crate::generate::Options;
 use crate::openai::options;
 use crate::turn::Turn;
+use doorbell_core::token::TokenId;
 use doorbell_runtime::constrain::Shape;
 use serde_json::{Map, Value, json};
 
@@ -28,6 +30,15 @@ pub(super) fn options(call: &Call, fields: &Fields<'_>) -> Result<Options, Failu
     Ok(options)
 }
 
+/// The tokens of earlier prompts and answers, as the last answer told them.
+pub(super) fn context(app: &App, fields: &Fields<'_>) -> Result<Vec<TokenId>, Failure> {
+    let token = |id: &Value| {
+        fields::count(id).filter(|&id| (id as usize) < app.served.tokenizer.vocab_len()).map(TokenId)
+    };
+    let tokens = fields.list("context")?.unwrap_or_default().iter().map(token).collect::<Option<Vec<_>>>();
+    tokens.ok_or_else(|| fields.wrong("context", "must be token ids of this model"))
+}
+
 /// What the answer must look like.
 pub(super) fn shape(fields: &Fields<'_>) -> Result<Option<Shape>, Failure> {
     match fields.get("format") {
@@ -40,7 +51,7 @@ pub(super) fn shape(fields: &Fields<'_>) -> Result<Option<Shape>, Failure> {
 }
 
 /// The template's variables that `think` sets.
-pub(super) fn variables(fields: &Fields<'_>) -> Map<String, Value> {
+pub(super) fn variables(fields: &Fields<'_>) -> Result<Map<String, Value>, Failure> {
     let mut variables = Map::new();
     match fields.get("think") {
         Some(Value::Bool(think)) => _ = variables.insert("enable_thinking".into(), (*think).into()),
@@ -48,9 +59,10 @@ pub(super) fn variables(fields: &Fields<'_>) -> Map<String, Value> {
             variables.insert("enable_thinking".into(), true.into());
             variables.insert("reasoning_effort".into(), effort.as_str().into());
         }
-        _ => {}
+        None => {}
+        Some(_) => return Err(fields.wrong("think", "must be true, false or a level")),
     }
-    variables
+    Ok(variables)
 }
 
 pub(super) fn conversation(
@@ -66,7 +78,7 @@ pub(super) fn conversation(
         choice: ToolChoice::Auto,
         one_call: false,
         shape: shape(fields)?,
-        variables: variables(fields),
+        variables: variables(fields)?,
         split_reasoning: fields.get("think") != Some(&Value::Bool(false)),
         turn: Turn::Auto,
         options: options(call, fields)?,

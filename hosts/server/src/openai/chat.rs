@@ -226,6 +226,15 @@ impl Message {
 }
 
 impl ToolCall {
+    /// The arguments for protocols in which they are an object; what is none, as a call that was cut, stays readable.
+    pub(crate) fn input(&self) -> Value {
+        match serde_json::from_str(&self.arguments) {
+            Ok(value @ Value::Object(_)) => value,
+            Ok(value) => json!({ "arguments": value }),
+            Err(_) => json!({ "arguments": self.arguments }),
+        }
+    }
+
     fn document(&self) -> Value {
         json!({
             "id": self.id,

@@ -24,8 +24,8 @@ const MOST_PROMPTS: usize = 64;
 const DEFAULT_TOKENS: u32 = 16;
 
 /// One prompt.
-pub(super) struct Prompt {
-    pub(super) tokens: Vec<TokenId>,
+pub(crate) struct Prompt {
+    pub(crate) tokens: Vec<TokenId>,
     /// What `echo` repeats.
     pub(super) text: String,
 }

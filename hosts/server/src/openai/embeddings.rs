@@ -66,6 +66,7 @@ pub(crate) async fn embed(call: Call) -> Result<Response, Failure> {
         // a request without texts loads the model; it is
         None => Vec::new(),
         Some(Value::String(text)) if text.is_empty() => Vec::new(),
+        Some(Value::Array(texts)) if texts.is_empty() => Vec::new(),
         Some(_) => call.read(&body, move |app, fields| texts(app, fields, "input", truncate)).await?,
     };
     let tokens: usize = texts.iter().map(Vec::len).sum();

@@ -1,5 +1,5 @@
 //! Filling in: the model writes what stands between a text before and a text behind. `/infill` is llama-server's;
-//! `/v1/completions` fills in beside a suffix.
+//! `/v1/completions` and `/api/generate` fill in beside a suffix.
 
 use super::completions::Prompt;
 use super::{options, raw};
@@ -53,8 +53,13 @@ impl Marks {
     }
 }
 
+/// Whether a model can fill in.
+pub(crate) fn available(app: &App) -> bool {
+    Marks::of(app.served.tokenizer, "").is_ok()
+}
+
 /// The prompt of `/v1/completions` beside a suffix.
-pub(super) fn with_suffix(app: &App, before: &str, behind: &str) -> Result<Prompt, Failure> {
+pub(crate) fn with_suffix(app: &App, before: &str, behind: &str) -> Result<Prompt, Failure> {
     let marks = Marks::of(app.served.tokenizer, "suffix")?;
     let plain = EncodeOptions::default();
     let around = marks.around(&app.encode(before, plain)?, &app.encode(behind, plain)?);

@@ -22,18 +22,20 @@ fn entry(app: &App, token: TokenId, log_prob: f32) -> Map<String, Value> {
 
 /// The `logprobs` of a chat choice; `None` if no token has any.
 pub(super) fn chat(app: &App, tokens: &[TokenReport]) -> Option<Value> {
-    if tokens.iter().all(|report| report.log_probs.is_none()) {
-        return None;
-    }
-    let content = tokens.iter().filter_map(|report| {
+    entries(app, tokens).map(|content| json!({ "content": content, "refusal": null }))
+}
+
+/// An entry for each token; `None` if no token has any.
+pub(crate) fn entries(app: &App, tokens: &[TokenReport]) -> Option<Vec<Value>> {
+    let entries = tokens.iter().filter_map(|report| {
         let (log_prob, top) = report.log_probs.as_ref()?;
         let mut chosen = entry(app, report.token, *log_prob);
         let top: Vec<_> = top.iter().map(|&(token, log_prob)| entry(app, token, log_prob)).collect();
         chosen.insert("top_logprobs".into(), json!(top));
         Some(Value::Object(chosen))
     });
-    let content: Vec<Value> = content.collect();
-    Some(json!({ "content": content, "refusal": null }))
+    let entries: Vec<Value> = entries.collect();
+    (!entries.is_empty()).then_some(entries)
 }
 
 /// As [`chat`], with probabilities after sampling in llama-server's words.

@@ -5,7 +5,7 @@ mod chat_stream;
 pub(crate) mod completions;
 pub(crate) mod embeddings;
 pub(crate) mod infill;
-mod logprobs;
+pub(crate) mod logprobs;
 pub(crate) mod models;
 pub(crate) mod options;
 pub(crate) mod raw;
