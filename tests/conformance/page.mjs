@@ -33,7 +33,9 @@ async function finished(page) {
 async function check(page, url) {
   const strangers = [];
   const faults = [];
+  const asked = [];
   page.on("request", (request) => {
+    if (request.method() === "POST") asked.push({ headers: request.headers(), ...JSON.parse(request.postData()) });
     if (!request.url().startsWith(url) && !request.url().startsWith("data:")) strangers.push(request.url());
   });
   page.on("pageerror", (error) => faults.push(String(error)));
@@ -64,7 +66,49 @@ async function check(page, url) {
   await page.waitForSelector("article.error");
   await page.click("#clear");
   assert.equal((await page.$$("article")).length, 0);
+  await checkConversations(page, asked);
+  await checkHands(page);
   assert.deepEqual([strangers, faults], [[], []]);
+}
+
+// what the server is told: neither what failed nor what was begun in another chat
+async function checkConversations(page, asked) {
+  await page.type("#key", "secret");
+  await ask(page, "[[{NaN}]]");
+  await finished(page);
+  assert.equal(await page.$eval("#text", (text) => text.value), "[[{NaN}]]");
+  await page.$eval("#text", (text) => { text.value = ""; });
+  await ask(page, `[[${"long ".repeat(1200)}]]`);
+  await page.waitForFunction(() => [...document.querySelectorAll("article.assistant")].at(-1).children[1].textContent);
+  assert.equal(asked.at(-1).headers.authorization, "Bearer secret");
+  assert.equal(asked.at(-1).messages.length, 1);
+  await page.click("#clear");
+  await ask(page, "[[one]]");
+  assert.equal((await finished(page)).text, "one");
+  await ask(page, "[[two]]");
+  assert.equal((await finished(page)).text, "two");
+  assert.deepEqual(asked.at(-1).messages, [
+    { role: "user", content: "[[one]]" }, { role: "assistant", content: "one" }, { role: "user", content: "[[two]]" },
+  ]);
+}
+
+// on a narrow screen, and without a mouse
+async function checkHands(page) {
+  await page.setViewport({ width: 320, height: 500 });
+  const wide = () => [...document.querySelectorAll("*")].filter((part) => part.getBoundingClientRect().right > innerWidth);
+  assert.equal(await page.evaluate(`(${wide})().length`), 0);
+  await page.focus("#text");
+  await page.keyboard.down("Shift");
+  await page.keyboard.press("Enter");
+  await page.keyboard.up("Shift");
+  assert.equal(await page.$eval("#text", (text) => text.value), "\n");
+  await page.keyboard.press("Backspace");
+  await ask(page, `[[<think>${"long ".repeat(1200)}</think>]]`);
+  await page.waitForFunction(() => document.querySelector("article:last-child details div").textContent);
+  assert.equal(await page.$eval("article:last-child", (article) => article.ariaBusy), "true");
+  await page.keyboard.press("Escape");
+  assert.equal((await finished(page)).info, "stopped");
+  assert.equal(await page.$eval("article:last-child", (article) => article.ariaBusy), "false");
 }
 
 const folder = mkdtempSync(join(tmpdir(), "page-"));
