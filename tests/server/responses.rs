@@ -90,6 +90,39 @@ fn a_stream_tells_every_item_and_part_with_its_place() {
 }
 
 #[test]
+fn whole_answers_have_the_items_of_streams() {
+    let template = "{# </think> #}{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + \
+                    '<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}";
+    let server = Server::start(&Kind { template: Some(template), ..Kind::default() });
+    let item = |item: &Value| {
+        let text = [&item["content"][0]["text"], &item["arguments"]]
+            .map(|text| text.as_str().unwrap_or_default().to_owned());
+        (item["type"].clone(), item["status"].clone(), text)
+    };
+    let items =
+        |response: &Value| response["output"].as_array().unwrap().iter().map(item).collect::<Vec<_>>();
+    for (text, limit, kinds) in [
+        (
+            format!("<think>hm</think>\nI ask.\n{CALL} and wait."),
+            400,
+            ["reasoning", "message", "function_call", "message"].as_slice(),
+        ),
+        (format!("<think>hm</think>\n{CALL}"), 75, &["reasoning", "function_call"]),
+        ("<think>hm, hm".to_owned(), 400, &["reasoning"]),
+        (String::new(), 400, &["message"]),
+    ] {
+        let mut body = json!({ "input": format!("[[{text}]]"), "tools": tools(), "temperature": 0,
+            "max_output_tokens": limit });
+        let whole = server.post(PATH, &body).ok();
+        body["stream"] = true.into();
+        let events = server.post(PATH, &body).events();
+        assert_eq!(items(&whole), items(&events.last().unwrap()["response"]), "{text}");
+        let found: Vec<_> = items(&whole).into_iter().map(|(kind, ..)| kind).collect();
+        assert_eq!(found, kinds, "{text}");
+    }
+}
+
+#[test]
 fn calls_can_be_forced() {
     let server = Server::start(&Kind::default());
     let city = json!({ "type": "object", "properties": { "city": { "enum": ["Rom"] } }, "required": ["city"],

@@ -75,7 +75,7 @@ pub(super) fn counted(tokens: usize) -> Response {
 }
 
 /// What a stream shall tell beside the answer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wants {
     pub(super) usage: bool,
     pub(super) progress: bool,

@@ -1,9 +1,9 @@
 //! `/v1/responses`, without memory: every request brings its whole conversation.
 
-use super::chat::{Header, Message, Wants};
+use super::chat::{Header, Wants};
 use super::responses_stream;
 use super::{chat, responses_input};
-use crate::call::{self, Call};
+use crate::call::Call;
 use crate::chat::{order, rendered};
 use crate::error::Failure;
 use crate::fields::Fields;
@@ -105,24 +105,6 @@ pub(super) fn call_item(id: &str, call_id: &str, status: &str, name: &str, argum
     })
 }
 
-/// The items of a whole answer. A limit cuts the last one.
-fn items(message: &Message, status: &str) -> Vec<Value> {
-    let mut items = Vec::new();
-    if !message.reasoning.is_empty() {
-        items.push(reasoning_item(&call::id("rs_"), "completed", &message.reasoning));
-    }
-    if !message.text.is_empty() || message.calls.is_empty() {
-        items.push(message_item(&call::id("msg_"), "completed", &[text_part(&message.text)]));
-    }
-    for tool in &message.calls {
-        items.push(call_item(&call::id("fc_"), &tool.id, "completed", &tool.name, &tool.arguments));
-    }
-    if let Some(last) = items.last_mut() {
-        last["status"] = status.into();
-    }
-    items
-}
-
 pub(crate) async fn responses(call: Call) -> Result<Response, Failure> {
     let body = Arc::new(call.json().await?);
     let conversation = call.read(&body, responses_input::conversation).await?;
@@ -133,13 +115,7 @@ pub(crate) async fn responses(call: Call) -> Result<Response, Failure> {
     if fields.flag("stream")?.unwrap_or(false) {
         return Ok(responses_stream::respond(&call, frame, Wants::of(&fields)?, generation));
     }
-    let messages = chat::collect(generation, 1).await?;
-    let (message, ending) = match messages.first() {
-        Some(message) => (message, message.ending.as_ref()),
-        None => return Err(Failure::new(crate::error::Kind::Internal, "the answer is missing")),
-    };
-    let status = ending.map_or("completed", status);
-    Ok(json(StatusCode::OK, &frame.document(status, &items(message, status), ending)))
+    Ok(json(StatusCode::OK, &responses_stream::whole(frame, generation).await?))
 }
 
 /// How many tokens an input has.

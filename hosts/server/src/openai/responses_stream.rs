@@ -1,9 +1,10 @@
-//! `/v1/responses` as a stream: every event says which item and part it belongs to, and its number.
+//! The answers of `/v1/responses` as they come: every event says which item and part it belongs to, and its number. A
+//! whole answer is what the last of them has.
 
 use super::chat::Wants;
 use super::responses::{Frame, call_item, message_item, reasoning_item, status, text_part};
 use crate::call::{self, Call};
-use crate::error::{Dialect, Failure};
+use crate::error::{Dialect, Failure, Kind};
 use crate::generate::{Ending, Generation, Part};
 use crate::stream::{self, Framing, Gone, Writer};
 use axum::response::Response;
@@ -12,9 +13,27 @@ use serde_json::{Value, json};
 
 pub(super) fn respond(call: &Call, frame: Frame, wants: Wants, generation: Generation) -> Response {
     stream::stream(Framing::Events, call.app.settings.keep_alive, |writer| async move {
-        let events = Events { frame, writer, wants, number: 0, done: Vec::new(), open: None, timings: None };
-        events.write(generation).await
+        Events { wants, ..Events::new(frame, Some(writer)) }.write(generation).await
     })
+}
+
+/// The response, when it is over.
+pub(super) async fn whole(frame: Frame, mut generation: Generation) -> Result<Value, Failure> {
+    let mut events = Events::new(frame, None);
+    let gone = |_| Failure::new(Kind::Internal, "nobody listens");
+    while let Some((_, part)) = generation.next().await {
+        match part {
+            Part::Prefill(_) => {}
+            Part::More { deltas, .. } => {
+                for delta in deltas {
+                    events.take(delta).await.map_err(gone)?;
+                }
+            }
+            Part::Over(ending) => return events.finish(&ending).await.map_err(gone),
+            Part::Failed(failure) => return Err(failure),
+        }
+    }
+    Err(Failure::new(Kind::Internal, "the answer is missing"))
 }
 
 /// The item that is being written.
@@ -26,7 +45,8 @@ enum Open {
 
 struct Events {
     frame: Frame,
-    writer: Writer,
+    /// `None` where only the end is told.
+    writer: Option<Writer>,
     /// Of the next event.
     number: u64,
     /// Items that are complete.
@@ -39,6 +59,11 @@ struct Events {
 }
 
 impl Events {
+    fn new(frame: Frame, writer: Option<Writer>) -> Self {
+        let wants = Wants::default();
+        Self { frame, writer, wants, number: 0, done: Vec::new(), open: None, timings: None }
+    }
+
     async fn write(mut self, mut generation: Generation) -> Result<(), Gone> {
         for name in ["response.created", "response.in_progress"] {
             let response = self.frame.document("in_progress", &[], None);
@@ -58,7 +83,7 @@ impl Events {
                         self.take(delta).await?;
                     }
                 }
-                Part::Over(ending) => return self.finish(&ending).await,
+                Part::Over(ending) => return self.finish(&ending).await.map(|_| ()),
                 Part::Failed(failure) => return self.fail(&failure).await,
             }
         }
@@ -69,7 +94,10 @@ impl Events {
         event["type"] = name.into();
         event["sequence_number"] = self.number.into();
         self.number += 1;
-        self.writer.event(name, &event).await
+        match &self.writer {
+            Some(writer) => writer.event(name, &event).await,
+            None => Ok(()),
+        }
     }
 
     /// An event of the part that is being written.
@@ -181,21 +209,26 @@ impl Events {
         Ok(())
     }
 
-    async fn finish(&mut self, ending: &Ending) -> Result<(), Gone> {
+    /// Tells the end; gives the response.
+    async fn finish(&mut self, ending: &Ending) -> Result<Value, Gone> {
         if self.open.is_none() && self.done.is_empty() {
             self.begin_message().await?;
         }
         let status = status(ending);
         self.close(status).await?;
         let response = self.frame.document(status, &self.done, Some(ending));
-        let event = json!({ "response": response, "timings": ending.timings() });
-        self.send(&format!("response.{status}"), event).await
+        let event = json!({ "response": &response, "timings": ending.timings() });
+        self.send(&format!("response.{status}"), event).await?;
+        Ok(response)
     }
 
     async fn fail(&mut self, failure: &Failure) -> Result<(), Gone> {
         let mut response = self.frame.document("failed", &self.done, None);
         response["error"] = json!({ "code": "server_error", "message": failure.message });
         self.send("response.failed", json!({ "response": response })).await?;
-        self.writer.data(&failure.document(Dialect::OpenAi)).await
+        match &self.writer {
+            Some(writer) => writer.data(&failure.document(Dialect::OpenAi)).await,
+            None => Ok(()),
+        }
     }
 }
