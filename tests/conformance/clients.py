@@ -207,6 +207,17 @@ def anthropic_messages(url):
         tools=[{"name": "weather", "input_schema": PARAMETERS}],
     )
     assert answer.content[0].text == "sunny " and answer.stop_reason == "stop_sequence" and answer.stop_sequence == "O P"
+    parsed = client.messages.parse(
+        model="scripted", max_tokens=200, messages=user(f"[[{JSON}]]"), output_format=Forecast,
+        extra_body={"temperature": 0},
+    )
+    assert parsed.parsed_output == FORECAST
+    try:
+        client.messages.create(model="scripted", max_tokens=1, messages=user("x y " * 9000))
+    except anthropic.BadRequestError as error:
+        assert "prompt is too long" in error.message
+    else:
+        raise AssertionError("BadRequestError was expected")
     try:
         client.messages.create(model="scripted", max_tokens=1, messages=[])
     except anthropic.BadRequestError:
@@ -231,7 +242,18 @@ def ollama_client(url):
     schema = Forecast.model_json_schema()
     answer = client.chat("scripted", messages=user(f"[[{JSON}]]"), options=options, format=schema)
     assert Forecast.model_validate_json(answer.message.content) == FORECAST
-    assert client.generate("scripted", "[[abc]]", options=options).response == "abc"
+    first = client.generate("scripted", "[[abc]]", options=options)
+    second = client.generate("scripted", "[[def]]", context=first.context, options=options)
+    assert (first.response, second.response) == ("abc", "def") and second.context[: len(first.context)] == first.context
+    likely = client.chat("scripted", messages=user("[[ab]]"), options=options, logprobs=True, top_logprobs=2).logprobs
+    assert [(entry.token, len(entry.top_logprobs)) for entry in likely] == [("a", 2), ("b", 2)]
+    for refused in [client.pull, client.delete, client.show]:
+        try:
+            refused("other")
+        except ollama.ResponseError as error:
+            assert error.status_code in (404, 501)
+        else:
+            raise AssertionError("ResponseError was expected")
     assert len(client.embed("scripted", ["ab", "c"]).embeddings) == 2
 
 

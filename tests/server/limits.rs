@@ -184,6 +184,30 @@ fn requests_in_progress_are_limited() {
     server.wait_idle();
 }
 
+/// Whoever sends slowly takes nobody's place, and does not hold up the end.
+#[test]
+fn half_a_request_takes_no_place() {
+    let mut kind = Kind::default();
+    kind.settings.concurrency = 1;
+    kind.settings.drain = PATIENCE;
+    let mut server = Server::start(&kind);
+    let halves: Vec<_> = (0..8)
+        .map(|_| {
+            let mut half = std::net::TcpStream::connect(server.address).unwrap();
+            half.write_all(
+                b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{",
+            )
+            .unwrap();
+            half
+        })
+        .collect();
+    for _ in 0..8 {
+        assert_eq!(server.post("/v1/chat/completions", &ask("[[a]]")).status, 200);
+    }
+    server.stop();
+    drop(halves);
+}
+
 #[test]
 fn clients_that_go_leave_nothing_behind() {
     let kind = Kind { pause: Duration::from_millis(1), ..Kind::default() };

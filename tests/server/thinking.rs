@@ -170,6 +170,7 @@ fn anthropics_budget_is_kept() {
     assert_eq!(answer["content"][0]["thinking"], "abcdefghijkl");
     assert_eq!(answer["content"][1]["text"], "Yes.");
     assert_eq!(answer["usage"]["output_tokens"], 19);
+    assert_eq!(answer["usage"]["output_tokens_details"], json!({ "thinking_tokens": 12 }));
     let disabled = with(ask(SILENT), json!({ "max_tokens": 100, "thinking": { "type": "disabled" } }));
     let answer = server.post("/v1/messages", &disabled).ok();
     assert_eq!(answer["content"], json!([{ "type": "text", "text": "No." }]));

@@ -58,10 +58,11 @@ impl Place {
     fn take(app: &Arc<App>) -> Result<Self, Failure> {
         let place = Self(Arc::clone(app));
         let before = app.in_flight.fetch_add(1, Ordering::Relaxed);
-        if before >= app.settings.concurrency {
-            return Err(Failure::new(Kind::Busy, "too many requests are in progress; try again later"));
-        }
-        Ok(place)
+        if before < app.settings.concurrency { Ok(place) } else { Err(Self::none()) }
+    }
+
+    fn none() -> Failure {
+        Failure::new(Kind::Busy, "too many requests are in progress; try again later")
     }
 }
 
@@ -101,8 +102,10 @@ async fn enter(app: Arc<App>, route: &'static Route, request: Request) -> Respon
 async fn let_in(app: Arc<App>, route: &'static Route, request: Request) -> Result<Response, Failure> {
     if route.access == Access::Key {
         access::check_key(&app.settings, request.headers())?;
+        if app.in_flight.load(Ordering::Relaxed) >= app.settings.concurrency {
+            return Err(Place::none());
+        }
     }
-    let place = if route.access == Access::Key { Some(Place::take(&app)?) } else { None };
     let name = name(route, request.uri().path());
     let query = request.uri().query().unwrap_or_default().to_owned();
     let accept = request.headers().get(header::ACCEPT).cloned();
@@ -111,6 +114,8 @@ async fn let_in(app: Arc<App>, route: &'static Route, request: Request) -> Resul
         Verb::Get => Default::default(),
         Verb::Post | Verb::Delete => body::read(&app, request).await?,
     };
+    // half a request takes no place
+    let place = if route.access == Access::Key { Some(Place::take(&app)?) } else { None };
     let mut cut = app.cut.subscribe();
     // the engine may be in the middle of a step that outlasts the server
     let response = tokio::select! {

@@ -74,6 +74,7 @@ pub(super) fn usage(ending: &Ending) -> Value {
         "cache_read_input_tokens": usage.cached_tokens,
         "cache_creation_input_tokens": 0,
         "output_tokens": usage.generated_tokens,
+        "output_tokens_details": { "thinking_tokens": ending.reasoning_tokens },
     })
 }
 
