@@ -24,6 +24,10 @@ fn prompts_are_texts_tokens_or_lists_of_them() {
     assert_eq!(both["choices"][1]["index"], 1);
     assert_eq!(text(&complete(json!([tokens, "[[mixed]]"])), 1), "mixed");
     assert_eq!(both["usage"]["completion_tokens"], 6);
+    for (prompts, n) in [(65, 1), (52, 5)] {
+        let body = json!({ "prompt": vec!["[[a]]"; prompts], "n": n });
+        assert_eq!(server.post("/v1/completions", &body).status, 400, "{prompts} prompts, {n} answers");
+    }
 }
 
 #[test]

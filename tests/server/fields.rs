@@ -249,6 +249,13 @@ fn settings_and_chosen_fields_are_told() {
         "response_fields": ["content", "generation_settings/n_predict", "no/such"] });
     let expected = json!({ "content": "ab", "generation_settings/n_predict": 2 });
     assert_eq!(server.post("/completion", &body).ok(), expected);
+    // what came of a seed that nobody chose can be had again
+    let body = json!({ "prompt": "[[abcdefgh]]", "n_predict": 8, "temperature": 50, "top_k": 0, "top_p": 1, "min_p": 0 });
+    let first = server.post("/completion", &body).ok();
+    let seed = first["generation_settings"]["seed"].clone();
+    let again = server.post("/completion", &with(body, json!({ "seed": seed }))).ok();
+    assert_eq!(first["content"], again["content"]);
+    assert_eq!(first["generation_settings"]["dry_penalty_last_n"], -1);
 }
 
 #[test]

@@ -161,6 +161,23 @@ fn conversations_come_back_as_items() {
 }
 
 #[test]
+fn reasoning_belongs_to_the_answer_behind_it() {
+    let template = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + (m.reasoning_content or '') + m.content + \
+                    '<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}";
+    let server = Server::start(&Kind { template: Some(template), ..Kind::default() });
+    let ask = |between: Value| {
+        let thought = json!({ "type": "reasoning", "summary": [], "content": [{ "type": "reasoning_text", "text": "[[thought]]" }] });
+        let said = json!({ "role": "assistant", "content": "a" });
+        let input = json!([thought, between, said, { "role": "user", "content": "go" }]);
+        let answer = server.post(PATH, &json!({ "input": input, "temperature": 0 })).ok();
+        answer["output"][0]["content"][0]["text"].clone()
+    };
+    // the scripted model says the last that stands in its marks
+    assert_eq!(ask(json!({ "role": "user", "content": "[[asked]]" })), "asked");
+    assert_eq!(ask(json!({ "type": "item_of_another_server" })), "thought");
+}
+
+#[test]
 fn probes_are_answered_and_memory_is_refused() {
     let server = Server::start(&Kind::default());
     for input in [json!(""), json!([])] {

@@ -178,7 +178,7 @@ fn bounded(app: &App, options: &Options) -> Result<(), Failure> {
 }
 
 /// A seed that nobody chose. Below 2^53, so that it survives readers of JSON that know only doubles.
-fn random_seed() -> u64 {
+pub(crate) fn random_seed() -> u64 {
     std::hash::RandomState::new().hash_one(0) >> 11
 }
 

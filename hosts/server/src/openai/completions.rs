@@ -20,6 +20,9 @@ use serde_json::{Map, Value, json};
 /// Prompts of one request.
 const MOST_PROMPTS: usize = 64;
 
+/// Answers to all prompts of one request: more would wait behind each other, and for ever where not so many can wait.
+const MOST_IN_ALL: usize = 256;
+
 /// Tokens that a request without a limit gets, as `OpenAI` has it.
 const DEFAULT_TOKENS: u32 = 16;
 
@@ -44,6 +47,9 @@ pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
     if let Some(best_of) = best_of(&fields, options.answers, stream)? {
         options.answers = best_of;
         options.params.logprobs.get_or_insert(0);
+    }
+    if prompts.len().saturating_mul(options.answers as usize) > MOST_IN_ALL {
+        return Err(fields.wrong("n", format_args!("must be at most {MOST_IN_ALL} for all prompts together")));
     }
     let shape = options::shape(&fields)?;
     let header = Header::new(&call, "cmpl-", fields.text("model")?);

@@ -7,7 +7,7 @@ use crate::app::App;
 use crate::call::Call;
 use crate::error::{Dialect, Failure};
 use crate::fields::Fields;
-use crate::generate::{Ending, Generation, Options, Order, Part, Reason};
+use crate::generate::{Ending, Generation, Options, Order, Part, Reason, random_seed};
 use crate::stream::{self, Framing, Gone, Writer, json};
 use crate::texts;
 use alloc::sync::Arc;
@@ -61,6 +61,8 @@ pub(super) async fn answer(
     }
     // one answer a prompt, as its documents have room for
     options.answers = 1;
+    // told, so that it can be asked for again
+    options.seed.get_or_insert_with(random_seed);
     let shape = options::shape(&fields)?;
     let form = Form {
         model: fields.text("model")?.unwrap_or(&call.app.served.name).to_owned(),
@@ -99,6 +101,8 @@ fn settings(app: &App, options: &Options) -> Value {
     let own = options.bias.iter().map(|bias| json!({ "token": bias.token.0, "bias": bias.bias }));
     let ends = banned.iter().map(|token| json!({ "token": token.0, "bias": null }));
     let bias: Vec<Value> = own.chain(ends).collect();
+    // all is -1
+    let last = |count: u32| if count == u32::MAX { -1 } else { i64::from(count) };
     json!({
         "seed": options.seed,
         "temperature": params.temperature,
@@ -111,14 +115,14 @@ fn settings(app: &App, options: &Options) -> Value {
         "typical_p": params.typical_p,
         "xtc_probability": params.xtc.probability,
         "xtc_threshold": params.xtc.threshold,
-        "repeat_last_n": params.penalties.last_n,
+        "repeat_last_n": last(params.penalties.last_n),
         "repeat_penalty": params.penalties.repeat,
         "presence_penalty": params.penalties.presence,
         "frequency_penalty": params.penalties.frequency,
         "dry_multiplier": params.dry.multiplier,
         "dry_base": params.dry.base,
         "dry_allowed_length": params.dry.allowed_length,
-        "dry_penalty_last_n": params.dry.last_n,
+        "dry_penalty_last_n": last(params.dry.last_n),
         "adaptive_target": params.adaptive.target,
         "adaptive_decay": params.adaptive.decay,
         "mirostat_tau": params.mirostat.tau,

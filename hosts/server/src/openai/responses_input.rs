@@ -73,8 +73,9 @@ fn input(fields: &Fields<'_>, list: &mut Vec<Value>) -> Result<(), Failure> {
                 let role = item.text("role")?.ok_or_else(|| item.wrong("role", "is missing"))?;
                 let content = item.get("content").cloned().unwrap_or_default();
                 let mut message = json!({ "role": role, "content": content });
-                if role == "assistant"
-                    && let Some(text) = reasoning.take()
+                // what was cut before it came to an answer belongs to none
+                if let Some(text) = reasoning.take()
+                    && role == "assistant"
                 {
                     message["reasoning_content"] = text;
                 }
