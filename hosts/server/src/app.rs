@@ -1,5 +1,6 @@
 //! What all handlers share: the model that is served, the settings, the numbers.
 
+use crate::keep_alive::Streams;
 use crate::metrics::Metrics;
 use crate::served::Served;
 use crate::settings::Settings;
@@ -29,6 +30,8 @@ pub(crate) struct App {
     pub(crate) body_bytes: AtomicUsize,
     /// Becomes true when whoever still waits for an answer gets none.
     pub(crate) cut: watch::Sender<bool>,
+    /// Streams that are being written.
+    pub(crate) streams: Streams,
     /// What the last finished request took, for `/v1/stats`.
     pub(crate) last: Mutex<Option<crate::generate::Ending>>,
 }
@@ -47,6 +50,7 @@ impl App {
             in_flight: AtomicUsize::new(0),
             body_bytes: AtomicUsize::new(0),
             cut: watch::Sender::new(false),
+            streams: Streams::default(),
             last: Mutex::new(None),
         }
     }

@@ -4,10 +4,12 @@
 //! So probes are answered however many requests are being read, parsed and refused. A connection is led by its first
 //! request; here it ends with the answer to that, so that nothing else is ever computed on this thread. A crowd costs
 //! this thread a few system calls a client: most have said what they want when they are taken up, and need no waiting.
+//! The clock of silent streams ticks here, too.
 
 use crate::app::App;
 use crate::connection::{self, Manner};
 use crate::dispatch;
+use crate::keep_alive;
 use alloc::sync::Arc;
 use axum::Router;
 use core::time::Duration;
@@ -49,6 +51,7 @@ pub(crate) fn start(
     listener.set_nonblocking(true)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build()?;
+    runtime.spawn(keep_alive::run(Arc::clone(&app)));
     let (others, connections) = unbounded_channel();
     let silence = app.settings.silence;
     let door = Door { router: dispatch::router(&app), others, silence };

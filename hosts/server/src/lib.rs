@@ -17,6 +17,7 @@ mod error;
 mod fields;
 mod generate;
 mod ids;
+mod keep_alive;
 mod linger;
 mod listen;
 mod metrics;

@@ -3,6 +3,7 @@
 //! Whoever writes a stream runs as a part of its body, on the task of the connection: a token wakes one task, what has
 //! come meanwhile goes out together, a reader who is slow slows the writer, and one who goes takes him along.
 
+use crate::keep_alive::Streams;
 use alloc::sync::{Arc, Weak};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -12,15 +13,30 @@ use core::convert::Infallible;
 use core::fmt::Write as _;
 use core::future::Future;
 use core::pin::Pin;
-use core::task::{Context, Poll};
-use core::time::Duration;
+use core::task::{Context, Poll, Waker};
 use http_body::Frame;
 use serde_json::Value;
 use std::sync::{Mutex, PoisonError};
-use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
 /// What has been written and not sent yet.
-type Pending = Mutex<BytesMut>;
+pub(crate) struct Pending {
+    bytes: BytesMut,
+    /// Whether nothing was sent since the last tick.
+    silent: bool,
+    /// Wakes whoever sends.
+    sender: Waker,
+}
+
+impl Pending {
+    /// Half the time has passed that a stream may be silent.
+    pub(crate) fn tick(&mut self) {
+        // what waits for a slow reader is a word, too
+        if core::mem::replace(&mut self.silent, true) && self.bytes.is_empty() {
+            self.bytes.put_slice(b": keep-alive\n\n");
+            self.sender.wake_by_ref();
+        }
+    }
+}
 
 /// Bytes of a stream's buffer: room for a few tokens' events. What has been sent makes room again.
 const ROOM: usize = 2048;
@@ -62,7 +78,7 @@ pub(crate) struct Gone;
 
 /// Where a stream is written.
 pub(crate) struct Writer {
-    pending: Weak<Pending>,
+    pending: Weak<Mutex<Pending>>,
     framing: Framing,
 }
 
@@ -110,26 +126,24 @@ impl Writer {
 
     fn add(&self, add: impl FnOnce(&mut BytesMut)) -> Result<(), Gone> {
         let pending = self.pending.upgrade().ok_or(Gone)?;
-        add(&mut pending.lock().unwrap_or_else(PoisonError::into_inner));
+        add(&mut pending.lock().unwrap_or_else(PoisonError::into_inner).bytes);
         Ok(())
     }
 }
 
 /// A streamed answer, written by the future that `write` makes. It is dropped when the reader goes.
-pub(crate) fn stream<F>(framing: Framing, keep_alive: Duration, write: impl FnOnce(Writer) -> F) -> Response
+pub(crate) fn stream<F>(framing: Framing, streams: &Streams, write: impl FnOnce(Writer) -> F) -> Response
 where
     F: Future<Output = Result<(), Gone>> + Send + 'static,
 {
-    let pending = Arc::new(Mutex::new(BytesMut::with_capacity(ROOM)));
+    let (bytes, sender) = (BytesMut::with_capacity(ROOM), Waker::noop().clone());
+    let pending = Arc::new(Mutex::new(Pending { bytes, silent: false, sender }));
     let writing = write(Writer { pending: Arc::downgrade(&pending), framing });
-    let ticks = (framing == Framing::Events).then(|| {
-        // two ticks without a word are at most the time that may pass
-        let half = (keep_alive / 2).max(Duration::from_millis(1));
-        let mut ticks = interval_at(tokio::time::Instant::now() + half, half);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        ticks
-    });
-    let body = Written { writing: Some(Box::pin(writing)), pending, ticks, silent: false };
+    // comments are no part of the other framing
+    if framing == Framing::Events {
+        streams.add(&pending);
+    }
+    let body = Written { writing: Some(Box::pin(writing)), pending };
     let mut response = with_type(StatusCode::OK, framing.content_type(), Body::new(body));
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -144,19 +158,7 @@ type Writing = Pin<Box<dyn Future<Output = Result<(), Gone>> + Send>>;
 struct Written {
     /// `None` when all is written.
     writing: Option<Writing>,
-    pending: Arc<Pending>,
-    /// `None` where comments are no part of the framing.
-    ticks: Option<Interval>,
-    /// Whether nothing was sent since the last tick.
-    silent: bool,
-}
-
-impl Written {
-    /// What waits to be sent.
-    fn take(&self) -> Option<Bytes> {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        (!pending.is_empty()).then(|| pending.split().freeze())
-    }
+    pending: Arc<Mutex<Pending>>,
 }
 
 impl http_body::Body for Written {
@@ -172,18 +174,15 @@ impl http_body::Body for Written {
         {
             self.writing = None;
         }
-        if let Some(bytes) = self.take() {
-            self.silent = false;
-            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if !pending.bytes.is_empty() {
+            pending.silent = false;
+            return Poll::Ready(Some(Ok(Frame::data(pending.bytes.split().freeze()))));
         }
         if self.writing.is_none() {
             return Poll::Ready(None);
         }
-        while self.ticks.as_mut().is_some_and(|ticks| ticks.poll_tick(context).is_ready()) {
-            if core::mem::replace(&mut self.silent, true) {
-                return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b": keep-alive\n\n")))));
-            }
-        }
+        pending.sender.clone_from(context.waker());
         Poll::Pending
     }
 }

@@ -11,7 +11,7 @@ use doorbell_runtime::answer::Delta;
 use serde_json::{Value, json};
 
 pub(super) fn respond(call: &Call, header: Header, generation: Generation) -> Response {
-    stream::stream(Framing::Events, call.app.settings.keep_alive, |writer| async move {
+    stream::stream(Framing::Events, &call.app.streams, |writer| async move {
         Events { writer, header, index: 0, open: None }.write(generation).await
     })
 }

@@ -99,7 +99,7 @@ async fn respond(call: &Call, fields: &Fields<'_>, form: Form, order: Order) -> 
     let mut lines = Lines::new(call, fields, form, &order.prompt);
     let generation = Generation::begin(&call.app, order).await?;
     if fields.flag("stream")?.unwrap_or(true) {
-        return Ok(stream::stream(Framing::Lines, call.app.settings.keep_alive, |writer| {
+        return Ok(stream::stream(Framing::Lines, &call.app.streams, |writer| {
             write(lines, generation, writer)
         }));
     }

@@ -15,8 +15,7 @@ use serde_json::{Map, Value, json};
 
 pub(super) fn respond(call: &Call, header: Header, wants: Wants, generation: Generation) -> Response {
     let app = Arc::clone(&call.app);
-    let keep_alive = app.settings.keep_alive;
-    stream::stream(Framing::Events, keep_alive, |writer| async move {
+    stream::stream(Framing::Events, &call.app.streams, |writer| async move {
         let mut head = Value::Object(header.document("chat.completion.chunk")).to_string();
         // the last brace follows behind the rest
         head.pop();

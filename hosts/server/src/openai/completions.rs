@@ -66,8 +66,7 @@ pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
     }
     if stream {
         let app = Arc::clone(&call.app);
-        let keep_alive = app.settings.keep_alive;
-        return Ok(stream::stream(Framing::Events, keep_alive, |writer| async move {
+        return Ok(stream::stream(Framing::Events, &call.app.streams, |writer| async move {
             write(&app, &header, wants, &writer, runs).await
         }));
     }

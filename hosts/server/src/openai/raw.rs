@@ -79,8 +79,7 @@ pub(super) async fn answer(
     }
     if fields.flag("stream")?.unwrap_or(false) {
         let app = Arc::clone(&call.app);
-        let keep_alive = app.settings.keep_alive;
-        return Ok(stream::stream(Framing::Events, keep_alive, |writer| async move {
+        return Ok(stream::stream(Framing::Events, &call.app.streams, |writer| async move {
             write(&app, &form, &writer, runs).await
         }));
     }

@@ -12,7 +12,7 @@ use doorbell_runtime::answer::Delta;
 use serde_json::{Value, json};
 
 pub(super) fn respond(call: &Call, frame: Frame, wants: Wants, generation: Generation) -> Response {
-    stream::stream(Framing::Events, call.app.settings.keep_alive, |writer| async move {
+    stream::stream(Framing::Events, &call.app.streams, |writer| async move {
         Events { wants, ..Events::new(frame, Some(writer)) }.write(generation).await
     })
 }
