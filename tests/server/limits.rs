@@ -235,6 +235,20 @@ fn clients_that_go_leave_nothing_behind() {
 }
 
 #[test]
+fn a_client_that_never_reads_loses_its_place() {
+    let mut kind = Kind { context: 4096, ..Kind::default() };
+    kind.settings.concurrency = 1;
+    kind.settings.silence = Duration::from_millis(100);
+    let server = Server::start(&kind);
+    // more than the system holds for a client: 20 tokens with their probabilities in place of each
+    let much = json!({ "ignore_eos": true, "stream": true, "logprobs": true, "top_logprobs": 20 });
+    let stream = server.open("POST", "/v1/chat/completions", &[], &with(ask("[[go]]"), much).to_string());
+    until("it has its place", || server.post("/v1/chat/completions", &ask("[[a]]")).status == 429);
+    until("its place is free", || server.post("/v1/chat/completions", &ask("[[a]]")).status == 200);
+    drop(stream);
+}
+
+#[test]
 fn silence_is_filled_with_comments() {
     let mut kind = Kind { pause: Duration::from_millis(100), ..Kind::endless() };
     kind.settings.keep_alive = Duration::from_millis(10);

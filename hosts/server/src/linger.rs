@@ -1,4 +1,5 @@
-//! The end of a connection: what the client is still sending is read and dropped until it closes, too.
+//! The end of a connection: what the client is still sending is read and dropped until it closes, too. A client that
+//! reads nothing of what is written to it comes to an end as well.
 //!
 //! A socket that is closed with bytes unread, or gets some afterwards, resets its connection, and with it an answer on its
 //! way: who sends a large body would see no refusal, but an error of the network.
@@ -15,18 +16,20 @@ use tokio::time::{Sleep, sleep};
 /// Bytes that are dropped at a time.
 const SIP: usize = 4096;
 
-/// A socket whose shutdown waits for the client's.
+/// A socket whose shutdown waits for the client's, and whose writes wait for its reads.
 pub(crate) struct Lingering {
     socket: TcpStream,
     /// For so long.
     patience: Duration,
     /// What is left of it, from the shutdown on.
     left: Option<Pin<Box<Sleep>>>,
+    /// What is left of it, while nothing can be written.
+    stuck: Option<Pin<Box<Sleep>>>,
 }
 
 impl Lingering {
     pub(crate) fn new(socket: TcpStream, patience: Duration) -> Self {
-        Self { socket, patience, left: None }
+        Self { socket, patience, left: None, stuck: None }
     }
 
     fn socket(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
@@ -46,7 +49,14 @@ impl AsyncRead for Lingering {
 
 impl AsyncWrite for Lingering {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        self.socket().poll_write(context, from)
+        let Self { socket, patience, stuck, .. } = self.get_mut();
+        let written = Pin::new(socket).poll_write(context, from);
+        if written.is_ready() {
+            *stuck = None;
+            return written;
+        }
+        ready!(stuck.get_or_insert_with(|| Box::pin(sleep(*patience))).as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -54,7 +64,7 @@ impl AsyncWrite for Lingering {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { socket, patience, left } = self.get_mut();
+        let Self { socket, patience, left, .. } = self.get_mut();
         let left = match left {
             Some(left) => left,
             None => {

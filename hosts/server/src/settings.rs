@@ -27,7 +27,8 @@ pub struct Settings {
     pub drain: Duration,
     /// How long the last words of answers may take after that.
     pub farewell: Duration,
-    /// How long a client may take to say what it wants, at first and after each answer. Longer than usual clients keep
+    /// How long a client may take to say what it wants, at first and after each answer, and how long it may read nothing
+    /// of what waits for it. Longer than usual clients keep
     /// connections that they don't use (Go: 90 s), so that theirs is the side that closes.
     pub silence: Duration,
     /// Where prefixes may be saved; with none they can't be.
