@@ -211,7 +211,15 @@ fn the_sixth_version_of_addresses_is_listened_on() {
 /// That is all that is heard of a client that goes, too.
 #[test]
 fn a_client_that_closes_its_side_has_gone() {
-    let server = Server::start(&Kind::endless());
+    let mut kind = Kind::endless();
+    kind.settings.silence = Duration::from_secs(3600);
+    let server = Server::start(&kind);
+    for word in ["", "G", "GET /hea", "GET /v1/mod"] {
+        let mut client = connect(&server);
+        client.write_all(word.as_bytes()).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(read_all(client), "", "{word}");
+    }
     let requests = || server.get("/health").json()["requests"].clone();
     for stream in [false, true] {
         let mut client = connect(&server);

@@ -35,8 +35,11 @@ const BATCH: usize = 32;
 /// How long to wait when the system has no more sockets for us.
 const BREATH: Duration = Duration::from_millis(20);
 
-/// How often to look again at a client that has not said enough.
-const GLANCES: Duration = Duration::from_millis(2);
+/// How long to wait before looking again at a client that has not said enough.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// How often to look at it.
+const GLANCES: u32 = 100;
 
 /// Starts the thread; connections that are not for it come through the receiver. It takes no more of them when `ended`
 /// becomes true, and ends when its sender goes.
@@ -188,14 +191,16 @@ impl Wish {
 /// Looks at a connection until it is clear what it asks for.
 async fn listen(connection: &TcpStream) -> io::Result<Wish> {
     let mut first = [0; GLANCE];
-    loop {
+    for _ in 0..GLANCES {
         let seen = connection.peek(&mut first).await?;
         match Wish::of(&first[..seen]) {
             // what was looked at is still there, so the socket stays readable: only time tells whether more comes
-            Wish::Unsaid => tokio::time::sleep(GLANCES).await,
+            Wish::Unsaid => tokio::time::sleep(PAUSE).await,
             wish => return Ok(wish),
         }
     }
+    // a client that has gone looks the same; who reads from it will know
+    Ok(Wish::Answer)
 }
 
 /// Whether a client went before it was taken up.
