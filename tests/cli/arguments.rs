@@ -87,13 +87,15 @@ fn addresses_and_origins_are_checked() {
     }
 }
 
-/// What a template has wrong is told with what helps there: a server can't do without it.
+/// What a template or a folder has wrong is told with what helps there: a server can't do without them.
 #[test]
-fn templates_of_a_server_are_named() {
+fn templates_and_folders_of_a_server_are_named() {
     let model = model("template", Family::Llama);
     let template = write("wrong.jinja", b"{% if %}");
     let serve = ["serve", &model, "--port", "0", "--device", "cpu"];
     let arguments = [&serve[..], &["--chat-template-file", &template]].concat();
     refused(&arguments, 4, &["wrong.jinja: chat template, line 1: ", "; mend it"]);
+    let arguments = [&serve[..], &["--slot-save-path", &template]].concat();
+    refused(&arguments, 4, &["wrong.jinja: ", "not a directory; it must be a folder"]);
     unknown(&[&serve[..], &["--name", ""]].concat(), "for '--name <NAME>'");
 }

@@ -12,7 +12,7 @@ use doorbell_core::gguf::Gguf;
 use doorbell_core::plan::{PAGE_TOKENS, PageId};
 use doorbell_core::token::TokenId;
 use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -82,7 +82,7 @@ impl Folder {
     /// There is no such folder, or the system refused.
     pub fn new(path: &Path, gguf: &Gguf<'_>) -> Result<Self, PrefixError> {
         if !fs::metadata(path)?.is_dir() {
-            return Err(PrefixError::NotAFile);
+            return Err(PrefixError::System(io::ErrorKind::NotADirectory));
         }
         Ok(Self { path: path.to_owned(), model: identity(gguf), turn: Mutex::new(()) })
     }
