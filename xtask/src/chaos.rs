@@ -1,4 +1,4 @@
-//! `cargo xtask chaos`: clients that go, dawdle, lie and crowd, against the program with a real model.
+//! `cargo xtask chaos`: clients that go, dawdle, idle, babble, lie and crowd, against the program with a real model.
 //!
 //! Prints what came of each crowd, how long `/health` took meanwhile, what was left behind, and how long the end took
 //! under load. Fails when something leaks, sticks, answers with a fault of the server or takes too long.
@@ -50,6 +50,9 @@ const SPARE_FILES: u64 = 8;
 /// Threads that may be more than before, waiting for work.
 const SPARE_THREADS: u64 = 16;
 
+/// Connections that are open and idle all the while.
+const IDLERS: usize = 300;
+
 /// Resident bytes that a round may add. A leak of 400 bytes a client would be more.
 const NOISE: u64 = 4 << 20;
 
@@ -58,20 +61,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
     let file = model::file(&arguments.model)?;
     let server = Running::start(&Kind::Ours(program), &file, 4, 512, arguments.threads)?;
     let address = server.address();
-    settled(address)?;
+    settled(&server, u64::MAX)?;
     let before = server.resources();
     let mut resident = Vec::new();
     let probes = probe::during(address, || {
         (1..=arguments.rounds).try_for_each(|round| {
             crowds(address, arguments)?;
-            let seconds = settled(address)?;
+            let seconds = settled(&server, before[0] + SPARE_FILES)?;
             let now = server.resources();
             println!(
-                "round {round}: all places and pages free after {seconds:.1} s; files {} (before: {}), threads {} ({}), \
+                "round {round}: all places, pages and files free after {seconds:.1} s; files {} (before: {}), threads {} ({}), \
                  resident {:.1} MB ({:.1})",
                 now[0], before[0], now[1], before[1], megabytes(now[2]), megabytes(before[2]),
             );
-            ensure!(now[0] <= before[0] + SPARE_FILES, "file descriptors leak");
             ensure!(now[1] <= before[1] + SPARE_THREADS, "threads leak");
             resident.push(now[2]);
             Ok(())
@@ -114,9 +116,11 @@ fn crowds(address: SocketAddr, arguments: &Arguments) -> Result<(), anyhow::Erro
         Crowd::new("disconnect at random", arguments.goers, 100, clients::go, &[GONE, 200, 429]),
         Crowd::new("read slowly", 64, 64, clients::dawdle, &[GONE, 200, 429]),
         Crowd::new("send broken bodies", 500, 20, clients::lie, &[400]),
+        Crowd::new("babble", 200, 20, clients::babble, &[GONE, BROKEN, 200, 400, 431]),
         Crowd::new("send huge bodies", 16, 8, clients::swell, &[BROKEN, 413, 429]),
         Crowd::new("want to be queued", arguments.queued, 1000, clients::queue, &[200, 429]),
     ];
+    let _idlers = clients::idlers(address, IDLERS)?;
     for crowd in crowds {
         let start = Instant::now();
         let statuses = crowd.run(address);
@@ -132,8 +136,9 @@ fn crowds(address: SocketAddr, arguments: &Arguments) -> Result<(), anyhow::Erro
     Ok(())
 }
 
-/// Waits until nobody is served and no page is held; gives the seconds that took.
-fn settled(address: SocketAddr) -> Result<f64, anyhow::Error> {
+/// Waits until nobody is served, no page is held and no more than so many files are open; gives the seconds that took.
+fn settled(server: &Running, files: u64) -> Result<f64, anyhow::Error> {
+    let address = server.address();
     let start = Instant::now();
     loop {
         let (_, body) = http::get(address, "/health")?;
@@ -142,10 +147,12 @@ fn settled(address: SocketAddr) -> Result<f64, anyhow::Error> {
         let held = metrics.lines().find(|line| line.starts_with("vllm:kv_cache_usage_perc"));
         let held = held.and_then(|line| line.rsplit_once(' ')).context("the share of pages that are held")?;
         let held: f64 = held.1.parse()?;
-        if health["requests"] == json!({ "running": 0, "waiting": 0 }) && held == 0.0 {
+        let idle = health["requests"] == json!({ "running": 0, "waiting": 0 }) && held == 0.0;
+        let open = server.resources()[0];
+        if idle && open <= files {
             return Ok(start.elapsed().as_secs_f64());
         }
-        ensure!(start.elapsed() < SETTLE, "somebody still holds a place: {body}, pages {held}");
+        ensure!(start.elapsed() < SETTLE, "somebody still holds a place: {body}, pages {held}, files {open}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

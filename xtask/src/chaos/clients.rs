@@ -7,7 +7,7 @@ use core::time::Duration;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Mutex;
 
 /// Many clients of one kind.
@@ -105,11 +105,18 @@ fn status(answer: &[u8]) -> u16 {
     word.and_then(|word| word.parse().ok()).unwrap_or(GONE)
 }
 
-/// Sends a part of a request or reads a part of the answer, and goes.
+/// Sends a part of a request or reads a part of the answer, and goes; every fourth while its long prompt is computed or
+/// waits for that.
 pub(super) fn go(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error> {
     let mut connection = TcpStream::connect(address)?;
     connection.set_read_timeout(Some(Duration::from_secs(2)))?;
-    let body = streamed(400);
+    let mut body = streamed(400);
+    if random.is_multiple_of(4) {
+        body = body.replace("Count.", &format!("{random} ").repeat(20));
+        connection.write_all(&request(&body, body.len()))?;
+        std::thread::sleep(Duration::from_millis((random >> 8) % 500));
+        return Ok(GONE);
+    }
     let bytes = request(&body, body.len());
     let sent = if random.is_multiple_of(3) { (random / 3) as usize % bytes.len() } else { bytes.len() };
     connection.write_all(&bytes[..sent])?;
@@ -152,6 +159,41 @@ pub(super) fn lie(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error
     let mut answer = [0; 64];
     let read = connection.read(&mut answer)?;
     Ok(status(&answer[..read]))
+}
+
+/// Speaks another language, or for ever, or leaves its half of the connection.
+pub(super) fn babble(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error> {
+    let body = streamed(4);
+    let (begin, again): (&[u8], &[u8]) = match random % 5 {
+        // a client that wants TLS
+        0 => (b"\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03 and so on", b""),
+        1 => (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0", b""),
+        2 => (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ", &[b'a'; 1000]),
+        3 => (b"GET / HTTP/1.1\r\nHost: localhost\r\n", b"X: y\r\n"),
+        _ => (&request(&body, body.len()), b""),
+    };
+    let mut connection = TcpStream::connect(address)?;
+    connection.set_read_timeout(Some(Duration::from_secs(30)))?;
+    connection.write_all(begin)?;
+    let mut sent = again.len();
+    // the server may close before all is sent
+    while sent > 0 && sent < 8 << 20 && connection.write_all(&again.repeat(100)).is_ok() {
+        sent += again.len() * 100;
+    }
+    connection.shutdown(Shutdown::Write)?;
+    let mut answer = [0; 64];
+    let read = connection.read(&mut answer)?;
+    Ok(status(&answer[..read]))
+}
+
+/// Connections that say nothing, or not enough, until they are dropped.
+pub(super) fn idlers(address: SocketAddr, count: usize) -> Result<Vec<TcpStream>, anyhow::Error> {
+    let idle = |number: usize| -> Result<TcpStream, anyhow::Error> {
+        let mut connection = TcpStream::connect(address)?;
+        connection.write_all([&b""[..], b"GET /hea", &request("{", 100)][number % 3])?;
+        Ok(connection)
+    };
+    (0..count).map(idle).collect()
 }
 
 /// Sends more than is taken, announced or not.
