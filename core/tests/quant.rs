@@ -1,7 +1,9 @@
 //! Block formats by their properties: exact integer sums, quantisation error, poisoned blocks, wrong lengths.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
-use doorbell_core::quant::{self, Activation, Buffer, Half, Partials, QuantError, Type, q8_0, q8_1, q8_k};
+use doorbell_core::quant::{
+    self, Activation, Buffer, Expanded, Half, Partials, QuantError, Type, q8_0, q8_1, q8_k,
+};
 
 /// A type with integer sums, where its scale is, and where its minimum's scale is.
 struct Format(Type, usize, Option<usize>);
@@ -202,6 +204,24 @@ fn any_bytes_are_a_block() {
     })
     .size_min(2000)
     .budget_ms(300);
+}
+
+#[test]
+fn expanded_codes_are_small_whatever_the_bytes() {
+    arbtest::arbtest(|bytes| {
+        let types: Vec<_> = Type::all().filter(|ty| ty.expands()).collect();
+        assert_eq!(types.len(), 9);
+        let ty = *bytes.choose(&types)?;
+        let mut expanded = Expanded::ZERO;
+        quant::expand(ty, bytes.bytes(ty.block_bytes())?, &mut expanded).unwrap();
+        let small = |code: &i8| code.unsigned_abs() <= Expanded::LIMIT.unsigned_abs();
+        assert!(expanded.codes.iter().all(small), "{ty}");
+        Ok(())
+    })
+    .size_min(2000)
+    .budget_ms(300);
+    assert!(quant::expand(Type::Q4_K, &[0; 144], &mut { Expanded::ZERO }).is_err());
+    assert!(quant::expand(Type::IQ2_S, &[0; 81], &mut { Expanded::ZERO }).is_err());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::block::{self, ActivationBlock, Block, IntegerDot, Partials};
 use super::error::{Buffer, QuantError};
+use super::expand::{Expand, Expanded, expand_block};
 use super::{Activation, Type};
 use super::{
     float, iq1_m, iq1_s, iq2_s, iq2_xs, iq2_xxs, iq3_s, iq3_xxs, iq4_nl, iq4_xs, mxfp4, nvfp4, q1_0, q2_0,
@@ -17,6 +18,7 @@ struct Format {
     dequantize: fn(&[u8], &mut [f32]),
     dot: fn(&[u8], &[u8]) -> f32,
     partials: Option<PartialsRow>,
+    expand: Option<fn(&[u8], &mut Expanded)>,
 }
 
 const fn float<B: Block>() -> Format {
@@ -25,6 +27,7 @@ const fn float<B: Block>() -> Format {
         dequantize: block::dequantize_row::<B>,
         dot: block::float_dot_row::<B>,
         partials: None,
+        expand: None,
     }
 }
 
@@ -34,7 +37,12 @@ const fn integer<B: IntegerDot>() -> Format {
         dequantize: block::dequantize_row::<B>,
         dot: block::integer_dot_row::<B>,
         partials: Some(block::partials_row::<B>),
+        expand: None,
     }
+}
+
+const fn expanding<B: Expand>() -> Format {
+    Format { expand: Some(expand_block::<B>), ..float::<B>() }
 }
 
 /// Types with arithmetic; the place in [`FORMATS`] is the id.
@@ -55,26 +63,26 @@ const ROWS: [(Type, Format); 28] = [
     (Type::IQ4_NL, integer::<iq4_nl::Block>()),
     (Type::IQ4_XS, integer::<iq4_xs::Block>()),
     (Type::MXFP4, integer::<mxfp4::Block>()),
-    (Type::IQ1_M, float::<iq1_m::Block>()),
-    (Type::IQ1_S, float::<iq1_s::Block>()),
-    (Type::IQ2_S, float::<iq2_s::Block>()),
-    (Type::IQ2_XS, float::<iq2_xs::Block>()),
-    (Type::IQ2_XXS, float::<iq2_xxs::Block>()),
-    (Type::IQ3_S, float::<iq3_s::Block>()),
-    (Type::IQ3_XXS, float::<iq3_xxs::Block>()),
+    (Type::IQ1_M, expanding::<iq1_m::Block>()),
+    (Type::IQ1_S, expanding::<iq1_s::Block>()),
+    (Type::IQ2_S, expanding::<iq2_s::Block>()),
+    (Type::IQ2_XS, expanding::<iq2_xs::Block>()),
+    (Type::IQ2_XXS, expanding::<iq2_xxs::Block>()),
+    (Type::IQ3_S, expanding::<iq3_s::Block>()),
+    (Type::IQ3_XXS, expanding::<iq3_xxs::Block>()),
     (Type::NVFP4, float::<nvfp4::Block>()),
     (Type::Q1_0, float::<q1_0::Block>()),
     (Type::Q2_0, float::<q2_0::Block>()),
-    (Type::TQ1_0, float::<tq1_0::Block>()),
-    (Type::TQ2_0, float::<tq2_0::Block>()),
+    (Type::TQ1_0, expanding::<tq1_0::Block>()),
+    (Type::TQ2_0, expanding::<tq2_0::Block>()),
 ];
 
 static FORMATS: [Option<Format>; 43] = {
     let mut formats = [const { None }; 43];
     let mut row = 0;
     while row < ROWS.len() {
-        let Format { activation, dequantize, dot, partials } = ROWS[row].1;
-        formats[ROWS[row].0 as usize] = Some(Format { activation, dequantize, dot, partials });
+        let Format { activation, dequantize, dot, partials, expand } = ROWS[row].1;
+        formats[ROWS[row].0 as usize] = Some(Format { activation, dequantize, dot, partials, expand });
         row += 1;
     }
     formats
@@ -97,6 +105,24 @@ impl Type {
     pub fn activation(self) -> Option<Activation> {
         FORMATS[self as usize].as_ref().map(|format| format.activation)
     }
+}
+
+impl Type {
+    /// Whether blocks are small signed codes under integer scales, for [`expand`].
+    pub fn expands(self) -> bool {
+        FORMATS[self as usize].as_ref().is_some_and(|format| format.expand.is_some())
+    }
+}
+
+/// Expands one block of `ty` into `out`.
+///
+/// # Errors
+/// When the type does not expand ([`Type::expands`]), or `block` is not one block.
+pub fn expand(ty: Type, block: &[u8], out: &mut Expanded) -> Result<(), QuantError> {
+    let expand = format(ty)?.expand.ok_or(QuantError::NoPartials { ty })?;
+    QuantError::check(Buffer::Weights, Some(ty.block_bytes()), block.len())?;
+    expand(block, out);
+    Ok(())
 }
 
 /// Dequantises whole blocks of `ty` into `out`, one value per element.

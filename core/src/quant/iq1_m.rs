@@ -1,9 +1,9 @@
 //! IQ1_M: IQ1_S's lattice with a shift per 8 and a three-bit scale per 16; the block's scale lies in four pieces.
 
-use super::iq1_s::SHIFT;
-use super::lattice::iq1_point;
+use super::Type;
+use super::expand::{Expand, Expanded};
+use super::lattice::{self, shifted};
 use super::scalar::Half;
-use super::{Type, grids};
 use bytemuck::{Pod, Zeroable};
 
 /// 56 bytes: value = d · (2 · scale + 1) · (point ± ⅛).
@@ -31,16 +31,20 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        let d = self.d().get();
-        for (i, out) in out.chunks_exact_mut(8).enumerate() {
+        self.expand().write(out);
+    }
+}
+
+impl Expand for Block {
+    fn expand(&self) -> Expanded {
+        let mut expanded = Expanded::new(self.d(), 8.0);
+        let words = self.scales.map(u16::from_le_bytes);
+        expanded.scales = core::array::from_fn(|i| 2 * (words[i / 4] >> (3 * (i % 4)) & 7) as i8 + 1);
+        for (i, out) in expanded.eights() {
             let high = self.qh[i / 2] >> (4 * (i % 2));
-            let bits = u16::from_le_bytes(self.scales[i / 8]) >> (3 * (i / 2 % 4)) & 7;
-            let scale = d * f32::from(2 * bits + 1);
-            let shift = if high & 8 == 0 { SHIFT } else { -SHIFT };
             let index = usize::from(self.qs[i]) | usize::from(high & 7) << 8;
-            for (out, value) in out.iter_mut().zip(iq1_point(grids::IQ1[index])) {
-                *out = scale * (value + shift);
-            }
+            *out = shifted(&lattice::IQ1[index], high & 8 != 0);
         }
+        expanded
     }
 }

@@ -1,12 +1,10 @@
 //! IQ1_S: groups of 8 values −1, 0 or 1 from a lattice of 2048 points; a three-bit scale and a shift per 32.
 
-use super::lattice::iq1_point;
+use super::Type;
+use super::expand::{Expand, Expanded};
+use super::lattice::{self, shifted};
 use super::scalar::Half;
-use super::{Type, grids};
 use bytemuck::{Pod, Zeroable};
-
-/// What all values of a group are shifted by, up or down.
-pub(super) const SHIFT: f32 = 0.125;
 
 /// 50 bytes: value = d · (2 · scale + 1) · (point ± ⅛).
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -26,16 +24,20 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        for (out, (points, high)) in out.chunks_exact_mut(32).zip(self.qs.iter().zip(self.qh)) {
-            let high = u16::from_le_bytes(high);
-            let scale = self.d.get() * f32::from(2 * (high >> 12 & 7) + 1);
-            let shift = if high >> 15 == 0 { SHIFT } else { -SHIFT };
-            for (i, (out, low)) in out.chunks_exact_mut(8).zip(points).enumerate() {
-                let index = usize::from(u16::from(*low) | (high >> (3 * i) & 7) << 8);
-                for (out, value) in out.iter_mut().zip(iq1_point(grids::IQ1[index])) {
-                    *out = scale * (value + shift);
-                }
-            }
+        self.expand().write(out);
+    }
+}
+
+impl Expand for Block {
+    fn expand(&self) -> Expanded {
+        let mut expanded = Expanded::new(self.d, 8.0);
+        let words = self.qh.map(u16::from_le_bytes);
+        expanded.scales_of_32(|i| 2 * (words[i] >> 12 & 7) as i8 + 1);
+        for (i, out) in expanded.eights() {
+            let high = words[i / 4];
+            let index = usize::from(u16::from(self.qs[i / 4][i % 4]) | (high >> (3 * (i % 4)) & 7) << 8);
+            *out = shifted(&lattice::IQ1[index], high >> 15 == 1);
         }
+        expanded
     }
 }

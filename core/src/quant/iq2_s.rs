@@ -1,8 +1,9 @@
 //! IQ2_S: groups of 8 magnitudes from a lattice of 1024 points, with signs; a four-bit scale per 16.
 
-use super::lattice::{iq2_point, nibble, signed};
+use super::Type;
+use super::expand::{Expand, Expanded};
+use super::lattice::{self, odd_nibble, signed};
 use super::scalar::Half;
-use super::{Type, grids};
 use bytemuck::{Pod, Zeroable};
 
 /// 82 bytes: value = d · (scale + ½) / 4 · ± magnitude.
@@ -26,11 +27,18 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        for (i, out) in out.chunks_exact_mut(8).enumerate() {
+        self.expand().write(out);
+    }
+}
+
+impl Expand for Block {
+    fn expand(&self) -> Expanded {
+        let mut expanded = Expanded::new(self.d, 8.0);
+        expanded.scales = core::array::from_fn(|i| odd_nibble(&self.scales, i));
+        for (i, out) in expanded.eights() {
             let high = usize::from(self.qh[i / 4] >> (2 * (i % 4)) & 3);
-            let point = iq2_point(grids::IQ2_S[usize::from(self.qs[i]) | high << 8]);
-            let scale = self.d.get() * (0.5 + nibble(&self.scales, i / 2)) * 0.25;
-            signed(out, scale, &point, self.signs[i]);
+            *out = signed(&lattice::IQ2_S[usize::from(self.qs[i]) | high << 8], self.signs[i]);
         }
+        expanded
     }
 }

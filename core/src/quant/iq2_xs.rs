@@ -1,8 +1,9 @@
 //! IQ2_XS: groups of 8 magnitudes from a lattice of 512 points, with signs; a four-bit scale per 16.
 
-use super::lattice::{even_signs, iq2_point, nibble, signed};
+use super::Type;
+use super::expand::{Expand, Expanded};
+use super::lattice::{self, even_signs, odd_nibble, signed};
 use super::scalar::Half;
-use super::{Type, grids};
 use bytemuck::{Pod, Zeroable};
 
 /// 74 bytes: value = d · (scale + ½) / 4 · ± magnitude.
@@ -22,11 +23,18 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        for (i, (out, bytes)) in out.chunks_exact_mut(8).zip(self.qs).enumerate() {
-            let bits = u16::from_le_bytes(bytes);
-            let scale = self.d.get() * (0.5 + nibble(&self.scales, i / 2)) * 0.25;
-            let point = iq2_point(grids::IQ2_XS[usize::from(bits & 511)]);
-            signed(out, scale, &point, even_signs(u32::from(bits >> 9)));
+        self.expand().write(out);
+    }
+}
+
+impl Expand for Block {
+    fn expand(&self) -> Expanded {
+        let mut expanded = Expanded::new(self.d, 8.0);
+        expanded.scales = core::array::from_fn(|i| odd_nibble(&self.scales, i));
+        for (i, out) in expanded.eights() {
+            let bits = u16::from_le_bytes(self.qs[i]);
+            *out = signed(&lattice::IQ2_XS[usize::from(bits & 511)], even_signs(u32::from(bits >> 9)));
         }
+        expanded
     }
 }

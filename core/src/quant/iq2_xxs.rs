@@ -1,8 +1,9 @@
 //! IQ2_XXS: groups of 8 magnitudes from a lattice of 256 points, with signs; a four-bit scale per 32.
 
-use super::lattice::{even_signs, iq2_point, signed};
+use super::Type;
+use super::expand::{Expand, Expanded};
+use super::lattice::{self, even_signs, signed};
 use super::scalar::Half;
-use super::{Type, grids};
 use bytemuck::{Pod, Zeroable};
 
 /// 66 bytes: value = d · (scale + ½) / 4 · ± magnitude.
@@ -20,13 +21,19 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        for (out, [points @ .., a, b, c, d]) in out.chunks_exact_mut(32).zip(&self.qs) {
-            let bits = u32::from_le_bytes([*a, *b, *c, *d]);
-            let scale = self.d.get() * (0.5 + (bits >> 28) as f32) * 0.25;
-            for (i, (out, point)) in out.chunks_exact_mut(8).zip(points).enumerate() {
-                let point = iq2_point(grids::IQ2_XXS[usize::from(*point)]);
-                signed(out, scale, &point, even_signs(bits >> (7 * i)));
-            }
+        self.expand().write(out);
+    }
+}
+
+impl Expand for Block {
+    fn expand(&self) -> Expanded {
+        let mut expanded = Expanded::new(self.d, 8.0);
+        let words = self.qs.map(|[.., a, b, c, d]| u32::from_le_bytes([a, b, c, d]));
+        expanded.scales_of_32(|i| 2 * (words[i] >> 28) as i8 + 1);
+        for (i, out) in expanded.eights() {
+            let point = &lattice::IQ2_XXS[usize::from(self.qs[i / 4][i % 4])];
+            *out = signed(point, even_signs(words[i / 4] >> (7 * (i % 4))));
         }
+        expanded
     }
 }

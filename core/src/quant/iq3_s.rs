@@ -1,12 +1,10 @@
 //! IQ3_S: groups of 4 magnitudes from a lattice of 512 points, with signs; a four-bit scale per 32.
 
-use super::lattice::{iq3_point, nibble, signed};
+use super::Type;
+use super::expand::{Expand, Expanded};
+use super::lattice::{self, odd_nibble, pair, signed};
 use super::scalar::Half;
-use super::{Type, grids};
 use bytemuck::{Pod, Zeroable};
-
-/// What the indices of a point stand for.
-const MAGNITUDES: [u8; 8] = [1, 3, 5, 7, 9, 11, 13, 15];
 
 /// 110 bytes: value = d · (2 · scale + 1) · ± magnitude.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -29,11 +27,21 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        for (i, out) in out.chunks_exact_mut(4).enumerate() {
-            let high = usize::from(self.qh[i / 8] >> (i % 8) & 1);
-            let point = iq3_point(grids::IQ3_S[usize::from(self.qs[i]) | high << 8], &MAGNITUDES);
-            let scale = self.d.get() * (1.0 + 2.0 * nibble(&self.scales, i / 8));
-            signed(out, scale, &point, self.signs[i / 2] >> (4 * (i % 2)));
+        self.expand().write(out);
+    }
+}
+
+impl Expand for Block {
+    fn expand(&self) -> Expanded {
+        let mut expanded = Expanded::new(self.d, 1.0);
+        expanded.scales_of_32(|i| odd_nibble(&self.scales, i));
+        for (i, out) in expanded.eights() {
+            let point = |at: usize| {
+                let high = usize::from(self.qh[at / 8] >> (at % 8) & 1);
+                lattice::IQ3_S[usize::from(self.qs[at]) | high << 8]
+            };
+            *out = signed(&pair(point(2 * i), point(2 * i + 1)), self.signs[i]);
         }
+        expanded
     }
 }

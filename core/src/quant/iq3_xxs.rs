@@ -1,12 +1,10 @@
 //! IQ3_XXS: groups of 4 magnitudes from a lattice of 256 points, with signs; a four-bit scale per 32.
 
-use super::lattice::{even_signs, iq3_point, signed};
+use super::Type;
+use super::expand::{Expand, Expanded};
+use super::lattice::{self, even_signs, pair, signed};
 use super::scalar::Half;
-use super::{Type, grids};
 use bytemuck::{Pod, Zeroable};
-
-/// What the indices of a point stand for.
-const MAGNITUDES: [u8; 8] = [4, 12, 20, 28, 36, 44, 52, 62];
 
 /// 98 bytes: value = d · (scale + ½) / 2 · ± magnitude.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -25,14 +23,19 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        let rows = self.qs.iter().zip(self.scales_and_signs);
-        for (out, (points, bits)) in out.chunks_exact_mut(32).zip(rows) {
-            let bits = u32::from_le_bytes(bits);
-            let scale = self.d.get() * (0.5 + (bits >> 28) as f32) * 0.5;
-            for (i, (out, point)) in out.chunks_exact_mut(4).zip(points).enumerate() {
-                let point = iq3_point(grids::IQ3_XXS[usize::from(*point)], &MAGNITUDES);
-                signed(out, scale, &point, even_signs(bits >> (7 * (i / 2))) >> (4 * (i % 2)));
-            }
+        self.expand().write(out);
+    }
+}
+
+impl Expand for Block {
+    fn expand(&self) -> Expanded {
+        let mut expanded = Expanded::new(self.d, 4.0);
+        let words = self.scales_and_signs.map(u32::from_le_bytes);
+        expanded.scales_of_32(|i| 2 * (words[i] >> 28) as i8 + 1);
+        for (i, out) in expanded.eights() {
+            let point = |low: usize| lattice::IQ3_XXS[usize::from(self.qs[i / 4][2 * (i % 4) + low])];
+            *out = signed(&pair(point(0), point(1)), even_signs(words[i / 4] >> (7 * (i % 4))));
         }
+        expanded
     }
 }

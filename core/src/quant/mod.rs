@@ -9,6 +9,7 @@ mod block;
 mod codes;
 mod dispatch;
 mod error;
+mod expand;
 mod grids;
 mod kind;
 mod lattice;
@@ -45,7 +46,8 @@ pub mod tq2_0;
 
 pub use activation::Activation;
 pub use block::{ActivationBlock, Block, IntegerDot, Partials};
-pub use dispatch::{dequantize, dot, partials};
+pub use dispatch::{dequantize, dot, expand, partials};
 pub use error::{Buffer, QuantError};
+pub use expand::{Expand, Expanded};
 pub use kind::Type;
 pub use scalar::{Half, exponent_half};

@@ -1,6 +1,7 @@
 //! TQ1_0: 256 ternary values, five to a byte, under one scale.
 
 use super::Type;
+use super::expand::{Expand, Expanded};
 use super::scalar::Half;
 use bytemuck::{Pod, Zeroable};
 
@@ -28,14 +29,22 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        let d = self.d.get();
+        self.expand().write(out);
+    }
+}
+
+impl Expand for Block {
+    fn expand(&self) -> Expanded {
+        let mut expanded = Expanded::new(self.d, 1.0);
+        expanded.scales = [1; 16];
         let (first, second) = self.qs.split_at(32);
         let digits =
             [(first, 5), (second, 5), (self.qh.as_slice(), 4)].into_iter().flat_map(|(bytes, count)| {
                 (0..count).flat_map(move |place| bytes.iter().map(move |byte| digit(*byte, place)))
             });
-        for (out, digit) in out.iter_mut().zip(digits) {
-            *out = d * f32::from(digit - 1);
+        for (out, digit) in expanded.codes.iter_mut().zip(digits) {
+            *out = digit - 1;
         }
+        expanded
     }
 }

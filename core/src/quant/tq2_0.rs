@@ -1,5 +1,6 @@
 //! TQ2_0: 256 two-bit codes, meant to be ternary, under one scale.
 
+use super::expand::{Expand, Expanded};
 use super::scalar::Half;
 use super::{Type, q2_k};
 use bytemuck::{Pod, Zeroable};
@@ -19,9 +20,17 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        let d = self.d.get();
-        for (out, code) in out.iter_mut().zip(q2_k::two_bits(&self.qs)) {
-            *out = d * f32::from(code - 1);
+        self.expand().write(out);
+    }
+}
+
+impl Expand for Block {
+    fn expand(&self) -> Expanded {
+        let mut expanded = Expanded::new(self.d, 1.0);
+        expanded.scales = [1; 16];
+        for (out, code) in expanded.codes.iter_mut().zip(q2_k::two_bits(&self.qs)) {
+            *out = code - 1;
         }
+        expanded
     }
 }
