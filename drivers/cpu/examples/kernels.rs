@@ -18,7 +18,7 @@ fn cpu_time() -> f64 {
     clock::seconds(THREAD)
 }
 
-const TYPES: [Type; 13] = [
+const TYPES: [Type; 25] = [
     Type::Q4_0,
     Type::Q4_1,
     Type::Q5_0,
@@ -29,8 +29,20 @@ const TYPES: [Type; 13] = [
     Type::Q4_K,
     Type::Q5_K,
     Type::Q6_K,
+    Type::IQ4_NL,
     Type::IQ4_XS,
+    Type::MXFP4,
+    Type::IQ1_S,
+    Type::IQ1_M,
+    Type::IQ2_XXS,
+    Type::IQ2_XS,
+    Type::IQ2_S,
+    Type::IQ3_XXS,
+    Type::IQ3_S,
+    Type::TQ1_0,
+    Type::TQ2_0,
     Type::F16,
+    Type::BF16,
     Type::F32,
 ];
 

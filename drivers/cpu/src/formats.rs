@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "declares the methods that read blocks")]
 
 mod block32;
+mod expanded;
 mod float;
 mod superblock;
 

@@ -3,7 +3,7 @@
 use super::step::{OWN_CHOICES, OWN_ROWS};
 use crate::kv::PageShape;
 use crate::panel::Layout;
-use crate::product::OUT_COLS;
+use crate::product::{OUT_COLS, activation};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Epilogue, HeadResult, Matrix, Op, Plan};
 use doorbell_core::quant::Activation;
@@ -119,7 +119,7 @@ impl Sizes {
         raise(&mut self.cols, weight.cols);
         // Heads and parts may cut a matrix anywhere, so only a whole number of strips everywhere needs no padding.
         raise(&mut self.padded_row_bytes, weight.row_bytes());
-        if let Some(format) = weight.kind.activation() {
+        if let Some(format) = activation(weight.kind) {
             let stride = stride(model, matrix);
             raise(&mut self.own_panels[format as usize], self.rows.min(OWN_ROWS) * stride);
             if self.rows > OWN_ROWS {
@@ -132,7 +132,7 @@ impl Sizes {
 /// Bytes of a quantised row for a matrix.
 fn stride(model: &Model<'_>, matrix: &Matrix) -> usize {
     let weight = model.weight(matrix.weight);
-    let format = weight.kind.activation().unwrap_or(Activation::F32);
+    let format = activation(weight.kind).unwrap_or(Activation::F32);
     Layout::new(format, weight.cols).map_or(0, |layout| layout.stride)
 }
 

@@ -8,7 +8,7 @@ use crate::features::Isa;
 use crate::kv::Pool;
 use crate::panel::{Layout, Quantize};
 use crate::pool::Team;
-use crate::product::{Products, Selection, Weights};
+use crate::product::{Products, Selection, Weights, activation};
 use core::ops::Range;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, Matrix, Norm, Op, Plan, RopeId, TensorId, WeightId};
@@ -198,7 +198,7 @@ impl<'s> Step<'s, '_> {
         for matrix in matrices {
             let weight = model.weight(matrix.weight);
             // The backend has refused weights without a kernel.
-            let format = weight.kind.activation().unwrap_or(Activation::F32);
+            let format = activation(weight.kind).unwrap_or(Activation::F32);
             layouts[format as usize] = Layout::new(format, weight.cols);
         }
         let own = rows <= OWN_ROWS;

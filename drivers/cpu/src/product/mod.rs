@@ -19,6 +19,7 @@
 //!
 //! What is done with the products is the caller's matter.
 
+mod reference;
 mod rows;
 mod run;
 mod scratch;
@@ -30,7 +31,7 @@ mod weights;
 pub use run::{Products, Selection};
 pub use scratch::Scratch;
 pub use tile::OUT as OUT_COLS;
-pub use weights::{Strip, Weights, WeightsError};
+pub use weights::{Strip, Weights, WeightsError, activation};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! From a pair of strips and a panel to the kernels: choice of path, tiling, padding.
 #![expect(unsafe_code, reason = "vouches to the kernels for the sizes it has checked")]
 
+use super::reference::{Expand, Strange, dequantize};
 use super::rows::{ByRows, scratch_bytes};
 use super::scratch::{Parts, Scratch};
 use super::single::{Single, Single32, Single256};
@@ -12,7 +13,7 @@ use crate::formats::{self, Block32, Class, Float, RowBlock, Superblock};
 use crate::panel::Layout;
 use crate::simd::{Rows, STRIP};
 use core::marker::PhantomData;
-use doorbell_core::quant::Type;
+use doorbell_core::quant::{Expanded, Type};
 
 /// Which rows of a panel take part, in the order of the results.
 #[derive(Clone, Copy, Debug)]
@@ -142,8 +143,8 @@ impl<'a> Products<'a> {
             Type::Q5_K => Self::superblock::<formats::Q5K>,
             Type::Q6_K => Self::row_block::<formats::Q6K>,
             Type::IQ4_XS => Self::superblock::<formats::Iq4Xs>,
-            // `Weights::new` lets no other type through.
-            _ => return,
+            kind if kind.expands() => Self::expanded,
+            _ => Self::dequantized,
         };
         for strip in [Some(left), right].into_iter().flatten() {
             assert_eq!(strip.cols, self.layout.cols, "columns of weights and activations");
@@ -224,6 +225,40 @@ impl<'a> Products<'a> {
             self.isa.run(UnpackFloat::<F>(unsafe { Unpack::new(rows, self.layout.cols, to) }));
         };
         let strips = unpack_both(left, right, scratch, bytes, unpack);
+        self.tiles::<Numbers, ()>(strips, 0, out);
+    }
+
+    /// Types without kernels of their own: as superblocks.
+    fn expanded(
+        &self,
+        left: Strip<'_>,
+        right: Option<Strip<'_>>,
+        scratch: &mut Scratch<'_>,
+        out: &mut [f32],
+    ) {
+        type Format = <Expanded as Superblock>::Class;
+        let parts = Parts::new::<Format>(self.layout.cols, 256);
+        let unpack = |rows, to| {
+            // SAFETY: `rows` checks for sixteen rows, scratch has room for `parts`.
+            self.isa.run(Expand(unsafe { Strange::new(left.kind, rows, self.layout.cols, to) }));
+        };
+        let strips = unpack_both(left, right, scratch, parts.bytes, unpack);
+        self.tiles::<Blocks256, Format>(strips, Expanded::OFFSET, out);
+    }
+
+    /// Types without kernels of their own: as plain numbers.
+    fn dequantized(
+        &self,
+        left: Strip<'_>,
+        right: Option<Strip<'_>>,
+        scratch: &mut Scratch<'_>,
+        out: &mut [f32],
+    ) {
+        let unpack = |rows, to| {
+            // SAFETY: `rows` checks for sixteen rows, scratch has room for a vector per column.
+            dequantize(&unsafe { Strange::new(left.kind, rows, self.layout.cols, to) });
+        };
+        let strips = unpack_both(left, right, scratch, self.layout.cols * 4 * STRIP, unpack);
         self.tiles::<Numbers, ()>(strips, 0, out);
     }
 

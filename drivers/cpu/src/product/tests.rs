@@ -1,6 +1,6 @@
 //! Products against core's f64 evaluation of the same quantised operands, and against themselves in other company.
 
-use super::{Products, Scratch, Selection, Weights};
+use super::{Products, Scratch, Selection, Weights, activation};
 use crate::features::Isa;
 use crate::panel::{Layout, Quantize};
 use alloc::vec;
@@ -9,7 +9,10 @@ use doorbell_core::heap;
 use doorbell_core::quant::{self, Activation, Half, Type};
 
 /// Types under test, with the offsets of half-precision fields in a block.
-const TYPES: [(Type, &[usize]); 13] = [
+const TYPES: [(Type, &[usize]); 28] = [
+    (Type::F32, &[]),
+    (Type::F16, &[]),
+    (Type::BF16, &[]),
     (Type::Q4_0, &[0]),
     (Type::Q4_1, &[0, 2]),
     (Type::Q5_0, &[0]),
@@ -23,7 +26,25 @@ const TYPES: [(Type, &[usize]); 13] = [
     (Type::Q5_K, &[0, 2]),
     (Type::Q6_K, &[208]),
     (Type::IQ4_XS, &[0]),
+    (Type::IQ1_S, &[0]),
+    (Type::IQ1_M, &[]),
+    (Type::IQ2_XXS, &[0]),
+    (Type::IQ2_XS, &[0]),
+    (Type::IQ2_S, &[0]),
+    (Type::IQ3_XXS, &[0]),
+    (Type::IQ3_S, &[0]),
+    (Type::TQ1_0, &[52]),
+    (Type::TQ2_0, &[64]),
+    (Type::NVFP4, &[]),
+    (Type::Q1_0, &[0]),
+    (Type::Q2_0, &[0]),
 ];
+
+#[test]
+fn every_type_with_arithmetic_is_under_test() {
+    let missing = |kind: &Type| kind.activation().is_some() && TYPES.iter().all(|(known, _)| known != kind);
+    assert_eq!(Type::all().find(missing), None);
+}
 
 struct Random(u64);
 
@@ -67,6 +88,14 @@ fn weights(
         }
         match kind {
             Type::MXFP4 => block[0] = 100 + block[0] % 40,
+            // The block's scale is the upper nibbles of four words.
+            Type::IQ1_M => {
+                let scale = if let Fill::Scale(scale) = fill { scale } else { random.uniform() * 0.1 };
+                let scale = u16::from_le_bytes(Half::new(scale).0);
+                for (i, word) in block[48..].as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                    word[1] = word[1] & 0x0f | ((scale >> (4 * i) & 0x0f) << 4) as u8;
+                }
+            }
             Type::F16 => block.copy_from_slice(&Half::new(random.uniform()).0),
             Type::F32 => block.copy_from_slice(&random.uniform().to_le_bytes()),
             Type::BF16 => block.copy_from_slice(&random.uniform().to_le_bytes()[2..]),
@@ -128,9 +157,9 @@ impl Case {
         all
     }
 
-    /// `[token][row]` by core: exact integers, then f64.
+    /// `[token][row]` by core: exact integers, then f64; of formats that expand, the values of both in f64.
     fn expected(&self) -> Vec<f32> {
-        let format = self.kind.activation().unwrap();
+        let format = activation(self.kind).unwrap();
         let mut all = Vec::new();
         for values in self.values.chunks_exact(self.cols) {
             let mut first = vec![0; format.row_bytes(self.cols).unwrap()];
@@ -138,7 +167,10 @@ impl Case {
             format.quantize(values, &mut first).unwrap();
             let left = left_over(format, values, &first);
             format.quantize(&left, &mut second).unwrap();
-            let dot = |row: &[u8], term: &[u8]| f64::from(quant::dot(self.kind, row, term).unwrap());
+            let dot = |row: &[u8], term: &[u8]| match self.kind.expands() {
+                true => dot_of_values(self.kind, row, term),
+                false => f64::from(quant::dot(self.kind, row, term).unwrap()),
+            };
             let rows = self.bytes.chunks_exact(self.kind.row_bytes(self.cols).unwrap());
             let second = |row| if format == Activation::F32 { 0.0 } else { dot(row, &second) };
             all.extend(rows.map(|row| (dot(row, &first) + second(row)) as f32));
@@ -159,6 +191,19 @@ impl Case {
         }
         all
     }
+}
+
+/// A row's dot product with Q8_K blocks, by values.
+fn dot_of_values(kind: Type, row: &[u8], term: &[u8]) -> f64 {
+    let blocks = row.chunks_exact(kind.block_bytes()).zip(term.chunks_exact(Activation::Q8_K.block_bytes()));
+    let sums = blocks.map(|(block, input)| {
+        let mut values = [0.0; 256];
+        quant::dequantize(kind, block, &mut values).unwrap();
+        let codes = values.iter().zip(&input[4..260]);
+        let sum: f64 = codes.map(|(&x, &code)| f64::from(x) * f64::from(code.cast_signed())).sum();
+        sum * f64::from(f32::from_le_bytes(input[..4].try_into().unwrap()))
+    });
+    sums.sum()
 }
 
 /// What a quantised row leaves over.
@@ -184,14 +229,9 @@ fn nmse(found: &[f32], expected: &[f32]) -> f64 {
     if error == 0.0 { 0.0 } else { error / power }
 }
 
-fn computable() -> impl Iterator<Item = (Type, &'static [usize])> {
-    let floats = [Type::F32, Type::F16, Type::BF16].map(|kind| (kind, &[][..]));
-    TYPES.into_iter().chain(floats).filter(|(kind, _)| kind.activation().is_some())
-}
-
 #[test]
 fn products_equal_cores_f64_evaluation() {
-    for (kind, halves) in computable() {
+    for (kind, halves) in TYPES {
         for shape in [(256, 16, 1), (512, 48, 7), (2048, 32, 13), (16384, 16, 2)] {
             for fill in [
                 Fill::Random,
@@ -222,7 +262,7 @@ fn products_equal_cores_f64_evaluation() {
 
 #[test]
 fn two_terms_come_close_to_exact_activations() {
-    for (kind, halves) in computable() {
+    for (kind, halves) in TYPES {
         let case = Case::new(kind, halves, (2048, 32, 4), Fill::Random);
         let exact = case.exact();
         for isa in Isa::available() {
@@ -234,7 +274,7 @@ fn two_terms_come_close_to_exact_activations() {
 
 #[test]
 fn a_result_does_not_depend_on_its_company() {
-    for (kind, halves) in computable() {
+    for (kind, halves) in TYPES {
         for (cols, rows, tokens) in [(768, 40, 14), (2560, 16, 5)] {
             let case = Case::new(kind, halves, (cols, rows, tokens), Fill::Random);
             for isa in Isa::available() {
@@ -257,9 +297,55 @@ fn a_result_does_not_depend_on_its_company() {
 #[test]
 fn both_vector_widths_give_the_same_bits() {
     let (Some(narrow), Some(wide)) = (Isa::avx2(), Isa::avx512()) else { return };
-    for (kind, halves) in computable() {
+    for (kind, halves) in TYPES {
         let case = Case::new(kind, halves, (1280, 24, 9), Fill::Random);
         assert_eq!(case.products(narrow, 9), case.products(wide, 9), "{}", kind.name());
+    }
+}
+
+/// MXFP4's scales at both ends of f32: subnormal ones (with activations that bring results back), and the largest.
+#[test]
+fn exponents_at_the_limits_are_powers_like_the_others() {
+    for (exponent, scale) in [(0, 1e3), (1, 1e3), (2, 1e3), (254, 1e-6), (255, 1e-6)] {
+        let mut case = Case::new(Type::MXFP4, &[], (512, 32, 4), Fill::Random);
+        case.bytes.as_chunks_mut::<17>().0.iter_mut().for_each(|block| block[0] = exponent);
+        case.values.iter_mut().for_each(|x| *x *= scale);
+        for isa in Isa::available() {
+            for group in [1, 4] {
+                let error = nmse(&case.products(isa, group), &case.expected());
+                assert!(error <= 1e-12, "{exponent} {}: NMSE {error:e}", isa.name());
+            }
+        }
+    }
+}
+
+/// An infinite or undefined scale in one row's block spoils that row as it does in core, and no other.
+#[test]
+fn scales_that_are_no_numbers_stay_in_their_row() {
+    for (kind, halves) in TYPES {
+        for (&at, scale) in halves.iter().flat_map(|at| [f32::INFINITY, f32::NAN].map(|scale| (at, scale))) {
+            let mut case = Case::new(kind, halves, (512, 32, 3), Fill::Random);
+            let spoilt = 5 * kind.row_bytes(512).unwrap() + at;
+            case.bytes[spoilt..spoilt + 2].copy_from_slice(&Half::new(scale).0);
+            // A sum of values is no number where a sum of codes, times infinity, is infinite.
+            let class = |x: &f32| match x.is_finite() {
+                true => 0.0,
+                false if kind.expands() => f32::NAN,
+                false => *x,
+            };
+            let same = |a: f32, b: f32| a == b || a.is_nan() && b.is_nan();
+            let expected = case.expected();
+            assert!(expected.iter().enumerate().all(|(at, x)| x.is_finite() == (at % 32 != 5)));
+            for isa in Isa::available() {
+                for group in [1, 3] {
+                    let found = case.products(isa, group);
+                    let classes = found.iter().map(class).zip(expected.iter().map(class));
+                    for (place, (a, b)) in classes.enumerate() {
+                        assert!(same(a, b), "{} {} {place}: {a} for {b}", kind.name(), isa.name());
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -314,7 +400,7 @@ fn strips_of_two_types_make_a_pair() {
 #[test]
 fn what_is_no_matrix_is_refused() {
     use super::WeightsError;
-    assert!(matches!(Weights::new(Type::IQ1_S, 256, &[]), Err(WeightsError::Kind(Type::IQ1_S))));
+    assert!(matches!(Weights::new(Type::I8, 256, &[]), Err(WeightsError::Kind(Type::I8))));
     assert!(matches!(Weights::new(Type::Q4_K, 128, &[]), Err(WeightsError::Columns { cols: 128, .. })));
     assert!(matches!(
         Weights::new(Type::Q8_0, 32, &[0; 35]),

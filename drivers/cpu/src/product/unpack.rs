@@ -101,7 +101,7 @@ impl<F: Superblock> Kernel for Unpack256<F> {
                 // SAFETY: `Unpack::new`: the rows have these blocks, scratch has these parts.
                 unsafe {
                     let mut writer = Writer::<F> {
-                        whole: rows,
+                        whole: Some(rows),
                         out: out.add(4 * half * S::LANES),
                         parts,
                         block,
@@ -116,20 +116,22 @@ impl<F: Superblock> Kernel for Unpack256<F> {
 }
 
 /// Writes the parts of a superblock where [`Parts`] says.
-struct Writer<F> {
-    /// All rows of the strip.
-    whole: Rows,
-    out: *mut u8,
-    parts: Parts,
-    block: usize,
-    format: PhantomData<F>,
+pub(super) struct Writer<F> {
+    /// All rows of the strip, when the next one is to be asked for.
+    pub(super) whole: Option<Rows>,
+    pub(super) out: *mut u8,
+    pub(super) parts: Parts,
+    pub(super) block: usize,
+    pub(super) format: PhantomData<F>,
 }
 
 impl<S: Simd, F: Superblock> Visitor<S> for Writer<F> {
     #[inline(always)]
     fn sub32(&mut self, simd: S, index: usize, codes: [S::I; 8], scale: S::I) {
         let sub = 8 * self.block + index;
-        prefetch_next(simd, self.whole, (self.block, F::BYTES), (index, 8));
+        if let Some(rows) = self.whole {
+            prefetch_next(simd, rows, (self.block, F::BYTES), (index, 8));
+        }
         // SAFETY: `Unpack::new`: scratch has these parts.
         unsafe {
             for (group, codes) in codes.into_iter().enumerate() {
@@ -142,7 +144,9 @@ impl<S: Simd, F: Superblock> Visitor<S> for Writer<F> {
     #[inline(always)]
     fn sub16(&mut self, simd: S, index: usize, codes: [S::I; 4], scale: S::I) {
         let sub = 16 * self.block + index;
-        prefetch_next(simd, self.whole, (self.block, F::BYTES), (index, 16));
+        if let Some(rows) = self.whole {
+            prefetch_next(simd, rows, (self.block, F::BYTES), (index, 16));
+        }
         // SAFETY: `Unpack::new`: scratch has these parts.
         unsafe {
             for (group, codes) in codes.into_iter().enumerate() {

@@ -18,7 +18,7 @@ pub struct Weights<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WeightsError {
-    /// No kernel for the type.
+    /// The type has no arithmetic.
     Kind(Type),
     /// The columns are no whole number of blocks.
     Columns {
@@ -39,7 +39,7 @@ pub enum WeightsError {
 impl fmt::Display for WeightsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kind(kind) => write!(f, "no CPU kernel for weights of type {}", kind.name()),
+            Self::Kind(kind) => write!(f, "no arithmetic for weights of type {}", kind.name()),
             Self::Columns { kind, cols } => {
                 let block = kind.block_len();
                 write!(f, "{cols} columns of {} are no whole number of blocks of {block}", kind.name())
@@ -57,7 +57,7 @@ impl<'a> Weights<'a> {
     /// Rows of `cols` elements of `kind`.
     ///
     /// # Errors
-    /// When there is no kernel for the type or the sizes do not fit it.
+    /// When the type has no arithmetic or the sizes do not fit it.
     pub fn new(kind: Type, cols: usize, data: &'a [u8]) -> Result<Self, WeightsError> {
         let activation = activation(kind).ok_or(WeightsError::Kind(kind))?;
         let row_bytes =
@@ -111,17 +111,12 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// The format of activations for a type of weights; `None` where there is no kernel.
-fn activation(kind: Type) -> Option<Activation> {
-    match kind {
-        Type::F32 | Type::F16 | Type::BF16 => Some(Activation::F32),
-        Type::Q4_0 | Type::Q5_0 | Type::Q8_0 | Type::IQ4_NL | Type::MXFP4 => Some(Activation::Q8_0),
-        Type::Q4_1 | Type::Q5_1 => Some(Activation::Q8_1),
-        Type::Q2_K | Type::Q3_K | Type::Q4_K | Type::Q5_K | Type::Q6_K | Type::IQ4_XS => {
-            Some(Activation::Q8_K)
-        }
-        _ => None,
-    }
+/// The format of activations for a type of weights; `None` where there is no arithmetic.
+///
+/// Formats that expand to small codes take core's reference by f32, and here Q8_K like others of 256 elements.
+#[must_use]
+pub fn activation(kind: Type) -> Option<Activation> {
+    if kind.expands() { Some(Activation::Q8_K) } else { kind.activation() }
 }
 
 /// Up to sixteen consecutive rows of a matrix.
