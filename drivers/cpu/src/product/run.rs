@@ -4,7 +4,7 @@
 use super::reference::{Expand, Strange, dequantize};
 use super::rows::{ByRows, scratch_bytes};
 use super::scratch::{Parts, Scratch};
-use super::single::{Single, Single32, Single256};
+use super::single::{Single, Single32, Single256, SingleFloat};
 use super::tile::{OUT, TOKENS, Tile, Tile32, Tile256, TileFloat};
 use super::unpack::{Unpack, Unpack32, Unpack256, UnpackFloat};
 use super::weights::Strip;
@@ -219,6 +219,10 @@ impl<'a> Products<'a> {
         scratch: &mut Scratch<'_>,
         out: &mut [f32],
     ) {
+        if self.selection.len() == 1 {
+            let run = |single: Single<'_, F>| self.isa.run(SingleFloat(single));
+            return self.single(run, left, right, scratch, out);
+        }
         let bytes = self.layout.cols * 4 * STRIP;
         let unpack = |rows, to| {
             // SAFETY: `rows` checks for sixteen rows, scratch has room for a vector per column.

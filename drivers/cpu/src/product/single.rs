@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "walks raw rows and a raw activation row")]
 
 use super::unpack::prefetch_next;
-use crate::formats::{Block32, Class, Superblock, Visitor};
+use crate::formats::{Block32, Class, Float, Superblock, Visitor};
 use crate::panel::Layout;
 use crate::simd::{Kernel, Rows, STRIP, Simd};
 use core::marker::PhantomData;
@@ -99,6 +99,51 @@ impl<F: Superblock> Kernel for Single256<'_, F> {
             }
             // SAFETY: as above for the results.
             unsafe { simd.store_f(out.add(first), simd.add_f(acc[0], acc[1])) };
+        }
+    }
+}
+
+/// Plain numbers.
+pub(super) struct SingleFloat<'a, F>(pub(super) Single<'a, F>);
+
+impl<F: Float> Kernel for SingleFloat<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call<S: Simd>(self, simd: S) {
+        let Single { rows, layout, terms: [input, _], out, .. } = self.0;
+        let per_column = 16 / F::BYTES;
+        let whole = layout.cols / per_column * per_column;
+        for first in (0..STRIP).step_by(S::LANES) {
+            // SAFETY: whoever makes a `Single` vouches for sixteen rows and the activation row.
+            let rows = Rows { base: unsafe { rows.base.add(first * rows.stride) }, stride: rows.stride };
+            let mut acc = simd.splat_f(0.0);
+            for chain in (0..layout.cols).step_by(32) {
+                let end = layout.cols.min(chain + 32);
+                let mut sum = simd.splat_f(0.0);
+                if first == 0 {
+                    prefetch_next(simd, rows, (chain / 32, 32 * F::BYTES), (0, 1));
+                }
+                for column in (chain..end.min(whole)).step_by(per_column) {
+                    // SAFETY: as above.
+                    let numbers = unsafe { F::numbers(simd, rows.at(column * F::BYTES)) };
+                    for (i, x) in numbers.into_iter().take(per_column).enumerate() {
+                        // SAFETY: as above.
+                        let value = simd.as_f(unsafe { simd.load_splat(input.add(4 * (column + i))) });
+                        sum = simd.fma(x, value, sum);
+                    }
+                }
+                for column in whole.max(chain)..end {
+                    // SAFETY: as above.
+                    unsafe {
+                        let x = F::number(simd, rows.at(column * F::BYTES));
+                        sum = simd.fma(x, simd.as_f(simd.load_splat(input.add(4 * column))), sum);
+                    }
+                }
+                acc = simd.add_f(acc, sum);
+            }
+            // SAFETY: as above for the results.
+            unsafe { simd.store_f(out.add(first), acc) };
         }
     }
 }
