@@ -175,6 +175,12 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<Served, Failur
     let model: &'static Model<'static> = Box::leak(Box::new(loaded::bind(file, gguf)?));
     let tokenizer: &'static Tokenizer<'static> = Box::leak(Box::new(loaded::tokenizer(file, gguf)?));
     let config = config(model, arguments, computer)?;
+    // what is wrong with the arguments is told before the weights are read
+    let defaults = arguments.sampling.params(gguf)?;
+    let breakers = arguments.sampling.breakers(&defaults, tokenizer)?.map(Arc::new);
+    let template = arguments.chat_template_file.as_deref();
+    let template = template.map(|path| loaded::text_file(path).map(|text| (path, text))).transpose()?;
+    settings.prefixes = arguments.slot_save_path.as_deref().map(|path| folder(path, gguf)).transpose()?;
     loaded::read_ahead(file)?;
     let backend = backend::open(model, &config, computer)?;
     backend.log_notices();
@@ -187,25 +193,26 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<Served, Failur
     let name = arguments.name.clone().unwrap_or_else(|| stem(&arguments.model));
     let model_failure = |error| Failure::new(Kind::Model, error);
     let mut served = Served::new(name, gguf, tokenizer, running).map_err(model_failure)?;
-    if let Some(path) = &arguments.chat_template_file {
-        let text = loaded::text_file(path)?;
+    if let Some((path, text)) = template {
         served = served.with_template(&text).map_err(|error| {
             Failure::new(Kind::Input, format_args!("{}: {error}; mend it", path.display()))
         })?;
     }
     served.file = arguments.model.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
     served.merge_messages = arguments.merge_messages;
-    served.defaults = arguments.sampling.params(gguf)?;
+    served.defaults = defaults;
     served.seed = arguments.sampling.seed();
-    served.breakers = arguments.sampling.breakers(&served.defaults, tokenizer)?.map(Arc::new);
-    if let Some(path) = &arguments.slot_save_path {
-        let folder = Folder::new(path, gguf).map_err(|error| {
-            let path = path.display();
-            Failure::new(Kind::Input, format_args!("--slot-save-path {path}: {error}; it must be a folder"))
-        })?;
-        settings.prefixes = Some(Arc::new(folder));
-    }
+    served.breakers = breakers;
     Ok(served)
+}
+
+/// The folder for prefixes of a model.
+fn folder(path: &Path, gguf: &Gguf<'_>) -> Result<Arc<Folder>, Failure> {
+    let found = Folder::new(path, gguf).map_err(|error| {
+        let path = path.display();
+        Failure::new(Kind::Input, format_args!("--slot-save-path {path}: {error}; it must be a folder"))
+    });
+    found.map(Arc::new)
 }
 
 /// Limits whose buffers fit into memory: if need be, requests share fewer pages than all of them could fill.
