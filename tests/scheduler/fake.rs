@@ -2,10 +2,12 @@
 
 use alloc::collections::VecDeque;
 use doorbell_core::backend::{Backend, Output, UNPICKED};
-use doorbell_core::engine::Config;
+use doorbell_core::engine::{Config, Masks, RequestId};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, BatchError, BatchLimits, GroupId, Op, PAGE_TOKENS, PageId, Plan};
+use doorbell_core::sample::TokenMask;
 use doorbell_core::token::TokenId;
+use std::collections::HashMap;
 
 /// Few tokens, so that random prompts share prefixes and random outputs meet the end token.
 pub(crate) const TOKENS: u32 = 3;
@@ -29,8 +31,12 @@ pub(crate) struct Fake {
     pub(crate) cells: Vec<u64>,
     /// Cells that were written since the last look, in order.
     pub(crate) writes: Vec<(PageId, u32)>,
+    /// Pages that the step in flight refers to.
+    pub(crate) flying: Vec<PageId>,
     /// Steps in chains.
     pub(crate) chained: u32,
+    /// Whether a step has failed.
+    pub(crate) failed: bool,
     nature: Nature,
     limits: BatchLimits,
     /// Rows and runs that a step may have.
@@ -81,7 +87,9 @@ impl Fake {
         Self {
             cells: vec![0; config.pages as usize * PAGE_TOKENS],
             writes: Vec::new(),
+            flying: Vec::new(),
             chained: 0,
+            failed: false,
             nature,
             limits,
             most: (config.largest_shape().rows.max(config.reading_rows), config.sequences),
@@ -109,9 +117,10 @@ impl Fake {
     }
 
     /// Whether this step is the one that fails, and is refused at once.
-    fn begin(&mut self) -> bool {
+    fn begin(&mut self, batch: &Batch<'_>) -> bool {
         assert!(self.in_flight.is_none(), "two steps in flight");
         self.failing = matches!(self.nature.fails, Some((0, _)));
+        self.failed |= self.failing;
         let refused = self.nature.fails == Some((0, false));
         self.picked.clear();
         self.nature.fails = match self.nature.fails {
@@ -119,6 +128,10 @@ impl Fake {
             Some((left, late)) => Some((left - 1, late)),
         };
         self.in_flight = (!refused).then_some(self.nature.delay);
+        self.flying.clear();
+        if !refused {
+            self.flying.extend_from_slice(batch.tables.pages);
+        }
         refused
     }
 }
@@ -139,9 +152,9 @@ impl Backend for Fake {
     }
 
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), BatchError> {
-        batch.check(&BatchLimits { shape: plan.shape, ..self.limits })?;
+        batch.check(&BatchLimits { shape: plan.shape, ..self.limits }).unwrap();
         assert!(batch.rows() as u32 <= self.most.0 && batch.runs.len() as u32 <= self.most.1);
-        let refused = self.begin();
+        let refused = self.begin(batch);
         self.logits.clear();
         for row in 0..batch.rows() as u32 {
             let (sequence, position) = batch.place(row).unwrap();
@@ -157,9 +170,9 @@ impl Backend for Fake {
     }
 
     fn submit_chain(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, steps: u32) -> Result<(), BatchError> {
-        batch.check_chain(&BatchLimits { shape: plan.shape, ..self.limits }, steps)?;
+        batch.check_chain(&BatchLimits { shape: plan.shape, ..self.limits }, steps).unwrap();
         assert!((2..=self.nature.chain).contains(&steps) && batch.runs.len() as u32 <= self.most.1);
-        let refused = self.begin();
+        let refused = self.begin(batch);
         self.chained += steps;
         let mut tokens = batch.tokens.to_vec();
         let mut row = vec![0.0; self.limits.vocabulary as usize];
@@ -182,6 +195,9 @@ impl Backend for Fake {
     }
 
     fn poll(&mut self) -> Result<Option<Output<'_>>, BatchError> {
+        if self.in_flight == Some(0) && (self.failing || self.picked.len() < 2) {
+            self.flying.clear();
+        }
         match self.in_flight {
             Some(0) if self.failing => {
                 self.in_flight = None;
@@ -205,5 +221,32 @@ impl Backend for Fake {
             }
             None => Ok(None),
         }
+    }
+}
+
+/// The grammars of some requests: which token may not come next follows from all that came.
+#[derive(Default)]
+pub(crate) struct Grammars(HashMap<RequestId, (u64, [u32; 1])>);
+
+impl Grammars {
+    pub(crate) fn add(&mut self, request: RequestId) {
+        self.0.insert(request, (0, [!1]));
+    }
+}
+
+impl Masks for Grammars {
+    fn mask(&mut self, request: RequestId) -> Option<TokenMask<'_>> {
+        self.0.get(&request).map(|(_, words)| TokenMask::new(words))
+    }
+
+    fn restricts(&self, request: RequestId) -> bool {
+        self.0.contains_key(&request)
+    }
+
+    fn accept(&mut self, request: RequestId, token: TokenId) {
+        let Some((state, words)) = self.0.get_mut(&request) else { return };
+        assert!(TokenMask::new(words).allows(token), "{request:?} got what may not come");
+        *state = mix(*state, u64::from(token.0) + 1);
+        *words = [!(1 << (*state % u64::from(TOKENS)))];
     }
 }

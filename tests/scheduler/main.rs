@@ -5,9 +5,11 @@
 
 extern crate alloc;
 
+mod alone;
 mod fake;
 mod watch;
 
+use alone::{Said, alone, said};
 use arbitrary::{Result, Unstructured};
 use doorbell_core::engine::{
     Config, Engine, Event, FinishReason, Nanos, Progress, Reading, Request, RequestId, SubmitError, Usage,
@@ -17,11 +19,11 @@ use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{PAGE_TOKENS, PageId};
-use doorbell_core::sample::SamplerParams;
+use doorbell_core::sample::{Generator, MirostatVersion, PenaltyParams, SamplerParams};
 use doorbell_core::token::TokenId;
 use doorbell_tests::random::Random;
 use doorbell_tests::tiny::{self, Family};
-use fake::{END, Fake, Nature, TOKENS, after, scores};
+use fake::{END, Fake, Grammars, Nature, TOKENS, after, scores};
 use std::collections::HashMap;
 use watch::Watch;
 
@@ -32,10 +34,14 @@ struct Job {
     max_tokens: u32,
     params: SamplerParams,
     ignore_end: bool,
+    /// Whether a grammar restricts it.
+    grammar: bool,
+    /// Whether it takes nothing from the cache.
+    anew: bool,
 }
 
 struct Outcome {
-    tokens: Vec<TokenId>,
+    tokens: Vec<Said>,
     reason: FinishReason,
     usage: Usage,
 }
@@ -51,22 +57,13 @@ fn engine<'m, 'a>(model: &'m Model<'a>, config: Config, nature: Nature) -> Engin
     Engine::new(model, fake, config, &[END], HEAP).unwrap()
 }
 
-/// A job's output with nobody else around.
-fn alone(model: &Model<'_>, context: u32, nan: bool, id: RequestId, job: &Job) -> Outcome {
-    let mut engine = engine(model, Config::new(context, 1, 7), Nature { nan, ..Nature::default() });
-    let mut outcomes = HashMap::new();
-    submit(&mut engine, id, job, 0).unwrap();
-    drain(&mut engine, 1, &mut outcomes);
-    outcomes.remove(&id).unwrap()
-}
-
 fn submit(
     engine: &mut Engine<'_, '_, Fake>,
     id: RequestId,
     job: &Job,
     now: u64,
 ) -> core::result::Result<(), SubmitError> {
-    let Job { prompt, max_tokens, params, ignore_end } = job;
+    let Job { prompt, max_tokens, params, ignore_end, .. } = job;
     let request = Request {
         id,
         prompt,
@@ -84,10 +81,11 @@ type Outcomes = HashMap<RequestId, Outcome>;
 /// What live requests and readings have given so far.
 #[derive(Default)]
 struct Streams {
-    tokens: HashMap<RequestId, Vec<TokenId>>,
+    tokens: HashMap<RequestId, Vec<Said>>,
     /// Of each reading the scores behind every token.
     reads: HashMap<RequestId, Vec<Vec<f32>>>,
     watch: Watch,
+    grammars: Grammars,
     /// Steps that failed.
     failures: usize,
 }
@@ -111,10 +109,10 @@ fn poll(
     outcomes: &mut Outcomes,
     held: &[PageId],
 ) -> Progress {
-    let progress = engine.poll(Nanos(now), &mut |event| match event {
-        Event::Token { request, token, .. } => {
+    let progress = engine.poll_masked(Nanos(now), &mut streams.grammars, &mut |event| match event {
+        Event::Token { request, token, logprobs } => {
             assert!(!outcomes.contains_key(&request), "a token after the end");
-            streams.tokens.entry(request).or_default().push(token);
+            streams.tokens.entry(request).or_default().push(said(token, logprobs));
             streams.watch.token(request);
         }
         Event::Read { request, position, row } => {
@@ -134,6 +132,9 @@ fn poll(
         streams.failures += 1;
         return Progress::Waiting;
     };
+    if progress == Progress::Idle {
+        streams.watch.idle();
+    }
     // whoever waits for pages that are held outside may stand still
     assert!(progress != Progress::Idle || engine.live() == 0 || !held.is_empty(), "nobody goes on");
     progress
@@ -149,14 +150,31 @@ fn drain(engine: &mut Engine<'_, '_, Fake>, mut now: u64, outcomes: &mut Outcome
 }
 
 fn job(u: &mut Unstructured<'_>, context: u32) -> Result<Job> {
-    let length = u.int_in_range(1..=context - 1)?;
+    let longest = if u.ratio(1, 3)? { context.min(2 * PAGE_TOKENS as u32) } else { context };
+    let length = u.int_in_range(1..=longest - 1)?;
     // Prompts are runs of one token with a break: long shared prefixes, many page boundaries.
     let (first, second) = (u.int_in_range(0..=TOKENS - 1)?, u.int_in_range(0..=TOKENS - 1)?);
     let turn = u.int_in_range(0..=length)?;
     let prompt = (0..length).map(|i| TokenId(if i < turn { first } else { second })).collect();
+    let params = params(u)?;
+    let (max_tokens, ignore_end) = (u.int_in_range(1..=150)?, u.arbitrary()?);
+    Ok(Job { prompt, max_tokens, params, ignore_end, grammar: u.ratio(1, 8)?, anew: u.ratio(1, 10)? })
+}
+
+/// Random ways of picking, some of which remember what was picked.
+fn params(u: &mut Unstructured<'_>) -> Result<SamplerParams> {
     let temperature = if u.arbitrary()? { 0.0 } else { 1.0 };
-    let params = SamplerParams { seed: u.int_in_range(0..=3)?, temperature, ..SamplerParams::default() };
-    Ok(Job { prompt, max_tokens: u.int_in_range(1..=90)?, params, ignore_end: u.ratio(1, 4)? })
+    let seed = u.int_in_range(0..=3)?;
+    let mut params = SamplerParams { seed, temperature, ..SamplerParams::default() };
+    match u.int_in_range(0..=15)? {
+        0 => params.penalties = PenaltyParams { last_n: 16, repeat: 1.3, frequency: 0.1, presence: 0.1 },
+        1 => params.dry.multiplier = 0.8,
+        2 => params.mirostat.version = MirostatVersion::V2,
+        3 => params.generator = Generator::Mt19937,
+        4 => params.logprobs = Some(2),
+        _ => {}
+    }
+    Ok(params)
 }
 
 /// How often scripts met what they are for.
@@ -178,22 +196,22 @@ const SCRIPTS: usize = 10_000;
 /// Requires of every reading all its rows, or its first if it was cut off; answers how many ended.
 fn judge_readings(
     model: &Model<'_>,
-    readings: &HashMap<RequestId, Vec<TokenId>>,
+    readings: &HashMap<RequestId, Job>,
     outcomes: &Outcomes,
     streams: &mut Streams,
-    (cancelled, nan): (&[RequestId], bool),
+    nan: bool,
 ) -> usize {
     let mut read = 0;
-    for (id, text) in readings {
+    for (id, job) in readings {
         let rows = streams.reads.remove(id).unwrap_or_default();
-        let expected = read_alone(text, model.vocabulary, nan);
+        let expected = read_alone(&job.prompt, model.vocabulary, nan);
         let bits = |rows: &[Vec<f32>]| rows.concat().into_iter().map(f32::to_bits).collect::<Vec<_>>();
         let reason = outcomes[id].reason;
         if reason == FinishReason::Read {
             assert_eq!(bits(&rows), bits(&expected), "{id:?}");
             read += 1;
         } else {
-            assert!(cut(reason, cancelled.contains(id), streams.failures), "{id:?} {reason:?}");
+            assert!(cut(reason, streams.watch.is_cancelled(*id), streams.failures), "{id:?} {reason:?}");
             assert_eq!(bits(&rows), bits(&expected[..rows.len()]), "{id:?}");
         }
     }
@@ -210,15 +228,15 @@ fn cut(reason: FinishReason, cancelled: bool, failures: usize) -> bool {
 }
 
 /// Requires what a request got beside others to be what it gets alone, or its beginning if it was cut off.
-fn judge(together: &Outcome, alone: &Outcome, is_cut: bool, what: &str) {
+fn judge(together: &Outcome, (tokens, alone): (&[Said], FinishReason), is_cut: bool, what: &str) {
     if is_cut {
-        assert_eq!(together.tokens, alone.tokens[..together.tokens.len()], "{what}");
+        assert_eq!(together.tokens, tokens[..together.tokens.len()], "{what}");
     } else {
-        assert_eq!(together.tokens, alone.tokens, "{what}");
+        assert_eq!(together.tokens, tokens, "{what}");
         // a device that picks by itself does not tell which logit was none
         let unnumbered = |reason| matches!(reason, FinishReason::Sampling(_));
-        let same = together.reason == alone.reason || unnumbered(together.reason) && unnumbered(alone.reason);
-        assert!(same, "{:?} {:?} {what}", together.reason, alone.reason);
+        let same = together.reason == alone || unnumbered(together.reason) && unnumbered(alone);
+        assert!(same, "{:?} {alone:?} {what}", together.reason);
     }
     assert!(together.usage.cached_tokens < together.usage.prompt_tokens);
 }
@@ -273,13 +291,18 @@ fn judge_all(
     model: &Model<'_>,
     (config, nature): (&Config, Nature),
     (jobs, outcomes): (&HashMap<RequestId, Job>, &HashMap<RequestId, Outcome>),
-    (streams, cancelled): (&Streams, &[RequestId]),
+    streams: &Streams,
     seen: &mut Seen,
 ) {
     for (id, job) in jobs {
-        let (together, alone) = (&outcomes[id], alone(model, config.context, nature.nan, *id, job));
-        let is_cut = cut(together.reason, cancelled.contains(id), streams.failures);
-        judge(together, &alone, is_cut, &format!("{id:?} {job:?} {config:?} {nature:?}"));
+        let together = &outcomes[id];
+        let (tokens, reason) = alone(model.vocabulary, config.context, nature.nan, job);
+        let is_cut = cut(together.reason, streams.watch.is_cancelled(*id), streams.failures);
+        assert!(
+            !job.anew || together.usage.cached_tokens == 0,
+            "what is computed anew is not from the cache"
+        );
+        judge(together, (&tokens, reason), is_cut, &format!("{id:?} {job:?} {config:?} {nature:?}"));
         let usage = &together.usage;
         if let Some(seat) = streams.watch.seats.get(id) {
             // no more work than the request is worth, each time that it has a place
@@ -287,6 +310,8 @@ fn judge_all(
                 (1 + usage.preemptions) * (usage.prompt_tokens + usage.generated_tokens + nature.chain);
             assert!(seat.rows <= most, "{id:?}: {} rows of {most}", seat.rows);
             assert!(usage.preemptions <= usage.generated_tokens);
+            let limit = config.context.min(job.prompt.len() as u32 + job.max_tokens);
+            assert!(seat.next.is_none_or(|next| next <= limit), "{id:?}: no more than it may hold");
             assert!(
                 seat.first.is_none_or(|first| first == usage.cached_tokens),
                 "what was found is computed"
@@ -306,7 +331,9 @@ fn config(u: &mut Unstructured<'_>) -> Result<Config> {
     let mut config = Config::new(context, u.int_in_range(1..=5)?, u.int_in_range(1..=64)?);
     config.waiting = u.int_in_range(0..=4)?;
     let least = context.div_ceil(PAGE_TOKENS as u32);
-    config.pages = u.int_in_range(least..=config.full_pages())?;
+    // often so few that sequences have to give way
+    let most = if u.arbitrary()? { config.full_pages() } else { config.full_pages().min(least + 2) };
+    config.pages = u.int_in_range(least..=most)?;
     config.step_target = u.int_in_range(1..=1000)?;
     config.reading_rows = u.int_in_range(1..=40)?;
     Ok(config)
@@ -318,6 +345,28 @@ fn nature(u: &mut Unstructured<'_>) -> Result<Nature> {
     Ok(Nature { delay: u.int_in_range(0..=2)?, chain, fails, nan: u.ratio(1, 4)? })
 }
 
+/// Submits a job, or its prompt as a text to be read.
+fn enter(
+    engine: &mut Engine<'_, '_, Fake>,
+    streams: &mut Streams,
+    (id, job, reads): (RequestId, &Job, bool),
+    now: u64,
+) -> core::result::Result<(), SubmitError> {
+    if reads {
+        engine.submit_reading(&Reading { id, tokens: &job.prompt, wanted: Wanted::Logits }, Nanos(now))?;
+        streams.watch.reads(id);
+        return Ok(());
+    }
+    submit(engine, id, job, now)?;
+    if job.grammar {
+        streams.grammars.add(id);
+    }
+    if job.anew {
+        engine.compute_anew(id);
+    }
+    Ok(())
+}
+
 /// Random arrivals, cancellations, chunk sizes, page budgets, hashes, device delays and failures.
 fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Result<()> {
     let (config, nature) = (config(u)?, nature(u)?);
@@ -326,32 +375,21 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
         // every page collides with every other
         engine.hash_pages_by(|_, _| 0);
     }
-    let (mut outcomes, mut jobs, mut cancelled) = (HashMap::new(), HashMap::new(), Vec::new());
-    let (mut streams, mut readings) = (Streams::default(), HashMap::new());
+    let (mut outcomes, mut streams) = (HashMap::new(), Streams::default());
+    let (mut jobs, mut readings, mut outside) = (HashMap::new(), HashMap::new(), Outside::default());
     let mut now = 0;
-    let (mut outside, mut anews) = (Outside::default(), Vec::new());
     for number in 0..u.int_in_range(1..=12)? {
         let (id, job) = (RequestId(number), job(u, config.context)?);
         outside.carry(&mut engine, &job.prompt, u)?;
         seen.held += usize::from(!outside.held.is_empty());
         let reads = u.ratio(1, 5)?;
-        let anew = u.ratio(1, 10)?;
-        let submitted = if reads {
-            let reading = Reading { id, tokens: &job.prompt, wanted: Wanted::Logits };
-            engine.submit_reading(&reading, Nanos(now))
-        } else {
-            submit(&mut engine, id, &job, now)
-        };
-        match submitted {
-            Ok(()) if reads => assert!(readings.insert(id, job.prompt).is_none()),
+        let most = config.sequences + config.waiting;
+        match enter(&mut engine, &mut streams, (id, &job, reads), now) {
             Ok(()) => {
-                if anew {
-                    engine.compute_anew(id);
-                    anews.push(id);
-                }
-                assert!(jobs.insert(id, job).is_none());
+                assert!(engine.live() as u32 <= most);
+                assert!(if reads { &mut readings } else { &mut jobs }.insert(id, job).is_none());
             }
-            Err(SubmitError::Busy) => assert_eq!(engine.live() as u32, config.sequences + config.waiting),
+            Err(SubmitError::Busy) => assert_eq!(engine.live() as u32, most),
             Err(error) => panic!("{error}"),
         }
         for _ in 0..u.int_in_range(0..=30)? {
@@ -361,7 +399,7 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
         if u.ratio(1, 6)? {
             let victim = RequestId(u.int_in_range(0..=number)?);
             engine.cancel(victim);
-            cancelled.push(victim);
+            streams.watch.cancels(victim);
         }
     }
     engine.give_pages(&outside.held);
@@ -370,13 +408,12 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
         assert!(now < 1_000_000, "requests starve");
     }
     assert_eq!(engine.pool().available(), config.pages, "leaked pages");
-    let cached = |id: &RequestId| outcomes.get(id).map_or(0, |outcome| outcome.usage.cached_tokens);
-    assert!(anews.iter().all(|id| cached(id) == 0), "what is computed anew is not from the cache");
+    assert_eq!(streams.failures, usize::from(engine.backend().failed), "no other step fails");
     assert_eq!(outcomes.len(), jobs.len() + readings.len(), "every request ends once");
     seen.brought += outside.brought;
     seen.chained += engine.backend().chained as usize;
-    seen.read += judge_readings(model, &readings, &outcomes, &mut streams, (&cancelled, nature.nan));
-    judge_all(model, (&config, nature), (&jobs, &outcomes), (&streams, &cancelled), seen);
+    seen.read += judge_readings(model, &readings, &outcomes, &mut streams, nature.nan);
+    judge_all(model, (&config, nature), (&jobs, &outcomes), &streams, seen);
     Ok(())
 }
 
@@ -397,7 +434,7 @@ fn random_scripts_end_as_if_each_request_were_alone() {
             (preempted, 20),
             (held, 20),
             (brought, 50),
-            (cached, 4),
+            (cached, 5),
             (cancelled, 4),
             (read, 4),
             (chained, 1),
@@ -415,7 +452,14 @@ fn a_shared_prefix_is_computed_once() {
         let mut engine = engine(model, Config::new(256, 2, 64), Nature::default());
         let mut outcomes = HashMap::new();
         let prompt: Vec<_> = (0..150).map(|i| TokenId(i % TOKENS)).collect();
-        let job = Job { prompt, max_tokens: 1, params: SamplerParams::greedy(), ignore_end: true };
+        let job = Job {
+            prompt,
+            max_tokens: 1,
+            params: SamplerParams::greedy(),
+            ignore_end: true,
+            grammar: false,
+            anew: false,
+        };
         for (number, cached) in [(0, 0), (1, 128), (2, 128)] {
             submit(&mut engine, RequestId(number), &job, 0).unwrap();
             drain(&mut engine, 1, &mut outcomes);
@@ -430,6 +474,26 @@ fn a_shared_prefix_is_computed_once() {
 }
 
 #[test]
+fn what_was_used_least_lately_is_forgotten_first_from_its_end() {
+    with_model(|model| {
+        let mut config = Config::new(512, 1, 64);
+        config.pages = 16;
+        let mut engine = engine(model, config, Nature::default());
+        let mut outcomes = HashMap::new();
+        let mut found = |engine: &mut Engine<'_, '_, Fake>, number: u64, length: usize| {
+            submit_long(engine, number, length, 1, 0);
+            drain(engine, 1, &mut outcomes);
+            outcomes.remove(&RequestId(number)).unwrap().usage.cached_tokens
+        };
+        // four whole pages each, and the first is used once more
+        assert_eq!([1, 2, 1].map(|number| found(&mut engine, number, 129)), [0, 0, 128]);
+        // eight pages are free, and eleven wanted
+        assert_eq!(found(&mut engine, 3, 351), 0);
+        assert_eq!([1, 2].map(|number| found(&mut engine, number, 129)), [128, 32]);
+    });
+}
+
+#[test]
 fn sequences_give_way_when_pages_run_out_and_still_finish() {
     with_model(|model| {
         let mut config = Config::new(200, 4, 64);
@@ -438,7 +502,14 @@ fn sequences_give_way_when_pages_run_out_and_still_finish() {
         let mut outcomes = HashMap::new();
         for number in 0..4u32 {
             let prompt = vec![TokenId(number % TOKENS); 20 + number as usize];
-            let job = Job { prompt, max_tokens: 150, params: SamplerParams::greedy(), ignore_end: true };
+            let job = Job {
+                prompt,
+                max_tokens: 150,
+                params: SamplerParams::greedy(),
+                ignore_end: true,
+                grammar: false,
+                anew: false,
+            };
             submit(&mut engine, RequestId(number.into()), &job, 0).unwrap();
         }
         drain(&mut engine, 1, &mut outcomes);
@@ -446,6 +517,23 @@ fn sequences_give_way_when_pages_run_out_and_still_finish() {
         assert!(outcomes.values().all(|outcome| outcome.tokens.len() == 150));
         // Each ends with six pages.
         assert!(outcomes.values().any(|outcome| outcome.usage.preemptions > 0));
+    });
+}
+
+/// The first comes to need three of the five pages, the second needs three at once.
+#[test]
+fn nobody_is_placed_where_somebody_grows() {
+    with_model(|model| {
+        let mut config = Config::new(128, 2, 64);
+        config.pages = 5;
+        config.waiting = 1;
+        let mut engine = engine(model, config, Nature::default());
+        let mut outcomes = HashMap::new();
+        submit_long(&mut engine, 0, 60, 30, 0);
+        submit_long(&mut engine, 1, 65, 20, 0);
+        drain(&mut engine, 1, &mut outcomes);
+        assert_eq!(outcomes.len(), 2);
+        assert!(outcomes.values().all(|outcome| outcome.usage.preemptions == 0));
     });
 }
 
@@ -460,6 +548,8 @@ fn what_never_fits_is_refused_at_once() {
             max_tokens: 7,
             params: SamplerParams::greedy(),
             ignore_end: true,
+            grammar: false,
+            anew: false,
         };
         assert_eq!(
             submit(&mut engine, RequestId(0), &job, 0),
@@ -467,5 +557,88 @@ fn what_never_fits_is_refused_at_once() {
         );
         let job = Job { max_tokens: 6, ..job };
         assert_eq!(submit(&mut engine, RequestId(0), &job, 0), Ok(()));
+    });
+}
+
+/// Submits a prompt of so many tokens; they are not those of other numbers.
+fn submit_long(engine: &mut Engine<'_, '_, Fake>, number: u64, length: usize, max_tokens: u32, now: u64) {
+    let prompt = (0..length).map(|i| TokenId((number as usize * 3 + i) as u32 % 500)).collect();
+    let job = Job {
+        prompt,
+        max_tokens,
+        params: SamplerParams::greedy(),
+        ignore_end: true,
+        grammar: false,
+        anew: false,
+    };
+    submit(engine, RequestId(number), &job, now).unwrap();
+}
+
+/// A step is collected and the next one formed with each poll.
+#[test]
+fn a_short_prompt_does_not_wait_for_a_long_one() {
+    with_model(|model| {
+        let mut engine = engine(model, Config::new(8500, 2, 512), Nature::default());
+        let (mut streams, mut outcomes) = (Streams::default(), HashMap::new());
+        submit_long(&mut engine, 0, 8192, 1, 0);
+        let mut step = |engine: &mut Engine<'_, '_, Fake>| {
+            poll(engine, 1, &mut streams, &mut outcomes, &[]);
+            (outcomes.contains_key(&RequestId(0)), outcomes.contains_key(&RequestId(1)))
+        };
+        assert_eq!(step(&mut engine), (false, false));
+        submit_long(&mut engine, 1, 200, 1, 0);
+        // the step in flight, its own, and the end
+        assert_eq!([(); 2].map(|()| step(&mut engine)), [(false, false), (false, true)]);
+    });
+}
+
+#[test]
+fn a_long_prompt_does_not_wait_for_short_ones() {
+    with_model(|model| {
+        let mut config = Config::new(8500, 4, 512);
+        config.waiting = 4;
+        let mut engine = engine(model, config, Nature::default());
+        let (mut streams, mut outcomes) = (Streams::default(), HashMap::new());
+        submit_long(&mut engine, 0, 8192, 1, 0);
+        let (mut next, mut steps) = (1, 0);
+        while !outcomes.contains_key(&RequestId(0)) {
+            while engine.live() < 8 {
+                submit_long(&mut engine, next, 300, 1, 0);
+                next += 1;
+            }
+            poll(&mut engine, 1, &mut streams, &mut outcomes, &[]);
+            steps += 1;
+        }
+        // half of each step's rows are its own
+        assert!((32..=34).contains(&steps), "{steps} steps");
+        assert!(outcomes.len() > 20, "{}", outcomes.len());
+    });
+}
+
+/// With 10 ns a row, a target of 1,000 ns is 100 rows.
+#[test]
+fn prompts_keep_to_the_target_while_somebody_streams() {
+    with_model(|model| {
+        let mut config = Config::new(4096, 2, 512);
+        config.step_target = 1000;
+        let mut engine = engine(model, config, Nature::default());
+        let (mut streams, mut outcomes, mut now) = (Streams::default(), HashMap::new(), 0);
+        let mut rows = Vec::new();
+        submit_long(&mut engine, 0, 2000, 50, 0);
+        for step in 0..24 {
+            if step == 12 {
+                submit_long(&mut engine, 1, 2000, 50, now);
+            }
+            let seats = &streams.watch.seats;
+            let before: u32 = seats.values().map(|seat| seat.rows).sum();
+            poll(&mut engine, now, &mut streams, &mut outcomes, &[]);
+            let seats = &streams.watch.seats;
+            rows.push(seats.values().map(|seat| seat.rows).sum::<u32>() - before);
+            now += 10 * u64::from(rows[step]);
+        }
+        // the first is alone, then it streams, and the second comes; what is measured has rows that stream
+        assert_eq!(rows[..4], [512, 512, 512, 464]);
+        assert_eq!(rows[4..12], [1; 8]);
+        assert_eq!(rows[12..], [101; 12]);
     });
 }

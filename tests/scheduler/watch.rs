@@ -4,16 +4,15 @@
 use crate::fake::Fake;
 use doorbell_core::engine::{Engine, RequestId};
 use doorbell_core::plan::{PAGE_TOKENS, PageId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What is known of one request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seat {
-    /// Whether it has a place now, and whether it ever had one.
+    /// Whether it has a place now.
     seated: bool,
-    ever: bool,
     /// The position that is written next; none before the first since it has its place.
-    next: Option<u32>,
+    pub(crate) next: Option<u32>,
     /// The first position that it ever wrote.
     pub(crate) first: Option<u32>,
     /// Tokens since it has its place.
@@ -26,26 +25,63 @@ pub(crate) struct Seat {
 #[derive(Default)]
 pub(crate) struct Watch {
     pub(crate) seats: HashMap<RequestId, Seat>,
+    readings: HashSet<RequestId>,
+    cancelled: HashSet<RequestId>,
+    /// Whether the step before read.
+    read_last: bool,
 }
 
 impl Watch {
+    /// Notes that this is a text to be read.
+    pub(crate) fn reads(&mut self, id: RequestId) {
+        self.readings.insert(id);
+    }
+
+    /// Notes that this was cancelled.
+    pub(crate) fn cancels(&mut self, id: RequestId) {
+        self.cancelled.insert(id);
+    }
+
+    pub(crate) fn is_cancelled(&self, id: RequestId) -> bool {
+        self.cancelled.contains(&id)
+    }
+
+    /// Notes that there was nothing to do.
+    pub(crate) fn idle(&mut self) {
+        self.read_last = false;
+    }
+
     pub(crate) fn token(&mut self, id: RequestId) {
         self.seats.entry(id).or_default().tokens += 1;
     }
 
     /// Looks at the engine after a poll, while somebody else holds `held`.
     pub(crate) fn look(&mut self, engine: &mut Engine<'_, '_, Fake>, held: &[PageId]) {
-        let tables: Vec<(RequestId, Vec<PageId>)> =
+        let mut tables: Vec<(RequestId, Vec<PageId>)> =
             engine.tables().map(|(id, pages)| (id, pages.to_vec())).collect();
+        // numbers grow as they arrive
+        tables.sort_unstable_by_key(|&(id, _)| id);
         let with_pages = tables.iter().filter(|(_, pages)| !pages.is_empty()).count();
         assert!(with_pages as u32 <= engine.config().sequences, "more sequences than places");
-        Self::count(engine, &tables, held);
+        let flying = core::mem::take(&mut engine.backend().flying);
+        Self::count(engine, &tables, held, &flying);
+        engine.backend().flying = flying;
         self.seat(&tables);
-        self.follow(engine, &tables);
+        let rows = self.follow(engine, &tables);
+        if !rows.is_empty() {
+            let stays = tables.iter().find(|(id, _)| self.cancelled.contains(id));
+            assert!(stays.is_none(), "a step begins and {stays:?} is not over");
+            self.flow(engine, &tables, &rows);
+        }
     }
 
     /// Every page is free, cached, or held by as many as refer to it.
-    fn count(engine: &Engine<'_, '_, Fake>, tables: &[(RequestId, Vec<PageId>)], held: &[PageId]) {
+    fn count(
+        engine: &Engine<'_, '_, Fake>,
+        tables: &[(RequestId, Vec<PageId>)],
+        held: &[PageId],
+        flying: &[PageId],
+    ) {
         let pool = engine.pool();
         let mut holders = vec![0; pool.total() as usize];
         let pages = tables.iter().flat_map(|(_, pages)| pages).chain(held);
@@ -56,33 +92,45 @@ impl Watch {
         let used = holders.iter().filter(|&&holders| holders > 0).count() as u32;
         assert_eq!(used + pool.available(), pool.total(), "pages get lost");
         assert!(pool.cached() <= pool.available());
+        let given = |page: &&PageId| holders[page.0 as usize] == 0;
+        assert_eq!(flying.iter().find(given), None, "a page was given back in the midst of a step");
     }
 
-    /// Places are given in order of arrival, and taken from none that has not got a token for it.
+    /// Places are given in order of arrival, and taken from the last to come that has got a token for its own.
     fn seat(&mut self, tables: &[(RequestId, Vec<PageId>)]) {
-        let mut somebody_waits = None;
+        let (mut somebody_waits, mut lost) = (None, None);
         for (id, pages) in tables {
             let seat = self.seats.entry(*id).or_default();
             match (seat.seated, !pages.is_empty()) {
                 (false, true) => {
-                    assert!(seat.ever || somebody_waits.is_none(), "{id:?} overtakes {somebody_waits:?}");
+                    assert!(somebody_waits.is_none(), "{id:?} overtakes {somebody_waits:?}");
                     let Seat { first, rows, .. } = *seat;
-                    *seat = Seat { seated: true, ever: true, next: None, first, tokens: 0, rows };
+                    *seat = Seat { seated: true, next: None, first, tokens: 0, rows };
                 }
                 (true, false) => {
                     assert!(seat.tokens > 0, "{id:?} has lost its place for nothing");
                     seat.seated = false;
+                    lost = lost.or(Some(*id));
                 }
-                (true, true) | (false, false) => {}
-            }
-            if !seat.ever {
-                somebody_waits = somebody_waits.or(Some(*id));
+                (true, true) => {
+                    assert!(
+                        lost.is_none() || seat.tokens == 0,
+                        "{lost:?} gives way before {id:?}, who came later"
+                    );
+                }
+                (false, false) => somebody_waits = somebody_waits.or(Some(*id)),
             }
         }
     }
 
     /// What was written belongs to one sequence alone, and each position of it was written once, in order.
-    fn follow(&mut self, engine: &mut Engine<'_, '_, Fake>, tables: &[(RequestId, Vec<PageId>)]) {
+    /// Gives the rows of each.
+    fn follow(
+        &mut self,
+        engine: &mut Engine<'_, '_, Fake>,
+        tables: &[(RequestId, Vec<PageId>)],
+    ) -> HashMap<RequestId, u32> {
+        let mut rows = HashMap::new();
         let mut owners: HashMap<PageId, Vec<(RequestId, u32)>> = HashMap::new();
         for (id, pages) in tables {
             for (index, &page) in (0..).zip(pages) {
@@ -101,6 +149,36 @@ impl Watch {
             seat.next = Some(position + 1);
             seat.first = seat.first.or(Some(position));
             seat.rows += 1;
+            *rows.entry(id).or_default() += 1;
         }
+        rows
+    }
+
+    /// Whoever streams has a row in every step but those of readings, which take turns with the others, and those for
+    /// which there is no page; and of the prompts the earliest goes on.
+    fn flow(
+        &mut self,
+        engine: &Engine<'_, '_, Fake>,
+        tables: &[(RequestId, Vec<PageId>)],
+        rows: &HashMap<RequestId, u32>,
+    ) {
+        let read_before =
+            core::mem::replace(&mut self.read_last, rows.keys().any(|id| self.readings.contains(id)));
+        assert!(!self.read_last || rows.len() == 1, "a reading has its steps for itself");
+        if self.read_last && !read_before {
+            return;
+        }
+        let texts = tables.iter().filter(|(id, pages)| !pages.is_empty() && !self.readings.contains(id));
+        let mut prompt = None;
+        for (id, pages) in texts {
+            let seat = &self.seats[id];
+            if seat.tokens == 0 {
+                prompt = prompt.or(Some(*id));
+            } else if !rows.contains_key(id) {
+                let full = seat.next == Some((pages.len() * PAGE_TOKENS) as u32);
+                assert!(full && engine.pool().available() == 0, "{id:?} stands still");
+            }
+        }
+        assert!(prompt.is_none_or(|id| rows.contains_key(&id)), "{prompt:?} stands still");
     }
 }

@@ -9,7 +9,8 @@ use crate::plan::PAGE_TOKENS;
 impl<B: Backend> Engine<'_, '_, B> {
     /// Gives places to waiting requests, strictly in order of arrival, so that nobody is overtaken.
     ///
-    /// A place comes with pages for all tokens so far and the next one: whoever starts can produce a token.
+    /// A place comes with pages for all tokens so far and the next one: whoever starts can produce a token. One is left
+    /// for each of those who grow, so that nobody has to give way at once.
     pub(super) fn seat(&mut self, now: Nanos, sink: &mut dyn FnMut(Event<'_>)) {
         let mut running = self.sequences.iter().filter(|sequence| sequence.running).count();
         for index in 0..self.sequences.len() {
@@ -30,6 +31,7 @@ impl<B: Backend> Engine<'_, '_, B> {
 
     /// Finds the longest known prefix and takes the other pages; `false` when there are too few.
     fn start(&mut self, index: usize, now: Nanos) -> bool {
+        let growing = self.sequences.iter().filter(|other| other.running && other.grows()).count() as u32;
         let sequence = &mut self.sequences[index];
         // The last token is always computed, since its logits are wanted; of a reading all are.
         let whole = if sequence.anew { 0 } else { (sequence.len() - 1) / PAGE_TOKENS as u32 };
@@ -41,7 +43,7 @@ impl<B: Backend> Engine<'_, '_, B> {
             sequence.known_pages += 1;
         }
         let needed = pages_of(sequence.len().saturating_add(1).min(sequence.limit)) - sequence.known_pages;
-        if needed > self.pool.available() {
+        if needed.saturating_add(growing) > self.pool.available() {
             sequence.vacate(&mut self.pool);
             return false;
         }

@@ -1,5 +1,6 @@
 //! One live request: its tokens, how many are computed, its pages and its sampler.
 
+use super::config::pages_of;
 use super::event::{FinishReason, Nanos, RequestId, Usage};
 use super::reading::Wanted;
 use crate::heap::Vec;
@@ -82,6 +83,11 @@ impl Sequence<'_> {
     /// Whether the next step of it is a decode row.
     pub(super) fn decodes(&self) -> bool {
         self.reading.is_none() && self.computed >= self.prompt && self.pending() == 1
+    }
+
+    /// Whether it may come to need another page.
+    pub(super) fn grows(&self) -> bool {
+        (self.pages.len() as u32) < pages_of(self.limit)
     }
 
     pub(super) fn len(&self) -> u32 {

@@ -162,7 +162,7 @@ impl<B: Backend> Engine<'_, '_, B> {
         }
     }
 
-    /// Decode rows of all sequences first, then prompt rows in order of arrival while there is room.
+    /// Decode rows of all sequences first, then prompt rows while there is room.
     fn form_batch(&mut self, now: Nanos, masks: &dyn Masks, sink: &mut dyn FnMut(Event<'_>)) {
         self.step.clear();
         self.seat(now, sink);
@@ -187,15 +187,27 @@ impl<B: Backend> Engine<'_, '_, B> {
                 rows += self.add_rows(index, rows, 1);
             }
         }
-        let mut prompt_room = self.pace.prompt_rows(rows > 0, room - rows);
-        for index in 0..self.sequences.len() {
-            let sequence = &self.sequences[index];
-            let prompts = sequence.running && sequence.reading.is_none() && !sequence.decodes();
-            if prompt_room > 0 && prompts {
-                let added = self.add_rows(index, rows, prompt_room);
-                rows += added;
-                prompt_room -= added;
-            }
+        self.add_prompts(rows, self.pace.prompt_rows(rows > 0, room - rows));
+    }
+
+    /// Shares `room` rows among prompts. The earliest gets half of them, so that it ends whoever comes; the others get
+    /// the rest by what they lack, so that a short prompt does not wait for the end of a long one.
+    fn add_prompts(&mut self, mut rows: u32, mut room: u32) {
+        let wants = |sequence: &Sequence<'_>| {
+            sequence.running && sequence.reading.is_none() && !sequence.decodes() && sequence.pending() > 0
+        };
+        let Some(earliest) = self.sequences.iter().position(wants) else { return };
+        let later = earliest + 1;
+        let others = self.sequences[later..].iter().filter(|sequence| wants(sequence));
+        let wanted = others.fold(0, |sum: u32, sequence| sum.saturating_add(sequence.pending()));
+        let mut next = Some((earliest, room.saturating_sub(wanted).max(room.div_ceil(2))));
+        while let Some((index, most)) = next.filter(|_| room > 0) {
+            let added = self.add_rows(index, rows, most.min(room));
+            rows += added;
+            room -= added;
+            let others = self.sequences[later..].iter().enumerate().filter(|(_, sequence)| wants(sequence));
+            let shortest = others.min_by_key(|(_, sequence)| sequence.pending());
+            next = shortest.map(|(index, _)| (later + index, room));
         }
     }
 
