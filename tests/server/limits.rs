@@ -296,6 +296,37 @@ fn the_end_does_not_wait_for_ever() {
     });
 }
 
+/// So that no reader takes what it got for the whole answer, even if the engine is in the middle of a step.
+#[test]
+fn the_end_is_told_to_whoever_reads_a_stream() {
+    let chat = with(ask("[[go]]"), json!({ "stream": true, "max_tokens": 5 }));
+    for (path, body, told) in [
+        ("/v1/chat/completions", &chat, "data: {\"error\":"),
+        ("/v1/completions", &json!({ "prompt": "[[go]]", "stream": true }), "data: {\"error\":"),
+        ("/completion", &json!({ "prompt": "[[go]]", "stream": true }), "data: {\"error\":"),
+        ("/v1/responses", &json!({ "input": "[[go]]", "stream": true }), "event: response.failed\n"),
+        ("/v1/messages", &chat, "event: error\n"),
+        ("/api/chat", &chat, "{\"error\":"),
+    ] {
+        let (steps, begun) = channel();
+        let mut kind = Kind { pause: 2 * PATIENCE, steps: Some(steps), ..Kind::default() };
+        kind.settings.drain = Duration::ZERO;
+        kind.settings.farewell = PATIENCE;
+        let mut server = Server::start(&kind);
+        let mut stream = server.open("POST", path, &[], &body.to_string());
+        begun.recv_timeout(PATIENCE).unwrap();
+        stream.read_exact(&mut [0; 16]).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.stop());
+            let mut rest = String::new();
+            stream.read_to_string(&mut rest).unwrap();
+            drop(stream);
+            assert!(rest.contains(told) && rest.contains("shutting down"), "{path}: {rest}");
+            assert!(rest.ends_with("0\r\n\r\n"), "{path}: {rest}");
+        });
+    }
+}
+
 /// Also when the engine is in the middle of a step that takes longer than anybody waits.
 #[test]
 fn the_end_is_told_to_whoever_waits_for_a_whole_answer() {

@@ -9,7 +9,7 @@ use doorbell_core::heap::Global;
 use doorbell_core::model::Model;
 use doorbell_core::token::Tokenizer;
 use doorbell_runtime::serve::Service;
-use doorbell_tests::scripted::{LOST, Scripted};
+use doorbell_tests::scripted::{LOST, PANIC, Scripted};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -258,4 +258,36 @@ fn health_follows_a_device_that_fails() {
         assert_eq!(works["choices"][0]["text"], "abc");
         assert_eq!((server.get("/health").status, server.metric("doorbell_up")), (200, 1.0));
     }
+}
+
+/// Whoever streams, whoever waits for a place, and whoever comes later gets an error, and the server can end.
+#[test]
+fn an_engine_that_panics_leaves_nobody_waiting() {
+    let (steps, begun) = channel();
+    let kind = Kind { parallel: 1, pause: Duration::from_millis(20), steps: Some(steps), ..Kind::default() };
+    let mut server = Server::start(&kind);
+    let words = "a long way to go ".repeat(4);
+    let body =
+        json!({ "prompt": format!("[[{words}{PANIC}]]"), "max_tokens": 200, "stream": true }).to_string();
+    let mut streaming = server.open("POST", "/v1/completions", &[], &body);
+    begun.recv_timeout(PATIENCE).unwrap();
+    let plain = json!({ "prompt": "[[ok]]", "input": "ok" }).to_string();
+    let waiting = ["/v1/completions", "/v1/completions", "/v1/embeddings"]
+        .map(|path| server.open("POST", path, &[], &plain));
+    let mut read = String::new();
+    streaming.read_to_string(&mut read).unwrap();
+    assert!(read.contains("data: {\"error\":") && read.contains("the engine has ended"), "{read}");
+    for mut waiting in waiting {
+        let mut answer = String::new();
+        waiting.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    }
+    let health = server.get("/health");
+    assert_eq!(health.status, 503, "{}", health.body);
+    assert_eq!(server.get("/live").status, 200);
+    for path in ["/v1/completions", "/v1/embeddings"] {
+        let answer = server.send("POST", path, &[], &plain);
+        assert_eq!(answer.status, 503, "{path} {}", answer.body);
+    }
+    server.stop();
 }

@@ -24,6 +24,9 @@ pub const NAN: &str = "{NaN}";
 /// What makes the device fail at the next step.
 pub const LOST: &str = "{lost}";
 
+/// What makes the device panic at the next step.
+pub const PANIC: &str = "{panic}";
+
 /// Marks that are said as one token, where the vocabulary has it.
 const MARKS: [&str; 8] =
     ["<think>", "</think>", "<|channel|>", "<|message|>", "<|end|>", "<|start|>", "<|return|>", "<|call|>"];
@@ -121,6 +124,7 @@ impl Scripted {
         let byte = || rest.first().map(|&byte| self.bytes[usize::from(byte)]);
         let next = mark.copied().or_else(byte).unwrap_or(self.end);
         out[next.0 as usize] = 10.0;
+        assert!(!rest.starts_with(PANIC.as_bytes()), "the script says so");
         !rest.starts_with(LOST.as_bytes())
     }
 }

@@ -3,7 +3,9 @@
 use crate::app::App;
 use crate::error::{Failure, Kind};
 use alloc::sync::Arc;
+use core::future::Future;
 use core::hash::BuildHasher as _;
+use core::pin::Pin;
 use doorbell_core::engine::{Nanos, Usage};
 use doorbell_core::sample::{Breakers, LogitBias, SamplerParams};
 use doorbell_core::token::TokenId;
@@ -158,6 +160,8 @@ struct Answer {
 pub(crate) struct Generation {
     app: Arc<App>,
     updates: UnboundedReceiver<(usize, Update)>,
+    /// Comes when the server ends, which the engine may learn only behind a step that takes longer.
+    cut: Pin<Box<dyn Future<Output = ()> + Send>>,
     answers: Vec<Answer>,
     early: Vec<(usize, Update)>,
     pub(crate) prompt_tokens: usize,
@@ -242,8 +246,10 @@ impl Generation {
                 over: false,
             });
         }
+        let mut cut = app.cut.subscribe();
+        let cut = Box::pin(async move { _ = cut.wait_for(|&cut| cut).await });
         let mut generation =
-            Self { app: Arc::clone(app), updates, answers, early: Vec::new(), prompt_tokens };
+            Self { app: Arc::clone(app), updates, cut, answers, early: Vec::new(), prompt_tokens };
         generation.accepted().await?;
         generation.early.reverse();
         Ok(generation)
@@ -281,7 +287,7 @@ impl Generation {
             }
             let update = match self.early.pop() {
                 Some(update) => update,
-                None => match self.updates.recv().await {
+                None => match self.heard().await {
                     Some(update) => update,
                     None => return Some(self.lost()),
                 },
@@ -308,11 +314,23 @@ impl Generation {
         self.answers[index].timings()
     }
 
-    /// The engine's thread has ended without a word.
+    /// What the engine tells next; `None` if no more is heard of it.
+    async fn heard(&mut self) -> Option<(usize, Update)> {
+        tokio::select! {
+            biased;
+            update = self.updates.recv() => update,
+            () = &mut self.cut => None,
+        }
+    }
+
+    /// The server ends, or the engine's thread has ended without a word.
     fn lost(&mut self) -> (usize, Part) {
         let index = self.answers.iter().position(|answer| !answer.over).unwrap_or(0);
         self.answers.iter_mut().for_each(|answer| answer.over = true);
-        (index, Part::Failed(Failure::new(Kind::Unavailable, "the engine has ended; start the server again")))
+        let ends = *self.app.cut.borrow();
+        let why =
+            if ends { "the server is shutting down" } else { "the engine has ended; start the server again" };
+        (index, Part::Failed(Failure::new(Kind::Unavailable, why)))
     }
 
     fn finish(&mut self, index: usize, finish: Finish) -> Part {

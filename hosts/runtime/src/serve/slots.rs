@@ -39,7 +39,7 @@ impl Slots {
 
     /// All slots as they are now, without their tokens.
     pub fn list(&self) -> Vec<Slot> {
-        self.with(|slots| slots.iter().map(|slot| Slot { tokens: Vec::new(), ..slot.clone() }).collect())
+        self.with(|slots| slots.iter().map(|slot| Slot { tokens: Vec::new(), ..*slot }).collect())
     }
 
     /// How many there are.

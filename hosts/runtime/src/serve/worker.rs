@@ -185,8 +185,8 @@ impl<B: Backend> Worker<B> {
                 let class = running.next_power_of_two().trailing_zeros() as usize;
                 self.load.batches[class.min(CLASSES - 1)].fetch_add(1, Ordering::Relaxed);
             }
-            // one poll may start a step without a word, two that say nothing mean that the device is busy
-            quiet = self.live.events == before && progress == Progress::Waiting;
+            // the device is busy, or pages that somebody waits for are held outside
+            quiet = self.live.events == before;
             self.publish();
             for (mut job, finish) in self.live.over.drain(..) {
                 (job.on_update)(Update::Finished(finish));
