@@ -41,7 +41,7 @@ impl<'a> Breakers<'a> {
         Self { tokens: Vec::new_in(heap), spans: Vec::new_in(heap) }
     }
 
-    /// The breakers for texts, in a vocabulary; empty texts are ignored. A pass over the vocabulary for each text.
+    /// The breakers for texts, in a vocabulary; empty texts are ignored. One pass over the vocabulary.
     ///
     /// # Errors
     /// If the model has no tokenizer or the heap is used up.
@@ -50,10 +50,26 @@ impl<'a> Breakers<'a> {
         tokenizer: &Tokenizer<'_>,
         heap: Heap<'a>,
     ) -> Result<Self, EncodeError> {
-        let mut breakers = Self::new(heap);
+        let mut known = Vec::new_in(heap);
         for text in texts {
-            let text = text.as_ref();
-            breakers.add_text(&text[..text.len().min(TEXT_MAX)], tokenizer, heap)?;
+            let bytes = text.as_ref();
+            let len = bytes.len().min(TEXT_MAX);
+            if len > 0 {
+                let tails = Tails::new(&bytes[..len], tokenizer, heap)?;
+                heap::push(&mut known, (text, tails))?;
+            }
+        }
+        let mut breakers = Self::new(heap);
+        let options = DetokenizeOptions { special: true, ..DetokenizeOptions::default() };
+        let mut word = Vec::new_in(heap);
+        let words = if known.is_empty() { 0 } else { tokenizer.vocab_len() };
+        for id in 0..u32::try_from(words).unwrap_or(u32::MAX) {
+            word.clear();
+            tokenizer.detokenize(&[TokenId(id)], options, &mut word)?;
+            for (text, tails) in &known {
+                let text = text.as_ref();
+                breakers.add_word(TokenId(id), &word, &text[..text.len().min(TEXT_MAX)], tails)?;
+            }
         }
         breakers.spans.sort_unstable_by_key(|span| (span.head, span.start));
         Ok(breakers)
@@ -94,39 +110,28 @@ impl<'a> Breakers<'a> {
         heap::push(&mut self.spans, span)
     }
 
-    /// Adds the sequences for a text, without regard to the order.
-    fn add_text(
+    /// Adds the sequences that begin with a token, whose text is `word`, and hold `text`; without regard to the order.
+    fn add_word(
         &mut self,
+        head: TokenId,
+        word: &[u8],
         text: &[u8],
-        tokenizer: &Tokenizer<'_>,
-        heap: Heap<'a>,
-    ) -> Result<(), EncodeError> {
-        if text.is_empty() {
-            return Ok(());
+        tails: &Tails<'_>,
+    ) -> Result<(), OutOfMemory> {
+        if word.windows(text.len()).any(|part| part == text) {
+            return self.append(head, &[]);
         }
-        let tails = Tails::new(text, tokenizer, heap)?;
-        let options = DetokenizeOptions { special: true, ..DetokenizeOptions::default() };
-        let mut word = Vec::new_in(heap);
-        for id in 0..u32::try_from(tokenizer.vocab_len()).unwrap_or(u32::MAX) {
-            let head = TokenId(id);
-            word.clear();
-            tokenizer.detokenize(&[head], options, &mut word)?;
-            if word.windows(text.len()).any(|part| part == text) {
-                self.append(head, &[])?;
+        // only the last bytes of a word can be a beginning
+        let start = word.len().saturating_sub(text.len());
+        let own = self.spans.len();
+        for end in start..word.len() {
+            if !text.starts_with(&word[end..]) {
                 continue;
             }
-            // only the last bytes of a word can be a beginning
-            let start = word.len().saturating_sub(text.len());
-            let own = self.spans.len();
-            for end in start..word.len() {
-                if !text.starts_with(&word[end..]) {
-                    continue;
-                }
-                let tail = tails.after(word.len() - end);
-                let known = self.spans[own..].iter().any(|span| self.tail(span) == tail);
-                if !known {
-                    self.append(head, tail)?;
-                }
+            let tail = tails.after(word.len() - end);
+            let known = self.spans[own..].iter().any(|span| self.tail(span) == tail);
+            if !known {
+                self.append(head, tail)?;
             }
         }
         Ok(())

@@ -46,7 +46,7 @@ const COUNTS: [Count; 6] = [
     ("min_keep", |params, value| params.min_keep = value),
 ];
 
-/// Texts that end repetitions: each costs a pass over the vocabulary.
+/// Texts that end repetitions: each is looked for in every token of the vocabulary.
 const MOST_BREAKERS: usize = 64;
 
 /// The options of a request. What it doesn't say is the model's recommendation, or else the default.
