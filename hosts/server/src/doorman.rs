@@ -76,6 +76,7 @@ impl Door {
     async fn keep(self, listener: StdListener, mut ended: watch::Receiver<bool>) {
         // one to wait, one to take up who else has come meanwhile
         let (Ok(others), Ok(first)) = (listener.try_clone(), TcpListener::from_std(listener)) else { return };
+        let mut told = false;
         loop {
             let taken = tokio::select! {
                 _ = ended.wait_for(|&ended| ended) => break,
@@ -86,10 +87,16 @@ impl Door {
             };
             match taken {
                 Err(error) if !gone(&error) => {
-                    tracing::warn!(%error, "no connection can be taken up");
+                    // once, not fifty times a second
+                    if !core::mem::replace(&mut told, true) {
+                        tracing::warn!(%error, "no connection can be taken up");
+                    }
                     tokio::time::sleep(BREATH).await;
                 }
-                _ => tokio::task::yield_now().await,
+                _ => {
+                    told = false;
+                    tokio::task::yield_now().await;
+                }
             }
         }
         drop((first, others));
