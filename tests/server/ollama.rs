@@ -162,7 +162,9 @@ fn prompts_are_completed_with_and_without_the_template() {
 fn models_are_described() {
     let server = Server::start(&Kind::default());
     assert_eq!(server.get("/api/tags").ok()["models"][0]["name"], "scripted");
-    assert_eq!(server.get("/api/ps").ok()["models"][0]["model"], "scripted");
+    let running = server.get("/api/ps").ok()["models"][0].clone();
+    assert_eq!(running["model"], "scripted");
+    assert!(running["size"].as_u64() > Some(0) && running["size_vram"] == running["size"]);
     assert!(server.get("/api/version").ok()["version"].is_string());
     let show = server.post("/api/show", &json!({ "model": "scripted" })).ok();
     assert_eq!(show["details"]["family"], "qwen3");

@@ -72,6 +72,8 @@ fn the_program_serves_what_it_would_run_and_ends_when_told() {
     assert_eq!(ask()["choices"][0]["text"], run["text"]);
     let models = server.get("/v1/models").ok();
     assert_eq!(models["data"][0]["id"], "served-model");
+    let running = server.send("GET", "/api/ps", &[("authorization", "Bearer secret")], "").ok();
+    assert_eq!(running["models"][0]["size_vram"], 0, "the CPU has none");
     // an answer under way does not keep the program
     let endless =
         json!({ "prompt": prompt, "stream": true, "ignore_eos": true, "max_tokens": 200 }).to_string();

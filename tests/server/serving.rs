@@ -105,8 +105,13 @@ pub(crate) fn served(kind: &Kind, gguf: &'static Gguf<'static>) -> Served {
     let end_tokens: Vec<_> = tokenizer.eog().collect();
     let engine = Engine::new(model, backend, config, &end_tokens, HEAP).unwrap();
     let service = Service::start(engine, tokenizer).unwrap();
-    let running =
-        Running { service, context: kind.context, parallel: kind.parallel, device: "scripted".into() };
+    let running = Running {
+        service,
+        context: kind.context,
+        parallel: kind.parallel,
+        device: "scripted".into(),
+        on_gpu: true,
+    };
     let mut served = Served::new("scripted".into(), gguf, tokenizer, running).unwrap();
     served.merge_messages = kind.merge_messages;
     served

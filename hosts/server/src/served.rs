@@ -25,6 +25,8 @@ pub struct Facts {
     pub trained_context: u32,
     /// What computes, for people.
     pub device: String,
+    /// Whether that is a GPU.
+    pub on_gpu: bool,
 }
 
 /// The one model of a server, ready to answer.
@@ -88,6 +90,8 @@ pub struct Running {
     pub parallel: u32,
     /// What computes, for people.
     pub device: String,
+    /// Whether that is a GPU.
+    pub on_gpu: bool,
 }
 
 impl Served {
@@ -117,7 +121,7 @@ impl Served {
             file: String::new(),
             seed: None,
             breakers: None,
-            facts: facts(gguf, running.device),
+            facts: Facts { device: running.device, on_gpu: running.on_gpu, ..facts(gguf) },
         })
     }
 }
@@ -144,7 +148,7 @@ fn compiled(source: &str, tokenizer: &Tokenizer<'_>) -> Result<(ChatTemplate, St
     Ok((template, source.to_owned()))
 }
 
-fn facts(gguf: &Gguf<'_>, device: String) -> Facts {
+fn facts(gguf: &Gguf<'_>) -> Facts {
     let architecture = gguf.get("general.architecture").and_then(|value| value.text()).unwrap_or_default();
     let number = |key: &str| {
         let value = gguf.find::<u32>(&format!("{architecture}.{key}"));
@@ -173,6 +177,6 @@ fn facts(gguf: &Gguf<'_>, device: String) -> Facts {
         bytes,
         embedding: number("embedding_length"),
         trained_context: number("context_length"),
-        device,
+        ..Facts::default()
     }
 }

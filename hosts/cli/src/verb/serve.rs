@@ -15,6 +15,7 @@ use doorbell_core::engine::{Config, Engine};
 use doorbell_core::gguf::Gguf;
 use doorbell_core::model::Model;
 use doorbell_core::token::Tokenizer;
+use doorbell_runtime::device::Device;
 use doorbell_runtime::file::ModelFile;
 use doorbell_runtime::prefix::Folder;
 use doorbell_runtime::serve::Service;
@@ -189,7 +190,9 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<Served, Failur
         .map_err(|error| Failure::new(Kind::Memory, format_args!("{error}; use a smaller --ctx")))?;
     let service = Service::start(engine, tokenizer).map_err(|error| Failure::new(Kind::Memory, error))?;
     let device = format!("{}, {} threads", computer.device, computer.threads);
-    let running = Running { service, context: config.context, parallel: config.sequences, device };
+    let on_gpu = computer.device != Device::Cpu;
+    let (context, parallel) = (config.context, config.sequences);
+    let running = Running { service, context, parallel, device, on_gpu };
     let name = arguments.name.clone().unwrap_or_else(|| stem(&arguments.model));
     let model_failure = |error| Failure::new(Kind::Model, error);
     let mut served = Served::new(name, gguf, tokenizer, running).map_err(model_failure)?;

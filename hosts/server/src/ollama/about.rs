@@ -52,7 +52,9 @@ pub(crate) async fn tags(call: Call) -> Result<Response, Failure> {
 
 pub(crate) async fn running(call: Call) -> Result<Response, Failure> {
     let mut model = model(&call.app);
-    model["size_vram"] = 0.into();
+    // by this, clients tell whether the GPU is in use
+    let facts = &call.app.served.facts;
+    model["size_vram"] = if facts.on_gpu { facts.bytes } else { 0 }.into();
     // a served model stays
     let year = Duration::from_secs(365 * 86_400);
     model["expires_at"] = time::text(call.app.started + year).into();
