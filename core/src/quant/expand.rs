@@ -1,15 +1,13 @@
 //! The lattice and ternary formats as what they come to: small signed codes under integer scales and one factor.
 
-use super::Half;
-
 /// 256 elements: value = factor · scale · code.
 ///
 /// The product of scale and code is exact in f32, and so is that with a half-precision factor over a power of two.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct Expanded {
-    /// In order; within ±[`Self::LIMIT`].
-    pub codes: [i8; 256],
+    /// In order, each plus [`Self::BIAS`]: below 128.
+    pub codes: [u8; 256],
     /// One per 16 elements.
     pub scales: [i8; 16],
     /// The block's.
@@ -17,15 +15,11 @@ pub struct Expanded {
 }
 
 impl Expanded {
-    /// The largest magnitude of a code.
-    pub const LIMIT: i8 = 63;
+    /// What codes are stored plus.
+    pub const BIAS: u8 = 64;
 
     /// All codes zero.
-    pub const ZERO: Self = Self { codes: [0; 256], scales: [0; 16], factor: 0.0 };
-
-    pub(super) fn new(scale: Half, over: f32) -> Self {
-        Self { factor: scale.get() / over, ..Self::ZERO }
-    }
+    pub const ZERO: Self = Self { codes: [Self::BIAS; 256], scales: [0; 16], factor: 0.0 };
 
     /// One scale for each 32 elements.
     pub(super) fn scales_of_32(&mut self, scale: impl Fn(usize) -> i8) {
@@ -35,18 +29,18 @@ impl Expanded {
     }
 
     /// Eight codes at a time.
-    pub(super) fn eights(&mut self) -> impl Iterator<Item = (usize, &mut [i8; 8])> {
+    pub(super) fn eights(&mut self) -> impl Iterator<Item = (usize, &mut [u8; 8])> {
         self.codes.as_chunks_mut::<8>().0.iter_mut().enumerate()
     }
 
     /// The values, one per element.
-    pub(super) fn write(&self, out: &mut [f32]) {
+    fn write(&self, out: &mut [f32]) {
         for ((out, codes), scale) in
             out.chunks_exact_mut(16).zip(self.codes.chunks_exact(16)).zip(self.scales)
         {
             let scale = self.factor * f32::from(scale);
             for (out, code) in out.iter_mut().zip(codes) {
-                *out = scale * f32::from(*code);
+                *out = scale * (f32::from(*code) - f32::from(Self::BIAS));
             }
         }
     }
@@ -54,13 +48,20 @@ impl Expanded {
 
 /// A block of 256 elements that expands.
 pub trait Expand: super::Block {
-    /// Its codes, scales and factor.
-    fn expand(&self) -> Expanded;
+    /// Writes all codes, scales and the factor.
+    fn expand(&self, out: &mut Expanded);
+}
+
+/// The block's values, by its expansion.
+pub(super) fn dequantize<B: Expand>(block: &B, out: &mut [f32]) {
+    let mut expanded = Expanded::ZERO;
+    block.expand(&mut expanded);
+    expanded.write(out);
 }
 
 /// Expands one block's bytes.
 pub(super) fn expand_block<B: Expand>(bytes: &[u8], out: &mut Expanded) {
     if let [block] = super::block::blocks::<B>(bytes) {
-        *out = block.expand();
+        block.expand(out);
     }
 }

@@ -1,7 +1,7 @@
 //! IQ1_M: IQ1_S's lattice with a shift per 8 and a three-bit scale per 16; the block's scale lies in four pieces.
 
 use super::Type;
-use super::expand::{Expand, Expanded};
+use super::expand::{Expand, Expanded, dequantize};
 use super::lattice::{self, shifted};
 use super::scalar::Half;
 use bytemuck::{Pod, Zeroable};
@@ -31,20 +31,19 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        self.expand().write(out);
+        dequantize(self, out);
     }
 }
 
 impl Expand for Block {
-    fn expand(&self) -> Expanded {
-        let mut expanded = Expanded::new(self.d(), 8.0);
+    fn expand(&self, out: &mut Expanded) {
+        out.factor = self.d().get() / 8.0;
         let words = self.scales.map(u16::from_le_bytes);
-        expanded.scales = core::array::from_fn(|i| 2 * (words[i / 4] >> (3 * (i % 4)) & 7) as i8 + 1);
-        for (i, out) in expanded.eights() {
+        out.scales = core::array::from_fn(|i| 2 * (words[i / 4] >> (3 * (i % 4)) & 7) as i8 + 1);
+        for (i, codes) in out.eights() {
             let high = self.qh[i / 2] >> (4 * (i % 2));
             let index = usize::from(self.qs[i]) | usize::from(high & 7) << 8;
-            *out = shifted(&lattice::IQ1[index], high & 8 != 0);
+            *codes = shifted(lattice::IQ1[index], high & 8 != 0);
         }
-        expanded
     }
 }

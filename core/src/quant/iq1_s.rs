@@ -1,7 +1,7 @@
 //! IQ1_S: groups of 8 values −1, 0 or 1 from a lattice of 2048 points; a three-bit scale and a shift per 32.
 
 use super::Type;
-use super::expand::{Expand, Expanded};
+use super::expand::{Expand, Expanded, dequantize};
 use super::lattice::{self, shifted};
 use super::scalar::Half;
 use bytemuck::{Pod, Zeroable};
@@ -24,20 +24,19 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        self.expand().write(out);
+        dequantize(self, out);
     }
 }
 
 impl Expand for Block {
-    fn expand(&self) -> Expanded {
-        let mut expanded = Expanded::new(self.d, 8.0);
+    fn expand(&self, out: &mut Expanded) {
+        out.factor = self.d.get() / 8.0;
         let words = self.qh.map(u16::from_le_bytes);
-        expanded.scales_of_32(|i| 2 * (words[i] >> 12 & 7) as i8 + 1);
-        for (i, out) in expanded.eights() {
+        out.scales_of_32(|i| 2 * (words[i] >> 12 & 7) as i8 + 1);
+        for (i, codes) in out.eights() {
             let high = words[i / 4];
             let index = usize::from(u16::from(self.qs[i / 4][i % 4]) | (high >> (3 * (i % 4)) & 7) << 8);
-            *out = shifted(&lattice::IQ1[index], high >> 15 == 1);
+            *codes = shifted(lattice::IQ1[index], high >> 15 == 1);
         }
-        expanded
     }
 }

@@ -1,7 +1,7 @@
 //! IQ2_XS: groups of 8 magnitudes from a lattice of 512 points, with signs; a four-bit scale per 16.
 
 use super::Type;
-use super::expand::{Expand, Expanded};
+use super::expand::{Expand, Expanded, dequantize};
 use super::lattice::{self, even_signs, odd_nibble, signed};
 use super::scalar::Half;
 use bytemuck::{Pod, Zeroable};
@@ -23,18 +23,17 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        self.expand().write(out);
+        dequantize(self, out);
     }
 }
 
 impl Expand for Block {
-    fn expand(&self) -> Expanded {
-        let mut expanded = Expanded::new(self.d, 8.0);
-        expanded.scales = core::array::from_fn(|i| odd_nibble(&self.scales, i));
-        for (i, out) in expanded.eights() {
+    fn expand(&self, out: &mut Expanded) {
+        out.factor = self.d.get() / 8.0;
+        out.scales = core::array::from_fn(|i| odd_nibble(&self.scales, i));
+        for (i, codes) in out.eights() {
             let bits = u16::from_le_bytes(self.qs[i]);
-            *out = signed(&lattice::IQ2_XS[usize::from(bits & 511)], even_signs(u32::from(bits >> 9)));
+            *codes = signed(lattice::IQ2_XS[usize::from(bits & 511)], even_signs(u32::from(bits >> 9)));
         }
-        expanded
     }
 }

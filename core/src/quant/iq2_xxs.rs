@@ -1,7 +1,7 @@
 //! IQ2_XXS: groups of 8 magnitudes from a lattice of 256 points, with signs; a four-bit scale per 32.
 
 use super::Type;
-use super::expand::{Expand, Expanded};
+use super::expand::{Expand, Expanded, dequantize};
 use super::lattice::{self, even_signs, signed};
 use super::scalar::Half;
 use bytemuck::{Pod, Zeroable};
@@ -21,19 +21,18 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        self.expand().write(out);
+        dequantize(self, out);
     }
 }
 
 impl Expand for Block {
-    fn expand(&self) -> Expanded {
-        let mut expanded = Expanded::new(self.d, 8.0);
+    fn expand(&self, out: &mut Expanded) {
+        out.factor = self.d.get() / 8.0;
         let words = self.qs.map(|[.., a, b, c, d]| u32::from_le_bytes([a, b, c, d]));
-        expanded.scales_of_32(|i| 2 * (words[i] >> 28) as i8 + 1);
-        for (i, out) in expanded.eights() {
-            let point = &lattice::IQ2_XXS[usize::from(self.qs[i / 4][i % 4])];
-            *out = signed(point, even_signs(words[i / 4] >> (7 * (i % 4))));
+        out.scales_of_32(|i| 2 * (words[i] >> 28) as i8 + 1);
+        for (i, codes) in out.eights() {
+            let point = lattice::IQ2_XXS[usize::from(self.qs[i / 4][i % 4])];
+            *codes = signed(point, even_signs(words[i / 4] >> (7 * (i % 4))));
         }
-        expanded
     }
 }

@@ -1,7 +1,7 @@
 //! IQ3_S: groups of 4 magnitudes from a lattice of 512 points, with signs; a four-bit scale per 32.
 
 use super::Type;
-use super::expand::{Expand, Expanded};
+use super::expand::{Expand, Expanded, dequantize};
 use super::lattice::{self, odd_nibble, pair, signed};
 use super::scalar::Half;
 use bytemuck::{Pod, Zeroable};
@@ -27,21 +27,20 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        self.expand().write(out);
+        dequantize(self, out);
     }
 }
 
 impl Expand for Block {
-    fn expand(&self) -> Expanded {
-        let mut expanded = Expanded::new(self.d, 1.0);
-        expanded.scales_of_32(|i| odd_nibble(&self.scales, i));
-        for (i, out) in expanded.eights() {
+    fn expand(&self, out: &mut Expanded) {
+        out.factor = self.d.get();
+        out.scales_of_32(|i| odd_nibble(&self.scales, i));
+        for (i, codes) in out.eights() {
             let point = |at: usize| {
                 let high = usize::from(self.qh[at / 8] >> (at % 8) & 1);
                 lattice::IQ3_S[usize::from(self.qs[at]) | high << 8]
             };
-            *out = signed(&pair(point(2 * i), point(2 * i + 1)), self.signs[i]);
+            *codes = signed(pair(point(2 * i), point(2 * i + 1)), self.signs[i]);
         }
-        expanded
     }
 }

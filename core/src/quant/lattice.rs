@@ -9,17 +9,27 @@ const IQ3_S_MAGNITUDES: [i8; 8] = [1, 3, 5, 7, 9, 11, 13, 15];
 /// Eight times the values of the one-bit formats, whose points are shifted by an eighth.
 const IQ1_VALUES: [i8; 8] = [-8, 0, 8, 0, 0, 0, 0, 0];
 
-/// Points with `BITS` bits per index into `values`.
-const fn points<const BITS: u32, const N: usize, const POINTS: usize>(
+/// Codes of eight elements as [`super::Expanded`] has them, the first lowest.
+pub(super) type Eight = u64;
+
+/// The lower seven bits of every byte.
+const SEVENS: Eight = 0x7f7f_7f7f_7f7f_7f7f;
+/// The lowest bit of every byte.
+const ONES: Eight = 0x0101_0101_0101_0101;
+
+/// Points of `len` elements with `bits` bits per index into `values`, biased.
+const fn points<const POINTS: usize>(
     packed: &[u16; POINTS],
+    (len, bits): (u32, u32),
     values: [i8; 8],
-) -> [[i8; N]; POINTS] {
-    let mut points = [[0; N]; POINTS];
+) -> [Eight; POINTS] {
+    let mut points = [0; POINTS];
     let mut at = 0;
     while at < POINTS {
         let mut i = 0;
-        while i < N {
-            points[at][i] = values[(packed[at] >> (BITS * i as u32)) as usize & ((1 << BITS) - 1)];
+        while i < len {
+            let value = values[(packed[at] >> (bits * i)) as usize & ((1 << bits) - 1)];
+            points[at] |= ((value + 64).cast_unsigned() as Eight) << (8 * i);
             i += 1;
         }
         at += 1;
@@ -27,21 +37,25 @@ const fn points<const BITS: u32, const N: usize, const POINTS: usize>(
     points
 }
 
-pub(super) static IQ2_XXS: [[i8; 8]; 256] = points::<2, 8, 256>(&grids::IQ2_XXS, IQ2);
-pub(super) static IQ2_XS: [[i8; 8]; 512] = points::<2, 8, 512>(&grids::IQ2_XS, IQ2);
-pub(super) static IQ2_S: [[i8; 8]; 1024] = points::<2, 8, 1024>(&grids::IQ2_S, IQ2);
-pub(super) static IQ3_XXS: [[i8; 4]; 256] = points::<3, 4, 256>(&grids::IQ3_XXS, IQ3_XXS_MAGNITUDES);
-pub(super) static IQ3_S: [[i8; 4]; 512] = points::<3, 4, 512>(&grids::IQ3_S, IQ3_S_MAGNITUDES);
-pub(super) static IQ1: [[i8; 8]; 2048] = points::<2, 8, 2048>(&grids::IQ1, IQ1_VALUES);
+pub(super) static IQ2_XXS: [Eight; 256] = points(&grids::IQ2_XXS, (8, 2), IQ2);
+pub(super) static IQ2_XS: [Eight; 512] = points(&grids::IQ2_XS, (8, 2), IQ2);
+pub(super) static IQ2_S: [Eight; 1024] = points(&grids::IQ2_S, (8, 2), IQ2);
+/// Four elements each.
+pub(super) static IQ3_XXS: [Eight; 256] = points(&grids::IQ3_XXS, (4, 3), IQ3_XXS_MAGNITUDES);
+/// Four elements each.
+pub(super) static IQ3_S: [Eight; 512] = points(&grids::IQ3_S, (4, 3), IQ3_S_MAGNITUDES);
+pub(super) static IQ1: [Eight; 2048] = points(&grids::IQ1, (8, 2), IQ1_VALUES);
 
-/// By eight sign bits: all bits of a code that becomes negative, none of one that does not.
-static NEGATIVE: [[i8; 8]; 256] = {
-    let mut masks = [[0; 8]; 256];
+/// By eight sign bits: all bits of a byte that becomes negative, none of one that does not.
+static NEGATIVE: [Eight; 256] = {
+    let mut masks = [0; 256];
     let mut signs = 0;
     while signs < 256 {
         let mut i = 0;
         while i < 8 {
-            masks[signs][i] = -((signs >> i & 1) as i8);
+            if signs >> i & 1 == 1 {
+                masks[signs] |= 0xff << (8 * i);
+            }
             i += 1;
         }
         signs += 1;
@@ -55,21 +69,22 @@ pub(super) fn even_signs(stored: u32) -> u8 {
     stored | ((stored.count_ones() & 1) as u8) << 7
 }
 
-/// Magnitudes, negated where bit i of `signs` is set.
-pub(super) fn signed(magnitudes: &[i8; 8], signs: u8) -> [i8; 8] {
-    let negative = &NEGATIVE[usize::from(signs)];
-    core::array::from_fn(|i| (magnitudes[i] ^ negative[i]) - negative[i])
+/// Codes of at least 0, negated where bit i of `signs` is set.
+pub(super) fn signed(codes: Eight, signs: u8) -> [u8; 8] {
+    let negative = NEGATIVE[usize::from(signs)];
+    // 64 - x is 255 - (64 + x) - 127, and no byte borrows.
+    ((codes ^ negative) - (negative & SEVENS)).to_le_bytes()
 }
 
 /// Two points of four as one of eight.
-pub(super) fn pair(low: [i8; 4], high: [i8; 4]) -> [i8; 8] {
-    core::array::from_fn(|i| if i < 4 { low[i] } else { high[i - 4] })
+pub(super) fn pair(low: Eight, high: Eight) -> Eight {
+    low | high << 32
 }
 
 /// A point of the one-bit formats, shifted by an eighth, times eight.
-pub(super) fn shifted(point: &[i8; 8], down: bool) -> [i8; 8] {
-    let shift = if down { -1 } else { 1 };
-    core::array::from_fn(|i| point[i] + shift)
+pub(super) fn shifted(point: Eight, down: bool) -> [u8; 8] {
+    let shifted = if down { point - ONES } else { point + ONES };
+    shifted.to_le_bytes()
 }
 
 /// Twice nibble `index`, low ones first, plus one: the scales stand for half numbers.

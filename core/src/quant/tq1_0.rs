@@ -1,7 +1,7 @@
 //! TQ1_0: 256 ternary values, five to a byte, under one scale.
 
 use super::Type;
-use super::expand::{Expand, Expanded};
+use super::expand::{Expand, Expanded, dequantize};
 use super::scalar::Half;
 use bytemuck::{Pod, Zeroable};
 
@@ -19,9 +19,9 @@ pub struct Block {
 
 /// Digit `place` of a byte, most significant first. The byte is a fraction of 256: multiplying by three moves
 /// the next digit above it.
-fn digit(byte: u8, place: u32) -> i8 {
+fn digit(byte: u8, place: u32) -> u8 {
     let shifted = byte.wrapping_mul(3u8.pow(place));
-    ((u16::from(shifted) * 3) >> 8) as i8
+    ((u16::from(shifted) * 3) >> 8) as u8
 }
 
 impl super::Block for Block {
@@ -29,22 +29,24 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        self.expand().write(out);
+        dequantize(self, out);
     }
 }
 
 impl Expand for Block {
-    fn expand(&self) -> Expanded {
-        let mut expanded = Expanded::new(self.d, 1.0);
-        expanded.scales = [1; 16];
+    fn expand(&self, out: &mut Expanded) {
+        out.factor = self.d.get();
+        out.scales = [1; 16];
         let (first, second) = self.qs.split_at(32);
-        let digits =
-            [(first, 5), (second, 5), (self.qh.as_slice(), 4)].into_iter().flat_map(|(bytes, count)| {
-                (0..count).flat_map(move |place| bytes.iter().map(move |byte| digit(*byte, place)))
-            });
-        for (out, digit) in expanded.codes.iter_mut().zip(digits) {
-            *out = digit - 1;
+        let mut codes = out.codes.as_mut_slice();
+        for (bytes, count) in [(first, 5), (second, 5), (self.qh.as_slice(), 4)] {
+            for place in 0..count {
+                let (run, rest) = codes.split_at_mut(bytes.len());
+                codes = rest;
+                for (code, byte) in run.iter_mut().zip(bytes) {
+                    *code = digit(*byte, place) + Expanded::BIAS - 1;
+                }
+            }
         }
-        expanded
     }
 }

@@ -1,8 +1,8 @@
 //! TQ2_0: 256 two-bit codes, meant to be ternary, under one scale.
 
-use super::expand::{Expand, Expanded};
+use super::Type;
+use super::expand::{Expand, Expanded, dequantize};
 use super::scalar::Half;
-use super::{Type, q2_k};
 use bytemuck::{Pod, Zeroable};
 
 /// 66 bytes: value = d · (q − 1).
@@ -20,17 +20,21 @@ impl super::Block for Block {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        self.expand().write(out);
+        dequantize(self, out);
     }
 }
 
 impl Expand for Block {
-    fn expand(&self) -> Expanded {
-        let mut expanded = Expanded::new(self.d, 1.0);
-        expanded.scales = [1; 16];
-        for (out, code) in expanded.codes.iter_mut().zip(q2_k::two_bits(&self.qs)) {
-            *out = code - 1;
+    fn expand(&self, out: &mut Expanded) {
+        out.factor = self.d.get();
+        out.scales = [1; 16];
+        for (half, codes) in out.codes.chunks_exact_mut(128).enumerate() {
+            let packed = &self.qs[32 * half..32 * half + 32];
+            for (run, codes) in codes.chunks_exact_mut(32).enumerate() {
+                for (code, byte) in codes.iter_mut().zip(packed) {
+                    *code = (byte >> (2 * run) & 3) + Expanded::BIAS - 1;
+                }
+            }
         }
-        expanded
     }
 }

@@ -2,18 +2,16 @@
 #![expect(unsafe_code, reason = "reads blocks through row pointers that the caller vouches for")]
 
 use super::{Offset16, Superblock, Visitor};
-use crate::simd::{Rows, Simd, each};
+use crate::simd::{Rows, Simd};
 use doorbell_core::quant::Expanded;
 
 impl Superblock for Expanded {
     const BYTES: usize = size_of::<Self>();
     type Class = Offset16;
-    /// Codes are within ±63.
-    const OFFSET: u32 = 6;
+    const OFFSET: u32 = Self::BIAS.ilog2();
 
     #[inline(always)]
     unsafe fn visit<S: Simd, V: Visitor<S>>(simd: S, rows: Rows, visitor: &mut V) {
-        let (seven, top) = (simd.splat(0x7f7f_7f7f), simd.splat(0x4040_4040));
         // SAFETY: 16 bytes at offset 256, four at offset 272.
         let (scales, low, high) = unsafe {
             (simd.transpose(rows.at(256)), simd.gather_u16(rows.at(272)), simd.gather_u16(rows.at(274)))
@@ -23,8 +21,6 @@ impl Superblock for Expanded {
         for sub in 0..16 {
             // SAFETY: 16 bytes at offsets 0 to 240.
             let codes = unsafe { simd.transpose(rows.at(16 * sub)) };
-            // A signed seven-bit number with its sign bit turned is the number plus 64.
-            let codes = each(codes, |x| simd.xor(simd.and(x, seven), top));
             let scale = simd.sar(simd.shl(scales[sub / 4], 24 - 8 * (sub as u32 % 4)), 24);
             visitor.sub16(simd, sub, codes, scale);
         }
