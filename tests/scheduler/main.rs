@@ -363,6 +363,8 @@ fn enter(
     }
     if job.anew {
         engine.compute_anew(id);
+    } else {
+        streams.watch.begins(id, &job.prompt);
     }
     Ok(())
 }
@@ -470,6 +472,35 @@ fn a_shared_prefix_is_computed_once() {
         submit(&mut engine, RequestId(3), &longer, 0).unwrap();
         drain(&mut engine, 1, &mut outcomes);
         assert_eq!(outcomes[&RequestId(3)].usage.cached_tokens, 64, "the last token is always computed");
+    });
+}
+
+#[test]
+fn what_comes_at_once_is_computed_once() {
+    with_model(|model| {
+        let mut engine = engine(model, Config::new(256, 5, 64), Nature::default());
+        let (mut streams, mut outcomes) = (Streams::default(), HashMap::new());
+        let prompt: Vec<_> = (0..200).map(|i| TokenId(i % TOKENS)).collect();
+        let job = Job {
+            prompt,
+            max_tokens: 1,
+            params: SamplerParams::greedy(),
+            ignore_end: true,
+            grammar: false,
+            anew: false,
+        };
+        for number in 0..4 {
+            enter(&mut engine, &mut streams, (RequestId(number), &job, false), 0).unwrap();
+        }
+        submit_long(&mut engine, 4, 20, 1, 0);
+        let mut ends = Vec::new();
+        while poll(&mut engine, 1, &mut streams, &mut outcomes, &[]) != Progress::Idle {
+            ends.push(outcomes.len());
+        }
+        assert!(ends.contains(&1), "who begins otherwise does not wait");
+        assert_eq!([0, 1, 2, 3].map(|id| outcomes[&RequestId(id)].usage.cached_tokens), [0, 192, 192, 192]);
+        let rows = [0, 1].map(|id| streams.watch.seats[&RequestId(id)].rows);
+        assert_eq!(rows, [200, 8]);
     });
 }
 

@@ -4,6 +4,7 @@
 use crate::fake::Fake;
 use doorbell_core::engine::{Engine, RequestId};
 use doorbell_core::plan::{PAGE_TOKENS, PageId};
+use doorbell_core::token::TokenId;
 use std::collections::{HashMap, HashSet};
 
 /// What is known of one request.
@@ -26,6 +27,7 @@ pub(crate) struct Seat {
 pub(crate) struct Watch {
     pub(crate) seats: HashMap<RequestId, Seat>,
     readings: HashSet<RequestId>,
+    prompts: HashMap<RequestId, Vec<TokenId>>,
     cancelled: HashSet<RequestId>,
     /// Whether the step before read.
     read_last: bool,
@@ -35,6 +37,21 @@ impl Watch {
     /// Notes that this is a text to be read.
     pub(crate) fn reads(&mut self, id: RequestId) {
         self.readings.insert(id);
+    }
+
+    /// Notes what a request begins with, if it may find that in the cache.
+    pub(crate) fn begins(&mut self, id: RequestId, prompt: &[TokenId]) {
+        self.prompts.insert(id, prompt.to_vec());
+    }
+
+    /// Whether somebody who has a place may have been computing what this one begins with.
+    fn is_begun(&self, id: RequestId, tables: &[(RequestId, Vec<PageId>)]) -> bool {
+        let Some(prompt) = self.prompts.get(&id) else { return false };
+        let with_places = tables.iter().filter(|(_, pages)| !pages.is_empty());
+        with_places.filter_map(|(id, _)| self.prompts.get(id).zip(self.seats.get(id))).any(|(other, seat)| {
+            let page = (seat.next.unwrap_or(0) as usize / PAGE_TOKENS + 1) * PAGE_TOKENS;
+            page < prompt.len() && page <= other.len() && prompt[..page] == other[..page]
+        })
     }
 
     /// Notes that this was cancelled.
@@ -100,6 +117,7 @@ impl Watch {
     fn seat(&mut self, tables: &[(RequestId, Vec<PageId>)]) {
         let (mut somebody_waits, mut lost) = (None, None);
         for (id, pages) in tables {
+            let is_begun = self.is_begun(*id, tables);
             let seat = self.seats.entry(*id).or_default();
             match (seat.seated, !pages.is_empty()) {
                 (false, true) => {
@@ -118,7 +136,7 @@ impl Watch {
                         "{lost:?} gives way before {id:?}, who came later"
                     );
                 }
-                (false, false) => somebody_waits = somebody_waits.or(Some(*id)),
+                (false, false) => somebody_waits = somebody_waits.or(Some(*id).filter(|_| !is_begun)),
             }
         }
     }

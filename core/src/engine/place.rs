@@ -7,7 +7,8 @@ use crate::backend::Backend;
 use crate::plan::PAGE_TOKENS;
 
 impl<B: Backend> Engine<'_, '_, B> {
-    /// Gives places to waiting requests, strictly in order of arrival, so that nobody is overtaken.
+    /// Gives places to waiting requests in order of arrival, so that nobody is overtaken but by those who begin otherwise
+    /// while somebody computes how he begins, which is then found.
     ///
     /// A place comes with pages for all tokens so far and the next one: whoever starts can produce a token. One is left
     /// for each of those who grow, so that nobody has to give way at once.
@@ -17,7 +18,13 @@ impl<B: Backend> Engine<'_, '_, B> {
             if self.sequences[index].running {
                 continue;
             }
-            if running == self.config.sequences as usize || !self.start(index, now) {
+            if running == self.config.sequences as usize {
+                return;
+            }
+            if self.is_begun(index) {
+                continue;
+            }
+            if !self.start(index, now) {
                 return;
             }
             running += 1;
@@ -29,12 +36,21 @@ impl<B: Backend> Engine<'_, '_, B> {
         }
     }
 
+    /// Whether somebody is about to compute a page that this sequence will find in the cache.
+    fn is_begun(&self, index: usize) -> bool {
+        let sequence = &self.sequences[index];
+        let whole = sequence.findable() as usize * PAGE_TOKENS;
+        self.sequences.iter().filter(|other| other.running && !other.anew).any(|other| {
+            let page = (other.computed as usize / PAGE_TOKENS + 1) * PAGE_TOKENS;
+            page <= whole.min(other.prompt as usize) && other.tokens[..page] == sequence.tokens[..page]
+        })
+    }
+
     /// Finds the longest known prefix and takes the other pages; `false` when there are too few.
     fn start(&mut self, index: usize, now: Nanos) -> bool {
         let growing = self.sequences.iter().filter(|other| other.running && other.grows()).count() as u32;
         let sequence = &mut self.sequences[index];
-        // The last token is always computed, since its logits are wanted; of a reading all are.
-        let whole = if sequence.anew { 0 } else { (sequence.len() - 1) / PAGE_TOKENS as u32 };
+        let whole = sequence.findable();
         while sequence.known_pages < whole {
             let Some(tokens) = sequence.page_tokens(sequence.known_pages) else { break };
             let Some((page, key)) = self.pool.reuse(sequence.chain, tokens) else { break };

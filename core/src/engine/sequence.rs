@@ -85,6 +85,12 @@ impl Sequence<'_> {
         self.reading.is_none() && self.computed >= self.prompt && self.pending() == 1
     }
 
+    /// Pages that it may find in the cache. The last token is always computed, since its logits are wanted; of a reading
+    /// all are.
+    pub(super) fn findable(&self) -> u32 {
+        if self.anew { 0 } else { (self.len() - 1) / PAGE_TOKENS as u32 }
+    }
+
     /// Whether it may come to need another page.
     pub(super) fn grows(&self) -> bool {
         (self.pages.len() as u32) < pages_of(self.limit)

@@ -507,8 +507,10 @@ pub(crate) struct Total {
 
 impl Total {
     pub(crate) fn add(&mut self, ending: &Ending) {
+        // what one answer computes, the others find
+        let least = if self.prompt == 0 { u32::MAX } else { self.cached };
+        self.cached = least.min(ending.usage.cached_tokens);
         self.prompt = ending.usage.prompt_tokens;
-        self.cached = self.cached.max(ending.usage.cached_tokens);
         self.generated = self.generated.saturating_add(ending.usage.generated_tokens);
         self.reasoning = self.reasoning.saturating_add(ending.reasoning_tokens);
     }
