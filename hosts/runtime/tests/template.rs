@@ -87,6 +87,68 @@ fn deep_values_do_not_overflow_the_stack() {
     }
 }
 
+/// Values that refer to one thing twice, forty times over: printing them has no end.
+#[test]
+fn what_is_printed_is_work() {
+    let nest = "{% set ns = namespace(x=['aaaa']) %}{% for i in range(40) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}";
+    for end in [
+        "{{ ns.x }}",
+        "{{ ns.x|string }}",
+        "{{ ns.x|tojson }}",
+        "{{ ns.x|tojson(indent=2) }}",
+        "{{ ns.x|upper }}",
+        "{{ [ns.x]|join }}",
+        "{{ raise_exception(ns.x) }}",
+    ] {
+        assert_eq!(render(&format!("{nest}{end}")), Err(TemplateError::TooMuchWork), "{end}");
+    }
+    let wide = "{{ [['aaaaaaaaaaaaaaaa'] * 30000] * 30000 }}";
+    assert_eq!(render(wide), Err(TemplateError::TooMuchWork));
+}
+
+/// As deep as a template's length permits: reading it needs no deep stack of the caller.
+#[test]
+fn deep_expressions_do_not_overflow_the_stack() {
+    let long = |part: &str| part.repeat(200_000 / part.len());
+    for source in [
+        format!("{{{{ {}1 }}}}", long("not ")),
+        format!("{{{{ {}1 }}}}", long("-")),
+        format!("{{{{ a{} }}}}", long(".a")),
+        format!("{{{{ 1{} }}}}", long("+1")),
+        format!("{{{{ {}1 }}}}", long("1 if 1 else ")),
+        format!("{{{{ 1{} }}}}", long("|string")),
+        format!("{{{{ {}{} }}}}", long("["), long("]")),
+    ] {
+        let _ = render(&source);
+    }
+    let error = template(&"a".repeat(300_000)).err().map(|error| error.to_string());
+    assert!(error.is_some_and(|error| error.contains("more than 262144 bytes")));
+}
+
+/// The `join` filter's results are those of Jinja2.
+#[test]
+fn lists_are_joined_as_python_prints_them() {
+    let source = "{{ [1, true, none, 'a', 1.0]|join(', ') }} {{ []|join('x') }} {{ [{'a': {'b': 1}}, {'a': {'b': 2}}]|join('-', \
+                  attribute='a.b') }} {{ [[3], [4]]|join(attribute=0) }} {{ ['x', 'y']|join(d=' ') }} {{ 'abc'|join('.') }}";
+    assert_eq!(render(source).unwrap(), "1, True, None, a, 1.0  1-2 34 x y a.b.c");
+}
+
+/// As `DeepSeek`'s R1 has it: calls stand where there is no content, and their arguments are appended to a text.
+#[test]
+fn calls_are_told_in_the_form_that_the_template_prints() {
+    let source = "{% for m in messages %}{% if m.role == 'assistant' and m.content is none %}{% for call in m.tool_calls %}\
+                  {{ 'call ' + call.function.name + call.function.arguments }}{% endfor %}{% else %}{{ m.content }}{% endif %}{% endfor %}";
+    let told = |arguments: Value| {
+        let call =
+            json!({ "id": "x", "type": "function", "function": { "name": "f", "arguments": arguments } });
+        let messages = [json!({ "role": "assistant", "content": "", "tool_calls": [call] })];
+        template(source).unwrap().render(&ChatInput::new(&messages, &Map::new(), NOW)).unwrap()
+    };
+    assert_eq!(told(json!("{\"a\": 1}")), "call f{\"a\": 1}");
+    assert_eq!(told(json!({ "a": 1 })), "call f{\"a\":1}");
+    assert_eq!(told(json!("")), "call f{}");
+}
+
 #[test]
 fn errors_say_where() {
     let error = |source: &str| render(source).unwrap_err().to_string();

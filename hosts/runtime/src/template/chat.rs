@@ -4,6 +4,7 @@ use super::calendar::Moment;
 use super::content;
 use super::error::TemplateError;
 use super::filters::{self, Raised};
+use super::form::Form;
 use super::merge;
 use super::source::without_generation_tags;
 use core::error::Error as _;
@@ -24,8 +25,9 @@ const BUDGETS: [(u64, usize); 2] = [(8_000_000, 4 << 30), (400_000, 256 << 20)];
 /// would be told of the day of their release.
 const DATES: [(&str, &str); 2] = [("date_string", "%d %b %Y"), ("datetime", "%b %d %Y")];
 
-/// What is rendered to see whether a template prints contents that are texts.
-const PROBE: &str = "probe";
+/// Bytes of a template; those of models have up to a hundred thousand. Reading an expression recurses in the engine, at
+/// most once a byte.
+const LONGEST: usize = 256 << 10;
 
 /// The name under which the one template of an environment is stored.
 const NAME: &str = "chat";
@@ -89,8 +91,8 @@ pub struct Prompt {
 pub struct ChatTemplate {
     environment: Environment<'static>,
     special: SpecialTokens,
-    /// Whether it prints contents that are lists of parts, and none that are texts.
-    wants_parts: bool,
+    /// How it wants messages.
+    form: Form,
 }
 
 impl ChatTemplate {
@@ -98,26 +100,23 @@ impl ChatTemplate {
     ///
     /// # Errors
     ///
-    /// The source isn't valid Jinja.
+    /// The source isn't valid Jinja, or too long.
     pub fn new(source: &str, special: SpecialTokens) -> Result<Self, TemplateError> {
-        let mut environment = Environment::new();
-        // these builders fail only for delimiters that contradict each other
-        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-        environment.set_syntax(syntax.map_err(syntax_error)?);
-        filters::install(&mut environment);
-        let source = without_generation_tags(source);
-        environment.add_template_owned(NAME, source).map_err(syntax_error)?;
-        let mut template = Self { environment, special, wants_parts: false };
-        template.wants_parts = !template.prints(PROBE.into()) && template.prints(parts(PROBE));
+        if source.len() > LONGEST {
+            let reason = format!("it has more than {LONGEST} bytes");
+            return Err(TemplateError::Syntax { line: 0, reason });
+        }
+        let environment = on_deep_stack(&BUDGETS, |_| compile(source))??;
+        let mut template = Self { environment, special, form: Form::default() };
+        template.form = Form::find(|form, messages| template.probe(form, messages));
         Ok(template)
     }
 
-    /// Whether a content shows. Little work, whatever the template does.
-    fn prints(&self, content: Json) -> bool {
-        let messages = [Json::from_iter([("role", "user".into()), ("content", content)])];
-        let variables = Map::new();
-        let input = ChatInput::new(&messages, &variables, Moment { seconds: 0 });
-        self.render_within(&input, &BUDGETS[1..]).is_ok_and(|text| text.contains(PROBE))
+    /// The text of a conversation in another form. Little work, whatever the template does.
+    fn probe(&self, form: Form, messages: &[Json]) -> Option<String> {
+        let (variables, now) = (Map::new(), Moment { seconds: 0 });
+        let input = ChatInput::new(messages, &variables, now);
+        on_deep_stack(&BUDGETS[1..], |fuel| self.render_with(&input, form, fuel)).ok()?.ok()
     }
 
     /// The prompt, and which bytes of it people wrote; see [`Prompt`].
@@ -152,51 +151,27 @@ impl ChatTemplate {
 
     /// The text of the prompt of a conversation as it stands. Bounded work, whatever the template does.
     ///
-    /// Tool-call arguments that are strings of a JSON object are handed to the template as that object, and contents as
-    /// lists of parts if it prints no others.
+    /// Messages are handed to the template in the form that it prints: arguments of calls as objects, or as texts if it
+    /// prints no others, contents as texts, or as lists of parts.
     ///
     /// # Errors
     ///
     /// The template refuses the conversation, fails, or doesn't end.
     pub fn render(&self, input: &ChatInput<'_>) -> Result<String, TemplateError> {
-        self.render_within(input, &BUDGETS)
+        on_deep_stack(&BUDGETS, |fuel| self.render_with(input, self.form, fuel))?
     }
 
-    fn render_within(
-        &self,
-        input: &ChatInput<'_>,
-        budgets: &[(u64, usize)],
-    ) -> Result<String, TemplateError> {
-        for &(fuel, stack) in budgets {
-            let rendering = std::thread::scope(|scope| {
-                let thread = std::thread::Builder::new().name("template".into()).stack_size(stack);
-                thread.spawn_scoped(scope, || self.render_with(input, fuel)).map(ScopedJoinHandle::join)
-            });
-            match rendering {
-                Ok(Ok(result)) => return result,
-                Ok(Err(panic)) => std::panic::resume_unwind(panic),
-                // not that much address space: try with less
-                Err(_) => {}
-            }
-        }
-        Err(TemplateError::NoThread)
-    }
-
-    fn render_with(&self, input: &ChatInput<'_>, fuel: u64) -> Result<String, TemplateError> {
+    fn render_with(&self, input: &ChatInput<'_>, form: Form, fuel: u64) -> Result<String, TemplateError> {
         let mut environment = self.environment.clone();
         environment.set_fuel(Some(fuel));
         filters::install_clock(&mut environment, input.now);
         let template = environment.get_template(NAME).map_err(syntax_error)?;
-        template.render(self.context(input)).map_err(failure)
+        template.render(self.context(input, form)).map_err(failure)
     }
 
-    fn context(&self, input: &ChatInput<'_>) -> Value {
+    fn context(&self, input: &ChatInput<'_>, form: Form) -> Value {
         let list = |items: Option<&[Json]>| items.map_or(Json::Null, |items| Json::Array(items.to_vec()));
-        let message = |message: &Json| {
-            let message = with_argument_objects(message.clone());
-            if self.wants_parts { with_parts(message) } else { message }
-        };
-        let messages = input.messages.iter().map(message).collect();
+        let messages = input.messages.iter().map(|message| form.message(message)).collect();
         let mut variables = Map::new();
         variables.insert("messages".into(), Json::Array(messages));
         variables.insert("tools".into(), list(input.tools));
@@ -213,32 +188,37 @@ impl ChatTemplate {
     }
 }
 
-/// Parses `tool_calls[].function.arguments` where it's the text of a JSON object.
-fn with_argument_objects(mut message: Json) -> Json {
-    let calls = message.get_mut("tool_calls").and_then(Json::as_array_mut);
-    for call in calls.into_iter().flatten() {
-        let Some(arguments) = call.pointer_mut("/function/arguments") else { continue };
-        let parsed = arguments.as_str().and_then(|text| serde_json::from_str::<Json>(text).ok());
-        if let Some(object @ Json::Object(_)) = parsed {
-            *arguments = object;
+/// Does work that may recurse deeply, on a thread of its own: with the first of the budgets whose stack the system
+/// grants.
+fn on_deep_stack<T: Send>(
+    budgets: &[(u64, usize)],
+    work: impl Fn(u64) -> T + Sync,
+) -> Result<T, TemplateError> {
+    for &(fuel, stack) in budgets {
+        let done = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("template".into()).stack_size(stack);
+            thread.spawn_scoped(scope, || work(fuel)).map(ScopedJoinHandle::join)
+        });
+        match done {
+            Ok(Ok(result)) => return Ok(result),
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            // not that much address space: try with less
+            Err(_) => {}
         }
     }
-    message
+    Err(TemplateError::NoThread)
 }
 
-/// A content of one part.
-fn parts(text: &str) -> Json {
-    Json::Array(vec![Json::from_iter([("type", "text"), ("text", text)])])
-}
-
-/// Makes a list of parts of a content that is text.
-fn with_parts(mut message: Json) -> Json {
-    if let Some(content) = message.get_mut("content")
-        && let Some(text) = content.as_str()
-    {
-        *content = parts(text);
-    }
-    message
+/// An environment with one template.
+fn compile(source: &str) -> Result<Environment<'static>, TemplateError> {
+    let mut environment = Environment::new();
+    // these builders fail only for delimiters that contradict each other
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+    environment.set_syntax(syntax.map_err(syntax_error)?);
+    filters::install(&mut environment);
+    let source = without_generation_tags(source);
+    environment.add_template_owned(NAME, source).map_err(syntax_error)?;
+    Ok(environment)
 }
 
 /// JSON as template values, keys in order. Recursion is bounded by the JSON parser's own limit of 128.

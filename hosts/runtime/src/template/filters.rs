@@ -2,7 +2,7 @@
 
 use super::calendar::Moment;
 use super::{json, python};
-use minijinja::value::{Value, ValueKind};
+use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State};
 
 /// Marks the error of `raise_exception` among all other errors.
@@ -25,10 +25,17 @@ pub(super) fn install(environment: &mut Environment<'_>) {
     environment.add_test("sequence", is_sequence);
     environment.add_filter("length", length);
     environment.add_filter("count", length);
-    environment.add_filter("string", |value: &Value| python::str_of(value));
-    environment.add_filter("upper", |value: &Value| Ok::<_, Error>(python::str_of(value)?.to_uppercase()));
-    environment.add_filter("lower", |value: &Value| Ok::<_, Error>(python::str_of(value)?.to_lowercase()));
+    environment.add_filter("string", |state: &State<'_, '_>, value: &Value| python::str_of(value, state));
+    environment.add_filter("upper", |state: &State<'_, '_>, value: &Value| {
+        Ok::<_, Error>(python::str_of(value, state)?.to_uppercase())
+    });
+    environment.add_filter("lower", |state: &State<'_, '_>, value: &Value| {
+        Ok::<_, Error>(python::str_of(value, state)?.to_lowercase())
+    });
+    environment.add_filter("join", join);
     environment.add_filter("tojson", json::tojson);
+    // no template needs it, and it prints without end what refers to one thing many times
+    environment.remove_filter("pprint");
     environment.add_function("raise_exception", raise_exception);
 }
 
@@ -37,12 +44,43 @@ pub(super) fn install_clock(environment: &mut Environment<'_>, now: Moment) {
     environment.add_function("strftime_now", move |format: &str| now.strftime(format));
 }
 
-fn print(output: &mut Output<'_>, _: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+fn print(output: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
     match value.as_str() {
         Some(text) => output.write_str(text),
-        None => output.write_str(&python::str_of(value)?),
+        None => output.write_str(&python::str_of(value, state)?),
     }
     .map_err(Error::from)
+}
+
+/// `items|join(between, attribute)`.
+fn join(
+    state: &State<'_, '_>,
+    items: &Value,
+    between: Option<&Value>,
+    attribute: Option<&Value>,
+    arguments: Kwargs,
+) -> Result<String, Error> {
+    let between = match (between, arguments.get::<Option<Value>>("d")?) {
+        (Some(between), _) => python::str_of(between, state)?,
+        (None, Some(between)) => python::str_of(&between, state)?,
+        (None, None) => String::new(),
+    };
+    let named = arguments.get::<Option<Value>>("attribute")?;
+    let attribute = attribute.or(named.as_ref()).filter(|attribute| !attribute.is_none());
+    arguments.assert_all_used()?;
+    let mut out = String::new();
+    for (index, item) in items.try_iter()?.enumerate() {
+        let item = match attribute.map(|attribute| (attribute, attribute.as_str())) {
+            Some((_, Some(path))) => path.split('.').try_fold(item, |item, name| item.get_attr(name))?,
+            Some((index, None)) => item.get_item(index)?,
+            None => item,
+        };
+        let text = python::str_of(&item, state)?;
+        python::charge(state, between.len() + text.len())?;
+        out.push_str(if index == 0 { "" } else { &between });
+        out.push_str(&text);
+    }
+    Ok(out)
 }
 
 /// Jinja2's undefined can be iterated, none can't.
@@ -66,7 +104,7 @@ fn length(value: &Value) -> Result<usize, Error> {
     })
 }
 
-fn raise_exception(message: Value) -> Result<String, Error> {
-    let message = python::str_of(&message)?;
+fn raise_exception(state: &State<'_, '_>, message: Value) -> Result<String, Error> {
+    let message = python::str_of(&message, state)?;
     Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
 }

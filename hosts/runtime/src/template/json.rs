@@ -1,12 +1,13 @@
 //! The `tojson` filter: JSON as Python's `json.dumps` writes it, with the arguments `transformers` gives it.
 
-use super::python::{self, DEPTH_MAX, too_deep};
+use super::python::{self, DEPTH_MAX, charge, too_deep};
 use core::fmt::Write as _;
 use minijinja::value::{Kwargs, Value, ValueKind};
-use minijinja::{Error, ErrorKind};
+use minijinja::{Error, ErrorKind, State};
 
 /// How to write, after the arguments were looked at.
-struct Style {
+struct Style<'s, 't, 'e> {
+    state: &'s State<'t, 'e>,
     ascii: bool,
     indent: Option<String>,
     item_separator: String,
@@ -15,7 +16,12 @@ struct Style {
 }
 
 /// `value|tojson(ensure_ascii, indent, separators, sort_keys)`.
-pub(super) fn tojson(value: &Value, ascii: Option<Value>, arguments: Kwargs) -> Result<String, Error> {
+pub(super) fn tojson(
+    state: &State<'_, '_>,
+    value: &Value,
+    ascii: Option<Value>,
+    arguments: Kwargs,
+) -> Result<String, Error> {
     let positional = ascii.is_some_and(|ascii| ascii.is_true());
     let ascii = arguments.get::<Option<Value>>("ensure_ascii")?.map_or(positional, |ascii| ascii.is_true());
     let indent = match arguments.get::<Option<Value>>("indent")? {
@@ -25,32 +31,35 @@ pub(super) fn tojson(value: &Value, ascii: Option<Value>, arguments: Kwargs) -> 
     };
     let separators = arguments.get::<Option<Value>>("separators")?.filter(|value| !value.is_none());
     let (item_separator, key_separator) = match separators {
-        Some(pair) => (part(&pair, 0)?, part(&pair, 1)?),
+        Some(pair) => (part(&pair, 0, state)?, part(&pair, 1, state)?),
         None => (String::from(if indent.is_some() { "," } else { ", " }), String::from(": ")),
     };
     let sort_keys = arguments.get::<Option<Value>>("sort_keys")?.is_some_and(|sort| sort.is_true());
     arguments.assert_all_used()?;
-    let style = Style { ascii, indent, item_separator, key_separator, sort_keys };
+    let style = Style { state, ascii, indent, item_separator, key_separator, sort_keys };
     let mut out = String::new();
     style.write(value, 0, &mut out)?;
     Ok(out)
 }
 
-fn part(pair: &Value, index: usize) -> Result<String, Error> {
-    python::str_of(&pair.get_item_by_index(index)?)
+fn part(pair: &Value, index: usize, state: &State<'_, '_>) -> Result<String, Error> {
+    python::str_of(&pair.get_item_by_index(index)?, state)
 }
 
-impl Style {
+impl Style<'_, '_, '_> {
     fn write(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
         if depth > DEPTH_MAX {
             return Err(too_deep());
         }
+        let layout = self.indent.as_ref().map_or(0, |indent| indent.len() * (depth + 2));
+        let separators = self.item_separator.len() + self.key_separator.len();
+        charge(self.state, value.as_str().map_or(0, str::len) + layout + separators)?;
         match value.kind() {
             ValueKind::None => out.push_str("null"),
             ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
             ValueKind::Number => number(value, out),
             ValueKind::String => self.string(value.as_str().unwrap_or_default(), out),
-            ValueKind::Seq => {
+            ValueKind::Seq | ValueKind::Iterable => {
                 let items = value.try_iter()?;
                 self.container(['[', ']'], depth, items, out, |item, out| self.write(&item, depth + 1, out))?;
             }

@@ -9,6 +9,7 @@ mod chat;
 mod content;
 mod error;
 mod filters;
+mod form;
 mod json;
 mod merge;
 mod python;

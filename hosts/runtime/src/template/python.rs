@@ -2,7 +2,7 @@
 
 use core::fmt::Write as _;
 use minijinja::value::{Value, ValueKind};
-use minijinja::{Error, ErrorKind};
+use minijinja::{Error, ErrorKind, State};
 
 /// Values nested deeper than this aren't printed: neither Python nor a conversation goes there.
 pub(super) const DEPTH_MAX: usize = 200;
@@ -12,35 +12,42 @@ pub(super) fn too_deep() -> Error {
     Error::new(ErrorKind::InvalidOperation, "value is nested too deeply")
 }
 
+/// Takes the work of printing so many bytes from what the rendering may do: a unit for every eight, at least one. Values
+/// may refer to one thing in many places, so what is printed of them has no bound of its own.
+pub(super) fn charge(state: &State<'_, '_>, bytes: usize) -> Result<(), Error> {
+    state.consume_fuel(u64::try_from(bytes).unwrap_or(u64::MAX) / 8 + 1)
+}
+
 /// `str(value)`; undefined is empty, as Jinja2 prints it.
-pub(super) fn str_of(value: &Value) -> Result<String, Error> {
+pub(super) fn str_of(value: &Value, state: &State<'_, '_>) -> Result<String, Error> {
     match (value.as_str(), value.kind()) {
         (Some(text), _) => Ok(text.to_owned()),
         (None, ValueKind::Undefined) => Ok(String::new()),
         _ => {
             let mut out = String::new();
-            repr(value, 0, &mut out)?;
+            repr(value, 0, &mut out, state)?;
             Ok(out)
         }
     }
 }
 
-fn repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
+fn repr(value: &Value, depth: usize, out: &mut String, state: &State<'_, '_>) -> Result<(), Error> {
     if depth > DEPTH_MAX {
         return Err(too_deep());
     }
+    charge(state, value.as_str().map_or(0, str::len))?;
     match value.kind() {
         ValueKind::Undefined => out.push_str("Undefined"),
         ValueKind::None => out.push_str("None"),
         ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
         ValueKind::Number => number(value, out),
         ValueKind::String => string_repr(value.as_str().unwrap_or_default(), out),
-        ValueKind::Seq => {
+        ValueKind::Seq | ValueKind::Iterable => {
             let tuple = value.is_tuple();
             out.push(if tuple { '(' } else { '[' });
             for (index, item) in value.try_iter()?.enumerate() {
                 out.push_str(if index == 0 { "" } else { ", " });
-                repr(&item, depth + 1, out)?;
+                repr(&item, depth + 1, out, state)?;
             }
             if tuple && value.len() == Some(1) {
                 out.push(',');
@@ -51,9 +58,9 @@ fn repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
             out.push('{');
             for (index, key) in value.try_iter()?.enumerate() {
                 out.push_str(if index == 0 { "" } else { ", " });
-                repr(&key, depth + 1, out)?;
+                repr(&key, depth + 1, out, state)?;
                 out.push_str(": ");
-                repr(&value.get_item(&key)?, depth + 1, out)?;
+                repr(&value.get_item(&key)?, depth + 1, out, state)?;
             }
             out.push('}');
         }
