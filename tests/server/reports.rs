@@ -469,7 +469,7 @@ fn row_95_references_into_lists_and_to_enumerations_are_followed() {
 
 #[test]
 fn row_96_an_argument_that_is_no_json_stays_as_it_is_written() {
-    use doorbell_runtime::answer::{AnswerParser, CallStyle, Delta, Style, Tools};
+    use doorbell_runtime::answer::{AnswerParser, Begin, CallStyle, Delta, Style, Tools};
     let tools = [json!({ "type": "function", "function": { "name": "f", "parameters": {
         "type": "object", "properties": { "n": { "type": "integer" }, "o": { "type": "object" } },
     } } })];
@@ -485,7 +485,7 @@ fn row_96_an_argument_that_is_no_json_stays_as_it_is_written() {
         let text = format!(
             "<tool_call>\n<function=f>\n<parameter=o>\n{written}\n</parameter>\n</function>\n</tool_call>"
         );
-        let mut parser = AnswerParser::new(style, Tools::new(&tools), false);
+        let mut parser = AnswerParser::new(style, Tools::new(&tools), Begin::Turn);
         let mut deltas = Vec::new();
         parser.push(&text, &mut deltas);
         parser.finish(&mut deltas);

@@ -168,11 +168,131 @@ fn calls_can_be_forced_in_every_style() {
         let function = &choice["message"]["tool_calls"][0]["function"];
         assert_eq!(function["name"], "weather", "{sign}");
         let arguments: Value = serde_json::from_str(function["arguments"].as_str().unwrap()).unwrap();
-        // styles that are not JSON leave the parameters to the model
-        assert!(arguments.is_object(), "{sign}: {arguments}");
-        if !["<tool_call><function=", "<arg_key>"].contains(&sign) {
-            assert_eq!(arguments, json!({ "city": "Rom" }), "{sign}");
-        }
+        assert_eq!(arguments, json!({ "city": "Rom" }), "{sign}");
+    }
+}
+
+/// A template that shows a style.
+fn showing(sign: &str) -> &'static str {
+    let template = format!(
+        "{{# {sign} #}}{{% for m in messages %}}{{{{ '<|im_start|>' + m.role + '\\n' + m.content + \
+         '<|im_end|>\\n' }}}}{{% endfor %}}{{{{ '<|im_start|>assistant\\n' }}}}"
+    );
+    Box::leak(template.into_boxed_str())
+}
+
+/// A tool of two parameters, whose calls must keep to its schema.
+fn strict() -> Value {
+    let schema = json!({ "type": "object", "properties": { "city": { "enum": ["Rom"] }, "days": { "$ref": "#/$defs/few" } },
+        "required": ["city", "days"], "additionalProperties": false, "$defs": { "few": { "enum": [3] } } });
+    json!([{ "type": "function", "function": { "name": "weather", "strict": true, "parameters": schema } }])
+}
+
+/// How each style begins a call, and what the model would write then.
+const BEGINNINGS: [(&str, &str, &str); 8] = [
+    ("<tool_call>", "I ask. ", "<tool_call>\n{\"name\": \"other\"}"),
+    ("<tool_call><function=", "I ask. ", "<tool_call>\n<function=weather>\n<parameter=country>"),
+    ("<arg_key>", "I ask. ", "<tool_call>other"),
+    ("[TOOL_CALLS]", "I ask. ", "[TOOL_CALLS]none"),
+    ("[TOOL_CALLS][ARGS]", "I ask. ", "[TOOL_CALLS]other[ARGS]{}"),
+    ("<｜tool▁calls▁begin｜>", "I ask. ", "<｜tool▁calls▁begin｜>other"),
+    ("<|python_tag|>", "", "{\"name\": \"other\"}"),
+    ("<|channel|>", "", "<|channel|>commentary to=functions.other<|message|>{}"),
+];
+
+#[test]
+fn calls_of_strict_tools_keep_to_their_schemas_where_the_model_begins_them() {
+    for (sign, before, call) in BEGINNINGS {
+        let server = Server::start(&Kind { template: Some(showing(sign)), ..Kind::default() });
+        let body = |text: &str| {
+            with(
+                ask(&format!("[[{text}]]")),
+                json!({ "tools": strict(), "parallel_tool_calls": false, "max_tokens": 1500 }),
+            )
+        };
+        let choice = server.post(CHAT, &body(&format!("{before}{call}"))).ok()["choices"][0].clone();
+        assert_eq!(choice["finish_reason"], "tool_calls", "{sign}: {choice}");
+        let message = &choice["message"];
+        let function = &message["tool_calls"][0]["function"];
+        assert_eq!(function["name"], "weather", "{sign}");
+        let arguments: Value = serde_json::from_str(function["arguments"].as_str().unwrap()).unwrap();
+        assert_eq!(arguments, json!({ "city": "Rom", "days": 3 }), "{sign}");
+        assert_eq!(message["content"].as_str().unwrap_or_default(), before.trim_end(), "{sign}");
+        // who calls nothing says what it likes
+        let prose = "a < b {} <tool> [TOOL";
+        let text =
+            if sign == "<|channel|>" { format!("<|channel|>final<|message|>{prose}") } else { prose.into() };
+        assert_eq!(content(&server, &body(&text)), prose, "{sign}");
+        // what a schema can't be kept in is refused, if it must be kept
+        let odd = |strict: bool| {
+            let function = json!({ "name": "f", "strict": strict, "parameters": { "properties": { "a": { "not": {} } } } });
+            let tools = json!([{ "type": "function", "function": function }]);
+            server.post(CHAT, &with(ask("[[a]]"), json!({ "tools": tools }))).status
+        };
+        assert_eq!((odd(true), odd(false)), (400, 200), "{sign}");
+    }
+}
+
+#[test]
+fn a_shape_leaves_room_for_calls() {
+    for (sign, _, call) in BEGINNINGS {
+        let server = Server::start(&Kind { template: Some(showing(sign)), ..Kind::default() });
+        let schema = json!({ "type": "object", "properties": { "a": { "enum": [1] } }, "required": ["a"],
+            "additionalProperties": false });
+        let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema } });
+        let fields = json!({ "tools": strict(), "response_format": format, "parallel_tool_calls": false,
+            "max_tokens": 1500 });
+        let said = |text: &str| server.post(CHAT, &with(ask(&format!("[[{text}]]")), fields.clone())).ok();
+        let choice = said(call)["choices"][0].clone();
+        assert_eq!(choice["finish_reason"], "tool_calls", "{sign}: {choice}");
+        let function = &choice["message"]["tool_calls"][0]["function"];
+        let arguments: Value = serde_json::from_str(function["arguments"].as_str().unwrap()).unwrap();
+        assert_eq!(arguments, json!({ "city": "Rom", "days": 3 }), "{sign}");
+        let head = if sign == "<|channel|>" { "<|channel|>final<|message|>" } else { "" };
+        let choice = said(&format!("{head}{{\"a\": 2}}"))["choices"][0].clone();
+        assert_eq!(choice["finish_reason"], "stop", "{sign}: {choice}");
+        let answer: Value = serde_json::from_str(choice["message"]["content"].as_str().unwrap()).unwrap();
+        assert_eq!(answer, json!({ "a": 1 }), "{sign}");
+    }
+}
+
+#[test]
+fn parameters_in_tags_are_forced_by_their_schema() {
+    for sign in ["<tool_call><function=", "<arg_key>"] {
+        let server = Server::start(&Kind { template: Some(showing(sign)), ..Kind::default() });
+        let schema = json!({ "type": "object", "properties": {
+            "count": { "type": "integer", "minimum": 5, "maximum": 5 }, "free": { "type": "boolean" } },
+            "required": ["count"] });
+        let tools = json!([{ "type": "function", "function": { "name": "f", "parameters": schema } }]);
+        let fields = json!({ "tools": tools, "tool_choice": "required", "parallel_tool_calls": false });
+        let answer = server.post(CHAT, &with(ask("[[I won't]]"), fields)).ok();
+        let function = &answer["choices"][0]["message"]["tool_calls"][0]["function"];
+        let arguments: Value = serde_json::from_str(function["arguments"].as_str().unwrap()).unwrap();
+        assert_eq!(arguments["count"], 5, "{sign}: {arguments}");
+        assert!(arguments["free"].is_null() || arguments["free"].is_boolean(), "{sign}: {arguments}");
+    }
+}
+
+#[test]
+fn refusals_name_the_keyword_and_no_option() {
+    let server = Server::start(&Kind::default());
+    let said = |schema: Value| {
+        let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema } });
+        let answer = server.post(CHAT, &with(ask("[[x]]"), json!({ "response_format": format })));
+        assert_eq!(answer.status, 400);
+        answer.json()["error"]["message"].as_str().unwrap().to_owned()
+    };
+    let one = said(json!({ "oneOf": [{ "type": "integer" }, { "type": "number" }] }));
+    assert!(one.contains("oneOf") && !one.contains("option"), "{one}");
+    for keyword in ["not", "if", "uniqueItems", "contains", "patternProperties"] {
+        let value = match keyword {
+            "uniqueItems" => json!(true),
+            "patternProperties" => json!({ "a": { "not": {} } }),
+            _ => json!({}),
+        };
+        let message = said(json!({ keyword: value }));
+        let named = if keyword == "patternProperties" { "not" } else { keyword };
+        assert!(message.contains(named), "{keyword}: {message}");
     }
 }
 

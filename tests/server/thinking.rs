@@ -233,3 +233,28 @@ fn responses_count_what_was_reasoned() {
         answer["output"].as_array().unwrap().iter().map(|item| item["type"].clone()).collect();
     assert_eq!(kinds, ["reasoning", "message"]);
 }
+
+#[test]
+fn a_turn_of_channels_goes_on_where_it_was_begun() {
+    let marks = &["<|channel|>", "<|message|>", "<|end|>", "<|start|>", "<|return|>", "<|call|>"];
+    let server = Server::start(&Kind { template: Some(CHANNELS), marks, ..Kind::default() });
+    let body = |script: &str, begun: Value| {
+        let messages = json!([{ "role": "user", "content": format!("[[{script}]]") }, begun]);
+        with(ask(""), json!({ "messages": messages, "tools": crate::chat::weather() }))
+    };
+    // nothing is begun: the channels are read as ever
+    let whole = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Yes";
+    let (reasoning, text, ..) = parts(&server, &body(whole, json!({ "role": "assistant", "content": "" })));
+    assert_eq!((reasoning.as_str(), text.as_str()), ("hm", "Yes"));
+    let thought = json!({ "role": "assistant", "content": "", "reasoning_content": "so" });
+    let rest = "me<|end|><|start|>assistant<|channel|>final<|message|>Yes";
+    let script = format!("<|channel|>analysis<|message|>so{rest}");
+    let (reasoning, text, ..) = parts(&server, &body(&script, thought));
+    assert_eq!((reasoning.as_str(), text.as_str()), ("me", "Yes"));
+    let answered = json!({ "role": "assistant", "content": "He" });
+    let rest = "llo<|end|><|start|>assistant<|channel|>commentary to=functions.weather<|message|>{}<|call|>";
+    let script = format!("<|channel|>final<|message|>He{rest}");
+    let choice = server.post(CHAT, &body(&script, answered)).ok()["choices"][0].clone();
+    assert_eq!(choice["message"]["content"], "llo");
+    assert_eq!(choice["message"]["tool_calls"][0]["function"]["name"], "weather", "{choice}");
+}

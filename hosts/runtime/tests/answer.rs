@@ -1,6 +1,6 @@
 //! Answers of every family, whole and in pieces: the parts are the same however the text comes.
 
-use doorbell_runtime::answer::{AnswerParser, Delta, Style, Tools};
+use doorbell_runtime::answer::{AnswerParser, Begin, Delta, Style, Tools};
 use serde_json::{Value, json};
 
 fn tools() -> Tools {
@@ -14,8 +14,8 @@ fn tools() -> Tools {
 }
 
 /// The parts, neighbours of a kind joined.
-fn parts(style: Style, thinking: bool, pieces: &[&str]) -> Vec<Delta> {
-    let mut parser = AnswerParser::new(style, tools(), thinking);
+fn parts(style: Style, begin: Begin, pieces: &[&str]) -> Vec<Delta> {
+    let mut parser = AnswerParser::new(style, tools(), begin);
     let mut out = Vec::new();
     for piece in pieces {
         parser.push(piece, &mut out);
@@ -51,15 +51,20 @@ fn call(index: usize, name: &str, arguments: &Value) -> [Delta; 2] {
 
 #[track_caller]
 fn check(template: &str, thinking: bool, answer: &str, expected: &[Delta]) {
+    check_from(template, if thinking { Begin::Reasoning } else { Begin::Turn }, answer, expected);
+}
+
+#[track_caller]
+fn check_from(template: &str, begin: Begin, answer: &str, expected: &[Delta]) {
     let style = Style::of_template(template);
-    assert_eq!(parts(style, thinking, &[answer]), expected, "whole: {answer}");
-    same_in_pieces(style, thinking, answer);
+    assert_eq!(parts(style, begin, &[answer]), expected, "whole: {answer}");
+    same_in_pieces(style, begin, answer);
 }
 
 /// Requires the same parts of a text in two pieces at every place, letter by letter, and in random pieces.
 #[track_caller]
-fn same_in_pieces(style: Style, thinking: bool, answer: &str) {
-    let expected = parts(style, thinking, &[answer]);
+fn same_in_pieces(style: Style, begin: Begin, answer: &str) {
+    let expected = parts(style, begin, &[answer]);
     let starts: Vec<usize> = answer.char_indices().map(|(at, _)| at).collect();
     let cut_at = |cuts: &[usize]| {
         let mut cuts = cuts.to_vec();
@@ -67,7 +72,7 @@ fn same_in_pieces(style: Style, thinking: bool, answer: &str) {
         cuts.sort_unstable();
         cuts.dedup();
         let pieces: Vec<&str> = cuts.windows(2).map(|ends| &answer[ends[0]..ends[1]]).collect();
-        assert_eq!(parts(style, thinking, &pieces), expected, "{style:?}, {thinking}: {pieces:?}");
+        assert_eq!(parts(style, begin, &pieces), expected, "{style:?}, {begin:?}: {pieces:?}");
     };
     cut_at(&starts);
     for &at in &starts {
@@ -93,7 +98,7 @@ impl Random {
 }
 
 /// What answers of all families are made of, whole and in part, in its place and out of it.
-const FRAGMENTS: [&str; 50] = [
+const FRAGMENTS: [&str; 52] = [
     "<think>",
     "</think>",
     "<think>\n",
@@ -143,6 +148,8 @@ const FRAGMENTS: [&str; 50] = [
     "\n\n",
     "a < b",
     "text 北京 ",
+    "function<｜tool▁sep｜>now\n```json\n{}\n```",
+    "<function=now>{}</function>",
     "<",
 ];
 
@@ -172,7 +179,12 @@ fn any_text_in_any_pieces_is_the_same_answer() {
         let answer: String =
             (0..=random.below(9)).map(|_| FRAGMENTS[random.below(FRAGMENTS.len())]).collect();
         let style = Style::of_template(template);
-        same_in_pieces(style, style.thinking.is_some() && random.below(3) == 0, &answer);
+        let begin = match random.below(4) {
+            0 if style.can_think() => Begin::Reasoning,
+            1 => Begin::Text,
+            _ => Begin::Turn,
+        };
+        same_in_pieces(style, begin, &answer);
     }
 }
 
@@ -299,7 +311,7 @@ fn harmony_channels_and_recipients() {
 
 #[test]
 fn without_tools_nothing_is_a_call() {
-    let mut parser = AnswerParser::new(Style::of_template(QWEN3), Tools::default(), false);
+    let mut parser = AnswerParser::new(Style::of_template(QWEN3), Tools::default(), Begin::Turn);
     let mut out = Vec::new();
     parser.push("<tool_call>{\"name\":\"now\"}</tool_call> ", &mut out);
     parser.finish(&mut out);
@@ -310,7 +322,7 @@ fn without_tools_nothing_is_a_call() {
 fn arguments_are_handed_on_before_the_call_is_whole() {
     let style = Style::of_template(QWEN3);
     let tools = [json!({"function": {"name": "weather", "parameters": {}}})];
-    let mut parser = AnswerParser::new(style, Tools::new(&tools), false);
+    let mut parser = AnswerParser::new(style, Tools::new(&tools), Begin::Turn);
     let mut out = Vec::new();
     parser.push("<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"K", &mut out);
     assert_eq!(
@@ -328,4 +340,104 @@ fn arguments_are_handed_on_before_the_call_is_whole() {
     parser.finish(&mut out);
     let [a, b] = call(1, "weather", &json!({}));
     assert_eq!(out, [Delta::Arguments { index: 0, text: "}".into() }, a, b, text(" end")]);
+}
+
+#[test]
+fn a_call_that_breaks_off_is_none() {
+    let functions = "<tool_call>\n<function=weather>\n<parameter=city>\nNew York\n</parameter>\n</function>";
+    for (template, answer) in [
+        ("<function=", &functions[..functions.find(" York").unwrap()]),
+        ("<function=", &functions[..functions.find("\n<parameter").unwrap()]),
+        ("<function=", "<tool_call>\n<function=wea"),
+        ("<function=", "<function=weather>\n<parameter=city>\nNew\n"),
+        ("<function=", "<function=weather>{\"city\": \"Ne"),
+        ("<arg_key>", "<tool_call>weather"),
+        ("<arg_key>", "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>New"),
+        ("[TOOL_CALLS]", "[TOOL_CALLS]weather[ARGS]{\"city\": \"Ne"),
+        ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"city"),
+    ] {
+        check(template, false, answer, &[text(answer)]);
+    }
+    // what is whole may lack the marks that close it
+    let [a, b] = call(0, "weather", &json!({"city": "New York"}));
+    for answer in [functions, functions.trim_end_matches("\n</function>")] {
+        check("<function=", false, answer, &[a.clone(), b.clone()]);
+    }
+    let pairs = "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>New York</arg_value>\n";
+    check("<arg_key>", false, pairs, &[a, b]);
+}
+
+#[test]
+fn a_function_may_have_an_object_in_place_of_parameters() {
+    let [a, b] = call(0, "weather", &json!({"city": "Bonn"}));
+    for answer in [
+        "<function=weather>{\"city\": \"Bonn\"}</function>",
+        "<tool_call>\n<function=weather>\n{\"city\": \"Bonn\"}\n</function>\n</tool_call>",
+    ] {
+        check("<function=", false, answer, &[a.clone(), b.clone()]);
+    }
+}
+
+#[test]
+fn parameters_in_tags_are_texts_where_one_of_the_alternatives_is() {
+    let schema = json!({ "type": "object", "properties": {
+        "a": { "anyOf": [{ "type": "string" }, { "type": "null" }] },
+        "b": { "enum": ["1", "2"] }, "c": { "const": "3" }, "d": { "anyOf": [{ "type": "integer" }] } } });
+    let tools = Tools::new(&[json!({ "function": { "name": "f", "parameters": schema } })]);
+    let value = |key: &str, text: &str| {
+        let mut parser = AnswerParser::new(Style::of_template("<function="), tools.clone(), Begin::Turn);
+        let mut out = Vec::new();
+        let answer = format!("<function=f>\n<parameter={key}>\n{text}\n</parameter>\n</function>");
+        parser.push(&answer, &mut out);
+        parser.finish(&mut out);
+        let Some(Delta::Arguments { text, .. }) = out.pop() else { panic!("no call in {answer}") };
+        serde_json::from_str::<Value>(&text).unwrap()[key].clone()
+    };
+    assert_eq!((value("a", "42"), value("a", "null")), (json!("42"), Value::Null));
+    assert_eq!((value("b", "1"), value("c", "3"), value("d", "4")), (json!("1"), json!("3"), json!(4)));
+}
+
+#[test]
+fn deepseek_r1_quotes_arguments() {
+    let [a, b] = call(0, "weather", &json!({"city": "Lyon"}));
+    let answer = "<think>so</think>\n\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n                  ```json\n{\"city\":\"Lyon\"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
+    check("<｜tool▁calls▁begin｜> </think>", false, answer, &[reasoning("so"), a, b]);
+}
+
+#[test]
+fn a_mention_of_a_closing_mark_does_not_end_reasoning() {
+    let answer = "they write </tool_call> there\n</think>\n\nYes.";
+    check("<function= </think>", true, answer, &[reasoning("they write </tool_call> there"), text("Yes.")]);
+}
+
+#[test]
+fn names_that_are_no_tools_are_no_calls_between_weak_marks() {
+    let answer = "write <tool_call> and </tool_call>";
+    check("<arg_key>", false, answer, &[text(answer)]);
+}
+
+#[test]
+fn an_answer_goes_on_where_it_was_begun() {
+    let json = "{\"name\": \"weather\", \"parameters\": {}}";
+    check_from("<|python_tag|>", Begin::Text, json, &[text(json)]);
+    check_from(QWEN3, Begin::Text, "\n<think>x", &[text("\n<think>x")]);
+    let [a, b] = call(0, "now", &json!({}));
+    let more = "llo<|end|><|start|>assistant<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}<|call|>";
+    check_from("<|channel|>", Begin::Text, more, &[text("llo"), a.clone(), b.clone()]);
+    let hm = "m.<|end|><|start|>assistant<|channel|>final<|message|>Yes";
+    check_from("<|channel|>", Begin::Reasoning, hm, &[reasoning("m."), text("Yes")]);
+    // no arguments are none of them
+    let empty = "<|channel|>commentary to=functions.now<|message|>";
+    for end in ["", "<|call|>"] {
+        check("<|channel|>", false, &format!("{empty}{end}"), &[a.clone(), b.clone()]);
+    }
+}
+
+#[test]
+fn without_tools_a_recipient_is_nobody() {
+    let mut parser = AnswerParser::new(Style::of_template("<|channel|>"), Tools::default(), Begin::Turn);
+    let mut out = Vec::new();
+    parser.push("<|channel|>commentary to=functions.now<|message|>{}", &mut out);
+    parser.finish(&mut out);
+    assert_eq!(out, [text("{}")]);
 }

@@ -9,7 +9,7 @@ use crate::turn::{self, Turn};
 use alloc::sync::Arc;
 use doorbell_core::heap;
 use doorbell_core::token::{Scratch, TokenId};
-use doorbell_runtime::answer::{AnswerParser, CallStyle, Style, Tools};
+use doorbell_runtime::answer::{AnswerParser, Begin, CallStyle, Style, Tools};
 use doorbell_runtime::constrain::{Budget, Marks, Shape};
 use doorbell_runtime::template::{ChatInput, Moment};
 use serde_json::{Map, Value};
@@ -46,10 +46,8 @@ pub(crate) struct Conversation {
 pub(crate) struct Rendered {
     pub(crate) text: String,
     pub(crate) tokens: Vec<TokenId>,
-    /// Whether the model goes on in the midst of its reasoning.
-    pub(crate) thinking: bool,
-    /// Whether it goes on with an answer that was begun.
-    pub(crate) begun: bool,
+    /// Where the model goes on.
+    pub(crate) begin: Begin,
 }
 
 /// The prompt of a conversation. Work of milliseconds, not for the threads that serve sockets.
@@ -72,13 +70,13 @@ fn render(app: &App, conversation: &Conversation) -> Result<Rendered, Failure> {
     };
     let mut prompt = template.prompt(&input)?;
     let reason = conversation.variables.get("enable_thinking") != Some(&Value::Bool(false));
-    let thinking = turn::begin(&mut prompt, begun, app.style, reason);
+    let begin = turn::begin(&mut prompt, begun, app.style, reason);
     let mut tokens = heap::Vec::new_in(HEAP);
     app.served
         .tokenizer
         .encode_chat(prompt.text.as_bytes(), &prompt.content, &mut Scratch::new(HEAP), &mut tokens)
         .map_err(|error| Failure::new(Kind::Invalid, error))?;
-    Ok(Rendered { text: prompt.text, tokens: tokens.to_vec(), thinking, begun: begun.is_some() })
+    Ok(Rendered { text: prompt.text, tokens: tokens.to_vec(), begin })
 }
 
 /// Renders on a thread that may take its time.
@@ -105,23 +103,19 @@ pub(crate) async fn order(app: &Arc<App>, conversation: Conversation) -> Result<
         // write the commonest form
         style.calls = CallStyle::Hermes;
     }
-    if rendered.begun && style.calls == CallStyle::Harmony {
-        // the channel is that of the answer already
-        style.calls = CallStyle::None;
-    }
-    let begins_thinking = rendered.thinking;
-    let shape = shape::of(app, &conversation, &tools, style, begins_thinking)?;
-    let budget = budget(app, style, begins_thinking, conversation.options.reasoning_budget);
-    let thinking = begins_thinking && conversation.split_reasoning;
+    let mut begin = rendered.begin;
+    let shape = shape::of(app, &conversation, &tools, style, begin)?;
+    let within = begin == Begin::Reasoning;
+    let budget = budget(app, style, within, conversation.options.reasoning_budget);
     let special = style.needs_control_tokens();
-    if !conversation.split_reasoning {
-        style.thinking = None;
+    if !conversation.split_reasoning && style.thinking.take().is_some() && within {
+        begin = Begin::Text;
     }
     Ok(Order {
         prompt: rendered.tokens,
         text: rendered.text,
         options: conversation.options,
-        parser: Some(AnswerParser::new(style, tools, thinking)),
+        parser: Some(AnswerParser::new(style, tools, begin)),
         special,
         shape,
         budget,

@@ -9,6 +9,7 @@ mod anthropic;
 mod app;
 mod body;
 mod call;
+mod call_rules;
 mod chat;
 mod connection;
 mod dispatch;

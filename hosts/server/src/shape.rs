@@ -1,13 +1,13 @@
 //! What an answer must look like, as a grammar of the marks that the model's family writes: reasoning, channels, calls
-//! that must come, and the JSON in the midst of them.
+//! that must or may come, and the JSON in the midst of them. The rules of the calls are `call_rules`.
 
 use crate::app::App;
+use crate::call_rules::{CallRules, json_rule, lazy_until, mark};
 use crate::chat::{Conversation, ToolChoice};
 use crate::error::Failure;
 use core::fmt::Write as _;
-use doorbell_core::token::Kind;
-use doorbell_runtime::answer::{CallStyle, Style, Tools};
-use doorbell_runtime::constrain::{BLANK, Shape, spaced};
+use doorbell_runtime::answer::{Begin, CallStyle, Style, Tool, Tools};
+use doorbell_runtime::constrain::Shape;
 use serde_json::{Value, json};
 
 /// The shape of the answer, with room for reasoning in front.
@@ -16,187 +16,159 @@ pub(crate) fn of(
     conversation: &Conversation,
     tools: &Tools,
     style: Style,
-    begins_thinking: bool,
+    begin: Begin,
 ) -> Result<Option<Shape>, Failure> {
+    let writer = Writer { app, style, begin, one: conversation.one_call };
     let forced = match &conversation.choice {
         ToolChoice::Required => Some(None),
         ToolChoice::Named(name) => Some(Some(name.as_str())),
         ToolChoice::None | ToolChoice::Auto => None,
     };
-    let writer = Writer { app, style, begins_thinking };
     if let Some(name) = forced {
-        let one = conversation.one_call || name.is_some();
-        return Ok(Some(Shape::Lark(writer.around(&writer.calls(tools, name, one)?, Channel::Call))));
-    }
-    let Some(shape) = &conversation.shape else { return Ok(None) };
-    if style.thinking.is_none() && style.calls != CallStyle::Harmony {
-        return Ok(Some(shape.clone()));
-    }
-    let body = match shape {
-        Shape::JsonObject => format!("body: %json {}\n", spaced(&json!({ "type": "object" }))),
-        Shape::JsonSchema(schema) => format!("body: %json {}\n", spaced(schema)),
-        // whoever writes a grammar says where the reasoning goes
-        other => return Ok(Some(other.clone())),
-    };
-    Ok(Some(Shape::Lark(writer.around(&body, Channel::Final))))
-}
-
-/// Where harmony puts the body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Channel {
-    Final,
-    Call,
-}
-
-struct Writer<'a> {
-    app: &'a App,
-    style: Style,
-    begins_thinking: bool,
-}
-
-/// A text in a grammar.
-fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
-}
-
-impl Writer<'_> {
-    /// A mark in a grammar: the control token of that text if there is one, else the text.
-    fn mark(&self, text: &str) -> String {
-        let tokenizer = self.app.served.tokenizer;
-        match tokenizer.find(text.as_bytes()).filter(|&token| tokenizer.kind(token) == Kind::Control) {
-            Some(token) => format!("<[{}]>", token.0),
-            None => quoted(text),
-        }
-    }
-
-    /// A grammar of `body`, behind reasoning where there may be some.
-    fn around(&self, body: &str, channel: Channel) -> String {
-        if self.style.calls == CallStyle::Harmony {
-            return self.around_harmony(body, channel);
-        }
-        let Some(marks) = self.style.thinking else { return format!("start: body\n{body}") };
-        let close = marks.close.replace('/', "\\/").replace('[', "\\[").replace(']', "\\]");
-        let mut text = String::from("start: ");
-        if self.begins_thinking {
-            text.push_str("thoughts blank body\n");
-        } else {
-            _ = writeln!(text, "(\"{}\" thoughts blank)? body", marks.open);
-        }
-        _ = write!(text, "thoughts[lazy]: /(.|\\n)*{close}/\nblank: /[ \\n]*/\n{body}");
-        text
-    }
-
-    /// Behind `<|start|>assistant`: an analysis if the model wants one, and then the channel of the body.
-    fn around_harmony(&self, body: &str, channel: Channel) -> String {
-        let [open, message, end, start] =
-            ["<|channel|>", "<|message|>", "<|end|>", "<|start|>"].map(|mark| self.mark(mark));
-        let thoughts = if end.starts_with('"') {
-            // without a token of its own, the mark ends the text
-            "thoughts[lazy]: /(.|\\n)*<\\|end\\|>/\n".to_owned()
-        } else {
-            format!("thoughts: TEXT {end}\nTEXT: /(.|\\n)*/\n")
-        };
-        let head = match channel {
-            Channel::Final => format!("{open} \"final\" {message}"),
-            Channel::Call => format!("{open} \"commentary to=functions.\""),
-        };
-        format!(
-            "start: analysis? {head} body\nanalysis: {open} \"analysis\" {message} thoughts {start} \"assistant\"\n\
-             {thoughts}{body}"
-        )
-    }
-
-    /// The rule `body` of calls, where calls must come.
-    fn calls(&self, tools: &Tools, name: Option<&str>, one: bool) -> Result<String, Failure> {
-        let wanted: Vec<_> = tools.iter().filter(|(tool, _)| name.is_none_or(|name| name == *tool)).collect();
+        let wanted: Vec<_> = tools.iter().filter(|tool| name.is_none_or(|name| name == tool.name)).collect();
         if wanted.is_empty() {
             return Err(Failure::field("tool_choice", "names no tool that the request offers"));
         }
-        let more = if one { "" } else { " (\"\\n\" call)*" };
-        match self.style.calls {
-            CallStyle::Bare => {
-                Ok(format!("body: call\n{}", each(&wanted, |name, rule| object(name, "parameters", rule))))
-            }
-            CallStyle::None | CallStyle::Hermes => {
-                let calls = each(&wanted, |name, rule| {
-                    format!(r#""<tool_call>\n" {} "\n</tool_call>""#, object(name, "arguments", rule))
-                });
-                Ok(format!("body: call{more}\n{calls}"))
-            }
-            CallStyle::Functions => Ok(format!(
-                "body: call{more}\n\
-                 call: \"<tool_call>\\n<function=\" name \">\\n\" parameter* \"</function>\\n</tool_call>\"\n\
-                 name: {}\nparameter: \"<parameter=\" /[^>\\n]+/ \">\\n\" value\n\
-                 value[lazy]: /(.|\\n)*\\n<\\/parameter>\\n/\n",
-                names(&wanted)
-            )),
-            CallStyle::ArgumentPairs => Ok(format!(
-                "body: call{more}\ncall: \"<tool_call>\" name \"\\n\" pair* \"</tool_call>\"\nname: {}\n\
-                 pair: \"<arg_key>\" /[^<\\n]+/ \"</arg_key>\\n<arg_value>\" value\n\
-                 value[lazy]: /(.|\\n)*<\\/arg_value>\\n/\n",
-                names(&wanted)
-            )),
-            CallStyle::Bracketed => Ok(self.bracketed(&wanted, one)),
-            CallStyle::DeepSeek => {
-                let [begin, open, between, close, end] = [
-                    "<｜tool▁calls▁begin｜>",
-                    "<｜tool▁call▁begin｜>",
-                    "<｜tool▁sep｜>",
-                    "<｜tool▁call▁end｜>",
-                    "<｜tool▁calls▁end｜>",
-                ]
-                .map(|mark| self.mark(mark));
-                let repeat = if one { "" } else { "+" };
-                let calls = each(&wanted, |name, rule| format!("{open} {name} {between} {rule} {close}"));
-                Ok(format!("body: {begin} call{repeat} {end}\n{calls}"))
-            }
+        let writer = Writer { one: writer.one || name.is_some(), ..writer };
+        return Ok(Some(Shape::Lark(writer.forced(&wanted))));
+    }
+    let answer = match &conversation.shape {
+        None => None,
+        Some(Shape::JsonObject) => Some(json!({ "type": "object" })),
+        Some(Shape::JsonSchema(schema)) => Some(schema.clone()),
+        // whoever writes a grammar says where reasoning and calls go
+        Some(other) => return Ok(Some(other.clone())),
+    };
+    // what need not be kept is not worth a refusal
+    let kept = |tool: &Tool| {
+        let schema = if tool.strict { tool.schema.clone() } else { Value::Null };
+        Tool { schema, ..tool.clone() }
+    };
+    let offered: Vec<Tool> = tools.iter().map(kept).collect();
+    let offered: Vec<&Tool> = offered.iter().collect();
+    match answer {
+        Some(_) if offered.is_empty() && style.thinking.is_none() && style.calls != CallStyle::Harmony => {
+            Ok(conversation.shape.clone())
+        }
+        Some(schema) => Ok(Some(Shape::Lark(writer.answer(&schema, &offered)))),
+        None if tools.iter().any(|tool| tool.strict) => Ok(writer.strict(&offered).map(Shape::Lark)),
+        None => Ok(None),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Writer<'a> {
+    app: &'a App,
+    style: Style,
+    begin: Begin,
+    /// Whether there is one call at most.
+    one: bool,
+}
+
+impl Writer<'_> {
+    fn mark(&self, text: &str) -> String {
+        mark(self.app, text)
+    }
+
+    fn rules(&self, tools: &[&Tool]) -> CallRules {
+        CallRules::new(self.app, self.style.calls, tools, self.one)
+    }
+
+    /// Calls and nothing else.
+    fn forced(&self, tools: &[&Tool]) -> String {
+        let CallRules { opening, rules } = self.rules(tools);
+        let head = if self.style.calls == CallStyle::Harmony && self.begin == Begin::Text {
+            // a text that was begun ends where it stands
+            let [end, start] = ["<|end|>", "<|start|>"].map(|mark| self.mark(mark));
+            format!("{end} {start} \"assistant\" ")
+        } else {
+            String::new()
+        };
+        self.around(&format!("body: {head}{opening} calls\n{rules}"))
+    }
+
+    /// JSON, or calls of the tools that are offered.
+    fn answer(&self, schema: &Value, tools: &[&Tool]) -> String {
+        let head = if self.style.calls == CallStyle::Harmony && self.begin != Begin::Text {
+            let [channel, message] = ["<|channel|>", "<|message|>"].map(|mark| self.mark(mark));
+            format!("{channel} \"final\" {message} ")
+        } else {
+            String::new()
+        };
+        let mut body = format!("body: {head}answer");
+        let mut rules = json_rule("answer", schema);
+        if !tools.is_empty() && self.begin != Begin::Text {
+            let calls = self.rules(tools);
+            _ = write!(body, " | {} calls", calls.opening);
+            rules.push_str(&calls.rules);
+        }
+        self.around(&format!("{body}\n{rules}"))
+    }
+
+    /// Any text, with calls that keep to their schemas. `None` where a channel of text was begun, which has no calls.
+    fn strict(&self, tools: &[&Tool]) -> Option<String> {
+        let CallRules { opening, rules } = self.rules(tools);
+        let body = match self.style.calls {
+            CallStyle::Harmony if self.begin == Begin::Text => return None,
             CallStyle::Harmony => {
-                let [constrain, message] = ["<|constrain|>", "<|message|>"].map(|mark| self.mark(mark));
-                let calls =
-                    each(&wanted, |name, rule| format!("{name} \" \" {constrain} \"json\" {message} {rule}"));
-                Ok(format!("body: call\n{calls}"))
+                let [channel, message, end, start] =
+                    ["<|channel|>", "<|message|>", "<|end|>", "<|start|>"].map(|mark| self.mark(mark));
+                format!(
+                    "body: preamble? ({channel} \"final\" {message} TEXT? | {opening} calls)\n\
+                     preamble: {channel} \"commentary\" {message} TEXT? {end} {start} \"assistant\"\n\
+                     TEXT: /(.|\\n)+/\n"
+                )
             }
-            _ => Err(Failure::field("tool_choice", "this model's calls can't be forced; use \"auto\"")),
+            CallStyle::Bare => "body: calls | TEXT?\nTEXT: /[^{](.|\\n)*/\n".to_owned(),
+            _ => {
+                let repeat = if self.one { "?" } else { "*" };
+                let (prose, rule) = match opening.strip_prefix('"') {
+                    Some(_) => ("prose", format!("prose{}", lazy_until(&opening))),
+                    None => ("TEXT?", String::new()),
+                };
+                let opening = if rule.is_empty() { opening.as_str() } else { "" };
+                format!("body: ({prose} {opening} calls){repeat} TEXT?\n{rule}TEXT: /(.|\\n)+/\n")
+            }
+        };
+        Some(self.around(&format!("{body}{rules}")))
+    }
+
+    /// A grammar of `body`, behind reasoning where there may be some.
+    fn around(&self, body: &str) -> String {
+        if self.style.calls == CallStyle::Harmony {
+            return self.around_harmony(body);
+        }
+        match (self.style.thinking, self.begin) {
+            (None, _) | (_, Begin::Text) => format!("start: body\n{body}"),
+            (Some(marks), begin) => {
+                let start = match begin {
+                    Begin::Reasoning => "thoughts blank body".to_owned(),
+                    _ => format!("(\"{}\" thoughts blank)? body", marks.open),
+                };
+                let until = lazy_until(&format!("\"{}\"", marks.close));
+                format!("start: {start}\nthoughts{until}blank: /[ \\n]*/\n{body}")
+            }
         }
     }
 
-    /// Mistral's calls: a list, or in later models one mark for each.
-    fn bracketed(&self, wanted: &[(&str, &Value)], one: bool) -> String {
-        let begin = self.mark("[TOOL_CALLS]");
-        let source = self.app.served.template.as_ref().map_or("", |(_, source)| source.as_str());
-        if source.contains("[ARGS]") {
-            let between = self.mark("[ARGS]");
-            let repeat = if one { "" } else { "+" };
-            let calls = each(wanted, |name, rule| format!("{begin} {name} {between} {rule}"));
-            return format!("body: call{repeat}\n{calls}");
-        }
-        let more = if one { "" } else { " (space \",\" space call)*" };
-        let calls = each(wanted, |name, rule| object(name, "arguments", rule));
-        format!("body: {begin} \"[\" space call{more} space \"]\"\n{calls}")
+    /// Behind `<|start|>assistant`: an analysis if the model wants one, and then the channel of the body.
+    fn around_harmony(&self, body: &str) -> String {
+        let [channel, message, end, start] =
+            ["<|channel|>", "<|message|>", "<|end|>", "<|start|>"].map(|mark| self.mark(mark));
+        let thoughts = if end.starts_with('"') {
+            // without a token of its own, the mark ends the text
+            format!("thoughts{}", lazy_until(&end))
+        } else {
+            format!("thoughts: THOUGHTS {end}\nTHOUGHTS: /(.|\\n)*/\n")
+        };
+        let before = match self.begin {
+            Begin::Turn => "analysis?",
+            Begin::Reasoning => "rest",
+            Begin::Text => return format!("start: body\n{body}"),
+        };
+        format!(
+            "start: {before} body\nanalysis: {channel} \"analysis\" {message} rest\n\
+             rest: thoughts {start} \"assistant\"\n{thoughts}{body}"
+        )
     }
-}
-
-/// The names as alternatives.
-fn names(wanted: &[(&str, &Value)]) -> String {
-    wanted.iter().map(|(name, _)| quoted(name)).collect::<Vec<_>>().join(" | ")
-}
-
-/// A rule `call` with an alternative for each tool, made of its name and the rule of its arguments. Every schema is a
-/// document by itself, so that its references find what they name.
-fn each(wanted: &[(&str, &Value)], call: impl Fn(&str, &str) -> String) -> String {
-    let (mut alternatives, mut rules) = (Vec::new(), String::new());
-    for (number, (name, schema)) in wanted.iter().enumerate() {
-        let rule = format!("arguments{number}");
-        alternatives.push(call(&quoted(name), &rule));
-        let schema = if schema.is_object() { (*schema).clone() } else { json!({ "type": "object" }) };
-        _ = writeln!(rules, "{rule}: %json {}", spaced(&schema));
-    }
-    format!("call: {}\nspace: /{BLANK}/\n{rules}", alternatives.join(" | "))
-}
-
-/// A JSON object of a quoted name and, under `key`, of the arguments.
-fn object(name: &str, key: &str, rule: &str) -> String {
-    let [name_key, name, key] = [&quoted("name"), name, &quoted(key)].map(quoted);
-    let member = |key: &str, value: &str| format!("{key} space \":\" space {value}");
-    format!(r#""{{" space {} space "," space {} space "}}""#, member(&name_key, &name), member(&key, rule))
 }

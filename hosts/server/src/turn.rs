@@ -2,7 +2,7 @@
 
 use crate::error::Failure;
 use crate::fields::Fields;
-use doorbell_runtime::answer::{CallStyle, Style};
+use doorbell_runtime::answer::{Begin, CallStyle, Style};
 use doorbell_runtime::template::Prompt;
 use serde_json::Value;
 
@@ -55,20 +55,19 @@ impl Turn {
     }
 }
 
-/// Writes the beginning of the model's turn: reasoning if there was some, then the answer. Gives whether the model
-/// goes on in the midst of its reasoning. What the client wrote is content, in which markup is text.
-pub(crate) fn begin(prompt: &mut Prompt, begun: Option<&Value>, style: Style, reason: bool) -> bool {
+/// Writes the beginning of the model's turn: reasoning if there was some, then the answer. Gives where the model goes
+/// on. What the client wrote is content, in which markup is text.
+pub(crate) fn begin(prompt: &mut Prompt, begun: Option<&Value>, style: Style, reason: bool) -> Begin {
     let within = style.begins_thinking(&prompt.text);
     let part = |name: &str| begun.and_then(|message| message[name].as_str()).unwrap_or_default();
     let (reasoning, content) = (part("reasoning_content"), part("content"));
-    if style.calls == CallStyle::Harmony && !content.is_empty() {
-        prompt.text.push_str("<|channel|>final<|message|>");
-        quote(prompt, content);
-        return false;
+    let behind = if content.is_empty() { Begin::Turn } else { Begin::Text };
+    if style.calls == CallStyle::Harmony {
+        return begin_channel(prompt, reasoning, content);
     }
     let Some(marks) = style.thinking else {
         quote(prompt, content);
-        return false;
+        return behind;
     };
     if !reasoning.is_empty() {
         if !within {
@@ -85,10 +84,28 @@ pub(crate) fn begin(prompt: &mut Prompt, begun: Option<&Value>, style: Style, re
     } else if open && !reason {
         // a template that begins to reason whether that is wanted or not
         prompt.text.push_str(marks.close);
-        return false;
+        return Begin::Turn;
     }
     quote(prompt, content);
-    open && content.is_empty()
+    if open && content.is_empty() { Begin::Reasoning } else { behind }
+}
+
+/// The beginning of a turn of gpt-oss.
+fn begin_channel(prompt: &mut Prompt, reasoning: &str, content: &str) -> Begin {
+    if !reasoning.is_empty() {
+        prompt.text.push_str("<|channel|>analysis<|message|>");
+        quote(prompt, reasoning);
+        if content.is_empty() {
+            return Begin::Reasoning;
+        }
+        prompt.text.push_str("<|end|><|start|>assistant");
+    }
+    if content.is_empty() {
+        return Begin::Turn;
+    }
+    prompt.text.push_str("<|channel|>final<|message|>");
+    quote(prompt, content);
+    Begin::Text
 }
 
 /// Appends a text of the client.
@@ -109,10 +126,12 @@ mod tests {
     const MARKS: Thinking = Thinking { open: "<think>", close: "</think>" };
     const STYLE: Style = Style { calls: CallStyle::Hermes, thinking: Some(MARKS) };
 
-    fn begun(text: &str, message: Option<&Value>, reason: bool) -> (String, bool) {
+    const HARMONY: Style = Style { calls: CallStyle::Harmony, thinking: None };
+
+    fn begun(text: &str, message: Option<&Value>, style: Style, reason: bool) -> (String, Begin) {
         let mut prompt = Prompt { text: text.to_owned(), content: Vec::new() };
-        let within = begin(&mut prompt, message, STYLE, reason);
-        (prompt.text, within)
+        let begin = begin(&mut prompt, message, style, reason);
+        (prompt.text, begin)
     }
 
     #[test]
@@ -122,10 +141,10 @@ mod tests {
         begin(&mut prompt, Some(&both), STYLE, true);
         let quoted = prompt.content.iter().map(|range| &prompt.text[range.clone()]);
         assert_eq!(quoted.collect::<Vec<_>>(), ["</think>", "<|im_end|>"]);
-        let harmony = Style { calls: CallStyle::Harmony, thinking: None };
         let mut prompt = Prompt { text: "a:".to_owned(), content: Vec::new() };
-        begin(&mut prompt, Some(&both), harmony, true);
-        assert_eq!(prompt.text[prompt.content[0].clone()], *"<|im_end|>");
+        begin(&mut prompt, Some(&both), HARMONY, true);
+        let quoted = prompt.content.iter().map(|range| &prompt.text[range.clone()]);
+        assert_eq!(quoted.collect::<Vec<_>>(), ["</think>", "<|im_end|>"]);
     }
 
     #[test]
@@ -134,19 +153,33 @@ mod tests {
         let reasoning = json!({ "content": "", "reasoning_content": "hm" });
         let both = json!({ "content": "Yes", "reasoning_content": "hm" });
         let (open, plain) = ("a:<think>\n", "a:");
-        for (text, message, end, within) in [
-            (plain, None, "a:", false),
-            (open, None, "a:<think>\n", true),
-            (plain, Some(&content), "a:Yes, ", false),
-            (open, Some(&content), "a:<think>\n</think>\n\nYes, ", false),
-            (plain, Some(&reasoning), "a:<think>\nhm", true),
-            (open, Some(&reasoning), "a:<think>\nhm", true),
-            (plain, Some(&both), "a:<think>\nhm\n</think>\n\nYes", false),
+        let empty = json!({ "content": "" });
+        for (text, message, end, begin) in [
+            (plain, None, "a:", Begin::Turn),
+            (plain, Some(&empty), "a:", Begin::Turn),
+            (open, None, "a:<think>\n", Begin::Reasoning),
+            (open, Some(&empty), "a:<think>\n", Begin::Reasoning),
+            (plain, Some(&content), "a:Yes, ", Begin::Text),
+            (open, Some(&content), "a:<think>\n</think>\n\nYes, ", Begin::Text),
+            (plain, Some(&reasoning), "a:<think>\nhm", Begin::Reasoning),
+            (open, Some(&reasoning), "a:<think>\nhm", Begin::Reasoning),
+            (plain, Some(&both), "a:<think>\nhm\n</think>\n\nYes", Begin::Text),
         ] {
-            assert_eq!(begun(text, message, true), (end.to_owned(), within));
+            assert_eq!(begun(text, message, STYLE, true), (end.to_owned(), begin));
         }
-        assert_eq!(begun(open, None, false), ("a:<think>\n</think>".to_owned(), false));
-        assert_eq!(begun(plain, None, false), ("a:".to_owned(), false));
+        assert_eq!(begun(open, None, STYLE, false), ("a:<think>\n</think>".to_owned(), Begin::Turn));
+        assert_eq!(begun(plain, None, STYLE, false), ("a:".to_owned(), Begin::Turn));
+        let analysis = "a:<|channel|>analysis<|message|>hm";
+        let last = format!("{analysis}<|end|><|start|>assistant<|channel|>final<|message|>Yes");
+        for (message, end, begin) in [
+            (None, "a:", Begin::Turn),
+            (Some(&empty), "a:", Begin::Turn),
+            (Some(&content), "a:<|channel|>final<|message|>Yes, ", Begin::Text),
+            (Some(&reasoning), analysis, Begin::Reasoning),
+            (Some(&both), &last, Begin::Text),
+        ] {
+            assert_eq!(begun(plain, message, HARMONY, true), (end.to_owned(), begin));
+        }
     }
 
     #[test]

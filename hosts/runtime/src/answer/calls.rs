@@ -26,6 +26,20 @@ pub(super) fn parse(style: CallStyle, body: &str, tools: &Tools) -> Option<Vec<C
     }
 }
 
+/// Whether the text behind an opening mark, without its closing one, breaks off. What is JSON shows that by itself.
+pub(super) fn cut_off(style: CallStyle, body: &str) -> bool {
+    let body = body.trim_end();
+    let ends = |marks: &[&str]| marks.iter().any(|mark| body.ends_with(mark));
+    match style {
+        CallStyle::Functions => {
+            let json = ends(&["}"]) && !body.contains("<parameter=");
+            !json && !ends(&["</parameter>", "</function>"])
+        }
+        CallStyle::ArgumentPairs => !ends(&["</arg_value>"]),
+        _ => false,
+    }
+}
+
 /// One call of `{"name": N, "arguments": {...}}`, where the arguments may be called parameters.
 fn json_call(value: &Value) -> Option<Call> {
     let name = value.get("name")?.as_str()?.to_owned();
@@ -87,6 +101,12 @@ fn functions(body: &str, tools: &Tools) -> Option<Vec<Call>> {
         rest = behind;
         let (name, mut parameters) = function.split_once('>')?;
         let name = name.trim().trim_matches('"');
+        // functionary and Llama write an object in place of the parameters
+        if parameters.trim_start().starts_with('{') {
+            let arguments: Map<String, Value> = serde_json::from_str(parameters).ok()?;
+            calls.push(Call { name: name.to_owned(), arguments: Value::Object(arguments).to_string() });
+            continue;
+        }
         let mut arguments = Map::new();
         while let Some((parameter, behind)) =
             between(parameters, "<parameter=", "</parameter>", &["<parameter="])
@@ -144,7 +164,16 @@ fn deep_seek(body: &str) -> Option<Vec<Call>> {
     {
         rest = behind;
         let (name, arguments) = call.split_once("<｜tool▁sep｜>")?;
-        let (name, arguments) = (name.trim(), arguments.trim());
+        let (name, arguments) = match name.trim() {
+            // R1 names the kind of call first, and quotes the arguments as Markdown does
+            "function" if !arguments.trim_start().starts_with('{') => {
+                let (name, quoted) = arguments.split_once('\n')?;
+                let quoted = quoted.trim();
+                let quoted = quoted.strip_prefix("```json").unwrap_or(quoted);
+                (name.trim(), quoted.strip_suffix("```").unwrap_or(quoted).trim())
+            }
+            name => (name, arguments.trim()),
+        };
         serde_json::from_str::<Value>(arguments).ok()?;
         calls.push(Call { name: name.to_owned(), arguments: arguments.to_owned() });
     }

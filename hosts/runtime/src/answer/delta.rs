@@ -1,4 +1,16 @@
-//! The parts of an answer as they come.
+//! The parts of an answer as they come, and what of it the prompt has already.
+
+/// Where an answer goes on behind its prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Begin {
+    /// At the beginning of the model's turn.
+    #[default]
+    Turn,
+    /// In the midst of reasoning.
+    Reasoning,
+    /// In the midst of the text for the user.
+    Text,
+}
 
 /// An addition to an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

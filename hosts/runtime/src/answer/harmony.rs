@@ -1,6 +1,6 @@
 //! The channels of gpt-oss: headers, messages, and who they are for.
 
-use super::delta::Delta;
+use super::delta::{Begin, Delta};
 use super::scan;
 
 const MESSAGE: &str = "<|message|>";
@@ -13,20 +13,28 @@ enum Place {
     Header,
     Reasoning,
     Text,
-    Call(usize),
+    /// In the arguments of the call of this number, of which nothing has come yet if so.
+    Call(usize, bool),
 }
 
-/// Reads an answer that goes on behind `<|start|>assistant`.
+/// Reads an answer that begins behind `<|start|>assistant`.
 #[derive(Clone, Debug)]
 pub(super) struct Harmony {
     place: Place,
     buffer: String,
     pub(super) calls: usize,
+    /// Whether there are tools to be called.
+    tools: bool,
 }
 
 impl Harmony {
-    pub(super) fn new() -> Self {
-        Self { place: Place::Header, buffer: String::new(), calls: 0 }
+    pub(super) fn new(begin: Begin, tools: bool) -> Self {
+        let place = match begin {
+            Begin::Turn => Place::Header,
+            Begin::Reasoning => Place::Reasoning,
+            Begin::Text => Place::Text,
+        };
+        Self { place, buffer: String::new(), calls: 0, tools }
     }
 
     pub(super) fn reasons(&self) -> bool {
@@ -47,7 +55,7 @@ impl Harmony {
                     Some((at, end)) => {
                         self.emit(at, out);
                         self.buffer.drain(..end.len());
-                        self.place = Place::Header;
+                        self.close(out);
                     }
                     None => {
                         let held = scan::pending(&self.buffer, &ENDS);
@@ -66,8 +74,19 @@ impl Harmony {
                 out.push(Delta::Text(core::mem::take(&mut self.buffer)));
             }
             Place::Header => {}
-            _ => self.emit(self.buffer.len(), out),
+            _ => {
+                self.emit(self.buffer.len(), out);
+                self.close(out);
+            }
         }
+    }
+
+    /// Ends a message; a call without arguments has an empty object of them.
+    fn close(&mut self, out: &mut Vec<Delta>) {
+        if let Place::Call(index, true) = self.place {
+            out.push(Delta::Arguments { index, text: "{}".to_owned() });
+        }
+        self.place = Place::Header;
     }
 
     /// The place that a header opens. The recipient may stand in the role or in the channel.
@@ -76,11 +95,11 @@ impl Harmony {
             let end = rest.find(|c: char| c.is_whitespace() || c == '<').unwrap_or(rest.len());
             rest[..end].to_owned()
         });
-        if let Some(name) = recipient {
+        if let Some(name) = recipient.filter(|_| self.tools) {
             let index = self.calls;
             self.calls += 1;
             out.push(Delta::Call { index, name });
-            return Place::Call(index);
+            return Place::Call(index, true);
         }
         let channel = header.rsplit_once("<|channel|>").map_or("", |(_, channel)| channel.trim_start());
         if channel.starts_with("analysis") { Place::Reasoning } else { Place::Text }
@@ -94,7 +113,10 @@ impl Harmony {
         }
         out.push(match self.place {
             Place::Reasoning => Delta::Reasoning(text),
-            Place::Call(index) => Delta::Arguments { index, text },
+            Place::Call(index, _) => {
+                self.place = Place::Call(index, false);
+                Delta::Arguments { index, text }
+            }
             Place::Header | Place::Text => Delta::Text(text),
         });
     }

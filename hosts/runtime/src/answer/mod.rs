@@ -12,7 +12,7 @@ mod scan;
 mod style;
 mod tools;
 
-pub use delta::Delta;
+pub use delta::{Begin, Delta};
 pub use parser::AnswerParser;
 pub use style::{CallStyle, Style, Thinking};
-pub use tools::Tools;
+pub use tools::{Tool, Tools, admits};

@@ -3,7 +3,7 @@
 
 use super::arguments::{Head, Open, head};
 use super::calls;
-use super::delta::Delta;
+use super::delta::{Begin, Delta};
 use super::harmony::Harmony;
 use super::scan;
 use super::style::{CallStyle, Style};
@@ -68,15 +68,18 @@ fn closing(opening: &str) -> Option<&'static str> {
 }
 
 impl AnswerParser {
-    /// A reader of an answer whose prompt ended in the middle of reasoning if `thinking`. Without tools nothing is
-    /// taken for a call.
+    /// A reader of an answer that goes on where its prompt ended. Without tools nothing is taken for a call.
     #[must_use]
-    pub fn new(mut style: Style, tools: Tools, thinking: bool) -> Self {
-        let harmony = (style.calls == CallStyle::Harmony).then(Harmony::new);
+    pub fn new(mut style: Style, tools: Tools, begin: Begin) -> Self {
+        let harmony = (style.calls == CallStyle::Harmony).then(|| Harmony::new(begin, !tools.is_empty()));
         if tools.is_empty() {
             style.calls = CallStyle::None;
         }
-        let place = if thinking { Place::Reasoning } else { Place::Start };
+        let place = match begin {
+            Begin::Turn => Place::Start,
+            Begin::Reasoning => Place::Reasoning,
+            Begin::Text => Place::Text,
+        };
         Self {
             style,
             tools,
@@ -119,19 +122,30 @@ impl AnswerParser {
         match self.place {
             Place::Start if self.skip_blank => {}
             Place::Reasoning => emit_reasoning(rest.trim_end(), out),
-            Place::Call(opening) => self.call(opening, &rest, "", out),
+            Place::Call(opening) => {
+                // half of a call is none
+                if calls::cut_off(self.style.calls, &rest) {
+                    self.no_call(opening, &rest, "", out);
+                } else {
+                    self.call(opening, &rest, "", out);
+                }
+                self.rest_of_text(String::new(), out);
+            }
             // cut off in the middle, which whoever reads the arguments will see
             Place::Arguments(..) => {}
             Place::Tail => self.rest_of_call(&rest, out),
-            Place::Start | Place::Text => {
-                if self.calls == 0 {
-                    self.text(rest, out);
-                    let blank = core::mem::take(&mut self.blank);
-                    emit_text(blank, out);
-                } else if !rest.trim().is_empty() {
-                    self.text(rest.trim_end().to_owned(), out);
-                }
-            }
+            Place::Start | Place::Text => self.rest_of_text(rest, out),
+        }
+    }
+
+    /// The last of the text; white space at its end is the answer's only where there are no calls.
+    fn rest_of_text(&mut self, rest: String, out: &mut Vec<Delta>) {
+        if self.calls == 0 {
+            self.text(rest, out);
+            let blank = core::mem::take(&mut self.blank);
+            emit_text(blank, out);
+        } else if !rest.trim().is_empty() {
+            self.text(rest.trim_end().to_owned(), out);
         }
     }
 
@@ -251,7 +265,7 @@ impl AnswerParser {
             self.buffer.drain(..self.buffer.len() - trimmed);
         }
         let mut ends = vec![marks.close];
-        ends.extend(openings(self.style.calls));
+        ends.extend(openings(self.style.calls).iter().filter(|&&opening| opening != STRAY));
         if let Some((at, end)) = scan::first(&self.buffer, &ends) {
             emit_reasoning(self.buffer[..at].trim_end(), out);
             self.blank.clear();
@@ -314,16 +328,20 @@ impl AnswerParser {
     /// Hands on the calls of a body, or the body as it stood.
     fn call(&mut self, opening: &str, body: &str, close: &str, out: &mut Vec<Delta>) {
         let whole = if opening == "<function=" { format!("{opening}{body}{close}") } else { body.to_owned() };
-        let known = |calls: &Vec<calls::Call>| {
-            opening != "<function=" || calls.iter().all(|call| self.tools.has(&call.name))
-        };
+        // these marks stand before anything
+        let weak = opening == "<function=" || self.style.calls == CallStyle::ArgumentPairs;
+        let known = |calls: &Vec<calls::Call>| !weak || calls.iter().all(|call| self.tools.has(&call.name));
         let Some(calls) = calls::parse(self.style.calls, &whole, &self.tools).filter(known) else {
-            let blank = core::mem::take(&mut self.blank);
-            let text = format!("{blank}{opening}{body}{close}");
-            self.place = Place::Text;
-            return self.text(text, out);
+            return self.no_call(opening, body, close, out);
         };
         self.emit_calls(calls, out);
+    }
+
+    /// Hands on as text what looked like calls.
+    fn no_call(&mut self, opening: &str, body: &str, close: &str, out: &mut Vec<Delta>) {
+        let blank = core::mem::take(&mut self.blank);
+        self.place = Place::Text;
+        self.text(format!("{blank}{opening}{body}{close}"), out);
     }
 
     fn emit_calls(&mut self, calls: Vec<calls::Call>, out: &mut Vec<Delta>) {

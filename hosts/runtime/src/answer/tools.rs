@@ -5,7 +5,42 @@ use serde_json::Value;
 /// Tools in the form of the `OpenAI` API: objects with a `function` of `name` and `parameters`.
 #[derive(Clone, Debug, Default)]
 pub struct Tools {
-    functions: Vec<(String, Value)>,
+    functions: Vec<Tool>,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    /// What it is called by.
+    pub name: String,
+    /// The JSON schema of its parameters; null if there is none.
+    pub schema: Value,
+    /// Whether its calls must keep to the schema.
+    pub strict: bool,
+}
+
+/// Alternatives inside alternatives that are looked at.
+const DEEPEST: u32 = 8;
+
+/// Whether a schema admits values of a type. What it refers to elsewhere is not looked up.
+#[must_use]
+pub fn admits(schema: &Value, kind: &str, depth: u32) -> bool {
+    let named = match schema.get("type") {
+        Some(Value::String(name)) => name == kind,
+        Some(Value::Array(names)) => names.iter().any(|name| name == kind),
+        _ => false,
+    };
+    let is = |value: &Value| match kind {
+        "string" => value.is_string(),
+        _ => value.is_null(),
+    };
+    let listed = || schema.get("enum").and_then(Value::as_array).is_some_and(|list| list.iter().any(is));
+    let constant = || schema.get("const").is_some_and(is);
+    let alternative = || {
+        let lists = ["anyOf", "oneOf", "allOf"].iter().filter_map(|word| schema.get(word)?.as_array());
+        depth < DEEPEST && lists.flatten().any(|schema| admits(schema, kind, depth + 1))
+    };
+    named || listed() || constant() || alternative()
 }
 
 impl Tools {
@@ -15,7 +50,9 @@ impl Tools {
         let function = |tool: &Value| {
             let function = tool.get("function").unwrap_or(tool);
             let name = function.get("name")?.as_str()?.to_owned();
-            Some((name, function.get("parameters").cloned().unwrap_or(Value::Null)))
+            let schema = function.get("parameters").cloned().unwrap_or(Value::Null);
+            let strict = function.get("strict").and_then(Value::as_bool).unwrap_or(false);
+            Some(Tool { name, schema, strict })
         };
         Self { functions: tools.iter().filter_map(function).collect() }
     }
@@ -29,25 +66,22 @@ impl Tools {
     /// Whether there is a tool of this name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        self.functions.iter().any(|(known, _)| known == name)
+        self.functions.iter().any(|function| function.name == name)
     }
 
-    /// Names and JSON schemas of the parameters.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.functions.iter().map(|(name, schema)| (name.as_str(), schema))
+    /// All of them, in the order of the request.
+    pub fn iter(&self) -> impl Iterator<Item = &Tool> {
+        self.functions.iter()
     }
 
     /// The JSON value of an argument that came as text: a string as it stands where the schema wants one, else
     /// what it is in JSON, else again the text as it stands.
     pub(super) fn value(&self, tool: &str, parameter: &str, text: &str) -> Value {
-        let schema = self.functions.iter().find(|(name, _)| name == tool).map(|(_, schema)| schema);
-        let kind = schema.and_then(|schema| schema.get("properties")?.get(parameter)?.get("type"));
-        let string = match kind {
-            Some(Value::String(kind)) => kind == "string",
-            Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "string") && text.trim() != "null",
-            _ => false,
-        };
-        if string {
+        let function = self.functions.iter().find(|function| function.name == tool);
+        let parameters = function.map(|function| &function.schema);
+        let schema = parameters.and_then(|schema| schema.get("properties")?.get(parameter));
+        let wants = |kind| schema.is_some_and(|schema| admits(schema, kind, 0));
+        if wants("string") && !(text.trim() == "null" && wants("null")) {
             return Value::from(text);
         }
         serde_json::from_str(text.trim()).unwrap_or_else(|_| Value::from(text))

@@ -102,7 +102,9 @@ fn first_line(reason: &str) -> String {
     if reason.starts_with("panic: ") {
         return "a keyword has a value of the wrong type".into();
     }
-    reason.lines().next().unwrap_or_default().to_owned()
+    let line = reason.lines().next().unwrap_or_default();
+    // options are the parser's inner life, too
+    line.split(". Enable '").next().unwrap_or_default().to_owned()
 }
 
 /// A parser that follows one answer.

@@ -143,6 +143,9 @@ fn tools(fields: &Fields<'_>) -> Result<Vec<Value>, Failure> {
         if let Some(description) = tool.text("description")? {
             function["description"] = description.into();
         }
+        if tool.flag("strict")? == Some(true) {
+            function["strict"] = true.into();
+        }
         tools.push(json!({ "type": "function", "function": function }));
     }
     Ok(tools)

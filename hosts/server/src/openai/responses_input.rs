@@ -145,11 +145,15 @@ fn tools(fields: &Fields<'_>) -> Result<Vec<Value>, Failure> {
     let tools = fields.list("tools")?.unwrap_or_default();
     let function = |tool: &Value| {
         (tool.get("type")?.as_str()? == "function" && tool.get("name")?.is_string()).then(|| {
-            json!({ "type": "function", "function": {
+            let mut function = json!({
                 "name": tool["name"],
                 "description": tool.get("description").cloned().unwrap_or_default(),
                 "parameters": tool.get("parameters").cloned().unwrap_or_else(|| json!({ "type": "object" })),
-            } })
+            });
+            if tool.get("strict") == Some(&Value::Bool(true)) {
+                function["strict"] = true.into();
+            }
+            json!({ "type": "function", "function": function })
         })
     };
     Ok(tools.iter().filter_map(function).collect())
