@@ -13,7 +13,10 @@ import sys
 import jinja
 
 # what is added to a text marked by the filter `safe` comes out HTML-escaped in Python; nobody wants that
-KNOWN = {"meetkai-functionary-medium-v3.1.jinja": "text joined to |safe is escaped by Jinja2"}
+KNOWN = {
+    "meetkai-functionary-medium-v3.1.jinja": "text joined to |safe is escaped by Jinja2",
+    "deepseek-ai-DeepSeek-R1-Distill-Llama-8B.jinja": "calls beside an empty content are told as beside none",
+}
 
 here = pathlib.Path(__file__).parent
 cases = json.loads((here / "cases.json").read_text())
