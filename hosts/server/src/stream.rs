@@ -4,7 +4,7 @@
 //! come meanwhile goes out together, a reader who is slow slows the writer, and one who goes takes him along.
 
 use crate::keep_alive::Streams;
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -72,19 +72,15 @@ impl Framing {
     }
 }
 
-/// The reader has gone; whoever writes should stop.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Gone;
-
 /// Where a stream is written.
 pub(crate) struct Writer {
-    pending: Weak<Mutex<Pending>>,
+    pending: Arc<Mutex<Pending>>,
     framing: Framing,
 }
 
 impl Writer {
     /// An event of data alone, or a line.
-    pub(crate) async fn data(&self, document: &Value) -> Result<(), Gone> {
+    pub(crate) fn data(&self, document: &Value) {
         match self.framing {
             Framing::Events => self.put(format_args!("data: {document}\n\n")),
             Framing::Lines => self.put(format_args!("{document}\n")),
@@ -93,7 +89,7 @@ impl Writer {
 
     /// An event of data that is JSON already but for a text in its midst. As little work as a token can be: with caches
     /// full of weights, every instruction and every byte comes from far.
-    pub(crate) fn around(&self, before: &str, text: &str, behind: &str) -> Result<(), Gone> {
+    pub(crate) fn around(&self, before: &str, text: &str, behind: &str) {
         self.add(|pending| {
             pending.put_slice(b"data: ");
             pending.put_slice(before.as_bytes());
@@ -101,44 +97,42 @@ impl Writer {
             _ = serde_json::to_writer(pending.writer(), text);
             pending.put_slice(behind.as_bytes());
             pending.put_slice(b"\n\n");
-        })
+        });
     }
 
     /// An event of data that is JSON already.
-    pub(crate) fn json(&self, document: core::fmt::Arguments<'_>) -> Result<(), Gone> {
-        self.put(format_args!("data: {document}\n\n"))
+    pub(crate) fn json(&self, document: core::fmt::Arguments<'_>) {
+        self.put(format_args!("data: {document}\n\n"));
     }
 
     /// An event with a name.
-    pub(crate) async fn event(&self, name: &str, document: &Value) -> Result<(), Gone> {
-        self.put(format_args!("event: {name}\ndata: {document}\n\n"))
+    pub(crate) fn event(&self, name: &str, document: &Value) {
+        self.put(format_args!("event: {name}\ndata: {document}\n\n"));
     }
 
     /// The end mark of `OpenAI`'s streams.
-    pub(crate) async fn done(&self) -> Result<(), Gone> {
-        self.put(format_args!("data: [DONE]\n\n"))
+    pub(crate) fn done(&self) {
+        self.put(format_args!("data: [DONE]\n\n"));
     }
 
-    fn put(&self, text: core::fmt::Arguments<'_>) -> Result<(), Gone> {
+    fn put(&self, text: core::fmt::Arguments<'_>) {
         // writing to memory does not fail
-        self.add(|pending| _ = pending.write_fmt(text))
+        self.add(|pending| _ = pending.write_fmt(text));
     }
 
-    fn add(&self, add: impl FnOnce(&mut BytesMut)) -> Result<(), Gone> {
-        let pending = self.pending.upgrade().ok_or(Gone)?;
-        add(&mut pending.lock().unwrap_or_else(PoisonError::into_inner).bytes);
-        Ok(())
+    fn add(&self, add: impl FnOnce(&mut BytesMut)) {
+        add(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner).bytes);
     }
 }
 
 /// A streamed answer, written by the future that `write` makes. It is dropped when the reader goes.
 pub(crate) fn stream<F>(framing: Framing, streams: &Streams, write: impl FnOnce(Writer) -> F) -> Response
 where
-    F: Future<Output = Result<(), Gone>> + Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
 {
     let (bytes, sender) = (BytesMut::with_capacity(ROOM), Waker::noop().clone());
     let pending = Arc::new(Mutex::new(Pending { bytes, silent: false, sender }));
-    let writing = write(Writer { pending: Arc::downgrade(&pending), framing });
+    let writing = write(Writer { pending: Arc::clone(&pending), framing });
     // comments are no part of the other framing
     if framing == Framing::Events {
         streams.add(&pending);
@@ -152,7 +146,7 @@ where
 }
 
 /// Who writes a stream.
-type Writing = Pin<Box<dyn Future<Output = Result<(), Gone>> + Send>>;
+type Writing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The body of a stream, and who writes it.
 struct Written {

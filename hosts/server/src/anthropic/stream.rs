@@ -5,14 +5,14 @@ use crate::call::{self, Call};
 use crate::error::Dialect;
 use crate::generate::{Ending, Generation, Part};
 use crate::openai::chat::Header;
-use crate::stream::{self, Framing, Gone, Writer};
+use crate::stream::{self, Framing, Writer};
 use axum::response::Response;
 use doorbell_runtime::answer::Delta;
 use serde_json::{Value, json};
 
 pub(super) fn respond(call: &Call, header: Header, generation: Generation) -> Response {
     stream::stream(Framing::Events, &call.app.streams, |writer| async move {
-        Events { writer, header, index: 0, open: None }.write(generation).await
+        Events { writer, header, index: 0, open: None }.write(generation).await;
     })
 }
 
@@ -33,7 +33,7 @@ struct Events {
 }
 
 impl Events {
-    async fn write(mut self, mut generation: Generation) -> Result<(), Gone> {
+    async fn write(mut self, mut generation: Generation) {
         let message = json!({
             "id": self.header.id, "type": "message", "role": "assistant", "model": self.header.model,
             "content": [], "stop_reason": null, "stop_sequence": null,
@@ -42,82 +42,79 @@ impl Events {
                 "cache_creation_input_tokens": 0, "output_tokens": 0,
             },
         });
-        self.send("message_start", json!({ "message": message })).await?;
-        self.send("ping", json!({})).await?;
+        self.send("message_start", json!({ "message": message }));
+        self.send("ping", json!({}));
         while let Some((_, part)) = generation.next().await {
             match part {
                 Part::Prefill(_) => {}
                 Part::More { deltas, .. } => {
                     for delta in deltas {
-                        self.take(delta).await?;
+                        self.take(delta);
                     }
                 }
-                Part::Over(ending) => return self.finish(&ending).await,
+                Part::Over(ending) => return self.finish(&ending),
                 Part::Failed(failure) => {
-                    return self.writer.event("error", &failure.document(Dialect::Anthropic)).await;
+                    return self.writer.event("error", &failure.document(Dialect::Anthropic));
                 }
             }
         }
-        Ok(())
     }
 
-    async fn send(&self, name: &str, mut event: Value) -> Result<(), Gone> {
+    fn send(&self, name: &str, mut event: Value) {
         event["type"] = name.into();
-        self.writer.event(name, &event).await
+        self.writer.event(name, &event);
     }
 
-    async fn take(&mut self, delta: Delta) -> Result<(), Gone> {
+    fn take(&mut self, delta: Delta) {
         match delta {
             Delta::Reasoning(text) => {
-                self.enter(Block::Thinking, json!({ "type": "thinking", "thinking": "", "signature": "" }))
-                    .await?;
-                self.delta(json!({ "type": "thinking_delta", "thinking": text })).await
+                self.enter(Block::Thinking, json!({ "type": "thinking", "thinking": "", "signature": "" }));
+                self.delta(json!({ "type": "thinking_delta", "thinking": text }));
             }
             Delta::Text(text) => {
-                self.enter(Block::Text, json!({ "type": "text", "text": "" })).await?;
-                self.delta(json!({ "type": "text_delta", "text": text })).await
+                self.enter(Block::Text, json!({ "type": "text", "text": "" }));
+                self.delta(json!({ "type": "text_delta", "text": text }));
             }
             Delta::Call { name, .. } => {
-                self.close().await?;
+                self.close();
                 let id = call::id(CALL);
                 let block = json!({ "type": "tool_use", "id": id, "name": name, "input": {} });
-                self.enter(Block::Call, block).await
+                self.enter(Block::Call, block);
             }
             Delta::Arguments { text, .. } => {
-                self.delta(json!({ "type": "input_json_delta", "partial_json": text })).await
+                self.delta(json!({ "type": "input_json_delta", "partial_json": text }));
             }
         }
     }
 
     /// Begins a block, unless one of its kind is being written.
-    async fn enter(&mut self, kind: Block, block: Value) -> Result<(), Gone> {
+    fn enter(&mut self, kind: Block, block: Value) {
         if self.open == Some(kind) {
-            return Ok(());
+            return;
         }
-        self.close().await?;
+        self.close();
         self.open = Some(kind);
-        self.send("content_block_start", json!({ "index": self.index, "content_block": block })).await
+        self.send("content_block_start", json!({ "index": self.index, "content_block": block }));
     }
 
-    async fn delta(&self, delta: Value) -> Result<(), Gone> {
-        self.send("content_block_delta", json!({ "index": self.index, "delta": delta })).await
+    fn delta(&self, delta: Value) {
+        self.send("content_block_delta", json!({ "index": self.index, "delta": delta }));
     }
 
-    async fn close(&mut self) -> Result<(), Gone> {
-        let Some(open) = self.open.take() else { return Ok(()) };
+    fn close(&mut self) {
+        let Some(open) = self.open.take() else { return };
         if open == Block::Thinking {
-            self.delta(json!({ "type": "signature_delta", "signature": "" })).await?;
+            self.delta(json!({ "type": "signature_delta", "signature": "" }));
         }
-        self.send("content_block_stop", json!({ "index": self.index })).await?;
+        self.send("content_block_stop", json!({ "index": self.index }));
         self.index += 1;
-        Ok(())
     }
 
-    async fn finish(&mut self, ending: &Ending) -> Result<(), Gone> {
-        self.close().await?;
+    fn finish(&mut self, ending: &Ending) {
+        self.close();
         let (reason, stop) = stop_reason(ending);
         let delta = json!({ "stop_reason": reason, "stop_sequence": stop });
-        self.send("message_delta", json!({ "delta": delta, "usage": usage(ending) })).await?;
-        self.send("message_stop", json!({})).await
+        self.send("message_delta", json!({ "delta": delta, "usage": usage(ending) }));
+        self.send("message_stop", json!({}));
     }
 }

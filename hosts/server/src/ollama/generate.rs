@@ -9,7 +9,7 @@ use crate::fields::Fields;
 use crate::generate::{Ending, Generation, Order, Part, Reason};
 use crate::openai::chat::{Message, ToolCall, collect};
 use crate::openai::{infill, logprobs};
-use crate::stream::{self, Framing, Gone, Writer, json};
+use crate::stream::{self, Framing, Writer, json};
 use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -113,7 +113,7 @@ async fn respond(call: &Call, fields: &Fields<'_>, form: Form, order: Order) -> 
     Ok(json(StatusCode::OK, &document))
 }
 
-async fn write(mut lines: Lines, mut generation: Generation, writer: Writer) -> Result<(), Gone> {
+async fn write(mut lines: Lines, mut generation: Generation, writer: Writer) {
     let mut told = Told::default();
     while let Some((_, part)) = generation.next().await {
         match part {
@@ -122,20 +122,19 @@ async fn write(mut lines: Lines, mut generation: Generation, writer: Writer) -> 
                 lines.note(&tokens);
                 told.tokens.extend(tokens);
                 for message in told.take(deltas) {
-                    writer.data(&lines.more(&message)).await?;
+                    writer.data(&lines.more(&message));
                 }
             }
             Part::Over(ending) => {
                 if let Some(message) = told.call() {
-                    writer.data(&lines.more(&message)).await?;
+                    writer.data(&lines.more(&message));
                 }
                 let rest = Message { tokens: told.tokens, ..Message::default() };
-                return writer.data(&lines.end(&rest, &ending)).await;
+                return writer.data(&lines.end(&rest, &ending));
             }
-            Part::Failed(failure) => return writer.data(&failure.document(Dialect::Ollama)).await,
+            Part::Failed(failure) => return writer.data(&failure.document(Dialect::Ollama)),
         }
     }
-    Ok(())
 }
 
 /// What has come and was not told yet: calls are told whole, as Ollama's arguments are objects.

@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::call::{self, Call};
 use crate::error::{Dialect, Failure};
 use crate::generate::{Generation, Part, Prompted, Total};
-use crate::stream::{self, Framing, Gone, Writer};
+use crate::stream::{self, Framing, Writer};
 use alloc::sync::Arc;
 use axum::response::Response;
 use doorbell_runtime::answer::Delta;
@@ -26,7 +26,7 @@ pub(super) fn respond(call: &Call, header: Header, wants: Wants, generation: Gen
         };
         let around_text = (0..generation.answers()).map(around_text).collect();
         let chunks = Chunks { app, header, head, around_text, usage, writer, wants };
-        chunks.write(generation).await
+        chunks.write(generation).await;
     })
 }
 
@@ -53,27 +53,27 @@ struct More<'m> {
 }
 
 impl Chunks {
-    async fn write(&self, mut generation: Generation) -> Result<(), Gone> {
+    async fn write(&self, mut generation: Generation) {
         for index in 0..generation.answers() {
             let delta = json!({ "role": "assistant", "content": null });
-            self.chunk(index, &delta, More::default())?;
+            self.chunk(index, &delta, More::default());
         }
         let (mut total, mut timings) = (Total::default(), Value::Null);
         while let Some((index, part)) = generation.next().await {
             match part {
-                Part::Prefill(prompted) => self.progress(index, &prompted, &generation)?,
+                Part::Prefill(prompted) => self.progress(index, &prompted, &generation),
                 Part::More { deltas, tokens, .. } => {
                     let timings = self.wants.timings.then(|| generation.timings(index));
-                    self.more(index, deltas, &tokens, timings)?;
+                    self.more(index, deltas, &tokens, timings);
                 }
                 Part::Over(ending) => {
                     total.add(&ending);
                     timings = ending.timings();
                     let fields = vec![("timings", timings.clone())];
                     let finish = Some(ending.reason.word());
-                    self.chunk(index, &json!({}), More { finish, fields, ..More::default() })?;
+                    self.chunk(index, &json!({}), More { finish, fields, ..More::default() });
                 }
-                Part::Failed(failure) => return self.fail(&failure).await,
+                Part::Failed(failure) => return self.fail(&failure),
             }
         }
         if self.wants.usage {
@@ -81,34 +81,28 @@ impl Chunks {
             document.insert("choices".into(), json!([]));
             document.insert("usage".into(), total.usage());
             document.insert("timings".into(), timings);
-            self.writer.data(&Value::Object(document)).await?;
+            self.writer.data(&Value::Object(document));
         }
-        self.writer.done().await
+        self.writer.done();
     }
 
-    async fn fail(&self, failure: &Failure) -> Result<(), Gone> {
-        self.writer.data(&failure.document(Dialect::OpenAi)).await?;
-        self.writer.done().await
+    fn fail(&self, failure: &Failure) {
+        self.writer.data(&failure.document(Dialect::OpenAi));
+        self.writer.done();
     }
 
-    fn progress(&self, index: usize, prompted: &Prompted, generation: &Generation) -> Result<(), Gone> {
+    fn progress(&self, index: usize, prompted: &Prompted, generation: &Generation) {
         if !self.wants.progress {
-            return Ok(());
+            return;
         }
         let mut fields = vec![("prompt_progress", prompted.document())];
         if self.wants.timings {
             fields.push(("timings", generation.timings(index)));
         }
-        self.chunk(index, &json!({}), More { fields, ..More::default() })
+        self.chunk(index, &json!({}), More { fields, ..More::default() });
     }
 
-    fn more(
-        &self,
-        index: usize,
-        deltas: Vec<Delta>,
-        tokens: &[TokenReport],
-        mut timings: Option<Value>,
-    ) -> Result<(), Gone> {
+    fn more(&self, index: usize, deltas: Vec<Delta>, tokens: &[TokenReport], mut timings: Option<Value>) {
         // log-probabilities go with the first delta, or alone if the text waits
         let mut log_probs = logprobs::chat(&self.app, tokens);
         if let ([Delta::Text(text)], None, None) = (deltas.as_slice(), &log_probs, &timings)
@@ -123,13 +117,12 @@ impl Chunks {
         for delta in deltas {
             let fields = timings.take().map(|timings| ("timings", timings)).into_iter().collect();
             let more = More { log_probs: log_probs.take(), fields, ..More::default() };
-            self.chunk(index, &delta_document(delta), more)?;
+            self.chunk(index, &delta_document(delta), more);
         }
-        Ok(())
     }
 
     /// Writes a chunk. Its first part is the same every time, and written as it is.
-    fn chunk(&self, index: usize, delta: &Value, more: More<'_>) -> Result<(), Gone> {
+    fn chunk(&self, index: usize, delta: &Value, more: More<'_>) {
         let (head, usage) = (&self.head, self.usage);
         let finish = more.finish.map_or(Value::Null, Value::from);
         let log_probs = more.log_probs.unwrap_or_default();
@@ -142,7 +135,7 @@ impl Chunks {
         self.writer.json(format_args!(
             "{head},\"choices\":[{{\"index\":{index},\"delta\":{delta},\"logprobs\":{log_probs},\
              \"finish_reason\":{finish}}}]{usage}{comma}{inner}}}"
-        ))
+        ));
     }
 }
 

@@ -8,7 +8,7 @@ use crate::error::{Dialect, Failure};
 use crate::fields::Fields;
 use crate::generate::{Generation, MOST_ANSWERS, Order, Part, Total};
 use crate::reading::read;
-use crate::stream::{self, Framing, Gone, Writer, json};
+use crate::stream::{self, Framing, Writer, json};
 use crate::texts;
 use alloc::sync::Arc;
 use axum::http::StatusCode;
@@ -67,7 +67,7 @@ pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
     if stream {
         let app = Arc::clone(&call.app);
         return Ok(stream::stream(Framing::Events, &call.app.streams, |writer| async move {
-            write(&app, &header, wants, &writer, runs).await
+            write(&app, &header, wants, &writer, runs).await;
         }));
     }
     whole(&call.app, &header, told, runs).await
@@ -206,13 +206,7 @@ async fn whole(app: &App, header: &Header, told: Told, runs: Vec<Run>) -> Result
 }
 
 /// Streams the prompts one behind the other; their computation goes on side by side.
-async fn write(
-    app: &App,
-    header: &Header,
-    wants: Wants,
-    writer: &Writer,
-    runs: Vec<Run>,
-) -> Result<(), Gone> {
+async fn write(app: &App, header: &Header, wants: Wants, writer: &Writer, runs: Vec<Run>) {
     let mut sum = Total::default();
     let mut first = 0;
     let chunk = |index: usize, text: &str, log_probs: Option<Value>, finish: Option<&str>| {
@@ -231,7 +225,7 @@ async fn write(
         if !run.echo.is_empty() {
             for index in 0..answers {
                 let log_probs = logprobs::completion(app, &run.read, &mut 0);
-                writer.data(&Value::Object(chunk(first + index, &run.echo, log_probs, None))).await?;
+                writer.data(&Value::Object(chunk(first + index, &run.echo, log_probs, None)));
             }
         }
         while let Some((index, part)) = run.generation.next().await {
@@ -241,18 +235,18 @@ async fn write(
                 Part::More { text, tokens, .. } => {
                     let log_probs = logprobs::completion(app, &tokens, &mut offsets[index]);
                     if !text.is_empty() || log_probs.is_some() {
-                        writer.data(&Value::Object(chunk(place, &text, log_probs, None))).await?;
+                        writer.data(&Value::Object(chunk(place, &text, log_probs, None)));
                     }
                 }
                 Part::Over(ending) => {
                     total.add(&ending);
                     let mut document = chunk(place, "", None, Some(ending.reason.word()));
                     document.insert("timings".into(), ending.timings());
-                    writer.data(&Value::Object(document)).await?;
+                    writer.data(&Value::Object(document));
                 }
                 Part::Failed(failure) => {
-                    writer.data(&failure.document(Dialect::OpenAi)).await?;
-                    return writer.done().await;
+                    writer.data(&failure.document(Dialect::OpenAi));
+                    return writer.done();
                 }
             }
         }
@@ -265,7 +259,7 @@ async fn write(
         let mut document = header.document("text_completion");
         document.insert("choices".into(), json!([]));
         document.insert("usage".into(), sum.usage());
-        writer.data(&Value::Object(document)).await?;
+        writer.data(&Value::Object(document));
     }
-    writer.done().await
+    writer.done();
 }

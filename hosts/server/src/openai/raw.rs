@@ -8,7 +8,7 @@ use crate::call::Call;
 use crate::error::{Dialect, Failure};
 use crate::fields::Fields;
 use crate::generate::{Ending, Generation, Options, Order, Part, Reason, random_seed};
-use crate::stream::{self, Framing, Gone, Writer, json};
+use crate::stream::{self, Framing, Writer, json};
 use crate::texts;
 use alloc::sync::Arc;
 use axum::http::StatusCode;
@@ -80,7 +80,7 @@ pub(super) async fn answer(
     if fields.flag("stream")?.unwrap_or(false) {
         let app = Arc::clone(&call.app);
         return Ok(stream::stream(Framing::Events, &call.app.streams, |writer| async move {
-            write(&app, &form, &writer, runs).await
+            write(&app, &form, &writer, runs).await;
         }));
     }
     let mut answers = Vec::new();
@@ -220,7 +220,7 @@ async fn whole(app: &App, form: &Form, mut run: Run) -> Result<Value, Failure> {
     Ok(Value::Null)
 }
 
-async fn write(app: &App, form: &Form, writer: &Writer, runs: Vec<Run>) -> Result<(), Gone> {
+async fn write(app: &App, form: &Form, writer: &Writer, runs: Vec<Run>) {
     for mut run in runs {
         let mut has_new_line = false;
         while let Some((index, part)) = run.generation.next().await {
@@ -229,7 +229,7 @@ async fn write(app: &App, form: &Form, writer: &Writer, runs: Vec<Run>) -> Resul
                     let mut document = piece(&run, form, "", &[]);
                     document["prompt_progress"] = prompted.document();
                     timings(form, &run, index, &mut document);
-                    writer.data(&document).await?;
+                    writer.data(&document);
                 }
                 Part::Prefill(_) => {}
                 Part::More { text, tokens, .. } => {
@@ -237,18 +237,17 @@ async fn write(app: &App, form: &Form, writer: &Writer, runs: Vec<Run>) -> Resul
                     let mut document = piece(&run, form, &text, &tokens);
                     probabilities(app, form, &mut document, &tokens);
                     timings(form, &run, index, &mut document);
-                    writer.data(&document).await?;
+                    writer.data(&document);
                 }
                 Part::Over(ending) => {
                     let mut document = piece(&run, form, "", &[]);
                     end(&mut document, &run, form, &ending, has_new_line);
-                    writer.data(&document).await?;
+                    writer.data(&document);
                 }
-                Part::Failed(failure) => return writer.data(&failure.document(Dialect::OpenAi)).await,
+                Part::Failed(failure) => return writer.data(&failure.document(Dialect::OpenAi)),
             }
         }
     }
-    Ok(())
 }
 
 /// Adds times, if those of every token were asked for.

@@ -6,30 +6,29 @@ use super::responses::{Frame, call_item, message_item, reasoning_item, status, t
 use crate::call::{self, Call};
 use crate::error::{Dialect, Failure, Kind};
 use crate::generate::{Ending, Generation, Part};
-use crate::stream::{self, Framing, Gone, Writer};
+use crate::stream::{self, Framing, Writer};
 use axum::response::Response;
 use doorbell_runtime::answer::Delta;
 use serde_json::{Value, json};
 
 pub(super) fn respond(call: &Call, frame: Frame, wants: Wants, generation: Generation) -> Response {
     stream::stream(Framing::Events, &call.app.streams, |writer| async move {
-        Events { wants, ..Events::new(frame, Some(writer)) }.write(generation).await
+        Events { wants, ..Events::new(frame, Some(writer)) }.write(generation).await;
     })
 }
 
 /// The response, when it is over.
 pub(super) async fn whole(frame: Frame, mut generation: Generation) -> Result<Value, Failure> {
     let mut events = Events::new(frame, None);
-    let gone = |_| Failure::new(Kind::Internal, "nobody listens");
     while let Some((_, part)) = generation.next().await {
         match part {
             Part::Prefill(_) => {}
             Part::More { deltas, .. } => {
                 for delta in deltas {
-                    events.take(delta).await.map_err(gone)?;
+                    events.take(delta);
                 }
             }
-            Part::Over(ending) => return events.finish(&ending).await.map_err(gone),
+            Part::Over(ending) => return Ok(events.finish(&ending)),
             Part::Failed(failure) => return Err(failure),
         }
     }
@@ -64,44 +63,45 @@ impl Events {
         Self { frame, writer, wants, number: 0, done: Vec::new(), open: None, timings: None }
     }
 
-    async fn write(mut self, mut generation: Generation) -> Result<(), Gone> {
+    async fn write(mut self, mut generation: Generation) {
         for name in ["response.created", "response.in_progress"] {
             let response = self.frame.document("in_progress", &[], None);
-            self.send(name, json!({ "response": response })).await?;
+            self.send(name, json!({ "response": response }));
         }
         while let Some((_, part)) = generation.next().await {
             match part {
                 Part::Prefill(prompted) if self.wants.progress => {
                     let response = self.frame.document("in_progress", &[], None);
                     let event = json!({ "response": response, "prompt_progress": prompted.document() });
-                    self.send("response.in_progress", event).await?;
+                    self.send("response.in_progress", event);
                 }
                 Part::Prefill(_) => {}
                 Part::More { deltas, .. } => {
                     self.timings = self.wants.timings.then(|| generation.timings(0));
                     for delta in deltas {
-                        self.take(delta).await?;
+                        self.take(delta);
                     }
                 }
-                Part::Over(ending) => return self.finish(&ending).await.map(|_| ()),
-                Part::Failed(failure) => return self.fail(&failure).await,
+                Part::Over(ending) => {
+                    self.finish(&ending);
+                    return;
+                }
+                Part::Failed(failure) => return self.fail(&failure),
             }
         }
-        Ok(())
     }
 
-    async fn send(&mut self, name: &str, mut event: Value) -> Result<(), Gone> {
+    fn send(&mut self, name: &str, mut event: Value) {
         event["type"] = name.into();
         event["sequence_number"] = self.number.into();
         self.number += 1;
-        match &self.writer {
-            Some(writer) => writer.event(name, &event).await,
-            None => Ok(()),
+        if let Some(writer) = &self.writer {
+            writer.event(name, &event);
         }
     }
 
     /// An event of the part that is being written.
-    async fn send_part(&mut self, name: &str, id: &str, more: (&str, Value)) -> Result<(), Gone> {
+    fn send_part(&mut self, name: &str, id: &str, more: (&str, Value)) {
         let mut event = json!({ "item_id": id, "output_index": self.done.len(), "content_index": 0 });
         event[more.0] = more.1;
         if name.starts_with("response.output_text") {
@@ -112,123 +112,118 @@ impl Events {
         {
             event["timings"] = timings;
         }
-        self.send(name, event).await
+        self.send(name, event);
     }
 
-    async fn take(&mut self, delta: Delta) -> Result<(), Gone> {
+    fn take(&mut self, delta: Delta) {
         match delta {
             Delta::Reasoning(more) => {
                 if !matches!(self.open, Some(Open::Reasoning { .. })) {
-                    self.begin_reasoning().await?;
+                    self.begin_reasoning();
                 }
-                let Some(Open::Reasoning { id, text }) = &mut self.open else { return Ok(()) };
+                let Some(Open::Reasoning { id, text }) = &mut self.open else { return };
                 text.push_str(&more);
                 let id = id.clone();
-                self.send_part("response.reasoning_text.delta", &id, ("delta", more.into())).await
+                self.send_part("response.reasoning_text.delta", &id, ("delta", more.into()));
             }
             Delta::Text(more) => {
                 if !matches!(self.open, Some(Open::Message { .. })) {
-                    self.begin_message().await?;
+                    self.begin_message();
                 }
-                let Some(Open::Message { id, text }) = &mut self.open else { return Ok(()) };
+                let Some(Open::Message { id, text }) = &mut self.open else { return };
                 text.push_str(&more);
                 let id = id.clone();
-                self.send_part("response.output_text.delta", &id, ("delta", more.into())).await
+                self.send_part("response.output_text.delta", &id, ("delta", more.into()));
             }
-            Delta::Call { name, .. } => self.begin_call(name).await,
+            Delta::Call { name, .. } => self.begin_call(name),
             Delta::Arguments { text, .. } => {
-                let Some(Open::Call { id, arguments, .. }) = &mut self.open else { return Ok(()) };
+                let Some(Open::Call { id, arguments, .. }) = &mut self.open else { return };
                 arguments.push_str(&text);
                 let event = json!({ "item_id": id, "output_index": self.done.len(), "delta": text });
-                self.send("response.function_call_arguments.delta", event).await
+                self.send("response.function_call_arguments.delta", event);
             }
         }
     }
 
-    async fn added(&mut self, item: Value) -> Result<(), Gone> {
+    fn added(&mut self, item: Value) {
         let event = json!({ "output_index": self.done.len(), "item": item });
-        self.send("response.output_item.added", event).await
+        self.send("response.output_item.added", event);
     }
 
-    async fn begin_reasoning(&mut self) -> Result<(), Gone> {
-        self.close("completed").await?;
+    fn begin_reasoning(&mut self) {
+        self.close("completed");
         let id = call::id("rs_");
         let item =
             json!({ "id": id, "type": "reasoning", "summary": [], "content": [], "status": "in_progress" });
-        self.added(item).await?;
+        self.added(item);
         let part = json!({ "type": "reasoning_text", "text": "" });
-        self.send_part("response.content_part.added", &id, ("part", part)).await?;
+        self.send_part("response.content_part.added", &id, ("part", part));
         self.open = Some(Open::Reasoning { id, text: String::new() });
-        Ok(())
     }
 
-    async fn begin_message(&mut self) -> Result<(), Gone> {
-        self.close("completed").await?;
+    fn begin_message(&mut self) {
+        self.close("completed");
         let id = call::id("msg_");
-        self.added(message_item(&id, "in_progress", &[])).await?;
-        self.send_part("response.content_part.added", &id, ("part", text_part(""))).await?;
+        self.added(message_item(&id, "in_progress", &[]));
+        self.send_part("response.content_part.added", &id, ("part", text_part("")));
         self.open = Some(Open::Message { id, text: String::new() });
-        Ok(())
     }
 
-    async fn begin_call(&mut self, name: String) -> Result<(), Gone> {
-        self.close("completed").await?;
+    fn begin_call(&mut self, name: String) {
+        self.close("completed");
         let (id, call_id) = (call::id("fc_"), call::id("call_"));
-        self.added(call_item(&id, &call_id, "in_progress", &name, "")).await?;
+        self.added(call_item(&id, &call_id, "in_progress", &name, ""));
         self.open = Some(Open::Call { id, call_id, name, arguments: String::new() });
-        Ok(())
     }
 
     /// Ends the item that is being written, if there is one, as one of this status.
-    async fn close(&mut self, status: &str) -> Result<(), Gone> {
-        let Some(open) = self.open.take() else { return Ok(()) };
+    fn close(&mut self, status: &str) {
+        let Some(open) = self.open.take() else { return };
         let item = match open {
             Open::Reasoning { id, text } => {
-                self.send_part("response.reasoning_text.done", &id, ("text", text.as_str().into())).await?;
+                self.send_part("response.reasoning_text.done", &id, ("text", text.as_str().into()));
                 let part = json!({ "type": "reasoning_text", "text": text });
-                self.send_part("response.content_part.done", &id, ("part", part)).await?;
+                self.send_part("response.content_part.done", &id, ("part", part));
                 reasoning_item(&id, status, &text)
             }
             Open::Message { id, text } => {
-                self.send_part("response.output_text.done", &id, ("text", text.as_str().into())).await?;
+                self.send_part("response.output_text.done", &id, ("text", text.as_str().into()));
                 let part = text_part(&text);
-                self.send_part("response.content_part.done", &id, ("part", part.clone())).await?;
+                self.send_part("response.content_part.done", &id, ("part", part.clone()));
                 message_item(&id, status, &[part])
             }
             Open::Call { id, call_id, name, arguments } => {
                 let event = json!({
                     "item_id": id, "output_index": self.done.len(), "name": name, "arguments": arguments,
                 });
-                self.send("response.function_call_arguments.done", event).await?;
+                self.send("response.function_call_arguments.done", event);
                 call_item(&id, &call_id, status, &name, &arguments)
             }
         };
         let event = json!({ "output_index": self.done.len(), "item": item });
-        self.send("response.output_item.done", event).await?;
+        self.send("response.output_item.done", event);
         self.done.push(item);
-        Ok(())
     }
 
     /// Tells the end; gives the response.
-    async fn finish(&mut self, ending: &Ending) -> Result<Value, Gone> {
+    fn finish(&mut self, ending: &Ending) -> Value {
         if self.open.is_none() && self.done.is_empty() {
-            self.begin_message().await?;
+            self.begin_message();
         }
         let status = status(ending);
-        self.close(status).await?;
+        self.close(status);
         let response = self.frame.document(status, &self.done, Some(ending));
         let event = json!({ "response": &response, "timings": ending.timings() });
-        self.send(&format!("response.{status}"), event).await?;
-        Ok(response)
+        self.send(&format!("response.{status}"), event);
+        response
     }
 
-    async fn fail(&mut self, failure: &Failure) -> Result<(), Gone> {
+    fn fail(&mut self, failure: &Failure) {
         let mut response = self.frame.document("failed", &self.done, None);
         response["error"] = json!({ "code": "server_error", "message": failure.message });
-        self.send("response.failed", json!({ "response": response })).await?;
-        match &self.writer {
-            Some(writer) => writer.data(&failure.document(Dialect::OpenAi)).await,
-            None => Ok(()),
+        self.send("response.failed", json!({ "response": response }));
+        if let Some(writer) = &self.writer {
+            writer.data(&failure.document(Dialect::OpenAi));
         }
     }
 }
