@@ -40,6 +40,12 @@ struct Job {
     anew: bool,
 }
 
+/// The likeliest tokens, just so many.
+fn greedy(prompt: Vec<TokenId>, max_tokens: u32) -> Job {
+    let params = SamplerParams::greedy();
+    Job { prompt, max_tokens, params, ignore_end: true, grammar: false, anew: false }
+}
+
 struct Outcome {
     tokens: Vec<Said>,
     reason: FinishReason,
@@ -454,14 +460,7 @@ fn a_shared_prefix_is_computed_once() {
         let mut engine = engine(model, Config::new(256, 2, 64), Nature::default());
         let mut outcomes = HashMap::new();
         let prompt: Vec<_> = (0..150).map(|i| TokenId(i % TOKENS)).collect();
-        let job = Job {
-            prompt,
-            max_tokens: 1,
-            params: SamplerParams::greedy(),
-            ignore_end: true,
-            grammar: false,
-            anew: false,
-        };
+        let job = greedy(prompt, 1);
         for (number, cached) in [(0, 0), (1, 128), (2, 128)] {
             submit(&mut engine, RequestId(number), &job, 0).unwrap();
             drain(&mut engine, 1, &mut outcomes);
@@ -481,14 +480,7 @@ fn what_comes_at_once_is_computed_once() {
         let mut engine = engine(model, Config::new(256, 5, 64), Nature::default());
         let (mut streams, mut outcomes) = (Streams::default(), HashMap::new());
         let prompt: Vec<_> = (0..200).map(|i| TokenId(i % TOKENS)).collect();
-        let job = Job {
-            prompt,
-            max_tokens: 1,
-            params: SamplerParams::greedy(),
-            ignore_end: true,
-            grammar: false,
-            anew: false,
-        };
+        let job = greedy(prompt, 1);
         for number in 0..4 {
             enter(&mut engine, &mut streams, (RequestId(number), &job, false), 0).unwrap();
         }
@@ -533,14 +525,7 @@ fn sequences_give_way_when_pages_run_out_and_still_finish() {
         let mut outcomes = HashMap::new();
         for number in 0..4u32 {
             let prompt = vec![TokenId(number % TOKENS); 20 + number as usize];
-            let job = Job {
-                prompt,
-                max_tokens: 150,
-                params: SamplerParams::greedy(),
-                ignore_end: true,
-                grammar: false,
-                anew: false,
-            };
+            let job = greedy(prompt, 150);
             submit(&mut engine, RequestId(number.into()), &job, 0).unwrap();
         }
         drain(&mut engine, 1, &mut outcomes);
@@ -574,14 +559,7 @@ fn what_never_fits_is_refused_at_once() {
         let mut config = Config::new(200, 1, 64);
         config.pages = 3;
         let mut engine = engine(model, config, Nature::default());
-        let job = Job {
-            prompt: vec![TokenId(1); 90],
-            max_tokens: 7,
-            params: SamplerParams::greedy(),
-            ignore_end: true,
-            grammar: false,
-            anew: false,
-        };
+        let job = greedy(vec![TokenId(1); 90], 7);
         assert_eq!(
             submit(&mut engine, RequestId(0), &job, 0),
             Err(SubmitError::NeverFits { needed: 4, total: 3 })
@@ -594,14 +572,7 @@ fn what_never_fits_is_refused_at_once() {
 /// Submits a prompt of so many tokens; they are not those of other numbers.
 fn submit_long(engine: &mut Engine<'_, '_, Fake>, number: u64, length: usize, max_tokens: u32, now: u64) {
     let prompt = (0..length).map(|i| TokenId((number as usize * 3 + i) as u32 % 500)).collect();
-    let job = Job {
-        prompt,
-        max_tokens,
-        params: SamplerParams::greedy(),
-        ignore_end: true,
-        grammar: false,
-        anew: false,
-    };
+    let job = greedy(prompt, max_tokens);
     submit(engine, RequestId(number), &job, now).unwrap();
 }
 
