@@ -55,6 +55,8 @@ const IDLERS: usize = 300;
 
 /// Resident bytes that a round may add. A leak of 400 bytes a client would be more.
 const NOISE: u64 = 4 << 20;
+/// Rounds behind the first by which memory is judged: of so many, some of either half are without a large body's rest.
+const ENOUGH: usize = 8;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
     let program = process::program(arguments.program.as_ref())?;
@@ -99,7 +101,7 @@ fn megabytes(bytes: u64) -> f64 {
 /// Fails if later rounds leave more memory than earlier ones. The first only fills what stays. Of the others the least
 /// counts: what large bodies leave with the allocator differs from round to round by tens of megabytes.
 fn judge_memory(resident: &[u64]) -> Result<(), anyhow::Error> {
-    let rounds = resident.get(1..).unwrap_or_default();
+    let rounds = resident.get(1..).filter(|rounds| rounds.len() >= ENOUGH).unwrap_or_default();
     let (early, late) = rounds.split_at(rounds.len() / 2);
     let (Some(early), Some(late)) = (early.iter().min(), late.iter().min()) else {
         println!("memory: too few rounds to tell");
