@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 10_000)]
     queued: usize,
     /// How often the crowds come.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = ENOUGH + 1)]
     rounds: usize,
     /// Threads that compute.
     #[arg(short, default_value_t = 2)]

@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use doorbell_core::token::Kind;
-use doorbell_runtime::answer::{CallStyle, Tool, admits};
+use doorbell_runtime::answer::{CallStyle, Tool, admits_text};
 use doorbell_runtime::constrain::{BLANK, spaced};
 use serde_json::{Value, json};
 
@@ -217,7 +217,7 @@ impl Tagged {
             let texts: Vec<String> = texts.into_iter().map(quoted).collect();
             return format!("({}) {after}", texts.join(" | "));
         }
-        if admits(property, "string", 0) {
+        if admits_text(property) {
             return "text".to_owned();
         }
         let mut property = property.clone();

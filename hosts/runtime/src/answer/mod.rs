@@ -15,4 +15,4 @@ mod tools;
 pub use delta::{Begin, Delta};
 pub use parser::AnswerParser;
 pub use style::{CallStyle, Style, Thinking};
-pub use tools::{Tool, Tools, admits};
+pub use tools::{Tool, Tools, admits_text};

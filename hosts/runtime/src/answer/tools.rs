@@ -22,23 +22,24 @@ pub struct Tool {
 /// Alternatives inside alternatives that are looked at.
 const DEEPEST: u32 = 8;
 
-/// Whether a schema admits values of a type. What it refers to elsewhere is not looked up.
+/// Whether a schema admits texts. What it refers to elsewhere is not looked up.
 #[must_use]
-pub fn admits(schema: &Value, kind: &str, depth: u32) -> bool {
+pub fn admits_text(schema: &Value) -> bool {
+    admits(schema, "string", Value::is_string, 0)
+}
+
+/// Whether a schema admits values of the type of this name, which `is` knows.
+fn admits(schema: &Value, name: &str, is: fn(&Value) -> bool, depth: u32) -> bool {
     let named = match schema.get("type") {
-        Some(Value::String(name)) => name == kind,
-        Some(Value::Array(names)) => names.iter().any(|name| name == kind),
+        Some(Value::String(kind)) => kind == name,
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == name),
         _ => false,
-    };
-    let is = |value: &Value| match kind {
-        "string" => value.is_string(),
-        _ => value.is_null(),
     };
     let listed = || schema.get("enum").and_then(Value::as_array).is_some_and(|list| list.iter().any(is));
     let constant = || schema.get("const").is_some_and(is);
     let alternative = || {
         let lists = ["anyOf", "oneOf", "allOf"].iter().filter_map(|word| schema.get(word)?.as_array());
-        depth < DEEPEST && lists.flatten().any(|schema| admits(schema, kind, depth + 1))
+        depth < DEEPEST && lists.flatten().any(|schema| admits(schema, name, is, depth + 1))
     };
     named || listed() || constant() || alternative()
 }
@@ -80,8 +81,8 @@ impl Tools {
         let function = self.functions.iter().find(|function| function.name == tool);
         let parameters = function.map(|function| &function.schema);
         let schema = parameters.and_then(|schema| schema.get("properties")?.get(parameter));
-        let wants = |kind| schema.is_some_and(|schema| admits(schema, kind, 0));
-        if wants("string") && !(text.trim() == "null" && wants("null")) {
+        let none = |schema| text.trim() == "null" && admits(schema, "null", Value::is_null, 0);
+        if schema.is_some_and(|schema| admits_text(schema) && !none(schema)) {
             return Value::from(text);
         }
         serde_json::from_str(text.trim()).unwrap_or_else(|_| Value::from(text))
