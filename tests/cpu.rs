@@ -1,4 +1,4 @@
-//! The CPU driver: golden logits, the reference's results on quantised weights, and independence of everything
+//! The CPU driver: golden logits, the reference's results on quantized weights, and independence of everything
 //! that must not matter.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -114,7 +114,7 @@ fn golden_models_give_their_logits() {
 const TYPES: [Type; 3] = [Type::Q8_0, Type::Q4_K, Type::F16];
 
 #[test]
-fn quantised_models_agree_with_the_reference() {
+fn quantized_models_agree_with_the_reference() {
     for family in FAMILIES {
         for kind in TYPES {
             let file = tiny::model(family, tiny::Shape::WIDE, kind, 3).to_bytes();
@@ -135,7 +135,7 @@ fn quantised_models_agree_with_the_reference() {
     }
 }
 
-/// Both quantise the same blocks, but for codes that lie between two; against plain numbers they cost little.
+/// Both quantize the same blocks, but for codes that lie between two; against plain numbers they cost little.
 #[test]
 fn keys_and_values_in_blocks_agree_with_the_reference() {
     for family in FAMILIES {

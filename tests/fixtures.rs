@@ -60,7 +60,7 @@ fn split_files_compute_what_whole_files_compute() {
 }
 
 #[test]
-fn every_quantised_family_computes_finite_logits() {
+fn every_quantized_family_computes_finite_logits() {
     for kind in blocks::KINDS {
         for family in Family::ALL {
             let bytes = tiny::model(family, Shape::WIDE, kind, 5).to_bytes();

@@ -7,7 +7,7 @@ use doorbell_tests::random::Random;
 use doorbell_tests::tiny::{self, Family, Shape};
 use std::path::Path;
 
-/// A vocabulary of either kind, and experts in quantised stacks.
+/// A vocabulary of either kind, and experts in quantized stacks.
 fn three() -> [Vec<u8>; 3] {
     [(Family::Llama, Type::F32), (Family::Gemma3, Type::Q8_0), (Family::Qwen3Moe, Type::Q4_0)]
         .map(|(family, kind)| tiny::model(family, Shape::TINY, kind, 9).to_bytes())

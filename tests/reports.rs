@@ -200,7 +200,7 @@ fn row_55_other_kinds_of_files_go_by_the_same_rules() {
 /// Logits after every token.
 fn scores(model: &Model<'_>, tokens: &[TokenId], kv: KvType) -> Vec<f32> {
     let pages = tokens.len().div_ceil(32) as u32;
-    let mut backend = Reference::new(model, pages, kv, Products::Quantised, HEAP).unwrap();
+    let mut backend = Reference::new(model, pages, kv, Products::Quantized, HEAP).unwrap();
     let mut all = Vec::new();
     score(model, &mut backend, tokens, HEAP, &mut || (), &mut |_, row| all.extend_from_slice(row)).unwrap();
     all
@@ -336,7 +336,7 @@ fn row_103_chunks_near_the_size_of_a_page_change_nothing() {
             let answer = |batch_rows| {
                 let config = Config::new(96, 1, batch_rows);
                 let backend =
-                    Reference::new(&model, config.pages, KvType::F16, Products::Quantised, HEAP).unwrap();
+                    Reference::new(&model, config.pages, KvType::F16, Products::Quantized, HEAP).unwrap();
                 let mut engine = Engine::new(&model, backend, config, &[], HEAP).unwrap();
                 let sampler = &SamplerParams::greedy();
                 let id = RequestId(0);
@@ -379,7 +379,7 @@ fn row_104_ties_go_to_the_lower_token_and_only_ties() {
     assert_eq!(pick([-0.0, 0.0, 0.0, -0.0, -1.0]), TokenId(0));
 }
 
-fn route(gating: Gating, renormalise: bool, products: &[f32], top_k: usize) -> (Vec<u32>, Vec<f32>) {
+fn route(gating: Gating, renormalize: bool, products: &[f32], top_k: usize) -> (Vec<u32>, Vec<f32>) {
     let router = Matrix { weight: WeightId(0), first_row: 0, rows: 4, scale: None, bias: None };
     let op = Route {
         input: TensorId(0),
@@ -388,7 +388,7 @@ fn route(gating: Gating, renormalise: bool, products: &[f32], top_k: usize) -> (
         gating,
         selection_bias: None,
         top_k: top_k as u32,
-        renormalise,
+        renormalize,
         scale: 1.0,
         ids: TensorId(1),
         weights: TensorId(2),
@@ -468,7 +468,7 @@ fn row_111_keys_and_values_in_blocks_suit_every_attention() {
 }
 
 #[test]
-fn row_112_rows_of_zeros_are_quantised_to_zeros() {
+fn row_112_rows_of_zeros_are_quantized_to_zeros() {
     let formats = [Activation::F32, Activation::Q8_0, Activation::Q8_1, Activation::Q8_K];
     for format in formats {
         let mut out = vec![0xff; format.row_bytes(256).unwrap()];

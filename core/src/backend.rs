@@ -16,7 +16,7 @@ pub enum KvType {
     F16,
     /// Single precision.
     F32,
-    /// Blocks of 32 elements of a head as signed bytes under a scale, as [`Activation::Q8_0`] quantises them:
+    /// Blocks of 32 elements of a head as signed bytes under a scale, as [`Activation::Q8_0`] quantizes them:
     /// keys after they are rotated, values as they are.
     ///
     /// [`Activation::Q8_0`]: crate::quant::Activation::Q8_0

@@ -1,4 +1,4 @@
-//! Block formats by their properties: exact integer sums, quantisation error, poisoned blocks, wrong lengths.
+//! Block formats by their properties: exact integer sums, quantization error, poisoned blocks, wrong lengths.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use doorbell_core::quant::{
@@ -146,7 +146,7 @@ fn faults_in_activations_reach_the_dot_product() {
     }
 }
 
-fn check_quantised(format: Activation, values: &[f32]) {
+fn check_quantized(format: Activation, values: &[f32]) {
     let mut input = vec![0; format.block_bytes()];
     format.quantize(values, &mut input).unwrap();
     let (d, codes): (f32, &[u8]) = match format {
@@ -175,7 +175,7 @@ fn check_quantised(format: Activation, values: &[f32]) {
 }
 
 #[test]
-fn quantised_values_are_within_half_a_step() {
+fn quantized_values_are_within_half_a_step() {
     arbtest::arbtest(|bytes| {
         let format = *bytes.choose(&[Activation::Q8_0, Activation::Q8_1, Activation::Q8_K])?;
         let exponent = bytes.int_in_range(-10..=10)?;
@@ -183,7 +183,7 @@ fn quantised_values_are_within_half_a_step() {
             Ok(f32::from(bytes.arbitrary::<i16>()?) / 32768.0 * 2f32.powi(exponent))
         };
         let values: Result<Vec<_>, _> = (0..format.block_len()).map(|_| value()).collect();
-        check_quantised(format, &values?);
+        check_quantized(format, &values?);
         Ok(())
     })
     .size_min(1000)

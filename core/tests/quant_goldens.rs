@@ -113,7 +113,7 @@ fn kernel_tolerance(ty: Type) -> f64 {
     match ty {
         // It takes the minima times a half-precision sum.
         Type::Q4_1 | Type::Q5_1 => 5e-5,
-        // It quantises activations, which we keep.
+        // It quantizes activations, which we keep.
         _ if ty.activation() == Some(Activation::F32) => 1e-2,
         _ => 1e-6,
     }

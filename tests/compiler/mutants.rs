@@ -22,7 +22,7 @@ static CASES: [Case; 14] = [
     Case { name: "softmax_row", groups: [1, 1], buffers: &[2048, -2048], runs: &[&[512]] },
     Case { name: "rms_norm", groups: [1, 1], buffers: &[2048, 2048, -2048], runs: &[&[512, ONE]] },
     Case { name: "histogram", groups: [2, 1], buffers: &[512, 1024], runs: &[&[]] },
-    Case { name: "q4k_dequantise", groups: [1, 1], buffers: &[144, -1024], runs: &[&[]] },
+    Case { name: "q4k_dequantize", groups: [1, 1], buffers: &[144, -1024], runs: &[&[]] },
     Case { name: "q4k_q8_gemv", groups: [1, 1], buffers: &[1152, 2304, -4], runs: &[&[8]] },
     Case { name: "q4k_q8_gemv_ahead", groups: [1, 1], buffers: &[2304, 4608, -4], runs: &[&[16], &[12]] },
     Case { name: "byte_shift", groups: [1, 1], buffers: &[32, 64, -64], runs: &[&[1]] },

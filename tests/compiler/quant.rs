@@ -44,12 +44,12 @@ fn blocks(random: &mut Random, count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn dequantised_weights_are_the_formats() {
+fn dequantized_weights_are_the_formats() {
     let blocks = blocks(&mut Random(12345), 3);
     let expected: Vec<f32> = blocks.chunks(BLOCK).flat_map(weights).collect();
     for target in TARGETS {
         let args = [Arg::Buffer(blocks.clone()), Arg::Fresh(3 * 1024)];
-        let outcome = clean(&sample("q4k_dequantise", target), [3, 1], &args);
+        let outcome = clean(&sample("q4k_dequantize", target), [3, 1], &args);
         assert_eq!(outcome.floats(1), expected, "{target}");
     }
 }

@@ -13,7 +13,7 @@ import sys
 
 import openai
 
-QUESTION = [{"role": "user", "content": "Name three colours."}]
+QUESTION = [{"role": "user", "content": "Name three colors."}]
 
 
 def client_of(url):
@@ -45,15 +45,15 @@ def seeds_decide(url):
 def schemas_hold(url):
     client = client_of(url)
     schema = {
-        "type": "object", "required": ["colour", "wheels"], "additionalProperties": False,
-        "properties": {"colour": {"enum": ["red", "green"]}, "wheels": {"type": "integer", "minimum": 2, "maximum": 9}},
+        "type": "object", "required": ["color", "wheels"], "additionalProperties": False,
+        "properties": {"color": {"enum": ["red", "green"]}, "wheels": {"type": "integer", "minimum": 2, "maximum": 9}},
     }
     answer = client.chat.completions.create(
         model="smollm2", messages=[{"role": "user", "content": "Describe a car."}], max_tokens=60, temperature=1,
         seed=3, response_format={"type": "json_schema", "json_schema": {"name": "car", "strict": True, "schema": schema}},
     )
     car = json.loads(answer.choices[0].message.content)
-    assert car["colour"] in ("red", "green") and 2 <= car["wheels"] <= 9, car
+    assert car["color"] in ("red", "green") and 2 <= car["wheels"] <= 9, car
 
 
 def calls_can_be_forced(url):

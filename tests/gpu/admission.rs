@@ -89,7 +89,7 @@ fn any_weight_type_is_taken() {
     }
 }
 
-/// Neighbouring tensors are of different types, those that one kernel reads among them, with and without kernels.
+/// Neighboring tensors are of different types, those that one kernel reads among them, with and without kernels.
 #[test]
 fn every_tensor_may_be_of_another_type() {
     for family in [Family::Qwen2, Family::Qwen3Moe] {

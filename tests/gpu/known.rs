@@ -133,7 +133,7 @@ fn wrong_kernels_of_prompts_are_found() {
     let bytes = tiny::model(Family::Qwen3Moe, tiny::Shape::NARROW, Type::Q8_0, 3).to_bytes();
     with_model(&bytes, |model| {
         // Rows in eight bits may choose another expert.
-        let ways = ["gemm_iu8_", "grouped_iu8_", "quantise_", "flash_"];
+        let ways = ["gemm_iu8_", "grouped_iu8_", "quantize_", "flash_"];
         spoilt_kernels_are_found("gfx1200", model, 70, 2e-2, &ways);
         spoilt_kernels_are_found(CHIPS[0], model, 70, 5e-4, &["gemm_", "grouped_"]);
     });

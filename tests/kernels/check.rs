@@ -124,7 +124,7 @@ impl Deviation {
         }
     }
 
-    /// Normalised mean square error.
+    /// Normalized mean square error.
     pub(crate) fn nmse(&self) -> f64 {
         if self.error == 0.0 { 0.0 } else { self.error / self.square }
     }
@@ -318,8 +318,8 @@ fn run_all(ops: &[Op], model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> (Ran,
         let before = launches.len();
         lower_by(case.path, op, &step, case.target, &mut |launch| launches.push(launch)).unwrap();
         assert!(launches.len() > before);
-        let quantises = |launch: &Launch| matches!(launch.recipe, Recipe::Quantise(_));
-        coded.push(launches[before..].iter().any(quantises));
+        let quantizes = |launch: &Launch| matches!(launch.recipe, Recipe::Quantize(_));
+        coded.push(launches[before..].iter().any(quantizes));
     }
     launches.iter().for_each(|launch| machine.run(launch));
     let arena = machine.read_words(device.arena, plan.arena);

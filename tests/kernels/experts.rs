@@ -90,9 +90,9 @@ fn router_products_that_are_no_numbers() {
         for (number, terms) in terms.into_iter().enumerate() {
             let terms = Some(vector(model, &terms));
             for gating in GATINGS {
-                let mut own = Route { gating, renormalise: number % 2 == 0, ..*op };
+                let mut own = Route { gating, renormalize: number % 2 == 0, ..*op };
                 own.router.bias = terms;
-                let mut chosen = Route { gating, renormalise: number % 2 == 1, ..*op };
+                let mut chosen = Route { gating, renormalize: number % 2 == 1, ..*op };
                 chosen.selection_bias = terms;
                 ops.extend([own, chosen]);
             }

@@ -12,7 +12,7 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Op, Shape};
 use doorbell_core::quant::{Activation, Type};
 use doorbell_isa::Target;
-use doorbell_kernels::{Cost, Launch, Path, Quantise, Recipe};
+use doorbell_kernels::{Cost, Launch, Path, Quantize, Recipe};
 use doorbell_soft::processor::{Level, Options};
 use doorbell_tests::random::Random;
 use doorbell_tests::tiny::{self, Family};
@@ -177,7 +177,7 @@ fn activations_in_codes() {
         let from = machine.upload_words("x", &words);
         let to = machine.upload("codes", &vec![0xff; rows * 640]);
         machine.run(&Launch {
-            recipe: Recipe::Quantise(Quantise { cols: cols as u32, norm: None }),
+            recipe: Recipe::Quantize(Quantize { cols: cols as u32, norm: None }),
             groups: [rows as u32, 1, 1],
             arguments: [from, to].map(ArgumentValue::Buffer).to_vec(),
             waits: true,

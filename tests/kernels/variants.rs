@@ -74,8 +74,8 @@ fn routers_of_every_gating() {
         let zero = vector(model, &[0.0]);
         let mut ops = Vec::new();
         for gating in [Gating::Softmax, Gating::Sigmoid, Gating::SoftmaxOfChosen] {
-            for (selection_bias, renormalise) in [(None, false), (Some(bias), true), (None, true)] {
-                ops.push(Op::Route(Route { gating, selection_bias, renormalise, scale: 2.5, ..*op }));
+            for (selection_bias, renormalize) in [(None, false), (Some(bias), true), (None, true)] {
+                ops.push(Op::Route(Route { gating, selection_bias, renormalize, scale: 2.5, ..*op }));
             }
             // All products are equal: the lowest numbers win.
             let mut router = op.router;

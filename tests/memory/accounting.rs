@@ -20,7 +20,7 @@ fn report(file: &[u8], service: &Service<'_>) -> (Report, usize) {
 }
 
 const COMPUTERS: [Computer; 3] =
-    [Computer::Reference(Products::Quantised), Computer::Cpu(1), Computer::Cpu(2)];
+    [Computer::Reference(Products::Quantized), Computer::Cpu(1), Computer::Cpu(2)];
 
 #[test]
 fn tokens_and_chunks_cost_no_allocation() {

@@ -12,7 +12,7 @@ fn service() -> Service<'static> {
     Service {
         config: Config::new(64, 2, 8),
         kv: KvType::F16,
-        computer: Computer::Reference(Products::Quantised),
+        computer: Computer::Reference(Products::Quantized),
         text: "the people could write more than two numbers",
         tokens: 2,
     }

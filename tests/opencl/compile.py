@@ -2,7 +2,7 @@
 
     python3 compile.py CHIP IN.ll OUT.o [IN.ll OUT.o ...]
 
-The code generator optimises unless the name of the input contains `.O0.`. Its hazard pass of gfx12 is newer than that
+The code generator optimizes unless the name of the input contains `.O0.`. Its hazard pass of gfx12 is newer than that
 of the LLVM that Debian has: the instruction checker is held against what it makes.
 """
 

@@ -162,7 +162,7 @@ void q4k_q8_gemv(global const uint4 *weights, global const block_q8 *activations
 }
 
 kernel __attribute__((reqd_work_group_size(32, 1, 1)))
-void q4k_dequantise(global const uint4 *blocks, global float4 *out) {
+void q4k_dequantize(global const uint4 *blocks, global float4 *out) {
     uint lane = LANE, chunk = lane >> 3;
     uint4 header = blocks[GROUP * 9];
     uint quants = ((global const uint *)blocks)[GROUP * 36 + 4 + lane];

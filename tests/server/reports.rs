@@ -452,7 +452,7 @@ fn row_94_a_definition_of_itself_by_itself_ends() {
 fn row_95_references_into_lists_and_to_enumerations_are_followed() {
     let server = Server::start(&Kind::default());
     let schema = json!({
-        "$defs": { "colour": { "enum": ["red", "blue"] }, "list": { "anyOf": [{ "$ref": "#/$defs/colour" }] } },
+        "$defs": { "color": { "enum": ["red", "blue"] }, "list": { "anyOf": [{ "$ref": "#/$defs/color" }] } },
         "type": "object",
         "properties": { "a": { "$ref": "#/$defs/list/anyOf/0" } },
         "required": ["a"], "additionalProperties": false,

@@ -20,7 +20,7 @@ fn every_instruction_of_the_table_has_a_handler() {
 
 const CHIPS: [(char, Target); 3] = [('a', Target::Gfx1100), ('b', Target::Gfx1151), ('c', Target::Gfx1200)];
 
-/// Rows whose behaviour `traps.rs` states.
+/// Rows whose behavior `traps.rs` states.
 static TRAPS: &[Op] = &[op::s_trap, op::s_rfe_b64, op::s_sethalt];
 
 fn on_every_chip(list: &'static [Op]) -> impl Iterator<Item = (Op, char)> {
@@ -32,9 +32,9 @@ fn on_every_chip(list: &'static [Op]) -> impl Iterator<Item = (Op, char)> {
 #[test]
 fn every_row_has_a_case_with_a_known_result_on_every_chip() {
     let values = crate::rows::covered();
-    let mut behaviour = crate::behaviour::covered();
-    behaviour.extend(on_every_chip(crate::modes::ROWS));
-    behaviour.extend(on_every_chip(TRAPS));
+    let mut behavior = crate::behavior::covered();
+    behavior.extend(on_every_chip(crate::modes::ROWS));
+    behavior.extend(on_every_chip(TRAPS));
     let rows: BTreeSet<(Op, char)> = Op::all()
         .flat_map(|op| {
             let chips = CHIPS.iter().filter(move |(_, target)| op.row().opcode(*target).is_some());
@@ -42,11 +42,11 @@ fn every_row_has_a_case_with_a_known_result_on_every_chip() {
         })
         .collect();
     let ops = |pairs: &BTreeSet<(Op, char)>| pairs.iter().map(|(op, _)| *op).collect::<BTreeSet<Op>>();
-    let covered: BTreeSet<(Op, char)> = values.union(&behaviour).copied().collect();
+    let covered: BTreeSet<(Op, char)> = values.union(&behavior).copied().collect();
     println!(
-        "{} rows with values, {} with a stated behaviour, of {} rows; {} of {} pairs of row and chip",
+        "{} rows with values, {} with a stated behavior, of {} rows; {} of {} pairs of row and chip",
         ops(&values).len(),
-        ops(&behaviour).difference(&ops(&values)).count(),
+        ops(&behavior).difference(&ops(&values)).count(),
         Op::all().count(),
         covered.intersection(&rows).count(),
         rows.len()

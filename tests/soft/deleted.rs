@@ -81,7 +81,7 @@ fn is_caught(object: &CodeObject, name: &str, input: &[u32], deleted: usize) -> 
 #[test]
 fn deleting_a_wait_of_a_compiled_kernel_is_caught() {
     let (input, rows) = items();
-    for (chip, optimisation, file) in OBJECTS.iter().filter(|object| object.1 == 2) {
+    for (chip, optimization, file) in OBJECTS.iter().filter(|object| object.1 == 2) {
         let object = CodeObject::parse(file).unwrap();
         let names = rows.iter().map(|(name, _)| format!("k_{name}"));
         let names: Vec<String> = names.chain(REFERENCES.iter().map(|(name, _)| (*name).to_owned())).collect();
@@ -100,7 +100,7 @@ fn deleting_a_wait_of_a_compiled_kernel_is_caught() {
                 }
             }
         }
-        println!("{chip} -O{optimisation}: {} of {all} deleted waits caught", all - missed.len());
+        println!("{chip} -O{optimization}: {} of {all} deleted waits caught", all - missed.len());
         // The first barrier of the sort is followed by a step within the waves, whose LDS operations are in order: the
         // compiler does not know that its wait orders nothing.
         assert!(missed.len() == 1 && missed[0].starts_with("lds_sort"), "{chip}: {missed:#?}");

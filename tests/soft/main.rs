@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
 #![expect(clippy::std_instead_of_alloc, reason = "tests have std")]
 
-mod behaviour;
+mod behavior;
 mod command;
 mod counts;
 mod coverage;

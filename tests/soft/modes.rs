@@ -1,6 +1,6 @@
 //! Instructions that act on the wave as a whole: rounding and denormal modes, hardware registers, messages, barriers.
 //!
-//! Not here: branches, waits and hints (`behaviour.rs`).
+//! Not here: branches, waits and hints (`behavior.rs`).
 
 use doorbell_isa::{Generation, Inst, Op, Operand, Target, op, s, s_range, v};
 use doorbell_soft::processor::{Engine, Level, Options, Report};

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use crate::references::{REFERENCES, expected};
 
-/// Chip, optimisation level, file.
+/// Chip, optimization level, file.
 pub(crate) static OBJECTS: [(&str, u8, &[u8]); 6] = [
     ("gfx1100", 0, include_bytes!("../goldens/soft/gfx1100-O0.co")),
     ("gfx1100", 2, include_bytes!("../goldens/soft/gfx1100-O2.co")),
@@ -94,7 +94,7 @@ fn programs(object: &CodeObject, input: &[u32]) -> Vec<(String, Vec<u32>)> {
 fn check(level: Level, seeds: &[u64]) {
     let (input, _) = items();
     let (mut wrong, mut count) = (Vec::new(), 0);
-    for (chip, optimisation, file) in OBJECTS {
+    for (chip, optimization, file) in OBJECTS {
         let object = CodeObject::parse(file).unwrap();
         assert_eq!(object.target.name(), chip);
         for (name, expected) in programs(&object, &input) {
@@ -103,7 +103,7 @@ fn check(level: Level, seeds: &[u64]) {
                 // LLVM 19 does not know the rule of gfx12.
                 let options = Options { scalar_reads: false, ..options };
                 count += 1;
-                let label = format!("{name} {chip} -O{optimisation} seed {seed}");
+                let label = format!("{name} {chip} -O{optimization} seed {seed}");
                 match run(&object, &name, &input, options) {
                     Err(why) => wrong.push(format!("{label}: {why}")),
                     Ok((found, report, _)) => {
@@ -157,16 +157,16 @@ static CLASSES: &[(&str, &[&str])] = &[
 #[test]
 fn the_programs_cover_every_class_of_code() {
     let (input, _) = items();
-    for (chip, optimisation, file) in OBJECTS {
+    for (chip, optimization, file) in OBJECTS {
         let object = CodeObject::parse(file).unwrap();
         let names: Vec<String> = programs(&object, &input).into_iter().map(|(name, _)| name).collect();
         for (class, members) in CLASSES {
             for member in *members {
                 assert!(names.iter().any(|name| name == member), "{class}: {member} on {chip}");
-                assert!(object.kernel(member).is_some(), "{member} on {chip} -O{optimisation}");
+                assert!(object.kernel(member).is_some(), "{member} on {chip} -O{optimization}");
             }
         }
-        println!("{} programs on {chip} at -O{optimisation}", names.len());
+        println!("{} programs on {chip} at -O{optimization}", names.len());
         assert!(names.len() >= 30);
     }
 }

@@ -1,7 +1,7 @@
 //! Every row of the instruction table on inputs with results that were computed elsewhere.
 //!
 //! The cases come from `tests/goldens/soft/rows/make.py`, which says what its lines mean and shares nothing with the
-//! processor. Instructions without a value are in `behaviour.rs`; here also: the count of rows that have a case.
+//! processor. Instructions without a value are in `behavior.rs`; here also: the count of rows that have a case.
 
 use doorbell_isa::kind::{Class, Type};
 use doorbell_isa::{

@@ -122,7 +122,7 @@ fn waves_that_touch_the_same_lds_bytes_unordered_are_caught() {
     // v11 = 4 * (item mod 32): both waves use the same words.
     let same = Inst::new(op::v_and_b32, [v(11), int(124), v(10)]);
     let write_write = [offset(), same, lds_store(11, 10), wait(), end()];
-    // The neighbour wave's words, before a barrier.
+    // The neighbor wave's words, before a barrier.
     let other = Inst::new(op::v_xor_b32, [v(12), int(128), v(10)]);
     let write_read = [offset(), other, lds_store(10, 10), wait(), lds_load(2, 12), wait(), end()];
     let clean = [offset(), other, lds_store(10, 10), wait(), barrier(), lds_load(2, 12), wait(), end()];

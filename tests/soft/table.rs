@@ -49,7 +49,7 @@ enum Reason {
     SignOfZero,
     /// LLVM folds the least of x - floor(x) and the largest value below one into the instruction; it may give one.
     BelowOne,
-    /// LLVM's frexp is the bare pair of instructions, so zero gives exponent zero and denormals are normalised.
+    /// LLVM's frexp is the bare pair of instructions, so zero gives exponent zero and denormals are normalized.
     Frexp,
     /// LLVM's ldexp is the bare instruction, so zero stays zero; it multiplies by an infinite power.
     Ldexp,

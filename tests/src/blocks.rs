@@ -1,5 +1,5 @@
 //! Random valid blocks of each weight format, of mean zero and a wanted deviation. Floats are never
-//! quantised: block bytes are random and only scales are patched, so gigabytes take seconds.
+//! quantized: block bytes are random and only scales are patched, so gigabytes take seconds.
 //!
 //! Block layouts: ggml's `ggml-common.h`. What blocks mean to the engine is core's business.
 
@@ -7,7 +7,7 @@ use crate::random::Random;
 use doorbell_core::quant::Type;
 use half::{bf16, f16};
 
-/// Deviation of a uniform integer over `levels` neighbouring values.
+/// Deviation of a uniform integer over `levels` neighboring values.
 fn spread(levels: f32) -> f32 {
     ((levels * levels - 1.0) / 12.0).sqrt()
 }

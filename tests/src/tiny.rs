@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn quantised_models_have_quantised_matrices_and_float_norms() {
+    fn quantized_models_have_quantized_matrices_and_float_norms() {
         for kind in blocks::KINDS {
             let file = model(Family::Qwen3Moe, Shape::WIDE, kind, 1);
             for (info, data) in &file.tensors {

@@ -1,4 +1,4 @@
-//! Small self-made vocabularies as metadata pairs: byte-level BPE and SPM. Every text can be tokenised with
+//! Small self-made vocabularies as metadata pairs: byte-level BPE and SPM. Every text can be tokenized with
 //! them; nobody ever trained on them. Reading them is core's business.
 
 use crate::gguf_writer::Value;

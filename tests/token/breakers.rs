@@ -1,4 +1,4 @@
-//! Texts that end repetitions, against what llama.cpp's DRY penalises: `goldens/sample/breakers.cpp`.
+//! Texts that end repetitions, against what llama.cpp's DRY penalizes: `goldens/sample/breakers.cpp`.
 
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 const HEAP: Heap<'static> = &Global;
 
 /// Tokens and how much less likely they have become, from the probabilities of candidates whose logits were equal.
-fn penalised(scratch: &Scratch<'_>) -> BTreeMap<u32, f32> {
+fn penalized(scratch: &Scratch<'_>) -> BTreeMap<u32, f32> {
     let highest = scratch.survivors().iter().fold(0.0_f32, |highest, c| highest.max(c.probability));
     let amounts = scratch.survivors().iter().map(|c| (c.token.0, -c.logit, c.probability));
     amounts.filter(|&(_, _, p)| p < highest).map(|(token, amount, _)| (token, amount)).collect()
@@ -43,7 +43,7 @@ fn texts_end_repetitions_where_llama_cpp_ends_them() {
                 let mut sampler = Sampler::new(&params, &[], scope, HEAP).unwrap();
                 parts[2].iter().for_each(|token| sampler.accept(TokenId(token.parse().unwrap())));
                 sampler.sample(&vec![0.0; vocab_len], 0, None, &mut scratch).unwrap();
-                penalised(&scratch)
+                penalized(&scratch)
             };
             let found = pick(Some(&breakers));
             let expected: BTreeMap<u32, f32> = parts[3]
@@ -97,7 +97,7 @@ fn characters_in_pieces_are_breakers() {
         let mut sampler = Sampler::new(&params, &[], scope, HEAP).unwrap();
         seen[..count].iter().for_each(|&token| sampler.accept(token));
         sampler.sample(&vec![0.0; vocab_len], 0, None, &mut scratch).unwrap();
-        penalised(&scratch).len()
+        penalized(&scratch).len()
     };
     // right behind the text, the second half of it has just been repeated
     let behind = seen.iter().rposition(|token| token.0 == 169).unwrap() + 1;

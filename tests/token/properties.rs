@@ -127,7 +127,7 @@ fn encoding_does_not_depend_on_what_came_before() {
     });
 }
 
-/// Merging by definition: the lowest rank of all neighbours, the leftmost of equals, until there is none.
+/// Merging by definition: the lowest rank of all neighbors, the leftmost of equals, until there is none.
 #[test]
 fn merging_is_as_defined() {
     always(|source| {

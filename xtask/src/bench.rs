@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: the program's speed and memory, in turns with llama-bench when its path is given.
 //!
 //! Both are run as a user would run them; the program's own `bench` verb does the timing inside. Rounds
-//! alternate, so that a neighbour on the machine disturbs both alike, and medians are compared.
+//! alternate, so that a neighbor on the machine disturbs both alike, and medians are compared.
 
 mod child;
 mod ours;

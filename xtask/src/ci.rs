@@ -36,7 +36,7 @@ const STEPS: [Step; 12] = [
     Step("clippy", "no warning in any target", clippy),
     Step("no-std", "no_std crates build without features and without std", no_std),
     Step("doc", "no warning in the documentation", doc),
-    Step("deny", "licences and duplicate versions, where cargo-deny is installed", deny),
+    Step("deny", "licenses and duplicate versions, where cargo-deny is installed", deny),
     Step("test", "all tests", test::run),
     Step("conformance", "unmodified clients are content with the server, where they can be had", conformance::run),
     Step("foreign", "unmodified clients of KFD run on the software GPU, where they can be had", shim::check),

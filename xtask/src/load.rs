@@ -3,7 +3,7 @@
 //! Beside it runs a bare socket in the server's rhythm: what a token costs there is the system's, not ours.
 //!
 //! Every run starts a server of its own, so that neither has the other's company; rounds alternate, so that a
-//! neighbour on the machine disturbs both alike. Not here: correctness under abuse, which is `chaos`.
+//! neighbor on the machine disturbs both alike. Not here: correctness under abuse, which is `chaos`.
 
 pub(crate) mod bare;
 mod figures;

@@ -267,7 +267,7 @@ impl fmt::Display for Fault {
             }
             Self::RemovedType { ty } => write!(
                 f,
-                "tensor type {} ({ty}) was removed from ggml; requantise the model{}",
+                "tensor type {} ({ty}) was removed from ggml; requantize the model{}",
                 ty.id(),
                 if ty == Type::IQ4_NL_4_4 { " (BitNet's I2_S uses the same id)" } else { "" }
             ),
@@ -275,7 +275,7 @@ impl fmt::Display for Fault {
                 write!(f, "a row of {found} elements is no multiple of {ty}'s block of {}", ty.block_len())
             }
             Self::PrivateQ2_0 => f.write_str(
-                "tensor type 42 in a private layout (128 elements in 34 bytes); requantise the model",
+                "tensor type 42 in a private layout (128 elements in 34 bytes); requantize the model",
             ),
             Self::Offset { expected, found } => write!(f, "its data is at offset {found}, not {expected}"),
             Self::DataPastEnd { needed, present } => {

@@ -162,7 +162,7 @@ impl Graph<'_, '_, '_, '_> {
                     gating: experts.gating,
                     selection_bias: router.selection_bias,
                     top_k: experts.used,
-                    renormalise: experts.renormalise,
+                    renormalize: experts.renormalize,
                     scale: experts.scale,
                     ids,
                     weights,

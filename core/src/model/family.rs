@@ -41,7 +41,7 @@ pub struct Routing {
     /// Products to probabilities.
     pub gating: Gating,
     /// Whether the chosen weights are divided by their sum.
-    pub renormalise: bool,
+    pub renormalize: bool,
 }
 
 /// A row of the architecture table.
@@ -71,7 +71,7 @@ pub struct Family {
     pub routing: Routing,
 }
 
-const SOFTMAX_NORM: Routing = Routing { gating: Gating::Softmax, renormalise: true };
+const SOFTMAX_NORM: Routing = Routing { gating: Gating::Softmax, renormalize: true };
 
 const LLAMA: Family = Family {
     name: "llama",
@@ -93,7 +93,7 @@ const FAMILIES: [Family; 7] = [
     Family {
         name: "qwen2moe",
         pairing: Pairing::Halves,
-        routing: Routing { gating: Gating::Softmax, renormalise: false },
+        routing: Routing { gating: Gating::Softmax, renormalize: false },
         ..LLAMA
     },
     Family { name: "qwen3", pairing: Pairing::Halves, head_norms: true, ..LLAMA },
@@ -117,7 +117,7 @@ const FAMILIES: [Family; 7] = [
         glu: Glu::Oai { alpha: 1.702, limit: 7.0 },
         ffn_norm: FfnNorm::PostAttention,
         window: WindowPattern::AllButEvery(2),
-        routing: Routing { gating: Gating::SoftmaxOfChosen, renormalise: false },
+        routing: Routing { gating: Gating::SoftmaxOfChosen, renormalize: false },
         ..LLAMA
     },
 ];

@@ -35,7 +35,7 @@ pub struct ExpertHyper {
     /// Products to probabilities.
     pub gating: Gating,
     /// Divide the chosen weights by their sum.
-    pub renormalise: bool,
+    pub renormalize: bool,
     /// Factor on the weights.
     pub scale: f32,
 }
@@ -263,13 +263,13 @@ fn experts(keys: &Keys<'_, '_>, family: &Family, ffn: u32) -> Result<Option<Expe
         return Err(keys.refused("expert_count", f64::from(count), "no experts in this architecture"));
     }
     let used = keys.required("expert_used_count", count)?;
-    let Routing { gating, renormalise } = family.routing;
+    let Routing { gating, renormalize } = family.routing;
     let ffn = keys.some_count("expert_feed_forward_length", MAX_WIDTH)?.unwrap_or(ffn);
     let scale = keys.float("expert_weights_scale")?.unwrap_or(1.0);
     let shared_count = keys.some_count("expert_shared_count", MAX_EXPERTS)?.unwrap_or(1);
     let shared_ffn = keys.some_count("expert_shared_feed_forward_length", MAX_WIDTH)?;
     let shared_ffn = shared_ffn.unwrap_or(ffn.saturating_mul(shared_count)).max(1);
-    Ok(Some(ExpertHyper { count, used, ffn: ffn.max(1), shared_ffn, gating, renormalise, scale }))
+    Ok(Some(ExpertHyper { count, used, ffn: ffn.max(1), shared_ffn, gating, renormalize, scale }))
 }
 
 fn scaling(keys: &Keys<'_, '_>, context: u32) -> Result<Scaling, ModelError> {

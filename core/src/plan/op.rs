@@ -6,10 +6,10 @@
 use super::{GroupId, RopeId, TensorId, VectorId, WeightId};
 use heapless::Vec as Fixed;
 
-/// RMS normalisation with a weight vector.
+/// RMS normalization with a weight vector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Norm {
-    /// The weight, as long as what is normalised.
+    /// The weight, as long as what is normalized.
     pub weight: VectorId,
     /// Added to the mean square.
     pub eps: f32,
@@ -185,7 +185,7 @@ pub struct Route {
     /// Experts chosen per row.
     pub top_k: u32,
     /// Divide the chosen weights by their sum (at least [`Route::LEAST_SUM`]).
-    pub renormalise: bool,
+    pub renormalize: bool,
     /// Factor on the weights, after that.
     pub scale: f32,
     /// `[rows, top_k]` u32: chosen experts.

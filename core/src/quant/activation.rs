@@ -8,7 +8,7 @@ use super::{Type, q8_0, q8_1, q8_k};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(non_camel_case_types, reason = "the field's own names")]
 pub enum Activation {
-    /// Unquantised, little endian.
+    /// Unquantized, little endian.
     F32,
     /// 32 codes under one half-precision scale.
     Q8_0,
@@ -44,7 +44,7 @@ impl Activation {
         self.ty().row_bytes(len)
     }
 
-    /// Quantises `values` into `out`, which has [`Self::row_bytes`] bytes.
+    /// Quantizes `values` into `out`, which has [`Self::row_bytes`] bytes.
     ///
     /// A block that holds a NaN gets a NaN scale and zero codes, one that holds an infinity an infinite
     /// scale and zero codes: either way every dot product with it is NaN, and a fault is not hidden.

@@ -83,7 +83,7 @@ pub(super) fn blocks<B: Pod>(bytes: &[u8]) -> &[B] {
     bytemuck::try_cast_slice(bytes).unwrap_or(&[])
 }
 
-/// Dequantises whole blocks.
+/// Dequantizes whole blocks.
 pub(super) fn dequantize_row<B: Block>(bytes: &[u8], out: &mut [f32]) {
     for (block, out) in blocks::<B>(bytes).iter().zip(out.chunks_exact_mut(B::LEN)) {
         block.dequantize(out);
@@ -104,7 +104,7 @@ pub(super) fn partials_row<B: IntegerDot>(weights: &[u8], activation: &[u8], out
     }
 }
 
-/// The dot product by dequantising, against f32 activations.
+/// The dot product by dequantizing, against f32 activations.
 pub(super) fn float_dot_row<B: Block>(weights: &[u8], activation: &[u8]) -> f32 {
     let mut values = [0.0; 256];
     let values = &mut values[..B::LEN];

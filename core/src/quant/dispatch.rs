@@ -125,7 +125,7 @@ pub fn expand(ty: Type, block: &[u8], out: &mut Expanded) -> Result<(), QuantErr
     Ok(())
 }
 
-/// Dequantises whole blocks of `ty` into `out`, one value per element.
+/// Dequantizes whole blocks of `ty` into `out`, one value per element.
 ///
 /// Values equal ggml's reference bit for bit (except in the payload of NaNs).
 pub fn dequantize(ty: Type, blocks: &[u8], out: &mut [f32]) -> Result<(), QuantError> {

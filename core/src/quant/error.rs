@@ -7,9 +7,9 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Buffer {
-    /// Quantised weights, in bytes.
+    /// Quantized weights, in bytes.
     Weights,
-    /// Quantised activations, in bytes.
+    /// Quantized activations, in bytes.
     Activations,
     /// f32 values, in elements.
     Values,

@@ -50,7 +50,7 @@ impl Block {
     }
 }
 
-/// Dequantises sub-blocks of 32 with minima.
+/// Dequantizes sub-blocks of 32 with minima.
 pub(super) fn dequantize(d: Half, dmin: Half, packed: &[u8; 12], codes: &[i8; 256], out: &mut [f32]) {
     let (scales, minima) = unpack_scales(packed);
     let runs = out.chunks_exact_mut(32).zip(codes.chunks_exact(32));

@@ -18,7 +18,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// Quantises as ggml's x86 code does: codes from 127/amax before the scale is rounded, ties to even.
+    /// Quantizes as ggml's x86 code does: codes from 127/amax before the scale is rounded, ties to even.
     /// (ggml's portable reference rounds ties away from zero and takes the reciprocal of the scale.)
     pub fn quantize(values: &[f32; 32]) -> Self {
         let (d, qs) = quantize_32(values);

@@ -21,7 +21,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// Quantises by the rule of [`super::q8_0::Block::quantize`].
+    /// Quantizes by the rule of [`super::q8_0::Block::quantize`].
     pub fn quantize(values: &[f32; 32]) -> Self {
         let (d, qs) = quantize_32(values);
         let mut block = Self { d: Half::new(d), s: Half::default(), qs };

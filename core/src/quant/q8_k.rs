@@ -19,7 +19,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// Quantises as ggml's `quantize_row_q8_K_ref`: the first element of largest magnitude becomes −127, ties
+    /// Quantizes as ggml's `quantize_row_q8_K_ref`: the first element of largest magnitude becomes −127, ties
     /// round to even. A block of zeros gets zero sums here (ggml leaves them unwritten).
     pub fn quantize(values: &[f32; 256]) -> Self {
         let magnitude = max_magnitude(values);

@@ -35,7 +35,7 @@ pub fn route_row(
     if op.gating == Gating::SoftmaxOfChosen {
         softmax(weights);
     }
-    if op.renormalise {
+    if op.renormalize {
         let sum = weights.iter().sum::<f32>().max(Route::LEAST_SUM);
         weights.iter_mut().for_each(|weight| *weight /= sum);
     }

@@ -8,10 +8,10 @@ use crate::quant::{self, Activation};
 /// How products treat the activations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Products {
-    /// Weights dequantised, activations as they are, sums in f64.
+    /// Weights dequantized, activations as they are, sums in f64.
     Exact,
-    /// Activations quantised to the format that the weight's type pairs with, as drivers do.
-    Quantised,
+    /// Activations quantized to the format that the weight's type pairs with, as drivers do.
+    Quantized,
 }
 
 /// `out = scale * (matrix * x) + bias`; of a stack, the matrix of `expert`. `x` is `[cols]`, `out` `[rows]`, and
@@ -29,10 +29,10 @@ pub fn product(
     let rows = weight.slice(expert, matrix.first_row as usize, matrix.rows as usize);
     let activation = weight.kind.activation().unwrap_or(Activation::F32);
     let row_values = &mut scratch.row[..x.len()];
-    let quantised = &mut scratch.quantised[..activation.row_bytes(x.len()).unwrap_or(0)];
-    if products == Products::Quantised {
+    let quantized = &mut scratch.quantized[..activation.row_bytes(x.len()).unwrap_or(0)];
+    if products == Products::Quantized {
         // The buffer has the row's size, so this can't fail.
-        let _ = activation.quantize(x, quantised);
+        let _ = activation.quantize(x, quantized);
     }
     let scale = matrix.scale.map_or(1.0, |id| {
         let values = model.vector(id);
@@ -49,7 +49,7 @@ pub fn product(
                 let _ = quant::dequantize(weight.kind, row, row_values);
                 row_values.iter().zip(x).map(|(&w, &x)| f64::from(w) * f64::from(x)).sum::<f64>() as f32
             }
-            Products::Quantised => quant::dot(weight.kind, row, quantised).unwrap_or(f32::NAN),
+            Products::Quantized => quant::dot(weight.kind, row, quantized).unwrap_or(f32::NAN),
         };
         *out = sum * scale + bias.map_or(0.0, |bias| bias[index]);
     }

@@ -236,7 +236,7 @@ impl Step<'_, '_, '_, '_, '_> {
         &mut self.arena[cells]
     }
 
-    /// Puts a copy of a row, normalised if asked, into the scratch.
+    /// Puts a copy of a row, normalized if asked, into the scratch.
     fn load(&mut self, id: TensorId, row: usize, norm: Option<Norm>) {
         let x = &self.arena[self.cells(id, row)];
         let input = &mut self.scratch.input;

@@ -46,7 +46,7 @@ impl Sizes {
 
 /// Rows that an operation needs on its way from its inputs to its output.
 pub(super) struct Scratch<'h> {
-    /// The input row, normalised if asked.
+    /// The input row, normalized if asked.
     pub(super) input: Vec<'h, f32>,
     /// Products, `first` before `second`.
     pub(super) first: Vec<'h, f32>,
@@ -82,10 +82,10 @@ impl<'h> Scratch<'h> {
     }
 }
 
-/// Room for one row of weights in f32 and one quantised row of activations.
+/// Room for one row of weights in f32 and one quantized row of activations.
 pub struct ProductScratch<'h> {
     pub(super) row: Vec<'h, f32>,
-    pub(super) quantised: Vec<'h, u8>,
+    pub(super) quantized: Vec<'h, u8>,
 }
 
 impl<'h> ProductScratch<'h> {
@@ -95,8 +95,8 @@ impl<'h> ProductScratch<'h> {
     /// [`OutOfMemory`] when the heap refuses.
     pub fn new(cols: usize, heap: Heap<'h>) -> Result<Self, OutOfMemory> {
         // No activation format needs more than f32 does.
-        let quantised = heap::filled(heap, cols.saturating_mul(size_of::<f32>()), 0_u8)?;
-        Ok(Self { row: heap::filled(heap, cols, 0_f32)?, quantised })
+        let quantized = heap::filled(heap, cols.saturating_mul(size_of::<f32>()), 0_u8)?;
+        Ok(Self { row: heap::filled(heap, cols, 0_f32)?, quantized })
     }
 }
 

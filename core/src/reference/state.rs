@@ -9,7 +9,7 @@ use crate::quant::{self, Activation, Type};
 use core::ops::Range;
 use half::f16;
 
-/// What quantises keys and values.
+/// What quantizes keys and values.
 const BLOCK: Activation = Activation::Q8_0;
 
 /// Keys and values of one group: `[pages, layers, PAGE_TOKENS, heads, dim]`; heads are whole blocks of the KV type.

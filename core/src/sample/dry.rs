@@ -1,7 +1,7 @@
 //! DRY: a penalty that grows with the length of the repetition which a token would continue.
 //!
 //! A step is linear in the window (Z-algorithm on the reversed window). Breakers end a repetition: a match
-//! never reaches back over one, and a token that is a breaker on its own is never penalised.
+//! never reaches back over one, and a token that is a breaker on its own is never penalized.
 
 use super::breakers::Breakers;
 use super::history::History;

@@ -57,7 +57,7 @@ pub(super) fn typical(scratch: &mut Scratch<'_>, p: f32, min_keep: usize) {
     scratch.truncate(kept);
 }
 
-/// Divides the logits by the temperature; with a range, by one that follows the normalised entropy.
+/// Divides the logits by the temperature; with a range, by one that follows the normalized entropy.
 ///
 /// At temperature 0 only the likeliest candidate stays. Logits come out relative to the highest, which
 /// changes no probability and keeps tiny temperatures finite.
@@ -70,9 +70,9 @@ pub(super) fn temperature(scratch: &mut Scratch<'_>, fixed: f32, range: f32, exp
         return;
     }
     scratch.softmax();
-    let normalised = (entropy(scratch, scratch.highest()) / libm::logf(len as f32)).clamp(0.0, 1.0);
+    let normalized = (entropy(scratch, scratch.highest()) / libm::logf(len as f32)).clamp(0.0, 1.0);
     let low = (fixed - range).max(0.0);
-    divide(scratch, low + (fixed + range - low) * libm::powf(normalised, exponent));
+    divide(scratch, low + (fixed + range - low) * libm::powf(normalized, exponent));
 }
 
 fn divide(scratch: &mut Scratch<'_>, temperature: f32) {

@@ -14,7 +14,7 @@ pub struct SamplerParams {
     pub temperature: f32,
     /// Half the width of the temperature range that follows the entropy; 0 is off. Default 0.
     pub dynatemp_range: f32,
-    /// Exponent of the normalised entropy in that range. Default 1.
+    /// Exponent of the normalized entropy in that range. Default 1.
     pub dynatemp_exponent: f32,
     /// Keeps this many of the likeliest tokens; 0 is off. Default 40.
     pub top_k: u32,
@@ -70,7 +70,7 @@ pub struct PenaltyParams {
     pub presence: f32,
 }
 
-/// "Don't repeat yourself": penalises a token by the length of the repetition that it would continue.
+/// "Don't repeat yourself": penalizes a token by the length of the repetition that it would continue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DryParams {
     /// Factor of the penalty `multiplier * base ^ (length - allowed_length)`; 0 is off. Default 0.
@@ -115,7 +115,7 @@ pub enum MirostatVersion {
     V2,
 }
 
-/// Adaptive-p: favours tokens whose probability is near a target that follows the past picks.
+/// Adaptive-p: favors tokens whose probability is near a target that follows the past picks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdaptiveParams {
     /// The target probability; negative is off. Default -1.

@@ -21,7 +21,7 @@ pub(super) fn apply(params: &PenaltyParams, history: &History<'_>, logits: &mut 
             continue;
         }
         let logit = logits[token];
-        // dividing a negative logit would favour the token
+        // dividing a negative logit would favor the token
         let scaled = match logit {
             f32::NEG_INFINITY => continue,
             _ if logit <= 0.0 => (logit * params.repeat).max(f32::MIN),

@@ -371,7 +371,7 @@ fn looser_parameters_keep_more() {
     });
 }
 
-/// Top-k and min-p applied to what they left change nothing; top-p does, since it renormalises.
+/// Top-k and min-p applied to what they left change nothing; top-p does, since it renormalizes.
 #[test]
 fn top_k_and_min_p_are_idempotent() {
     always(|u| {

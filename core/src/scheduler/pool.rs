@@ -17,7 +17,7 @@ struct Page {
     holders: u32,
     /// Whether the page can be found by its tokens.
     known: bool,
-    /// Neighbours in the eviction line, or the next free page.
+    /// Neighbors in the eviction line, or the next free page.
     previous: u32,
     next: u32,
 }

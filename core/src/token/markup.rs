@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_swallow_space_up_to_their_neighbours() {
+    fn tokens_swallow_space_up_to_their_neighbors() {
         check(&["^<m>", "</s>"], "a \n<m> \tb</s>  <m>", &[(1, 8, 0), (9, 13, 1), (13, 18, 0)]);
         check(&["^<m>"], "  <m>  <m>  ", &[(0, 7, 0), (7, 12, 0)]);
     }

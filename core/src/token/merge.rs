@@ -1,7 +1,7 @@
-//! Joining neighbours until nothing more joins: the one algorithm behind BPE and SPM.
+//! Joining neighbors until nothing more joins: the one algorithm behind BPE and SPM.
 //!
 //! Which pairs join, into what and in which order comes from the caller (`bpe`, `spm`). n symbols take
-//! O(n log n): each join adds at most two candidates, and a stale candidate is recognised when it comes up.
+//! O(n log n): each join adds at most two candidates, and a stale candidate is recognized when it comes up.
 
 use super::TokenId;
 use super::queue::Queue;
@@ -20,10 +20,10 @@ pub(super) struct Symbol {
     after: u32,
 }
 
-/// No neighbour.
+/// No neighbor.
 const NONE: u32 = u32::MAX;
 
-/// Two neighbours that make a token. Candidates come up by order, the leftmost first.
+/// Two neighbors that make a token. Candidates come up by order, the leftmost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     order: u32,
@@ -72,7 +72,7 @@ impl<'a> Joiner<'a> {
         heap::push(&mut self.symbols, Symbol { start, len, token, before, after: NONE })
     }
 
-    /// Joins neighbours for as long as `pair` knows one; it gets the left and the right symbol.
+    /// Joins neighbors for as long as `pair` knows one; it gets the left and the right symbol.
     pub(super) fn join(
         &mut self,
         pair: impl Fn(&Symbol, &Symbol) -> Option<Joined>,

@@ -18,7 +18,7 @@ pub struct Pre {
     pub ignore_merges: bool,
     /// A BOS token goes first unless the file says otherwise.
     pub add_bos: bool,
-    /// Detokenising a whole text removes blanks before punctuation.
+    /// Detokenizing a whole text removes blanks before punctuation.
     pub clean_spaces: bool,
     /// How the text is brought to the alphabet of the vocabulary.
     pub alphabet: Alphabet,

@@ -1,4 +1,4 @@
-//! Pre-tokenisers: hand-written scanners that cut a text exactly as the regular expressions of tokenizer.json
+//! Pre-tokenizers: hand-written scanners that cut a text exactly as the regular expressions of tokenizer.json
 //! do.
 //!
 //! A rule is a list of stages; each stage acts on every piece of the one before, and what a stage leaves

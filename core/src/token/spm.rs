@@ -1,4 +1,4 @@
-//! SPM: neighbours join while their text is a token, the highest score first.
+//! SPM: neighbors join while their text is a token, the highest score first.
 //!
 //! Source: `llm_tokenizer_spm` of llama.cpp (2026). As in SentencePiece itself, and unlike there, text never
 //! joins to a control, unknown or byte token, so that nobody can write `</s>` by its letters.
@@ -14,7 +14,7 @@ pub(super) fn find(vocabulary: &Vocabulary<'_>, text: &[u8]) -> Option<TokenId> 
     (!reserved).then_some(id)
 }
 
-/// What two neighbours in `text` join to.
+/// What two neighbors in `text` join to.
 pub(super) fn pair(
     vocabulary: &Vocabulary<'_>,
     text: &[u8],

@@ -1,7 +1,7 @@
 //! Which instruction sets this processor has, asked from the processor itself. No kernel lives here.
 //!
 //! [`Features`] is what CPUID and XGETBV report; [`Isa`] is one of the three ways the kernels are compiled.
-//! An [`Isa`] value exists only where its instructions do, so holding one is the licence to run them.
+//! An [`Isa`] value exists only where its instructions do, so holding one is the license to run them.
 #![expect(unsafe_code, reason = "XGETBV is an intrinsic")]
 
 #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,7 @@
 //! The KV cache: pools of pages, and the layout of a page that [`crate::attention`] reads.
 //!
 //! Of a page, each layer and head has its own part: keys turned, `[key_dim][32 positions]`, so that a vector holds one
-//! element of neighbouring positions; then values, `[32 positions][value_stride]`. Blocks are taken apart: the codes
+//! element of neighboring positions; then values, `[32 positions][value_stride]`. Blocks are taken apart: the codes
 //! lie as other numbers do, and behind those of the keys, and those of the values, are the scales,
 //! `[blocks][32 positions]` in half precision.
 #![expect(unsafe_code, reason = "threads write disjoint parts of one allocation")]
@@ -271,7 +271,7 @@ impl Kernel for ToHalf<'_> {
     }
 }
 
-/// Quantises a block as core does; returns the bits of its scale.
+/// Quantizes a block as core does; returns the bits of its scale.
 struct ToBlock<'a> {
     from: &'a [f32; BLOCK],
     to: &'a mut [u8; BLOCK],

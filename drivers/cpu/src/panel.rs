@@ -61,7 +61,7 @@ impl Layout {
         };
         let term = end.next_multiple_of(LINE);
         let terms = if format == Activation::F32 { 1 } else { 2 };
-        // An odd number of lines apart, so that equal columns of neighbours do not compete for the same cache set.
+        // An odd number of lines apart, so that equal columns of neighbors do not compete for the same cache set.
         let stride = ((terms * term / LINE) | 1) * LINE;
         Some(Self { format, cols, stride, terms, term, scales, sums, sums32, halves16, halves32 })
     }
@@ -311,7 +311,7 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    /// A term of `layout` filled from the blocks of core's own quantiser, and what it leaves over.
+    /// A term of `layout` filled from the blocks of core's own quantizer, and what it leaves over.
     fn term(layout: &Layout, values: &[f32]) -> (Vec<u8>, Vec<f32>) {
         let mut bytes = vec![0; layout.format.row_bytes(values.len()).unwrap()];
         layout.format.quantize(values, &mut bytes).unwrap();
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_equals_cores_quantiser() {
+    fn every_form_equals_cores_quantizer() {
         for format in [Activation::Q8_0, Activation::Q8_1, Activation::Q8_K] {
             let layout = Layout::new(format, 512).unwrap();
             for (case, values) in cases().iter().enumerate() {

@@ -74,7 +74,7 @@ impl Gate {
 /// A job as the threads see it. The lifetime is a lie that [`Pool::run`] makes good by not returning early.
 type Job = &'static (dyn Fn(&Team<'_>) + Sync);
 
-/// Keeps neighbours' counters on different cache lines (two, for adjacent-line prefetch).
+/// Keeps neighbors' counters on different cache lines (two, for adjacent-line prefetch).
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Padded<T>(T);

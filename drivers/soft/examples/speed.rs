@@ -106,7 +106,7 @@ fn main() {
     }
 }
 
-/// What a product of a quantised matrix and a vector does most.
+/// What a product of a quantized matrix and a vector does most.
 fn gemv() -> Vec<Inst> {
     let imm = Operand::Immediate;
     let int = Operand::int;

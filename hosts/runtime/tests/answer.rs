@@ -13,7 +13,7 @@ fn tools() -> Tools {
     ])
 }
 
-/// The parts, neighbours of a kind joined.
+/// The parts, neighbors of a kind joined.
 fn parts(style: Style, begin: Begin, pieces: &[&str]) -> Vec<Delta> {
     let mut parser = AnswerParser::new(style, tools(), begin);
     let mut out = Vec::new();

@@ -213,7 +213,7 @@ impl Generation {
             let sender = sender.clone();
             let constraint = constraints.pop();
             let mut params = order.options.params.clone();
-            // answers of one request differ, and so do those of seeds that are neighbours
+            // answers of one request differ, and so do those of seeds that are neighbors
             params.seed = seed ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let job = Job {
                 prompt: order.prompt.clone(),

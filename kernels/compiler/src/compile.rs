@@ -7,7 +7,7 @@ use crate::object::{CODE_END, Descriptor, PADDING_WORDS, Part, Resources, code_o
 use crate::pass::fit::{self, Limits};
 use crate::pass::split::Split;
 use crate::pass::{
-    allocate, clause, delay, emit, hazards, legalise, schedule, uniformity, verify, vopd, waits,
+    allocate, clause, delay, emit, hazards, legalize, schedule, uniformity, verify, vopd, waits,
 };
 use crate::report::Report;
 use alloc::collections::BTreeSet;
@@ -45,7 +45,7 @@ pub enum CompileError {
     /// A value is wrongly declared uniform.
     Uniformity(uniformity::UniformityError),
     /// The target lacks something.
-    Legalise(legalise::LegaliseError),
+    Legalize(legalize::LegaliseError),
     /// Too many registers.
     Pressure(allocate::PressureError),
     /// The code does not encode.
@@ -61,7 +61,7 @@ impl fmt::Display for CompileError {
         match self {
             Self::Verify(error) => error.fmt(f),
             Self::Uniformity(error) => error.fmt(f),
-            Self::Legalise(error) => error.fmt(f),
+            Self::Legalize(error) => error.fmt(f),
             Self::Pressure(error) => error.fmt(f),
             Self::Emit(error) => error.fmt(f),
             Self::Allocation(error) => write!(f, "allocation check: {error}"),
@@ -182,7 +182,7 @@ pub fn object(kernels: &[Kernel]) -> Result<Vec<u8>, ObjectError> {
 pub fn compile(function: &Function, target: Target, options: &Options) -> Result<Kernel, CompileError> {
     verify::verify(function).map_err(CompileError::Verify)?;
     uniformity::uniformity(function).map_err(CompileError::Uniformity)?;
-    let lowered = legalise::legalise(function, target).map_err(CompileError::Legalise)?;
+    let lowered = legalize::legalize(function, target).map_err(CompileError::Legalize)?;
     let Placed { before, split, allocation } = place(lowered, options).map_err(CompileError::Pressure)?;
     let machine = &split.machine;
     let mut code: Physical = allocate::rewrite(machine, &allocation);

@@ -1,4 +1,4 @@
-//! Machine code with virtual registers: what the passes after legalisation work on.
+//! Machine code with virtual registers: what the passes after legalization work on.
 //!
 //! Blocks lie in the order of execution when no branch is taken. Not here: the passes.
 

@@ -38,7 +38,7 @@ pub static SAMPLES: &[Sample] = &[
     sample("softmax_row", norm::softmax_row),
     sample("rms_norm", norm::rms_norm),
     sample("histogram", vector::histogram),
-    sample("q4k_dequantise", quant::dequantise),
+    sample("q4k_dequantize", quant::dequantize),
     sample("q4k_q8_gemv", quant::gemv),
     sample("q4k_q8_gemv_ahead", quant::gemv_ahead),
     sample("byte_shift", vector::byte_shift),

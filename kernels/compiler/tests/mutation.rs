@@ -3,7 +3,7 @@
 use doorbell_compiler::machine::{Arg, Instr, Item, Line, Physical};
 use doorbell_compiler::pass::fit::{Limits, fit};
 use doorbell_compiler::pass::split::Split;
-use doorbell_compiler::pass::{allocate, legalise, schedule, vopd};
+use doorbell_compiler::pass::{allocate, legalize, schedule, vopd};
 use doorbell_compiler::sample::SAMPLES;
 use doorbell_compiler::{Options, check, compile};
 use doorbell_isa::{Format, Inst, Operand, Operands, Target, decode, encode, op};
@@ -56,7 +56,7 @@ fn exchanged_registers_are_caught() {
     let (mut tried, mut caught) = (0u32, 0u32);
     for target in TARGETS {
         for sample in SAMPLES {
-            let mut machine = legalise::legalise(&(sample.build)(target), target).unwrap();
+            let mut machine = legalize::legalize(&(sample.build)(target), target).unwrap();
             schedule::schedule(&mut machine);
             let allocation = allocate::allocate(&machine, 256).unwrap();
             let mut code = allocate::rewrite(&machine, &allocation);
@@ -114,7 +114,7 @@ fn is_scratch(instr: &Instr) -> bool {
     instr.op.row().format == Format::Scratch
 }
 
-/// Each instruction that splitting added left out, each slot exchanged for its neighbour, each constant of a value
+/// Each instruction that splitting added left out, each slot exchanged for its neighbor, each constant of a value
 /// computed again changed.
 fn wrong_splits(split: &Split) -> Vec<(String, Split)> {
     let mut list = Vec::new();
@@ -156,7 +156,7 @@ fn wrong_splits_are_caught() {
     let (mut tried, mut missed) = (0u32, Vec::new());
     for target in TARGETS {
         for sample in SAMPLES {
-            let machine = legalise::legalise(&(sample.build)(target), target).unwrap();
+            let machine = legalize::legalize(&(sample.build)(target), target).unwrap();
             let most = allocate::allocate(&machine, 256).unwrap().vgprs;
             for max_vgprs in [most / 2, most * 3 / 4] {
                 let Ok((split, _)) = fit(&machine, Limits { max_vgprs, spill: true }) else { continue };

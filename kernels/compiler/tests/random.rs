@@ -294,7 +294,7 @@ fn random_functions_compile_or_are_refused() {
                 let reason = match error {
                     CompileError::Verify(_) => 0,
                     CompileError::Uniformity(_) => 1,
-                    CompileError::Legalise(_) => 2,
+                    CompileError::Legalize(_) => 2,
                     _ => 3,
                 };
                 reasons[reason] += 1;
@@ -302,7 +302,7 @@ fn random_functions_compile_or_are_refused() {
         }
     }
     println!(
-        "{compiled} compiled, {spilled} of them spilling, {refused} refused (verify, uniformity, legalise, pressure: \
+        "{compiled} compiled, {spilled} of them spilling, {refused} refused (verify, uniformity, legalize, pressure: \
          {reasons:?})"
     );
     assert!(compiled * 2 > cases, "{compiled} compiled, {refused} refused");

@@ -165,7 +165,7 @@ pub enum Scope {
     System,
 }
 
-/// Cache behaviour of a memory access.
+/// Cache behavior of a memory access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cache {
     /// gfx11 bits.
@@ -212,7 +212,7 @@ impl Cache {
 pub struct Memory {
     /// Byte offset; two unsigned bytes (low byte first) where the row has [`Flags::TWO_OFFSETS`].
     pub offset: i32,
-    /// Cache behaviour.
+    /// Cache behavior.
     pub cache: Cache,
     /// Buffer: the address register holds an offset.
     pub offen: bool,

@@ -59,7 +59,7 @@ pub const TARGETS: [Target; 8] = [
     Target::Gfx1201,
 ];
 
-/// What one chip differs in from its neighbours.
+/// What one chip differs in from its neighbors.
 struct Facts {
     name: &'static str,
     generation: Generation,

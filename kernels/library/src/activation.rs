@@ -1,4 +1,4 @@
-//! Activations in LDS: rows of f32, normalised on the way, as they are or as two 8-bit terms.
+//! Activations in LDS: rows of f32, normalized on the way, as they are or as two 8-bit terms.
 //!
 //! Runs of 16 elements become `x = d * (high + low / 254)` with the sum of the run beside `d`: near exact products by
 //! integer dots (error of an element <= d / 508). Not here: the products (`product`).
@@ -237,7 +237,7 @@ pub(crate) fn largest(k: &mut Builder, values: &[Value], masks: &[u8]) -> Value 
     k.bits(largest, Elem::Float)
 }
 
-/// Four elements of a run that four neighbouring lanes share: bytes of both terms, factor, sum of the run.
+/// Four elements of a run that four neighboring lanes share: bytes of both terms, factor, sum of the run.
 fn terms(k: &mut Builder, values: &[Value]) -> [Value; 4] {
     let masks = [1, 2];
     let largest = largest(k, values, &masks);

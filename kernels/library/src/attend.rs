@@ -43,7 +43,7 @@ pub struct Attention {
     pub shape: AttentionShape,
     /// Whether splits are spread over workgroups.
     pub spread: bool,
-    /// Whether only rows are taken that have no neighbour of their sequence.
+    /// Whether only rows are taken that have no neighbor of their sequence.
     pub single: bool,
 }
 

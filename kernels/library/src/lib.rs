@@ -1,4 +1,4 @@
-//! GPU kernels of a plan's operations: written in the compiler's builder, specialised for shape, format and chip.
+//! GPU kernels of a plan's operations: written in the compiler's builder, specialized for shape, format and chip.
 //!
 //! [`lower()`] turns one operation of a plan into launches. A [`Launch`] names its kernel by [`Recipe`], which is all
 //! that compiling needs; the driver compiles each recipe once. Not here: memory, queues, packets.
@@ -43,7 +43,7 @@ pub use layout::{KvLayout, RopeTable};
 pub use lower::{Unsupported, lower, lower_by, scratch_bytes, supports};
 pub use norm::NormAddition;
 pub use nowhere::{Nowhere, recipes};
-pub use prefill::{Combine, Gemm, Group, Grouped, Halve, Path, Quantise};
+pub use prefill::{Combine, Gemm, Group, Grouped, Halve, Path, Quantize};
 pub use project::{Factor, Finish, Projection, Share};
 pub use recipe::{Recipe, RecipeError};
 pub use rope::{HeadFinish, HeadPart};

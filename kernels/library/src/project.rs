@@ -77,7 +77,7 @@ pub struct Projection {
     pub batch: u32,
     /// Output rows per wave.
     pub outputs: u32,
-    /// Whether rows are normalised.
+    /// Whether rows are normalized.
     pub norm: bool,
     /// The parts.
     pub parts: Vec<Share>,

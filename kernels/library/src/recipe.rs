@@ -5,7 +5,7 @@ use super::attend::{Attention, Flash};
 use super::embed::{Embedding, Selection};
 use super::experts::{ExpertsDown, ExpertsUp};
 use super::norm::NormAddition;
-use super::prefill::{Combine, Gemm, Group, Grouped, Halve, Quantise};
+use super::prefill::{Combine, Gemm, Group, Grouped, Halve, Quantize};
 use super::project::Projection;
 use super::rope::HeadFinish;
 use super::route::Routing;
@@ -41,7 +41,7 @@ pub enum Recipe {
     /// Activations of many rows in f16.
     Halve(Halve),
     /// Activations of many rows in codes of eight bits.
-    Quantise(Quantise),
+    Quantize(Quantize),
     /// Products of many rows.
     Gemm(Gemm),
     /// Rows by expert.
@@ -50,7 +50,7 @@ pub enum Recipe {
     Grouped(Grouped),
     /// Weighted sums of those.
     Combine(Combine),
-    /// A normalised branch added to the stream.
+    /// A normalized branch added to the stream.
     NormAdd(NormAddition),
 }
 
@@ -87,7 +87,7 @@ impl Recipe {
             Self::ExpertsDown(recipe) => recipe.name(),
             Self::Largest(recipe) => recipe.name(),
             Self::Halve(recipe) => recipe.name(),
-            Self::Quantise(recipe) => recipe.name(),
+            Self::Quantize(recipe) => recipe.name(),
             Self::Gemm(recipe) => recipe.name(),
             Self::Group(recipe) => recipe.name(),
             Self::Grouped(recipe) => recipe.name(),
@@ -113,7 +113,7 @@ impl Recipe {
             Self::ExpertsDown(recipe) => recipe.function(),
             Self::Largest(recipe) => Ok(recipe.function()),
             Self::Halve(recipe) => Ok(recipe.function()),
-            Self::Quantise(recipe) => Ok(recipe.function()),
+            Self::Quantize(recipe) => Ok(recipe.function()),
             Self::Gemm(recipe) => Ok(recipe.function(target)),
             Self::Group(recipe) => Ok(recipe.function()),
             Self::Grouped(recipe) => Ok(recipe.function(target)),

@@ -23,9 +23,9 @@ pub struct HeadPart {
     pub heads: u32,
     /// Elements of a head.
     pub dim: u32,
-    /// Whether heads are normalised.
+    /// Whether heads are normalized.
     pub norm: bool,
-    /// Pairs that turn, and whether they are neighbours.
+    /// Pairs that turn, and whether they are neighbors.
     pub rope: Option<(u32, bool)>,
     /// How the cache keeps elements, and bytes of a page with all layers; `None` writes back to the input.
     pub cache: Option<(Type, u64)>,
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     norm: Option<(Value, Value)>,
     rope: Option<Value>,
     cache: Option<Value>,
-    /// LDS of a head for each wave, where heads are quantised.
+    /// LDS of a head for each wave, where heads are quantized.
     staged: Option<u32>,
 }
 
@@ -92,12 +92,12 @@ impl HeadPart {
 
     /// Declares the arguments beside the products, for workgroups of `waves`.
     pub(crate) fn arguments(self, k: &mut Builder, waves: u32) -> Arguments {
-        let quantised = self.cache.is_some_and(|(cells, _)| cells == Type::Q8_0);
+        let quantized = self.cache.is_some_and(|(cells, _)| cells == Type::Q8_0);
         Arguments {
             norm: self.norm.then(|| (k.buffer("head_norm"), k.scalar("head_eps", Elem::Float))),
             rope: self.rope.map(|_| k.buffer("rope")),
             cache: self.cache.map(|_| k.buffer("cache")),
-            staged: quantised.then(|| k.local(4 * self.dim * waves)),
+            staged: quantized.then(|| k.local(4 * self.dim * waves)),
         }
     }
 }

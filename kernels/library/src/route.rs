@@ -42,7 +42,7 @@ pub struct Routing {
     /// Whether something is added for choosing.
     pub bias: bool,
     /// Whether weights are divided by their sum.
-    pub renormalise: bool,
+    pub renormalize: bool,
 }
 
 /// Whether the kernel takes an operation.
@@ -57,8 +57,8 @@ pub(crate) fn recipe(op: &Route) -> Routing {
         Gating::Sigmoid => Gate::Sigmoid,
         Gating::SoftmaxOfChosen => Gate::Chosen,
     };
-    let (bias, renormalise) = (op.selection_bias.is_some(), op.renormalise);
-    Routing { experts: op.router.rows, top_k: op.top_k, gate, bias, renormalise }
+    let (bias, renormalize) = (op.selection_bias.is_some(), op.renormalize);
+    Routing { experts: op.router.rows, top_k: op.top_k, gate, bias, renormalize }
 }
 
 /// Values of the arguments that [`Routing::arguments`] declares.
@@ -109,7 +109,7 @@ struct Lane {
 impl Routing {
     /// Unique name.
     pub(crate) fn name(self) -> String {
-        let flags = [(self.bias, "_bias"), (self.renormalise, "_renormalise")];
+        let flags = [(self.bias, "_bias"), (self.renormalize, "_renormalize")];
         let flags: String = flags.iter().filter(|flag| flag.0).map(|flag| flag.1).collect();
         format!("route_{}of{}_{:?}{flags}", self.top_k, self.experts, self.gate)
     }
@@ -148,7 +148,7 @@ impl Routing {
         if self.gate == Gate::Chosen {
             softmax(k, &mut shares);
         }
-        if self.renormalise {
+        if self.renormalize {
             let mut sum = shares[0];
             for share in &shares[1..] {
                 sum = k.fadd(sum, *share);

@@ -84,7 +84,7 @@ pub(crate) fn is_coded(kind: Type) -> Option<bool> {
 }
 
 /// The middle of codes that are unsigned.
-pub(crate) fn centre(kind: Type) -> u32 {
+pub(crate) fn center(kind: Type) -> u32 {
     match kind {
         Type::Q4_0 | Type::Q4_1 | Type::Q4_K => 8,
         Type::Q5_0 | Type::Q5_1 | Type::Q5_K => 16,

@@ -42,7 +42,7 @@ fn compare<'a>(file: &'a [u8], heap: Heap<'a>) -> Result<Option<()>, OutOfMemory
     Ok(Some(()))
 }
 
-/// The products by core, weights dequantised and activations as they are.
+/// The products by core, weights dequantized and activations as they are.
 fn expected<'h>(
     kind: quant::Type,
     data: &[u8],

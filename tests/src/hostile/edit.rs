@@ -6,7 +6,7 @@ use arbitrary::{Result, Unstructured};
 use doorbell_core::quant::Type;
 use std::sync::LazyLock;
 
-/// The good files: every family, plain and quantised.
+/// The good files: every family, plain and quantized.
 static FILES: LazyLock<Vec<GgufFile>> = LazyLock::new(|| {
     let kinds = [Type::F32, Type::Q8_0, Type::Q4_0];
     let families = Family::ALL.into_iter().zip(kinds.into_iter().cycle());

@@ -130,7 +130,7 @@ fn compute(model: &Model<'_>, heap: Heap<'_>) -> Reached {
     // `score` has a logit for every row of a chunk.
     let tokens = [0, 1, model.vocabulary - 1].map(|id| TokenId(id % model.vocabulary));
     let blocks = if KvType::Q8_0.check(model).is_ok() { KvType::Q8_0 } else { KvType::F16 };
-    for (products, kv) in [(Products::Quantised, KvType::F16), (Products::Exact, blocks)] {
+    for (products, kv) in [(Products::Quantized, KvType::F16), (Products::Exact, blocks)] {
         let backend = Reference::new(model, config.pages, kv, products, heap);
         let Ok(mut backend) = backend else { return Reached::Model };
         let mut rows = 0;

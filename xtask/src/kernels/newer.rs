@@ -29,7 +29,7 @@ struct Figures {
     complaints: Vec<String>,
 }
 
-/// Checks what it makes of every program, optimised and not.
+/// Checks what it makes of every program, optimized and not.
 pub(super) fn check(folder: &Path) -> Result<()> {
     let package = folder.join("llvmlite");
     if !pip::unpacked(PACKAGE, &package) {

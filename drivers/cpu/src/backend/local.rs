@@ -12,11 +12,11 @@ use doorbell_core::plan::TensorId;
 pub(super) struct Local<'h> {
     /// Unpacked strips.
     pub(super) scratch: Scratch<'h>,
-    /// Quantised rows, when every thread makes its own; one buffer per activation format.
+    /// Quantized rows, when every thread makes its own; one buffer per activation format.
     pub(super) panels: [Buffer<'h>; 4],
-    /// Quantised hidden rows of experts, when every thread makes its own.
+    /// Quantized hidden rows of experts, when every thread makes its own.
     pub(super) hidden_panel: Buffer<'h>,
-    /// A normalised row.
+    /// A normalized row.
     pub(super) row: Buffer<'h>,
     /// `[rows, 32]`: products of a pair of strips.
     pub(super) products: Buffer<'h>,

@@ -90,7 +90,7 @@ impl<'s> Step<'s, '_> {
         if op.gating == Gating::SoftmaxOfChosen {
             softmax(self.context.isa, weights);
         }
-        if op.renormalise {
+        if op.renormalize {
             let sum = weights.iter().sum::<f32>().max(Route::LEAST_SUM);
             weights.iter_mut().for_each(|weight| *weight /= sum);
         }

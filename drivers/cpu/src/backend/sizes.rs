@@ -42,7 +42,7 @@ pub(super) struct Sizes {
     pub(super) experts: usize,
     /// Floats of all experts' hidden rows.
     pub(super) hidden: usize,
-    /// Bytes of those, quantised.
+    /// Bytes of those, quantized.
     pub(super) hidden_panel: usize,
     /// Bytes of those in a thread's own panel.
     pub(super) own_hidden_panel: usize,
@@ -129,7 +129,7 @@ impl Sizes {
     }
 }
 
-/// Bytes of a quantised row for a matrix.
+/// Bytes of a quantized row for a matrix.
 fn stride(model: &Model<'_>, matrix: &Matrix) -> usize {
     let weight = model.weight(matrix.weight);
     let format = activation(weight.kind).unwrap_or(Activation::F32);

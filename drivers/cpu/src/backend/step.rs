@@ -14,10 +14,10 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, Matrix, Norm, Op, Plan, RopeId, TensorId, WeightId};
 use doorbell_core::quant::{self, Activation};
 
-/// Up to so many rows every thread normalises and quantises for itself.
+/// Up to so many rows every thread normalizes and quantizes for itself.
 pub(super) const OWN_ROWS: usize = 4;
 
-/// Up to so many hidden rows of experts every thread quantises for itself.
+/// Up to so many hidden rows of experts every thread quantizes for itself.
 pub(super) const OWN_CHOICES: usize = 32;
 
 /// What all threads of a step share.
@@ -35,11 +35,11 @@ pub(super) struct Context<'s> {
     pub(super) arena: Cells,
     /// `[ropes, rows, cosines and sines]`
     pub(super) angles: Cells,
-    /// Quantised rows, by format.
+    /// Quantized rows, by format.
     pub(super) panels: [Cells; 4],
     /// `[choices, hidden]` of experts.
     pub(super) hidden: Cells,
-    /// The same, quantised.
+    /// The same, quantized.
     pub(super) hidden_panel: Cells,
     /// `[rows, experts]`
     pub(super) router: Cells,
@@ -53,7 +53,7 @@ pub(super) struct Context<'s> {
     pub(super) partial_floats: usize,
 }
 
-/// A quantised input of matrices: its layout and rows.
+/// A quantized input of matrices: its layout and rows.
 pub(super) type Panel<'s> = (Layout, &'s [u8]);
 
 /// One thread's part in a step.
@@ -185,7 +185,7 @@ impl<'s> Step<'s, '_> {
         self.team.barrier();
     }
 
-    /// Rows of an input, normalised and in the formats that `matrices` take. One phase when rows are many, none when
+    /// Rows of an input, normalized and in the formats that `matrices` take. One phase when rows are many, none when
     /// they are few.
     pub(super) fn panels<'x>(
         &mut self,

@@ -39,7 +39,7 @@ fn byte_pair<S: Simd>(simd: S, lanes: S::I, index: usize) -> S::I {
     simd.or(simd.and(x, simd.splat(0xff)), simd.and(simd.shl(x, 8), simd.splat(0x00ff_0000)))
 }
 
-/// Every lane shifted so that bit `FROM` of a byte comes to bit `TO`; neighbours' bits come along.
+/// Every lane shifted so that bit `FROM` of a byte comes to bit `TO`; neighbors' bits come along.
 #[inline(always)]
 fn moved<S: Simd, const FROM: usize, const TO: usize>(simd: S, x: S::I) -> S::I {
     if FROM < TO { simd.shl(x, (TO - FROM) as u32) } else { simd.shr(x, (FROM - TO) as u32) }

@@ -9,7 +9,7 @@
 //!
 //! Weights stay where they are; there is no second copy.
 //!
-//! **Order of summation.** A quantised activation row has two terms; a result is the sum of theirs. A term's is one
+//! **Order of summation.** A quantized activation row has two terms; a result is the sum of theirs. A term's is one
 //! chain of f32 additions over the blocks of its row in ascending order.
 //! Per block of 32: `acc = fma(Σ, d·dₐ, acc)`, then `acc = fma(m, sₐ, acc)` where the format has minima. Per block
 //! of 256: the integer sums over all sub-blocks are exact, `acc = fma(Σ, d·dₐ, acc)`, then

@@ -286,7 +286,7 @@ impl<'a> Products<'a> {
         }
     }
 
-    /// Tiles over all activation rows. The terms of a row are neighbours in a tile, and added at its end.
+    /// Tiles over all activation rows. The terms of a row are neighbors in a tile, and added at its end.
     fn tiles<K: Tiles<C>, C>(&self, strips: Unpacked, offset: u32, out: &mut [f32]) {
         let (mut done, count) = (0, self.selection.len());
         while done < count {

@@ -1,4 +1,4 @@
-//! Products against core's f64 evaluation of the same quantised operands, and against themselves in other company.
+//! Products against core's f64 evaluation of the same quantized operands, and against themselves in other company.
 
 use super::{Products, Scratch, Selection, Weights, activation};
 use crate::features::Isa;
@@ -206,7 +206,7 @@ fn dot_of_values(kind: Type, row: &[u8], term: &[u8]) -> f64 {
     sums.sum()
 }
 
-/// What a quantised row leaves over.
+/// What a quantized row leaves over.
 fn left_over(format: Activation, values: &[f32], bytes: &[u8]) -> Vec<f32> {
     let half = |bytes: &[u8]| Half([bytes[0], bytes[1]]).get();
     let mut left = Vec::new();

@@ -57,7 +57,7 @@ impl<'m, 'a> Host<'m, 'a> {
         out
     }
 
-    /// All rows of an input, normalised if asked.
+    /// All rows of an input, normalized if asked.
     fn normed(&self, id: TensorId, norm: Option<Norm>, memory: &Memory<'_, '_>) -> Vec<f32> {
         let rows = memory.floats(id);
         let Some(norm) = norm else { return rows };

@@ -198,7 +198,7 @@ fn blacklisted(kernel: &dyn Kernel) -> Option<heapless::String<64>> {
 fn unused_cards(cards: &[Card], nodes: &[PciAddress], result: &mut Examination) -> Result<(), OutOfMemory> {
     for card in cards.iter().filter(|card| !nodes.contains(&card.pci)) {
         let finding =
-            if card.is_running { Finding::NoNode(card.pci) } else { Finding::NotInitialised(card.pci) };
+            if card.is_running { Finding::NoNode(card.pci) } else { Finding::NotInitialized(card.pci) };
         result.add(finding)?;
     }
     Ok(())

@@ -58,7 +58,7 @@ pub enum Finding {
     /// `/dev/kfd` cannot be opened for another reason.
     OpenFailed(Errno),
     /// An AMD GPU is on the bus and amdgpu did not bring it up.
-    NotInitialised(PciAddress),
+    NotInitialized(PciAddress),
     /// amdgpu runs the GPU and KFD has no node for it.
     NoNode(PciAddress),
     /// The device cgroup hides a GPU node.
@@ -163,7 +163,7 @@ impl fmt::Display for Finding {
             Self::Resetting(errno) => write!(f, "KFD is locked: {errno} while a GPU node exists"),
             Self::NoUsableGpu(errno) => write!(f, "KFD has no usable GPU: open /dev/kfd gives {errno}"),
             Self::OpenFailed(errno) => write!(f, "open /dev/kfd: {errno}"),
-            Self::NotInitialised(pci) => {
+            Self::NotInitialized(pci) => {
                 write!(f, "the GPU at {pci} is on the bus, but amdgpu did not bring it up")
             }
             Self::NoNode(pci) => write!(f, "the GPU at {pci} runs, but KFD does not offer it"),
@@ -259,7 +259,7 @@ fn fixed(finding: &Finding) -> &'static str {
         Finding::NoUsableGpu(_) => {
             "dmesg says why amdgpu or KFD refused the GPU; without an AMD GPU use --device cpu"
         }
-        Finding::NotInitialised(_) => {
+        Finding::NotInitialized(_) => {
             "dmesg names the missing firmware: install linux-firmware for the chip and reboot"
         }
         Finding::NoNode(_) => {

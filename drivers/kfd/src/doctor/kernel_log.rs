@@ -46,7 +46,7 @@ impl LogHint {
     /// What it means and what to do.
     pub fn text(self) -> &'static str {
         match self {
-            Self::KfdDisabled => "KFD failed to initialise: look above that line in dmesg for the reason",
+            Self::KfdDisabled => "KFD failed to initialize: look above that line in dmesg for the reason",
             Self::FirmwareMissing => {
                 "firmware of this chip is missing: install linux-firmware (gc_*, psp_*, sdma_*, smu_*, dcn_*, mes*) \
                  and reboot"

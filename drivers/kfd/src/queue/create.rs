@@ -300,7 +300,7 @@ fn allocate(
     Ok(())
 }
 
-/// Initialises ring, queue struct, signals and save-area headers.
+/// Initializes ring, queue struct, signals and save-area headers.
 fn fill(device: &Device<'_>, options: QueueOptions, sizes: SaveArea, event: Signal, buffers: &Buffers) {
     const KERNEL_DISPATCH: u64 = 1 << 32;
     const IS_PTR64: u32 = 1 << 1;

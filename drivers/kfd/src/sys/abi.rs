@@ -420,7 +420,7 @@ impl EventData {
         Self { memory_exception_data: [0; 4], kfd_event_data_ext: 0, event_id, pad: 0 }
     }
 
-    /// A SIGNAL element whose last seen age is `age` (minor 14; 0 asks for the older behaviour).
+    /// A SIGNAL element whose last seen age is `age` (minor 14; 0 asks for the older behavior).
     pub const fn with_age(event_id: u32, age: u64) -> Self {
         Self { memory_exception_data: [age, 0, 0, 0], ..Self::new(event_id) }
     }

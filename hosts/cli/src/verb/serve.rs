@@ -68,7 +68,7 @@ pub(crate) struct Arguments {
     /// A file with a chat template in place of the model's own
     #[arg(long, value_name = "FILE")]
     chat_template_file: Option<PathBuf>,
-    /// Where the chat template refuses a conversation, merge neighbours of one role, and put the system message into the
+    /// Where the chat template refuses a conversation, merge neighbors of one role, and put the system message into the
     /// first turn of the user
     #[arg(long)]
     merge_messages: bool,

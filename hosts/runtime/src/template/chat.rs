@@ -52,7 +52,7 @@ pub struct ChatInput<'c> {
     pub documents: Option<&'c [Json]>,
     /// Whether the text shall end where the assistant begins to speak.
     pub add_generation_prompt: bool,
-    /// Whether a conversation that the template refuses is told again with the roles that it wants: neighbours of one
+    /// Whether a conversation that the template refuses is told again with the roles that it wants: neighbors of one
     /// role merged, the system message folded into the first turn of the user.
     pub merge: bool,
     /// Further variables, such as `enable_thinking`; they win over all others.

@@ -20,7 +20,7 @@ pub(super) fn retold(messages: &[Json]) -> Vec<Vec<Json>> {
     all
 }
 
-/// Neighbours of one role as one message. Results of tools answer one call each, and calls belong to one turn: they
+/// Neighbors of one role as one message. Results of tools answer one call each, and calls belong to one turn: they
 /// stay.
 fn merge(messages: &[Json]) -> Vec<Json> {
     let mut merged: Vec<Json> = Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! The engine is minijinja; this module makes it behave as Python's Jinja2 does inside `transformers`, which
 //! is what template authors test against. Templates are hostile input: work, memory and depth are bounded.
-//! Not here: tokenising the text (core's `encode_chat` also sees to it that there's one BOS token), and reading tool calls or reasoning out of an answer.
+//! Not here: tokenizing the text (core's `encode_chat` also sees to it that there's one BOS token), and reading tool calls or reasoning out of an answer.
 
 mod calendar;
 mod chat;

@@ -1,7 +1,7 @@
 //! Whether a program whose live ranges were split computes what the one before does.
 //!
 //! Symbolic, as the check of allocation: follows what every register and every scratch slot holds. What splitting
-//! adds is recognised by itself: scratch accesses, which nothing else makes, and instructions that repeat the only
+//! adds is recognized by itself: scratch accesses, which nothing else makes, and instructions that repeat the only
 //! definition of a register while its sources hold what they did. Not here: anything of the pass (`pass::split`) but
 //! its claim which registers are copies, which is not relied on.
 

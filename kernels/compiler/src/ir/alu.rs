@@ -1,6 +1,6 @@
 //! Arithmetic operations of the IR as a table: types, and the instructions of both ALUs.
 //!
-//! Not here: choosing between them (`pass/legalise.rs`).
+//! Not here: choosing between them (`pass/legalize.rs`).
 
 use super::Elem;
 use doorbell_isa::{Op, op};

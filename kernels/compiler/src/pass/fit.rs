@@ -139,7 +139,7 @@ fn relieve(split: &mut Split, error: &PressureError, spill: bool, budget: u32) -
             continue;
         }
         match &candidate.again {
-            Some(instr) => split.rematerialise(candidate.reg, instr),
+            Some(instr) => split.rematerialize(candidate.reg, instr),
             None if split.spill(candidate.reg) => {}
             None => break,
         }

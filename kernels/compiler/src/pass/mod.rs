@@ -6,7 +6,7 @@ pub mod delay;
 pub mod emit;
 pub mod fit;
 pub mod hazards;
-pub mod legalise;
+pub mod legalize;
 mod liveness;
 pub mod schedule;
 pub mod split;

@@ -3,7 +3,7 @@
 //! A list scheduler on the dependency graph of a block; priority is the longest path to the block's end. What an earlier
 //! block (or trip) loads counts as still on its way, so that the loads of this block are issued before it is waited
 //! for. Branches and what is not an instruction stay in place. Not here: register pressure; if allocation fails
-//! afterwards, `compile` falls back to the order of legalisation.
+//! afterwards, `compile` falls back to the order of legalization.
 
 use crate::machine::{Arg, Block, Instr, Item, Machine, Part, Reg};
 use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap};

@@ -63,7 +63,7 @@ impl Split {
 
     /// Computes a register's value again before its uses. `instr` is its only definition, which must be one that
     /// `repeatable` gives.
-    pub fn rematerialise(&mut self, reg: Reg, instr: &Instr) {
+    pub fn rematerialize(&mut self, reg: Reg, instr: &Instr) {
         let info = self.machine.info(reg);
         for block in 0..self.machine.blocks.len() {
             let items = core::mem::take(&mut self.machine.blocks[block].items);

@@ -3,7 +3,7 @@
 //! A value may be declared varying though it is uniform, never the other way round.
 
 use crate::ir::{Function, Node, Op, Region, Value};
-use crate::pass::legalise::operands;
+use crate::pass::legalize::operands;
 use alloc::string::ToString;
 use core::fmt;
 

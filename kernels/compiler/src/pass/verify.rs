@@ -3,7 +3,7 @@
 //! Checks definitions before uses, types, conditions, addresses, sizes. Not here: uniformity (`uniformity`).
 
 use crate::ir::{Address, AtomicOp, Elem, Fragment, Function, Logic, Node, Op, Region, Space, Type, Value};
-use crate::pass::legalise;
+use crate::pass::legalize;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -259,7 +259,7 @@ impl Check<'_> {
     #[expect(clippy::too_many_lines, reason = "one arm per operation")]
     fn operation(&self, result: Option<Value>, op: &Op) -> Result<(), VerifyError> {
         let text = op.to_string();
-        for value in legalise::operands(op) {
+        for value in legalize::operands(op) {
             self.used(value, &text)?;
         }
         if self.divergent > 0 && matches!(op, Op::Matrix(..) | Op::Barrier { .. }) {
@@ -395,7 +395,7 @@ impl Check<'_> {
         let plain = |ty: &Type| matches!(ty.elem, Elem::Int | Elem::Float | Elem::HalfPair);
         let total: u32 = types.iter().map(|ty| u32::from(ty.count)).sum();
         let fits = match ty.elem {
-            // How many dwords is the target's affair: `legalise` compares.
+            // How many dwords is the target's affair: `legalize` compares.
             Elem::Fragment(_) => ty.count == 1,
             _ if types.len() == 1 => plain(&ty) && types[0].count == ty.count,
             _ => plain(&ty) && total == u32::from(ty.count) && (1..=4).contains(&total),

@@ -1,4 +1,4 @@
-//! VOPD: joins neighbouring vector instructions into dual-issue pairs.
+//! VOPD: joins neighboring vector instructions into dual-issue pairs.
 //!
 //! Both halves read before either writes, so the second may not read the first's result. Register rules are asked
 //! of the instruction set. Not here: bringing candidates together (the scheduler's order decides).

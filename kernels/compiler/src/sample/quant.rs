@@ -52,9 +52,9 @@ fn sub_scales(k: &mut Builder, dwords: [Value; 3], pair: Value) -> (Value, Value
     (k.select(first, scale_low, scale_high), k.select(first, minimum_low, minimum_high))
 }
 
-/// `out[i] = dequantised block weights`: one wave per block, eight weights a lane.
-pub(super) fn dequantise(_target: Target) -> Function {
-    let mut k = Builder::new("q4k_dequantise", 32);
+/// `out[i] = dequantized block weights`: one wave per block, eight weights a lane.
+pub(super) fn dequantize(_target: Target) -> Function {
+    let mut k = Builder::new("q4k_dequantize", 32);
     let (blocks, out) = (k.buffer("blocks"), k.buffer("out"));
     let group = k.workgroup_id(Axis::X);
     let lane = k.workitem_id();

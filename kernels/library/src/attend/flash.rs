@@ -3,7 +3,7 @@
 //! A wave takes sixteen queries: heads of one group, of as many rows as fit. Scores are made transposed, so that a lane
 //! has one query and its registers are positions; the sums over values are transposed too. The waves of a workgroup
 //! share each step's keys and values (`tiles`). Rows of one sequence (they share the start of their page table) are
-//! taken together; a row without such neighbours is left to the kernel of few rows (`attend`).
+//! taken together; a row without such neighbors is left to the kernel of few rows (`attend`).
 
 use super::cells::known;
 use super::query::{Operands, Query};

@@ -1,4 +1,4 @@
-//! How the lanes of a wave share keys or values of some positions: neighbours take neighbouring elements, eight each, so
+//! How the lanes of a wave share keys or values of some positions: neighbors take neighboring elements, eight each, so
 //! that every load is of whole lines. Sums over lanes that are asked for one by one.
 
 use super::PART;

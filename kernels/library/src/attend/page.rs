@@ -208,7 +208,7 @@ fn loads(k: &mut Builder, place: Value, [constant, count]: [u32; 2]) -> Vec<Valu
     loaded.collect::<Vec<_>>().concat()
 }
 
-/// Combines the values of a part's positions, each of which two neighbouring lanes have.
+/// Combines the values of a part's positions, each of which two neighboring lanes have.
 fn over_positions(k: &mut Builder, mut value: Value, combine: Alu) -> Value {
     for mask in [2, 4, 8, 16] {
         let other = k.lane_xor(value, mask);

@@ -42,7 +42,7 @@ pub(super) fn bend_rest(k: &mut Builder, score: Value, cap: u32) -> Value {
     k.scaled(score, LOG2_E)
 }
 
-/// Whether neither neighbour of `row` shares its page table, all uniform. Runs of a batch have one table each.
+/// Whether neither neighbor of `row` shares its page table, all uniform. Runs of a batch have one table each.
 pub(super) fn alone(k: &mut Builder, tables: Value, [table, row, rows]: [Value; 3]) -> Value {
     let one = k.int(1);
     let before = k.max_u(row, one);

@@ -1,5 +1,5 @@
 //! Keys and values of a step on their way to LDS: keys as rows of f16, values turned so that an element's positions
-//! are neighbours.
+//! are neighbors.
 //!
 //! Positions that no row sees repeat one that is seen: their weight is zero, and what a page holds there may be anything.
 

@@ -17,7 +17,7 @@ pub struct ExpertsUp {
     pub cols: u32,
     /// Chosen experts of a row.
     pub top_k: u32,
-    /// Whether rows are normalised.
+    /// Whether rows are normalized.
     pub norm: bool,
     /// The first matrix.
     pub gate: Stack,

@@ -4,7 +4,7 @@
 
 use super::stage::{Layout, Stage};
 use crate::idiom::{Idiom, at};
-use crate::unpack::{Format, centre};
+use crate::unpack::{Format, center};
 use doorbell_compiler::ir::{Builder, Value, Width};
 use doorbell_core::quant::Type;
 
@@ -29,7 +29,7 @@ impl Stage {
         let line = k.times(number, self.line);
         let table = k.add(self.factors, line);
         for (index, run) in (0u32..).zip(format.runs(k, loaded)) {
-            let codes = run.codes.map(|codes| self.centred(k, format, codes));
+            let codes = run.codes.map(|codes| self.centered(k, format, codes));
             let codes = k.pack(&codes);
             k.store(at(k.lds(self.place), distance * index), Width::Dwords(4), codes);
             let later = distance * index / grain(self.kind);
@@ -44,11 +44,11 @@ impl Stage {
     }
 
     /// Codes as signed bytes around their middle.
-    fn centred(&self, k: &mut Builder, format: &Format, codes: Value) -> Value {
+    fn centered(&self, k: &mut Builder, format: &Format, codes: Value) -> Value {
         if format.signed || has_minimum(self.kind) {
             return codes;
         }
-        let middle = centre(self.kind);
+        let middle = center(self.kind);
         // Above the middle of bytes nothing is borrowed from the next byte.
         let raised = k.plus(codes, (0x80 - middle) * 0x0101_0101);
         let flip = k.int(0x8080_8080);

@@ -90,7 +90,7 @@ impl Gemm {
         [self.outs.div_ceil(TILE_OUTS), rows.div_ceil(self.tile_rows()), 1]
     }
 
-    /// Arguments: `x` (of `Halve` or `Quantise`, rows padded to 128), `out` (f32 `[rows, outs]`), `rows`, per matrix its
+    /// Arguments: `x` (of `Halve` or `Quantize`, rows padded to 128), `out` (f32 `[rows, outs]`), `rows`, per matrix its
     /// weights, scale and bias where there are any, and the gate (f32 `[rows]`) of a gated addition.
     pub fn function(&self, target: Target) -> Function {
         let mut k = Builder::new(&self.name(), GROUP);

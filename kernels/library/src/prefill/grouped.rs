@@ -92,7 +92,7 @@ impl Grouped {
         self.tile / self.apart()
     }
 
-    /// Arguments: `x` (of `Halve` or `Quantise`), `out` (f16 `[slots, outs]`; of gate and up for bytes f32), the tiles
+    /// Arguments: `x` (of `Halve` or `Quantize`), `out` (f16 `[slots, outs]`; of gate and up for bytes f32), the tiles
     /// and the map of [`super::Group`], for down the routing weights (f32 `[slots]`), per matrix its weights, scale and
     /// bias where there are any.
     pub fn function(&self, target: Target) -> Function {
@@ -122,7 +122,7 @@ impl Grouped {
     }
 
     /// The job of a workgroup: `[start, count]` of its expert's rows, `[number, tiles]` of the tile that it has by its
-    /// place in the grid. Neighbours in the grid take the same outputs of all tiles of an expert, so that its weights
+    /// place in the grid. Neighbors in the grid take the same outputs of all tiles of an expert, so that its weights
     /// come from memory once.
     fn job(&self, k: &mut Builder, [start, count]: [Value; 2], [number, tiles]: [Value; 2]) -> Job {
         let [across, _, _] = self.groups(1);

@@ -1,4 +1,4 @@
-//! Activations for WMMA: rows normalised where asked and rounded to f16.
+//! Activations for WMMA: rows normalized where asked and rounded to f16.
 
 use crate::idiom::Idiom;
 use alloc::format;

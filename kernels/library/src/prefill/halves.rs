@@ -6,7 +6,7 @@
 use super::codes::has_minimum;
 use super::stage::{Layout, STEP, Stage};
 use crate::idiom::{Idiom, at};
-use crate::unpack::{Run, centre};
+use crate::unpack::{Run, center};
 use alloc::vec::Vec;
 use doorbell_compiler::ir::{Alu, Builder, Elem, Value, Width};
 use doorbell_core::quant::Type;
@@ -74,7 +74,7 @@ fn scaled(k: &mut Builder, kind: Type, run: &Run, signed: bool) -> Vec<Value> {
         k.pack_h(half, half)
     };
     let scale = twice(k, run.scale);
-    let middle = if signed { 128 } else { centre(kind) };
+    let middle = if signed { 128 } else { center(kind) };
     // Around the middle of their codes weights are near zero, where f16 is fine.
     let minimum = run.minimum.filter(|_| has_minimum(kind)).map(|minimum| {
         let middle = k.float(middle as f32);

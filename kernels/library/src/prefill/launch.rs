@@ -6,7 +6,7 @@ use super::group::Group;
 use super::grouped::Grouped;
 use super::halve::Halve;
 use super::path::{Choice, Path};
-use super::quantise::Quantise;
+use super::quantize::Quantize;
 use crate::experts::Stack;
 use crate::project::{Factor, Finish, PartLaunch, matrix_values};
 use crate::{Cost, Launch, Recipe, Step};
@@ -24,7 +24,7 @@ pub(crate) fn scratch_bytes(rows: u32, cols: u32) -> u64 {
     if rows < LEAST_ROWS {
         return 0;
     }
-    let row = Halve::row_bytes(cols).max(Quantise::row_bytes(cols));
+    let row = Halve::row_bytes(cols).max(Quantize::row_bytes(cols));
     u64::from(rows.next_multiple_of(TILE_ROWS)) * u64::from(row)
 }
 
@@ -39,7 +39,7 @@ fn activations(
     let eps = norm.map(|norm| norm.eps.to_bits());
     let (recipe, row) = match path {
         Path::Half => (Recipe::Halve(Halve { cols, norm: eps }), 2 * cols),
-        Path::Byte => (Recipe::Quantise(Quantise { cols, norm: eps }), Quantise::row_bytes(cols)),
+        Path::Byte => (Recipe::Quantize(Quantize { cols, norm: eps }), Quantize::row_bytes(cols)),
     };
     let mut arguments = alloc::vec![ArgumentValue::Buffer(from)];
     arguments.extend(norm.map(|norm| ArgumentValue::Buffer(step.vector(norm.weight))));
@@ -218,8 +218,8 @@ pub(crate) fn experts(
     ];
     if path == Path::Byte {
         let hidden = [scratch + room.hidden, scratch + room.hidden_input];
-        let quantise = activations(step, path, hidden, [slots, op.gate.rows], None);
-        launches.push(Launch { cost: none, ..quantise });
+        let quantize = activations(step, path, hidden, [slots, op.gate.rows], None);
+        launches.push(Launch { cost: none, ..quantize });
     }
     launches.push(launch(Recipe::Grouped(last), last.groups(tiles), second, down_cost));
     let cost = Cost { written, ..none };

@@ -2,7 +2,7 @@
 
 use super::codes::{grain, has_minimum};
 use super::path::Path;
-use super::quantise::BLOCK;
+use super::quantize::BLOCK;
 use super::stage::{CHUNK, stride};
 use super::tile::{Column, Product};
 use crate::activation::MAGIC;

@@ -3,7 +3,7 @@
 //! Not here: the matrix instructions of a tile (`multiply`).
 
 use super::path::Path;
-use super::quantise::LINE;
+use super::quantize::LINE;
 use super::stage::{CHUNK, Layout, STEP, Stage, stride};
 use crate::idiom::{Idiom, at};
 use alloc::vec::Vec;
@@ -53,7 +53,7 @@ pub(crate) struct Product<'p> {
     pub(crate) items: u32,
     /// Weights.
     pub(crate) stages: &'p [Stage],
-    /// Activations by `Halve` or `Quantise`.
+    /// Activations by `Halve` or `Quantize`.
     pub(crate) x: Value,
     /// Byte offsets of the rows that the work item copies, see [`Product::copied`].
     pub(crate) copied: &'p [Value],
@@ -111,7 +111,7 @@ impl Product<'_> {
     pub(crate) fn row_bytes(path: Path, cols: u32) -> u32 {
         match path {
             Path::Half => super::Halve::row_bytes(cols),
-            Path::Byte => super::Quantise::row_bytes(cols),
+            Path::Byte => super::Quantize::row_bytes(cols),
         }
     }
 

@@ -38,7 +38,7 @@ impl HeadPart {
 
     /// Writes a head as blocks of Q8_0, as core's activations are made. The wave's elements change places in LDS, so
     /// that its lanes have a block.
-    pub(super) fn quantise(
+    pub(super) fn quantize(
         self,
         k: &mut Builder,
         slots: &[Slot],

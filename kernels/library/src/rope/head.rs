@@ -34,7 +34,7 @@ impl HeadPart {
             })
             .collect();
         if let Some((weight, eps)) = arguments.norm {
-            self.normalise(k, &slots, &mut values, [weight, eps]);
+            self.normalize(k, &slots, &mut values, [weight, eps]);
         }
         if let Some((pairs, table)) = self.rope.map(|rope| rope.0).zip(arguments.rope) {
             let bytes = RopeTable { pairs }.position_bytes() as u32;
@@ -44,13 +44,13 @@ impl HeadPart {
         let own = Target { base: input, start, cells: Type::F32 };
         let target = self.target(k, arguments, [tables, pages], [row, head, position]).unwrap_or(own);
         match arguments.staged {
-            Some(staged) => self.quantise(k, &slots, &values, &target, staged),
+            Some(staged) => self.quantize(k, &slots, &values, &target, staged),
             None => store(k, &slots, &values, &target),
         }
     }
 
     /// Root mean square norm.
-    fn normalise(self, k: &mut Builder, slots: &[Slot], values: &mut [Value], [weight, eps]: [Value; 2]) {
+    fn normalize(self, k: &mut Builder, slots: &[Slot], values: &mut [Value], [weight, eps]: [Value; 2]) {
         let mut sum = k.float(0.0);
         for (value, slot) in values.iter().zip(slots) {
             let next = k.fma(*value, *value, sum);

@@ -72,7 +72,7 @@ fn permlane64(_: &mut Core<'_>, _: &Step) -> Result<Next, Cause> {
     Ok(Next::Following)
 }
 
-/// Any permutation within rows of 16, from the own row or the neighbour. op_sel bit 0 is fetch-inactive, bit 1
+/// Any permutation within rows of 16, from the own row or the neighbor. op_sel bit 0 is fetch-inactive, bit 1
 /// bound-control.
 fn permute(core: &mut Core<'_>, step: &Step, other_row: bool, select: impl Fn(usize) -> usize) -> Next {
     let wave = &mut *core.wave;

@@ -68,7 +68,7 @@ fn spread(mask: u32) -> Lanes {
 }
 
 /// The raw value of a source in every lane; what is not a register or constant is spread into `$buffer`, which is
-/// uninitialised otherwise.
+/// uninitialized otherwise.
 macro_rules! raw {
     ($wave:expr, $step:expr, $index:literal, $buffer:ident) => {
         match $step.src[$index] {

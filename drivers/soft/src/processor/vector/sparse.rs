@@ -1,6 +1,6 @@
 //! Matrix instructions with a 4:2 sparse first matrix (RDNA4).
 //!
-//! Of every four neighbours in K two are stored; four index bits per group say which. Layouts: AMD's matrix
+//! Of every four neighbors in K two are stored; four index bits per group say which. Layouts: AMD's matrix
 //! instruction calculator. Not here: dense matrices (`matrix.rs`).
 
 use doorbell_isa::{Op, op};

@@ -1,4 +1,4 @@
-//! Legalise: IR to machine instructions with virtual registers, for one target.
+//! Legalize: IR to machine instructions with virtual registers, for one target.
 //!
 //! Uniform values go to SGPRs where the target has a scalar instruction, all others to VGPRs. Whether an operand
 //! fits an encoding is asked of the instruction set, not known here. Not here: order, registers, waits.
@@ -95,7 +95,7 @@ struct Lower<'a> {
 /// # Errors
 ///
 /// If the target lacks an instruction that the function needs.
-pub fn legalise(function: &Function, target: Target) -> Result<Machine, LegaliseError> {
+pub fn legalize(function: &Function, target: Target) -> Result<Machine, LegaliseError> {
     let mut machine = Machine::new(target);
     let kernarg = machine.reg(Bank::Scalar, 2);
     machine.regs[kernarg.index()].fixed = Some(0);
@@ -132,7 +132,7 @@ impl Lower<'_> {
         let ids = self.uses.workgroup_ids;
         self.machine.entry.workgroup_ids = ids;
         let enabled = ids.iter().filter(|id| **id).count() as u8;
-        // Some chips initialise SGPRs wrongly unless user and system registers number 16 or more.
+        // Some chips initialize SGPRs wrongly unless user and system registers number 16 or more.
         let user = if self.target.pads_user_sgprs() { 16 - enabled } else { 2 };
         self.machine.entry.user_sgprs = user;
         if self.target.generation() == Generation::Gfx12 {
@@ -330,7 +330,7 @@ impl Lower<'_> {
                 self.block().push(Item::Instr(instr));
                 return Ok(());
             }
-            if !self.materialise(&mut instr) {
+            if !self.materialize(&mut instr) {
                 break;
             }
         }
@@ -379,7 +379,7 @@ impl Lower<'_> {
     }
 
     /// Moves one source that is no VGPR to a register; false if there is none.
-    fn materialise(&mut self, instr: &mut Instr) -> bool {
+    fn materialize(&mut self, instr: &mut Instr) -> bool {
         let first = instr.dst_count();
         let vector = instr.op.row().is_vector();
         let literal = |arg: &Arg| matches!(arg, Arg::Fixed(Operand::Literal(_)));

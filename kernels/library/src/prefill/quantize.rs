@@ -1,4 +1,4 @@
-//! Activations for integer WMMA: rows normalised where asked, in codes of eight bits with a factor for every 32.
+//! Activations for integer WMMA: rows normalized where asked, in codes of eight bits with a factor for every 32.
 //!
 //! `x = d * code` as in `Activation::Q8_0` of core, but for `d`, which stays f32. The sum of 32 stands beside its factor,
 //! for weights with minima. Not here: f16 (`halve`).
@@ -15,7 +15,7 @@ use doorbell_compiler::ir::{Axis, Builder, Elem, Function, Value, Width};
 /// `out[row] = codes(norm(x[row]))`, the columns padded with zeros to a multiple of 256. Of each 128 columns: the codes,
 /// four factors, four sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Quantise {
+pub struct Quantize {
     /// Columns of `x`, a multiple of 32.
     pub cols: u32,
     /// Bits of the norm's epsilon, where there is a norm.
@@ -29,7 +29,7 @@ pub(crate) const LINE: u32 = CHUNK + 32;
 /// Columns of a factor.
 pub(crate) const BLOCK: u32 = 32;
 
-impl Quantise {
+impl Quantize {
     /// Bytes of a row of so many columns.
     pub(crate) fn row_bytes(cols: u32) -> u32 {
         cols.next_multiple_of(STEP) / CHUNK * LINE
@@ -38,8 +38,8 @@ impl Quantise {
     /// The kernel's name.
     pub fn name(&self) -> String {
         match self.norm {
-            Some(eps) => format!("quantise_{}_norm{eps:08x}", self.cols),
-            None => format!("quantise_{}", self.cols),
+            Some(eps) => format!("quantize_{}_norm{eps:08x}", self.cols),
+            None => format!("quantize_{}", self.cols),
         }
     }
 
@@ -74,7 +74,7 @@ impl Quantise {
         k.finish()
     }
 
-    /// Four columns, normalised; zeros beyond the last.
+    /// Four columns, normalized; zeros beyond the last.
     fn four(
         &self,
         k: &mut Builder,
