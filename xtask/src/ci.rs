@@ -3,6 +3,7 @@
 //! Each step runs alone with `--only NAME`. What a step checks is in its own file.
 
 mod arrows;
+mod circles;
 mod crates;
 mod tidy;
 
@@ -28,9 +29,10 @@ pub(crate) struct Arguments {
 struct Step(&'static str, &'static str, fn() -> Result<(), anyhow::Error>);
 
 #[rustfmt::skip]
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     Step("tidy", "headers, sizes, names, places, links", tidy::run),
     Step("arrows", "no crate depends on one it must not know", arrows::run),
+    Step("circles", "no files of a crate import each other in a circle", circles::run),
     Step("fmt", "rustfmt changes nothing", fmt),
     Step("generated", "generated files are what their generators write", generated),
     Step("clippy", "no warning in any target", clippy),

@@ -19,7 +19,7 @@ struct Entry {
 /// A rule gives the line (0 = the file as a whole) and the fault of everything it finds.
 type Rule = fn(&Entry) -> Vec<(usize, String)>;
 
-/// Folders that are not ours to check: build output, model files, the repository itself.
+/// Not ours to check: build output, model files, the repository itself (a file in a worktree).
 const SKIPPED: [&str; 4] = ["target", "models", ".git", "node_modules"];
 
 pub(super) fn run() -> Result<(), anyhow::Error> {
@@ -50,9 +50,12 @@ fn collect(folder: &Path, prefix: &str, entries: &mut Vec<Entry>) -> Result<(), 
     found.sort_by_key(std::fs::DirEntry::file_name);
     for entry in found {
         let name = entry.file_name().to_string_lossy().into_owned();
+        if SKIPPED.contains(&name.as_str()) {
+            continue;
+        }
         let path = format!("{prefix}{name}");
         let kind = entry.file_type()?;
-        if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
+        if kind.is_dir() {
             collect(&entry.path(), &format!("{path}/"), entries)?;
         } else if kind.is_file() {
             let bytes = std::fs::read(entry.path()).with_context(|| format!("read {path}"))?;
