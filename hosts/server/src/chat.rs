@@ -3,26 +3,16 @@
 use crate::app::{App, HEAP};
 use crate::error::{Failure, Kind};
 use crate::generate::{Options, Order};
-use crate::ids;
-use crate::shape;
-use crate::turn::{self, Turn};
 use alloc::sync::Arc;
 use doorbell_core::heap;
 use doorbell_core::token::{Scratch, TokenId};
-use doorbell_runtime::answer::{AnswerParser, Begin, CallStyle, Style, Tools};
+use doorbell_runtime::answer::{
+    AnswerParser, Begin, CallStyle, Continuation, ModelMarkup, OutputGrammar, Style, ToolChoice, Tools,
+    append_continued, normalize_tool_call_ids,
+};
 use doorbell_runtime::constrain::{Budget, Marks, Shape};
 use doorbell_runtime::template::{ChatInput, Moment};
 use serde_json::{Map, Value};
-
-/// Whether the answer calls tools.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ToolChoice {
-    None,
-    #[default]
-    Auto,
-    Required,
-    Named(String),
-}
 
 /// A conversation at whose end the model shall speak.
 pub(crate) struct Conversation {
@@ -38,7 +28,7 @@ pub(crate) struct Conversation {
     /// Whether reasoning is told apart from the answer.
     pub(crate) split_reasoning: bool,
     /// How the prompt ends.
-    pub(crate) turn: Turn,
+    pub(crate) continuation: Continuation,
     pub(crate) options: Options,
 }
 
@@ -59,18 +49,19 @@ fn render(app: &App, conversation: &Conversation) -> Result<Rendered, Failure> {
         ));
     };
     let offered = conversation.choice != ToolChoice::None && !conversation.tools.is_empty();
-    let (messages, begun) = conversation.turn.part(&conversation.messages)?;
-    let mut messages = messages.to_vec();
-    ids::fit(app.style, &mut messages);
+    let split = conversation.continuation.split(&conversation.messages);
+    let split = split.map_err(|error| Failure::field("messages", error))?;
+    let mut messages = split.rendered.to_vec();
+    normalize_tool_call_ids(app.style, &mut messages);
     let input = ChatInput {
         tools: offered.then_some(conversation.tools.as_slice()),
-        add_generation_prompt: conversation.turn != Turn::Closed,
+        add_generation_prompt: conversation.continuation != Continuation::Closed,
         merge: app.served.merge_messages,
         ..ChatInput::new(&messages, &conversation.variables, Moment::now())
     };
     let mut prompt = template.prompt(&input)?;
     let reason = conversation.variables.get("enable_thinking") != Some(&Value::Bool(false));
-    let begin = turn::begin(&mut prompt, begun, app.style, reason);
+    let begin = append_continued(&mut prompt, split.continued, app.style, reason);
     let mut tokens = heap::Vec::new_in(HEAP);
     app.served
         .tokenizer
@@ -104,7 +95,16 @@ pub(crate) async fn order(app: &Arc<App>, conversation: Conversation) -> Result<
         style.calls = CallStyle::Hermes;
     }
     let mut begin = rendered.begin;
-    let shape = shape::of(app, &conversation, &tools, style, begin)?;
+    let template = app.served.template.as_ref().map_or("", |(_, source)| source.as_str());
+    let grammar = OutputGrammar {
+        markup: ModelMarkup { tokenizer: app.served.tokenizer, template, style },
+        begin,
+        tools: &tools,
+        choice: &conversation.choice,
+        one_call: conversation.one_call,
+        format: conversation.shape.as_ref(),
+    };
+    let shape = grammar.shape().map_err(|error| Failure::field("tool_choice", error))?;
     let within = begin == Begin::Reasoning;
     let budget = budget(app, style, within, conversation.options.reasoning_budget);
     let special = style.needs_control_tokens();

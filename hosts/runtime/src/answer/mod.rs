@@ -5,14 +5,22 @@
 
 mod arguments;
 mod calls;
+mod continuation;
 mod delta;
 mod harmony;
+mod output_grammar;
 mod parser;
 mod scan;
 mod style;
+mod tool_call_ids;
+mod tool_grammar;
 mod tools;
 
+pub use continuation::{Continuation, ContinuationError, SplitMessages, append_continued};
 pub use delta::{Begin, Delta};
+pub use output_grammar::{OutputGrammar, UnknownToolError};
 pub use parser::AnswerParser;
 pub use style::{CallStyle, Style, Thinking};
-pub use tools::{Tool, Tools, admits_text};
+pub use tool_call_ids::normalize_tool_call_ids;
+pub use tool_grammar::ModelMarkup;
+pub use tools::{Tool, ToolChoice, Tools};

@@ -19,12 +19,25 @@ pub struct Tool {
     pub strict: bool,
 }
 
+/// The tool calls that an answer may or must have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// It calls none.
+    None,
+    /// The model decides.
+    #[default]
+    Auto,
+    /// It calls at least one.
+    Required,
+    /// It calls the tool of this name.
+    Named(String),
+}
+
 /// Alternatives inside alternatives that are looked at.
 const DEEPEST: u32 = 8;
 
 /// Whether a schema admits texts. What it refers to elsewhere is not looked up.
-#[must_use]
-pub fn admits_text(schema: &Value) -> bool {
+pub(super) fn admits_text(schema: &Value) -> bool {
     admits(schema, "string", Value::is_string, 0)
 }
 

@@ -1,11 +1,11 @@
 //! What a request asks for, as a conversation in `OpenAI`'s form.
 
 use crate::call::Call;
-use crate::chat::{self, Conversation, ToolChoice};
+use crate::chat::{self, Conversation};
 use crate::error::Failure;
 use crate::fields::Fields;
 use crate::openai::options;
-use crate::turn::Turn;
+use doorbell_runtime::answer::{Continuation, ToolChoice};
 use doorbell_runtime::constrain::Shape;
 use serde_json::{Map, Value, json};
 
@@ -45,7 +45,7 @@ pub(super) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversat
         shape: format.map(shape).transpose()?,
         variables,
         split_reasoning: true,
-        turn: Turn::Auto,
+        continuation: Continuation::Auto,
         options,
     })
 }

@@ -2,13 +2,13 @@
 
 use crate::app::App;
 use crate::call::Call;
-use crate::chat::{self, Conversation, ToolChoice};
+use crate::chat::{self, Conversation};
 use crate::error::Failure;
 use crate::fields::{self, Fields};
 use crate::generate::Options;
 use crate::openai::options;
-use crate::turn::Turn;
 use doorbell_core::token::TokenId;
+use doorbell_runtime::answer::{Continuation, ToolChoice};
 use doorbell_runtime::constrain::Shape;
 use serde_json::{Map, Value, json};
 
@@ -80,7 +80,7 @@ pub(super) fn conversation(
         shape: shape(fields)?,
         variables: variables(fields)?,
         split_reasoning: fields.get("think") != Some(&Value::Bool(false)),
-        turn: Turn::Auto,
+        continuation: Continuation::Auto,
         options: options(call, fields)?,
     })
 }

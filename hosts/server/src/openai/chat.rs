@@ -3,16 +3,15 @@
 use super::{chat_stream, logprobs, options};
 use crate::app::{self, App};
 use crate::call::{self, Call};
-use crate::chat::{self, Conversation, ToolChoice};
+use crate::chat::{self, Conversation};
 use crate::error::Failure;
 use crate::fields::Fields;
 use crate::generate::{Ending, Generation, Part, Total};
 use crate::stream::json;
-use crate::turn::Turn;
 use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
-use doorbell_runtime::answer::Delta;
+use doorbell_runtime::answer::{Continuation, Delta, ToolChoice};
 use doorbell_runtime::serve::TokenReport;
 use serde_json::{Map, Value, json};
 
@@ -124,9 +123,24 @@ pub(crate) fn conversation(app: &App, fields: &Fields<'_>) -> Result<Conversatio
         shape: options::shape(fields)?,
         variables: variables(fields)?,
         split_reasoning: fields.text("reasoning_format")? != Some("none"),
-        turn: Turn::of(fields)?,
+        continuation: continuation(fields)?,
         options,
     })
+}
+
+/// The fields `add_generation_prompt` and `continue_final_message` of vLLM and transformers.
+fn continuation(fields: &Fields<'_>) -> Result<Continuation, Failure> {
+    let new = fields.flag("add_generation_prompt")?;
+    match (new, fields.flag("continue_final_message")?) {
+        (Some(true), Some(true)) => Err(fields.wrong(
+            "continue_final_message",
+            "can't be true beside add_generation_prompt, which begins a new message",
+        )),
+        (_, Some(true)) => Ok(Continuation::LastMessage),
+        (Some(false), _) => Ok(Continuation::Closed),
+        (_, Some(false)) => Ok(Continuation::NewMessage),
+        (_, None) => Ok(Continuation::Auto),
+    }
 }
 
 /// Which tools are called, if any; those that may not be are taken away.

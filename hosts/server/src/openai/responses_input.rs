@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::chat::{self, Conversation};
 use crate::error::Failure;
 use crate::fields::Fields;
-use crate::turn::Turn;
+use doorbell_runtime::answer::Continuation;
 use doorbell_runtime::constrain::Shape;
 use serde_json::{Map, Value, json};
 
@@ -48,7 +48,7 @@ pub(super) fn conversation(app: &App, fields: &Fields<'_>) -> Result<Conversatio
         shape: shape(fields)?,
         variables,
         split_reasoning: true,
-        turn: Turn::Auto,
+        continuation: Continuation::Auto,
         options,
     })
 }

@@ -1,16 +1,18 @@
-//! Names of calls as templates want them: Mistral's take nothing but nine letters and digits.
+//! Ids of tool calls in the form that a model's template accepts: Mistral's accept nine letters and digits only.
+//!
+//! Not here: the ids in answers, which each protocol makes itself.
 
+use super::style::{CallStyle, Style};
 use alloc::collections::VecDeque;
-use doorbell_runtime::answer::{CallStyle, Style};
 use serde_json::Value;
 
-/// Letters of a name.
+/// Characters of an id.
 const LEN: usize = 9;
 const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Gives calls and their results names that the template of a style takes, the same names for the same conversation.
-/// Results that name no call are those of the last calls, in order.
-pub(crate) fn fit(style: Style, messages: &mut [Value]) {
+/// Replaces the ids of calls and results by ids that the template of a style accepts. Equal ids stay equal, and the same
+/// conversation gets the same ids. A result without an id belongs to the next unanswered call of the last message.
+pub fn normalize_tool_call_ids(style: Style, messages: &mut [Value]) {
     if style.calls != CallStyle::Bracketed {
         return;
     }
@@ -21,12 +23,12 @@ pub(crate) fn fit(style: Style, messages: &mut [Value]) {
             open.clear();
         }
         for (number, call) in calls.into_iter().flatten().enumerate() {
-            let id = call["id"].as_str().map_or_else(|| short(&format!("{index} {number}")), short);
+            let id = call["id"].as_str().map_or_else(|| short_id(&format!("{index} {number}")), short_id);
             call["id"] = id.as_str().into();
             open.push_back(id);
         }
         if message["role"] == "tool" {
-            let answered = message.get("tool_call_id").and_then(Value::as_str).map(short);
+            let answered = message.get("tool_call_id").and_then(Value::as_str).map(short_id);
             let id = match answered {
                 Some(id) => {
                     open.retain(|open| *open != id);
@@ -41,8 +43,8 @@ pub(crate) fn fit(style: Style, messages: &mut [Value]) {
     }
 }
 
-/// A name of nine letters and digits as it is; another one's hash (64-bit FNV-1a) as such a name.
-fn short(id: &str) -> String {
+/// An id of nine letters and digits, unchanged; for any other id, its 64-bit FNV-1a hash written as one.
+fn short_id(id: &str) -> String {
     if id.len() == LEN && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return id.to_owned();
     }
@@ -78,9 +80,9 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_results_have_the_same_short_names() {
+    fn calls_and_results_have_the_same_short_ids() {
         let mut messages = conversation();
-        fit(MISTRAL, &mut messages);
+        normalize_tool_call_ids(MISTRAL, &mut messages);
         let calls =
             [1, 4].map(|index| [0, 1].map(|number| messages[index]["tool_calls"][number]["id"].clone()));
         let results = [2, 3, 5, 6].map(|index: usize| messages[index]["tool_call_id"].clone());
@@ -97,7 +99,7 @@ mod tests {
     #[test]
     fn other_templates_get_what_the_client_wrote() {
         let mut messages = conversation();
-        fit(Style { calls: CallStyle::Hermes, thinking: None }, &mut messages);
+        normalize_tool_call_ids(Style { calls: CallStyle::Hermes, thinking: None }, &mut messages);
         assert_eq!(messages, conversation());
     }
 }

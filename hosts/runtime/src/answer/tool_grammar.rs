@@ -1,35 +1,47 @@
-//! Calls of tools as grammar rules, each family its own notation.
+//! Tool calls as rules of a Lark grammar, in the notation of each model family.
+//!
+//! Not here: what stands around the calls (`output_grammar`), and reading calls back (`calls`).
 
-use crate::app::App;
-use doorbell_core::token::Kind;
-use doorbell_runtime::answer::{CallStyle, Tool, admits_text};
-use doorbell_runtime::constrain::{BLANK, spaced};
+use super::style::{CallStyle, Style};
+use super::tools::{Tool, admits_text};
+use crate::constrain::{BLANK, spaced};
+use doorbell_core::token::{Kind, Tokenizer};
 use serde_json::{Value, json};
 
-/// The grammar of an answer's calls.
-pub(crate) struct CallRules {
-    /// The mark in front of the first call: a text in quotes or a token, possibly with more behind it.
-    pub(crate) opening: String,
-    /// The rule `calls` of all that follows it, and those that it needs.
-    pub(crate) rules: String,
+/// The parts of a model that decide how its calls are written.
+#[derive(Clone, Copy)]
+pub struct ModelMarkup<'m> {
+    /// Marks that are control tokens of this vocabulary are written as tokens.
+    pub tokenizer: &'m Tokenizer<'m>,
+    /// Source of the chat template.
+    pub template: &'m str,
+    /// Marks of calls and reasoning.
+    pub style: Style,
 }
 
-/// A text in a grammar.
+/// The grammar of an answer's calls.
+pub(super) struct ToolGrammar {
+    /// Grammar text of the mark before the first call: a quoted text or a token, possibly with more after it.
+    pub(super) opening: String,
+    /// The rule `calls`, which matches everything after the opening mark, and the rules that it uses.
+    pub(super) rules: String,
+}
+
+/// A text as a grammar literal.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// A mark in a grammar: the control token of that text if there is one, else the text.
-pub(crate) fn mark(app: &App, text: &str) -> String {
-    let tokenizer = app.served.tokenizer;
+/// A mark in a grammar: the control token with that text if there is one, otherwise the text.
+pub(super) fn mark(tokenizer: &Tokenizer<'_>, text: &str) -> String {
     match tokenizer.find(text.as_bytes()).filter(|&token| tokenizer.kind(token) == Kind::Control) {
         Some(token) => format!("<[{}]>", token.0),
         None => quoted(text),
     }
 }
 
-/// The rest of a rule for any text up to and with one in quotes.
-pub(crate) fn lazy_until(quoted: &str) -> String {
+/// The part of a rule behind its name that matches any text up to and including a quoted one.
+pub(super) fn lazy_until(quoted: &str) -> String {
     let text = quoted.trim_matches('"').replace("\\n", "\n");
     let mut pattern = String::new();
     for c in text.chars() {
@@ -42,12 +54,12 @@ pub(crate) fn lazy_until(quoted: &str) -> String {
     format!("[lazy]: /(.|\\n)*{pattern}/\n")
 }
 
-/// A rule for JSON of a schema.
-pub(crate) fn json_rule(rule: &str, schema: &Value) -> String {
+/// A rule for JSON that a schema accepts.
+pub(super) fn json_rule(rule: &str, schema: &Value) -> String {
     format!("{rule}: %json {}\n", spaced(schema))
 }
 
-/// The schema of arguments, which are an object whether it says so or not.
+/// The schema of a call's arguments, with the type `object` added if it states no type.
 fn arguments(schema: &Value) -> Value {
     const KINDS: [&str; 7] = ["type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"];
     let mut schema = if schema.is_null() { json!({}) } else { schema.clone() };
@@ -59,12 +71,12 @@ fn arguments(schema: &Value) -> Value {
     schema
 }
 
-impl CallRules {
-    /// The rules of calls of these tools, at most one of them if so.
-    pub(crate) fn new(app: &App, style: CallStyle, tools: &[&Tool], one: bool) -> Self {
-        let mark = |text: &str| mark(app, text);
-        let more = if one { "" } else { " (\"\\n<tool_call>\" call)*" };
-        let (opening, rules) = match style {
+impl ToolGrammar {
+    /// The rules for calls of these tools; with `one_call`, a single call.
+    pub(super) fn new(markup: ModelMarkup<'_>, tools: &[&Tool], one_call: bool) -> Self {
+        let mark = |text: &str| mark(markup.tokenizer, text);
+        let more = if one_call { "" } else { " (\"\\n<tool_call>\" call)*" };
+        let (opening, rules) = match markup.style.calls {
             CallStyle::Bare => {
                 let calls = each(tools, |name, rule| object(name, "parameters", rule));
                 (String::new(), format!("calls: call\n{calls}"))
@@ -83,7 +95,7 @@ impl CallRules {
             }
             CallStyle::Bracketed => {
                 let begin = mark("[TOOL_CALLS]");
-                let rules = bracketed(app, &begin, tools, one);
+                let rules = bracketed(markup, &begin, tools, one_call);
                 (begin, rules)
             }
             CallStyle::DeepSeek => {
@@ -94,7 +106,7 @@ impl CallRules {
                     "<｜tool▁calls▁end｜>",
                 ]
                 .map(mark);
-                let repeat = if one { "" } else { "+" };
+                let repeat = if one_call { "" } else { "+" };
                 let calls = each(tools, |name, rule| format!("{open} {name} {between} {rule} {close}"));
                 (mark("<｜tool▁calls▁begin｜>"), format!("calls: call{repeat} {end}\n{calls}"))
             }
@@ -110,22 +122,21 @@ impl CallRules {
     }
 }
 
-/// Mistral's calls: a list, or in later models one mark for each.
-fn bracketed(app: &App, begin: &str, tools: &[&Tool], one: bool) -> String {
-    let source = app.served.template.as_ref().map_or("", |(_, source)| source.as_str());
-    if source.contains("[ARGS]") {
-        let between = mark(app, "[ARGS]");
-        let more = if one { String::new() } else { format!(" ({begin} call)*") };
+/// Mistral's calls: a JSON list, or in later models one mark for each call.
+fn bracketed(markup: ModelMarkup<'_>, begin: &str, tools: &[&Tool], one_call: bool) -> String {
+    if markup.template.contains("[ARGS]") {
+        let between = mark(markup.tokenizer, "[ARGS]");
+        let more = if one_call { String::new() } else { format!(" ({begin} call)*") };
         let calls = each(tools, |name, rule| format!("{name} {between} {rule}"));
         return format!("calls: call{more}\n{calls}");
     }
-    let more = if one { "" } else { " (space \",\" space call)*" };
+    let more = if one_call { "" } else { " (space \",\" space call)*" };
     let calls = each(tools, |name, rule| object(name, "arguments", rule));
     format!("calls: \"[\" space call{more} space \"]\"\n{calls}")
 }
 
-/// A rule `call` with an alternative for each tool, made of its name and the rule of its arguments. Every schema is a
-/// document by itself, so that its references find what they name.
+/// A rule `call` with one alternative for each tool, made by `call` from the tool's name and the rule of its arguments.
+/// Every schema becomes a document of its own, so that its references resolve.
 fn each(tools: &[&Tool], call: impl Fn(&str, &str) -> String) -> String {
     let (mut alternatives, mut rules) = (Vec::new(), String::new());
     for (number, tool) in tools.iter().enumerate() {
@@ -136,44 +147,44 @@ fn each(tools: &[&Tool], call: impl Fn(&str, &str) -> String) -> String {
     format!("call: {}\nspace: /{BLANK}/\n{rules}", alternatives.join(" | "))
 }
 
-/// A JSON object of a quoted name and, under `key`, of the arguments.
+/// A JSON object with the quoted name and, under `key`, the arguments.
 fn object(name: &str, key: &str, rule: &str) -> String {
     let [name_key, name, key] = [&quoted("name"), name, &quoted(key)].map(quoted);
     let member = |key: &str, value: &str| format!("{key} space \":\" space {value}");
     format!(r#""{{" space {} space "," space {} space "}}""#, member(&name_key, &name), member(&key, rule))
 }
 
-/// A notation of one parameter after the other, where texts stand as they are and other values as JSON.
-struct Tagged {
-    /// Around the tool's name.
+/// A notation that lists parameters one by one: texts are written unquoted, other values as JSON.
+struct TaggedNotation {
+    /// Texts before and after the tool's name.
     name: [&'static str; 2],
-    /// Around a parameter's.
+    /// Texts before and after a parameter's name.
     key: [&'static str; 2],
-    /// Behind its value.
+    /// Text after a parameter's value.
     after: &'static str,
-    /// Behind the last.
+    /// Text after the last parameter.
     end: &'static str,
-    /// What names of parameters are made of.
-    letters: &'static str,
+    /// Regular expression for the name of a parameter.
+    key_pattern: &'static str,
 }
 
-const FUNCTIONS: Tagged = Tagged {
+const FUNCTIONS: TaggedNotation = TaggedNotation {
     name: ["\n<function=", ">\n"],
     key: ["<parameter=", ">\n"],
     after: "\n</parameter>\n",
     end: "</function>\n</tool_call>",
-    letters: "/[^>\\n]+/",
+    key_pattern: "/[^>\\n]+/",
 };
 
-const PAIRS: Tagged = Tagged {
+const PAIRS: TaggedNotation = TaggedNotation {
     name: ["", "\n"],
     key: ["<arg_key>", "</arg_key>\n<arg_value>"],
     after: "</arg_value>\n",
     end: "</tool_call>",
-    letters: "/[^<\\n]+/",
+    key_pattern: "/[^<\\n]+/",
 };
 
-impl Tagged {
+impl TaggedNotation {
     fn call(&self, tools: &[&Tool]) -> String {
         let (mut alternatives, mut rules) = (Vec::new(), String::new());
         for (number, tool) in tools.iter().enumerate() {
@@ -187,11 +198,11 @@ impl Tagged {
         format!("call: ({}) {end}\n{rules}text{text}", alternatives.join(" | "))
     }
 
-    /// The parameters of a schema in its order, those that it requires and those that may be there.
+    /// The parameters in the order of the schema, optional ones followed by `?`. Rules that they use go to `rules`.
     fn parameters(&self, tool: usize, schema: &Value, rules: &mut String) -> String {
         let [before, behind] = self.key;
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
-            return format!("({} {} {} text)*", quoted(before), self.letters, quoted(behind));
+            return format!("({} {} {} text)*", quoted(before), self.key_pattern, quoted(behind));
         };
         let required = |name: &str| {
             let list = schema.get("required").and_then(Value::as_array);
@@ -207,7 +218,7 @@ impl Tagged {
         sequence
     }
 
-    /// A value and what is behind it.
+    /// The value of a parameter and the text after it.
     fn value(&self, rule: &str, schema: &Value, property: &Value, rules: &mut String) -> String {
         let listed = property.get("enum").and_then(Value::as_array).map(Vec::as_slice);
         let listed = listed.or_else(|| property.get("const").map(core::slice::from_ref));

@@ -1,0 +1,192 @@
+//! The grammar of a whole answer in the marks of the model's family: reasoning, channels, calls that are forced or
+//! allowed, and JSON inside them.
+//!
+//! Not here: the rules of the calls (`tool_grammar`), and matching tokens against a grammar (`crate::constrain`).
+
+use super::delta::Begin;
+use super::style::CallStyle;
+use super::tool_grammar::{ModelMarkup, ToolGrammar, json_rule, lazy_until, mark};
+use super::tools::{Tool, ToolChoice, Tools};
+use crate::constrain::Shape;
+use core::fmt::{self, Write as _};
+use serde_json::{Value, json};
+
+/// The parts of a request and its model that decide the grammar of the answer.
+#[derive(Clone, Copy)]
+pub struct OutputGrammar<'r> {
+    /// Vocabulary, template and marks.
+    pub markup: ModelMarkup<'r>,
+    /// Where the answer goes on behind its prompt.
+    pub begin: Begin,
+    /// Tools that the request offers.
+    pub tools: &'r Tools,
+    /// The calls that the answer may or must have.
+    pub choice: &'r ToolChoice,
+    /// True if the answer has at most one call.
+    pub one_call: bool,
+    /// Format of the text for the user.
+    pub format: Option<&'r Shape>,
+}
+
+/// A forced tool is not among the tools of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownToolError;
+
+impl fmt::Display for UnknownToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("names no tool that the request offers")
+    }
+}
+
+impl core::error::Error for UnknownToolError {}
+
+impl OutputGrammar<'_> {
+    /// The shape of the answer with reasoning before it; `None` if the answer is free.
+    ///
+    /// # Errors
+    /// [`UnknownToolError`]
+    pub fn shape(&self) -> Result<Option<Shape>, UnknownToolError> {
+        let forced = match self.choice {
+            ToolChoice::Required => Some(None),
+            ToolChoice::Named(name) => Some(Some(name.as_str())),
+            ToolChoice::None | ToolChoice::Auto => None,
+        };
+        if let Some(name) = forced {
+            let named = |tool: &&Tool| name.is_none_or(|name| name == tool.name);
+            let wanted: Vec<&Tool> = self.tools.iter().filter(named).collect();
+            if wanted.is_empty() {
+                return Err(UnknownToolError);
+            }
+            let single = Self { one_call: self.one_call || name.is_some(), ..*self };
+            return Ok(Some(Shape::Lark(single.forced(&wanted))));
+        }
+        let schema = match self.format {
+            None => None,
+            Some(Shape::JsonObject) => Some(json!({ "type": "object" })),
+            Some(Shape::JsonSchema(schema)) => Some(schema.clone()),
+            // a grammar of the client also decides about reasoning and calls
+            Some(other) => return Ok(Some(other.clone())),
+        };
+        // a schema that need not be kept must not cause a refusal
+        let kept = |tool: &Tool| {
+            let schema = if tool.strict { tool.schema.clone() } else { Value::Null };
+            Tool { schema, ..tool.clone() }
+        };
+        let offered: Vec<Tool> = self.tools.iter().map(kept).collect();
+        let offered: Vec<&Tool> = offered.iter().collect();
+        let (style, strict) = (self.markup.style, self.tools.iter().any(|tool| tool.strict));
+        match schema {
+            Some(_) if offered.is_empty() && !style.can_think() => Ok(self.format.cloned()),
+            Some(schema) => Ok(Some(Shape::Lark(self.json_or_calls(&schema, &offered)))),
+            None if strict => Ok(self.text_and_calls(&offered).map(Shape::Lark)),
+            None => Ok(None),
+        }
+    }
+
+    fn mark(&self, text: &str) -> String {
+        mark(self.markup.tokenizer, text)
+    }
+
+    fn rules(&self, tools: &[&Tool]) -> ToolGrammar {
+        ToolGrammar::new(self.markup, tools, self.one_call)
+    }
+
+    /// A grammar of calls and nothing else.
+    fn forced(&self, tools: &[&Tool]) -> String {
+        let ToolGrammar { opening, rules } = self.rules(tools);
+        let head = if self.markup.style.calls == CallStyle::Harmony && self.begin == Begin::Text {
+            // a text that the prompt has begun ends here
+            let [end, start] = ["<|end|>", "<|start|>"].map(|mark| self.mark(mark));
+            format!("{end} {start} \"assistant\" ")
+        } else {
+            String::new()
+        };
+        self.around(&format!("body: {head}{opening} calls\n{rules}"))
+    }
+
+    /// A grammar of JSON, or of calls of the offered tools.
+    fn json_or_calls(&self, schema: &Value, tools: &[&Tool]) -> String {
+        let head = if self.markup.style.calls == CallStyle::Harmony && self.begin != Begin::Text {
+            let [channel, message] = ["<|channel|>", "<|message|>"].map(|mark| self.mark(mark));
+            format!("{channel} \"final\" {message} ")
+        } else {
+            String::new()
+        };
+        let mut body = format!("body: {head}answer");
+        let mut rules = json_rule("answer", schema);
+        if !tools.is_empty() && self.begin != Begin::Text {
+            let calls = self.rules(tools);
+            _ = write!(body, " | {} calls", calls.opening);
+            rules.push_str(&calls.rules);
+        }
+        self.around(&format!("{body}\n{rules}"))
+    }
+
+    /// A grammar of any text, with calls that keep to their schemas. `None` if the prompt has begun a channel of text,
+    /// which has no calls.
+    fn text_and_calls(&self, tools: &[&Tool]) -> Option<String> {
+        let ToolGrammar { opening, rules } = self.rules(tools);
+        let body = match self.markup.style.calls {
+            CallStyle::Harmony if self.begin == Begin::Text => return None,
+            CallStyle::Harmony => {
+                let [channel, message, end, start] =
+                    ["<|channel|>", "<|message|>", "<|end|>", "<|start|>"].map(|mark| self.mark(mark));
+                format!(
+                    "body: preamble? ({channel} \"final\" {message} TEXT? | {opening} calls)\n\
+                     preamble: {channel} \"commentary\" {message} TEXT? {end} {start} \"assistant\"\n\
+                     TEXT: /(.|\\n)+/\n"
+                )
+            }
+            CallStyle::Bare => "body: calls | TEXT?\nTEXT: /[^{](.|\\n)*/\n".to_owned(),
+            _ => {
+                let repeat = if self.one_call { "?" } else { "*" };
+                let (prose, rule) = match opening.strip_prefix('"') {
+                    Some(_) => ("prose", format!("prose{}", lazy_until(&opening))),
+                    None => ("TEXT?", String::new()),
+                };
+                let opening = if rule.is_empty() { opening.as_str() } else { "" };
+                format!("body: ({prose} {opening} calls){repeat} TEXT?\n{rule}TEXT: /(.|\\n)+/\n")
+            }
+        };
+        Some(self.around(&format!("{body}{rules}")))
+    }
+
+    /// A grammar of `body`, after reasoning if the model may reason.
+    fn around(&self, body: &str) -> String {
+        if self.markup.style.calls == CallStyle::Harmony {
+            return self.around_harmony(body);
+        }
+        match (self.markup.style.thinking, self.begin) {
+            (None, _) | (_, Begin::Text) => format!("start: body\n{body}"),
+            (Some(marks), begin) => {
+                let start = match begin {
+                    Begin::Reasoning => "thoughts blank body".to_owned(),
+                    _ => format!("(\"{}\" thoughts blank)? body", marks.open),
+                };
+                let until = lazy_until(&format!("\"{}\"", marks.close));
+                format!("start: {start}\nthoughts{until}blank: /[ \\n]*/\n{body}")
+            }
+        }
+    }
+
+    /// A grammar of an answer of gpt-oss: an optional analysis, then the channel of the body.
+    fn around_harmony(&self, body: &str) -> String {
+        let [channel, message, end, start] =
+            ["<|channel|>", "<|message|>", "<|end|>", "<|start|>"].map(|mark| self.mark(mark));
+        let thoughts = if end.starts_with('"') {
+            // a mark without a token of its own is the end of the text
+            format!("thoughts{}", lazy_until(&end))
+        } else {
+            format!("thoughts: THOUGHTS {end}\nTHOUGHTS: /(.|\\n)*/\n")
+        };
+        let before = match self.begin {
+            Begin::Turn => "analysis?",
+            Begin::Reasoning => "rest",
+            Begin::Text => return format!("start: body\n{body}"),
+        };
+        format!(
+            "start: {before} body\nanalysis: {channel} \"analysis\" {message} rest\n\
+             rest: thoughts {start} \"assistant\"\n{thoughts}{body}"
+        )
+    }
+}
