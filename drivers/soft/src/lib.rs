@@ -10,6 +10,7 @@ extern crate alloc;
 #[cfg(any(test, feature = "std"))]
 extern crate std;
 
+mod chips;
 pub mod code;
 pub mod command;
 pub mod kernel;

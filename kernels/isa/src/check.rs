@@ -3,12 +3,12 @@
 //!
 //! Not here: bits. After a successful check, encoding cannot fail.
 
+use crate::chip::{Generation, Target};
 use crate::error::{EncodeError, Problem};
 use crate::inst::{Cache, DppControl, Form, Inst, Lanes, OutputModifier, Scope, is_mix};
 use crate::kind::{Class, Immediate, Kind, Type};
 use crate::operand::{InlineFloat, Operand, Scalar, Vgpr};
 use crate::row::{Flags, Format, Op, Row};
-use crate::target::{Generation, Target};
 
 /// Checks an instruction against its row and the target.
 pub(crate) fn check(inst: &Inst, target: Target) -> Result<(), EncodeError> {

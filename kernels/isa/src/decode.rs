@@ -6,6 +6,7 @@
 mod memory;
 mod vector;
 
+use crate::chip::Target;
 use crate::encode::encode;
 use crate::error::DecodeError;
 use crate::index;
@@ -13,7 +14,6 @@ use crate::inst::{Cache, Inst, Operands, Scope};
 use crate::kind::{Class, Immediate, Kind};
 use crate::operand::{Operand, Scalar};
 use crate::row::{Flags, Op};
-use crate::target::Target;
 
 /// The dwords at the start of an instruction; missing ones are reported when they are needed.
 #[derive(Clone, Copy)]

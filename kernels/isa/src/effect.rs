@@ -2,10 +2,10 @@
 //!
 //! Derived from the row and the operands. Not here: values (an emulator's business) and hazards.
 
+use crate::chip::{Generation, Target};
 use crate::inst::Inst;
 use crate::operand::{Operand, Scalar, Special, Vgpr};
 use crate::row::{Flags, Format, Op};
-use crate::target::{Generation, Target};
 
 /// Direction of an access.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

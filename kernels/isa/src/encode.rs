@@ -6,12 +6,12 @@ pub(crate) mod memory;
 pub(crate) mod vector;
 
 use crate::check::check;
+use crate::chip::{Generation, Target};
 use crate::error::EncodeError;
 use crate::inst::{Cache, Inst};
 use crate::kind::{Class, Immediate};
 use crate::operand::Operand;
 use crate::row::{Format, Row};
-use crate::target::{Generation, Target};
 
 /// Machine code of one instruction: one to three dwords.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -2,10 +2,10 @@
 
 use core::fmt;
 
+use crate::chip::Target;
 use crate::kind::Kind;
 use crate::operand::Operand;
 use crate::row::Op;
-use crate::target::Target;
 
 /// An instruction that the target does not have in this form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,9 +2,9 @@
 //!
 //! Not here: the decoder.
 
+use crate::chip::Target;
 use crate::row::{ABSENT, Flags, Format, Op, raw_op};
 use crate::table::TABLES;
-use crate::target::Target;
 
 /// Opcode to raw [`Op`] per generation; [`ABSENT`] where there is none.
 pub(crate) struct Index<const N: usize>([[u16; N]; 3]);

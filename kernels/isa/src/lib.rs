@@ -20,8 +20,9 @@ mod operand;
 mod print;
 mod row;
 mod table;
-mod target;
+mod chip;
 
+pub use chip::{CHIPS, Chip, Generation, TARGETS, Target};
 pub use decode::decode;
 pub use effect::{Access, Counter, Counters, Effects, Resource};
 pub use encode::{Code, encode};
@@ -34,4 +35,3 @@ pub use operand::{InlineFloat, Operand, Scalar, Special, Vgpr, s, s_range, v, v_
 pub use print::Text;
 pub use row::{ABSENT, Flags, Format, Op, Row, Timing};
 pub use table::op;
-pub use target::{Generation, TARGETS, Target};

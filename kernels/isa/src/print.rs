@@ -8,11 +8,11 @@ mod memory;
 use core::fmt::{self, Display as _};
 
 use crate::check::op_sel_mask;
+use crate::chip::{Generation, Target};
 use crate::inst::{DppControl, Form, Inst, Lanes, Modifiers, OutputModifier, is_mix};
 use crate::kind::{Class, Kind};
 use crate::operand::{InlineFloat, Operand};
 use crate::row::{Flags, Format, Op, Row};
-use crate::target::{Generation, Target};
 
 /// An instruction as text for one target; made by [`Inst::text`].
 #[derive(Clone, Copy, Debug)]

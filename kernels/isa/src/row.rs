@@ -4,9 +4,9 @@
 
 use core::fmt;
 
+use crate::chip::{Generation, Target};
 use crate::kind::Kind;
 use crate::table::TABLES;
-use crate::target::{Generation, Target};
 
 /// Marks a generation that lacks the instruction in [`Row::opcodes`].
 pub const ABSENT: u16 = u16::MAX;

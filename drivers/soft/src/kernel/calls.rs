@@ -227,7 +227,7 @@ impl SoftKernel {
         let len = match info.query {
             amdgpu_query::DEV_INFO => {
                 put(28, &100_000_u32.to_le_bytes());
-                put(48, &device.chip.shape[0].to_le_bytes());
+                put(48, &device.chip.compute_units.to_le_bytes());
                 put(136, &[device.chip.is_apu.into()]);
                 440
             }

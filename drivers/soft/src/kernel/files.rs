@@ -6,8 +6,9 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 
-use doorbell_isa::Target;
 use doorbell_kfd::topology::ROOT;
+
+use crate::chips::{BlockVersions, Chip, block_versions};
 
 use super::machine::{Gpu, Machine, Release};
 
@@ -72,27 +73,12 @@ fn node(machine: &Machine, device: &Gpu, index: usize, put: &mut dyn FnMut(Strin
     let render = format!("/sys/class/drm/renderD{}/device", device.render);
     put(format!("{render}/mem_info_vram_total"), format!("{}\n", device.chip.vram));
     put(format!("{render}/mem_info_gtt_total"), format!("{}\n", machine.gtt()));
-    for (block, version) in blocks(device.chip.target) {
+    let BlockVersions { graphics, sdma, bus } = block_versions(device.chip.target);
+    for (block, version) in [(11, graphics), (42, sdma), (108, bus)] {
         for (part, number) in ["major", "minor", "revision"].into_iter().zip(version) {
             put(format!("{render}/ip_discovery/die/0/{block}/0/{part}"), format!("{number}\n"));
         }
     }
-}
-
-/// Hardware ids of the graphics core, the SDMA engines and the bus interface, with their versions as the chip's own
-/// discovery table tells them (`amdgpu_discovery.c`).
-fn blocks(target: Target) -> [(u32, [u32; 3]); 3] {
-    let (core, dma, bus) = match target {
-        Target::Gfx1100 => ([11, 0, 0], [6, 0, 0], [4, 3, 0]),
-        Target::Gfx1101 => ([11, 0, 3], [6, 0, 3], [4, 3, 1]),
-        Target::Gfx1102 => ([11, 0, 2], [6, 0, 2], [4, 3, 0]),
-        Target::Gfx1103 => ([11, 0, 1], [6, 0, 1], [7, 7, 0]),
-        Target::Gfx1150 => ([11, 5, 0], [6, 1, 0], [7, 11, 0]),
-        Target::Gfx1151 => ([11, 5, 1], [6, 1, 1], [7, 11, 1]),
-        Target::Gfx1200 => ([12, 0, 0], [7, 0, 0], [6, 3, 1]),
-        Target::Gfx1201 => ([12, 0, 1], [7, 0, 1], [6, 3, 1]),
-    };
-    [(11, core), (42, dma), (108, bus)]
 }
 
 /// Properties that a CPU node has as zero, in order, between those that it has.
@@ -133,26 +119,25 @@ fn cpu(release: Release) -> String {
 }
 
 fn gpu(machine: &Machine, device: &Gpu) -> String {
-    let [units, engines, per_array] = device.chip.shape;
-    let [control, area, _] = device.chip.save;
+    let Chip { compute_units, shader_engines, units_per_array, save_area, .. } = device.chip;
     let newer = machine.release > Release::V6_1;
     let mut text = format!(
         "cpu_cores_count 0\nsimd_count {}\nmem_banks_count 1\ncaches_count 2\nio_links_count 1\n\
          p2p_links_count 0\ncpu_core_id_base 0\nsimd_id_base 2147487744\nmax_waves_per_simd 16\n\
          lds_size_in_kb 64\ngds_size_in_kb 0\nnum_gws 64\nwave_front_size 32\narray_count {}\n\
-         simd_arrays_per_engine 2\ncu_per_simd_array {per_array}\nsimd_per_cu 2\nmax_slots_scratch_cu 32\n\
+         simd_arrays_per_engine 2\ncu_per_simd_array {units_per_array}\nsimd_per_cu 2\nmax_slots_scratch_cu 32\n\
          gfx_target_version {}\nvendor_id 4098\ndevice_id {}\nlocation_id {}\ndomain 0\n\
          drm_render_minor {}\nhive_id 0\nnum_sdma_engines 2\nnum_sdma_xgmi_engines 0\n\
          num_sdma_queues_per_engine 6\nnum_cp_queues 8\n",
-        units * 2,
-        engines * 2,
+        compute_units * 2,
+        shader_engines * 2,
         device.chip.version,
         device.chip.device,
         device.bus << 8,
         device.render,
     );
     if newer {
-        text += &format!("cwsr_size {area}\nctl_stack_size {control}\n");
+        text += &format!("cwsr_size {}\nctl_stack_size {}\n", save_area.total, save_area.control_stack);
     }
     text += "max_engine_clk_fcompute 2500\nlocal_mem_size 0\nfw_version 2220\ncapability 671588992\n";
     if machine.release > Release::V6_12 {

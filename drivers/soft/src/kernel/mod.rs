@@ -13,6 +13,7 @@ mod queues;
 mod ranges;
 mod soft;
 
+pub use crate::chips::{CHIPS, Chip, Rates, SaveArea, chip};
 pub use inject::Injection;
-pub use machine::{CHIPS, Chip, Gpu, Machine, Release, chip};
+pub use machine::{Gpu, Machine, Release};
 pub use soft::SoftKernel;

@@ -11,6 +11,7 @@ use doorbell_kfd::sys::{CreateQueue, Errno, UpdateQueue, queue_type};
 
 use super::machine::{Gpu, Release};
 use super::ranges::Ranges;
+use crate::chips::SaveArea;
 use crate::command::{Queue, QueueKind};
 
 /// A queue with what the kernel remembers of it.
@@ -180,9 +181,9 @@ fn check(
             let size = arg.eop_buffer_size.checked_next_multiple_of(4096).ok_or(Errno::EINVAL)?;
             wanted.push((arg.eop_buffer_address, size));
         }
-        let [control, area, debug] = gpu.chip.save;
+        let SaveArea { control_stack, total, debug } = gpu.chip.save_area;
         let size = u64::from(arg.ctx_save_restore_size);
-        if u64::from(arg.ctl_stack_size) != control || size < area {
+        if u64::from(arg.ctl_stack_size) != control_stack || size < total {
             return Err(Errno::EINVAL);
         }
         wanted.push((arg.ctx_save_restore_address, (size + debug).next_multiple_of(4096)));

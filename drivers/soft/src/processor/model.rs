@@ -8,6 +8,8 @@ use doorbell_isa::{Target, Timing};
 use doorbell_kfd::packet::{Encoding, Launch};
 use doorbell_kfd::topology::Isa;
 
+use crate::chips::{CHIPS, Chip};
+
 use super::meter::{Profile, TIMINGS};
 
 /// Constants of a chip.
@@ -35,61 +37,9 @@ pub struct Model {
 
 /// Bytes per clock from GL0 and LDS of one compute unit: 32 banks of four bytes for LDS, planning value for GL0.
 const GL0_BYTES: f64 = 64.0;
-/// Registers of one vector unit, in waves' registers, and the granule they are given out by.
-const REGISTERS: u64 = 1536;
-const GRANULE: u64 = 24;
 /// LDS bytes that two compute units share.
 const LDS: u64 = 128 << 10;
 const MOST_WAVES: u64 = 16;
-
-/// Bandwidths: 7900 XTX between 699 GB/s of whole-model decoding and 92 % of 960 of single kernels; W7900 scaled by its
-/// peak; 8060S as measured. The RX 9070 XT has no measured figure: the same share of its 640 GB/s peak.
-static MODELS: [Model; 4] = [
-    Model {
-        name: "RX 7900 XTX",
-        target: Target::Gfx1100,
-        units: 96,
-        arrays: 12,
-        clock: 2.5,
-        l2: 6 << 20,
-        bandwidth: 800.0,
-        isa: Isa::GFX1100,
-        encoding: Encoding::Pm4,
-    },
-    Model {
-        name: "W7900",
-        target: Target::Gfx1100,
-        units: 96,
-        arrays: 12,
-        clock: 2.5,
-        l2: 6 << 20,
-        bandwidth: 720.0,
-        isa: Isa::GFX1100,
-        encoding: Encoding::Pm4,
-    },
-    Model {
-        name: "8060S",
-        target: Target::Gfx1151,
-        units: 40,
-        arrays: 2,
-        clock: 2.9,
-        l2: 2 << 20,
-        bandwidth: 212.0,
-        isa: Isa::GFX1151,
-        encoding: Encoding::Pm4,
-    },
-    Model {
-        name: "RX 9070 XT",
-        target: Target::Gfx1201,
-        units: 64,
-        arrays: 8,
-        clock: 2.97,
-        l2: 8 << 20,
-        bandwidth: 533.0,
-        isa: Isa::GFX1201,
-        encoding: Encoding::Pm4,
-    },
-];
 
 /// Modelled nanoseconds of one dispatch. The parts overlap; the longest of them and the launch are the time.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -134,16 +84,35 @@ impl Modelled {
 }
 
 impl Model {
-    /// The constants of a chip, by marketing name or instruction set.
-    pub fn of(name: &str) -> Option<Self> {
-        MODELS.iter().find(|model| model.name == name || model.target.name() == name).copied()
+    fn new(chip: &Chip) -> Option<Self> {
+        let rates = chip.rates?;
+        Some(Self {
+            name: chip.name,
+            target: chip.target,
+            units: u64::from(chip.compute_units),
+            arrays: rates.arrays,
+            clock: f64::from(rates.clock_mhz) / 1e3,
+            l2: rates.l2,
+            bandwidth: f64::from(rates.bandwidth_gb),
+            isa: Isa(chip.version),
+            encoding: Encoding::Pm4,
+        })
     }
 
-    /// The nearest chip of an instruction set.
+    fn all() -> impl Iterator<Item = Self> {
+        CHIPS.iter().filter_map(Self::new)
+    }
+
+    /// The constants of a product, by its marketing name or instruction set.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::all().find(|model| model.name == name || model.target.name() == name)
+    }
+
+    /// The constants of the first product with an instruction set, or else with the same generation.
     pub fn of_target(target: Target) -> Self {
-        let same = |model: &&Self| model.target == target;
-        let near = |model: &&Self| model.target.generation() == target.generation();
-        *MODELS.iter().find(same).or_else(|| MODELS.iter().find(near)).unwrap_or(&MODELS[0])
+        let same = Self::all().find(|model| model.target == target);
+        let near = || Self::all().find(|model| model.target.generation() == target.generation());
+        same.or_else(near).expect("each generation has a product with rates")
     }
 
     /// The same chip with dispatches submitted so; as PM4 lists unless it is said.
@@ -158,8 +127,8 @@ impl Model {
 
     /// Waves of a kernel that one vector unit holds.
     pub fn occupancy(&self, profile: &Profile) -> u64 {
-        let registers = profile.vgprs.max(1).next_multiple_of(GRANULE);
-        let by_registers = REGISTERS / registers;
+        let vgprs = profile.vgprs.min(256) as u16;
+        let by_registers = u64::from(self.target.waves_per_simd(vgprs));
         let per_group = profile.waves.checked_div(profile.groups).unwrap_or(1).max(1);
         // Four vector units share the LDS of two compute units.
         let by_lds =

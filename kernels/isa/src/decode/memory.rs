@@ -1,13 +1,13 @@
 //! Memory formats.
 
 use super::{Words, gfx11_cache, gfx12_cache, returns, scalar, sign_extend};
+use crate::chip::{Generation, Target};
 use crate::error::DecodeError;
 use crate::index;
 use crate::inst::{Cache, Inst, Memory, Operands};
 use crate::kind::{Class, Immediate, Kind};
 use crate::operand::{Operand, v_range};
 use crate::row::{Flags, Format, Op};
-use crate::target::{Generation, Target};
 
 type Decoded = Result<(Option<Inst>, Op), DecodeError>;
 

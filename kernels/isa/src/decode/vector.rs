@@ -1,6 +1,7 @@
 //! Vector formats.
 
 use super::{Words, source};
+use crate::chip::Target;
 use crate::encode::vector::{DPP8_CODE, DPP8_FI_CODE, DPP16_CODE};
 use crate::error::DecodeError;
 use crate::index;
@@ -8,7 +9,6 @@ use crate::inst::{Dpp16, DppControl, Form, Inst, Lanes, Operands, OutputModifier
 use crate::kind::{Class, Kind};
 use crate::operand::{Operand, v_range};
 use crate::row::{Format, Op};
-use crate::target::Target;
 
 type Decoded = Result<(Option<Inst>, Op), DecodeError>;
 

@@ -1,11 +1,11 @@
 //! Memory formats: SMEM, DS, FLAT/GLOBAL/SCRATCH and MUBUF, with the 96-bit forms of gfx12.
 
 use super::{Code, destination, gfx11_cache, gfx12_cache, wide_memory};
+use crate::chip::Target;
 use crate::inst::Inst;
 use crate::kind::{Class, Immediate};
 use crate::operand::Operand;
 use crate::row::{Flags, Format};
-use crate::target::Target;
 
 /// Number of an absent scalar register.
 pub(crate) const NULL: u32 = 124;

@@ -1,12 +1,12 @@
 //! Vector formats: VOP1, VOP2, VOPC, VOP3, VOP3SD, VOP3P, VOPD, and the dword of a lane move.
 
 use super::{Code, destination, source};
+use crate::chip::Target;
 use crate::index::{VOP1_LONG, VOP2_LONG};
 use crate::inst::{Dpp16, DppControl, Form, Inst, Lanes};
 use crate::kind::Class;
 use crate::operand::{Operand, Scalar};
 use crate::row::{Flags, Format, Op};
-use crate::target::Target;
 
 /// Source number that announces a DPP16 dword.
 pub(crate) const DPP16_CODE: u32 = 0xfa;

@@ -3,11 +3,11 @@
 use core::fmt::{self, Display as _};
 
 use super::is_gfx12;
+use crate::chip::Target;
 use crate::inst::{Cache, Inst, Scope};
 use crate::kind::Class;
 use crate::operand::Operand;
 use crate::row::Flags;
-use crate::target::Target;
 
 /// Operands and cache bits of a scalar-memory instruction: register and constant offset share one place.
 pub(super) fn smem(f: &mut fmt::Formatter<'_>, inst: &Inst, target: Target) -> fmt::Result {
