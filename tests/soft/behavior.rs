@@ -122,7 +122,7 @@ fn nothing_changes(target: Target, inst: Inst) {
 
 /// Operands of instructions that change nothing. Prefetches get an address where there is no memory.
 fn inert(which: Op) -> Operands {
-    use doorbell_isa::kind::{Class, Immediate};
+    use doorbell_isa::operand_kind::{Class, Immediate};
     let mut list = Operands::EMPTY;
     for kind in which.row().src {
         list.push(match kind.class {

@@ -3,7 +3,7 @@
 //! The cases come from `tests/goldens/soft/rows/make.py`, which says what its lines mean and shares nothing with the
 //! processor. Instructions without a value are in `behavior.rs`; here also: the count of rows that have a case.
 
-use doorbell_isa::kind::{Class, Type};
+use doorbell_isa::operand_kind::{Class, Type};
 use doorbell_isa::{
     Cache, Format, Generation, Inst, Op, Operand, Operands, Row, Scalar, Target, op, s, s_range, v, v_range,
 };

@@ -2,7 +2,7 @@
 //!
 //! The results come from `tests/goldens/soft/table.py`; inputs are computed on both sides.
 
-use doorbell_isa::kind::Type;
+use doorbell_isa::operand_kind::Type;
 use doorbell_isa::{Inst, Op, Operand, Scalar, Target, Timing, decode, op, s, s_range, v};
 use doorbell_soft::processor::{Level, Options};
 use std::collections::BTreeSet;

@@ -3,10 +3,10 @@
 //! Sources are v2, v4, v6 or s2, s4, s6 (wider ones from there), results go to v16 and up or s16 and up, masks to s20,
 //! and a mask source is s8. Input of `tests/goldens/soft/table.py`.
 
-use doorbell_isa::kind::{Class, Kind};
+use doorbell_isa::operand_kind::{Class, OperandKind};
 use doorbell_isa::{Flags, Format, Inst, Op, Operand, Operands, Target, encode, s_range, v_range};
 
-fn operand(op: Op, kind: Kind, position: u8, is_dst: bool, long: bool) -> Option<Operand> {
+fn operand(op: Op, kind: OperandKind, position: u8, is_dst: bool, long: bool) -> Option<Operand> {
     let row = op.row();
     let count = kind.ty.dwords();
     let scalar = !row.is_vector();

@@ -106,8 +106,9 @@ impl Report {
             Format::Ds => self.memory[1] += 1,
             Format::Global | Format::Mubuf | Format::Flat | Format::Scratch => {
                 self.memory[2] += 1;
-                let moved = |kinds: &[doorbell_isa::kind::Kind]| {
-                    let data = kinds.iter().filter(|kind| kind.class == doorbell_isa::kind::Class::Data);
+                let moved = |kinds: &[doorbell_isa::operand_kind::OperandKind]| {
+                    let data =
+                        kinds.iter().filter(|kind| kind.class == doorbell_isa::operand_kind::Class::Data);
                     data.map(|kind| 4 * u32::from(kind.ty.dwords())).sum::<u32>()
                 };
                 self.bytes[0] += if row.has(Flags::LOAD) { moved(row.dst) } else { 0 };

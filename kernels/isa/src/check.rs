@@ -6,8 +6,8 @@
 use crate::chip::{Generation, Target};
 use crate::error::{EncodeError, Problem};
 use crate::inst::{Cache, DppControl, Form, Inst, Lanes, OutputModifier, Scope, is_mix};
-use crate::kind::{Class, Immediate, Kind, Type};
 use crate::operand::{InlineFloat, Operand, Scalar, Vgpr};
+use crate::operand_kind::{Class, Immediate, OperandKind, Type};
 use crate::row::{Flags, Format, Op, Row};
 
 /// Checks an instruction against its row and the target.
@@ -83,7 +83,7 @@ fn check_operands(inst: &Inst, target: Target) -> Result<(), Problem> {
 
 impl Context<'_> {
     /// Whether an operand fits its slot; `source` is the number of the source, `None` for destinations.
-    fn fits(&self, kind: Kind, operand: Operand, source: Option<usize>) -> bool {
+    fn fits(&self, kind: OperandKind, operand: Operand, source: Option<usize>) -> bool {
         match kind.class {
             Class::Data => self.fits_data(kind.ty, operand, source),
             Class::Vgpr => fits_vgpr(operand, kind.ty.dwords()),
@@ -321,7 +321,7 @@ fn check_modifiers(inst: &Inst) -> Result<(), Problem> {
         (false, _) => 0,
     };
     // LLVM prints the absolute value of the source before a lane mask in a way it does not read back.
-    let before_mask = !long && matches!(row.src, [_, _, Kind { class: Class::Mask, .. }]);
+    let before_mask = !long && matches!(row.src, [_, _, OperandKind { class: Class::Mask, .. }]);
     let abs = match row.format == Format::Vop3sd || row.has(Flags::SIGNED) {
         true => 0,
         false if before_mask => signs & 0b01,
@@ -355,10 +355,10 @@ fn check_modifiers(inst: &Inst) -> Result<(), Problem> {
 
 /// Bits of op_sel that mean something: one per 16-bit source, bit 3 for the destination.
 pub(crate) fn op_sel_mask(row: &Row) -> u8 {
-    if matches!(row.src, [Kind { class: Class::Vgpr, .. }, ..]) {
+    if matches!(row.src, [OperandKind { class: Class::Vgpr, .. }, ..]) {
         return 0b11; // lane permutes: fetch inactive, bound control
     }
-    if matches!(row.src, [Kind { ty: Type::PF16 | Type::PBF16, .. }, ..]) {
+    if matches!(row.src, [OperandKind { ty: Type::PF16 | Type::PBF16, .. }, ..]) {
         return 0b1100; // 16-bit dot products: accumulator and result
     }
     if row.name.starts_with("v_cvt_pk_fp8") || row.name.starts_with("v_cvt_pk_bf8") {
@@ -388,7 +388,7 @@ fn check_memory(inst: &Inst, target: Target) -> Result<(), Problem> {
         _ => 0..1,
     };
     let range = match (row.format, row.src) {
-        (Format::Smem, [Kind { ty: Type::B128, .. }, ..]) => 0..range.end,
+        (Format::Smem, [OperandKind { ty: Type::B128, .. }, ..]) => 0..range.end,
         _ => range,
     };
     let no_address = row.src.is_empty() || row.has(Flags::PREFETCH);
@@ -420,7 +420,9 @@ fn check_memory(inst: &Inst, target: Target) -> Result<(), Problem> {
     if !ok {
         return Err(Problem::Cache);
     }
-    if (memory.offen || memory.idxen) && !matches!(row.src, [.., Kind { class: Class::BufferOffset, .. }]) {
+    if (memory.offen || memory.idxen)
+        && !matches!(row.src, [.., OperandKind { class: Class::BufferOffset, .. }])
+    {
         return Err(Problem::Modifier);
     }
     Ok(())

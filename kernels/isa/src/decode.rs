@@ -11,8 +11,8 @@ use crate::encode::encode;
 use crate::error::DecodeError;
 use crate::index;
 use crate::inst::{Cache, Inst, Operands, Scope};
-use crate::kind::{Class, Immediate, Kind};
 use crate::operand::{Operand, Scalar};
+use crate::operand_kind::{Class, Immediate, OperandKind};
 use crate::row::{Flags, Op};
 
 /// The dwords at the start of an instruction; missing ones are reported when they are needed.
@@ -112,7 +112,7 @@ fn fields(words: Words<'_>, first: u32, target: Target) -> Result<(Option<Inst>,
 fn source(
     words: Words<'_>,
     code: u32,
-    kind: Kind,
+    kind: OperandKind,
     literal_at: usize,
 ) -> Result<Option<Operand>, DecodeError> {
     let literal = if code == crate::operand::LITERAL_CODE { Some(words.get(literal_at)?) } else { None };

@@ -9,8 +9,8 @@ use crate::check::check;
 use crate::chip::{Generation, Target};
 use crate::error::EncodeError;
 use crate::inst::{Cache, Inst};
-use crate::kind::{Class, Immediate};
 use crate::operand::Operand;
+use crate::operand_kind::{Class, Immediate};
 use crate::row::{Format, Row};
 
 /// Machine code of one instruction: one to three dwords.
@@ -97,7 +97,10 @@ fn simm16(inst: &Inst) -> u32 {
 fn sop1(inst: &Inst, opcode: u32) -> Code {
     let message = matches!(
         inst.row(),
-        Row { src: [crate::kind::Kind { class: Class::Immediate(Immediate::MessageReturn), .. }], .. }
+        Row {
+            src: [crate::operand_kind::OperandKind { class: Class::Immediate(Immediate::MessageReturn), .. }],
+            ..
+        }
     );
     let src = if message { simm16(inst) } else { source(inst, 0) };
     Code::new(&[(0x17d << 23) | (destination(inst, 0) << 16) | (opcode << 8) | src])

@@ -3,8 +3,8 @@
 use core::fmt;
 
 use crate::chip::Target;
-use crate::kind::Kind;
 use crate::operand::Operand;
+use crate::operand_kind::OperandKind;
 use crate::row::Op;
 
 /// An instruction that the target does not have in this form.
@@ -34,7 +34,7 @@ pub enum Problem {
         /// Position in text order.
         index: usize,
         /// What the slot takes.
-        kind: Kind,
+        kind: OperandKind,
         /// What was given.
         found: Operand,
     },

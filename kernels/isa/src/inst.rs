@@ -2,8 +2,8 @@
 //!
 //! An `Inst` may hold anything; `encode` refuses what the chip does not have. Not here: checks, bits, text.
 
-use crate::kind::{Kind, Type};
 use crate::operand::Operand;
+use crate::operand_kind::{OperandKind, Type};
 use crate::row::{Flags, Format, Op, Row};
 
 /// Most operands an instruction has.
@@ -97,7 +97,7 @@ impl Modifiers {
 
 /// Whether sources choose between f32 and f16 halves.
 pub(crate) const fn is_mix(row: &Row) -> bool {
-    matches!(row.src, [Kind { ty: Type::Mix, .. }, ..])
+    matches!(row.src, [OperandKind { ty: Type::Mix, .. }, ..])
 }
 
 /// Data-parallel move of the first source between lanes.
@@ -309,7 +309,7 @@ impl Inst {
     }
 
     /// Kinds of the operands in text order.
-    pub fn kinds(&self) -> impl Iterator<Item = Kind> + Clone + use<> {
+    pub fn kinds(&self) -> impl Iterator<Item = OperandKind> + Clone + use<> {
         let row = self.row();
         let dst = if self.has_dst() { row.dst } else { &[] };
         dst.iter().chain(row.src).copied()

@@ -15,7 +15,7 @@ mod encode;
 mod error;
 mod index;
 mod inst;
-pub mod kind;
+pub mod operand_kind;
 mod operand;
 mod print;
 mod row;

@@ -1,6 +1,6 @@
 //! Operands: registers, inline constants, literals, fixed-form constants.
 //!
-//! Not here: which operand a slot takes (`kind.rs`) and whether a given one fits (`check.rs`).
+//! Not here: which operand a slot takes (`operand_kind.rs`) and whether a given one fits (`check.rs`).
 
 use core::fmt;
 

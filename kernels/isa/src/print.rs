@@ -10,8 +10,8 @@ use core::fmt::{self, Display as _};
 use crate::check::op_sel_mask;
 use crate::chip::{Generation, Target};
 use crate::inst::{DppControl, Form, Inst, Lanes, Modifiers, OutputModifier, is_mix};
-use crate::kind::{Class, Kind};
 use crate::operand::{InlineFloat, Operand};
+use crate::operand_kind::{Class, OperandKind};
 use crate::row::{Flags, Format, Op, Row};
 
 /// An instruction as text for one target; made by [`Inst::text`].
@@ -73,7 +73,7 @@ fn plain_operands(f: &mut fmt::Formatter<'_>, op: Op, operands: &[Operand]) -> f
 
 /// An operand as its slot shows it. Literals that an inline constant could hold are written like it, as the
 /// disassembler does; constants that are part of the operation are not.
-fn value(f: &mut fmt::Formatter<'_>, kind: Kind, operand: Operand) -> fmt::Result {
+fn value(f: &mut fmt::Formatter<'_>, kind: OperandKind, operand: Operand) -> fmt::Result {
     match operand {
         Operand::Float(InlineFloat::InverseTwoPi) if kind.ty.dwords() == 2 => {
             f.write_str("0.15915494309189532")
@@ -85,7 +85,7 @@ fn value(f: &mut fmt::Formatter<'_>, kind: Kind, operand: Operand) -> fmt::Resul
     }
 }
 
-fn literal(f: &mut fmt::Formatter<'_>, kind: Kind, bits: u32) -> fmt::Result {
+fn literal(f: &mut fmt::Formatter<'_>, kind: OperandKind, bits: u32) -> fmt::Result {
     let half = (bits & 0xffff) as u16;
     let (int, float) = match kind.ty.is_half() {
         true => (i32::from(half.cast_signed()), InlineFloat::from_f16_bits(half)),
@@ -126,7 +126,13 @@ impl Text<'_> {
 }
 
 /// A source with negation and absolute value.
-fn signed(f: &mut fmt::Formatter<'_>, kind: Kind, operand: Operand, neg: bool, abs: bool) -> fmt::Result {
+fn signed(
+    f: &mut fmt::Formatter<'_>,
+    kind: OperandKind,
+    operand: Operand,
+    neg: bool,
+    abs: bool,
+) -> fmt::Result {
     let constant = matches!(operand, Operand::Int(_) | Operand::Float(_) | Operand::Literal(_));
     let (open, close) = match (neg, abs) {
         (false, false) => ("", ""),

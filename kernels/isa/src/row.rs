@@ -1,11 +1,11 @@
 //! What a row of the instruction table says: name, format, opcodes, operands, flags, timing.
 //!
-//! Not here: the rows themselves (`table/`), the operand kinds (`kind.rs`).
+//! Not here: the rows themselves (`table/`), the operand kinds (`operand_kind.rs`).
 
 use core::fmt;
 
 use crate::chip::{Generation, Target};
-use crate::kind::Kind;
+use crate::operand_kind::OperandKind;
 use crate::table::TABLES;
 
 /// Marks a generation that lacks the instruction in [`Row::opcodes`].
@@ -206,9 +206,9 @@ pub struct Row {
     /// Opcode per generation (see [`Generation::column`]), or [`ABSENT`].
     pub opcodes: [u16; 3],
     /// Destinations in text order. In the returning form only, for atomics.
-    pub dst: &'static [Kind],
+    pub dst: &'static [OperandKind],
     /// Sources in text order.
-    pub src: &'static [Kind],
+    pub src: &'static [OperandKind],
     /// Properties.
     pub flags: Flags,
     /// Timing class.

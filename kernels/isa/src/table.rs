@@ -1,6 +1,6 @@
 //! The instruction table, one file per format.
 //!
-//! Not here: what kinds and flags mean (`kind.rs`, `row.rs`), or any encoding.
+//! Not here: what kinds and flags mean (`operand_kind.rs`, `row.rs`), or any encoding.
 
 mod ds;
 mod flat;
@@ -65,8 +65,8 @@ macro_rules! rows {
                 name: super::text_name!($name $($text)?),
                 format: crate::row::Format::$format,
                 opcodes: [super::opcode!($a), super::opcode!($b), super::opcode!($c)],
-                dst: &[$(crate::kind::$dst),*],
-                src: &[$(crate::kind::$src),*],
+                dst: &[$(crate::operand_kind::$dst),*],
+                src: &[$(crate::operand_kind::$src),*],
                 flags: crate::row::Flags::NONE$(.with(crate::row::Flags::$flag))*,
                 timing: crate::row::Timing::$timing,
             },)*

@@ -2,7 +2,7 @@
 //!
 //! Not here: whether the result exists on a chip; the encoder says so and the caller tries again.
 
-use doorbell_isa::kind::{Class, Immediate, Kind, Type};
+use doorbell_isa::operand_kind::{Class, Immediate, OperandKind, Type};
 use doorbell_isa::{
     Cache, Dpp16, DppControl, Flags, Form, Format, Generation, InlineFloat, Inst, Lanes, Op, Operand,
     Operands, OutputModifier, Scalar, Scope, Special, Target, encode, s_range, v_range,
@@ -202,7 +202,7 @@ struct Slot<'a> {
 }
 
 impl Slot<'_> {
-    fn operand(&mut self, kind: Kind) -> Operand {
+    fn operand(&mut self, kind: OperandKind) -> Operand {
         let count = kind.ty.dwords();
         let format = self.inst.row().format;
         match kind.class {

@@ -5,7 +5,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use doorbell_isa::kind::{Class, Kind, Type};
+use doorbell_isa::operand_kind::{Class, OperandKind, Type};
 use doorbell_isa::{
     Access as Direction, Form, Format, Inst, Lanes as Move, Operand, OutputModifier, Resource, Row, Special,
     Target, Timing,
@@ -235,7 +235,7 @@ fn is_plain(inst: &Inst) -> bool {
     let row = inst.row();
     let modifiers = inst.modifiers;
     let kinds = || row.dst.iter().chain(row.src);
-    let simple = |kind: &Kind| {
+    let simple = |kind: &OperandKind| {
         !kind.ty.is_half()
             && kind.ty != Type::Mix
             && !(row.format == Format::Vop3p

@@ -6,7 +6,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use doorbell_isa::kind::Class;
+use doorbell_isa::operand_kind::Class;
 use doorbell_isa::{Access as Direction, Flags, Operand, Resource};
 
 use super::check::Kind;

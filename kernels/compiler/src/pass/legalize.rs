@@ -389,14 +389,15 @@ impl Lower<'_> {
         for index in order {
             let arg = instr.args[index];
             let kind = instr.op.row().src[index - first];
-            let scalar_slot = matches!(kind.class, isa::kind::Class::Scalar | isa::kind::Class::Lane);
+            let scalar_slot =
+                matches!(kind.class, isa::operand_kind::Class::Scalar | isa::operand_kind::Class::Lane);
             let movable = match arg {
                 Arg::Reg(part) => vector && !scalar_slot && self.machine.info(part.reg).bank == Bank::Scalar,
                 Arg::Fixed(Operand::Literal(_)) => true,
                 Arg::Fixed(operand) => vector && !scalar_slot && !matches!(operand, Operand::Immediate(_)),
                 Arg::Block(_) => false,
             };
-            if !movable || kind.class == isa::kind::Class::Mask {
+            if !movable || kind.class == isa::operand_kind::Class::Mask {
                 continue;
             }
             instr.args[index] = if vector && !scalar_slot {

@@ -5,8 +5,8 @@ use crate::chip::{Generation, Target};
 use crate::error::DecodeError;
 use crate::index;
 use crate::inst::{Cache, Inst, Memory, Operands};
-use crate::kind::{Class, Immediate, Kind};
 use crate::operand::{Operand, v_range};
+use crate::operand_kind::{Class, Immediate, OperandKind};
 use crate::row::{Flags, Format, Op};
 
 type Decoded = Result<(Option<Inst>, Op), DecodeError>;
@@ -35,7 +35,7 @@ fn optional_scalar(code: u32, count: u8) -> Option<Operand> {
 }
 
 impl Fields {
-    fn operand(&self, kind: Kind, data: &mut usize) -> Option<Operand> {
+    fn operand(&self, kind: OperandKind, data: &mut usize) -> Option<Operand> {
         let count = kind.ty.dwords();
         match kind.class {
             Class::Data => {
@@ -144,7 +144,7 @@ fn smem(words: Words<'_>, op: Op, gfx12: bool) -> Decoded {
     if row.has(Flags::PREFETCH) {
         let mut list = Operands::EMPTY;
         let mut registers = [base, resource].into_iter();
-        if matches!(row.src.first(), Some(Kind { class: Class::Register, .. })) {
+        if matches!(row.src.first(), Some(OperandKind { class: Class::Register, .. })) {
             registers = [resource, base].into_iter();
         }
         for kind in row.src {

@@ -6,19 +6,19 @@ use crate::encode::vector::{DPP8_CODE, DPP8_FI_CODE, DPP16_CODE};
 use crate::error::DecodeError;
 use crate::index;
 use crate::inst::{Dpp16, DppControl, Form, Inst, Lanes, Operands, OutputModifier};
-use crate::kind::{Class, Kind};
 use crate::operand::{Operand, v_range};
+use crate::operand_kind::{Class, OperandKind};
 use crate::row::{Format, Op};
 
 type Decoded = Result<(Option<Inst>, Op), DecodeError>;
 
 /// The register of a 32-bit encoding's vector field, with the high bit of 16-bit registers left to the check.
-fn vgpr(code: u32, kind: Kind) -> Option<Operand> {
+fn vgpr(code: u32, kind: OperandKind) -> Option<Operand> {
     Some(v_range(u8::try_from(code & 0xff).ok()?, kind.ty.dwords()))
 }
 
 /// Destination register of a vector field: a VGPR, or a scalar register for scalar results.
-fn result(code: u32, kind: Kind) -> Option<Operand> {
+fn result(code: u32, kind: OperandKind) -> Option<Operand> {
     match kind.class {
         Class::Scalar | Class::Mask => super::scalar(code & 0x7f, 1).filter(|_| code < 128),
         _ => vgpr(code, kind),

@@ -3,8 +3,8 @@
 use super::{Code, destination, gfx11_cache, gfx12_cache, wide_memory};
 use crate::chip::Target;
 use crate::inst::Inst;
-use crate::kind::{Class, Immediate};
 use crate::operand::Operand;
+use crate::operand_kind::{Class, Immediate};
 use crate::row::{Flags, Format};
 
 /// Number of an absent scalar register.

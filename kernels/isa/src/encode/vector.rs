@@ -4,8 +4,8 @@ use super::{Code, destination, source};
 use crate::chip::Target;
 use crate::index::{VOP1_LONG, VOP2_LONG};
 use crate::inst::{Dpp16, DppControl, Form, Inst, Lanes};
-use crate::kind::Class;
 use crate::operand::{Operand, Scalar};
+use crate::operand_kind::Class;
 use crate::row::{Flags, Format, Op};
 
 /// Source number that announces a DPP16 dword.

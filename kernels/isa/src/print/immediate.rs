@@ -4,7 +4,7 @@ use core::fmt::{self, Display as _};
 
 use super::is_gfx12;
 use crate::chip::Target;
-use crate::kind::Immediate;
+use crate::operand_kind::Immediate;
 
 /// Prints a constant after its separator. An optional constant of zero prints nothing at all.
 pub(super) fn print(

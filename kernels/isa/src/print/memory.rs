@@ -5,8 +5,8 @@ use core::fmt::{self, Display as _};
 use super::is_gfx12;
 use crate::chip::Target;
 use crate::inst::{Cache, Inst, Scope};
-use crate::kind::Class;
 use crate::operand::Operand;
+use crate::operand_kind::Class;
 use crate::row::Flags;
 
 /// Operands and cache bits of a scalar-memory instruction: register and constant offset share one place.
@@ -27,7 +27,7 @@ pub(super) fn smem(f: &mut fmt::Formatter<'_>, inst: &Inst, target: Target) -> f
                     hex(f, inst.memory.offset)?;
                 }
             }
-            (Class::Immediate(crate::kind::Immediate::Offset24), Operand::Immediate(offset)) => {
+            (Class::Immediate(crate::operand_kind::Immediate::Offset24), Operand::Immediate(offset)) => {
                 hex(f, *offset)?
             }
             (_, operand) => operand.fmt(f)?,

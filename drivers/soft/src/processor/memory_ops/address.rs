@@ -4,7 +4,7 @@
 
 use alloc::vec::Vec;
 
-use doorbell_isa::kind::Class;
+use doorbell_isa::operand_kind::Class;
 use doorbell_isa::{Flags, Format};
 
 use super::super::fault::Cause;

@@ -4,7 +4,7 @@
 
 use alloc::vec::Vec;
 
-use doorbell_isa::kind::Class;
+use doorbell_isa::operand_kind::Class;
 
 use super::super::fault::Cause;
 use super::super::ordering::Reach;

@@ -2,7 +2,7 @@
 //!
 //! Not here: any arithmetic beyond the modifiers.
 
-use doorbell_isa::kind::Type;
+use doorbell_isa::operand_kind::Type;
 use doorbell_isa::{DppControl, Flags, Form, Format, Lanes as Move};
 
 use super::super::fault::Cause;

@@ -3,7 +3,7 @@
 //! Not here: where results go (`operands.rs`).
 
 use doorbell_isa::OutputModifier;
-use doorbell_isa::kind::Type;
+use doorbell_isa::operand_kind::Type;
 
 use super::super::float::{F16, f16_to_f32, flush16, flush32, flush64, mul16, mul32, mul64};
 use super::super::mode::{Mode, Round};

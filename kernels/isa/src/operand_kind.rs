@@ -149,20 +149,20 @@ pub enum Class {
 
 /// What one operand slot takes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Kind {
+pub struct OperandKind {
     /// Where the operand may live.
     pub class: Class,
     /// Width and interpretation.
     pub ty: Type,
 }
 
-const fn kind(class: Class, ty: Type) -> Kind {
-    Kind { class, ty }
+const fn kind(class: Class, ty: Type) -> OperandKind {
+    OperandKind { class, ty }
 }
 
 macro_rules! kinds {
     ($($name:ident = $class:expr, $ty:ident, $doc:literal;)*) => {
-        $(#[doc = $doc] pub const $name: Kind = kind($class, Type::$ty);)*
+        $(#[doc = $doc] pub const $name: OperandKind = kind($class, Type::$ty);)*
     };
 }
 
