@@ -1,7 +1,7 @@
-//! Whether an instruction exists on a chip: operand classes, widths, alignment, literals, constant bus, modifiers,
-//! offsets, cache bits, dual-issue rules.
+//! The check that an instruction exists on a chip: operand classes, widths, alignment, literals, constant bus,
+//! modifiers, offsets, cache bits, dual-issue rules.
 //!
-//! Not here: bits. After a successful check, encoding cannot fail.
+//! After a successful check, encoding cannot fail. Not here: the bits (`encode`).
 
 use crate::chip::{Generation, Target};
 use crate::error::{EncodeError, Problem};
@@ -53,7 +53,7 @@ fn check_lanes(inst: &Inst) -> Result<(), Problem> {
     if row.has(Flags::DPP) && in_range { Ok(()) } else { Err(Problem::Lanes) }
 }
 
-/// How an instruction as a whole restricts its operands.
+/// Properties of the whole instruction that restrict its operands.
 struct Context<'a> {
     inst: &'a Inst,
     row: &'a Row,
@@ -82,7 +82,7 @@ fn check_operands(inst: &Inst, target: Target) -> Result<(), Problem> {
 }
 
 impl Context<'_> {
-    /// Whether an operand fits its slot; `source` is the number of the source, `None` for destinations.
+    /// True if an operand fits its slot; `source` is the number of the source, `None` for destinations.
     fn fits(&self, kind: OperandKind, operand: Operand, source: Option<usize>) -> bool {
         match kind.class {
             Class::Data => self.fits_data(kind.ty, operand, source),
@@ -293,11 +293,46 @@ fn shifts_64(row: &Row) -> bool {
     matches!(row.name, "v_lshlrev_b64" | "v_lshrrev_b64" | "v_ashrrev_i64")
 }
 
-fn check_modifiers(inst: &Inst) -> Result<(), Problem> {
-    let row = inst.row();
-    let modifiers = &inst.modifiers;
-    let sources = row.src.len();
-    let signs = (0u8..).zip(row.src).fold(0u8, |mask, (bit, kind)| {
+/// Masks of the sources that take a modifier.
+struct Allowed {
+    /// Negation; of packed instructions, negation of the low half.
+    neg: u8,
+    /// Absolute value; of packed instructions, negation of the high half.
+    abs: u8,
+    /// Half select, bit 3 for the destination.
+    op_sel: u8,
+}
+
+impl Allowed {
+    /// `long`: the instruction has 64 bits.
+    fn of(inst: &Inst, long: bool) -> Self {
+        let row = inst.row();
+        let signs = sign_mask(row);
+        let neg = match (long, inst.lanes) {
+            (true, _) => signs,
+            (false, Lanes::Dpp16(_)) => signs & 0b11,
+            (false, _) => 0,
+        };
+        // LLVM prints the absolute value of the source before a lane mask in a way it does not read back.
+        let before_mask = !long && matches!(row.src, [_, _, OperandKind { class: Class::Mask, .. }]);
+        let abs = match row.format == Format::Vop3sd || row.has(Flags::SIGNED) {
+            true => 0,
+            false if before_mask => neg & 0b01,
+            false => neg,
+        };
+        let op_sel = match row.format {
+            Format::Vop3p if row.has(Flags::OPSEL) => (1u8 << row.src.len()) - 1,
+            Format::Vop3p => 0,
+            _ if row.has(Flags::OPSEL) && long => op_sel_mask(row),
+            _ => 0,
+        };
+        Self { neg, abs, op_sel }
+    }
+}
+
+/// Sources that take a sign in the 64-bit form.
+fn sign_mask(row: &Row) -> u8 {
+    (0u8..).zip(row.src).fold(0u8, |mask, (bit, kind)| {
         let takes = match row.format {
             Format::Vop3p if is_mix(row) => true,
             Format::Vop3p => {
@@ -309,44 +344,32 @@ fn check_modifiers(inst: &Inst) -> Result<(), Problem> {
             _ => matches!(kind.class, Class::Data | Class::Scalar) && kind.ty.takes_sign(),
         };
         mask | (u8::from(takes) << bit)
-    });
+    })
+}
+
+fn check_modifiers(inst: &Inst) -> Result<(), Problem> {
+    let row = inst.row();
+    let modifiers = &inst.modifiers;
     let long = match row.format {
         Format::Vop1 | Format::Vop2 | Format::Vopc => inst.form == Form::Long,
         Format::Vop3 | Format::Vop3sd | Format::Vop3p => true,
         _ => false,
     };
-    let signs = match (long, inst.lanes) {
-        (true, _) => signs,
-        (false, Lanes::Dpp16(_)) => signs & 0b11,
-        (false, _) => 0,
-    };
-    // LLVM prints the absolute value of the source before a lane mask in a way it does not read back.
-    let before_mask = !long && matches!(row.src, [_, _, OperandKind { class: Class::Mask, .. }]);
-    let abs = match row.format == Format::Vop3sd || row.has(Flags::SIGNED) {
-        true => 0,
-        false if before_mask => signs & 0b01,
-        false => signs,
-    };
-    let half_select = match row.format {
-        Format::Vop3p if row.has(Flags::OPSEL) => (1u8 << sources) - 1,
-        Format::Vop3p => 0,
-        _ if row.has(Flags::OPSEL) && long => op_sel_mask(row),
-        _ => 0,
-    };
+    let allowed = Allowed::of(inst, long);
     let signed_literal = (0u8..).zip(row.src).zip(inst.src()).any(|((bit, kind), operand)| {
         let mark = (modifiers.neg | modifiers.abs) & (1 << bit) != 0;
         mark && kind.ty == Type::F64 && operand.literal().is_some()
     });
     let packed = row.format == Format::Vop3p;
     let high_ok = if packed && row.has(Flags::OPSEL) {
-        modifiers.op_sel_hi < 8 && (sources == 3 || modifiers.op_sel_hi & 0b100 != 0)
+        modifiers.op_sel_hi < 8 && (row.src.len() == 3 || modifiers.op_sel_hi & 0b100 != 0)
     } else {
         modifiers.op_sel_hi == crate::inst::Modifiers::default_of(row).op_sel_hi
     };
     let ok = !signed_literal
-        && modifiers.neg & !signs == 0
-        && modifiers.abs & !abs == 0
-        && modifiers.op_sel & !half_select == 0
+        && modifiers.neg & !allowed.neg == 0
+        && modifiers.abs & !allowed.abs == 0
+        && modifiers.op_sel & !allowed.op_sel == 0
         && high_ok
         && (!modifiers.clamp || (long && row.has(Flags::CLAMP)))
         && (modifiers.omod == OutputModifier::None || (long && row.has(Flags::OMOD)));
@@ -395,10 +418,24 @@ fn check_memory(inst: &Inst, target: Target) -> Result<(), Problem> {
     if !range.contains(&memory.offset) || (no_address && memory.offset != 0) {
         return Err(Problem::Offset { found: memory.offset });
     }
+    if !cache_fits(inst, gfx12) {
+        return Err(Problem::Cache);
+    }
+    if (memory.offen || memory.idxen)
+        && !matches!(row.src, [.., OperandKind { class: Class::BufferOffset, .. }])
+    {
+        return Err(Problem::Modifier);
+    }
+    Ok(())
+}
+
+/// True if the instruction takes its cache bits.
+fn cache_fits(inst: &Inst, gfx12: bool) -> bool {
+    let row = inst.row();
     let cached =
         matches!(row.format, Format::Global | Format::Scratch | Format::Flat | Format::Mubuf | Format::Smem)
             && !row.has(Flags::PREFETCH);
-    let ok = match memory.cache {
+    match inst.memory.cache {
         cache if cache.is_plain() => true,
         Cache::Gfx11 { slc, .. } => {
             let bare = matches!(row.format, Format::Mubuf | Format::Smem) && row.src.is_empty();
@@ -416,16 +453,7 @@ fn check_memory(inst: &Inst, target: Target) -> Result<(), Problem> {
             let bypass = row.has(Flags::ATOMIC) && hint == 3 && scope == Scope::System;
             cached && gfx12 && !bare && hint < hints && !bypass
         }
-    };
-    if !ok {
-        return Err(Problem::Cache);
     }
-    if (memory.offen || memory.idxen)
-        && !matches!(row.src, [.., OperandKind { class: Class::BufferOffset, .. }])
-    {
-        return Err(Problem::Modifier);
-    }
-    Ok(())
 }
 
 /// Registers of one dual-issue half, by the port that reads or writes them.

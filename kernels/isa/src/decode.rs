@@ -15,7 +15,7 @@ use crate::operand::{Operand, Scalar};
 use crate::operand_kind::{Class, Immediate, OperandKind};
 use crate::row::{Flags, Op};
 
-/// The dwords at the start of an instruction; missing ones are reported when they are needed.
+/// The dwords from the start of an instruction on. A missing one is an error when it is read.
 #[derive(Clone, Copy)]
 struct Words<'a>(&'a [u32]);
 
@@ -42,14 +42,14 @@ impl Words<'_> {
 pub fn decode(words: &[u32], target: Target) -> Result<(Inst, usize), DecodeError> {
     whole(words, target).map_err(|error| match error {
         DecodeError::Truncated { needed, found, .. } => {
-            DecodeError::Truncated { op: begun(words, target), needed, found }
+            DecodeError::Truncated { op: truncated_op(words, target), needed, found }
         }
         other => other,
     })
 }
 
-/// The instruction that cut-off words begin: its dwords say which, whatever the others are.
-fn begun(words: &[u32], target: Target) -> Option<Op> {
+/// The instruction of which `words` are the beginning: missing dwords count as zero.
+fn truncated_op(words: &[u32], target: Target) -> Option<Op> {
     let mut padded = [0; 4];
     for (to, from) in padded.iter_mut().zip(words) {
         *to = *from;
@@ -74,8 +74,8 @@ fn whole(words: &[u32], target: Target) -> Result<(Inst, usize), DecodeError> {
     Ok((inst, length))
 }
 
-/// Finds the format by the marker bits and reads its fields. `None` in place of the instruction: a field value
-/// that no operand has.
+/// Finds the format by the marker bits and reads its fields. The instruction is `None` if a field has a value that
+/// stands for no operand.
 fn fields(words: Words<'_>, first: u32, target: Target) -> Result<(Option<Inst>, Op), DecodeError> {
     let unknown = DecodeError::Unknown { word: first };
     let find = |op: Option<Op>| op.ok_or(unknown);
@@ -108,7 +108,7 @@ fn fields(words: Words<'_>, first: u32, target: Target) -> Result<(Option<Inst>,
     }
 }
 
-/// A source of a scalar instruction, or a vector instruction's source number.
+/// The operand of a source number; `literal_at` is the dword that a literal would be.
 fn source(
     words: Words<'_>,
     code: u32,
@@ -226,7 +226,7 @@ fn sign_extend(value: u32, bits: u32) -> i32 {
     (value << (32 - bits)).cast_signed() >> (32 - bits)
 }
 
-/// Whether an atomic row's destination is present.
+/// True if the destination is present; only atomics without a returned value lack it.
 fn returns(op: Op, cache: Cache) -> bool {
     !op.row().has(Flags::ATOMIC) || cache.returns()
 }

@@ -1,6 +1,6 @@
-//! What an instruction reads, writes and counts: registers, condition codes, wait counters.
+//! Effects of an instruction: registers and condition codes that it reads and writes, wait counters that it increments.
 //!
-//! Derived from the row and the operands. Not here: values (an emulator's business) and hazards.
+//! Derived from the row and the operands. Not here: values (doorbell-soft), hazards (doorbell-compiler).
 
 use crate::chip::{Generation, Target};
 use crate::inst::Inst;
@@ -107,12 +107,12 @@ impl Effects {
         self.items[..self.len].iter().copied()
     }
 
-    /// What is read.
+    /// The reads.
     pub fn reads(&self) -> impl Iterator<Item = Resource> + '_ {
         self.iter().filter(|(access, _)| *access == Access::Read).map(|(_, resource)| resource)
     }
 
-    /// What is written.
+    /// The writes.
     pub fn writes(&self) -> impl Iterator<Item = Resource> + '_ {
         self.iter().filter(|(access, _)| *access == Access::Write).map(|(_, resource)| resource)
     }
@@ -144,19 +144,19 @@ impl Counters {
         Self(self.0 | (1 << counter as u8))
     }
 
-    /// Whether a counter is in the set.
+    /// True if a counter is in the set.
     pub const fn has(self, counter: Counter) -> bool {
         self.0 & (1 << counter as u8) != 0
     }
 
-    /// Whether the set is empty.
+    /// True if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
 impl Inst {
-    /// Counters that issuing this instruction increments (rdna manuals: memory counters by class).
+    /// Counters that issuing this instruction increments (RDNA manuals: memory counters by class).
     pub fn counters(&self, target: Target) -> Counters {
         let row = self.row();
         let gfx12 = target.generation() == Generation::Gfx12;

@@ -29,7 +29,7 @@ impl Code {
         code
     }
 
-    /// Appends a dword. No encoding has more than three, which the callers know.
+    /// Appends a dword. Callers never append a fourth: no encoding has one.
     pub(crate) fn push(&mut self, word: u32) {
         if let Some(slot) = self.words.get_mut(usize::from(self.len)) {
             *slot = word;
@@ -47,7 +47,7 @@ impl Code {
 ///
 /// # Errors
 ///
-/// The first thing about the instruction that the target does not have.
+/// The first property of the instruction that the target does not have.
 pub fn encode(inst: &Inst, target: Target) -> Result<Code, EncodeError> {
     check(inst, target)?;
     let row = inst.row();
@@ -74,7 +74,7 @@ pub fn encode(inst: &Inst, target: Target) -> Result<Code, EncodeError> {
     Ok(code)
 }
 
-/// The n-th source that has a place of its own in the encoding (literal constants do not).
+/// Source number of the n-th source that has a field in the encoding (literal constants have none).
 fn source(inst: &Inst, number: usize) -> u32 {
     let placed = inst.row().src.iter().zip(inst.src()).filter(|(kind, _)| kind.class != Class::Literal);
     placed.map(|(_, operand)| operand.code()).nth(number).unwrap_or(0)
@@ -137,7 +137,7 @@ fn gfx12_cache(inst: &Inst) -> (u32, u32) {
     }
 }
 
-/// Whether the target has the 96-bit memory forms.
+/// True if the target has the 96-bit memory forms.
 fn wide_memory(target: Target) -> bool {
     target.generation() == Generation::Gfx12
 }

@@ -1,4 +1,6 @@
-//! Why an instruction could not be encoded or bytes not decoded.
+//! Errors: an instruction that cannot be encoded, dwords that cannot be decoded.
+//!
+//! Not here: the checks that find them (`check.rs`, `decode.rs`).
 
 use core::fmt;
 
@@ -12,11 +14,11 @@ use crate::row::Op;
 pub struct EncodeError {
     /// The instruction.
     pub op: Op,
-    /// What is wrong with it.
+    /// The reason.
     pub problem: Problem,
 }
 
-/// What keeps an instruction from being encoded.
+/// The reason why an instruction cannot be encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Problem {
@@ -33,9 +35,9 @@ pub enum Problem {
     Operand {
         /// Position in text order.
         index: usize,
-        /// What the slot takes.
+        /// Operands that the slot takes.
         kind: OperandKind,
-        /// What was given.
+        /// The operand given.
         found: Operand,
     },
     /// Two different literals.
@@ -92,13 +94,13 @@ impl fmt::Display for EncodeError {
 
 impl core::error::Error for EncodeError {}
 
-/// Bytes that are not an instruction of the table.
+/// Dwords that are not an instruction of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The bytes end inside an instruction.
+    /// The dwords end inside an instruction.
     Truncated {
-        /// The instruction, as far as its first dwords tell.
+        /// The instruction, if the dwords that are there determine it.
         op: Option<Op>,
         /// Dwords needed.
         needed: usize,
@@ -110,7 +112,7 @@ pub enum DecodeError {
         /// First dword.
         word: u32,
     },
-    /// The row exists; some field holds a value that it does not take.
+    /// The row exists, but a field holds a value that the instruction does not take.
     Field {
         /// The instruction.
         op: Op,

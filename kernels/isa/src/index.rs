@@ -1,4 +1,4 @@
-//! Decoder indexes: opcode of a format and generation to row, computed at compile time from the tables.
+//! Decoder indexes: from the opcode of a format and generation to the row, computed from the tables at compile time.
 //!
 //! Not here: the decoder.
 
@@ -40,9 +40,9 @@ impl<const N: usize> Index<N> {
     }
 }
 
-/// Distance of the 64-bit opcodes of VOP1 instructions.
+/// First of the 64-bit opcodes of VOP1 instructions.
 pub(crate) const VOP1_LONG: u16 = 0x180;
-/// Distance of the 64-bit opcodes of VOP2 instructions.
+/// First of the 64-bit opcodes of VOP2 instructions.
 pub(crate) const VOP2_LONG: u16 = 0x100;
 
 pub(crate) static SOP1: Index<256> = Index::build(&[(Format::Sop1, 0)], false);

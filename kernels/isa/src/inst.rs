@@ -1,6 +1,7 @@
 //! One instruction: operation, operands in text order, modifiers.
 //!
-//! An `Inst` may hold anything; `encode` refuses what the chip does not have. Not here: checks, bits, text.
+//! An `Inst` may hold any combination; `encode` refuses those that the chip does not have. Not here: checks, bits,
+//! text.
 
 use crate::operand::Operand;
 use crate::operand_kind::{OperandKind, Type};
@@ -47,10 +48,10 @@ impl Operands {
     }
 }
 
-/// Which encoding an instruction takes where the format has two.
+/// The encoding of an instruction whose format has two.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Form {
-    /// The format's own: 32 bits for VOP1, VOP2 and VOPC.
+    /// The format's own encoding: 32 bits for VOP1, VOP2 and VOPC.
     Short,
     /// The 64-bit VOP3 form of VOP1, VOP2 and VOPC.
     Long,
@@ -95,7 +96,7 @@ impl Modifiers {
     }
 }
 
-/// Whether sources choose between f32 and f16 halves.
+/// True if the sources choose between f32 and f16 halves.
 pub(crate) const fn is_mix(row: &Row) -> bool {
     matches!(row.src, [OperandKind { ty: Type::Mix, .. }, ..])
 }
@@ -190,7 +191,7 @@ impl Cache {
     /// No bits set; valid for every target.
     pub const PLAIN: Self = Self::Gfx11 { glc: false, slc: false, dlc: false };
 
-    /// Whether no bit is set.
+    /// True if no bit is set.
     pub fn is_plain(self) -> bool {
         match self {
             Self::Gfx11 { glc, slc, dlc } => !(glc || slc || dlc),
@@ -198,7 +199,7 @@ impl Cache {
         }
     }
 
-    /// Whether an atomic with these bits returns the old value.
+    /// True if an atomic with these bits returns the old value.
     pub fn returns(self) -> bool {
         match self {
             Self::Gfx11 { glc, .. } => glc,
@@ -303,7 +304,7 @@ impl Inst {
         self.op.row()
     }
 
-    /// Whether the destination of the row is present: always, but for atomics only in the returning form.
+    /// True if the destination of the row is present: always, except for atomics that return no value.
     pub fn has_dst(&self) -> bool {
         !(self.row().has(Flags::ATOMIC) && self.row().format != Format::Ds) || self.memory.cache.returns()
     }

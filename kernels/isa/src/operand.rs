@@ -1,6 +1,6 @@
 //! Operands: registers, inline constants, literals, fixed-form constants.
 //!
-//! Not here: which operand a slot takes (`operand_kind.rs`) and whether a given one fits (`check.rs`).
+//! Not here: the operands that a slot takes (`operand_kind.rs`), the check that one fits (`check.rs`).
 
 use core::fmt;
 
@@ -9,7 +9,7 @@ use core::fmt;
 pub struct Vgpr {
     /// Number of the first register.
     pub first: u8,
-    /// How many registers.
+    /// Number of registers.
     pub count: u8,
 }
 
@@ -19,7 +19,7 @@ pub struct Vgpr {
 pub struct Scalar {
     /// Encoding number of the first register.
     pub first: u8,
-    /// How many registers. Always 1 for null, which stands for any width.
+    /// Number of registers. Always 1 for null, which stands for any width.
     pub count: u8,
 }
 
@@ -46,7 +46,7 @@ impl Scalar {
         Self { first: 108 + first, count }
     }
 
-    /// Whether the range lies inside one register file and is aligned for its width: even for pairs, a multiple of
+    /// True if the range lies inside one register file and is aligned for its width: even for pairs, a multiple of
     /// four for more.
     pub fn is_valid(self) -> bool {
         let align = match self.count {
@@ -68,7 +68,7 @@ impl Scalar {
             && u16::from(self.first) + u16::from(self.count) <= end
     }
 
-    /// Whether the registers are general-purpose ones (s0 to s105).
+    /// True if the registers are general-purpose ones (s0 to s105).
     pub fn is_general(self) -> bool {
         self.first < 106
     }
@@ -99,7 +99,7 @@ static SPECIALS: [(Special, u8, &str); 5] = [
 ];
 
 impl Special {
-    /// All of them.
+    /// All scalar sources.
     pub fn all() -> impl Iterator<Item = Self> {
         SPECIALS.iter().map(|entry| entry.0)
     }
@@ -150,7 +150,7 @@ static FLOATS: [(InlineFloat, &str, u32, u16); 9] = [
 ];
 
 impl InlineFloat {
-    /// All of them.
+    /// All constants.
     pub fn all() -> impl Iterator<Item = Self> {
         FLOATS.iter().map(|entry| entry.0)
     }

@@ -1,9 +1,9 @@
-//! Operand kinds: which operands a slot of an instruction takes and how its bits are read.
+//! Operand kinds: the operands that a slot of an instruction takes, and the type of their bits.
 //!
-//! A kind is a class (where the operand may live) and a type (width and interpretation). The constants of this
-//! file are the vocabulary of the tables. Not here: where a slot sits in the encoding (`encode`, `decode`).
+//! A kind is a class (register file or constant) and a type (width and interpretation). The tables are written with
+//! the constants of this file. Not here: the position of a slot in the encoding (`encode`, `decode`).
 
-/// How the bits of an operand are read.
+/// Width and interpretation of an operand's bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Type {
     /// Untyped 16 bits.
@@ -65,19 +65,19 @@ impl Type {
         }
     }
 
-    /// Whether a VOP1/2/3 source of this type takes negation and absolute value.
+    /// True if a VOP1/2/3 source of this type takes negation and absolute value.
     pub const fn takes_sign(self) -> bool {
         matches!(self, Self::F16 | Self::BF16 | Self::F32 | Self::F64 | Self::PF16 | Self::PBF16 | Self::Mix)
     }
 
-    /// Whether the type is one 16-bit value: 32-bit encodings then only reach v0 to v127, the upper bit being
+    /// True if the type is one 16-bit value: 32-bit encodings then only reach v0 to v127, the upper bit being
     /// reserved for the half select.
     pub const fn is_half(self) -> bool {
         matches!(self, Self::B16 | Self::F16 | Self::BF16 | Self::I16 | Self::U16)
     }
 }
 
-/// Fixed-form constants in the encoding, by how they are written.
+/// Fixed-form constants in the encoding, by the way they are printed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Immediate {
     /// simm16 in hexadecimal.
@@ -106,7 +106,7 @@ pub enum Immediate {
     Offset24,
 }
 
-/// Where an operand may live.
+/// Register files and constants that an operand may be.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Class {
     /// The format's data class. Vector formats: destinations in VGPRs, sources in VGPRs, scalar registers, inline
@@ -147,10 +147,10 @@ pub enum Class {
     Immediate(Immediate),
 }
 
-/// What one operand slot takes.
+/// The operands that one slot of an instruction takes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct OperandKind {
-    /// Where the operand may live.
+    /// Register files and constants.
     pub class: Class,
     /// Width and interpretation.
     pub ty: Type,

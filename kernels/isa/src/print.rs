@@ -1,6 +1,6 @@
-//! Assembly text: what LLVM 19's assembler accepts and its disassembler prints.
+//! Assembly text as LLVM 19's assembler reads it and its disassembler prints it.
 //!
-//! Not here: parsing. Text is for people, golden files and the comparison with LLVM.
+//! Text is for people, golden files and the comparison with LLVM. Not here: parsing.
 
 mod immediate;
 mod memory;
@@ -71,7 +71,7 @@ fn plain_operands(f: &mut fmt::Formatter<'_>, op: Op, operands: &[Operand]) -> f
     Ok(())
 }
 
-/// An operand as its slot shows it. Literals that an inline constant could hold are written like it, as the
+/// An operand in its slot. A literal with the value of an inline constant is printed like that constant, as the
 /// disassembler does; constants that are part of the operation are not.
 fn value(f: &mut fmt::Formatter<'_>, kind: OperandKind, operand: Operand) -> fmt::Result {
     match operand {
@@ -229,7 +229,7 @@ fn lanes(f: &mut fmt::Formatter<'_>, lanes: &Lanes) -> fmt::Result {
     }
 }
 
-/// Whether the target prints gfx12 names.
+/// True if the target prints gfx12 names.
 fn is_gfx12(target: Target) -> bool {
     target.generation() == Generation::Gfx12
 }

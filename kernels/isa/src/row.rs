@@ -1,12 +1,12 @@
-//! What a row of the instruction table says: name, format, opcodes, operands, flags, timing.
+//! A row of the instruction table: name, format, opcodes, operands, flags, timing.
 //!
-//! Not here: the rows themselves (`table/`), the operand kinds (`operand_kind.rs`).
+//! Not here: the rows themselves and the way from an [`Op`] to its row (`table.rs`), the operand kinds
+//! (`operand_kind.rs`).
 
 use core::fmt;
 
 use crate::chip::{Generation, Target};
 use crate::operand_kind::OperandKind;
-use crate::table::TABLES;
 
 /// Marks a generation that lacks the instruction in [`Row::opcodes`].
 pub const ABSENT: u16 = u16::MAX;
@@ -52,8 +52,8 @@ pub enum Format {
     Mubuf,
 }
 
-/// Where an instruction executes and how long it occupies its unit. Figures: `reference` chapter of the docs;
-/// matrix figures for gfx11, gfx12 takes half.
+/// Timing class: the unit that executes an instruction and how long it is busy. Figures: docs/facts/rdna.md; matrix
+/// figures for gfx11, gfx12 takes half.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Timing {
     /// Full-rate vector.
@@ -182,7 +182,7 @@ impl Flags {
         Self(self.0 | other.0)
     }
 
-    /// Whether any property of `other` is present.
+    /// True if any property of `other` is present.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -222,17 +222,17 @@ impl Row {
         (code != ABSENT).then_some(code)
     }
 
-    /// Whether the row has a property.
+    /// True if the row has a property.
     pub const fn has(&self, flag: Flags) -> bool {
         self.flags.has(flag)
     }
 
-    /// Whether a 32-bit and a 64-bit encoding both exist.
+    /// True if a 32-bit and a 64-bit encoding both exist.
     pub fn has_two_forms(&self) -> bool {
         matches!(self.format, Format::Vop1 | Format::Vop2 | Format::Vopc) && !self.has(Flags::SHORT_ONLY)
     }
 
-    /// Whether the instruction belongs to the vector ALU.
+    /// True if the instruction belongs to the vector ALU.
     pub fn is_vector(&self) -> bool {
         matches!(
             self.format,
@@ -247,7 +247,7 @@ impl Row {
     }
 }
 
-/// An instruction: index of a row. The constants are in [`op`](crate::op).
+/// An instruction, as the index of its row. The constants are in [`op`](crate::op).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Op(u16);
 
@@ -263,32 +263,9 @@ impl Op {
         Self(raw)
     }
 
-    /// The row.
-    pub fn row(self) -> &'static Row {
-        &TABLES[usize::from(self.0 >> ROW_BITS)][usize::from(self.0 & ((1 << ROW_BITS) - 1))]
-    }
-
-    /// The mnemonic without encoding suffix.
-    pub fn name(self) -> &'static str {
-        self.row().name
-    }
-
-    /// Every instruction, table by table.
-    pub fn all() -> impl Iterator<Item = Self> {
-        (0u16..).zip(TABLES.iter()).flat_map(|(table, rows)| {
-            (0u16..).zip(rows.iter()).map(move |(row, _)| Self((table << ROW_BITS) | row))
-        })
-    }
-
-    /// The instruction of this mnemonic that exists on `target`.
-    pub fn from_name(name: &str, target: Target) -> Option<Self> {
-        Self::all().find(|op| op.name() == name && op.row().opcode(target).is_some())
-    }
-}
-
-impl fmt::Debug for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    /// Table and row of the instruction.
+    pub(crate) const fn position(self) -> (usize, usize) {
+        ((self.0 >> ROW_BITS) as usize, (self.0 & ((1 << ROW_BITS) - 1)) as usize)
     }
 }
 

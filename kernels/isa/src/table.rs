@@ -1,6 +1,6 @@
-//! The instruction table, one file per format.
+//! The instruction table, one file per format, and the way from an [`Op`] to its row.
 //!
-//! Not here: what kinds and flags mean (`operand_kind.rs`, `row.rs`), or any encoding.
+//! Not here: the meaning of kinds and flags (`operand_kind.rs`, `row.rs`), encodings (`encode`).
 
 mod ds;
 mod flat;
@@ -21,7 +21,10 @@ mod vop3sd;
 mod vopc;
 mod vopd;
 
-use crate::row::Row;
+use core::fmt;
+
+use crate::chip::Target;
+use crate::row::{Op, Row, raw_op};
 
 /// One opcode of a row: a number, or `-` where the generation lacks the instruction.
 macro_rules! opcode {
@@ -78,7 +81,7 @@ use {opcode, rows, text_name};
 
 /// Every instruction as an [`Op`](crate::Op) constant, spelled like its mnemonic.
 ///
-/// Where one mnemonic has different operand widths per generation, the gfx12 row carries the suffix `_gfx12`.
+/// If one mnemonic has different operand widths per generation, the gfx12 row carries the suffix `_gfx12`.
 pub mod op {
     pub use super::ds::names::*;
     pub use super::flat::names::*;
@@ -121,3 +124,35 @@ pub(crate) static TABLES: [&[Row]; 18] = [
     flat::ROWS,
     mubuf::ROWS,
 ];
+
+impl Op {
+    /// The row.
+    pub fn row(self) -> &'static Row {
+        let (table, row) = self.position();
+        &TABLES[table][row]
+    }
+
+    /// The mnemonic without encoding suffix.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// Every instruction, table by table.
+    pub fn all() -> impl Iterator<Item = Self> {
+        TABLES
+            .iter()
+            .enumerate()
+            .flat_map(|(table, rows)| (0..rows.len()).map(move |row| Self::from_raw(raw_op(table, row))))
+    }
+
+    /// The instruction of this mnemonic that exists on `target`.
+    pub fn from_name(name: &str, target: Target) -> Option<Self> {
+        Self::all().find(|op| op.name() == name && op.row().opcode(target).is_some())
+    }
+}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

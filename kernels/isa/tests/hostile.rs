@@ -1,8 +1,8 @@
-//! Arbitrary words: the decoder answers with an instruction that encodes to the same words, or a typed error.
+//! Arbitrary words: the decoder returns an instruction that encodes to the same words, or a typed error.
 
 use doorbell_isa::{Counters, DecodeError, Effects, TARGETS, Target, decode, encode};
 
-/// Words that are looked at, the same ones in every run.
+/// Number of arbitrary inputs; they are the same in every run.
 const CASES: u64 = 50_000;
 
 #[test]
@@ -50,9 +50,9 @@ fn single_bit_changes_of_real_instructions_decode_or_fail() {
     }
 }
 
-/// An instruction cut off says which it was, unless nothing is left of it.
+/// The error for an instruction that is cut off names it, unless no dword is left.
 #[test]
-fn cut_off_instructions_are_named() {
+fn errors_name_instructions_that_are_cut_off() {
     let mut cut = 0;
     for (target, sample) in TARGETS.into_iter().filter_map(|target| match target {
         Target::Gfx1100 => Some((target, include_str!("sample/gfx1100.txt"))),

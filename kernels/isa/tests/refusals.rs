@@ -1,4 +1,4 @@
-//! Wrong operands are typed errors that name the instruction, never wrong bits.
+//! Wrong operands give typed errors that name the instruction, never wrong bits.
 
 use doorbell_isa::{
     Cache, Inst, Op, Operand, Problem, Scope, Target, Vgpr, encode, op, s, s_range, v, v_range,

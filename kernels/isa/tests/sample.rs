@@ -1,4 +1,4 @@
-//! The committed sample: instructions of every row with the text and bytes LLVM 19 gave them.
+//! The committed sample: instructions of every row, with their text and bytes by LLVM 19.
 //!
 //! `cargo xtask isa-check` compares a thousand per row; `cargo xtask isa-check --sample` writes this one.
 
@@ -18,7 +18,7 @@ fn parse(line: &str) -> (Vec<u32>, &str) {
 }
 
 #[test]
-fn bytes_and_text_are_llvms() {
+fn bytes_and_text_agree_with_llvm() {
     for (target, sample) in SAMPLES {
         for line in sample.lines() {
             let (words, text) = parse(line);
@@ -42,13 +42,13 @@ fn every_row_is_in_the_sample() {
         }
         let missing: Vec<Op> =
             Op::all().filter(|op| op.row().opcode(target).is_some() && !seen.contains(op)).collect();
-        // Halves that only stand second appear by chance.
+        // Halves that can only be the second one appear by chance.
         assert!(missing.iter().all(|op| op.name().starts_with("v_dual")), "{target}: {missing:?}");
     }
 }
 
 #[test]
-fn cut_instructions_are_reported() {
+fn instructions_cut_off_are_errors() {
     for (target, sample) in SAMPLES {
         for line in sample.lines() {
             let (words, text) = parse(line);

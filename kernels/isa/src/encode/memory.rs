@@ -15,7 +15,7 @@ fn of_class(inst: &Inst, class: Class) -> Option<Operand> {
     inst.row().src.iter().zip(inst.src()).find(|(kind, _)| kind.class == class).map(|(_, operand)| *operand)
 }
 
-/// Register number of an operand, 0 for off.
+/// Register number of an operand; 0 for off.
 fn register(operand: Option<Operand>) -> u32 {
     match operand {
         Some(Operand::Off) | None => 0,

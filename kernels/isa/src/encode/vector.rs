@@ -118,23 +118,31 @@ pub(super) fn vop3(inst: &Inst, opcode: u32) -> Code {
     code
 }
 
-/// Fields of one dual-issue half: (destination, src0, vsrc1).
-fn half(op: Op, operands: &[Operand]) -> (u32, u32, u32) {
-    let placed = op.row().src.iter().zip(operands.iter().skip(1));
-    let mut sources =
-        placed.filter(|(kind, _)| kind.class != Class::Literal).map(|(_, operand)| operand.code());
-    let dst = operands.first().map_or(0, |operand| operand.code() & 0xff);
-    (dst, sources.next().unwrap_or(0), sources.next().unwrap_or(0) & 0xff)
+/// Fields of one dual-issue half.
+struct Half {
+    dst: u32,
+    src0: u32,
+    vsrc1: u32,
+}
+
+impl Half {
+    fn of(op: Op, operands: &[Operand]) -> Self {
+        let placed = op.row().src.iter().zip(operands.iter().skip(1));
+        let mut sources =
+            placed.filter(|(kind, _)| kind.class != Class::Literal).map(|(_, operand)| operand.code());
+        let dst = operands.first().map_or(0, |operand| operand.code() & 0xff);
+        Self { dst, src0: sources.next().unwrap_or(0), vsrc1: sources.next().unwrap_or(0) & 0xff }
+    }
 }
 
 /// Dual issue.
 pub(super) fn vopd(inst: &Inst, opcode: u32, target: Target) -> Code {
     let Some((op, operands)) = inst.second else { return Code::new(&[]) };
-    let x = half(inst.op, inst.operands.as_slice());
-    let y = half(op, operands.as_slice());
+    let x = Half::of(inst.op, inst.operands.as_slice());
+    let y = Half::of(op, operands.as_slice());
     let opcode_y = u32::from(op.row().opcode(target).unwrap_or_default());
     Code::new(&[
-        (0x32 << 26) | (opcode << 22) | (opcode_y << 17) | (x.2 << 9) | x.1,
-        (x.0 << 24) | ((y.0 >> 1) << 17) | (y.2 << 9) | y.1,
+        (0x32 << 26) | (opcode << 22) | (opcode_y << 17) | (x.vsrc1 << 9) | x.src0,
+        (x.dst << 24) | ((y.dst >> 1) << 17) | (y.vsrc1 << 9) | y.src0,
     ])
 }

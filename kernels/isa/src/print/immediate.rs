@@ -104,31 +104,43 @@ fn dependency_counter(f: &mut fmt::Formatter<'_>, bits: u32) -> fmt::Result {
     Ok(())
 }
 
-/// Message number, name, whether gfx11 and gfx12 have it.
-static MESSAGES: [(u32, &str, bool, bool); 14] = [
-    (0x01, "MSG_INTERRUPT", true, true),
-    (0x02, "MSG_HS_TESSFACTOR", true, true),
-    (0x03, "MSG_DEALLOC_VGPRS", true, true),
-    (0x05, "MSG_STALL_WAVE_GEN", true, false),
-    (0x06, "MSG_HALT_WAVES", true, false),
-    (0x09, "MSG_GS_ALLOC_REQ", true, true),
-    (0x80, "MSG_RTN_GET_DOORBELL", true, true),
-    (0x81, "MSG_RTN_GET_DDID", true, true),
-    (0x82, "MSG_RTN_GET_TMA", true, true),
-    (0x83, "MSG_RTN_GET_REALTIME", true, true),
-    (0x84, "MSG_RTN_SAVE_WAVE", true, true),
-    (0x85, "MSG_RTN_GET_TBA", true, true),
-    (0x86, "MSG_RTN_GET_TBA_TO_PC", true, true),
-    (0x87, "MSG_RTN_GET_SE_AID_ID", false, true),
+/// A message of `s_sendmsg`.
+struct Message {
+    number: u32,
+    name: &'static str,
+    on_gfx11: bool,
+    on_gfx12: bool,
+}
+
+const fn row(number: u32, name: &'static str, on_gfx11: bool, on_gfx12: bool) -> Message {
+    Message { number, name, on_gfx11, on_gfx12 }
+}
+
+/// Number, name, present on gfx11, on gfx12.
+static MESSAGES: [Message; 14] = [
+    row(0x01, "MSG_INTERRUPT", true, true),
+    row(0x02, "MSG_HS_TESSFACTOR", true, true),
+    row(0x03, "MSG_DEALLOC_VGPRS", true, true),
+    row(0x05, "MSG_STALL_WAVE_GEN", true, false),
+    row(0x06, "MSG_HALT_WAVES", true, false),
+    row(0x09, "MSG_GS_ALLOC_REQ", true, true),
+    row(0x80, "MSG_RTN_GET_DOORBELL", true, true),
+    row(0x81, "MSG_RTN_GET_DDID", true, true),
+    row(0x82, "MSG_RTN_GET_TMA", true, true),
+    row(0x83, "MSG_RTN_GET_REALTIME", true, true),
+    row(0x84, "MSG_RTN_SAVE_WAVE", true, true),
+    row(0x85, "MSG_RTN_GET_TBA", true, true),
+    row(0x86, "MSG_RTN_GET_TBA_TO_PC", true, true),
+    row(0x87, "MSG_RTN_GET_SE_AID_ID", false, true),
 ];
 
 fn message(f: &mut fmt::Formatter<'_>, bits: u32, target: Target) -> fmt::Result {
     let gfx12 = is_gfx12(target);
-    let named = MESSAGES.iter().find(|(number, _, gfx11, on_gfx12)| {
-        *number == bits & 0xff && if gfx12 { *on_gfx12 } else { *gfx11 }
+    let named = MESSAGES.iter().find(|message| {
+        message.number == bits & 0xff && if gfx12 { message.on_gfx12 } else { message.on_gfx11 }
     });
     match named {
-        Some((_, name, ..)) => write!(f, "sendmsg({name})"),
+        Some(message) => write!(f, "sendmsg({})", message.name),
         None if bits < 0x100 => write!(f, "sendmsg({bits}, 0, 0)"),
         None => bits.fmt(f),
     }

@@ -1,7 +1,7 @@
 //! Scalar instructions with a 16-bit constant and one register.
 //!
 //! One row per instruction: name, opcode on gfx11, gfx11.5 and gfx12 (`-` is absent), destinations = sources in
-//! text order, flags, timing class. Kinds are defined in `operand_kind.rs`, flags in `row.rs`. Not here: any code.
+//! text order, flags, timing class. Kinds: `operand_kind.rs`; flags: `row.rs`. Not here: any code.
 
 use super::rows;
 

@@ -1,7 +1,7 @@
 //! Packed, dot-product and matrix instructions.
 //!
 //! One row per instruction: name, opcode on gfx11, gfx11.5 and gfx12 (`-` is absent), destinations = sources in
-//! text order, flags, timing class. Kinds are defined in `operand_kind.rs`, flags in `row.rs`. Not here: any code.
+//! text order, flags, timing class. Kinds: `operand_kind.rs`; flags: `row.rs`. Not here: any code.
 
 use super::rows;
 
