@@ -6,7 +6,7 @@ use doorbell_core::backend::{Backend, KvType, Output};
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, HeadResult, PAGE_TOKENS, PageId, PageTables, Run, Shape, Span};
+use doorbell_core::plan::{Batch, HeadResult, PAGE_TOKENS, PageId, PageSpan, PageTables, RowRun, Shape};
 use doorbell_core::quant::Type;
 use doorbell_core::reference::{Products, Reference};
 use doorbell_core::token::TokenId;
@@ -31,15 +31,17 @@ fn step<B: Backend>(
     let tokens: Vec<TokenId> = pieces.iter().flat_map(|piece| piece.1.iter().copied()).collect();
     let mut runs = Vec::new();
     for &(sequence, tokens, position) in pieces {
-        let first_row = runs.iter().map(|run: &Run| run.rows).sum();
-        runs.push(Run { sequence, first_row, rows: tokens.len() as u32, position });
+        let first_row = runs.iter().map(|run: &RowRun| run.rows).sum();
+        runs.push(RowRun { sequence, first_row, rows: tokens.len() as u32, position });
     }
     let outputs: Vec<u32> = (0..tokens.len() as u32).collect();
     // Sequence s has every third page, backwards.
     let pages: Vec<PageId> =
         (0..3).flat_map(|sequence| (0..PAGES).rev().map(move |page| PageId(3 * page + sequence))).collect();
-    let spans: Vec<Span> = (0..3)
-        .flat_map(|sequence| model.groups.iter().map(move |_| Span { start: sequence * PAGES, len: PAGES }))
+    let spans: Vec<PageSpan> = (0..3)
+        .flat_map(|sequence| {
+            model.groups.iter().map(move |_| PageSpan { start: sequence * PAGES, len: PAGES })
+        })
         .collect();
     let tables = PageTables { pages: &pages, spans: &spans, groups: model.groups.len() };
     let shape = Shape { rows: tokens.len() as u32, outputs: tokens.len() as u32 };
@@ -255,10 +257,10 @@ fn a_bad_batch_is_refused_and_the_next_one_runs() {
     let mut backend = cpu(&model, KvType::F16, 2, Isa::best());
     let plan = model.plan(Shape { rows: 1, outputs: 1 }, HeadResult::Logits, HEAP).unwrap();
     let bad = [TokenId(model.vocabulary)];
-    let runs = [Run { sequence: 0, first_row: 0, rows: 1, position: 0 }];
+    let runs = [RowRun { sequence: 0, first_row: 0, rows: 1, position: 0 }];
     let tables = PageTables {
         pages: &[PageId(0)],
-        spans: &[Span { start: 0, len: 1 }; 4],
+        spans: &[PageSpan { start: 0, len: 1 }; 4],
         groups: model.groups.len(),
     };
     assert!(backend.submit(&plan, &Batch { tokens: &bad, runs: &runs, outputs: &[0], tables }).is_err());

@@ -3,7 +3,8 @@
 
 use doorbell_core::backend::{Backend, KvType, Output};
 use doorbell_core::engine::{
-    Config, Engine, Event, FinishReason, Nanos, Progress, Request, RequestId, ScoreError, SubmitError, score,
+    Config, Engine, Event, FinishReason, GenerationParams, Nanos, Progress, Request, RequestId, ScoreError,
+    SubmitError, score,
 };
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
@@ -46,11 +47,11 @@ fn run_on<B: Backend<Error: core::fmt::Debug>>(
             let request = Request {
                 id: RequestId(next as u64),
                 prompt,
-                max_tokens: 12,
-                sampler: params,
-                bias: &[],
-                breakers: None,
-                ignore_end: false,
+                params: GenerationParams {
+                    max_tokens: 12,
+                    sampler: params.clone(),
+                    ..GenerationParams::default()
+                },
             };
             match engine.submit(&request, Nanos(time)) {
                 Ok(()) => next += 1,
@@ -139,7 +140,7 @@ impl Backend for Odd {
         Ok(Some(self.0))
     }
 
-    fn rest(&mut self) -> Result<(), BatchError> {
+    fn suspend(&mut self) -> Result<(), BatchError> {
         Ok(())
     }
 }
@@ -209,11 +210,12 @@ fn bad_requests_are_refused_by_name() {
                 &Request {
                     id,
                     prompt,
-                    max_tokens: 4,
-                    sampler: &params,
-                    bias: &[],
-                    breakers: None,
-                    ignore_end: true,
+                    params: GenerationParams {
+                        max_tokens: 4,
+                        sampler: params.clone(),
+                        ignore_end: true,
+                        ..GenerationParams::default()
+                    },
                 },
                 Nanos(0),
             )
@@ -239,11 +241,12 @@ fn a_cancelled_request_ends_within_one_step() {
             let request = Request {
                 id,
                 prompt: &prompt,
-                max_tokens: 4,
-                sampler: &params,
-                bias: &[],
-                breakers: None,
-                ignore_end: true,
+                params: GenerationParams {
+                    max_tokens: 4,
+                    sampler: params.clone(),
+                    ignore_end: true,
+                    ..GenerationParams::default()
+                },
             };
             engine.submit(&request, Nanos(0)).unwrap();
         }
@@ -276,16 +279,17 @@ fn steps_without_prompts_do_not_shrink_prompt_chunks() {
         {
             for id in requests {
                 let prompt = &prompt(id, len);
-                let sampler = &SamplerParams::greedy();
+                let sampler = SamplerParams::greedy();
                 let id = RequestId(id.into());
                 let request = Request {
                     id,
                     prompt,
-                    max_tokens: 64,
-                    sampler,
-                    bias: &[],
-                    breakers: None,
-                    ignore_end: true,
+                    params: GenerationParams {
+                        max_tokens: 64,
+                        sampler: sampler.clone(),
+                        ignore_end: true,
+                        ..GenerationParams::default()
+                    },
                 };
                 engine.submit(&request, now).unwrap();
             }

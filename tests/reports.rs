@@ -4,7 +4,7 @@
 
 use doorbell_core::backend::{KvError, KvType};
 use doorbell_core::engine::{
-    Config, Engine, Event, FinishReason, Nanos, Progress, Request, RequestId, score,
+    Config, Engine, Event, FinishReason, GenerationParams, Nanos, Progress, Request, RequestId, score,
 };
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{self, Global, Heap};
@@ -245,7 +245,7 @@ fn answers(model: &Model<'_>, prompts: &[&[u32]], together: bool) -> Vec<(Vec<To
     let config = Config::new(64, prompts.len() as u32, 8);
     let backend = Reference::new(model, config.pages, KvType::F16, Products::Exact, HEAP).unwrap();
     let mut engine = Engine::new(model, backend, config, &[], HEAP).unwrap();
-    let sampler = &SamplerParams::greedy();
+    let sampler = SamplerParams::greedy();
     let mut answers: Vec<_> = prompts.iter().map(|_| (Vec::new(), None)).collect();
     for (id, prompt) in (0..).zip(prompts) {
         let prompt: Vec<TokenId> = prompt.iter().copied().map(TokenId).collect();
@@ -253,11 +253,12 @@ fn answers(model: &Model<'_>, prompts: &[&[u32]], together: bool) -> Vec<(Vec<To
         let request = Request {
             id,
             prompt: &prompt,
-            max_tokens: 8,
-            sampler,
-            bias: &[],
-            breakers: None,
-            ignore_end: true,
+            params: GenerationParams {
+                max_tokens: 8,
+                sampler: sampler.clone(),
+                ignore_end: true,
+                ..GenerationParams::default()
+            },
         };
         engine.submit(&request, Nanos(0)).unwrap();
         let last = id.0 as usize + 1 == prompts.len();
@@ -338,16 +339,17 @@ fn row_103_chunks_near_the_size_of_a_page_change_nothing() {
                 let backend =
                     Reference::new(&model, config.pages, KvType::F16, Products::Quantized, HEAP).unwrap();
                 let mut engine = Engine::new(&model, backend, config, &[], HEAP).unwrap();
-                let sampler = &SamplerParams::greedy();
+                let sampler = SamplerParams::greedy();
                 let id = RequestId(0);
                 let request = Request {
                     id,
                     prompt: &prompt,
-                    max_tokens: 4,
-                    sampler,
-                    bias: &[],
-                    breakers: None,
-                    ignore_end: true,
+                    params: GenerationParams {
+                        max_tokens: 4,
+                        sampler: sampler.clone(),
+                        ignore_end: true,
+                        ..GenerationParams::default()
+                    },
                 };
                 engine.submit(&request, Nanos(0)).unwrap();
                 let mut tokens = Vec::new();

@@ -136,7 +136,7 @@ pub enum Output<'b> {
 
 /// What a page of keys and values looks like outside its backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PageForm {
+pub struct PageFormat {
     /// Which backend's order of elements it is; pages of equal form can be exchanged.
     pub layout: &'static str,
     /// The type of keys and values.
@@ -145,7 +145,7 @@ pub struct PageForm {
     pub bytes: usize,
 }
 
-impl PageForm {
+impl PageFormat {
     /// Whether there is such a page among `pages`, and `found` bytes are those of one.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl PageForm {
 #[non_exhaustive]
 pub enum PageError {
     /// The device keeps its pages to itself.
-    Kept,
+    Unsupported,
     /// There is no such page.
     Page {
         /// The page.
@@ -188,7 +188,9 @@ pub enum PageError {
 impl fmt::Display for PageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kept => f.write_str("this device does not hand out keys and values; use --device cpu"),
+            Self::Unsupported => {
+                f.write_str("this device does not hand out keys and values; use --device cpu")
+            }
             Self::Page { page, pages } => write!(f, "page {} is not among the {pages} there are", page.0),
             Self::Length { expected, found } => write!(f, "a page has {expected} bytes, not {found}"),
         }
@@ -223,13 +225,13 @@ pub trait Backend {
     /// A batch that breaks a rule of [`Batch::check`], or a fault of the device. No step is in flight then.
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), Self::Error>;
 
-    /// Whether steps can feed each other on this device: whether [`Backend::chain`] is ever more than 1.
-    fn chains(&self) -> bool {
+    /// Whether steps can feed each other on this device: whether [`Backend::max_steps`] is ever more than 1.
+    fn supports_multi_step(&self) -> bool {
         false
     }
 
     /// Most steps of a chain of a reserved plan that delivers [`Output::Tokens`].
-    fn chain(&self, plan: &Plan<'_>) -> u32 {
+    fn max_steps(&self, plan: &Plan<'_>) -> u32 {
         let _ = plan;
         1
     }
@@ -241,8 +243,13 @@ pub trait Backend {
     /// Every run of the batch is one row, and all rows are outputs. Page tables reach as far as the last step does.
     ///
     /// # Errors
-    /// As [`Backend::submit`]; more steps than [`Backend::chain`] says are a broken rule, too.
-    fn submit_chain(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, steps: u32) -> Result<(), Self::Error> {
+    /// As [`Backend::submit`]; more steps than [`Backend::max_steps`] says are a broken rule, too.
+    fn submit_multi_step(
+        &mut self,
+        plan: &Plan<'_>,
+        batch: &Batch<'_>,
+        steps: u32,
+    ) -> Result<(), Self::Error> {
         let _ = steps;
         self.submit(plan, batch)
     }
@@ -257,12 +264,12 @@ pub trait Backend {
     ///
     /// # Errors
     /// The device refuses; it can be used all the same.
-    fn rest(&mut self) -> Result<(), Self::Error> {
+    fn suspend(&mut self) -> Result<(), Self::Error> {
         Ok(())
     }
 
     /// What pages look like outside; `None` where the device keeps them to itself.
-    fn page_form(&self) -> Option<PageForm> {
+    fn page_format(&self) -> Option<PageFormat> {
         None
     }
 
@@ -272,7 +279,7 @@ pub trait Backend {
     /// [`PageError`]
     fn read_page(&mut self, page: PageId, to: &mut [u8]) -> Result<(), PageError> {
         let (_, _) = (page, to);
-        Err(PageError::Kept)
+        Err(PageError::Unsupported)
     }
 
     /// Replaces the contents of a page that no step in flight uses.
@@ -283,6 +290,6 @@ pub trait Backend {
     /// [`PageError`]
     fn write_page(&mut self, page: PageId, from: &[u8]) -> Result<(), PageError> {
         let (_, _) = (page, from);
-        Err(PageError::Kept)
+        Err(PageError::Unsupported)
     }
 }

@@ -17,5 +17,6 @@ pub mod plan;
 pub mod model;
 pub mod backend;
 pub mod reference;
+pub mod kv;
 pub mod scheduler;
 pub mod engine;

@@ -4,7 +4,7 @@ use doorbell_core::backend::{Backend, KvType, Output};
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, HeadResult, PageId, PageTables, Plan, Run, Shape, Span};
+use doorbell_core::plan::{Batch, HeadResult, PageId, PageSpan, PageTables, Plan, RowRun, Shape};
 use doorbell_core::token::TokenId;
 use doorbell_gpu::{Delay, GpuBackend, GpuError, Offload, Placement, Settings};
 use doorbell_kfd::process::{DeviceIndex, Process};
@@ -105,9 +105,9 @@ pub(crate) fn run<B: Backend>(
     (tokens, position): (&[TokenId], u32),
     outputs: &[u32],
 ) -> Result<Vec<f32>, B::Error> {
-    let runs = [Run { sequence: 0, first_row: 0, rows: tokens.len() as u32, position }];
+    let runs = [RowRun { sequence: 0, first_row: 0, rows: tokens.len() as u32, position }];
     let pages: Vec<PageId> = (0..PAGES).rev().map(PageId).collect();
-    let spans = vec![Span { start: 0, len: PAGES }; model.groups.len()];
+    let spans = vec![PageSpan { start: 0, len: PAGES }; model.groups.len()];
     let tables = PageTables { pages: &pages, spans: &spans, groups: model.groups.len() };
     backend.submit(plan, &Batch { tokens, runs: &runs, outputs, tables })?;
     loop {

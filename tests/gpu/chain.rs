@@ -4,7 +4,9 @@ use crate::bench::{CHIPS, FIRST, HEAP, goldens, open, prompt, soft, with_model};
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use doorbell_core::backend::{Backend, KvType, Output};
-use doorbell_core::engine::{Config, Engine, Event, FinishReason, Nanos, Progress, Request, RequestId};
+use doorbell_core::engine::{
+    Config, Engine, Event, FinishReason, GenerationParams, Nanos, Progress, Request, RequestId,
+};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, HeadResult, Op, Plan, Shape};
 use doorbell_core::sample::SamplerParams;
@@ -35,17 +37,17 @@ impl Backend for Noting<'_, '_, '_> {
         self.inner.submit(plan, batch)
     }
 
-    fn chains(&self) -> bool {
+    fn supports_multi_step(&self) -> bool {
         self.may
     }
 
-    fn chain(&self, plan: &Plan<'_>) -> u32 {
-        self.inner.chain(plan)
+    fn max_steps(&self, plan: &Plan<'_>) -> u32 {
+        self.inner.max_steps(plan)
     }
 
-    fn submit_chain(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, steps: u32) -> Result<(), GpuError> {
+    fn submit_multi_step(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, steps: u32) -> Result<(), GpuError> {
         self.chains.borrow_mut().push(steps);
-        self.inner.submit_chain(plan, batch, steps)
+        self.inner.submit_multi_step(plan, batch, steps)
     }
 
     fn poll(&mut self) -> Result<Option<Output<'_>>, GpuError> {
@@ -70,11 +72,11 @@ fn outcomes(
             let request = Request {
                 id,
                 prompt,
-                max_tokens: *max_tokens,
-                sampler: params,
-                bias: &[],
-                breakers: None,
-                ignore_end: false,
+                params: GenerationParams {
+                    max_tokens: *max_tokens,
+                    sampler: params.clone(),
+                    ..GenerationParams::default()
+                },
             };
             engine.submit(&request, Nanos(time)).unwrap();
         }
@@ -185,22 +187,22 @@ fn requests_that_are_not_greedy_are_not_chained() {
 /// Chains of the wrong form are refused before anything is written.
 #[test]
 fn chains_that_break_a_rule_are_refused() {
-    use doorbell_core::plan::{BatchError, PageId, PageTables, Run, Span};
+    use doorbell_core::plan::{BatchError, PageId, PageSpan, PageTables, RowRun};
     with_model(&tiny::f32_model(Family::Llama, 1), |model| {
         let kernel = soft(CHIPS[1], Level::Fast);
         let mut backend = open(&kernel, model, crate::bench::settings(4)).unwrap();
         let plan = model.plan(Shape { rows: 1, outputs: 1 }, HeadResult::ArgMax, HEAP).unwrap();
-        assert_eq!(backend.chain(&plan), 1, "not reserved");
+        assert_eq!(backend.max_steps(&plan), 1, "not reserved");
         backend.reserve(&plan).unwrap();
-        let most = backend.chain(&plan);
+        let most = backend.max_steps(&plan);
         assert!(most > 8, "{most}");
-        let spans = vec![Span { start: 0, len: 2 }; model.groups.len()];
+        let spans = vec![PageSpan { start: 0, len: 2 }; model.groups.len()];
         let pages = [PageId(0), PageId(1)];
         let tables = PageTables { pages: &pages, spans: &spans, groups: model.groups.len() };
-        let runs = |position| [Run { sequence: 0, first_row: 0, rows: 1, position }];
+        let runs = |position| [RowRun { sequence: 0, first_row: 0, rows: 1, position }];
         let mut chain = |position, outputs: &[u32], steps| {
             let batch = Batch { tokens: &[TokenId(1)], runs: &runs(position), outputs, tables };
-            backend.submit_chain(&plan, &batch, steps)
+            backend.submit_multi_step(&plan, &batch, steps)
         };
         let page = chain(60, &[0], 5).unwrap_err();
         assert_eq!(page, GpuError::Batch(BatchError::Page { sequence: 0, position: 64 }));

@@ -3,7 +3,7 @@
 use crate::bench::{CHIPS, HEAP, end, goldens, open, prompt, soft, with_model};
 use doorbell_core::backend::{Backend, KvType, Output};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, HeadResult, PageId, PageTables, Plan, Run, Shape, Span};
+use doorbell_core::plan::{Batch, HeadResult, PageId, PageSpan, PageTables, Plan, RowRun, Shape};
 use doorbell_core::quant::Type;
 use doorbell_core::token::TokenId;
 use doorbell_gpu::{GpuBackend, Settings};
@@ -29,14 +29,14 @@ fn step(
     let (mut tokens, mut runs, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
     for (index, &(_, piece, position)) in (0..).zip(pieces) {
         let (first_row, rows) = (tokens.len() as u32, piece.len() as u32);
-        runs.push(Run { sequence: index, first_row, rows, position });
+        runs.push(RowRun { sequence: index, first_row, rows, position });
         tokens.extend_from_slice(piece);
         outputs.push(first_row + rows - 1);
     }
     let pages: Vec<PageId> =
         pieces.iter().flat_map(|piece| (0..EACH).map(|page| PageId(page * SEQUENCES + piece.0))).collect();
-    let spans: Vec<Span> = (0..pieces.len() as u32)
-        .flat_map(|index| model.groups.iter().map(move |_| Span { start: index * EACH, len: EACH }))
+    let spans: Vec<PageSpan> = (0..pieces.len() as u32)
+        .flat_map(|index| model.groups.iter().map(move |_| PageSpan { start: index * EACH, len: EACH }))
         .collect();
     let tables = PageTables { pages: &pages, spans: &spans, groups: model.groups.len() };
     backend.submit(plan, &Batch { tokens: &tokens, runs: &runs, outputs: &outputs, tables }).unwrap();

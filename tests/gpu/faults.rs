@@ -110,11 +110,11 @@ fn a_resting_device_is_woken_by_work() {
             let mut backend = open(&kernel, model, settings(4)).unwrap();
             step(model, &mut backend, &tokens[..4], 0).unwrap();
             for _ in 0..if rests { 2 } else { 0 } {
-                backend.rest().unwrap();
+                backend.suspend().unwrap();
             }
             let logits = step(model, &mut backend, &tokens[4..5], 4).unwrap();
             // A kernel that does not bring it back shows that it was away.
-            backend.rest().unwrap();
+            backend.suspend().unwrap();
             kernel.inject(|injection| injection.refuse = Some((request::UPDATE_QUEUE, Errno::EIO)));
             let error = step(model, &mut backend, &tokens[5..], 5).unwrap_err();
             assert!(matches!(error, GpuError::Submit(SubmitError::Dead)), "{error:?}");

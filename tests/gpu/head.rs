@@ -4,7 +4,7 @@ use crate::bench::{HEAP, PAGES, end, goldens, nmse, open, prompt, settings, soft
 use crate::known;
 use doorbell_core::backend::{Backend, KvType, Output};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, HeadResult, PageId, PageTables, Plan, Run, Shape, Span};
+use doorbell_core::plan::{Batch, HeadResult, PageId, PageSpan, PageTables, Plan, RowRun, Shape};
 use doorbell_core::quant::Type;
 use doorbell_core::reference::{Products, Reference};
 use doorbell_soft::processor::Level;
@@ -16,9 +16,9 @@ where
     B::Error: core::fmt::Debug,
 {
     let tokens = prompt(model, plan.shape.rows);
-    let spans = vec![Span { start: 0, len: 1 }; model.groups.len()];
+    let spans = vec![PageSpan { start: 0, len: 1 }; model.groups.len()];
     let tables = PageTables { pages: &[PageId(0)], spans: &spans, groups: model.groups.len() };
-    let runs = [Run { sequence: 0, first_row: 0, rows: plan.shape.rows, position: 0 }];
+    let runs = [RowRun { sequence: 0, first_row: 0, rows: plan.shape.rows, position: 0 }];
     backend.reserve(plan).unwrap();
     backend.submit(plan, &Batch { tokens: &tokens, runs: &runs, outputs: &[2, 4], tables }).unwrap();
     loop {
@@ -41,7 +41,7 @@ fn hidden_values_are_those_of_the_reference() {
             let kernel = soft(chip, Level::Strict);
             let mut backend = open(&kernel, model, settings(5)).unwrap();
             let found = hidden(model, &mut backend, &plan);
-            assert_eq!(expected.len(), 2 * model.hyper.width as usize);
+            assert_eq!(expected.len(), 2 * model.hparams.width as usize);
             let error = nmse(&found, &expected);
             assert!(error < 5e-4, "{name} on {chip}: NMSE {error:e}");
             end(&kernel, backend, &name);

@@ -7,7 +7,7 @@ use crate::bench::{
 use crate::known::Book;
 use doorbell_core::backend::{Backend as _, KvType, Output};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, HeadResult, PageId, PageTables, Run, Shape, Span};
+use doorbell_core::plan::{Batch, HeadResult, PageId, PageSpan, PageTables, RowRun, Shape};
 use doorbell_core::reference::{Products, Reference};
 use doorbell_core::token::TokenId;
 use doorbell_gpu::survey::survey;
@@ -69,12 +69,12 @@ fn chain(
     let plan = model.plan(Shape { rows: 1, outputs: 1 }, HeadResult::ArgMax, HEAP).unwrap();
     backend.reserve(&plan).unwrap();
     let pages: Vec<PageId> = (0..PAGES).rev().map(PageId).collect();
-    let spans = vec![Span { start: 0, len: PAGES }; model.groups.len()];
+    let spans = vec![PageSpan { start: 0, len: PAGES }; model.groups.len()];
     let tables = PageTables { pages: &pages, spans: &spans, groups: model.groups.len() };
-    let runs = [Run { sequence: 0, first_row: 0, rows: 1, position }];
-    let steps = backend.chain(&plan).min(STEPS);
+    let runs = [RowRun { sequence: 0, first_row: 0, rows: 1, position }];
+    let steps = backend.max_steps(&plan).min(STEPS);
     backend
-        .submit_chain(&plan, &Batch { tokens: &[token], runs: &runs, outputs: &[0], tables }, steps)
+        .submit_multi_step(&plan, &Batch { tokens: &[token], runs: &runs, outputs: &[0], tables }, steps)
         .unwrap();
     let mut tokens = Vec::new();
     while tokens.len() < steps as usize {

@@ -249,7 +249,7 @@ impl Ran {
 /// The chosen experts of every row; no two slots of a row have one expert.
 fn choose(op: &Experts, model: &Model<'_>, plan: &Plan<'_>, case: &Case, state: &mut State) {
     let mut random = Random::new(case.seed);
-    let count = model.hyper.experts.map_or(1, |experts| experts.count as usize);
+    let count = model.hparams.experts.map_or(1, |experts| experts.count as usize);
     let step = if count.is_multiple_of(3) { 1 } else { 3 };
     let tensor = plan.tensor(op.ids);
     let width = tensor.width as usize;

@@ -141,7 +141,7 @@ impl Oracle<'_, '_> {
         let mut values = vec![0.0; x.len()];
         let each = rows.chunks_exact(weight.row_bytes()).enumerate();
         each.map(|(index, row)| {
-            quant::dequantize(weight.kind, row, &mut values).unwrap();
+            quant::dequantize(weight.ty, row, &mut values).unwrap();
             let sum: f64 = values.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum();
             sum as f32 * scale + bias.map_or(0.0, |bias| bias[index])
         })
@@ -161,7 +161,7 @@ impl Oracle<'_, '_> {
                 let weight = self.model.weight(*table);
                 for (row, token) in self.rows.tokens.iter().enumerate() {
                     let mut values = vec![0.0; weight.cols];
-                    quant::dequantize(weight.kind, weight.slice(0, *token as usize, 1), &mut values).unwrap();
+                    quant::dequantize(weight.ty, weight.slice(0, *token as usize, 1), &mut values).unwrap();
                     values.iter_mut().for_each(|x| *x *= scale);
                     self.put(state, *out, row, &values);
                 }

@@ -2,7 +2,8 @@
 
 use doorbell_core::backend::{Backend, KvType};
 use doorbell_core::engine::{
-    Config, Engine, EngineError, Event, Memory, Nanos, Progress, Request, RequestId, SubmitError,
+    Config, Engine, EngineError, Event, GenerationParams, Memory, Nanos, Progress, Request, RequestId,
+    SubmitError,
 };
 use doorbell_core::gguf::{Fault, Gguf, GgufError};
 use doorbell_core::heap::{self, Heap};
@@ -143,11 +144,12 @@ fn generate<'m, B: Backend>(
         let request = Request {
             id: RequestId(id.into()),
             prompt,
-            max_tokens: service.tokens,
-            sampler: &params,
-            bias: &[],
-            breakers: None,
-            ignore_end: true,
+            params: GenerationParams {
+                max_tokens: service.tokens,
+                sampler: params.clone(),
+                ignore_end: true,
+                ..GenerationParams::default()
+            },
         };
         engine.submit(&request, Nanos(0)).map_err(|error| {
             let memory =

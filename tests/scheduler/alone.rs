@@ -2,7 +2,7 @@
 
 use crate::Job;
 use crate::fake::{END, Grammars, after, scores};
-use doorbell_core::engine::{FinishReason, Masks as _, RequestId};
+use doorbell_core::engine::{FinishReason, RequestId, TokenConstraints as _};
 use doorbell_core::heap::{Global, Heap};
 use doorbell_core::sample::{LogProbs, Sampler, SamplerScope, Scratch};
 use doorbell_core::token::TokenId;

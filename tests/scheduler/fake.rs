@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 use doorbell_core::backend::{Backend, Output, UNPICKED};
-use doorbell_core::engine::{Config, Masks, RequestId};
+use doorbell_core::engine::{Config, RequestId, TokenConstraints};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, BatchError, BatchLimits, GroupId, Op, PAGE_TOKENS, PageId, Plan};
 use doorbell_core::sample::TokenMask;
@@ -92,7 +92,7 @@ impl Fake {
             failed: false,
             nature,
             limits,
-            most: (config.largest_shape().rows.max(config.reading_rows), config.sequences),
+            most: (config.largest_shape().rows.max(config.pooling_rows), config.sequences),
             logits: Vec::new(),
             picked: VecDeque::new(),
             current: Vec::new(),
@@ -143,11 +143,11 @@ impl Backend for Fake {
         true
     }
 
-    fn chains(&self) -> bool {
+    fn supports_multi_step(&self) -> bool {
         self.nature.chain > 1
     }
 
-    fn chain(&self, _plan: &Plan<'_>) -> u32 {
+    fn max_steps(&self, _plan: &Plan<'_>) -> u32 {
         self.nature.chain.max(1)
     }
 
@@ -157,7 +157,7 @@ impl Backend for Fake {
         let refused = self.begin(batch);
         self.logits.clear();
         for row in 0..batch.rows() as u32 {
-            let (sequence, position) = batch.place(row).unwrap();
+            let (sequence, position) = batch.locate(row).unwrap();
             let pages = batch.tables.of(sequence, GroupId(0));
             let hash = self.write(pages, position, batch.tokens[row as usize]);
             if batch.outputs.contains(&row) {
@@ -169,8 +169,13 @@ impl Backend for Fake {
         if refused { Err(BatchError::Output { row: 0 }) } else { Ok(()) }
     }
 
-    fn submit_chain(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, steps: u32) -> Result<(), BatchError> {
-        batch.check_chain(&BatchLimits { shape: plan.shape, ..self.limits }, steps).unwrap();
+    fn submit_multi_step(
+        &mut self,
+        plan: &Plan<'_>,
+        batch: &Batch<'_>,
+        steps: u32,
+    ) -> Result<(), BatchError> {
+        batch.check_multi_step(&BatchLimits { shape: plan.shape, ..self.limits }, steps).unwrap();
         assert!((2..=self.nature.chain).contains(&steps) && batch.runs.len() as u32 <= self.most.1);
         let refused = self.begin(batch);
         self.chained += steps;
@@ -234,12 +239,12 @@ impl Grammars {
     }
 }
 
-impl Masks for Grammars {
+impl TokenConstraints for Grammars {
     fn mask(&mut self, request: RequestId) -> Option<TokenMask<'_>> {
         self.0.get(&request).map(|(_, words)| TokenMask::new(words))
     }
 
-    fn restricts(&self, request: RequestId) -> bool {
+    fn is_constrained(&self, request: RequestId) -> bool {
         self.0.contains_key(&request)
     }
 

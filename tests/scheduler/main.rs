@@ -12,8 +12,8 @@ mod watch;
 use alone::{Said, alone, said};
 use arbitrary::{Result, Unstructured};
 use doorbell_core::engine::{
-    Config, Engine, Event, FinishReason, Nanos, Progress, Reading, Request, RequestId, SubmitError, Usage,
-    Wanted,
+    Config, Engine, Event, FinishReason, GenerationParams, Nanos, PoolingOutput, PoolingRequest, Progress,
+    Request, RequestId, SubmitError, Usage,
 };
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
@@ -37,13 +37,13 @@ struct Job {
     /// Whether a grammar restricts it.
     grammar: bool,
     /// Whether it takes nothing from the cache.
-    anew: bool,
+    skip_cache: bool,
 }
 
 /// The likeliest tokens, just so many.
 fn greedy(prompt: Vec<TokenId>, max_tokens: u32) -> Job {
     let params = SamplerParams::greedy();
-    Job { prompt, max_tokens, params, ignore_end: true, grammar: false, anew: false }
+    Job { prompt, max_tokens, params, ignore_end: true, grammar: false, skip_cache: false }
 }
 
 struct Outcome {
@@ -69,15 +69,17 @@ fn submit(
     job: &Job,
     now: u64,
 ) -> core::result::Result<(), SubmitError> {
-    let Job { prompt, max_tokens, params, ignore_end, .. } = job;
+    let Job { prompt, max_tokens, params, ignore_end, skip_cache, .. } = job;
     let request = Request {
         id,
         prompt,
-        max_tokens: *max_tokens,
-        sampler: params,
-        bias: &[],
-        breakers: None,
-        ignore_end: *ignore_end,
+        params: GenerationParams {
+            max_tokens: *max_tokens,
+            sampler: params.clone(),
+            ignore_end: *ignore_end,
+            skip_prefix_cache: *skip_cache,
+            ..GenerationParams::default()
+        },
     };
     engine.submit(&request, Nanos(now))
 }
@@ -115,13 +117,13 @@ fn poll(
     outcomes: &mut Outcomes,
     held: &[PageId],
 ) -> Progress {
-    let progress = engine.poll_masked(Nanos(now), &mut streams.grammars, &mut |event| match event {
+    let progress = engine.poll_constrained(Nanos(now), &mut streams.grammars, &mut |event| match event {
         Event::Token { request, token, logprobs } => {
             assert!(!outcomes.contains_key(&request), "a token after the end");
             streams.tokens.entry(request).or_default().push(said(token, logprobs));
             streams.watch.token(request);
         }
-        Event::Read { request, position, row } => {
+        Event::Pooled { request, position, row } => {
             let rows = streams.reads.entry(request).or_default();
             assert_eq!(position as usize, rows.len(), "rows come in order, each once");
             rows.push(row.to_vec());
@@ -164,7 +166,7 @@ fn job(u: &mut Unstructured<'_>, context: u32) -> Result<Job> {
     let prompt = (0..length).map(|i| TokenId(if i < turn { first } else { second })).collect();
     let params = params(u)?;
     let (max_tokens, ignore_end) = (u.int_in_range(1..=150)?, u.arbitrary()?);
-    Ok(Job { prompt, max_tokens, params, ignore_end, grammar: u.ratio(1, 8)?, anew: u.ratio(1, 10)? })
+    Ok(Job { prompt, max_tokens, params, ignore_end, grammar: u.ratio(1, 8)?, skip_cache: u.ratio(1, 10)? })
 }
 
 /// Random ways of picking, some of which remember what was picked.
@@ -213,7 +215,7 @@ fn judge_readings(
         let expected = read_alone(&job.prompt, model.vocabulary, nan);
         let bits = |rows: &[Vec<f32>]| rows.concat().into_iter().map(f32::to_bits).collect::<Vec<_>>();
         let reason = outcomes[id].reason;
-        if reason == FinishReason::Read {
+        if reason == FinishReason::Pooled {
             assert_eq!(bits(&rows), bits(&expected), "{id:?}");
             read += 1;
         } else {
@@ -265,27 +267,27 @@ impl Outside {
         prompt: &[TokenId],
         u: &mut Unstructured<'_>,
     ) -> Result<()> {
-        engine.give_pages(&core::mem::take(&mut self.held));
+        engine.release_pages(&core::mem::take(&mut self.held));
         let cells = |page: &PageId| page.0 as usize * PAGE_TOKENS..(page.0 as usize + 1) * PAGE_TOKENS;
         if u.ratio(1, 6)? {
-            self.held = engine.hold_prefix(prompt).unwrap().to_vec();
+            self.held = engine.acquire_prefix(prompt).unwrap().to_vec();
             let tokens = &prompt[..self.held.len() * PAGE_TOKENS];
             let fake = engine.backend();
             let away = self.held.iter().flat_map(|page| fake.cells[cells(page)].to_vec()).collect();
             self.away = (!tokens.is_empty()).then(|| (tokens.to_vec(), away));
         }
         if u.ratio(1, 8)? {
-            engine.forget_prefix(prompt);
-            assert!(engine.hold_prefix(prompt).unwrap().is_empty(), "what was forgotten is found");
+            engine.evict_prefix(prompt);
+            assert!(engine.acquire_prefix(prompt).unwrap().is_empty(), "what was forgotten is found");
         }
         if u.ratio(1, 6)?
             && let Some((tokens, away)) = &self.away
-            && let Ok(pages) = engine.take_pages((tokens.len() / PAGE_TOKENS) as u32)
+            && let Ok(pages) = engine.allocate_pages((tokens.len() / PAGE_TOKENS) as u32)
         {
             for (page, away) in pages.iter().zip(away.chunks(PAGE_TOKENS)) {
                 engine.backend().cells[cells(page)].copy_from_slice(away);
             }
-            engine.adopt_prefix(tokens, &pages);
+            engine.insert_prefix(tokens, &pages);
             self.brought += 1;
         }
         Ok(())
@@ -305,7 +307,7 @@ fn judge_all(
         let (tokens, reason) = alone(model.vocabulary, config.context, nature.nan, job);
         let is_cut = cut(together.reason, streams.watch.is_cancelled(*id), streams.failures);
         assert!(
-            !job.anew || together.usage.cached_tokens == 0,
+            !job.skip_cache || together.usage.cached_tokens == 0,
             "what is computed anew is not from the cache"
         );
         judge(together, (&tokens, reason), is_cut, &format!("{id:?} {job:?} {config:?} {nature:?}"));
@@ -341,7 +343,7 @@ fn config(u: &mut Unstructured<'_>) -> Result<Config> {
     let most = if u.arbitrary()? { config.full_pages() } else { config.full_pages().min(least + 2) };
     config.pages = u.int_in_range(least..=most)?;
     config.step_target = u.int_in_range(1..=1000)?;
-    config.reading_rows = u.int_in_range(1..=40)?;
+    config.pooling_rows = u.int_in_range(1..=40)?;
     Ok(config)
 }
 
@@ -359,7 +361,10 @@ fn enter(
     now: u64,
 ) -> core::result::Result<(), SubmitError> {
     if reads {
-        engine.submit_reading(&Reading { id, tokens: &job.prompt, wanted: Wanted::Logits }, Nanos(now))?;
+        engine.submit_pooling(
+            &PoolingRequest { id, tokens: &job.prompt, output: PoolingOutput::Logits },
+            Nanos(now),
+        )?;
         streams.watch.reads(id);
         return Ok(());
     }
@@ -367,9 +372,7 @@ fn enter(
     if job.grammar {
         streams.grammars.add(id);
     }
-    if job.anew {
-        engine.compute_anew(id);
-    } else {
+    if !job.skip_cache {
         streams.watch.begins(id, &job.prompt);
     }
     Ok(())
@@ -381,7 +384,7 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
     let mut engine = engine(model, config, nature);
     if u.ratio(1, 4)? {
         // every page collides with every other
-        engine.hash_pages_by(|_, _| 0);
+        engine.set_page_hash(|_, _| 0);
     }
     let (mut outcomes, mut streams) = (HashMap::new(), Streams::default());
     let (mut jobs, mut readings, mut outside) = (HashMap::new(), HashMap::new(), Outside::default());
@@ -410,7 +413,7 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
             streams.watch.cancels(victim);
         }
     }
-    engine.give_pages(&outside.held);
+    engine.release_pages(&outside.held);
     while poll(&mut engine, now, &mut streams, &mut outcomes, &[]) != Progress::Idle {
         now += 1;
         assert!(now < 1_000_000, "requests starve");

@@ -104,7 +104,7 @@ impl Watch {
         let pages = tables.iter().flat_map(|(_, pages)| pages).chain(held);
         pages.for_each(|page| holders[page.0 as usize] += 1);
         for (page, &holders) in (0..).zip(&holders) {
-            assert_eq!(pool.holders(PageId(page)), holders, "holders of page {page}");
+            assert_eq!(pool.ref_count(PageId(page)), holders, "holders of page {page}");
         }
         let used = holders.iter().filter(|&&holders| holders > 0).count() as u32;
         assert_eq!(used + pool.available(), pool.total(), "pages get lost");
@@ -156,7 +156,7 @@ impl Watch {
             }
         }
         for (page, offset) in core::mem::take(&mut engine.backend().writes) {
-            assert_eq!(engine.pool().holders(page), 1, "a page that is written is nobody else's");
+            assert_eq!(engine.pool().ref_count(page), 1, "a page that is written is nobody else's");
             let &[(id, index)] = owners[&page].as_slice() else { panic!("{page:?} belongs to several") };
             let position = index * PAGE_TOKENS as u32 + offset;
             let seat = self.seats.entry(id).or_default();

@@ -99,7 +99,7 @@ pub(crate) fn served(kind: &Kind, gguf: &'static Gguf<'static>) -> Served {
     let tokenizer: &'static Tokenizer<'static> = Box::leak(Box::new(Tokenizer::new(gguf, HEAP).unwrap()));
     let mut config = Config::new(kind.context, kind.parallel, 64);
     config.waiting = kind.waiting;
-    config.reading_rows = 8;
+    config.pooling_rows = 8;
     config.pages = kind.pages.unwrap_or(config.pages);
     let backend = Scripted::new(model, tokenizer, config.pages, kind.pause).telling_steps(kind.steps.clone());
     let end_tokens: Vec<_> = tokenizer.eog().collect();

@@ -13,7 +13,7 @@ use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::{TokenId, Tokenizer};
 use doorbell_cpu::backend::CpuBackend;
 use doorbell_runtime::prefix::{FileName, Folder, PrefixError};
-use doorbell_runtime::serve::{Job, Service, Update};
+use doorbell_runtime::serve::{GenerationParams, Job, Service, Update};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -158,16 +158,16 @@ fn continued(service: &Service, prompt: &[TokenId], count: u32) -> (Vec<(TokenId
     let (tell, told) = std::sync::mpsc::channel();
     let ticket = service.submit(Job {
         prompt: prompt.to_vec(),
-        max_tokens: count,
-        params: SamplerParams { logprobs: Some(0), ..SamplerParams::greedy() },
-        bias: Vec::new(),
-        breakers: None,
+        params: GenerationParams {
+            max_tokens: count,
+            sampler: SamplerParams { logprobs: Some(0), ..SamplerParams::greedy() },
+            ignore_end: true,
+            ..GenerationParams::default()
+        },
         stops: Vec::new(),
-        ignore_end: true,
         special: false,
         constraint: None,
         budget: None,
-        reuse: true,
         slot: Some(0),
         on_update: Box::new(move |update| _ = tell.send(update)),
     });

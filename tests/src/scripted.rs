@@ -6,7 +6,7 @@
 //! byte-level vocabulary whose turns end with `<|im_end|>`.
 
 use core::time::Duration;
-use doorbell_core::backend::{Backend, KvType, Output, PageError, PageForm};
+use doorbell_core::backend::{Backend, KvType, Output, PageError, PageFormat};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{
     Batch, BatchError, BatchLimits, GroupId, HeadResult, Op, PAGE_TOKENS, PageId, Plan,
@@ -72,7 +72,7 @@ impl Scripted {
             end: tokenizer.find(b"<|im_end|>").expect("turns end"),
             limits: BatchLimits { shape, vocabulary: model.vocabulary, groups: model.groups.len(), pages },
             logits: Vec::new(),
-            width: model.hyper.width as usize,
+            width: model.hparams.width as usize,
             result: HeadResult::Logits,
             pause,
             in_flight: false,
@@ -159,7 +159,7 @@ impl Backend for Scripted {
         let mut logits = core::mem::take(&mut self.logits);
         logits.clear();
         for row in 0..batch.rows() as u32 {
-            let Some((sequence, position)) = batch.place(row) else { continue };
+            let Some((sequence, position)) = batch.locate(row) else { continue };
             let pages = batch.tables.of(sequence, GroupId(0));
             let cell = |position: usize| {
                 pages[position / PAGE_TOKENS].0 as usize * PAGE_TOKENS + position % PAGE_TOKENS
@@ -194,7 +194,7 @@ impl Backend for Scripted {
         }))
     }
 
-    fn rest(&mut self) -> Result<(), BatchError> {
+    fn suspend(&mut self) -> Result<(), BatchError> {
         if let Some(rests) = &self.rests {
             // whoever wanted to know may have gone
             let _ = rests.send(());
@@ -202,8 +202,8 @@ impl Backend for Scripted {
         Ok(())
     }
 
-    fn page_form(&self) -> Option<PageForm> {
-        Some(PageForm { layout: "scripted", kv: KvType::F32, bytes: PAGE_TOKENS * 4 })
+    fn page_format(&self) -> Option<PageFormat> {
+        Some(PageFormat { layout: "scripted", kv: KvType::F32, bytes: PAGE_TOKENS * 4 })
     }
 
     fn read_page(&mut self, page: PageId, to: &mut [u8]) -> Result<(), PageError> {

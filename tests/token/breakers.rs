@@ -3,7 +3,7 @@
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
 use doorbell_core::quant::Type;
-use doorbell_core::sample::{Breakers, Sampler, SamplerParams, SamplerScope, Scratch};
+use doorbell_core::sample::{DryBreakers, Sampler, SamplerParams, SamplerScope, Scratch};
 use doorbell_core::token::{EncodeOptions, TokenId, Tokenizer};
 use doorbell_tests::tiny::{self, Family, Shape};
 use std::collections::BTreeMap;
@@ -37,8 +37,8 @@ fn texts_end_repetitions_where_llama_cpp_ends_them() {
             let byte = |hex: &str| u8::from_str_radix(hex, 16).unwrap();
             let text =
                 |hex: &&str| (0..hex.len()).step_by(2).map(|at| byte(&hex[at..at + 2])).collect::<Vec<_>>();
-            let breakers = Breakers::of_texts(parts[1].iter().map(text), &tokenizer, HEAP).unwrap();
-            let mut pick = |breakers: Option<&Breakers<'_>>| {
+            let breakers = DryBreakers::of_texts(parts[1].iter().map(text), &tokenizer, HEAP).unwrap();
+            let mut pick = |breakers: Option<&DryBreakers<'_>>| {
                 let scope = SamplerScope { request: 0, vocab_len, context_len: 4096, breakers };
                 let mut sampler = Sampler::new(&params, &[], scope, HEAP).unwrap();
                 parts[2].iter().for_each(|token| sampler.accept(TokenId(token.parse().unwrap())));
@@ -72,9 +72,9 @@ fn no_text_is_no_breaker() {
     let gguf = Gguf::parse(&file, HEAP).unwrap();
     let tokenizer = Tokenizer::new(&gguf, HEAP).unwrap();
     for texts in [&[][..], &[""], &["", ""]] {
-        assert_eq!(Breakers::of_texts(texts, &tokenizer, HEAP).unwrap().bytes(), 0);
+        assert_eq!(DryBreakers::of_texts(texts, &tokenizer, HEAP).unwrap().bytes(), 0);
     }
-    let once = Breakers::of_texts(["the"], &tokenizer, HEAP).unwrap();
+    let once = DryBreakers::of_texts(["the"], &tokenizer, HEAP).unwrap();
     assert!(once.bytes() > 0);
     assert_eq!(once.copied(HEAP).unwrap().bytes(), once.bytes());
 }
@@ -86,7 +86,7 @@ fn characters_in_pieces_are_breakers() {
     let gguf = Gguf::parse(&file, HEAP).unwrap();
     let tokenizer = Tokenizer::new(&gguf, HEAP).unwrap();
     let vocab_len = tokenizer.vocab_len();
-    let breakers = Breakers::of_texts(["\u{e9}t\u{e9}"], &tokenizer, HEAP).unwrap();
+    let breakers = DryBreakers::of_texts(["\u{e9}t\u{e9}"], &tokenizer, HEAP).unwrap();
     let mut seen = doorbell_core::heap::Vec::new_in(HEAP);
     tokenizer.encode("the x\u{e9}t\u{e9} the x", EncodeOptions::default(), &mut seen).unwrap();
     let mut params = SamplerParams { temperature: 1.0, ..SamplerParams::greedy() };

@@ -4,7 +4,7 @@
 use crate::process::{cargo, command, execute, root};
 use anyhow::{Context as _, bail, ensure};
 use doorbell_core::backend::KvType;
-use doorbell_core::engine::{Config, Engine, Event, Nanos, Progress, Request, RequestId};
+use doorbell_core::engine::{Config, Engine, Event, GenerationParams, Nanos, Progress, Request, RequestId};
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{self, Global, Heap};
 use doorbell_core::model::Model;
@@ -166,20 +166,21 @@ fn host() -> Result<Vec<u32>, anyhow::Error> {
     let model = Model::new(&gguf, HEAP)?;
     let mut prompt = heap::Vec::new_in(HEAP);
     tokenizer.encode(PROMPT, EncodeOptions::default(), &mut prompt)?;
-    let config = Config::new(model.hyper.context, 1, 64);
+    let config = Config::new(model.hparams.context, 1, 64);
     let threads = std::thread::available_parallelism().map_or(1, core::num::NonZeroUsize::get);
     let backend = CpuBackend::new(&model, config.pages, KvType::F16, threads, HEAP)?;
     let mut engine = Engine::new(&model, backend, config, &[], HEAP)?;
-    let sampler = &SamplerParams::greedy();
+    let sampler = SamplerParams::greedy();
     let id = RequestId(1);
     let request = Request {
         id,
         prompt: &prompt,
-        max_tokens: TOKENS,
-        sampler,
-        bias: &[],
-        breakers: None,
-        ignore_end: true,
+        params: GenerationParams {
+            max_tokens: TOKENS,
+            sampler: sampler.clone(),
+            ignore_end: true,
+            ..GenerationParams::default()
+        },
     };
     engine.submit(&request, Nanos(0))?;
     let mut tokens = Vec::new();

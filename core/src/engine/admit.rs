@@ -1,15 +1,17 @@
 //! The engine's state, and how requests enter and leave it.
 
-use super::config::{Config, EngineError, Request, SubmitError, pages_of};
-use super::event::{FinishReason, Nanos, RequestId};
-use super::reading::{ReadingPlans, Wanted};
+use super::config::{Config, EngineError, pages_of};
+use super::event::{FinishReason, Nanos};
+use super::reading::PoolingPlans;
+use super::request::{PoolingOutput, Request, RequestId, SubmitError};
 use super::sequence::Sequence;
 use crate::backend::Backend;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
+use crate::kv::{BlockPool, PageHash};
 use crate::model::Model;
-use crate::plan::{HeadResult, PageId, Plan, Run, Span};
+use crate::plan::{HeadResult, PageId, PageSpan, Plan, RowRun};
 use crate::sample::{Sampler, SamplerScope, Scratch};
-use crate::scheduler::{Pace, PageHash, Pool};
+use crate::scheduler::Pacing;
 use crate::token::TokenId;
 
 /// Serves requests on one model and one backend.
@@ -22,13 +24,13 @@ pub struct Engine<'m, 'a, B> {
     pub(super) end_tokens: Vec<'m, TokenId>,
     pub(super) decode_plan: Plan<'m>,
     pub(super) full_plan: Plan<'m>,
-    pub(super) reading_plans: Option<ReadingPlans<'m>>,
+    pub(super) pooling_plans: Option<PoolingPlans<'m>>,
     /// Of steps that the device feeds itself, where it can.
     pub(super) chain_plan: Option<Plan<'m>>,
     /// Live requests, in order of arrival.
     pub(super) sequences: Vec<'m, Sequence<'m>>,
-    pub(super) pool: Pool<'m>,
-    pub(super) pace: Pace,
+    pub(super) pool: BlockPool<'m>,
+    pub(super) pacing: Pacing,
     pub(super) scratch: Scratch<'m>,
     pub(super) step: StepBuffers<'m>,
 }
@@ -41,18 +43,18 @@ pub(super) struct StepBuffers<'m> {
     pub(super) left: u32,
     pub(super) submitted: Nanos,
     /// What is wanted, if the step reads.
-    pub(super) reading: Option<Wanted>,
+    pub(super) reading: Option<PoolingOutput>,
     /// Whether the step before read.
     pub(super) read_last: bool,
     pub(super) tokens: Vec<'m, TokenId>,
-    pub(super) runs: Vec<'m, Run>,
+    pub(super) runs: Vec<'m, RowRun>,
     pub(super) outputs: Vec<'m, u32>,
     /// The request of each run.
     pub(super) requests: Vec<'m, RequestId>,
     /// The request of each output row.
     pub(super) owners: Vec<'m, RequestId>,
     pub(super) pages: Vec<'m, PageId>,
-    pub(super) spans: Vec<'m, Span>,
+    pub(super) spans: Vec<'m, PageSpan>,
 }
 
 impl<'m> StepBuffers<'m> {
@@ -67,7 +69,7 @@ impl<'m> StepBuffers<'m> {
             read_last: false,
             tokens: heap::with_capacity(heap, config.widest_step() as usize)?,
             runs: heap::with_capacity(heap, sequences)?,
-            outputs: heap::with_capacity(heap, sequences.max(config.reading_rows as usize))?,
+            outputs: heap::with_capacity(heap, sequences.max(config.pooling_rows as usize))?,
             requests: heap::with_capacity(heap, sequences)?,
             owners: heap::with_capacity(heap, sequences)?,
             pages: heap::with_capacity(heap, config.full_pages() as usize)?,
@@ -77,11 +79,11 @@ impl<'m> StepBuffers<'m> {
 
     /// Bytes of the buffers under these limits.
     pub(super) fn bytes(config: &Config, groups: usize) -> usize {
-        let per_sequence = size_of::<Run>() + size_of::<u32>() + 2 * size_of::<RequestId>();
-        let per_sequence = per_sequence.saturating_add(size_of::<Span>().saturating_mul(groups));
+        let per_sequence = size_of::<RowRun>() + size_of::<u32>() + 2 * size_of::<RequestId>();
+        let per_sequence = per_sequence.saturating_add(size_of::<PageSpan>().saturating_mul(groups));
         let rows = size_of::<TokenId>().saturating_mul(config.widest_step() as usize);
         let read =
-            (config.reading_rows.saturating_sub(config.sequences) as usize).saturating_mul(size_of::<u32>());
+            (config.pooling_rows.saturating_sub(config.sequences) as usize).saturating_mul(size_of::<u32>());
         let pages = size_of::<PageId>().saturating_mul(config.full_pages() as usize);
         per_sequence
             .saturating_mul(config.sequences as usize)
@@ -113,21 +115,21 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
         // The largest things last: what is needed on the way to a plan is then never on top of them.
         let decode_plan = model.plan(config.decode_shape(), HeadResult::Logits, heap)?;
         let full_plan = model.plan(config.largest_shape(), HeadResult::Logits, heap)?;
-        let reading_plans = ReadingPlans::new(&config, model, heap)?;
+        let pooling_plans = PoolingPlans::new(&config, model, heap)?;
         let mut end_tokens = heap::copied(heap, end_tokens)?;
         end_tokens.sort_unstable();
         let live = config.sequences as usize + config.waiting as usize;
         let step = StepBuffers::new(&config, model.groups.len(), heap)?;
         let sequences = heap::with_capacity(heap, live)?;
-        let pool = Pool::new(config.pages, heap)?;
+        let pool = BlockPool::new(config.pages, heap)?;
         let scratch = Scratch::new(model.vocabulary as usize, heap)?;
         backend.reserve(&full_plan).map_err(EngineError::Backend)?;
         backend.reserve(&decode_plan).map_err(EngineError::Backend)?;
-        for plan in reading_plans.iter().flat_map(ReadingPlans::both) {
+        for plan in pooling_plans.iter().flat_map(PoolingPlans::both) {
             backend.reserve(plan).map_err(EngineError::Backend)?;
         }
         let chain_plan = chain_plan(&mut backend, model, &config, heap)?;
-        let pace = Pace::new(config.step_target);
+        let pacing = Pacing::new(config.step_target);
         Ok(Self {
             config,
             model,
@@ -136,11 +138,11 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
             end_tokens,
             decode_plan,
             full_plan,
-            reading_plans,
+            pooling_plans,
             chain_plan,
             sequences,
             pool,
-            pace,
+            pacing,
             scratch,
             step,
         })
@@ -162,7 +164,7 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
     }
 
     /// The KV pages and who holds them.
-    pub fn pool(&self) -> &Pool<'m> {
+    pub fn pool(&self) -> &BlockPool<'m> {
         &self.pool
     }
 
@@ -171,9 +173,9 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
         self.sequences.iter().map(|sequence| (sequence.id, &sequence.pages[..]))
     }
 
-    /// As [`Pool::hash_by`], before the first request: answers stay the same, however many hashes are equal.
-    pub fn hash_pages_by(&mut self, hash: PageHash) {
-        self.pool.hash_by(hash);
+    /// As [`BlockPool::hash_by`], before the first request: answers stay the same, however many hashes are equal.
+    pub fn set_page_hash(&mut self, hash: PageHash) {
+        self.pool.set_hash(hash);
     }
 
     /// Live requests: running and waiting.
@@ -187,8 +189,9 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
     /// [`SubmitError`]; nothing has changed then.
     pub fn submit(&mut self, request: &Request<'_>, now: Nanos) -> Result<(), SubmitError> {
         let context = self.config.context;
+        let params = &request.params;
         let prompt = self.acceptable(request.prompt)?;
-        let wanted = prompt.saturating_add(request.max_tokens);
+        let wanted = prompt.saturating_add(params.max_tokens);
         let limit = wanted.min(context);
         let mut tokens = heap::with_capacity(self.heap, limit as usize)?;
         tokens.extend_from_slice(request.prompt);
@@ -203,14 +206,15 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
             request: 0,
             vocab_len: self.model.vocabulary as usize,
             context_len: limit as usize,
-            breakers: request.breakers,
+            breakers: params.dry_breakers,
         };
         let mut sampler =
-            Sampler::new(request.sampler, request.bias, scope, self.heap).map_err(SubmitError::Sampler)?;
+            Sampler::new(&params.sampler, params.bias, scope, self.heap).map_err(SubmitError::Sampler)?;
         request.prompt.iter().for_each(|&token| sampler.accept(token));
         self.sequences.push(Sequence {
             limited_by_context: wanted > context,
-            ignore_end: request.ignore_end,
+            ignore_end: params.ignore_end,
+            skip_cache: params.skip_prefix_cache,
             ..Sequence::waiting(request.id, (tokens, pages), limit, sampler, now)
         });
         Ok(())
@@ -234,26 +238,24 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
         Ok(count)
     }
 
-    /// Lets a request that waits compute its whole prompt, whatever the cache knows of it.
-    pub fn compute_anew(&mut self, request: RequestId) {
-        if let Some(sequence) = self.sequences.iter_mut().find(|sequence| sequence.id == request) {
-            sequence.anew = true;
-        }
-    }
-
     /// Lets the device rest until there is work again. Does nothing while requests are served.
     ///
     /// # Errors
-    /// As [`Backend::rest`].
-    pub fn rest(&mut self) -> Result<(), B::Error> {
+    /// As [`Backend::suspend`].
+    pub fn suspend(&mut self) -> Result<(), B::Error> {
         let is_idle = self.sequences.is_empty() && !self.step.in_flight;
-        if is_idle { self.backend.rest() } else { Ok(()) }
+        if is_idle { self.backend.suspend() } else { Ok(()) }
     }
 
     /// Ends a request at the next poll. Unknown requests are ignored: they may just have finished.
     pub fn cancel(&mut self, request: RequestId) {
+        self.finish(request, FinishReason::Cancelled);
+    }
+
+    /// Ends a request at the next poll for a reason that the host has found. Unknown requests are ignored.
+    pub fn finish(&mut self, request: RequestId, reason: FinishReason) {
         if let Some(sequence) = self.sequences.iter_mut().find(|sequence| sequence.id == request) {
-            sequence.ending = Some(FinishReason::Cancelled);
+            sequence.ending = Some(reason);
         }
     }
 }
@@ -265,10 +267,10 @@ fn chain_plan<'m, B: Backend>(
     config: &Config,
     heap: Heap<'m>,
 ) -> Result<Option<Plan<'m>>, EngineError<B::Error>> {
-    if !backend.chains() {
+    if !backend.supports_multi_step() {
         return Ok(None);
     }
     let plan = model.plan(config.decode_shape(), HeadResult::ArgMax, heap)?;
     backend.reserve(&plan).map_err(EngineError::Backend)?;
-    Ok((backend.chain(&plan) > 1).then_some(plan))
+    Ok((backend.max_steps(&plan) > 1).then_some(plan))
 }

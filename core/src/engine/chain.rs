@@ -5,8 +5,8 @@
 
 use super::admit::Engine;
 use super::config::pages_of;
+use super::constraints::TokenConstraints;
 use super::event::{Event, FinishReason, Nanos};
-use super::masks::Masks;
 use super::sequence::Sequence;
 use super::step::extend;
 use crate::backend::{Backend, Output, UNPICKED};
@@ -15,18 +15,21 @@ use crate::token::TokenId;
 
 impl Sequence<'_> {
     /// Whether its next tokens follow from the logits alone.
-    fn can_chain(&self, masks: &dyn Masks) -> bool {
-        self.decodes() && self.ending.is_none() && self.sampler.is_greedy() && !masks.restricts(self.id)
+    fn can_chain(&self, constraints: &dyn TokenConstraints) -> bool {
+        self.decodes()
+            && self.ending.is_none()
+            && self.sampler.is_greedy()
+            && !constraints.is_constrained(self.id)
     }
 }
 
 impl<B: Backend> Engine<'_, '_, B> {
     /// Steps that the next batch can run in a chain, with pages for all of them; 1 is a step by itself.
-    pub(super) fn take_chain(&mut self, masks: &dyn Masks) -> u32 {
+    pub(super) fn take_chain(&mut self, constraints: &dyn TokenConstraints) -> u32 {
         let Some(plan) = &self.chain_plan else { return 1 };
-        let mut steps = self.backend.chain(plan).min(self.pace.steps());
+        let mut steps = self.backend.max_steps(plan).min(self.pacing.steps());
         for sequence in self.sequences.iter().filter(|sequence| sequence.running) {
-            if !sequence.can_chain(masks) {
+            if !sequence.can_chain(constraints) {
                 return 1;
             }
             steps = steps.min(sequence.limit.saturating_sub(sequence.len()));
@@ -41,7 +44,7 @@ impl<B: Backend> Engine<'_, '_, B> {
         }
         for sequence in self.sequences.iter_mut().filter(|sequence| sequence.running) {
             let missing = sequence.missing_pages(steps);
-            sequence.pages.extend((0..missing).map_while(|_| self.pool.take()));
+            sequence.pages.extend((0..missing).map_while(|_| self.pool.allocate()));
         }
         steps
     }

@@ -1,10 +1,7 @@
-//! Limits of an engine, and what may be asked of it. The memory they need is in `memory`.
+//! Limits of an engine, and why one can't be made. The memory they need is in `memory`, requests are in `request`.
 
-use super::event::RequestId;
 use crate::heap::OutOfMemory;
 use crate::plan::{PAGE_TOKENS, PlanError, Shape};
-use crate::sample::{Breakers, LogitBias, SamplerError, SamplerParams};
-use crate::token::TokenId;
 use core::fmt;
 
 /// Limits of an engine; what depends on them alone is reserved at the start.
@@ -21,9 +18,9 @@ pub struct Config {
     pub waiting: u32,
     /// KV pages per group. Fewer than [`Config::full_pages`] are shared: sequences give way when they run out.
     pub pages: u32,
-    /// Rows of a step that reads a text without continuing it; with 0 no readings are taken. Each takes room for
-    /// the scores of the whole vocabulary.
-    pub reading_rows: u32,
+    /// Rows of a pooling step; with 0 no pooling requests are accepted. Each takes room for the logits of the whole
+    /// vocabulary.
+    pub pooling_rows: u32,
     /// Time that a step should take at most while tokens are streaming, ns; bounds prompt chunks.
     pub step_target: u64,
 }
@@ -32,11 +29,11 @@ pub struct Config {
 const STEP_TARGET: u64 = 50_000_000;
 
 impl Config {
-    /// Limits with pages for all sequences at full context, no waiting and no readings.
+    /// Limits with pages for all sequences at full context, no waiting and no pooling.
     pub fn new(context: u32, sequences: u32, batch_rows: u32) -> Self {
         let pages = pages_of(context).saturating_mul(sequences);
         let step_target = STEP_TARGET;
-        Self { context, sequences, batch_rows, waiting: 0, pages, reading_rows: 0, step_target }
+        Self { context, sequences, batch_rows, waiting: 0, pages, pooling_rows: 0, step_target }
     }
 
     /// KV pages per group for all sequences at full context.
@@ -51,7 +48,7 @@ impl Config {
 
     /// Rows of the widest step of all.
     pub(super) fn widest_step(&self) -> u32 {
-        self.largest_shape().rows.max(self.reading_rows)
+        self.largest_shape().rows.max(self.pooling_rows)
     }
 
     /// The shape of the largest step.
@@ -64,95 +61,6 @@ impl Config {
 pub(super) fn pages_of(tokens: u32) -> u32 {
     tokens.div_ceil(PAGE_TOKENS as u32)
 }
-
-/// One request for text.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'r> {
-    /// Its name.
-    pub id: RequestId,
-    /// The prompt; at least one token.
-    pub prompt: &'r [TokenId],
-    /// Tokens to generate at most.
-    pub max_tokens: u32,
-    /// How tokens are picked.
-    pub sampler: &'r SamplerParams,
-    /// Added to logits.
-    pub bias: &'r [LogitBias],
-    /// Where repetitions end, for DRY; `None` is nowhere.
-    pub breakers: Option<&'r Breakers<'r>>,
-    /// Whether to go on past tokens that end a turn.
-    pub ignore_end: bool,
-}
-
-/// Why a request was not taken.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum SubmitError {
-    /// The prompt has no tokens.
-    EmptyPrompt,
-    /// The prompt leaves no room for output.
-    PromptTooLong {
-        /// Its tokens.
-        tokens: usize,
-        /// Tokens that a sequence can hold.
-        context: u32,
-    },
-    /// A prompt token is not in the vocabulary.
-    Token {
-        /// The token.
-        token: TokenId,
-        /// Tokens in the vocabulary.
-        vocabulary: u32,
-    },
-    /// The request needs more KV pages than there are.
-    NeverFits {
-        /// Pages for prompt and output.
-        needed: u32,
-        /// Pages in all.
-        total: u32,
-    },
-    /// The engine was made without room for readings.
-    NoReadings,
-    /// No place among the sequences and those waiting; try again when a request has finished.
-    Busy,
-    /// The sampler's parameters are wrong.
-    Sampler(SamplerError),
-    /// The heap refused.
-    Memory(OutOfMemory),
-}
-
-impl From<OutOfMemory> for SubmitError {
-    fn from(error: OutOfMemory) -> Self {
-        Self::Memory(error)
-    }
-}
-
-impl fmt::Display for SubmitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::EmptyPrompt => write!(f, "the prompt is empty"),
-            Self::PromptTooLong { tokens, context } => {
-                write!(f, "the prompt has {tokens} tokens and the context holds {context}, output included")
-            }
-            Self::Token { token, vocabulary } => {
-                write!(f, "prompt token {token} is not in the vocabulary of {vocabulary}")
-            }
-            Self::NeverFits { needed, total } => {
-                write!(
-                    f,
-                    "prompt and output need {needed} KV pages and there are {total}; ask for fewer tokens"
-                )
-            }
-            Self::NoReadings => write!(f, "no room was set aside for texts that are read and not continued"),
-            Self::Busy => write!(f, "as many requests as can wait are waiting; try again later"),
-            Self::Sampler(error) => error.fmt(f),
-            Self::Memory(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for SubmitError {}
 
 /// Why an engine could not be made or could not go on.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,37 +1,61 @@
 //! What the engine reports: tokens, progress and ends of requests.
 
+use super::request::RequestId;
 use crate::sample::{LogProbs, SampleError};
 use crate::token::TokenId;
-
-/// Names a request; chosen by the caller, who keeps it unique among live requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct RequestId(pub u64);
+use core::fmt;
 
 /// A point in time of the caller's clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Nanos(pub u64);
 
-/// Why a request ended.
+/// Why a request ended. The engine finds most reasons; hosts give the others to [`Engine::finish`](super::Engine::finish)
+/// and map all of them to the words of their protocols in one place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum FinishReason {
     /// The model ended its turn with this token, which is not reported as output.
     EndOfGeneration(TokenId),
-    /// The request's token limit.
+    /// The text contains a stop string: its index among those of the request. Found by the host.
+    StopString(u32),
+    /// The request's token limit is reached.
     MaxTokens,
     /// The sequence fills its context.
     ContextFull,
-    /// The reading has come to its end.
-    Read,
-    /// The caller cancelled it.
+    /// The grammar allows no further token. Found by the host.
+    GrammarComplete,
+    /// All tokens of a pooling request are computed.
+    Pooled,
+    /// The caller cancelled the request.
     Cancelled,
-    /// The device failed with rows of the request in flight.
+    /// The device failed while rows of the request were in flight.
     DeviceFailed,
     /// No token could be picked from the logits.
     Sampling(SampleError),
+    /// The grammar could not be continued. Found by the host.
+    GrammarFailed,
+    /// The host's memory did not suffice for the text.
+    OutOfMemory,
+}
+
+impl fmt::Display for FinishReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::EndOfGeneration(_) => "the model ended its turn",
+            Self::StopString(_) => "a stop text came",
+            Self::MaxTokens => "the limit of tokens was reached",
+            Self::ContextFull => "the context is full",
+            Self::GrammarComplete => "the answer is complete",
+            Self::Pooled => "all tokens are computed",
+            Self::Cancelled => "the request was cancelled",
+            Self::DeviceFailed => "the device failed; try again",
+            Self::Sampling(error) => return error.fmt(f),
+            Self::GrammarFailed => "the grammar failed",
+            Self::OutOfMemory => "out of memory; ask for fewer tokens",
+        })
+    }
 }
 
 /// Counts and times of a finished request.
@@ -80,13 +104,13 @@ pub enum Event<'e> {
         /// What the request's `logprobs` parameter asked for.
         logprobs: Option<&'e LogProbs>,
     },
-    /// A token of a reading was read.
-    Read {
-        /// Which reading.
+    /// A token of a pooling request was computed.
+    Pooled {
+        /// Id of the request.
         request: RequestId,
-        /// Which token, from 0.
+        /// Index of the token in the text, from 0.
         position: u32,
-        /// What was wanted of it.
+        /// The output that the request asks for: `[width]` or `[vocab]`.
         row: &'e [f32],
     },
     /// The request is over; the last event of it.

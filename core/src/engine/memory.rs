@@ -2,14 +2,14 @@
 
 use super::admit::StepBuffers;
 use super::config::{Config, pages_of};
-use super::reading::ReadingPlans;
+use super::reading::PoolingPlans;
 use super::sequence::Sequence;
 use crate::backend::KvType;
 use crate::heap::Heap;
+use crate::kv::BlockPool;
 use crate::model::Model;
 use crate::plan::{HeadResult, PAGE_TOKENS, PageId, PlanError};
 use crate::sample::{Sampler, SamplerParams, Scratch};
-use crate::scheduler::Pool;
 use crate::token::TokenId;
 
 /// Bytes that an engine needs. [`Config::memory`] knows all but what is zero there.
@@ -67,8 +67,8 @@ impl Config {
     pub fn memory(&self, model: &Model<'_>, kv: KvType, heap: Heap<'_>) -> Result<Memory, PlanError> {
         let decode = model.plan(self.decode_shape(), HeadResult::Logits, heap)?;
         let full = model.plan(self.largest_shape(), HeadResult::Logits, heap)?;
-        let readings = ReadingPlans::new(self, model, heap)?;
-        let (reading_bytes, reading_arena) = readings.as_ref().map_or((0, 0), ReadingPlans::sizes);
+        let readings = PoolingPlans::new(self, model, heap)?;
+        let (reading_bytes, reading_arena) = readings.as_ref().map_or((0, 0), PoolingPlans::sizes);
         let sequences = u64::from(self.sequences);
         let live = sequences.saturating_add(self.waiting.into());
         let per_request = size_of::<Sequence<'_>>()
@@ -79,10 +79,10 @@ impl Config {
             full.heap_bytes() as u64,
             reading_bytes as u64,
             StepBuffers::bytes(self, model.groups.len()) as u64,
-            Pool::bytes(self.pages) as u64,
+            BlockPool::bytes(self.pages) as u64,
             live.saturating_mul(per_request as u64),
         ];
-        let outputs = sequences.max(self.reading_rows.into());
+        let outputs = sequences.max(self.pooling_rows.into());
         let positions = u64::from(self.pages).saturating_mul(PAGE_TOKENS as u64);
         let vocabulary = model.vocabulary as usize;
         let results = (vocabulary * size_of::<f32>() + size_of::<TokenId>()) as u64;

@@ -40,7 +40,7 @@ impl<B: Backend> Engine<'_, '_, B> {
     fn is_begun(&self, index: usize) -> bool {
         let sequence = &self.sequences[index];
         let whole = sequence.findable() as usize * PAGE_TOKENS;
-        self.sequences.iter().filter(|other| other.running && !other.anew).any(|other| {
+        self.sequences.iter().filter(|other| other.running && !other.skip_cache).any(|other| {
             let page = (other.computed as usize / PAGE_TOKENS + 1) * PAGE_TOKENS;
             page <= whole.min(other.prompt as usize) && other.tokens[..page] == sequence.tokens[..page]
         })
@@ -53,7 +53,7 @@ impl<B: Backend> Engine<'_, '_, B> {
         let whole = sequence.findable();
         while sequence.known_pages < whole {
             let Some(tokens) = sequence.page_tokens(sequence.known_pages) else { break };
-            let Some((page, key)) = self.pool.reuse(sequence.chain, tokens) else { break };
+            let Some((page, key)) = self.pool.acquire(sequence.chain, tokens) else { break };
             sequence.pages.push(page);
             sequence.chain = Some(key);
             sequence.known_pages += 1;
@@ -63,7 +63,7 @@ impl<B: Backend> Engine<'_, '_, B> {
             sequence.vacate(&mut self.pool);
             return false;
         }
-        sequence.pages.extend((0..needed).map_while(|_| self.pool.take()));
+        sequence.pages.extend((0..needed).map_while(|_| self.pool.allocate()));
         sequence.computed = sequence.known_pages * PAGE_TOKENS as u32;
         sequence.running = true;
         if sequence.usage.preemptions == 0 {
@@ -88,7 +88,7 @@ impl<B: Backend> Engine<'_, '_, B> {
             victim.vacate(&mut self.pool);
             victim.usage.preemptions += 1;
         }
-        let Some(page) = self.pool.take() else { return false };
+        let Some(page) = self.pool.allocate() else { return false };
         self.sequences[index].pages.push(page);
         true
     }

@@ -4,7 +4,7 @@
 //! engine goes on. Where the bytes go is the host's business.
 
 use super::admit::Engine;
-use crate::backend::{Backend, PageError, PageForm};
+use crate::backend::{Backend, PageError, PageFormat};
 use crate::heap::{self, OutOfMemory, Vec};
 use crate::plan::{PAGE_TOKENS, PageId};
 use crate::token::TokenId;
@@ -14,7 +14,7 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
-pub enum TakeError {
+pub enum AllocateError {
     /// Too few are free.
     Short {
         /// Pages that are needed.
@@ -26,13 +26,13 @@ pub enum TakeError {
     Memory(OutOfMemory),
 }
 
-impl From<OutOfMemory> for TakeError {
+impl From<OutOfMemory> for AllocateError {
     fn from(error: OutOfMemory) -> Self {
         Self::Memory(error)
     }
 }
 
-impl fmt::Display for TakeError {
+impl fmt::Display for AllocateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short { needed, available } => {
@@ -43,24 +43,24 @@ impl fmt::Display for TakeError {
     }
 }
 
-impl core::error::Error for TakeError {}
+impl core::error::Error for AllocateError {}
 
 impl<'m, B: Backend> Engine<'m, '_, B> {
     /// What pages look like outside; `None` where the device keeps them to itself.
-    pub fn page_form(&self) -> Option<PageForm> {
-        self.backend.page_form()
+    pub fn page_format(&self) -> Option<PageFormat> {
+        self.backend.page_format()
     }
 
     /// Holds the pages of the longest prefix of `tokens` that the cache knows, in order. They must be given back.
     ///
     /// # Errors
     /// [`OutOfMemory`]; nothing is held then.
-    pub fn hold_prefix(&mut self, tokens: &[TokenId]) -> Result<Vec<'m, PageId>, OutOfMemory> {
+    pub fn acquire_prefix(&mut self, tokens: &[TokenId]) -> Result<Vec<'m, PageId>, OutOfMemory> {
         let whole = tokens.as_chunks::<PAGE_TOKENS>().0;
         let mut pages = heap::with_capacity(self.heap, whole.len())?;
         let mut chain = None;
         for tokens in whole {
-            let Some((page, key)) = self.pool.reuse(chain, tokens) else { break };
+            let Some((page, key)) = self.pool.acquire(chain, tokens) else { break };
             pages.push(page);
             chain = Some(key);
         }
@@ -70,14 +70,14 @@ impl<'m, B: Backend> Engine<'m, '_, B> {
     /// Takes so many pages, whose contents do not matter. They must be given back.
     ///
     /// # Errors
-    /// [`TakeError`]; nothing is taken then.
-    pub fn take_pages(&mut self, needed: u32) -> Result<Vec<'m, PageId>, TakeError> {
+    /// [`AllocateError`]; nothing is taken then.
+    pub fn allocate_pages(&mut self, needed: u32) -> Result<Vec<'m, PageId>, AllocateError> {
         let available = self.pool.available();
         if needed > available {
-            return Err(TakeError::Short { needed, available });
+            return Err(AllocateError::Short { needed, available });
         }
         let mut pages = heap::with_capacity(self.heap, needed as usize)?;
-        pages.extend((0..needed).map_while(|_| self.pool.take()));
+        pages.extend((0..needed).map_while(|_| self.pool.allocate()));
         Ok(pages)
     }
 
@@ -98,26 +98,26 @@ impl<'m, B: Backend> Engine<'m, '_, B> {
     }
 
     /// Makes pages that were taken and filled known as those of a prefix, whole pages long, and gives them back.
-    pub fn adopt_prefix(&mut self, tokens: &[TokenId], pages: &[PageId]) {
+    pub fn insert_prefix(&mut self, tokens: &[TokenId], pages: &[PageId]) {
         let mut chain = None;
         for (tokens, &page) in tokens.as_chunks::<PAGE_TOKENS>().0.iter().zip(pages) {
-            chain = Some(self.pool.register(page, chain, tokens));
+            chain = Some(self.pool.insert(page, chain, tokens));
         }
-        self.give_pages(pages);
+        self.release_pages(pages);
     }
 
     /// Gives pages back that were held or taken.
-    pub fn give_pages(&mut self, pages: &[PageId]) {
+    pub fn release_pages(&mut self, pages: &[PageId]) {
         // tails first, so that they are evicted first
         pages.iter().rev().for_each(|&page| self.pool.release(page));
     }
 
     /// Makes the pages of a prefix unknown; gives how many. Requests that use them keep them.
-    pub fn forget_prefix(&mut self, tokens: &[TokenId]) -> u32 {
+    pub fn evict_prefix(&mut self, tokens: &[TokenId]) -> u32 {
         let (mut chain, mut count) = (None, 0);
         for tokens in tokens.as_chunks::<PAGE_TOKENS>().0 {
             let Some((page, key)) = self.pool.find(chain, tokens) else { break };
-            self.pool.disown(page);
+            self.pool.evict(page);
             chain = Some(key);
             count += 1;
         }

@@ -4,56 +4,35 @@
 //! own, of few rows, which take turns with the steps of the others.
 
 use super::admit::Engine;
-use super::config::{Config, SubmitError, pages_of};
-use super::event::{Event, FinishReason, Nanos, RequestId};
+use super::config::{Config, pages_of};
+use super::event::{Event, FinishReason, Nanos};
+use super::request::{PoolingOutput, PoolingRequest, SubmitError};
 use super::sequence::Sequence;
 use crate::backend::{Backend, Output};
 use crate::heap::{self, Heap};
 use crate::model::Model;
 use crate::plan::{HeadResult, Plan, PlanError, Shape};
 use crate::sample::{Sampler, SamplerParams, SamplerScope};
-use crate::token::TokenId;
-
-/// What is wanted of every token of a reading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum Wanted {
-    /// The hidden state behind the last norm, `[width]`.
-    Hidden,
-    /// The logits of the token that comes next, `[vocab]`.
-    Logits,
-}
-
-/// A text to be read.
-#[derive(Clone, Copy, Debug)]
-pub struct Reading<'r> {
-    /// Its name, unique among live requests and readings.
-    pub id: RequestId,
-    /// The text; at least one token.
-    pub tokens: &'r [TokenId],
-    /// What is wanted.
-    pub wanted: Wanted,
-}
 
 /// The plans of readings, where an engine takes them.
-pub(super) struct ReadingPlans<'m> {
+pub(super) struct PoolingPlans<'m> {
     hidden: Plan<'m>,
     logits: Plan<'m>,
 }
 
-impl<'m> ReadingPlans<'m> {
+impl<'m> PoolingPlans<'m> {
     /// `None` where no readings are taken.
     pub(super) fn new(config: &Config, model: &Model<'_>, heap: Heap<'m>) -> Result<Option<Self>, PlanError> {
-        let Some(shape) = config.reading_shape() else { return Ok(None) };
+        let Some(shape) = config.pooling_shape() else { return Ok(None) };
         let hidden = model.plan(shape, HeadResult::Hidden, heap)?;
         let logits = model.plan(shape, HeadResult::Logits, heap)?;
         Ok(Some(Self { hidden, logits }))
     }
 
-    pub(super) fn of(&self, wanted: Wanted) -> &Plan<'m> {
+    pub(super) fn of(&self, wanted: PoolingOutput) -> &Plan<'m> {
         match wanted {
-            Wanted::Hidden => &self.hidden,
-            Wanted::Logits => &self.logits,
+            PoolingOutput::Hidden => &self.hidden,
+            PoolingOutput::Logits => &self.logits,
         }
     }
 
@@ -70,8 +49,8 @@ impl<'m> ReadingPlans<'m> {
 
 impl Config {
     /// The shape of a step of a reading.
-    pub(super) fn reading_shape(&self) -> Option<Shape> {
-        (self.reading_rows > 0).then_some(Shape { rows: self.reading_rows, outputs: self.reading_rows })
+    pub(super) fn pooling_shape(&self) -> Option<Shape> {
+        (self.pooling_rows > 0).then_some(Shape { rows: self.pooling_rows, outputs: self.pooling_rows })
     }
 }
 
@@ -80,9 +59,9 @@ impl<B: Backend> Engine<'_, '_, B> {
     ///
     /// # Errors
     /// [`SubmitError`]; nothing has changed then.
-    pub fn submit_reading(&mut self, reading: &Reading<'_>, now: Nanos) -> Result<(), SubmitError> {
-        if self.reading_plans.is_none() {
-            return Err(SubmitError::NoReadings);
+    pub fn submit_pooling(&mut self, reading: &PoolingRequest<'_>, now: Nanos) -> Result<(), SubmitError> {
+        if self.pooling_plans.is_none() {
+            return Err(SubmitError::PoolingDisabled);
         }
         let tokens = self.acceptable(reading.tokens)?;
         let needed = pages_of(tokens);
@@ -103,8 +82,8 @@ impl<B: Backend> Engine<'_, '_, B> {
         let lists = (heap::copied(self.heap, reading.tokens)?, pages);
         self.sequences.push(Sequence {
             ignore_end: true,
-            reading: Some(reading.wanted),
-            anew: true,
+            reading: Some(reading.output),
+            skip_cache: true,
             ..Sequence::waiting(reading.id, lists, tokens, sampler, now)
         });
         Ok(())
@@ -118,7 +97,7 @@ impl<B: Backend> Engine<'_, '_, B> {
         }
         let reading = self.sequences.iter_mut().find(|other| other.running && other.reading.is_some());
         let Some(sequence) = reading else { return false };
-        let count = sequence.pending().min(self.config.reading_rows);
+        let count = sequence.pending().min(self.config.pooling_rows);
         self.step.add(sequence, 0, count, self.model.groups.len());
         self.step.outputs.clear();
         self.step.outputs.extend(0..count);
@@ -137,7 +116,7 @@ impl<B: Backend> Engine<'_, '_, B> {
         sink: &mut dyn FnMut(Event<'_>),
     ) {
         let (values, width) = match output {
-            Output::Hidden(values) => (values, model.hyper.width),
+            Output::Hidden(values) => (values, model.hparams.width),
             Output::Logits(values) => (values, model.vocabulary),
             // the plan asked for something else
             Output::Tokens(_) => {
@@ -147,10 +126,10 @@ impl<B: Backend> Engine<'_, '_, B> {
         };
         let first = sequence.computed.saturating_sub(rows);
         for (position, row) in (first..).zip(values.chunks_exact(width as usize)) {
-            sink(Event::Read { request: sequence.id, position, row });
+            sink(Event::Pooled { request: sequence.id, position, row });
         }
         if sequence.pending() == 0 {
-            sequence.ending = Some(FinishReason::Read);
+            sequence.ending = Some(FinishReason::Pooled);
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::backend::{Backend, Output};
 use crate::heap::{self, Heap, OutOfMemory};
 use crate::model::Model;
-use crate::plan::{Batch, HeadResult, PAGE_TOKENS, PageId, PageTables, PlanError, Run, Shape, Span};
+use crate::plan::{Batch, HeadResult, PAGE_TOKENS, PageId, PageSpan, PageTables, PlanError, RowRun, Shape};
 use crate::token::TokenId;
 use core::fmt;
 
@@ -75,7 +75,7 @@ pub fn score<B: Backend>(
     let page_count = count.div_ceil(PAGE_TOKENS as u32);
     let mut pages = heap::with_capacity(heap, page_count as usize)?;
     pages.extend((0..page_count).map(PageId));
-    let spans = heap::filled(heap, model.groups.len(), Span { start: 0, len: page_count })?;
+    let spans = heap::filled(heap, model.groups.len(), PageSpan { start: 0, len: page_count })?;
     let mut outputs = heap::with_capacity(heap, CHUNK as usize)?;
     outputs.extend(0..CHUNK);
     for position in (0..count).step_by(CHUNK as usize) {
@@ -83,7 +83,7 @@ pub fn score<B: Backend>(
         let tables = PageTables { pages: &pages, spans: &spans, groups: model.groups.len() };
         let batch = Batch {
             tokens: &tokens[position as usize..(position + rows) as usize],
-            runs: &[Run { sequence: 0, first_row: 0, rows, position }],
+            runs: &[RowRun { sequence: 0, first_row: 0, rows, position }],
             outputs: &outputs[..rows as usize],
             tables,
         };

@@ -1,12 +1,12 @@
 //! One live request: its tokens, how many are computed, its pages and its sampler.
 
 use super::config::pages_of;
-use super::event::{FinishReason, Nanos, RequestId, Usage};
-use super::reading::Wanted;
+use super::event::{FinishReason, Nanos, Usage};
+use super::request::{PoolingOutput, RequestId};
 use crate::heap::Vec;
+use crate::kv::{BlockPool, PrefixKey};
 use crate::plan::{PAGE_TOKENS, PageId};
 use crate::sample::Sampler;
-use crate::scheduler::{Key, Pool};
 use crate::token::TokenId;
 
 /// A live request.
@@ -23,9 +23,9 @@ pub(super) struct Sequence<'a> {
     pub(super) limited_by_context: bool,
     pub(super) ignore_end: bool,
     /// What is wanted of every token, if it is read and not continued.
-    pub(super) reading: Option<Wanted>,
+    pub(super) reading: Option<PoolingOutput>,
     /// Whether it takes nothing from the cache.
-    pub(super) anew: bool,
+    pub(super) skip_cache: bool,
     /// Pages held, in order of position; none while waiting.
     pub(super) pages: Vec<'a, PageId>,
     /// Whether it has a place; if not, it waits for one.
@@ -35,7 +35,7 @@ pub(super) struct Sequence<'a> {
     /// Leading pages that the pool knows by their tokens.
     pub(super) known_pages: u32,
     /// The chain that they form.
-    pub(super) chain: Option<Key>,
+    pub(super) chain: Option<PrefixKey>,
     pub(super) sampler: Sampler<'a>,
     pub(super) usage: Usage,
     /// Set when the request is over but rows of it are still in flight.
@@ -61,7 +61,7 @@ impl<'a> Sequence<'a> {
             limited_by_context: false,
             ignore_end: false,
             reading: None,
-            anew: false,
+            skip_cache: false,
             pages,
             running: false,
             produced: false,
@@ -88,7 +88,7 @@ impl Sequence<'_> {
     /// Pages that it may find in the cache. The last token is always computed, since its logits are wanted; of a reading
     /// all are.
     pub(super) fn findable(&self) -> u32 {
-        if self.anew { 0 } else { (self.len() - 1) / PAGE_TOKENS as u32 }
+        if self.skip_cache { 0 } else { (self.len() - 1) / PAGE_TOKENS as u32 }
     }
 
     /// Whether it may come to need another page.
@@ -108,17 +108,17 @@ impl Sequence<'_> {
     }
 
     /// Lets the pool know the pages that are full and computed.
-    pub(super) fn register(&mut self, pool: &mut Pool<'_>) {
+    pub(super) fn register(&mut self, pool: &mut BlockPool<'_>) {
         while (self.known_pages + 1) * PAGE_TOKENS as u32 <= self.computed {
             let Some(tokens) = self.page_tokens(self.known_pages) else { return };
             let page = self.pages[self.known_pages as usize];
-            self.chain = Some(pool.register(page, self.chain, tokens));
+            self.chain = Some(pool.insert(page, self.chain, tokens));
             self.known_pages += 1;
         }
     }
 
     /// Gives all pages back, tails first, and waits for a place.
-    pub(super) fn vacate(&mut self, pool: &mut Pool<'_>) {
+    pub(super) fn vacate(&mut self, pool: &mut BlockPool<'_>) {
         while let Some(page) = self.pages.pop() {
             pool.release(page);
         }

@@ -2,11 +2,11 @@
 
 use super::admit::Engine;
 use super::config::EngineError;
+use super::constraints::{TokenConstraints, Unconstrained};
 use super::event::{Event, FinishReason, Nanos, Progress};
-use super::masks::{Masks, NoMasks};
 use super::sequence::Sequence;
 use crate::backend::{Backend, Output};
-use crate::plan::{Batch, PageTables, Run, Span};
+use crate::plan::{Batch, PageSpan, PageTables, RowRun};
 use crate::sample::Sampled;
 use crate::token::TokenId;
 
@@ -22,28 +22,28 @@ impl<B: Backend> Engine<'_, '_, B> {
         now: Nanos,
         sink: &mut dyn FnMut(Event<'_>),
     ) -> Result<Progress, EngineError<B::Error>> {
-        self.poll_masked(now, &mut NoMasks, sink)
+        self.poll_constrained(now, &mut Unconstrained, sink)
     }
 
-    /// As [`Engine::poll`]; `masks` is asked which tokens may be picked, and told which were.
+    /// As [`Engine::poll`]; `constraints` is asked which tokens may be picked, and told which were.
     ///
     /// # Errors
     /// As [`Engine::poll`].
-    pub fn poll_masked(
+    pub fn poll_constrained(
         &mut self,
         now: Nanos,
-        masks: &mut dyn Masks,
+        constraints: &mut dyn TokenConstraints,
         sink: &mut dyn FnMut(Event<'_>),
     ) -> Result<Progress, EngineError<B::Error>> {
-        if self.step.in_flight && !self.collect(now, masks, sink)? {
+        if self.step.in_flight && !self.collect(now, constraints, sink)? {
             return Ok(Progress::Waiting);
         }
         self.retire(now, sink);
-        self.form_batch(now, masks, sink);
+        self.form_batch(now, constraints, sink);
         if self.step.tokens.is_empty() {
             return Ok(Progress::Idle);
         }
-        let reading = self.step.reading.zip(self.reading_plans.as_ref());
+        let reading = self.step.reading.zip(self.pooling_plans.as_ref());
         let chain = self.chain_plan.as_ref().filter(|_| self.step.steps > 1);
         let plan = if let Some((wanted, plans)) = reading {
             plans.of(wanted)
@@ -59,7 +59,7 @@ impl<B: Backend> Engine<'_, '_, B> {
         let batch = Batch { tokens: &step.tokens, runs: &step.runs, outputs: &step.outputs, tables };
         let submitted = match step.steps {
             0 | 1 => self.backend.submit(plan, &batch),
-            steps => self.backend.submit_chain(plan, &batch, steps),
+            steps => self.backend.submit_multi_step(plan, &batch, steps),
         };
         if let Err(error) = submitted {
             return Err(self.fail(error));
@@ -85,7 +85,7 @@ impl<B: Backend> Engine<'_, '_, B> {
     fn collect(
         &mut self,
         now: Nanos,
-        masks: &mut dyn Masks,
+        constraints: &mut dyn TokenConstraints,
         sink: &mut dyn FnMut(Event<'_>),
     ) -> Result<bool, EngineError<B::Error>> {
         let output = match self.backend.poll() {
@@ -100,9 +100,9 @@ impl<B: Backend> Engine<'_, '_, B> {
         if self.step.reading.is_none() && !self.step.in_flight {
             // a run of one row is a decode row, or counts like one
             if rows as usize == self.step.runs.len() {
-                self.pace.learn_steps(self.step.steps, time);
+                self.pacing.record_steps(self.step.steps, time);
             } else {
-                self.pace.learn_rows(rows, time);
+                self.pacing.record_rows(rows, time);
             }
         }
         let vocabulary = self.model.vocabulary as usize;
@@ -127,7 +127,7 @@ impl<B: Backend> Engine<'_, '_, B> {
             if chained {
                 let ends = (&self.end_tokens[..], self.step.in_flight);
                 let token = Self::collect_chained(sequence, row, output, ends, now, sink);
-                token.into_iter().for_each(|token| masks.accept(owner, token));
+                token.into_iter().for_each(|token| constraints.accept(owner, token));
                 continue;
             }
             let Some(logits) = logits_of(output, row, vocabulary) else {
@@ -136,9 +136,9 @@ impl<B: Backend> Engine<'_, '_, B> {
                 continue;
             };
             let position = sequence.len();
-            match sequence.sampler.sample(logits, position, masks.mask(owner), &mut self.scratch) {
+            match sequence.sampler.sample(logits, position, constraints.mask(owner), &mut self.scratch) {
                 Ok(sampled) => {
-                    masks.accept(owner, sampled.token);
+                    constraints.accept(owner, sampled.token);
                     extend(sequence, &sampled, &self.end_tokens, now, sink);
                 }
                 Err(error) => sequence.ending = Some(FinishReason::Sampling(error)),
@@ -163,13 +163,18 @@ impl<B: Backend> Engine<'_, '_, B> {
     }
 
     /// Decode rows of all sequences first, then prompt rows while there is room.
-    fn form_batch(&mut self, now: Nanos, masks: &dyn Masks, sink: &mut dyn FnMut(Event<'_>)) {
+    fn form_batch(
+        &mut self,
+        now: Nanos,
+        constraints: &dyn TokenConstraints,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
         self.step.clear();
         self.seat(now, sink);
         if self.form_reading() {
             return;
         }
-        self.step.steps = self.take_chain(masks);
+        self.step.steps = self.take_chain(constraints);
         self.form_text_batch();
         if self.step.tokens.is_empty() {
             // whoever waits for pages gets them when the readings are done
@@ -187,7 +192,7 @@ impl<B: Backend> Engine<'_, '_, B> {
                 rows += self.add_rows(index, rows, 1);
             }
         }
-        self.add_prompts(rows, self.pace.prompt_rows(rows > 0, room - rows));
+        self.add_prompts(rows, self.pacing.prompt_rows(rows > 0, room - rows));
     }
 
     /// Shares `room` rows among prompts. The earliest gets half of them, so that it ends whoever comes; the others get
@@ -269,11 +274,15 @@ impl super::admit::StepBuffers<'_> {
     pub(super) fn add(&mut self, sequence: &mut Sequence<'_>, first_row: u32, count: u32, groups: usize) {
         let from = sequence.computed as usize;
         self.tokens.extend_from_slice(&sequence.tokens[from..from + count as usize]);
-        let run =
-            Run { sequence: self.requests.len() as u32, first_row, rows: count, position: sequence.computed };
+        let run = RowRun {
+            sequence: self.requests.len() as u32,
+            first_row,
+            rows: count,
+            position: sequence.computed,
+        };
         self.runs.push(run);
         self.requests.push(sequence.id);
-        let span = Span { start: self.pages.len() as u32, len: sequence.pages.len() as u32 };
+        let span = PageSpan { start: self.pages.len() as u32, len: sequence.pages.len() as u32 };
         self.pages.extend_from_slice(&sequence.pages);
         self.spans.extend((0..groups).map(|_| span));
         sequence.computed += count;

@@ -24,7 +24,7 @@ pub struct Tensor<'a> {
     /// The number of axes that the file declares, 0 to 4.
     pub rank: u8,
     /// The type of the elements.
-    pub kind: Type,
+    pub ty: Type,
     /// The data, exactly as long as shape and type say.
     pub data: &'a [u8],
     /// Where the data starts, in bytes from the start of its file.
@@ -57,20 +57,20 @@ fn count(dims: &[u64]) -> u64 {
 }
 
 /// Bytes of data of a shape; `None` beyond 63 bits. The row length is a multiple of the block.
-fn data_bytes(kind: Type, dims: [u64; 4]) -> Option<u64> {
+fn data_bytes(ty: Type, dims: [u64; 4]) -> Option<u64> {
     // A product with a zero in it is zero, however large the other factors are.
     let elements = match dims {
         _ if dims.contains(&0) => 0,
         _ => dims.iter().try_fold(1u64, |product, dim| product.checked_mul(*dim))?,
     };
-    let blocks = elements / kind.block_len() as u64;
-    let bytes = blocks.checked_mul(kind.block_bytes() as u64)?;
+    let blocks = elements / ty.block_len() as u64;
+    let bytes = blocks.checked_mul(ty.block_bytes() as u64)?;
     (elements.max(bytes) <= i64::MAX as u64).then_some(bytes)
 }
 
 /// Bytes of data if id 42 means 128 elements in 34 bytes, as in a fork, and not 64 in 18.
 fn private_bytes(tensor: &Tensor<'_>) -> Option<u64> {
-    let fits = tensor.kind == Type::Q2_0 && tensor.dims[0].is_multiple_of(128);
+    let fits = tensor.ty == Type::Q2_0 && tensor.dims[0].is_multiple_of(128);
     fits.then(|| tensor.elements() / 128 * 34)
 }
 
@@ -139,15 +139,15 @@ fn shape<'a>(cursor: &mut Cursor<'a>, name: &'a [u8]) -> Result<(Tensor<'a>, u64
         }
     }
     let found = cursor.u32()?;
-    let kind = Type::from_id(found).ok_or(Fault::TensorType { found })?;
-    if kind.is_removed() {
-        return Err(Fault::RemovedType { ty: kind });
+    let ty = Type::from_id(found).ok_or(Fault::TensorType { found })?;
+    if ty.is_removed() {
+        return Err(Fault::RemovedType { ty });
     }
-    if !dims[0].is_multiple_of(kind.block_len() as u64) {
-        return Err(Fault::RowLength { ty: kind, found: dims[0] });
+    if !dims[0].is_multiple_of(ty.block_len() as u64) {
+        return Err(Fault::RowLength { ty, found: dims[0] });
     }
-    let bytes = data_bytes(kind, dims).ok_or(Fault::SizeOverflow)?;
-    Ok((Tensor { name, dims, rank, kind, data: &[], at: cursor.u64()?, part: 0 }, bytes))
+    let bytes = data_bytes(ty, dims).ok_or(Fault::SizeOverflow)?;
+    Ok((Tensor { name, dims, rank, ty, data: &[], at: cursor.u64()?, part: 0 }, bytes))
 }
 
 /// Why `tensor` is not at `end`: its own offset, or an unusual layout of the one before.
@@ -169,7 +169,7 @@ fn misplaced(
 
 /// Turns the offset in the data section at `start` into a place in `file`, and fetches the data.
 fn locate<'a>(tensor: &mut Tensor<'a>, start: u64, alignment: u64, file: &'a [u8]) -> Result<(), GgufError> {
-    let needed = data_bytes(tensor.kind, tensor.dims).unwrap_or(u64::MAX);
+    let needed = data_bytes(tensor.ty, tensor.dims).unwrap_or(u64::MAX);
     tensor.at += start;
     if needed == 0 {
         return Ok(());

@@ -2,7 +2,7 @@
 
 use super::error::{ModelError, Name, TensorFault};
 use super::family::{Family, FfnNorm};
-use super::hyper::{ExpertHyper, Hyper, Keys};
+use super::hparams::{ExpertParams, HyperParams, Keys};
 use super::rope::{Rope, Scaling};
 use super::weights::{Ffn, KvGroup, Layer, Model, Router, Shared, Weight};
 use crate::gguf::{Gguf, Tensor};
@@ -24,9 +24,9 @@ impl<'a> Model<'a> {
         let name = gguf.find::<&[u8]>("general.architecture")?.ok_or(ModelError::NoArchitecture)?;
         let family = Family::named(name).ok_or_else(|| ModelError::UnknownArchitecture(excerpt(name)))?;
         let keys = Keys::new(gguf, family);
-        let hyper = Hyper::new(&keys, family, heap)?;
+        let hparams = HyperParams::new(&keys, family, heap)?;
         let mut binder = Binder { gguf, heap, weights: Vec::new_in(heap), vectors: Vec::new_in(heap) };
-        let width = hyper.width;
+        let width = hparams.width;
 
         let table = binder.weight("token_embd.weight", [u64::from(width), 0, 1])?;
         let rows = binder.weights[table.index()].rows;
@@ -40,17 +40,17 @@ impl<'a> Model<'a> {
             Some(matrix) => matrix,
             None => Matrix { weight: table, first_row: 0, rows: vocabulary, scale: None, bias: None },
         };
-        let output_norm = binder.norm("output_norm.weight", width, hyper.eps)?;
-        let ropes = binder.ropes(&hyper, family)?;
+        let output_norm = binder.norm("output_norm.weight", width, hparams.eps)?;
+        let ropes = binder.ropes(&hparams, family)?;
         let mut groups = heap::with_capacity(heap, MAX_GROUPS)?;
-        let mut layers = heap::with_capacity(heap, hyper.layers.len())?;
-        for index in 0..hyper.layers.len() {
-            layers.push(binder.layer(index, &hyper, family, &mut groups, ropes.len())?);
+        let mut layers = heap::with_capacity(heap, hparams.layers.len())?;
+        for index in 0..hparams.layers.len() {
+            layers.push(binder.layer(index, &hparams, family, &mut groups, ropes.len())?);
         }
         let Binder { weights, vectors, .. } = binder;
         Ok(Self {
             family,
-            hyper,
+            hparams,
             weights,
             vectors,
             ropes,
@@ -122,13 +122,13 @@ impl<'a> Binder<'_, 'a> {
         if !equal || dims[3] != 1 {
             return Err(fault(name, TensorFault::Shape { expected, found: dims }));
         }
-        if tensor.kind.activation().is_none() {
-            return Err(fault(name, TensorFault::Type(tensor.kind)));
+        if tensor.ty.activation().is_none() {
+            return Err(fault(name, TensorFault::Type(tensor.ty)));
         }
         // The reader has checked that the element count fits, so each dimension does.
         let [cols, rows, stack] =
             [dims[0], dims[1], dims[2]].map(|dim| usize::try_from(dim).unwrap_or(usize::MAX));
-        let weight = Weight { name: tensor.name, kind: tensor.kind, rows, cols, stack, data: tensor.data };
+        let weight = Weight { name: tensor.name, ty: tensor.ty, rows, cols, stack, data: tensor.data };
         let id = WeightId(u32::try_from(self.weights.len()).unwrap_or(u32::MAX));
         heap::push(&mut self.weights, weight)?;
         Ok(id)
@@ -178,8 +178,8 @@ impl<'a> Binder<'_, 'a> {
             return Err(fault(name, TensorFault::Shape { expected, found: tensor.dims }));
         }
         let mut values = heap::filled(self.heap, len * stack, 0f32)?;
-        quant::dequantize(tensor.kind, tensor.data, &mut values)
-            .map_err(|_| fault(name, TensorFault::Type(tensor.kind)))?;
+        quant::dequantize(tensor.ty, tensor.data, &mut values)
+            .map_err(|_| fault(name, TensorFault::Type(tensor.ty)))?;
         for of in 0..stack {
             values.copy_within(of * len + part.start..of * len + part.end, of * part.len());
         }
@@ -199,9 +199,9 @@ impl<'a> Binder<'_, 'a> {
     }
 
     /// The rotary embeddings: that of full layers, then that of windowed layers where it differs.
-    fn ropes(&mut self, hyper: &Hyper<'a>, family: &Family) -> Result<Vec<'a, Rope<'a>>, ModelError> {
+    fn ropes(&mut self, hparams: &HyperParams<'a>, family: &Family) -> Result<Vec<'a, Rope<'a>>, ModelError> {
         const NAME: &str = "rope_freqs.weight";
-        let pairs = hyper.rope_dims as usize / 2;
+        let pairs = hparams.rope_dims as usize / 2;
         let id = self.vector(NAME, pairs)?;
         let divisors = id.map_or(&[][..], |id| &self.vectors[id.index()]);
         if let Some(&bad) = divisors.iter().find(|&&divisor| !(divisor.is_finite() && divisor != 0.0)) {
@@ -209,12 +209,12 @@ impl<'a> Binder<'_, 'a> {
             return Err(ModelError::Value { key: excerpt(NAME.as_bytes()), found: f64::from(bad), expected });
         }
         let mut ropes = heap::with_capacity(self.heap, 2)?;
-        let (dims, pairing) = (hyper.rope_dims, family.pairing);
-        ropes.push(Rope::new(pairing, dims, hyper.rope_base, hyper.rope_scaling, divisors, self.heap)?);
-        let windowed = hyper.layers.iter().any(|layer| layer.window.is_some());
+        let (dims, pairing) = (hparams.rope_dims, family.pairing);
+        ropes.push(Rope::new(pairing, dims, hparams.rope_base, hparams.rope_scaling, divisors, self.heap)?);
+        let windowed = hparams.layers.iter().any(|layer| layer.window.is_some());
         if windowed && family.window_rope_base.is_some() {
             let plain = Scaling::Linear { factor: 1.0 };
-            ropes.push(Rope::new(pairing, dims, hyper.window_rope_base, plain, divisors, self.heap)?);
+            ropes.push(Rope::new(pairing, dims, hparams.window_rope_base, plain, divisors, self.heap)?);
         }
         Ok(ropes)
     }
@@ -222,22 +222,22 @@ impl<'a> Binder<'_, 'a> {
     fn layer(
         &mut self,
         index: usize,
-        hyper: &Hyper<'a>,
+        hparams: &HyperParams<'a>,
         family: &Family,
         groups: &mut Vec<'a, KvGroup>,
         ropes: usize,
     ) -> Result<Layer, ModelError> {
-        let shape = hyper.layers[index];
-        let [query, key, value] = self.qkv(index, hyper)?;
-        let (width, eps) = (hyper.width, hyper.eps);
+        let shape = hparams.layers[index];
+        let [query, key, value] = self.qkv(index, hparams)?;
+        let (width, eps) = (hparams.width, hparams.eps);
         let name = |part: &str| named(Some(index), part, "weight");
-        let query_norm = self.optional_norm(&name("attn_q_norm"), hyper.key_dim, eps)?;
-        let key_norm = self.optional_norm(&name("attn_k_norm"), hyper.key_dim, eps)?;
+        let query_norm = self.optional_norm(&name("attn_q_norm"), hparams.key_dim, eps)?;
+        let key_norm = self.optional_norm(&name("attn_k_norm"), hparams.key_dim, eps)?;
         if family.head_norms && (query_norm.is_none() || key_norm.is_none()) {
             let missing = if query_norm.is_none() { "attn_q_norm" } else { "attn_k_norm" };
             return Err(fault(&name(missing), TensorFault::Missing));
         }
-        let output_dims = Dims { cols: shape.heads * hyper.value_dim, rows: width, stack: 1 };
+        let output_dims = Dims { cols: shape.heads * hparams.value_dim, rows: width, stack: 1 };
         let (post_attention_norm, post_ffn_norm) = match family.ffn_norm {
             FfnNorm::Plain | FfnNorm::PostAttention => (None, None),
             FfnNorm::Sandwich => (
@@ -257,11 +257,11 @@ impl<'a> Binder<'_, 'a> {
             post_attention_norm,
             ffn_norm: self.norm(&name(family.ffn_norm.tensor()), width, eps)?,
             post_ffn_norm,
-            ffn: match hyper.experts.filter(|_| index >= hyper.dense_layers as usize) {
+            ffn: match hparams.experts.filter(|_| index >= hparams.dense_layers as usize) {
                 Some(experts) => self.mixture(index, width, experts)?,
                 None => self.dense(index, width, shape.ffn)?,
             },
-            kv: kv_slot(hyper, index, groups)?,
+            kv: kv_slot(hparams, index, groups)?,
             rope: RopeId(if shape.window.is_some() && ropes > 1 { 1 } else { 0 }),
             heads: shape.heads,
             window: shape.window,
@@ -269,12 +269,15 @@ impl<'a> Binder<'_, 'a> {
     }
 
     /// Queries, keys and values: three tensors, or one with their rows in this order.
-    fn qkv(&mut self, layer: usize, hyper: &Hyper<'_>) -> Result<[Matrix; 3], ModelError> {
+    fn qkv(&mut self, layer: usize, hparams: &HyperParams<'_>) -> Result<[Matrix; 3], ModelError> {
         const FUSED: &str = "attn_qkv";
-        let shape = hyper.layers[layer];
-        let rows =
-            [shape.heads * hyper.key_dim, shape.kv_heads * hyper.key_dim, shape.kv_heads * hyper.value_dim];
-        let cols = hyper.width;
+        let shape = hparams.layers[layer];
+        let rows = [
+            shape.heads * hparams.key_dim,
+            shape.kv_heads * hparams.key_dim,
+            shape.kv_heads * hparams.value_dim,
+        ];
+        let cols = hparams.width;
         let name = named(Some(layer), FUSED, "weight");
         if self.find(&name).is_none() {
             let dims = rows.map(|rows| Dims { cols, rows, stack: 1 });
@@ -321,7 +324,7 @@ impl<'a> Binder<'_, 'a> {
         Ok(Ffn::Dense { gate, up, down })
     }
 
-    fn mixture(&mut self, layer: usize, width: u32, experts: ExpertHyper) -> Result<Ffn, ModelError> {
+    fn mixture(&mut self, layer: usize, width: u32, experts: ExpertParams) -> Result<Ffn, ModelError> {
         let matrix =
             self.required("ffn_gate_inp", layer, Dims { cols: width, rows: experts.count, stack: 1 })?;
         let count = experts.count as usize;
@@ -342,7 +345,7 @@ impl<'a> Binder<'_, 'a> {
         &mut self,
         layer: usize,
         width: u32,
-        experts: ExpertHyper,
+        experts: ExpertParams,
     ) -> Result<Option<Shared>, ModelError> {
         let ffn = experts.shared_ffn;
         let dims = Dims { cols: width, rows: ffn, stack: 1 };
@@ -372,13 +375,17 @@ impl<'a> Binder<'_, 'a> {
 }
 
 /// The layer's place in the group of its KV shape, a new group when there is none.
-fn kv_slot(hyper: &Hyper<'_>, layer: usize, groups: &mut Vec<'_, KvGroup>) -> Result<KvSlot, ModelError> {
-    let shape = hyper.layers[layer];
+fn kv_slot(
+    hparams: &HyperParams<'_>,
+    layer: usize,
+    groups: &mut Vec<'_, KvGroup>,
+) -> Result<KvSlot, ModelError> {
+    let shape = hparams.layers[layer];
     let group = KvGroup {
         layers: 0,
         heads: shape.kv_heads,
-        key_dim: hyper.key_dim,
-        value_dim: hyper.value_dim,
+        key_dim: hparams.key_dim,
+        value_dim: hparams.value_dim,
         window: shape.window,
     };
     let at = groups.iter().position(|known| KvGroup { layers: 0, ..*known } == group);

@@ -15,7 +15,7 @@ impl<'a> Model<'a> {
     /// [`PlanError`] when memory or the address space is too small.
     pub fn plan<'p>(&self, shape: Shape, result: HeadResult, heap: Heap<'p>) -> Result<Plan<'p>, PlanError> {
         let mut builder = Builder::new(shape, heap);
-        let width = self.hyper.width;
+        let width = self.hparams.width;
         let mut stream = builder.tensor(Rows::Batch, width, Element::F32)?;
         let scale = if self.family.scaled_embedding { libm::sqrtf(width as f32) } else { 1.0 };
         builder.op(Op::Embed { table: self.embedding, scale, out: stream })?;
@@ -28,7 +28,7 @@ impl<'a> Model<'a> {
             norm: self.output_norm,
             matrix: self.head,
             scale: 1.0,
-            soft_cap: self.hyper.logit_cap,
+            soft_cap: self.hparams.logit_cap,
             result,
         }))?;
         builder.finish()
@@ -49,7 +49,7 @@ impl Graph<'_, '_, '_, '_> {
         if last {
             rows = Rows::Outputs;
             query = self.select(query, layer.query.rows)?;
-            stream = self.select(stream, self.model.hyper.width)?;
+            stream = self.select(stream, self.model.hparams.width)?;
         }
         let attended = self.attend(layer, query, rows)?;
         self.branch(layer.output, attended, layer.post_attention_norm, stream, rows)?;
@@ -66,7 +66,8 @@ impl Graph<'_, '_, '_, '_> {
     fn qkv(&mut self, layer: &Layer, stream: TensorId) -> Result<TensorId, PlanError> {
         let out = self.builder.tensor(Rows::Batch, layer.query.rows, Element::F32)?;
         let (rope, kv) = (Some(layer.rope), layer.kv);
-        let query = Epilogue::Query { norm: layer.query_norm, rope, head_dim: self.model.hyper.key_dim, out };
+        let query =
+            Epilogue::Query { norm: layer.query_norm, rope, head_dim: self.model.hparams.key_dim, out };
         let parts = [
             Part { matrix: layer.query, epilogue: query },
             Part { matrix: layer.key, epilogue: Epilogue::Key { norm: layer.key_norm, rope, kv } },
@@ -88,13 +89,13 @@ impl Graph<'_, '_, '_, '_> {
     }
 
     fn attend(&mut self, layer: &Layer, query: TensorId, rows: Rows) -> Result<TensorId, PlanError> {
-        let hyper = &self.model.hyper;
-        let out = self.builder.tensor(rows, layer.heads * hyper.value_dim, Element::F32)?;
+        let hparams = &self.model.hparams;
+        let out = self.builder.tensor(rows, layer.heads * hparams.value_dim, Element::F32)?;
         self.builder.op(Op::Attend(Attend {
             query,
             kv: layer.kv,
             heads: layer.heads,
-            scale: hyper.attention_scale,
+            scale: hparams.attention_scale,
             window: layer.window,
             soft_cap: None,
             sinks: layer.sinks,
@@ -151,7 +152,7 @@ impl Graph<'_, '_, '_, '_> {
                 self.branch(down, hidden, layer.post_ffn_norm, stream, rows)
             }
             Ffn::Mixture { router, gate, up, down, shared } => {
-                let Some(experts) = self.model.hyper.experts else { return Ok(()) };
+                let Some(experts) = self.model.hparams.experts else { return Ok(()) };
                 let ids = self.builder.tensor(rows, experts.used, Element::U32)?;
                 let weights = self.builder.tensor(rows, experts.used, Element::F32)?;
                 let norm = Some(layer.ffn_norm);

@@ -91,7 +91,7 @@ impl fmt::Display for TensorFault {
                     "has shape {found:?} where the metadata implies {expected:?} (fastest first, 0 = any)"
                 )
             }
-            Self::Type(kind) => write!(f, "has type {kind}, which cannot be computed with here"),
+            Self::Type(ty) => write!(f, "has type {ty}, which cannot be computed with here"),
         }
     }
 }

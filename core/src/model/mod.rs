@@ -7,12 +7,12 @@ mod bind;
 mod build;
 mod error;
 mod family;
-mod hyper;
+mod hparams;
 mod rope;
 mod weights;
 
 pub use error::{ModelError, Name, TensorFault};
 pub use family::{Family, FfnNorm, Routing, WindowPattern};
-pub use hyper::{ExpertHyper, Hyper, LayerHyper};
+pub use hparams::{ExpertParams, HyperParams, LayerParams};
 pub use rope::{Pairing, Rope};
 pub use weights::{Ffn, KvGroup, Layer, Model, Router, Shared, Weight};

@@ -1,7 +1,7 @@
 //! A bound model: weights by id, layers as the plan builder needs them, KV groups and rotary embeddings.
 
 use super::family::Family;
-use super::hyper::Hyper;
+use super::hparams::HyperParams;
 use super::rope::Rope;
 use crate::backend::{KvError, KvType};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
@@ -14,7 +14,7 @@ pub struct Weight<'a> {
     /// The tensor's name.
     pub name: &'a [u8],
     /// Block format.
-    pub kind: quant::Type,
+    pub ty: quant::Type,
     /// Output rows of each matrix.
     pub rows: usize,
     /// Inputs, in elements.
@@ -29,7 +29,7 @@ impl<'a> Weight<'a> {
     /// Bytes of one row.
     pub fn row_bytes(&self) -> usize {
         // The binder has checked that rows are whole blocks.
-        self.kind.row_bytes(self.cols).unwrap_or(0)
+        self.ty.row_bytes(self.cols).unwrap_or(0)
     }
 
     /// Bytes of all rows.
@@ -162,7 +162,7 @@ pub struct Model<'a> {
     /// The architecture's row.
     pub family: &'static Family,
     /// Shape.
-    pub hyper: Hyper<'a>,
+    pub hparams: HyperParams<'a>,
     /// Matrices, by [`WeightId`].
     pub weights: Vec<'a, Weight<'a>>,
     /// Vectors in f32, by [`VectorId`].
@@ -207,10 +207,10 @@ impl<'a> Model<'a> {
             let frequencies = heap::copied(heap, &rope.frequencies)?;
             ropes.push(Rope { pairing: rope.pairing, frequencies, magnitude: rope.magnitude });
         }
-        let layers = heap::copied(heap, &self.hyper.layers)?;
+        let layers = heap::copied(heap, &self.hparams.layers)?;
         Ok(Model {
             family: self.family,
-            hyper: Hyper { layers, ..self.hyper },
+            hparams: HyperParams { layers, ..self.hparams },
             weights: heap::copied(heap, &self.weights)?,
             vectors,
             ropes,
@@ -230,7 +230,7 @@ impl<'a> Model<'a> {
         let vectors: usize = self.vectors.iter().map(heap::held).sum();
         let ropes: usize = self.ropes.iter().map(|rope| heap::held(&rope.frequencies)).sum();
         let tables = [
-            heap::held(&self.hyper.layers),
+            heap::held(&self.hparams.layers),
             heap::held(&self.weights),
             heap::held(&self.vectors),
             heap::held(&self.ropes),

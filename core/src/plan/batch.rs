@@ -14,7 +14,7 @@ pub struct PageId(pub u32);
 
 /// Consecutive rows of one sequence at consecutive positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct RowRun {
     /// Which sequence of the batch, an index into its page tables.
     pub sequence: u32,
     /// First row in the batch.
@@ -27,7 +27,7 @@ pub struct Run {
 
 /// Part of a flat list: `start..start + len`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Span {
+pub struct PageSpan {
     /// First element.
     pub start: u32,
     /// Number of elements.
@@ -40,7 +40,7 @@ pub struct PageTables<'b> {
     /// All pages of all tables.
     pub pages: &'b [PageId],
     /// `[sequences, groups]`: each table's place in `pages`.
-    pub spans: &'b [Span],
+    pub spans: &'b [PageSpan],
     /// KV groups of the model.
     pub groups: usize,
 }
@@ -56,13 +56,13 @@ impl<'b> PageTables<'b> {
     }
 }
 
-/// One step's input. Rows that belong together form a [`Run`]; every row is in exactly one.
+/// One step's input. Rows that belong together form a [`RowRun`]; every row is in exactly one.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'b> {
     /// `[rows]`: the tokens.
     pub tokens: &'b [TokenId],
     /// The runs, in ascending order of `first_row`, covering all rows.
-    pub runs: &'b [Run],
+    pub runs: &'b [RowRun],
     /// `[outputs]`: ascending rows whose result is wanted.
     pub outputs: &'b [u32],
     /// Where the sequences' keys and values are.
@@ -95,7 +95,7 @@ impl Batch<'_> {
     }
 
     /// The sequence and position of a row; `None` beyond the batch.
-    pub fn place(&self, row: u32) -> Option<(u32, u32)> {
+    pub fn locate(&self, row: u32) -> Option<(u32, u32)> {
         let after = self.runs.partition_point(|run| run.first_row <= row);
         let run = self.runs.get(after.checked_sub(1)?)?;
         let offset = row - run.first_row;
@@ -216,7 +216,7 @@ impl Batch<'_> {
     ///
     /// # Errors
     /// The first rule that does not hold.
-    pub fn check_chain(&self, limits: &BatchLimits, steps: u32) -> Result<(), BatchError> {
+    pub fn check_multi_step(&self, limits: &BatchLimits, steps: u32) -> Result<(), BatchError> {
         self.check(limits)?;
         if self.outputs.len() != self.rows() {
             return Err(BatchError::Output { row: u32::try_from(self.outputs.len()).unwrap_or(u32::MAX) });
@@ -225,12 +225,12 @@ impl Batch<'_> {
             if run.rows != 1 {
                 return Err(BatchError::Runs { row: run.first_row });
             }
-            self.check_pages(&Run { rows: steps, ..*run }, limits)?;
+            self.check_pages(&RowRun { rows: steps, ..*run }, limits)?;
         }
         Ok(())
     }
 
-    fn check_pages(&self, run: &Run, limits: &BatchLimits) -> Result<(), BatchError> {
+    fn check_pages(&self, run: &RowRun, limits: &BatchLimits) -> Result<(), BatchError> {
         let sequence = run.sequence;
         let end =
             run.position.checked_add(run.rows).ok_or(BatchError::Page { sequence, position: u32::MAX })?;

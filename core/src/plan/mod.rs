@@ -8,7 +8,7 @@ mod id;
 mod memory;
 mod op;
 
-pub use batch::{Batch, BatchError, BatchLimits, PAGE_TOKENS, PageId, PageTables, Run, Span};
+pub use batch::{Batch, BatchError, BatchLimits, PAGE_TOKENS, PageId, PageSpan, PageTables, RowRun};
 pub use id::{GroupId, RopeId, VectorId, WeightId};
 pub(crate) use memory::Builder;
 pub use memory::{Element, Plan, PlanError, Rows, Shape, Tensor, TensorId};

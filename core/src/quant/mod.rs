@@ -11,7 +11,7 @@ mod dispatch;
 mod error;
 mod expand;
 mod grids;
-mod kind;
+mod tensor_type;
 mod lattice;
 mod scalar;
 
@@ -49,5 +49,5 @@ pub use block::{ActivationBlock, Block, IntegerDot, Partials};
 pub use dispatch::{dequantize, dot, expand, partials};
 pub use error::{Buffer, QuantError};
 pub use expand::{Expand, Expanded};
-pub use kind::Type;
 pub use scalar::{Half, exponent_half};
+pub use tensor_type::Type;

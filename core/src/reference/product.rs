@@ -27,7 +27,7 @@ pub fn product(
 ) {
     let weight = model.weight(matrix.weight);
     let rows = weight.slice(expert, matrix.first_row as usize, matrix.rows as usize);
-    let activation = weight.kind.activation().unwrap_or(Activation::F32);
+    let activation = weight.ty.activation().unwrap_or(Activation::F32);
     let row_values = &mut scratch.row[..x.len()];
     let quantized = &mut scratch.quantized[..activation.row_bytes(x.len()).unwrap_or(0)];
     if products == Products::Quantized {
@@ -46,10 +46,10 @@ pub fn product(
         // The binder has checked type and length, so neither call can fail.
         let sum = match products {
             Products::Exact => {
-                let _ = quant::dequantize(weight.kind, row, row_values);
+                let _ = quant::dequantize(weight.ty, row, row_values);
                 row_values.iter().zip(x).map(|(&w, &x)| f64::from(w) * f64::from(x)).sum::<f64>() as f32
             }
-            Products::Quantized => quant::dot(weight.kind, row, quantized).unwrap_or(f32::NAN),
+            Products::Quantized => quant::dot(weight.ty, row, quantized).unwrap_or(f32::NAN),
         };
         *out = sum * scale + bias.map_or(0.0, |bias| bias[index]);
     }

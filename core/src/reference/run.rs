@@ -6,7 +6,7 @@ use super::mixture::route_row;
 use super::product::{Products, product};
 use super::scratch::{ProductScratch, Scratch, Sizes, clear};
 use super::state::Pool;
-use crate::backend::{Backend, KvError, KvType, Output, PageError, PageForm};
+use crate::backend::{Backend, KvError, KvType, Output, PageError, PageFormat};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::model::Model;
 use crate::plan::{
@@ -95,7 +95,7 @@ impl<'m, 'a> Reference<'m, 'a> {
     fn result_width(&self, plan: &Plan<'_>) -> usize {
         let hidden =
             plan.ops.iter().any(|op| matches!(op, Op::Head(head) if head.result == HeadResult::Hidden));
-        if hidden { self.model.hyper.width as usize } else { self.model.vocabulary as usize }
+        if hidden { self.model.hparams.width as usize } else { self.model.vocabulary as usize }
     }
 
     /// Bytes that a backend of the model takes beside KV pages, activations and logits.
@@ -105,9 +105,9 @@ impl<'m, 'a> Reference<'m, 'a> {
 }
 
 impl Reference<'_, '_> {
-    fn form(&self) -> PageForm {
+    fn form(&self) -> PageFormat {
         let bytes = self.pools.iter().map(|pool| pool.page_bytes(self.kv)).sum();
-        PageForm { layout: "reference", kv: self.kv, bytes }
+        PageFormat { layout: "reference", kv: self.kv, bytes }
     }
 }
 
@@ -161,7 +161,7 @@ impl Backend for Reference<'_, '_> {
         }))
     }
 
-    fn page_form(&self) -> Option<PageForm> {
+    fn page_format(&self) -> Option<PageFormat> {
         Some(self.form())
     }
 
@@ -259,7 +259,7 @@ impl Step<'_, '_, '_, '_, '_> {
             let token = self.batch.tokens[row].0 as usize;
             let target = self.row_mut(out, row);
             // The binder has checked type and length.
-            let _ = quant::dequantize(weight.kind, weight.slice(0, token, 1), target);
+            let _ = quant::dequantize(weight.ty, weight.slice(0, token, 1), target);
             target.iter_mut().for_each(|x| *x *= scale);
         }
     }
@@ -322,7 +322,7 @@ impl Step<'_, '_, '_, '_, '_> {
         clear(angles, 2 * pairs);
         let (cos, sin) = angles.split_at_mut(pairs);
         if let Some(rope) = rope {
-            let (_, position) = self.batch.place(batch_row).unwrap_or_default();
+            let (_, position) = self.batch.locate(batch_row).unwrap_or_default();
             rope.angles(position, cos, sin);
         }
         for head in first.chunks_exact_mut(head_dim as usize) {
@@ -339,14 +339,14 @@ impl Step<'_, '_, '_, '_, '_> {
 
     /// Caches the first row of products.
     fn cache(&mut self, which: Cached, kv: KvSlot, batch_row: u32) {
-        let (sequence, position) = self.batch.place(batch_row).unwrap_or_default();
+        let (sequence, position) = self.batch.locate(batch_row).unwrap_or_default();
         let pages = self.batch.tables.of(sequence, kv.group);
         self.pools[kv.group.index()].write(which, kv, pages, position, &self.scratch.first);
     }
 
     fn attend(&mut self, op: &Attend) {
         for row in 0..self.rows(op.query) {
-            let (sequence, position) = self.batch.place(self.batch_row(op.query, row)).unwrap_or_default();
+            let (sequence, position) = self.batch.locate(self.batch_row(op.query, row)).unwrap_or_default();
             let pages = self.batch.tables.of(sequence, op.kv.group);
             self.load(op.query, row, None);
             let pool = &self.pools[op.kv.group.index()];

@@ -31,8 +31,8 @@ impl Sizes {
         Self {
             cols,
             width: cols.max(rows).max(outputs.unwrap_or(0)),
-            top_k: model.hyper.experts.map_or(0, |experts| experts.used as usize),
-            head: dims.max().unwrap_or(0).max(model.hyper.rope_dims as usize),
+            top_k: model.hparams.experts.map_or(0, |experts| experts.used as usize),
+            head: dims.max().unwrap_or(0).max(model.hparams.rope_dims as usize),
             positions: (pages as usize).saturating_mul(PAGE_TOKENS),
         }
     }

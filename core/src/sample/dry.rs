@@ -1,9 +1,9 @@
 //! DRY: a penalty that grows with the length of the repetition which a token would continue.
 //!
-//! A step is linear in the window (Z-algorithm on the reversed window). Breakers end a repetition: a match
+//! A step is linear in the window (Z-algorithm on the reversed window). DryBreakers end a repetition: a match
 //! never reaches back over one, and a token that is a breaker on its own is never penalized.
 
-use super::breakers::Breakers;
+use super::dry_breakers::DryBreakers;
 use super::history::History;
 use super::params::DryParams;
 use super::penalties::lowered;
@@ -17,7 +17,7 @@ const LN_F32_MAX: f32 = 88.722_84;
 /// `matches` has room for the window; `longest` has one entry a token, all zero before and after.
 pub(super) fn apply(
     params: &DryParams,
-    breakers: Option<&Breakers<'_>>,
+    breakers: Option<&DryBreakers<'_>>,
     history: &History<'_>,
     logits: &mut [f32],
     matches: &mut Vec<'_, u32>,

@@ -12,11 +12,11 @@
 //! them, unless those of the last stage are asked for.
 //! Not here: grammars and JSON schemas (hosts make a [`TokenMask`]), stop strings, and the batch.
 
-mod breakers;
 mod candidates;
 mod defaults;
 mod draw;
 mod dry;
+mod dry_breakers;
 mod entropy;
 mod error;
 mod exp;
@@ -31,8 +31,8 @@ mod sampler;
 mod source;
 mod truncate;
 
-pub use breakers::Breakers;
 pub use candidates::{Candidate, Scratch};
+pub use dry_breakers::DryBreakers;
 pub use error::{SampleError, SamplerError};
 pub use logprobs::{LogProbs, TOP_MAX, TokenLogProb, log_prob, log_probs};
 pub use mask::TokenMask;

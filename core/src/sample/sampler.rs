@@ -1,9 +1,9 @@
 //! The sampler of one request: its parameters, its memory of past tokens, and the order of the stages.
 
-use super::breakers::Breakers;
 use super::candidates::Scratch;
 use super::draw::{self, Adaptive, Mirostat};
 use super::dry;
+use super::dry_breakers::DryBreakers;
 use super::error::{SampleError, SamplerError};
 use super::history::History;
 use super::logprobs::{self, LogProbs};
@@ -24,7 +24,7 @@ pub struct SamplerScope<'b> {
     /// Tokens that a sequence can hold at most; bounds the windows of the penalties.
     pub context_len: usize,
     /// Where repetitions end, for DRY; copied where that is on.
-    pub breakers: Option<&'b Breakers<'b>>,
+    pub breakers: Option<&'b DryBreakers<'b>>,
 }
 
 /// Picks the tokens of one request.
@@ -33,7 +33,7 @@ pub struct SamplerScope<'b> {
 pub struct Sampler<'a> {
     params: SamplerParams,
     vocab_len: usize,
-    breakers: Option<Breakers<'a>>,
+    breakers: Option<DryBreakers<'a>>,
     source: Source<'a>,
     bias: Vec<'a, LogitBias>,
     history: History<'a>,

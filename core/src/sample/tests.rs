@@ -66,7 +66,7 @@ fn golden_steps() -> Vec<Step> {
 }
 
 /// Sets one parameter of the golden file; the names are those of its generator.
-fn set(params: &mut SamplerParams, breakers: &mut Breakers<'_>, name: &str, value: &str) {
+fn set(params: &mut SamplerParams, breakers: &mut DryBreakers<'_>, name: &str, value: &str) {
     let number = || value.parse::<f32>().unwrap();
     let count = || value.parse::<u32>().unwrap();
     match name {
@@ -126,7 +126,7 @@ fn stages_leave_what_llama_cpp_leaves() {
             continue;
         }
         let mut params = neutral();
-        let mut breakers = Breakers::new(HEAP);
+        let mut breakers = DryBreakers::new(HEAP);
         for (name, value) in &step.params {
             set(&mut params, &mut breakers, name, value);
         }
@@ -172,7 +172,7 @@ fn feedback_follows_llama_cpp() {
         if first != "same" {
             params = neutral();
             for (name, value) in &step.params {
-                set(&mut params, &mut Breakers::new(HEAP), name, value);
+                set(&mut params, &mut DryBreakers::new(HEAP), name, value);
             }
             mirostat = Mirostat::new(&params.mirostat);
             adaptive = Adaptive::new(&params.adaptive);

@@ -1,11 +1,5 @@
-//! Who gets KV pages, and whose rows are in the next batch.
-//!
-//! Policy only: no plan, no device, no sampling. The engine asks, submits and reports.
+//! Policy: how many prompt rows and steps fit a target time.
 
-mod chunk;
-mod pool;
-mod prefix;
+mod pacing;
 
-pub use chunk::Pace;
-pub use pool::Pool;
-pub use prefix::{Key, PageHash};
+pub use pacing::Pacing;

@@ -53,7 +53,7 @@ fn the_last_tensor_may_lack_its_padding() {
     let bytes = builder.build();
     let gguf = Gguf::parse(&bytes, HEAP).unwrap();
     let tensor = gguf.tensor("b").unwrap();
-    assert_eq!((tensor.kind, tensor.rows(), tensor.data.len()), (Type::Q8_0, 2, 68));
+    assert_eq!((tensor.ty, tensor.rows(), tensor.data.len()), (Type::Q8_0, 2, 68));
     assert_eq!(tensor.at, bytes.len() as u64 - 68);
     let longer = [&bytes[..], &[0; 100]].concat();
     assert_eq!(Gguf::parse(&longer, HEAP).unwrap().tensor("b").unwrap().data.len(), 68);
@@ -65,7 +65,7 @@ fn every_type_of_ggml_is_read() {
         let row = ty.block_len() as u64;
         let bytes = Builder::new().tensor("t", &[row, 3], ty.id(), 3 * ty.block_bytes()).build();
         let gguf = Gguf::parse(&bytes, HEAP).unwrap();
-        assert_eq!(gguf.tensors()[0].kind, ty);
+        assert_eq!(gguf.tensors()[0].ty, ty);
         assert_eq!(gguf.tensors()[0].data.len(), 3 * ty.block_bytes());
     }
 }

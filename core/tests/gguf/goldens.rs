@@ -37,7 +37,7 @@ fn fnv(data: &[u8]) -> u64 {
 fn line(tensor: &Tensor<'_>) -> String {
     let dims: Vec<_> = tensor.dims[..tensor.rank.into()].iter().map(u64::to_string).collect();
     let name = tensor.name_str().unwrap();
-    format!("{name} {} {} {:016x}\n", dims.join("x"), tensor.kind, fnv(tensor.data))
+    format!("{name} {} {} {:016x}\n", dims.join("x"), tensor.ty, fnv(tensor.data))
 }
 
 fn dump(gguf: &Gguf<'_>) -> String {

@@ -28,7 +28,7 @@ fn walk(bytes: &[u8]) -> bool {
     }
     for tensor in gguf.tensors() {
         let elements = usize::try_from(tensor.elements()).unwrap();
-        assert_eq!(tensor.kind.row_bytes(elements), Some(tensor.data.len()));
+        assert_eq!(tensor.ty.row_bytes(elements), Some(tensor.data.len()));
         assert_eq!(tensor.elements(), tensor.dims[0] * tensor.rows());
         assert!(tensor.data.is_empty() || bytes[tensor.at as usize..].starts_with(tensor.data));
     }

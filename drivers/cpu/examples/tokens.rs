@@ -10,7 +10,9 @@ use doorbell_core::backend::{Backend, KvType};
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, HeadResult, PAGE_TOKENS, PageId, PageTables, Plan, Run, Shape, Span};
+use doorbell_core::plan::{
+    Batch, HeadResult, PAGE_TOKENS, PageId, PageSpan, PageTables, Plan, RowRun, Shape,
+};
 use doorbell_core::token::TokenId;
 use doorbell_cpu::backend::CpuBackend;
 use std::time::Instant;
@@ -25,9 +27,9 @@ fn cpu_time() -> f64 {
 fn step(model: &Model<'_>, backend: &mut CpuBackend<'_, '_>, plan: &Plan<'_>, rows: u32, position: u32) {
     let tokens: Vec<TokenId> = (0..rows).map(|i| TokenId((position + i) * 7919 % model.vocabulary)).collect();
     let pages: Vec<PageId> = (0..(position + rows).div_ceil(PAGE_TOKENS as u32)).map(PageId).collect();
-    let spans = vec![Span { start: 0, len: pages.len() as u32 }; model.groups.len()];
+    let spans = vec![PageSpan { start: 0, len: pages.len() as u32 }; model.groups.len()];
     let tables = PageTables { pages: &pages, spans: &spans, groups: model.groups.len() };
-    let runs = [Run { sequence: 0, first_row: 0, rows, position }];
+    let runs = [RowRun { sequence: 0, first_row: 0, rows, position }];
     let batch = Batch { tokens: &tokens, runs: &runs, outputs: &[rows - 1], tables };
     backend.submit(plan, &batch).expect("a step");
 }

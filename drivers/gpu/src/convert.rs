@@ -60,7 +60,7 @@ pub(crate) fn each_weight(op: &Op, mut visit: impl FnMut(WeightId)) {
 pub(crate) fn choose(model: &mut Model<'_>, ops: &[Op], target: Target) -> Conversions {
     let mut known = Vec::new();
     for op in ops.iter().filter(|op| supports(op, model, target)) {
-        each_weight(op, |id| known.push(model.weight(id).kind));
+        each_weight(op, |id| known.push(model.weight(id).ty));
     }
     let mut result = Conversions::default();
     for op in ops {
@@ -69,7 +69,7 @@ pub(crate) fn choose(model: &mut Model<'_>, ops: &[Op], target: Target) -> Conve
         }
         let mut strangers: Vec<(WeightId, Type)> = Vec::new();
         each_weight(op, |id| {
-            let kind = model.weight(id).kind;
+            let kind = model.weight(id).ty;
             if !known.contains(&kind) && strangers.iter().all(|stranger| stranger.0 != id) {
                 strangers.push((id, kind));
             }
@@ -78,17 +78,17 @@ pub(crate) fn choose(model: &mut Model<'_>, ops: &[Op], target: Target) -> Conve
             for &(id, _) in &strangers {
                 let weight = &mut model.weights[id.index()];
                 if to.row_bytes(weight.cols).is_some() {
-                    weight.kind = to;
+                    weight.ty = to;
                 }
             }
             supports(op, model, target)
         });
         for (weight, from) in strangers {
             if helped {
-                let to = model.weight(weight).kind;
+                let to = model.weight(weight).ty;
                 result.list.push(Conversion { weight, from, to });
             } else {
-                model.weights[weight.index()].kind = from;
+                model.weights[weight.index()].ty = from;
             }
         }
     }
@@ -107,7 +107,7 @@ impl Conversions {
         let bytes = |weight: &Weight<'_>| weight.bytes();
         let weight = |conversion: &Conversion| *kept.weight(conversion.weight);
         self.after = self.list.iter().map(|conversion| bytes(&weight(conversion))).sum();
-        let before = |conversion: &Conversion| Weight { kind: conversion.from, ..weight(conversion) };
+        let before = |conversion: &Conversion| Weight { ty: conversion.from, ..weight(conversion) };
         self.before = self.list.iter().map(|conversion| bytes(&before(conversion))).sum();
     }
 }
@@ -132,7 +132,7 @@ pub(crate) struct Converted<'w> {
 impl<'w> Stored<'w> {
     /// `weight` of the file, to be kept as `to`.
     pub(crate) fn new(weight: &'w Weight<'w>, to: Type) -> Self {
-        if weight.kind == to {
+        if weight.ty == to {
             return Self::Same(Bytes(weight.data));
         }
         let bytes = to.row_bytes(weight.cols).unwrap_or(0);
@@ -148,7 +148,7 @@ impl Converted<'_> {
             let bytes = self.weight.row_bytes();
             // The binder has checked type and lengths, so that neither call can fail.
             let from = &self.weight.data[index * bytes..(index + 1) * bytes];
-            let _ = quant::dequantize(self.weight.kind, from, &mut self.values);
+            let _ = quant::dequantize(self.weight.ty, from, &mut self.values);
             write_row(self.to, &self.values, &mut self.row.1);
             self.row.0 = Some(index);
         }

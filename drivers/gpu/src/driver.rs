@@ -392,15 +392,15 @@ impl Backend for GpuBackend<'_, '_, '_> {
         self.begin(plan, batch, 1, false)
     }
 
-    fn chains(&self) -> bool {
+    fn supports_multi_step(&self) -> bool {
         true
     }
 
-    fn chain(&self, plan: &Plan<'_>) -> u32 {
+    fn max_steps(&self, plan: &Plan<'_>) -> u32 {
         self.chain_steps(plan)
     }
 
-    fn submit_chain(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, steps: u32) -> Result<(), GpuError> {
+    fn submit_multi_step(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, steps: u32) -> Result<(), GpuError> {
         self.begin(plan, batch, steps.max(1), true)
     }
 
@@ -408,7 +408,7 @@ impl Backend for GpuBackend<'_, '_, '_> {
         self.collect()
     }
 
-    fn rest(&mut self) -> Result<(), GpuError> {
+    fn suspend(&mut self) -> Result<(), GpuError> {
         self.check_lost()?;
         match (&self.card, &mut self.queue) {
             (Some(card), Some(queue)) if self.in_flight.is_none() => {

@@ -98,7 +98,7 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use doorbell_core::plan::{PageId, PageTables, Run, Span};
+    use doorbell_core::plan::{PageId, PageSpan, PageTables, RowRun};
     use doorbell_core::token::TokenId;
 
     #[test]
@@ -106,11 +106,11 @@ mod tests {
         let layout = Layout::new(Shape { rows: 8, outputs: 4 }, 2);
         let tokens = [5, 6, 7].map(TokenId);
         let runs = [
-            Run { sequence: 1, first_row: 0, rows: 2, position: 31 },
-            Run { sequence: 0, first_row: 2, rows: 1, position: 3 },
+            RowRun { sequence: 1, first_row: 0, rows: 2, position: 31 },
+            RowRun { sequence: 0, first_row: 2, rows: 1, position: 3 },
         ];
         let pages = [9, 8, 3, 2, 1, 4].map(PageId);
-        let span = |start, len| Span { start, len };
+        let span = |start, len| PageSpan { start, len };
         let spans = [span(0, 1), span(1, 1), span(2, 2), span(4, 2)];
         let tables = PageTables { pages: &pages, spans: &spans, groups: 2 };
         let batch = Batch { tokens: &tokens, runs: &runs, outputs: &[1, 2], tables };

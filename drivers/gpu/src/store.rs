@@ -54,7 +54,7 @@ impl Store {
             self.weights.push(buffer.va());
             self.matrices.push(buffer);
             let Some(buffer) = self.matrices.last() else { continue };
-            card.copy(buffer, 0, &mut Stored::new(weight, kept.kind), kept.bytes())?;
+            card.copy(buffer, 0, &mut Stored::new(weight, kept.ty), kept.bytes())?;
         }
         self.load_vectors(card, model)?;
         self.load_ropes(card, model, pages)?;

@@ -128,7 +128,7 @@ pub(crate) fn open<'m, 'a>(
     config: &Config,
     computer: Computer,
 ) -> Result<Computing<'m, 'a>, Failure> {
-    let trained = model.hyper.context;
+    let trained = model.hparams.context;
     if config.context > trained {
         note(format_args!(
             "the model was trained for {trained} tokens; answers beyond that may make no sense"

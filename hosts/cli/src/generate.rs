@@ -7,11 +7,12 @@ use crate::loaded::HEAP;
 use crate::progress::Progress;
 use doorbell_core::backend::Backend;
 use doorbell_core::engine::{
-    Config, Engine, EngineError, Event, FinishReason, Nanos, Request, RequestId, SubmitError, Usage,
+    Config, Engine, EngineError, Event, FinishReason, GenerationParams, Nanos, Request, RequestId,
+    SubmitError, Usage,
 };
 use doorbell_core::heap;
 use doorbell_core::model::Model;
-use doorbell_core::sample::{Breakers, LogitBias, SamplerParams};
+use doorbell_core::sample::{DryBreakers, LogitBias, SamplerParams};
 use doorbell_core::token::{Detokenizer, TokenId, Tokenizer};
 use doorbell_runtime::compute::Computing;
 use std::time::Instant;
@@ -27,7 +28,7 @@ pub(crate) const CONTEXT: u32 = 4096;
 
 /// The limits for one sequence.
 pub(crate) fn config(model: &Model<'_>, context: Option<u32>) -> Config {
-    let trained = model.hyper.context.max(1);
+    let trained = model.hparams.context.max(1);
     let context = context.unwrap_or_else(|| trained.min(CONTEXT));
     Config::new(context, 1, BATCH_ROWS.min(context))
 }
@@ -41,7 +42,7 @@ pub(crate) struct Task<'t> {
     pub(crate) params: &'t SamplerParams,
     pub(crate) bias: &'t [LogitBias],
     /// Where repetitions end, for DRY.
-    pub(crate) breakers: Option<&'t Breakers<'t>>,
+    pub(crate) breakers: Option<&'t DryBreakers<'t>>,
     /// Whether to go on past tokens that end an answer.
     pub(crate) ignore_end: bool,
 }
@@ -100,11 +101,14 @@ impl<B: Backend> Generator<'_, '_, B> {
         let request = Request {
             id,
             prompt: task.prompt,
-            max_tokens: task.max_tokens,
-            sampler: task.params,
-            bias: task.bias,
-            breakers: task.breakers,
-            ignore_end: task.ignore_end,
+            params: GenerationParams {
+                max_tokens: task.max_tokens,
+                sampler: task.params.clone(),
+                bias: task.bias,
+                dry_breakers: task.breakers,
+                ignore_end: task.ignore_end,
+                skip_prefix_cache: false,
+            },
         };
         self.engine.submit(&request, now(self.clock)).map_err(refusal)?;
         let mut answer = Collector::new(self.tokenizer, task.prompt.len());

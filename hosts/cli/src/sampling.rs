@@ -4,7 +4,7 @@ use crate::failure::{Failure, Kind};
 use crate::loaded::HEAP;
 use core::hash::BuildHasher as _;
 use doorbell_core::gguf::Gguf;
-use doorbell_core::sample::{Breakers, Generator, LogitBias, MirostatVersion, SamplerParams};
+use doorbell_core::sample::{DryBreakers, Generator, LogitBias, MirostatVersion, SamplerParams};
 use doorbell_core::token::Tokenizer;
 
 /// How tokens are picked. What isn't given comes from the file (`general.sampling.*`), else is the default.
@@ -130,15 +130,15 @@ impl Sampling {
         &self,
         params: &SamplerParams,
         tokenizer: &Tokenizer<'_>,
-    ) -> Result<Option<Breakers<'static>>, Failure> {
+    ) -> Result<Option<DryBreakers<'static>>, Failure> {
         if !params.dry.active() {
             return Ok(None);
         }
         let given = &self.more.dry_sequence_breaker;
         let breakers = if given.is_empty() {
-            Breakers::of_texts(Breakers::DEFAULT, tokenizer, HEAP)
+            DryBreakers::of_texts(DryBreakers::DEFAULT, tokenizer, HEAP)
         } else {
-            Breakers::of_texts(given.iter().filter(|text| *text != "none"), tokenizer, HEAP)
+            DryBreakers::of_texts(given.iter().filter(|text| *text != "none"), tokenizer, HEAP)
         };
         breakers.map(Some).map_err(|error| Failure::new(Kind::Input, error))
     }

@@ -6,7 +6,7 @@ use crate::offload::OnCpu;
 use crate::verdicts;
 use core::fmt;
 use core::time::Duration;
-use doorbell_core::backend::{Backend, KvType, Output, PageError, PageForm};
+use doorbell_core::backend::{Backend, KvType, Output, PageError, PageFormat};
 use doorbell_core::engine::Config;
 use doorbell_core::heap::{Heap, OutOfMemory};
 use doorbell_core::model::Model;
@@ -162,24 +162,29 @@ impl Backend for Computing<'_, '_> {
         }
     }
 
-    fn chains(&self) -> bool {
+    fn supports_multi_step(&self) -> bool {
         match self {
-            Self::Cpu(backend) => backend.chains(),
-            Self::Gpu(backend) => backend.chains(),
+            Self::Cpu(backend) => backend.supports_multi_step(),
+            Self::Gpu(backend) => backend.supports_multi_step(),
         }
     }
 
-    fn chain(&self, plan: &Plan<'_>) -> u32 {
+    fn max_steps(&self, plan: &Plan<'_>) -> u32 {
         match self {
-            Self::Cpu(backend) => backend.chain(plan),
-            Self::Gpu(backend) => backend.chain(plan),
+            Self::Cpu(backend) => backend.max_steps(plan),
+            Self::Gpu(backend) => backend.max_steps(plan),
         }
     }
 
-    fn submit_chain(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, steps: u32) -> Result<(), ComputeError> {
+    fn submit_multi_step(
+        &mut self,
+        plan: &Plan<'_>,
+        batch: &Batch<'_>,
+        steps: u32,
+    ) -> Result<(), ComputeError> {
         match self {
-            Self::Cpu(backend) => Ok(backend.submit_chain(plan, batch, steps)?),
-            Self::Gpu(backend) => Ok(backend.submit_chain(plan, batch, steps)?),
+            Self::Cpu(backend) => Ok(backend.submit_multi_step(plan, batch, steps)?),
+            Self::Gpu(backend) => Ok(backend.submit_multi_step(plan, batch, steps)?),
         }
     }
 
@@ -190,17 +195,17 @@ impl Backend for Computing<'_, '_> {
         }
     }
 
-    fn rest(&mut self) -> Result<(), ComputeError> {
+    fn suspend(&mut self) -> Result<(), ComputeError> {
         match self {
-            Self::Cpu(backend) => Ok(backend.rest()?),
-            Self::Gpu(backend) => Ok(backend.rest()?),
+            Self::Cpu(backend) => Ok(backend.suspend()?),
+            Self::Gpu(backend) => Ok(backend.suspend()?),
         }
     }
 
-    fn page_form(&self) -> Option<PageForm> {
+    fn page_format(&self) -> Option<PageFormat> {
         match self {
-            Self::Cpu(backend) => backend.page_form(),
-            Self::Gpu(backend) => backend.page_form(),
+            Self::Cpu(backend) => backend.page_format(),
+            Self::Gpu(backend) => backend.page_format(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use doorbell_core::engine::{SubmitError, TakeError};
+use doorbell_core::engine::{AllocateError, SubmitError};
 use doorbell_runtime::constrain::GrammarError;
 use doorbell_runtime::prefix::PrefixError;
 use doorbell_runtime::serve::{End, ServiceError};
@@ -159,7 +159,7 @@ impl From<SubmitError> for Failure {
                 failure.extra.insert("n_ctx".into(), context.into());
                 failure
             }
-            SubmitError::NoReadings => Self::new(Kind::NotSupported, error),
+            SubmitError::PoolingDisabled => Self::new(Kind::NotSupported, error),
             SubmitError::Busy => Self::new(Kind::Busy, error),
             SubmitError::Memory(_) => Self::new(Kind::Unavailable, error),
             _ => Self::new(Kind::Invalid, error),
@@ -198,7 +198,7 @@ impl From<PrefixError> for Failure {
     fn from(error: PrefixError) -> Self {
         let kind = match &error {
             PrefixError::Page(_) => Kind::NotSupported,
-            PrefixError::Busy | PrefixError::Take(TakeError::Short { .. }) => Kind::Busy,
+            PrefixError::Busy | PrefixError::Take(AllocateError::Short { .. }) => Kind::Busy,
             PrefixError::Take(_) | PrefixError::Memory(_) | PrefixError::Service(_) => Kind::Unavailable,
             PrefixError::System(_) => Kind::Internal,
             _ => Kind::Invalid,

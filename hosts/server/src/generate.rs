@@ -7,11 +7,11 @@ use core::future::Future;
 use core::hash::BuildHasher as _;
 use core::pin::Pin;
 use doorbell_core::engine::{Nanos, Usage};
-use doorbell_core::sample::{Breakers, LogitBias, SamplerParams};
+use doorbell_core::sample::{DryBreakers, LogitBias, SamplerParams};
 use doorbell_core::token::TokenId;
 use doorbell_runtime::answer::{AnswerParser, Delta};
 use doorbell_runtime::constrain::{Budget, Constraint, Shape};
-use doorbell_runtime::serve::{End, Finish, Job, Ticket, TokenReport, Update};
+use doorbell_runtime::serve::{End, Finish, GenerationParams, Job, Ticket, TokenReport, Update};
 use serde_json::{Value, json};
 use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -32,7 +32,7 @@ pub(crate) struct Options {
     pub(crate) seed: Option<u64>,
     pub(crate) bias: Vec<LogitBias>,
     /// Where repetitions end, for DRY.
-    pub(crate) breakers: Option<Arc<Breakers<'static>>>,
+    pub(crate) breakers: Option<Arc<DryBreakers<'static>>>,
     pub(crate) stops: Vec<String>,
     pub(crate) ignore_end: bool,
     /// Answers to the same prompt.
@@ -212,21 +212,23 @@ impl Generation {
             let index = answers.len();
             let sender = sender.clone();
             let constraint = constraints.pop();
-            let mut params = order.options.params.clone();
+            let mut sampler = order.options.params.clone();
             // answers of one request differ, and so do those of seeds that are neighbors
-            params.seed = seed ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            sampler.seed = seed ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let job = Job {
                 prompt: order.prompt.clone(),
-                max_tokens: order.options.max_tokens.unwrap_or(u32::MAX),
-                params,
-                bias: order.options.bias.clone(),
-                breakers: order.options.breakers.clone(),
+                params: GenerationParams {
+                    max_tokens: order.options.max_tokens.unwrap_or(u32::MAX),
+                    sampler,
+                    bias: order.options.bias.clone(),
+                    dry_breakers: order.options.breakers.clone(),
+                    ignore_end: order.options.ignore_end,
+                    skip_prefix_cache: !order.options.reuse,
+                },
                 stops: order.options.stops.clone(),
-                ignore_end: order.options.ignore_end,
                 special: order.special,
                 constraint,
                 budget: order.budget.clone(),
-                reuse: order.options.reuse,
                 slot: order.options.slot,
                 // a reader that has gone drops the ticket, too
                 on_update: Box::new(move |update| _ = sender.send((index, update))),

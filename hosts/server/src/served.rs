@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::fmt;
 use doorbell_core::gguf::{Gguf, KeyError};
-use doorbell_core::sample::{Breakers, LogitBias, SamplerParams};
+use doorbell_core::sample::{DryBreakers, LogitBias, SamplerParams};
 use doorbell_core::token::{TokenId, Tokenizer};
 use doorbell_runtime::serve::Service;
 use doorbell_runtime::template::{ChatTemplate, SpecialTokens, TemplateError};
@@ -54,7 +54,7 @@ pub struct Served {
     /// The seed of requests that name none; with none, each has its own.
     pub seed: Option<u64>,
     /// Where repetitions end, for DRY, where a request doesn't say; with none, at the usual places.
-    pub breakers: Option<Arc<Breakers<'static>>>,
+    pub breakers: Option<Arc<DryBreakers<'static>>>,
     /// What is known about the file.
     pub facts: Facts,
 }
@@ -163,7 +163,7 @@ fn facts(gguf: &Gguf<'_>) -> Facts {
         parameters = parameters.saturating_add(elements);
         let size = tensor.data.len() as u64;
         bytes = bytes.saturating_add(size);
-        let kind = tensor.kind.name();
+        let kind = tensor.ty.name();
         match kinds.iter_mut().find(|(known, _)| known == kind) {
             Some((_, sum)) => *sum = sum.saturating_add(size),
             None => kinds.push((kind.to_owned(), size)),

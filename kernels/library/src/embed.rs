@@ -34,16 +34,14 @@ pub struct Selection {
 /// Whether the kernel reads a table.
 pub(crate) fn readable(model: &Model<'_>, table: WeightId) -> bool {
     let weight = model.weight(table);
-    is_coded(weight.kind).is_some()
-        && weight.cols.is_multiple_of(8)
-        && u32::try_from(weight.data.len()).is_ok()
+    is_coded(weight.ty).is_some() && weight.cols.is_multiple_of(8) && u32::try_from(weight.data.len()).is_ok()
 }
 
 /// The launch of an embedding.
 pub(crate) fn embed(step: &Step<'_, '_>, table: WeightId, scale: f32, out: TensorId) -> Launch {
     let weight = step.model.weight(table);
     let (cols, rows) = (weight.cols as u32, step.rows_of(out));
-    let recipe = Embedding { kind: weight.kind, cols };
+    let recipe = Embedding { kind: weight.ty, cols };
     Launch {
         recipe: Recipe::Embed(recipe),
         groups: [cols.div_ceil(recipe.stride()), rows, 1],

@@ -104,7 +104,7 @@ pub(crate) struct PartArguments {
 impl Factor {
     /// The factor of a matrix.
     pub(crate) fn new(model: &Model<'_>, matrix: &Matrix) -> Self {
-        let kind = model.weight(matrix.weight).kind;
+        let kind = model.weight(matrix.weight).ty;
         Self { kind, scale: matrix.scale.is_some(), bias: matrix.bias.is_some() }
     }
 

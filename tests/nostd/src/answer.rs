@@ -6,7 +6,8 @@ use crate::system::line;
 use core::fmt;
 use doorbell_core::backend::KvType;
 use doorbell_core::engine::{
-    Config, Engine, EngineError, Event, Memory, Nanos, Progress, Request, RequestId, SubmitError,
+    Config, Engine, EngineError, Event, GenerationParams, Memory, Nanos, Progress, Request, RequestId,
+    SubmitError,
 };
 use doorbell_core::gguf::{Gguf, GgufError};
 use doorbell_core::heap::{self, Heap, OutOfMemory};
@@ -75,7 +76,7 @@ fn answer<'h>(file: &'h [u8], isa: Isa, budget: &'h Budget<&'static ArenaHeap>) 
     let gguf = Gguf::parse(file, heap).map_err(Failure::File)?;
     let tokenizer = Tokenizer::new(&gguf, heap).map_err(Failure::Tokenizer)?;
     let model = Model::new(&gguf, heap).map_err(Failure::Model)?;
-    let config = Config::new(model.hyper.context, 1, 16);
+    let config = Config::new(model.hparams.context, 1, 16);
     let memory = config.memory(&model, KV, heap).map_err(Failure::Plan)?;
     let predicted = Memory {
         file: gguf.heap_bytes() as u64,
@@ -108,11 +109,12 @@ fn generate<'m, 'a>(
     let request = Request {
         id: RequestId(1),
         prompt: &prompt,
-        max_tokens: TOKENS,
-        sampler: &params,
-        bias: &[],
-        breakers: None,
-        ignore_end: true,
+        params: GenerationParams {
+            max_tokens: TOKENS,
+            sampler: params.clone(),
+            ignore_end: true,
+            ..GenerationParams::default()
+        },
     };
     engine.submit(&request, Nanos(0)).map_err(Failure::Request)?;
     line!("prompt {}", prompt.iter().len());

@@ -29,10 +29,10 @@ fn compare<'a>(file: &'a [u8], heap: Heap<'a>) -> Result<Option<()>, OutOfMemory
     let Ok(gguf) = Gguf::parse(file, heap) else { return Ok(None) };
     let Some(tensor) = gguf.tensor("output.weight") else { return Ok(None) };
     let cols = tensor.dims[0] as usize;
-    let Ok(weights) = Weights::new(tensor.kind, cols, tensor.data) else { return Ok(None) };
+    let Ok(weights) = Weights::new(tensor.ty, cols, tensor.data) else { return Ok(None) };
     let mut x = heap::filled(heap, cols, 0_f32)?;
     x.iter_mut().zip(0_i16..).for_each(|(x, place)| *x = f32::from(place * 37 % 101 - 50) / 16.0);
-    let Some(expected) = expected(tensor.kind, tensor.data, &x, heap)? else { return Ok(None) };
+    let Some(expected) = expected(tensor.ty, tensor.data, &x, heap)? else { return Ok(None) };
     let largest = expected.iter().fold(0_f32, |largest, y| largest.max(y.abs()));
     for isa in Isa::available() {
         let Some(found) = products(isa, &weights, &x, heap)? else { return Ok(None) };

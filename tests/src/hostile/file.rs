@@ -93,7 +93,7 @@ fn read_all(gguf: &Gguf<'_>, bytes: &[u8]) {
     }
     for tensor in gguf.tensors() {
         let elements = usize::try_from(tensor.elements()).expect("elements fit the file");
-        assert_eq!(tensor.kind.row_bytes(elements), Some(tensor.data.len()));
+        assert_eq!(tensor.ty.row_bytes(elements), Some(tensor.data.len()));
         let at = usize::try_from(tensor.at).expect("data is in the file");
         assert!(tensor.data.is_empty() || bytes[at..].starts_with(tensor.data));
     }

@@ -3,7 +3,7 @@
 use arbitrary::{Result, Unstructured};
 use doorbell_core::heap::{Global, Heap};
 use doorbell_core::sample::{
-    AdaptiveParams, Breakers, DryParams, Generator, LogitBias, MirostatParams, MirostatVersion,
+    AdaptiveParams, DryBreakers, DryParams, Generator, LogitBias, MirostatParams, MirostatVersion,
     PenaltyParams, Sampled, Sampler, SamplerParams, SamplerScope, Scratch, TokenMask, XtcParams,
 };
 use doorbell_core::token::TokenId;
@@ -101,7 +101,7 @@ fn steps(source: &mut Unstructured<'_>) -> Result<()> {
     let bias: Vec<LogitBias> = (0..source.int_in_range(0..=2_u8)?)
         .map(|_| Ok(LogitBias { token: token(source)?, bias: float(source, -10.0, 10.0)? }))
         .collect::<Result<_>>()?;
-    let mut breakers = Breakers::new(HEAP);
+    let mut breakers = DryBreakers::new(HEAP);
     breakers.add(&[token(source)?, token(source)?]).expect("memory");
     let scope = SamplerScope { request: 1, vocab_len, context_len: 64, breakers: Some(&breakers) };
     let make = || Sampler::new(&params, &bias, scope, HEAP);

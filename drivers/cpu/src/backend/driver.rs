@@ -13,7 +13,7 @@ use crate::kv;
 use crate::pool::Pool;
 use crate::product::Weights;
 use core::ops::Range;
-use doorbell_core::backend::{Backend, KvType, Output, PageError, PageForm};
+use doorbell_core::backend::{Backend, KvType, Output, PageError, PageFormat};
 use doorbell_core::heap::{self, Heap, OutOfMemory, Vec};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, HeadResult, Op, PAGE_TOKENS, PageId, Plan};
@@ -94,8 +94,8 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
     ) -> Result<Self, CpuError> {
         kind.check(model).map_err(CpuError::Kv)?;
         for weight in &model.weights {
-            Weights::new(weight.kind, weight.cols, weight.data)
-                .map_err(|_| CpuError::Weight { kind: weight.kind })?;
+            Weights::new(weight.ty, weight.cols, weight.data)
+                .map_err(|_| CpuError::Weight { kind: weight.ty })?;
         }
         let mut pools = heap::with_capacity(heap, model.groups.len())?;
         for group in &model.groups {
@@ -174,9 +174,9 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
         Ok(locals + padding + shared + lists + pools)
     }
 
-    fn form(&self) -> PageForm {
+    fn form(&self) -> PageFormat {
         let bytes = self.kv.iter().map(kv::Pool::page_bytes).sum();
-        PageForm { layout: "cpu", kv: self.kind, bytes }
+        PageFormat { layout: "cpu", kv: self.kind, bytes }
     }
 
     /// The arena that a plan's tensors lie in: cells by their offsets.
@@ -336,7 +336,7 @@ impl Backend for CpuBackend<'_, '_> {
         }))
     }
 
-    fn page_form(&self) -> Option<PageForm> {
+    fn page_format(&self) -> Option<PageFormat> {
         Some(self.form())
     }
 

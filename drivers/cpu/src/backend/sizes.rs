@@ -105,7 +105,7 @@ impl Sizes {
                 }
                 Op::Head(op) => match op.result {
                     HeadResult::Logits => raise(&mut sizes.logits, outputs * op.matrix.rows as usize),
-                    HeadResult::Hidden => raise(&mut sizes.logits, outputs * model.hyper.width as usize),
+                    HeadResult::Hidden => raise(&mut sizes.logits, outputs * model.hparams.width as usize),
                     HeadResult::ArgMax => {}
                 },
                 _ => {}
@@ -119,7 +119,7 @@ impl Sizes {
         raise(&mut self.cols, weight.cols);
         // Heads and parts may cut a matrix anywhere, so only a whole number of strips everywhere needs no padding.
         raise(&mut self.padded_row_bytes, weight.row_bytes());
-        if let Some(format) = activation(weight.kind) {
+        if let Some(format) = activation(weight.ty) {
             let stride = stride(model, matrix);
             raise(&mut self.own_panels[format as usize], self.rows.min(OWN_ROWS) * stride);
             if self.rows > OWN_ROWS {
@@ -132,7 +132,7 @@ impl Sizes {
 /// Bytes of a quantized row for a matrix.
 fn stride(model: &Model<'_>, matrix: &Matrix) -> usize {
     let weight = model.weight(matrix.weight);
-    let format = activation(weight.kind).unwrap_or(Activation::F32);
+    let format = activation(weight.ty).unwrap_or(Activation::F32);
     Layout::new(format, weight.cols).map_or(0, |layout| layout.stride)
 }
 

@@ -152,7 +152,7 @@ impl<'s> Step<'s, '_> {
             // SAFETY: this task's row only.
             let target = unsafe { self.write(out, row, 0, weight.cols) };
             // The binder has checked type and length, the batch its tokens.
-            let _ = quant::dequantize(weight.kind, weight.slice(0, token, 1), target);
+            let _ = quant::dequantize(weight.ty, weight.slice(0, token, 1), target);
             target.iter_mut().for_each(|x| *x *= scale);
         }
         self.team.barrier();
@@ -198,7 +198,7 @@ impl<'s> Step<'s, '_> {
         for matrix in matrices {
             let weight = model.weight(matrix.weight);
             // The backend has refused weights without a kernel.
-            let format = activation(weight.kind).unwrap_or(Activation::F32);
+            let format = activation(weight.ty).unwrap_or(Activation::F32);
             layouts[format as usize] = Layout::new(format, weight.cols);
         }
         let own = rows <= OWN_ROWS;
@@ -254,7 +254,7 @@ impl<'s> Step<'s, '_> {
     pub(super) fn weights(&self, matrix: &Matrix, expert: usize) -> Weights<'s> {
         let weight = self.context.model.weight(matrix.weight);
         let rows = weight.slice(expert, matrix.first_row as usize, matrix.rows as usize);
-        let weights = Weights::new(weight.kind, weight.cols, rows);
+        let weights = Weights::new(weight.ty, weight.cols, rows);
         // `CpuBackend::new` has made the same call for every weight.
         weights.expect("a weight that the backend has accepted")
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use doorbell_core::heap::Heap;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{
-    Batch, Element, HeadResult, Op, PAGE_TOKENS, PageId, PageTables, Plan, Run, Shape, Span,
+    Batch, Element, HeadResult, Op, PAGE_TOKENS, PageId, PageSpan, PageTables, Plan, RowRun, Shape,
 };
 use doorbell_core::token::TokenId;
 use doorbell_kernels::{RING, Recipe, lower};
@@ -66,9 +66,9 @@ pub(super) const CHECKED_ROWS: [u32; 2] = [17, 70];
 pub(super) struct MadeUp {
     tokens: Vec<TokenId>,
     wanted: Vec<u32>,
-    runs: [Run; 1],
+    runs: [RowRun; 1],
     pages: Vec<PageId>,
-    spans: Vec<Span>,
+    spans: Vec<PageSpan>,
 }
 
 impl MadeUp {
@@ -78,8 +78,8 @@ impl MadeUp {
         Self {
             tokens: (0..rows).map(|row| TokenId((row * 7 + 1) % model.vocabulary)).collect(),
             wanted: (rows - plan.shape.outputs.min(rows)..rows).collect(),
-            runs: [Run { sequence: 0, first_row: 0, rows, position }],
-            spans: alloc::vec![Span { start: 0, len: pages.len() as u32 }; model.groups.len()],
+            runs: [RowRun { sequence: 0, first_row: 0, rows, position }],
+            spans: alloc::vec![PageSpan { start: 0, len: pages.len() as u32 }; model.groups.len()],
             pages,
         }
     }

@@ -19,8 +19,9 @@ impl GpuBackend<'_, '_, '_> {
     /// Makes room for a plan; recordings that know old addresses are forgotten.
     pub(super) fn grow(&mut self, plan: &Plan<'_>) -> Result<(), GpuError> {
         let card = self.card.as_mut().ok_or(GpuError::Lost(None))?;
-        let result =
-            4 * u64::from(plan.shape.outputs) * u64::from(self.model.vocabulary.max(self.model.hyper.width));
+        let result = 4
+            * u64::from(plan.shape.outputs)
+            * u64::from(self.model.vocabulary.max(self.model.hparams.width));
         let inputs = Layout::new(plan.shape, self.model.groups.len()).fixed_bytes();
         let tables =
             u64::from(plan.shape.outputs) * u64::from(self.settings.pages) * self.model.groups.len() as u64;

@@ -45,7 +45,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
             pages: self.settings.pages,
         };
         if chained {
-            batch.check_chain(&limits, steps)?;
+            batch.check_multi_step(&limits, steps)?;
         } else {
             batch.check(&limits)?;
         }
@@ -66,7 +66,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
             let width = match head.result {
                 HeadResult::Logits => head.matrix.rows as usize,
                 HeadResult::ArgMax => 1,
-                HeadResult::Hidden => self.model.hyper.width as usize,
+                HeadResult::Hidden => self.model.hparams.width as usize,
             };
             let words = batch.outputs.len() * width;
             InFlight { submission, result: head.result, words, rows: size.rows, steps, given: 0 }

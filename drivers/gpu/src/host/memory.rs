@@ -48,7 +48,7 @@ impl Memory<'_, '_> {
             Rows::Outputs => self.batch.outputs[row],
         };
         // The batch has been checked.
-        self.batch.place(row).unwrap_or_default()
+        self.batch.locate(row).unwrap_or_default()
     }
 
     /// Cells per row.

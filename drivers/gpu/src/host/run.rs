@@ -80,7 +80,7 @@ impl<'m, 'a> Host<'m, 'a> {
         let mut rows = vec![0.0; memory.rows(out) * width];
         for (token, row) in memory.batch.tokens.iter().zip(rows.chunks_exact_mut(width)) {
             // The binder has checked type and length, the batch's check the token.
-            let _ = quant::dequantize(weight.kind, weight.slice(0, token.0 as usize, 1), row);
+            let _ = quant::dequantize(weight.ty, weight.slice(0, token.0 as usize, 1), row);
             row.iter_mut().for_each(|x| *x *= scale);
         }
         memory.put_floats(out, &rows)

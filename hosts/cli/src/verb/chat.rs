@@ -7,7 +7,7 @@ use crate::generate::{Generator, Task};
 use crate::output::{note, print};
 use doorbell_core::backend::Backend;
 use doorbell_core::engine::FinishReason;
-use doorbell_core::sample::{Breakers, LogitBias, SamplerParams};
+use doorbell_core::sample::{DryBreakers, LogitBias, SamplerParams};
 use doorbell_core::token::Tokenizer;
 use doorbell_runtime::template::ChatTemplate;
 use rustyline::DefaultEditor;
@@ -19,7 +19,7 @@ pub(crate) struct Settings<'s> {
     pub(crate) max_tokens: u32,
     pub(crate) params: &'s SamplerParams,
     pub(crate) bias: &'s [LogitBias],
-    pub(crate) breakers: Option<&'s Breakers<'s>>,
+    pub(crate) breakers: Option<&'s DryBreakers<'s>>,
     pub(crate) system: Option<&'s str>,
     /// Whether a conversation that the template refuses is told again with the roles that it wants.
     pub(crate) merge: bool,

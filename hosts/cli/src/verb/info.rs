@@ -80,7 +80,7 @@ impl<'f> Summary<'f> {
     fn new(file: &'f ModelFile, gguf: &'f Gguf<'f>, context: Option<u32>, kv: KvType) -> Self {
         let mut types = BTreeMap::<_, Share>::new();
         for tensor in gguf.tensors() {
-            let share = types.entry(tensor.kind.name()).or_default();
+            let share = types.entry(tensor.ty.name()).or_default();
             share.tensors += 1;
             share.elements += tensor.elements();
             share.bytes += tensor.data.len() as u64;
@@ -175,7 +175,7 @@ impl<'f> Summary<'f> {
                 let _ = writeln!(
                     out,
                     "{:<8} {:>12} {dims:?} {name}",
-                    tensor.kind.name(),
+                    tensor.ty.name(),
                     size(tensor.data.len() as u64)
                 );
             }
@@ -232,7 +232,7 @@ fn json_share(share: &Share) -> Json {
 fn json_tensor(tensor: &Tensor<'_>) -> Json {
     json!({
         "name": lossy(tensor.name),
-        "type": tensor.kind.name(),
+        "type": tensor.ty.name(),
         "dims": &tensor.dims[..usize::from(tensor.rank)],
         "bytes": tensor.data.len(),
     })

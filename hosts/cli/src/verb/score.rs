@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let gguf = loaded::parse(&file)?;
     let model = loaded::bind(&file, &gguf)?;
     let tokens = tokens(arguments, &loaded::tokenizer(&file, &gguf)?, model.vocabulary)?;
-    let limit = arguments.context.unwrap_or(model.hyper.context).max(1);
+    let limit = arguments.context.unwrap_or(model.hparams.context).max(1);
     let context = u32::try_from(tokens.len()).ok().filter(|count| *count <= limit).ok_or_else(|| {
         let found = tokens.len();
         Failure::new(

@@ -220,11 +220,11 @@ fn folder(path: &Path, gguf: &Gguf<'_>) -> Result<Arc<Folder>, Failure> {
 
 /// Limits whose buffers fit into memory: if need be, requests share fewer pages than all of them could fill.
 fn config(model: &Model<'_>, arguments: &Arguments, computer: Computer) -> Result<Config, Failure> {
-    let trained = model.hyper.context.max(1);
+    let trained = model.hparams.context.max(1);
     let context = arguments.context.unwrap_or_else(|| trained.min(CONTEXT));
     let mut config = Config::new(context, arguments.parallel, BATCH_ROWS.min(context));
     config.waiting = WAITING;
-    config.reading_rows = READING_ROWS.min(context);
+    config.pooling_rows = READING_ROWS.min(context);
     let all = config.pages;
     for contexts in (1..=arguments.parallel).rev() {
         config.pages = all / arguments.parallel * contexts;

@@ -3,7 +3,7 @@
 use crate::serve::ServiceError;
 use core::fmt;
 use doorbell_core::backend::PageError;
-use doorbell_core::engine::TakeError;
+use doorbell_core::engine::AllocateError;
 use doorbell_core::heap::OutOfMemory;
 use std::io;
 
@@ -61,7 +61,7 @@ pub enum PrefixError {
     /// The device keeps its pages to itself.
     Page(PageError),
     /// Pages can't be had.
-    Take(TakeError),
+    Take(AllocateError),
     /// The heap refused.
     Memory(OutOfMemory),
     /// The engine has ended.
@@ -122,8 +122,8 @@ impl From<PageError> for PrefixError {
     }
 }
 
-impl From<TakeError> for PrefixError {
-    fn from(error: TakeError) -> Self {
+impl From<AllocateError> for PrefixError {
+    fn from(error: AllocateError) -> Self {
         Self::Take(error)
     }
 }

@@ -7,7 +7,7 @@ use super::header::{self, BYTES, Header, SUM};
 use super::identity::identity;
 use super::name::FileName;
 use crate::serve::{Service, Store};
-use doorbell_core::backend::{PageError, PageForm};
+use doorbell_core::backend::{PageError, PageFormat};
 use doorbell_core::gguf::Gguf;
 use doorbell_core::plan::{PAGE_TOKENS, PageId};
 use doorbell_core::token::TokenId;
@@ -69,10 +69,10 @@ fn write_page(service: &Service, page: PageId, buffer: Vec<u8>) -> Result<Vec<u8
 }
 
 /// What the engine's pages look like, its vocabulary, and its pages in all.
-fn facts(service: &Service) -> Result<(PageForm, u32, u32), PrefixError> {
+fn facts(service: &Service) -> Result<(PageFormat, u32, u32), PrefixError> {
     let (form, vocabulary, pages) =
         service.visit(|store: &mut dyn Store| (store.form(), store.vocabulary(), store.pages()))?;
-    Ok((form.ok_or(PageError::Kept)?, vocabulary, pages))
+    Ok((form.ok_or(PageError::Unsupported)?, vocabulary, pages))
 }
 
 impl Folder {
@@ -126,7 +126,7 @@ impl Folder {
         &self,
         held: &Held<'_>,
         tokens: &[TokenId],
-        form: &PageForm,
+        form: &PageFormat,
         path: &Path,
     ) -> Result<Saved, PrefixError> {
         let count = u32::try_from(tokens.len()).map_err(|_| PrefixError::Token)?;
@@ -196,7 +196,7 @@ impl Folder {
     }
 
     /// A header that fits the file, the model and the engine.
-    fn header(&self, file: &mut impl Read, form: &PageForm, found: u64) -> Result<Header, PrefixError> {
+    fn header(&self, file: &mut impl Read, form: &PageFormat, found: u64) -> Result<Header, PrefixError> {
         let mut bytes = [0; BYTES];
         file.read_exact(&mut bytes).map_err(|_| PrefixError::Foreign)?;
         let header = Header::parse(&bytes)?;

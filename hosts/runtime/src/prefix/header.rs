@@ -5,7 +5,7 @@
 
 use super::checksum::Checksum;
 use super::error::PrefixError;
-use doorbell_core::backend::PageForm;
+use doorbell_core::backend::PageFormat;
 use doorbell_core::plan::PAGE_TOKENS;
 
 const MAGIC: [u8; 8] = *b"DBPREFX1";
@@ -27,7 +27,7 @@ pub(super) struct Header {
 }
 
 /// The names of a form.
-pub(super) fn names(form: &PageForm) -> [u8; 24] {
+pub(super) fn names(form: &PageFormat) -> [u8; 24] {
     let mut names = [0; 24];
     let text = format!("{} {}", form.layout, form.kv.name());
     let len = text.len().min(names.len());

@@ -33,7 +33,7 @@ pub(super) fn identity(gguf: &Gguf<'_>) -> u64 {
     for tensor in gguf.tensors() {
         sink.0.update(tensor.name);
         // nothing that is written to a checksum is refused
-        _ = write!(sink, "{:?} {}", tensor.dims, tensor.kind.name());
+        _ = write!(sink, "{:?} {}", tensor.dims, tensor.ty.name());
         let ends = [
             &tensor.data[..SAMPLE.min(tensor.data.len())],
             &tensor.data[tensor.data.len().saturating_sub(SAMPLE)..],

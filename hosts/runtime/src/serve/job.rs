@@ -3,34 +3,27 @@
 use crate::constrain::{Budget, Constraint};
 use alloc::sync::Arc;
 use core::fmt;
-use doorbell_core::engine::{SubmitError, Usage};
-use doorbell_core::sample::{Breakers, LogProbs, LogitBias, SampleError, SamplerParams};
+use doorbell_core::engine::{self, SubmitError, Usage};
+use doorbell_core::sample::{DryBreakers, LogProbs, LogitBias, SampleError};
 use doorbell_core::token::TokenId;
+
+/// The parameters of a generation with lists of its own; DRY breakers are shared by jobs that have the same.
+pub type GenerationParams = engine::GenerationParams<Vec<LogitBias>, Arc<DryBreakers<'static>>>;
 
 /// What is to be generated, and who hears of it.
 pub struct Job {
     /// The prompt; at least one token.
     pub prompt: Vec<TokenId>,
-    /// Tokens to generate at most.
-    pub max_tokens: u32,
-    /// How tokens are picked.
-    pub params: SamplerParams,
-    /// Added to logits.
-    pub bias: Vec<LogitBias>,
-    /// Where repetitions end, for DRY; shared by jobs that have the same.
-    pub breakers: Option<Arc<Breakers<'static>>>,
+    /// How to continue it.
+    pub params: GenerationParams,
     /// Texts that end the answer and do not show; empty ones are ignored.
     pub stops: Vec<String>,
-    /// Whether to go on past tokens that end a turn.
-    pub ignore_end: bool,
     /// Whether control tokens show as their texts.
     pub special: bool,
     /// What the answer must look like, if anything.
     pub constraint: Option<Constraint>,
     /// How long reasoning may go on, if not for ever.
     pub budget: Option<Budget>,
-    /// Whether what the cache knows of the prompt is used.
-    pub reuse: bool,
     /// The slot that it wants to be noted in.
     pub slot: Option<u32>,
     /// Hears every update, in order; called on the engine's thread, so that it must not block.

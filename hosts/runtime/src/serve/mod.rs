@@ -10,7 +10,7 @@ mod slots;
 mod store;
 mod worker;
 
-pub use job::{End, Finish, Job, Piece, TokenReport, Update};
+pub use job::{End, Finish, GenerationParams, Job, Piece, TokenReport, Update};
 pub use load::{Load, Snapshot};
 pub use reading::{Aim, ReadError, ReadJob, ReadResult};
 pub use service::{Service, ServiceError, Ticket};

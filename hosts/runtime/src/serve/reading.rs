@@ -2,7 +2,7 @@
 
 use super::job::TokenReport;
 use core::fmt;
-use doorbell_core::engine::{FinishReason, SubmitError, Wanted};
+use doorbell_core::engine::{FinishReason, PoolingOutput, SubmitError};
 use doorbell_core::sample::log_probs;
 use doorbell_core::token::TokenId;
 
@@ -74,10 +74,10 @@ impl Reader {
         &self.job.tokens
     }
 
-    pub(super) fn wanted(&self) -> Wanted {
+    pub(super) fn output(&self) -> PoolingOutput {
         match self.job.aim {
-            Aim::Embedding => Wanted::Hidden,
-            Aim::LogProbs(_) => Wanted::Logits,
+            Aim::Embedding => PoolingOutput::Hidden,
+            Aim::LogProbs(_) => PoolingOutput::Logits,
         }
     }
 
@@ -100,7 +100,7 @@ impl Reader {
     /// Tells what came of it.
     pub(super) fn end(mut self, reason: &FinishReason) {
         let result = match reason {
-            FinishReason::Read => Ok(self.result()),
+            FinishReason::Pooled => Ok(self.result()),
             FinishReason::DeviceFailed => Err(ReadError::DeviceFailed),
             _ => Err(ReadError::Cancelled),
         };

@@ -1,7 +1,7 @@
 //! Errands to the engine's thread that carry keys and values: short ones, between steps.
 
-use doorbell_core::backend::{Backend, PageError, PageForm};
-use doorbell_core::engine::{Engine, TakeError};
+use doorbell_core::backend::{Backend, PageError, PageFormat};
+use doorbell_core::engine::{AllocateError, Engine};
 use doorbell_core::heap::OutOfMemory;
 use doorbell_core::plan::PageId;
 use doorbell_core::token::TokenId;
@@ -12,7 +12,7 @@ pub(super) type Errand = Box<dyn FnOnce(&mut dyn Store) + Send>;
 /// The engine's pages, whatever its backend. What is said of each of these at [`Engine`] holds here.
 pub trait Store {
     /// What pages look like outside.
-    fn form(&self) -> Option<PageForm>;
+    fn form(&self) -> Option<PageFormat>;
     /// Tokens in the vocabulary.
     fn vocabulary(&self) -> u32;
     /// Pages in all.
@@ -25,8 +25,8 @@ pub trait Store {
     /// Takes pages.
     ///
     /// # Errors
-    /// [`TakeError`]
-    fn take(&mut self, count: u32) -> Result<Vec<PageId>, TakeError>;
+    /// [`AllocateError`]
+    fn take(&mut self, count: u32) -> Result<Vec<PageId>, AllocateError>;
     /// Copies a page.
     ///
     /// # Errors
@@ -46,8 +46,8 @@ pub trait Store {
 }
 
 impl<B: Backend> Store for Engine<'_, '_, B> {
-    fn form(&self) -> Option<PageForm> {
-        self.page_form()
+    fn form(&self) -> Option<PageFormat> {
+        self.page_format()
     }
 
     fn vocabulary(&self) -> u32 {
@@ -59,11 +59,11 @@ impl<B: Backend> Store for Engine<'_, '_, B> {
     }
 
     fn hold(&mut self, tokens: &[TokenId]) -> Result<Vec<PageId>, OutOfMemory> {
-        Ok(self.hold_prefix(tokens)?.to_vec())
+        Ok(self.acquire_prefix(tokens)?.to_vec())
     }
 
-    fn take(&mut self, count: u32) -> Result<Vec<PageId>, TakeError> {
-        Ok(self.take_pages(count)?.to_vec())
+    fn take(&mut self, count: u32) -> Result<Vec<PageId>, AllocateError> {
+        Ok(self.allocate_pages(count)?.to_vec())
     }
 
     fn read(&mut self, page: PageId, to: &mut [u8]) -> Result<(), PageError> {
@@ -75,14 +75,14 @@ impl<B: Backend> Store for Engine<'_, '_, B> {
     }
 
     fn adopt(&mut self, tokens: &[TokenId], pages: &[PageId]) {
-        self.adopt_prefix(tokens, pages);
+        self.insert_prefix(tokens, pages);
     }
 
     fn give(&mut self, pages: &[PageId]) {
-        self.give_pages(pages);
+        self.release_pages(pages);
     }
 
     fn forget(&mut self, tokens: &[TokenId]) -> u32 {
-        self.forget_prefix(tokens)
+        self.evict_prefix(tokens)
     }
 }

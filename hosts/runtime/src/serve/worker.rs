@@ -12,8 +12,8 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use doorbell_core::backend::Backend;
 use doorbell_core::engine::{
-    Engine, Event, FinishReason, Masks, Nanos, Progress, Reading, Request, RequestId, SubmitError,
-    TextStream, Usage,
+    Engine, Event, FinishReason, Nanos, PoolingRequest, Progress, Request, RequestId, SubmitError,
+    TextStream, TokenConstraints, Usage,
 };
 use doorbell_core::heap::Global;
 use doorbell_core::sample::{LogProbs, TokenMask};
@@ -89,7 +89,7 @@ struct Live {
 /// The grammars and limits of the jobs that have some.
 struct Constraints(BTreeMap<RequestId, (Option<Constraint>, Option<Budget>)>);
 
-impl Masks for Constraints {
+impl TokenConstraints for Constraints {
     fn mask(&mut self, request: RequestId) -> Option<TokenMask<'_>> {
         let (constraint, budget) = self.0.get_mut(&request)?;
         let budget = budget.as_ref();
@@ -97,7 +97,7 @@ impl Masks for Constraints {
         forced.or_else(|| budget?.mask_of_heads())
     }
 
-    fn restricts(&self, request: RequestId) -> bool {
+    fn is_constrained(&self, request: RequestId) -> bool {
         self.0.contains_key(&request)
     }
 
@@ -225,7 +225,7 @@ impl<B: Backend> Worker<B> {
         match self.commands.recv_timeout(self.rest_after) {
             Err(RecvTimeoutError::Timeout) => {
                 // one that does not draws more power, and nothing else
-                let _ = self.engine.rest();
+                let _ = self.engine.suspend();
                 self.commands.recv().ok()
             }
             result => result.ok(),
@@ -254,15 +254,7 @@ impl<B: Backend> Worker<B> {
                 usage: Usage::default(),
             }));
         }
-        let request = Request {
-            id,
-            prompt: &job.prompt,
-            max_tokens: job.max_tokens,
-            sampler: &job.params,
-            bias: &job.bias,
-            breakers: job.breakers.as_deref(),
-            ignore_end: job.ignore_end,
-        };
+        let request = Request { id, prompt: &job.prompt, params: job.params.borrowed() };
         let now = self.now();
         job.stops.retain(|stop| !stop.is_empty());
         let stops: Vec<&str> = job.stops.iter().map(String::as_str).collect();
@@ -272,9 +264,6 @@ impl<B: Backend> Worker<B> {
         };
         if let Err(error) = self.engine.submit(&request, now) {
             return (job.on_update)(Update::Refused(error));
-        }
-        if !job.reuse {
-            self.engine.compute_anew(id);
         }
         if job.constraint.is_some() || job.budget.is_some() {
             self.live.constraints.0.insert(id, (job.constraint, job.budget));
@@ -287,7 +276,7 @@ impl<B: Backend> Worker<B> {
             end: None,
             started: false,
             tokens: job.prompt,
-            limit: job.max_tokens,
+            limit: job.params.max_tokens,
             wanted: job.slot,
             slot: None,
         };
@@ -298,8 +287,8 @@ impl<B: Backend> Worker<B> {
         if self.draining {
             return reader.refuse(ReadError::Cancelled);
         }
-        let reading = Reading { id, tokens: reader.tokens(), wanted: reader.wanted() };
-        match self.engine.submit_reading(&reading, self.now()) {
+        let reading = PoolingRequest { id, tokens: reader.tokens(), output: reader.output() };
+        match self.engine.submit_pooling(&reading, self.now()) {
             Ok(()) => _ = self.live.readers.insert(id, reader),
             Err(error) => reader.refuse(ReadError::Refused(error)),
         }
@@ -314,7 +303,7 @@ impl<B: Backend> Worker<B> {
         // taken out, because the engine asks for masks while it tells what happened
         let mut constraints = core::mem::replace(&mut self.live.constraints, Constraints(BTreeMap::new()));
         let live = &mut self.live;
-        let polled = self.engine.poll_masked(now, &mut constraints, &mut |event| live.take(event));
+        let polled = self.engine.poll_constrained(now, &mut constraints, &mut |event| live.take(event));
         // those of jobs that are over go, too
         constraints.0.retain(|id, _| self.live.jobs.contains_key(id));
         self.live.constraints = constraints;
@@ -370,7 +359,7 @@ impl Live {
                 }
             }
             Event::Token { request, token, logprobs } => self.token(request, token, logprobs),
-            Event::Read { request, position, row } => {
+            Event::Pooled { request, position, row } => {
                 if let Some(reader) = self.readers.get_mut(&request) {
                     reader.take(position, row);
                 }

@@ -5,7 +5,7 @@ use crate::error::Failure;
 use crate::fields::Fields;
 use crate::generate::{MOST_ANSWERS, Options};
 use alloc::sync::Arc;
-use doorbell_core::sample::{Breakers, LogitBias, MirostatVersion, SamplerParams};
+use doorbell_core::sample::{DryBreakers, LogitBias, MirostatVersion, SamplerParams};
 use doorbell_core::token::{EncodeOptions, TokenId};
 use doorbell_runtime::constrain::Shape;
 use serde_json::Value;
@@ -121,7 +121,7 @@ fn breakers(
     app: &App,
     fields: &Fields<'_>,
     params: &SamplerParams,
-) -> Result<Option<Arc<Breakers<'static>>>, Failure> {
+) -> Result<Option<Arc<DryBreakers<'static>>>, Failure> {
     const FIELD: &str = "dry_sequence_breakers";
     let texts = fields.texts(FIELD)?;
     if texts.len() > MOST_BREAKERS {
@@ -134,9 +134,9 @@ fn breakers(
     let found = if let (None, Some(breakers)) = (fields.get(FIELD), &app.served.breakers) {
         return Ok(Some(Arc::clone(breakers)));
     } else if fields.get(FIELD).is_some() {
-        Breakers::of_texts(texts, tokenizer, HEAP)
+        DryBreakers::of_texts(texts, tokenizer, HEAP)
     } else {
-        Breakers::of_texts(Breakers::DEFAULT, tokenizer, HEAP)
+        DryBreakers::of_texts(DryBreakers::DEFAULT, tokenizer, HEAP)
     };
     found.map(|found| Some(Arc::new(found))).map_err(|error| fields.wrong(FIELD, error))
 }

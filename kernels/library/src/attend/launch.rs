@@ -29,7 +29,7 @@ fn splits(window: Option<u32>, positions: u32) -> u32 {
 
 /// Splits that are spread over workgroups at most, for any step of a model.
 fn most_splits(model: &Model<'_>, window: Option<u32>) -> u32 {
-    splits(window, model.hyper.context).min(SPREAD[1])
+    splits(window, model.hparams.context).min(SPREAD[1])
 }
 
 /// Bytes of scratch, counters not among them.

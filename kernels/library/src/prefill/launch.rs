@@ -65,7 +65,7 @@ pub(crate) fn project(
         return None;
     }
     let matrices = parts.iter().flat_map(|part| [Some(part.matrix), part.up.map(|(up, _)| up)]);
-    let kinds: Vec<Type> = matrices.flatten().map(|matrix| step.model.weight(matrix.weight).kind).collect();
+    let kinds: Vec<Type> = matrices.flatten().map(|matrix| step.model.weight(matrix.weight).ty).collect();
     let path = choice.path(&kinds);
     let first = activations(step, path, [input, scratch], [rows, cols], norm);
     let read = first.cost.written;
@@ -155,7 +155,7 @@ fn groups(model: &Model<'_>, op: &Experts, rows: u32) -> Option<(u32, Group)> {
     let (cols, experts) = (gate.cols as u32, gate.stack as u32);
     let whole = cols.is_multiple_of(32) && op.gate.rows.is_multiple_of(32) && op.down.rows.is_multiple_of(2);
     let mut tile = tile_rows(rows * op.top_k, experts);
-    if gate.kind != model.weight(op.up.weight).kind {
+    if gate.ty != model.weight(op.up.weight).ty {
         // The widest tile takes both matrices in one piece.
         tile = tile.min(64);
     }
@@ -183,7 +183,7 @@ pub(crate) fn experts(
     let buffer = |offset: u64| ArgumentValue::Buffer(scratch + offset);
     let launch = |recipe, groups, arguments, cost| Launch { recipe, groups, arguments, waits: true, cost };
     let none = Cost::default();
-    let kinds = [&op.gate, &op.up, &op.down].map(|matrix| model.weight(matrix.weight).kind);
+    let kinds = [&op.gate, &op.up, &op.down].map(|matrix| model.weight(matrix.weight).ty);
     let path = choice.path(&kinds);
     let input = [step.tensor(op.input), scratch + room.input];
     let sort = alloc::vec![

@@ -17,7 +17,7 @@ use doorbell_core::plan::{Matrix, Norm, TensorId};
 pub(crate) fn readable(model: &Model<'_>, matrix: &Matrix) -> bool {
     let weight = model.weight(matrix.weight);
     let bytes = u32::try_from(weight.data.len());
-    is_coded(weight.kind).is_some() && weight.cols.is_multiple_of(8) && bytes.is_ok()
+    is_coded(weight.ty).is_some() && weight.cols.is_multiple_of(8) && bytes.is_ok()
 }
 
 /// Values for the arguments of a matrix, its first row included.
@@ -63,7 +63,7 @@ const FULL: u32 = 256;
 fn tile_of(step: &Step<'_, '_>, rows: u32, parts: &[PartLaunch]) -> [u32; 2] {
     let [batch, outputs] = tile(rows);
     let matrices = || parts.iter().flat_map(|part| [Some(part.matrix), part.up.map(|(up, _)| up)]).flatten();
-    let plain = |matrix: Matrix| is_coded(step.model.weight(matrix.weight).kind) == Some(false);
+    let plain = |matrix: Matrix| is_coded(step.model.weight(matrix.weight).ty) == Some(false);
     if rows <= batch || !matrices().all(plain) {
         return [batch, outputs];
     }

@@ -1,16 +1,16 @@
 //! What may restrict the tokens of a request: a grammar that lives in the host.
 
-use super::event::RequestId;
+use super::request::RequestId;
 use crate::sample::TokenMask;
 use crate::token::TokenId;
 
 /// The grammars of all requests that have one. Preempted requests keep their state here: tokens are picked once.
-pub trait Masks {
+pub trait TokenConstraints {
     /// Which tokens of the request may be picked next; `None` allows all.
     fn mask(&mut self, request: RequestId) -> Option<TokenMask<'_>>;
 
     /// Whether the request may ever be restricted from here on; those that are not may be computed several tokens ahead.
-    fn restricts(&self, request: RequestId) -> bool {
+    fn is_constrained(&self, request: RequestId) -> bool {
         let _ = request;
         true
     }
@@ -20,14 +20,14 @@ pub trait Masks {
 }
 
 /// No request is restricted.
-pub(super) struct NoMasks;
+pub(super) struct Unconstrained;
 
-impl Masks for NoMasks {
+impl TokenConstraints for Unconstrained {
     fn mask(&mut self, _: RequestId) -> Option<TokenMask<'_>> {
         None
     }
 
-    fn restricts(&self, _: RequestId) -> bool {
+    fn is_constrained(&self, _: RequestId) -> bool {
         false
     }
 

@@ -4,7 +4,7 @@
 //! held by one or more sequences, or cached: held by none, but full, known by its tokens, and in the line of those
 //! to be evicted, the least recently held first.
 
-use super::prefix::{Index, Key, PageHash};
+use super::prefix_cache::{PageHash, PrefixCache, PrefixKey};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::plan::{PAGE_TOKENS, PageId};
 use crate::token::TokenId;
@@ -14,7 +14,7 @@ const NONE: u32 = u32::MAX;
 
 #[derive(Clone)]
 struct Page {
-    holders: u32,
+    ref_count: u32,
     /// Whether the page can be found by its tokens.
     known: bool,
     /// Neighbors in the eviction line, or the next free page.
@@ -23,9 +23,9 @@ struct Page {
 }
 
 /// The pool.
-pub struct Pool<'a> {
+pub struct BlockPool<'a> {
     pages: Vec<'a, Page>,
-    index: Index<'a>,
+    index: PrefixCache<'a>,
     free: u32,
     free_count: u32,
     /// Ends of the eviction line.
@@ -34,7 +34,7 @@ pub struct Pool<'a> {
     cached_count: u32,
 }
 
-impl<'a> Pool<'a> {
+impl<'a> BlockPool<'a> {
     /// A pool of `count` free pages; nothing is allocated afterwards.
     ///
     /// # Errors
@@ -43,21 +43,21 @@ impl<'a> Pool<'a> {
         let mut pages = heap::with_capacity(heap, count as usize)?;
         for id in 0..count {
             let next = if id + 1 < count { id + 1 } else { NONE };
-            pages.push(Page { holders: 0, known: false, previous: NONE, next });
+            pages.push(Page { ref_count: 0, known: false, previous: NONE, next });
         }
         let free = if count > 0 { 0 } else { NONE };
-        let index = Index::new(count, heap)?;
+        let index = PrefixCache::new(count, heap)?;
         Ok(Self { pages, index, free, free_count: count, oldest: NONE, newest: NONE, cached_count: 0 })
     }
 
     /// Bytes that a pool of `count` pages takes.
     pub fn bytes(count: u32) -> usize {
-        (count as usize).saturating_mul(size_of::<Page>()).saturating_add(Index::bytes(count))
+        (count as usize).saturating_mul(size_of::<Page>()).saturating_add(PrefixCache::bytes(count))
     }
 
     /// Looks pages up by another hash; results stay the same. For a pool that knows nothing yet.
-    pub fn hash_by(&mut self, hash: PageHash) {
-        self.index.hash_by(hash);
+    pub fn set_hash(&mut self, hash: PageHash) {
+        self.index.set_hash(hash);
     }
 
     /// Pages that can be had: free and cached ones.
@@ -76,12 +76,12 @@ impl<'a> Pool<'a> {
     }
 
     /// Sequences that hold a page.
-    pub fn holders(&self, page: PageId) -> u32 {
-        self.pages[page.0 as usize].holders
+    pub fn ref_count(&self, page: PageId) -> u32 {
+        self.pages[page.0 as usize].ref_count
     }
 
     /// Takes a page whose contents do not matter, evicting the oldest cached one if none is free.
-    pub fn take(&mut self) -> Option<PageId> {
+    pub fn allocate(&mut self) -> Option<PageId> {
         let id = if self.free != NONE {
             let id = self.free;
             self.free = self.pages[id as usize].next;
@@ -95,23 +95,32 @@ impl<'a> Pool<'a> {
         } else {
             return None;
         };
-        self.pages[id as usize].holders = 1;
+        self.pages[id as usize].ref_count = 1;
         Some(PageId(id))
     }
 
     /// Finds the page that follows the chain `parent` with exactly these tokens, holds it, and extends the chain.
-    pub fn reuse(&mut self, parent: Option<Key>, tokens: &[TokenId; PAGE_TOKENS]) -> Option<(PageId, Key)> {
+    pub fn acquire(
+        &mut self,
+        parent: Option<PrefixKey>,
+        tokens: &[TokenId; PAGE_TOKENS],
+    ) -> Option<(PageId, PrefixKey)> {
         let (id, key) = self.index.find(parent, tokens)?;
-        if self.pages[id.0 as usize].holders == 0 {
+        if self.pages[id.0 as usize].ref_count == 0 {
             self.unlink(id.0);
         }
-        self.pages[id.0 as usize].holders += 1;
+        self.pages[id.0 as usize].ref_count += 1;
         Some((id, key))
     }
 
     /// Makes a held, full and computed page findable after the chain `parent`, and extends the chain. Where the
     /// same content is known already, that page stays the known one.
-    pub fn register(&mut self, page: PageId, parent: Option<Key>, tokens: &[TokenId; PAGE_TOKENS]) -> Key {
+    pub fn insert(
+        &mut self,
+        page: PageId,
+        parent: Option<PrefixKey>,
+        tokens: &[TokenId; PAGE_TOKENS],
+    ) -> PrefixKey {
         if let Some((_, key)) = self.index.find(parent, tokens) {
             return key;
         }
@@ -120,19 +129,23 @@ impl<'a> Pool<'a> {
     }
 
     /// Finds the page that follows the chain `parent` with exactly these tokens, without holding it.
-    pub fn find(&self, parent: Option<Key>, tokens: &[TokenId; PAGE_TOKENS]) -> Option<(PageId, Key)> {
+    pub fn find(
+        &self,
+        parent: Option<PrefixKey>,
+        tokens: &[TokenId; PAGE_TOKENS],
+    ) -> Option<(PageId, PrefixKey)> {
         self.index.find(parent, tokens)
     }
 
     /// Makes a page that can be found one that can't; nobody's contents change.
-    pub fn disown(&mut self, page: PageId) {
+    pub fn evict(&mut self, page: PageId) {
         let id = page.0;
-        let Page { holders, known, .. } = self.pages[id as usize];
+        let Page { ref_count, known, .. } = self.pages[id as usize];
         if !known {
             return;
         }
         self.forget(id);
-        if holders == 0 {
+        if ref_count == 0 {
             self.unlink(id);
             self.give(id);
         }
@@ -142,9 +155,9 @@ impl<'a> Pool<'a> {
     pub fn release(&mut self, page: PageId) {
         let id = page.0;
         let entry = &mut self.pages[id as usize];
-        debug_assert!(entry.holders > 0, "a page was released more often than held");
-        entry.holders -= 1;
-        if entry.holders > 0 {
+        debug_assert!(entry.ref_count > 0, "a page was released more often than held");
+        entry.ref_count -= 1;
+        if entry.ref_count > 0 {
             return;
         }
         if entry.known {

@@ -16,7 +16,7 @@ const TAIL_MAX: usize = 20;
 
 /// The token sequences that end a repetition, such as line breaks and quotation marks.
 #[derive(Debug)]
-pub struct Breakers<'a> {
+pub struct DryBreakers<'a> {
     /// All sequences end to end.
     tokens: Vec<'a, TokenId>,
     /// Ordered by first token.
@@ -31,7 +31,7 @@ struct Span {
     len: usize,
 }
 
-impl<'a> Breakers<'a> {
+impl<'a> DryBreakers<'a> {
     /// The texts that are breakers unless a request says otherwise.
     pub const DEFAULT: [&'static str; 4] = ["\n", ":", "\"", "*"];
 
@@ -79,8 +79,8 @@ impl<'a> Breakers<'a> {
     ///
     /// # Errors
     /// The heap refused.
-    pub fn copied<'b>(&self, heap: Heap<'b>) -> Result<Breakers<'b>, OutOfMemory> {
-        Ok(Breakers { tokens: heap::copied(heap, &self.tokens)?, spans: heap::copied(heap, &self.spans)? })
+    pub fn copied<'b>(&self, heap: Heap<'b>) -> Result<DryBreakers<'b>, OutOfMemory> {
+        Ok(DryBreakers { tokens: heap::copied(heap, &self.tokens)?, spans: heap::copied(heap, &self.spans)? })
     }
 
     /// Bytes that a copy takes.
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn room_for_sequences_grows_geometrically() {
-        let mut breakers = Breakers::new(&heap::Global);
+        let mut breakers = DryBreakers::new(&heap::Global);
         let (mut capacity, mut moves) = (0, 0);
         for id in 0..1000 {
             breakers.add(&[TokenId(id), TokenId(1), TokenId(2)]).unwrap();

@@ -4,7 +4,7 @@
 ///
 /// Times are the caller's; a result never depends on them, since rows do not depend on chunks.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct Pacing {
     /// Time that a step with decode rows should not exceed, ns.
     target: u64,
     /// Smoothed time per row of steps with prompt rows, ns; 0 = not measured yet.
@@ -16,7 +16,7 @@ pub struct Pace {
 /// Prompt rows that a step always gets, so that long prompts end under any load.
 const LEAST_ROWS: u32 = 16;
 
-impl Pace {
+impl Pacing {
     /// A pace with a target in nanoseconds.
     pub fn new(target: u64) -> Self {
         Self { target, per_row: 0, per_step: 0 }
@@ -38,13 +38,13 @@ impl Pace {
     }
 
     /// Learns from `steps` steps without prompt rows that took `time` ns together.
-    pub fn learn_steps(&mut self, steps: u32, time: u64) {
+    pub fn record_steps(&mut self, steps: u32, time: u64) {
         smooth(&mut self.per_step, time, steps);
     }
 
     /// Learns from a step with prompt rows, of `rows` rows in all, that took `time` ns. Steps of few rows say nothing
     /// about prompts.
-    pub fn learn_rows(&mut self, rows: u32, time: u64) {
+    pub fn record_rows(&mut self, rows: u32, time: u64) {
         if rows >= LEAST_ROWS && time > 0 {
             smooth(&mut self.per_row, time, rows);
         }

@@ -10,7 +10,7 @@ use core::fmt::Write;
 
 /// Shape of one layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LayerHyper {
+pub struct LayerParams {
     /// Query heads.
     pub heads: u32,
     /// KV heads.
@@ -23,7 +23,7 @@ pub struct LayerHyper {
 
 /// Mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ExpertHyper {
+pub struct ExpertParams {
     /// Experts per layer.
     pub count: u32,
     /// Experts chosen per row.
@@ -42,7 +42,7 @@ pub struct ExpertHyper {
 
 /// What the metadata says about a model's shape.
 #[derive(Debug)]
-pub struct Hyper<'a> {
+pub struct HyperParams<'a> {
     /// Tokens that the model was trained on at once.
     pub context: u32,
     /// Width of the residual stream.
@@ -60,11 +60,11 @@ pub struct Hyper<'a> {
     /// `c * tanh(y / c)` on logits.
     pub logit_cap: Option<f32>,
     /// Where there are experts.
-    pub experts: Option<ExpertHyper>,
+    pub experts: Option<ExpertParams>,
     /// Leading layers with a dense feed-forward although there are experts.
     pub dense_layers: u32,
     /// Per layer.
-    pub layers: Vec<'a, LayerHyper>,
+    pub layers: Vec<'a, LayerParams>,
     pub(super) rope_base: f32,
     pub(super) rope_scaling: Scaling,
     pub(super) window_rope_base: f32,
@@ -178,7 +178,7 @@ impl<'g, 'a> Keys<'g, 'a> {
     }
 }
 
-impl<'a> Hyper<'a> {
+impl<'a> HyperParams<'a> {
     pub(super) fn new(keys: &Keys<'_, 'a>, family: &Family, heap: Heap<'a>) -> Result<Self, ModelError> {
         let layer_count = keys.required("block_count", MAX_LAYERS)?;
         let width = keys.required("embedding_length", MAX_WIDTH)?;
@@ -222,7 +222,7 @@ fn layers<'a>(
     family: &Family,
     count: u32,
     heap: Heap<'a>,
-) -> Result<Vec<'a, LayerHyper>, ModelError> {
+) -> Result<Vec<'a, LayerParams>, ModelError> {
     let window = keys.some_count("attention.sliding_window", u32::MAX)?;
     let mut layers = heap::with_capacity(heap, count as usize)?;
     for layer in 0..count {
@@ -241,7 +241,7 @@ fn layers<'a>(
         }
         let ffn = keys.per_layer("feed_forward_length", place, MAX_WIDTH)?.unwrap_or(0);
         let windowed = is_windowed(keys, family, place)?;
-        layers.push(LayerHyper { heads, kv_heads, ffn, window: window.filter(|_| windowed) });
+        layers.push(LayerParams { heads, kv_heads, ffn, window: window.filter(|_| windowed) });
     }
     Ok(layers)
 }
@@ -257,7 +257,7 @@ fn is_windowed(keys: &Keys<'_, '_>, family: &Family, place: Place) -> Result<boo
     Ok(place.layer % period < period - 1)
 }
 
-fn experts(keys: &Keys<'_, '_>, family: &Family, ffn: u32) -> Result<Option<ExpertHyper>, ModelError> {
+fn experts(keys: &Keys<'_, '_>, family: &Family, ffn: u32) -> Result<Option<ExpertParams>, ModelError> {
     let Some(count) = keys.some_count("expert_count", MAX_EXPERTS)? else { return Ok(None) };
     if family.ffn_norm == FfnNorm::Sandwich {
         return Err(keys.refused("expert_count", f64::from(count), "no experts in this architecture"));
@@ -269,7 +269,7 @@ fn experts(keys: &Keys<'_, '_>, family: &Family, ffn: u32) -> Result<Option<Expe
     let shared_count = keys.some_count("expert_shared_count", MAX_EXPERTS)?.unwrap_or(1);
     let shared_ffn = keys.some_count("expert_shared_feed_forward_length", MAX_WIDTH)?;
     let shared_ffn = shared_ffn.unwrap_or(ffn.saturating_mul(shared_count)).max(1);
-    Ok(Some(ExpertHyper { count, used, ffn: ffn.max(1), shared_ffn, gating, renormalize, scale }))
+    Ok(Some(ExpertParams { count, used, ffn: ffn.max(1), shared_ffn, gating, renormalize, scale }))
 }
 
 fn scaling(keys: &Keys<'_, '_>, context: u32) -> Result<Scaling, ModelError> {

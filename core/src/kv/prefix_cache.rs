@@ -11,19 +11,19 @@ use hashbrown::HashTable;
 
 /// A chain of tokens from the start of a sequence, whole pages long; never given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key(u64);
+pub struct PrefixKey(u64);
 
 /// A hash of a page's tokens and the chain in front of them.
-pub type PageHash = fn(Option<Key>, &[TokenId; PAGE_TOKENS]) -> u64;
+pub type PageHash = fn(Option<PrefixKey>, &[TokenId; PAGE_TOKENS]) -> u64;
 
 #[derive(Clone)]
 struct Entry {
-    key: Key,
-    parent: Option<Key>,
+    key: PrefixKey,
+    parent: Option<PrefixKey>,
     tokens: [TokenId; PAGE_TOKENS],
 }
 
-pub(super) struct Index<'a> {
+pub(super) struct PrefixCache<'a> {
     /// By page; meaningful for pages in `table` only.
     entries: Vec<'a, Entry>,
     table: HashTable<PageId, Heap<'a>>,
@@ -33,7 +33,7 @@ pub(super) struct Index<'a> {
 
 /// A mix of the parent's key and the tokens. Not keyed: the comparison makes collisions harmless to correctness,
 /// and a caller who makes many of them slows down only lookups among their own prompts' pages.
-fn hash(parent: Option<Key>, tokens: &[TokenId; PAGE_TOKENS]) -> u64 {
+fn hash(parent: Option<PrefixKey>, tokens: &[TokenId; PAGE_TOKENS]) -> u64 {
     let start = parent.map_or(0x9e37_79b9_7f4a_7c15, |key| key.0.wrapping_mul(0xd6e8_feb8_6659_fd93));
     tokens.iter().fold(start, |hash, token| {
         let mixed = (hash ^ u64::from(token.0)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -41,18 +41,18 @@ fn hash(parent: Option<Key>, tokens: &[TokenId; PAGE_TOKENS]) -> u64 {
     })
 }
 
-impl<'a> Index<'a> {
+impl<'a> PrefixCache<'a> {
     pub(super) fn new(pages: u32, heap: Heap<'a>) -> Result<Self, OutOfMemory> {
         let count = pages as usize;
         let mut table = HashTable::new_in(heap);
         let hasher = |_: &PageId| 0;
         table.try_reserve(count, hasher).map_err(|_| OutOfMemory { bytes: count.saturating_mul(8) })?;
-        let entry = Entry { key: Key(0), parent: None, tokens: [TokenId(0); PAGE_TOKENS] };
+        let entry = Entry { key: PrefixKey(0), parent: None, tokens: [TokenId(0); PAGE_TOKENS] };
         Ok(Self { entries: heap::filled(heap, count, entry)?, table, hash, next: 1 })
     }
 
     /// Another hash, while nothing is known.
-    pub(super) fn hash_by(&mut self, hash: PageHash) {
+    pub(super) fn set_hash(&mut self, hash: PageHash) {
         self.hash = hash;
     }
 
@@ -61,7 +61,11 @@ impl<'a> Index<'a> {
         entries.saturating_add(heap::table_bytes::<PageId>(pages as usize))
     }
 
-    pub(super) fn find(&self, parent: Option<Key>, tokens: &[TokenId; PAGE_TOKENS]) -> Option<(PageId, Key)> {
+    pub(super) fn find(
+        &self,
+        parent: Option<PrefixKey>,
+        tokens: &[TokenId; PAGE_TOKENS],
+    ) -> Option<(PageId, PrefixKey)> {
         let entries = &self.entries;
         let equal = |page: &PageId| {
             let entry = &entries[page.0 as usize];
@@ -75,10 +79,10 @@ impl<'a> Index<'a> {
     pub(super) fn insert(
         &mut self,
         page: PageId,
-        parent: Option<Key>,
+        parent: Option<PrefixKey>,
         tokens: &[TokenId; PAGE_TOKENS],
-    ) -> Key {
-        let key = Key(self.next);
+    ) -> PrefixKey {
+        let key = PrefixKey(self.next);
         self.next += 1;
         self.entries[page.0 as usize] = Entry { key, parent, tokens: *tokens };
         let (entries, hash) = (&self.entries, self.hash);
