@@ -189,7 +189,7 @@ fn requests_in_progress_are_limited() {
 fn half_a_request_takes_no_place() {
     let mut kind = Kind::default();
     kind.settings.concurrency = 1;
-    kind.settings.drain = PATIENCE;
+    kind.settings.drain_timeout = PATIENCE;
     let mut server = Server::start(&kind);
     let halves: Vec<_> = (0..8)
         .map(|_| {
@@ -238,7 +238,7 @@ fn clients_that_go_leave_nothing_behind() {
 fn a_client_that_never_reads_loses_its_place() {
     let mut kind = Kind { context: 4096, ..Kind::default() };
     kind.settings.concurrency = 1;
-    kind.settings.silence = Duration::from_millis(100);
+    kind.settings.idle_timeout = Duration::from_millis(100);
     let server = Server::start(&kind);
     // more than the system holds for a client: 20 tokens with their probabilities in place of each
     let much = json!({ "ignore_eos": true, "stream": true, "logprobs": true, "top_logprobs": 20 });
@@ -251,7 +251,7 @@ fn a_client_that_never_reads_loses_its_place() {
 #[test]
 fn silence_is_filled_with_comments() {
     let mut kind = Kind { pause: Duration::from_millis(100), ..Kind::endless() };
-    kind.settings.keep_alive = Duration::from_millis(10);
+    kind.settings.keep_alive_interval = Duration::from_millis(10);
     let server = Server::start(&kind);
     // every token leaves time for comments, if the machine does
     let mut stream = server.open("POST", "/v1/chat/completions", &[], &endless());
@@ -264,7 +264,7 @@ fn silence_is_filled_with_comments() {
 #[test]
 fn the_end_lets_answers_finish() {
     let mut kind = Kind { pause: Duration::from_millis(5), ..Kind::default() };
-    kind.settings.drain = PATIENCE;
+    kind.settings.drain_timeout = PATIENCE;
     let mut server = Server::start(&kind);
     let body = with(ask("[[a whole sentence]]"), json!({ "stream": true })).to_string();
     let mut stream = server.open("POST", "/v1/chat/completions", &[], &body);
@@ -278,8 +278,8 @@ fn the_end_lets_answers_finish() {
 #[test]
 fn the_end_does_not_wait_for_ever() {
     let mut kind = Kind::endless();
-    kind.settings.drain = Duration::from_millis(100);
-    kind.settings.farewell = PATIENCE;
+    kind.settings.drain_timeout = Duration::from_millis(100);
+    kind.settings.final_write_timeout = PATIENCE;
     let mut server = Server::start(&kind);
     let mut stream = server.open("POST", "/v1/chat/completions", &[], &endless());
     stream.read_exact(&mut [0; 64]).unwrap();
@@ -310,8 +310,8 @@ fn the_end_is_told_to_whoever_reads_a_stream() {
     ] {
         let (steps, begun) = channel();
         let mut kind = Kind { pause: 2 * PATIENCE, steps: Some(steps), ..Kind::default() };
-        kind.settings.drain = Duration::ZERO;
-        kind.settings.farewell = PATIENCE;
+        kind.settings.drain_timeout = Duration::ZERO;
+        kind.settings.final_write_timeout = PATIENCE;
         let mut server = Server::start(&kind);
         let mut stream = server.open("POST", path, &[], &body.to_string());
         begun.recv_timeout(PATIENCE).unwrap();
@@ -332,8 +332,8 @@ fn the_end_is_told_to_whoever_reads_a_stream() {
 fn the_end_is_told_to_whoever_waits_for_a_whole_answer() {
     let (steps, begun) = channel();
     let mut kind = Kind { pause: 2 * PATIENCE, steps: Some(steps), ..Kind::default() };
-    kind.settings.drain = Duration::from_millis(100);
-    kind.settings.farewell = PATIENCE;
+    kind.settings.drain_timeout = Duration::from_millis(100);
+    kind.settings.final_write_timeout = PATIENCE;
     let mut server = Server::start(&kind);
     let mut waiting = server.open("POST", "/v1/chat/completions", &[], &ask("[[go]]").to_string());
     // before it, the end of the engine's own would answer

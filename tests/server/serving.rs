@@ -11,7 +11,7 @@ use doorbell_core::quant::Type;
 use doorbell_core::token::Tokenizer;
 use doorbell_runtime::prefix::Folder;
 use doorbell_runtime::serve::Service;
-use doorbell_server::{Running, Served, Server, Settings};
+use doorbell_server::{ModelHandle, RunningEngine, Server, Settings};
 use doorbell_tests::gguf_writer::{GgufFile, Value};
 use doorbell_tests::scripted::Scripted;
 use doorbell_tests::tiny::{self, Family, Shape};
@@ -94,7 +94,7 @@ fn mark(file: &mut GgufFile, marks: &[&'static str]) {
 }
 
 /// A model with nothing to compute.
-pub(crate) fn served(kind: &Kind, gguf: &'static Gguf<'static>) -> Served {
+pub(crate) fn served(kind: &Kind, gguf: &'static Gguf<'static>) -> ModelHandle {
     let model: &'static Model<'static> = Box::leak(Box::new(Model::new(gguf, HEAP).unwrap()));
     let tokenizer: &'static Tokenizer<'static> = Box::leak(Box::new(Tokenizer::new(gguf, HEAP).unwrap()));
     let mut config = Config::new(kind.context, kind.parallel, 64);
@@ -105,14 +105,14 @@ pub(crate) fn served(kind: &Kind, gguf: &'static Gguf<'static>) -> Served {
     let end_tokens: Vec<_> = tokenizer.eog().collect();
     let engine = Engine::new(model, backend, config, &end_tokens, HEAP).unwrap();
     let service = Service::start(engine, tokenizer).unwrap();
-    let running = Running {
+    let running = RunningEngine {
         service,
         context: kind.context,
         parallel: kind.parallel,
         device: "scripted".into(),
         on_gpu: true,
     };
-    let mut served = Served::new("scripted".into(), gguf, tokenizer, running).unwrap();
+    let mut served = ModelHandle::new("scripted".into(), gguf, tokenizer, running).unwrap();
     served.merge_messages = kind.merge_messages;
     served
 }
@@ -121,6 +121,6 @@ pub(crate) fn served(kind: &Kind, gguf: &'static Gguf<'static>) -> Served {
 pub(crate) async fn bind(kind: &Kind) -> Server {
     let gguf = file(kind);
     let mut settings = kind.settings.clone();
-    settings.prefixes = kind.folder.as_ref().map(|path| Arc::new(Folder::new(path, gguf).unwrap()));
+    settings.prefix_folder = kind.folder.as_ref().map(|path| Arc::new(Folder::new(path, gguf).unwrap()));
     Server::bind(served(kind, gguf), settings).await.unwrap()
 }

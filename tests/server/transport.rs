@@ -212,7 +212,7 @@ fn the_sixth_version_of_addresses_is_listened_on() {
 #[test]
 fn a_client_that_closes_its_side_has_gone() {
     let mut kind = Kind::endless();
-    kind.settings.silence = Duration::from_secs(3600);
+    kind.settings.idle_timeout = Duration::from_secs(3600);
     let server = Server::start(&kind);
     for word in ["", "G", "GET /hea", "GET /v1/mod"] {
         let mut client = connect(&server);
@@ -237,7 +237,7 @@ fn a_client_that_closes_its_side_has_gone() {
 #[test]
 fn connections_without_a_word_are_closed() {
     let mut kind = Kind { pause: Duration::from_millis(200), ..Kind::default() };
-    kind.settings.silence = Duration::from_millis(500);
+    kind.settings.idle_timeout = Duration::from_millis(500);
     let server = Server::start(&kind);
     let words = ["", "G", "GET /v1/models HTTP/1.1\r\nhost: localhost\r\n", "GET /health HTT"];
     let silent = words.map(|word| {

@@ -2,7 +2,7 @@
 
 use crate::keep_alive::Streams;
 use crate::metrics::Metrics;
-use crate::served::Served;
+use crate::model_handle::ModelHandle;
 use crate::settings::Settings;
 use core::sync::atomic::AtomicUsize;
 use doorbell_core::heap::{self, Global, Heap};
@@ -18,7 +18,7 @@ pub(crate) const HEAP: Heap<'static> = &Global;
 
 /// What all handlers share.
 pub(crate) struct App {
-    pub(crate) served: Served,
+    pub(crate) model: ModelHandle,
     pub(crate) settings: Settings,
     pub(crate) metrics: Metrics,
     pub(crate) style: Style,
@@ -33,15 +33,15 @@ pub(crate) struct App {
     /// Streams that are being written.
     pub(crate) streams: Streams,
     /// What the last finished request took, for `/v1/stats`.
-    pub(crate) last: Mutex<Option<crate::generate::Ending>>,
+    pub(crate) last: Mutex<Option<crate::generation::Ending>>,
 }
 
 impl App {
-    pub(crate) fn new(served: Served, settings: Settings) -> Self {
-        let style = served.template.as_ref().map_or(Style::PLAIN, |(_, source)| Style::of_template(source));
-        let metrics = Metrics::new(&served);
+    pub(crate) fn new(model: ModelHandle, settings: Settings) -> Self {
+        let style = model.template.as_ref().map_or(Style::PLAIN, |(_, source)| Style::of_template(source));
+        let metrics = Metrics::new(&model);
         Self {
-            served,
+            model,
             settings,
             metrics,
             style,
@@ -67,7 +67,7 @@ impl App {
         options: EncodeOptions,
     ) -> Result<Vec<TokenId>, crate::error::Failure> {
         let mut tokens = heap::Vec::new_in(HEAP);
-        let encoded = self.served.tokenizer.encode(text, options, &mut tokens);
+        let encoded = self.model.tokenizer.encode(text, options, &mut tokens);
         encoded.map_err(|error| crate::error::Failure::new(crate::error::Kind::Invalid, error))?;
         Ok(tokens.to_vec())
     }
@@ -77,13 +77,13 @@ impl App {
         let mut text = heap::Vec::new_in(HEAP);
         let options = DetokenizeOptions { special: true, ..DetokenizeOptions::default() };
         // a refused allocation leaves the text short, which is all that can be done about it here
-        _ = self.served.tokenizer.detokenize(tokens, options, &mut text);
+        _ = self.model.tokenizer.detokenize(tokens, options, &mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
 
     /// The bytes of one token, control tokens as their texts.
     pub(crate) fn piece(&self, token: TokenId) -> Vec<u8> {
-        self.served.tokenizer.bytes(token, true).collect()
+        self.model.tokenizer.bytes(token, true).collect()
     }
 }
 

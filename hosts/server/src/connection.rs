@@ -1,7 +1,7 @@
 //! One connection: HTTP/1.1, request after request, until one of the two sides has enough. Who takes connections up is
 //! the doorman's business, what is answered that of the routes.
 
-use crate::linger::Lingering;
+use crate::lingering_close::LingeringStream;
 use axum::Router;
 use core::convert::Infallible;
 use core::future::{Future as _, poll_fn};
@@ -19,13 +19,13 @@ use tower_service::Service as _;
 
 /// How a connection is served.
 #[derive(Clone)]
-pub(crate) struct Manner {
+pub(crate) struct ConnectionConfig {
     http: http1::Builder,
     silence: Duration,
 }
 
-impl Manner {
-    /// For one request, or for as many as the client wants with at most so much silence before each and behind the last.
+impl ConnectionConfig {
+    /// For one request, or for as many as the client extras with at most so much silence before each and behind the last.
     pub(crate) fn new(silence: Duration, again: bool) -> Self {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(silence).keep_alive(again);
@@ -42,7 +42,7 @@ impl Manner {
 pub(crate) async fn serve(
     connection: StdStream,
     router: Router,
-    manner: Manner,
+    config: ConnectionConfig,
     ended: watch::Receiver<bool>,
 ) {
     // a client that has gone already
@@ -50,8 +50,8 @@ pub(crate) async fn serve(
     // a token must not wait for the acknowledgement of the one before
     _ = connection.set_nodelay(true);
     let service = service_fn(move |request| router.clone().call(request));
-    let socket = TokioIo::new(Lingering::new(connection, manner.silence));
-    let mut serving = pin!(manner.http.serve_connection(socket, service));
+    let socket = TokioIo::new(LingeringStream::new(connection, config.silence));
+    let mut serving = pin!(config.http.serve_connection(socket, service));
     let mut waiting = ended.clone();
     // all wakes of a task are alike: it listens for the end once, and looks at a number with each token
     let mut end = pin!(unconstrained(waiting.wait_for(|&ended| ended)));
@@ -77,7 +77,7 @@ pub(crate) async fn serve(
 pub(crate) async fn serve_all(
     mut connections: UnboundedReceiver<StdStream>,
     router: Router,
-    manner: Manner,
+    config: ConnectionConfig,
     mut ended: watch::Receiver<bool>,
     open: Sender<Infallible>,
 ) {
@@ -88,9 +88,9 @@ pub(crate) async fn serve_all(
             connection = connections.recv() => connection,
         };
         let Some(connection) = connection else { return };
-        let (router, manner, ended, open) = (router.clone(), manner.clone(), ending.clone(), open.clone());
+        let (router, config, ended, open) = (router.clone(), config.clone(), ending.clone(), open.clone());
         tokio::spawn(async move {
-            serve(connection, router, manner, ended).await;
+            serve(connection, router, config, ended).await;
             drop(open);
         });
     }

@@ -2,10 +2,10 @@
 
 use crate::access;
 use crate::app::App;
-use crate::body;
-use crate::call::Call;
+use crate::body_limit;
 use crate::error::{Dialect, Failure, Kind};
-use crate::routes::{Access, ROUTES, Route, Under, VERSIONS, Verb};
+use crate::request_context::RequestContext;
+use crate::routes::{Access, HttpMethod, PathPrefix, ROUTES, Route, VERSIONS};
 use alloc::sync::Arc;
 use axum::Router;
 use axum::body::Body;
@@ -39,9 +39,9 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
 fn paths(route: &Route) -> Vec<String> {
     let versions = VERSIONS.iter().map(|prefix| format!("{prefix}{}", route.path));
     let mut paths: Vec<String> = match route.under {
-        Under::Root => vec![route.path.to_owned()],
-        Under::Versions => versions.collect(),
-        Under::Both => core::iter::once(route.path.to_owned()).chain(versions).collect(),
+        PathPrefix::Root => vec![route.path.to_owned()],
+        PathPrefix::Versions => versions.collect(),
+        PathPrefix::Both => core::iter::once(route.path.to_owned()).chain(versions).collect(),
     };
     if !route.path.ends_with(['/', '}']) {
         paths.extend_from_within(..);
@@ -79,7 +79,7 @@ async fn enter(app: Arc<App>, route: &'static Route, request: Request) -> Respon
     let origin = access::check_origin(&app.settings, request.headers());
     let mut response = match origin {
         Ok(origin) => {
-            let mut response = match let_in(app, route, request).await {
+            let mut response = match authorize(app, route, request).await {
                 Ok(response) => response,
                 Err(failure) => {
                     tracing::info!(%method, path, failure = failure.message, "refused");
@@ -99,7 +99,7 @@ async fn enter(app: Arc<App>, route: &'static Route, request: Request) -> Respon
     response
 }
 
-async fn let_in(app: Arc<App>, route: &'static Route, request: Request) -> Result<Response, Failure> {
+async fn authorize(app: Arc<App>, route: &'static Route, request: Request) -> Result<Response, Failure> {
     if route.access == Access::Key {
         access::check_key(&app.settings, request.headers())?;
         if app.in_flight.load(Ordering::Relaxed) >= app.settings.concurrency {
@@ -111,15 +111,15 @@ async fn let_in(app: Arc<App>, route: &'static Route, request: Request) -> Resul
     let accept = request.headers().get(header::ACCEPT).cloned();
     // a question has no body that matters, and may be asked without a key
     let (body, _held) = match route.method {
-        Verb::Get => Default::default(),
-        Verb::Post | Verb::Delete => body::read(&app, request).await?,
+        HttpMethod::Get => Default::default(),
+        HttpMethod::Post | HttpMethod::Delete => body_limit::read(&app, request).await?,
     };
     // half a request takes no place
     let place = if route.access == Access::Key { Some(Place::take(&app)?) } else { None };
     let mut cut = app.cut.subscribe();
     // the engine may be in the middle of a step that outlasts the server
     let response = tokio::select! {
-        response = (route.handler)(Call { app, name, query, body, accept }) => response?,
+        response = (route.handler)(RequestContext { app, name, query, body, accept }) => response?,
         _ = cut.wait_for(|&cut| cut) => return Err(Failure::new(Kind::Unavailable, "the server is shutting down")),
     };
     Ok(match place {

@@ -32,7 +32,7 @@ impl Streams {
 
 /// Has comments written for ever. Two ticks without a word are at most the time that may pass.
 pub(crate) async fn run(app: Arc<App>) {
-    let half = (app.settings.keep_alive / 2).max(Duration::from_millis(1));
+    let half = (app.settings.keep_alive_interval / 2).max(Duration::from_millis(1));
     loop {
         tokio::time::sleep(half).await;
         app.streams.tick();

@@ -1,8 +1,8 @@
 //! Numbers for dashboards, under the names that those of vLLM and llama-server look for.
 
 use crate::app::App;
-use crate::generate::{Ending, Reason};
-use crate::served::Served;
+use crate::generation::{Ending, Reason};
+use crate::model_handle::ModelHandle;
 use alloc::collections::BTreeSet;
 use core::fmt::{self, Write as _};
 use core::sync::atomic::AtomicU64;
@@ -114,7 +114,7 @@ impl Collector for Batches {
 }
 
 impl Metrics {
-    pub(crate) fn new(served: &Served) -> Self {
+    pub(crate) fn new(model: &ModelHandle) -> Self {
         let metrics = Self {
             registry: Mutex::new(Registry::default()),
             first_token: doubling(0.001, 18),
@@ -149,11 +149,11 @@ impl Metrics {
         };
         if let Ok(mut registry) = metrics.registry.lock() {
             // dashboards of vLLM select by it
-            let model = ("model_name".into(), served.name.clone().into());
-            metrics.register_vllm(registry.sub_registry_with_label(model));
+            let label = ("model_name".into(), model.name.clone().into());
+            metrics.register_vllm(registry.sub_registry_with_label(label));
             metrics.register_llamacpp(&mut registry);
             metrics.register_own(&mut registry);
-            registry.register_collector(Box::new(Batches(served.service.clone())));
+            registry.register_collector(Box::new(Batches(model.service.clone())));
         }
         metrics
     }
@@ -287,7 +287,7 @@ impl Metrics {
 
     /// The text that Prometheus reads.
     pub(crate) fn text(&self, app: &App) -> String {
-        let load = app.served.service.load();
+        let load = app.model.service.load();
         self.running.set(load.running as f64);
         self.waiting.set(load.live.saturating_sub(load.running) as f64);
         let held = load.pages.saturating_sub(load.pages_free) as f64;

@@ -1,12 +1,12 @@
 //! What operators and dashboards ask: health, numbers, and the way from text to tokens.
 
 use crate::app::App;
-use crate::call::Call;
-use crate::chat;
+use crate::conversation;
 use crate::error::{Failure, Kind};
 use crate::fields::{self, Fields};
 use crate::metrics;
 use crate::openai;
+use crate::request_context::RequestContext;
 use crate::stream::{json, with_type};
 use alloc::sync::Arc;
 use axum::http::{HeaderValue, StatusCode};
@@ -16,42 +16,42 @@ use doorbell_core::token::{EncodeOptions, TokenId};
 use doorbell_runtime::memory;
 use serde_json::{Value, json};
 
-pub(crate) async fn health(call: Call) -> Result<Response, Failure> {
-    let load = call.app.served.service.load();
+pub(crate) async fn health(request: RequestContext) -> Result<Response, Failure> {
+    let load = request.app.model.service.load();
     if load.device_lost || load.ended {
         return Err(Failure::new(Kind::Unavailable, "the device has failed; start the server again"));
     }
     let document = json!({
         "status": "ok",
         "version": env!("CARGO_PKG_VERSION"),
-        "model_loaded": call.app.served.name,
-        "device": call.app.served.facts.device,
+        "model_loaded": request.app.model.name,
+        "device": request.app.model.info.device,
         "requests": { "running": load.running, "waiting": load.live.saturating_sub(load.running) },
     });
     Ok(json(StatusCode::OK, &document))
 }
 
 /// Answers as long as the process does.
-pub(crate) async fn live(_: Call) -> Result<Response, Failure> {
+pub(crate) async fn live(_: RequestContext) -> Result<Response, Failure> {
     Ok(json(StatusCode::OK, &json!({ "status": "ok" })))
 }
 
 /// The text form that everybody reads, or `OpenMetrics` for those who ask for it.
-pub(crate) async fn metrics(call: Call) -> Result<Response, Failure> {
-    let text = call.app.metrics.text(&call.app);
-    let accept = call.accept.as_ref().and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+pub(crate) async fn metrics(request: RequestContext) -> Result<Response, Failure> {
+    let text = request.app.metrics.text(&request.app);
+    let accept = request.accept.as_ref().and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let mut response = if accept.contains("application/openmetrics-text") {
         with_type(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
     } else {
         with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics::plain(&text))
     };
-    response.headers_mut().insert("process-start-time-unix", HeaderValue::from(call.app.created()));
+    response.headers_mut().insert("process-start-time-unix", HeaderValue::from(request.app.created()));
     Ok(response)
 }
 
 /// What the last finished request took, in Lemonade's words.
-pub(crate) async fn stats(call: Call) -> Result<Response, Failure> {
-    let last = call.app.last.lock().ok().and_then(|last| last.clone());
+pub(crate) async fn stats(request: RequestContext) -> Result<Response, Failure> {
+    let last = request.app.last.lock().ok().and_then(|last| last.clone());
     let Some(last) = last else { return Ok(json(StatusCode::OK, &json!({}))) };
     let times = last.times();
     let tokens = last.usage.generated_tokens;
@@ -70,7 +70,7 @@ pub(crate) async fn stats(call: Call) -> Result<Response, Failure> {
     Ok(json(StatusCode::OK, &document))
 }
 
-pub(crate) async fn system_info(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn system_info(request: RequestContext) -> Result<Response, Failure> {
     let memory = memory::memory();
     let cores = std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
     let document = json!({
@@ -80,21 +80,21 @@ pub(crate) async fn system_info(call: Call) -> Result<Response, Failure> {
         "memory_total_bytes": memory.map(|memory| memory.total),
         "memory_available_bytes": memory.map(|memory| memory.available),
         "peak_resident_bytes": memory::peak_resident(),
-        "device": call.app.served.facts.device,
+        "device": request.app.model.info.device,
         "version": env!("CARGO_PKG_VERSION"),
     });
     Ok(json(StatusCode::OK, &document))
 }
 
-pub(crate) async fn props(call: Call) -> Result<Response, Failure> {
-    let app = &call.app;
-    let defaults = &app.served.defaults;
-    let template = app.served.template.as_ref().map(|(_, source)| source.as_str());
+pub(crate) async fn props(request: RequestContext) -> Result<Response, Failure> {
+    let app = &request.app;
+    let defaults = &app.model.defaults;
+    let template = app.model.template.as_ref().map(|(_, source)| source.as_str());
     let document = json!({
         "default_generation_settings": {
-            "n_ctx": app.served.context,
+            "n_ctx": app.model.context,
             "params": {
-                "seed": app.served.seed.unwrap_or(u32::MAX.into()),
+                "seed": app.model.seed.unwrap_or(u32::MAX.into()),
                 "temperature": defaults.temperature,
                 "top_k": defaults.top_k,
                 "top_p": defaults.top_p,
@@ -104,9 +104,9 @@ pub(crate) async fn props(call: Call) -> Result<Response, Failure> {
             },
         },
         // its name; where it lies is nobody's business
-        "model_path": app.served.file,
-        "total_slots": app.served.parallel,
-        "model_alias": app.served.name,
+        "model_path": app.model.file,
+        "total_slots": app.model.parallel,
+        "model_alias": app.model.name,
         "chat_template": template.unwrap_or_default(),
         "modalities": { "vision": false, "audio": false },
         "build_info": concat!("doorbell ", env!("CARGO_PKG_VERSION")),
@@ -116,9 +116,9 @@ pub(crate) async fn props(call: Call) -> Result<Response, Failure> {
     Ok(json(StatusCode::OK, &document))
 }
 
-pub(crate) async fn tokenize(call: Call) -> Result<Response, Failure> {
-    let body = Arc::new(call.json().await?);
-    let document = call.read(&body, tokens_of).await?;
+pub(crate) async fn tokenize(request: RequestContext) -> Result<Response, Failure> {
+    let body = Arc::new(request.json().await?);
+    let document = request.read(&body, tokens_of).await?;
     Ok(json(StatusCode::OK, &document))
 }
 
@@ -146,37 +146,37 @@ fn tokens_of(app: &App, fields: &Fields<'_>) -> Result<Value, Failure> {
     Ok(json!({ "tokens": list, "count": tokens.len() }))
 }
 
-pub(crate) async fn detokenize(call: Call) -> Result<Response, Failure> {
-    let body = call.json().await?;
+pub(crate) async fn detokenize(request: RequestContext) -> Result<Response, Failure> {
+    let body = request.json().await?;
     let fields = Fields::of_request(&body)?;
     let list = fields.list("tokens")?.ok_or_else(|| fields.wrong("tokens", "is missing"))?;
     let tokens: Option<Vec<TokenId>> = list.iter().map(|id| fields::count(id).map(TokenId)).collect();
     let tokens = tokens.ok_or_else(|| fields.wrong("tokens", "must be token ids"))?;
-    let known = call.app.served.tokenizer.vocab_len();
+    let known = request.app.model.tokenizer.vocab_len();
     if let Some(token) = tokens.iter().find(|token| token.0 as usize >= known) {
         return Err(fields.wrong("tokens", format_args!("{} is not in the vocabulary", token.0)));
     }
-    Ok(json(StatusCode::OK, &json!({ "content": call.app.decode(&tokens) })))
+    Ok(json(StatusCode::OK, &json!({ "content": request.app.decode(&tokens) })))
 }
 
-pub(crate) async fn apply_template(call: Call) -> Result<Response, Failure> {
-    let body = Arc::new(call.json().await?);
-    let conversation = call.read(&body, openai::chat::conversation).await?;
-    let (_, rendered) = chat::rendered(&call.app, conversation).await?;
+pub(crate) async fn apply_template(request: RequestContext) -> Result<Response, Failure> {
+    let body = Arc::new(request.json().await?);
+    let conversation = request.read(&body, openai::chat::conversation).await?;
+    let (_, rendered) = conversation::rendered(&request.app, conversation).await?;
     Ok(json(StatusCode::OK, &json!({ "prompt": rendered.text, "tokens": rendered.tokens.len() })))
 }
 
 /// Lemonade's order to load a model: the one there is, is.
-pub(crate) async fn load(call: Call) -> Result<Response, Failure> {
-    let body = call.json().await?;
+pub(crate) async fn load(request: RequestContext) -> Result<Response, Failure> {
+    let body = request.json().await?;
     let fields = Fields::of_request(&body)?;
     let name = fields.text("model_name")?.or(fields.text("model")?);
-    if name.is_some_and(|name| name != call.app.served.name) {
+    if name.is_some_and(|name| name != request.app.model.name) {
         return Err(Failure::new(
             Kind::NotFound,
             format_args!(
                 "this server has only {:?}; start another one for other models",
-                call.app.served.name
+                request.app.model.name
             ),
         ));
     }
@@ -184,6 +184,6 @@ pub(crate) async fn load(call: Call) -> Result<Response, Failure> {
     Ok(json(StatusCode::OK, &document))
 }
 
-pub(crate) async fn unsupported(_: Call) -> Result<Response, Failure> {
+pub(crate) async fn unsupported(_: RequestContext) -> Result<Response, Failure> {
     Err(Failure::new(Kind::NotSupported, "this server has no such function"))
 }

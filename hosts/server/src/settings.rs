@@ -1,4 +1,4 @@
-//! What an operator can decide.
+//! Settings of a server that its operator chooses.
 
 use alloc::sync::Arc;
 use core::net::SocketAddr;
@@ -8,35 +8,35 @@ use doorbell_runtime::prefix::Folder;
 /// The port that Lemonade's clients try first.
 pub const DEFAULT_PORT: u16 = 13305;
 
-/// What an operator can decide.
+/// Settings of a server that its operator chooses.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where to listen.
+    /// Address to listen on.
     pub address: SocketAddr,
-    /// Keys that open the server; with none, everybody who reaches it may use it.
+    /// Keys that clients must send; if there are none, every client may use the server.
     pub api_keys: Vec<String>,
-    /// Origins of web pages that may use it, beside its own; `*` allows all.
+    /// Origins of web pages that may use the server, besides its own; `*` allows all.
     pub origins: Vec<String>,
-    /// The longest body of a request, in bytes; four of these are held at a time.
+    /// Size limit of a request's body, bytes. The server holds at most four times as many at once.
     pub body_limit: usize,
-    /// Requests that may be in progress at a time.
+    /// Requests that may be in progress at once.
     pub concurrency: usize,
-    /// Silence after which a stream gets a comment, so that nobody takes it for dead.
-    pub keep_alive: Duration,
-    /// How long answers may go on after the order to end.
-    pub drain: Duration,
-    /// How long the last words of answers may take after that.
-    pub farewell: Duration,
-    /// How long a client may take to say what it wants, at first and after each answer, and how long it may read nothing
-    /// of what waits for it. Longer than usual clients keep
-    /// connections that they don't use (Go: 90 s), so that theirs is the side that closes.
-    pub silence: Duration,
-    /// Where prefixes may be saved; with none they can't be.
-    pub prefixes: Option<Arc<Folder>>,
+    /// Time without output after which a stream gets a comment, so that proxies and clients keep it open.
+    pub keep_alive_interval: Duration,
+    /// Time that answers in progress get after the signal to end.
+    pub drain_timeout: Duration,
+    /// Time after that in which cancelled answers may still write their last event.
+    pub final_write_timeout: Duration,
+    /// Time that a connection may stay idle: before its first request, between requests, and while the client reads
+    /// nothing of a pending answer. Longer than common clients keep unused connections (Go: 90 s), so that the client
+    /// is the side that closes.
+    pub idle_timeout: Duration,
+    /// Folder for saved prefixes; without one they can't be saved.
+    pub prefix_folder: Option<Arc<Folder>>,
 }
 
 impl Settings {
-    /// Listening at `address`, open, 32 MiB bodies, 1024 requests.
+    /// Default settings for `address`: no key, bodies up to 32 MiB, 1024 requests at once.
     #[must_use]
     pub fn new(address: SocketAddr) -> Self {
         Self {
@@ -45,11 +45,11 @@ impl Settings {
             origins: Vec::new(),
             body_limit: 32 << 20,
             concurrency: 1024,
-            keep_alive: Duration::from_secs(10),
-            drain: Duration::from_secs(4),
-            farewell: Duration::from_millis(200),
-            silence: Duration::from_secs(120),
-            prefixes: None,
+            keep_alive_interval: Duration::from_secs(10),
+            drain_timeout: Duration::from_secs(4),
+            final_write_timeout: Duration::from_millis(200),
+            idle_timeout: Duration::from_secs(120),
+            prefix_folder: None,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `/slots`: llama-server's view of what is being computed, and prefixes saved to disk and restored.
 
-use crate::call::Call;
 use crate::error::{Failure, Kind};
 use crate::fields::Fields;
+use crate::request_context::RequestContext;
 use crate::stream::json;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -11,12 +11,12 @@ use doorbell_runtime::serve::{Service, Slot};
 use serde_json::{Value, json};
 use std::time::Instant;
 
-pub(crate) async fn list(call: Call) -> Result<Response, Failure> {
-    let slots = call.app.served.service.slots().list();
-    if call.parameter("fail_on_no_slot") == Some("1") && slots.iter().all(|slot| slot.busy > 0) {
+pub(crate) async fn list(request: RequestContext) -> Result<Response, Failure> {
+    let slots = request.app.model.service.slots().list();
+    if request.parameter("fail_on_no_slot") == Some("1") && slots.iter().all(|slot| slot.busy > 0) {
         return Err(Failure::new(Kind::Unavailable, "no slot is free"));
     }
-    let context = call.app.served.context;
+    let context = request.app.model.context;
     let document = |(id, slot): (usize, &Slot)| {
         let busy = slot.busy > 0;
         let limit = slot.limit.min(context.saturating_sub(slot.prompt));
@@ -39,31 +39,31 @@ pub(crate) async fn list(call: Call) -> Result<Response, Failure> {
 }
 
 /// `POST /slots/{id}?action=save|restore|erase`
-pub(crate) async fn act(call: Call) -> Result<Response, Failure> {
-    let slot = call.name.as_deref().and_then(|name| name.parse::<u32>().ok());
+pub(crate) async fn act(request: RequestContext) -> Result<Response, Failure> {
+    let slot = request.name.as_deref().and_then(|name| name.parse::<u32>().ok());
     let slot = slot.ok_or_else(|| Failure::field("id_slot", "must be the number of a slot"))?;
-    let action = call.parameter("action").unwrap_or_default().to_owned();
+    let action = request.parameter("action").unwrap_or_default().to_owned();
     match action.as_str() {
         "save" | "restore" => {
-            let Some(folder) = call.app.settings.prefixes.clone() else {
+            let Some(folder) = request.app.settings.prefix_folder.clone() else {
                 return Err(Failure::new(
                     Kind::NotSupported,
                     "this server saves nothing; start it with --slot-save-path",
                 ));
             };
-            let body = call.json().await?;
+            let body = request.json().await?;
             let fields = Fields::of_request(&body)?;
             let name = fields.text("filename")?.ok_or_else(|| fields.wrong("filename", "is missing"))?;
             let name = FileName::new(name).map_err(|error| fields.wrong("filename", error))?;
             let act = if action == "save" { save } else { restore };
-            aside(&call, move |service| act(service, &folder, slot, &name)).await
+            aside(&request, move |service| act(service, &folder, slot, &name)).await
         }
         "erase" => {
             let erased = move |service: &Service| {
                 let count = Folder::erase(service, slot)?;
                 Ok(json!({ "id_slot": slot, "n_erased": count }))
             };
-            aside(&call, erased).await
+            aside(&request, erased).await
         }
         _ => Err(Failure::field("action", "must be save, restore or erase")),
     }
@@ -71,10 +71,10 @@ pub(crate) async fn act(call: Call) -> Result<Response, Failure> {
 
 /// Does something with files on a thread that may take its time.
 async fn aside(
-    call: &Call,
+    request: &RequestContext,
     act: impl FnOnce(&Service) -> Result<Value, PrefixError> + Send + 'static,
 ) -> Result<Response, Failure> {
-    let service = call.app.served.service.clone();
+    let service = request.app.model.service.clone();
     let done = tokio::task::spawn_blocking(move || act(&service)).await;
     let document = done.map_err(|error| Failure::new(Kind::Internal, error))??;
     Ok(json(StatusCode::OK, &document))

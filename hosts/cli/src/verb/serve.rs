@@ -19,7 +19,7 @@ use doorbell_runtime::device::Device;
 use doorbell_runtime::file::ModelFile;
 use doorbell_runtime::prefix::Folder;
 use doorbell_runtime::serve::Service;
-use doorbell_server::{DEFAULT_PORT, Running, Served, Server, ServerError, Settings, signals};
+use doorbell_server::{DEFAULT_PORT, ModelHandle, RunningEngine, Server, ServerError, Settings, signals};
 use std::env::VarError;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -161,7 +161,7 @@ fn check_address(address: SocketAddr) -> Result<(), Failure> {
     found.map(drop).map_err(|error| Failure::new(Kind::Internal, ServerError::Listen { address, error }))
 }
 
-async fn serve(served: Served, settings: Settings, name: &str) -> Result<(), ServerError> {
+async fn serve(served: ModelHandle, settings: Settings, name: &str) -> Result<(), ServerError> {
     let end = signals()?;
     let server = Server::bind(served, settings).await?;
     note(format_args!("serving {name} on http://{}", server.address()?));
@@ -169,7 +169,7 @@ async fn serve(served: Served, settings: Settings, name: &str) -> Result<(), Ser
 }
 
 /// Loads the model. It stays until the process ends, and so does all that it consists of.
-fn load(arguments: &Arguments, settings: &mut Settings) -> Result<Served, Failure> {
+fn load(arguments: &Arguments, settings: &mut Settings) -> Result<ModelHandle, Failure> {
     let computer = arguments.compute.resolve()?;
     let file: &'static ModelFile = Box::leak(Box::new(loaded::open(&arguments.model)?));
     let gguf: &'static Gguf<'static> = Box::leak(Box::new(loaded::parse(file)?));
@@ -181,7 +181,8 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<Served, Failur
     let breakers = arguments.sampling.breakers(&defaults, tokenizer)?.map(Arc::new);
     let template = arguments.chat_template_file.as_deref();
     let template = template.map(|path| loaded::text_file(path).map(|text| (path, text))).transpose()?;
-    settings.prefixes = arguments.slot_save_path.as_deref().map(|path| folder(path, gguf)).transpose()?;
+    settings.prefix_folder =
+        arguments.slot_save_path.as_deref().map(|path| folder(path, gguf)).transpose()?;
     loaded::read_ahead(file)?;
     let backend = backend::open(model, &config, computer)?;
     backend.log_notices();
@@ -192,10 +193,10 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<Served, Failur
     let device = format!("{}, {} threads", computer.device, computer.threads);
     let on_gpu = computer.device != Device::Cpu;
     let (context, parallel) = (config.context, config.sequences);
-    let running = Running { service, context, parallel, device, on_gpu };
+    let running = RunningEngine { service, context, parallel, device, on_gpu };
     let name = arguments.name.clone().unwrap_or_else(|| stem(&arguments.model));
     let model_failure = |error| Failure::new(Kind::Model, error);
-    let mut served = Served::new(name, gguf, tokenizer, running).map_err(model_failure)?;
+    let mut served = ModelHandle::new(name, gguf, tokenizer, running).map_err(model_failure)?;
     if let Some((path, text)) = template {
         served = served.with_template(&text).map_err(|error| {
             Failure::new(Kind::Input, format_args!("{}: {error}; mend it", path.display()))

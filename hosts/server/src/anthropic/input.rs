@@ -1,15 +1,15 @@
 //! What a request asks for, as a conversation in `OpenAI`'s form.
 
-use crate::call::Call;
-use crate::chat::{self, Conversation};
+use crate::conversation::{self, Conversation};
 use crate::error::Failure;
 use crate::fields::Fields;
 use crate::openai::options;
+use crate::request_context::RequestContext;
 use doorbell_runtime::answer::{Continuation, ToolChoice};
 use doorbell_runtime::constrain::Shape;
 use serde_json::{Map, Value, json};
 
-pub(super) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversation, Failure> {
+pub(super) fn conversation(request: &RequestContext, fields: &Fields<'_>) -> Result<Conversation, Failure> {
     let mut list = Vec::new();
     if let Some(system) = fields.get("system") {
         let text =
@@ -20,7 +20,7 @@ pub(super) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversat
     for (index, message) in messages.iter().enumerate() {
         add(&format!("messages[{index}]"), message, &mut list)?;
     }
-    let mut options = options::options(&call.app, fields)?;
+    let mut options = options::options(&request.app, fields)?;
     options.stops = fields.texts("stop_sequences")?;
     options.answers = 1;
     let mut variables = Map::new();
@@ -38,7 +38,7 @@ pub(super) fn conversation(call: &Call, fields: &Fields<'_>) -> Result<Conversat
     // the older name beside it
     let format = config.and_then(|config| config.get("format")).or_else(|| fields.get("output_format"));
     Ok(Conversation {
-        messages: chat::messages(&list)?,
+        messages: conversation::messages(&list)?,
         tools: tools(fields)?,
         choice,
         one_call,

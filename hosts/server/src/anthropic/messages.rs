@@ -1,12 +1,12 @@
 //! `/v1/messages` and `/v1/messages/count_tokens`
 
 use super::{input, stream};
-use crate::call::{self, Call};
-use crate::chat;
+use crate::conversation;
 use crate::error::{Failure, Kind};
 use crate::fields::Fields;
-use crate::generate::{Ending, Generation, Reason};
-use crate::openai::chat::{Header, Message, collect};
+use crate::generation::{Ending, Generation, Reason};
+use crate::openai::chat::{AnswerHeader, Message, collect};
+use crate::request_context::{self, RequestContext};
 use crate::stream::json;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -15,17 +15,18 @@ use serde_json::{Value, json};
 /// How the names of calls begin.
 pub(super) const CALL: &str = "toolu_";
 
-pub(crate) async fn messages(call: Call) -> Result<Response, Failure> {
-    let body = call.json().await?;
+pub(crate) async fn messages(request: RequestContext) -> Result<Response, Failure> {
+    let body = request.json().await?;
     let fields = Fields::of_request(&body)?;
     if fields.count("max_tokens")?.is_none() {
         return Err(fields.wrong("max_tokens", "is missing"));
     }
-    let conversation = input::conversation(&call, &fields)?;
-    let header = Header::new(&call, "msg_", fields.text("model")?);
-    let generation = Generation::begin(&call.app, chat::order(&call.app, conversation).await?).await?;
+    let conversation = input::conversation(&request, &fields)?;
+    let header = AnswerHeader::new(&request, "msg_", fields.text("model")?);
+    let generation =
+        Generation::begin(&request.app, conversation::order(&request.app, conversation).await?).await?;
     if fields.flag("stream")?.unwrap_or(false) {
-        return Ok(stream::respond(&call, header, generation));
+        return Ok(stream::respond(&request, header, generation));
     }
     let answers = collect(generation, 1).await?;
     let (Some(message), Some(ending)) =
@@ -47,11 +48,11 @@ pub(crate) async fn messages(call: Call) -> Result<Response, Failure> {
     Ok(json(StatusCode::OK, &document))
 }
 
-pub(crate) async fn count_tokens(call: Call) -> Result<Response, Failure> {
-    let body = call.json().await?;
+pub(crate) async fn count_tokens(request: RequestContext) -> Result<Response, Failure> {
+    let body = request.json().await?;
     let fields = Fields::of_request(&body)?;
-    let conversation = input::conversation(&call, &fields)?;
-    let (_, rendered) = chat::rendered(&call.app, conversation).await?;
+    let conversation = input::conversation(&request, &fields)?;
+    let (_, rendered) = conversation::rendered(&request.app, conversation).await?;
     Ok(json(StatusCode::OK, &json!({ "input_tokens": rendered.tokens.len() })))
 }
 
@@ -87,7 +88,7 @@ fn blocks(message: &Message) -> Vec<Value> {
         blocks.push(json!({ "type": "text", "text": message.text }));
     }
     for call in &message.calls {
-        let id = call::id(CALL);
+        let id = request_context::unique_id(CALL);
         blocks.push(json!({ "type": "tool_use", "id": id, "name": call.name, "input": call.input() }));
     }
     blocks

@@ -1,17 +1,17 @@
 //! `/v1/messages` as a stream of events.
 
 use super::messages::{CALL, stop_reason, usage};
-use crate::call::{self, Call};
 use crate::error::Dialect;
-use crate::generate::{Ending, Generation, Part};
-use crate::openai::chat::Header;
+use crate::generation::{Ending, Event, Generation};
+use crate::openai::chat::AnswerHeader;
+use crate::request_context::{self, RequestContext};
 use crate::stream::{self, Framing, Writer};
 use axum::response::Response;
 use doorbell_runtime::answer::Delta;
 use serde_json::{Value, json};
 
-pub(super) fn respond(call: &Call, header: Header, generation: Generation) -> Response {
-    stream::stream(Framing::Events, &call.app.streams, |writer| async move {
+pub(super) fn respond(request: &RequestContext, header: AnswerHeader, generation: Generation) -> Response {
+    stream::stream(Framing::Events, &request.app.streams, |writer| async move {
         Events { writer, header, index: 0, open: None }.write(generation).await;
     })
 }
@@ -26,7 +26,7 @@ enum Block {
 
 struct Events {
     writer: Writer,
-    header: Header,
+    header: AnswerHeader,
     /// Of the block that is being written, or of the next.
     index: usize,
     open: Option<Block>,
@@ -46,14 +46,14 @@ impl Events {
         self.send("ping", json!({}));
         while let Some((_, part)) = generation.next().await {
             match part {
-                Part::Prefill(_) => {}
-                Part::More { deltas, .. } => {
+                Event::Prefill(_) => {}
+                Event::More { deltas, .. } => {
                     for delta in deltas {
                         self.take(delta);
                     }
                 }
-                Part::Over(ending) => return self.finish(&ending),
-                Part::Failed(failure) => {
+                Event::Over(ending) => return self.finish(&ending),
+                Event::Failed(failure) => {
                     return self.writer.event("error", &failure.document(Dialect::Anthropic));
                 }
             }
@@ -77,7 +77,7 @@ impl Events {
             }
             Delta::Call { name, .. } => {
                 self.close();
-                let id = call::id(CALL);
+                let id = request_context::unique_id(CALL);
                 let block = json!({ "type": "tool_use", "id": id, "name": name, "input": {} });
                 self.enter(Block::Call, block);
             }

@@ -2,9 +2,9 @@
 
 use super::time;
 use crate::app::App;
-use crate::call::Call;
 use crate::error::{Failure, Kind};
 use crate::openai::infill;
+use crate::request_context::RequestContext;
 use crate::stream::json;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -15,21 +15,21 @@ use serde_json::{Value, json};
 const VERSION: &str = "0.6.4";
 
 fn details(app: &App) -> Value {
-    let facts = &app.served.facts;
+    let info = &app.model.info;
     json!({
         "parent_model": "",
         "format": "gguf",
-        "family": facts.architecture,
-        "families": [facts.architecture],
-        "parameter_size": format!("{:.1}B", facts.parameters as f64 / 1e9),
-        "quantization_level": facts.quantization,
+        "family": info.architecture,
+        "families": [info.architecture],
+        "parameter_size": format!("{:.1}B", info.parameters as f64 / 1e9),
+        "quantization_level": info.quantization,
     })
 }
 
 /// Clients want a digest; what tells models of one server apart is their name.
 fn digest(app: &App) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in app.served.name.bytes() {
+    for byte in app.model.name.bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
     format!("{hash:016x}").repeat(4)
@@ -37,46 +37,46 @@ fn digest(app: &App) -> String {
 
 fn model(app: &App) -> Value {
     json!({
-        "name": app.served.name,
-        "model": app.served.name,
+        "name": app.model.name,
+        "model": app.model.name,
         "modified_at": time::text(app.started),
-        "size": app.served.facts.bytes,
+        "size": app.model.info.bytes,
         "digest": digest(app),
         "details": details(app),
     })
 }
 
-pub(crate) async fn tags(call: Call) -> Result<Response, Failure> {
-    Ok(json(StatusCode::OK, &json!({ "models": [model(&call.app)] })))
+pub(crate) async fn tags(request: RequestContext) -> Result<Response, Failure> {
+    Ok(json(StatusCode::OK, &json!({ "models": [model(&request.app)] })))
 }
 
-pub(crate) async fn running(call: Call) -> Result<Response, Failure> {
-    let mut model = model(&call.app);
+pub(crate) async fn running(request: RequestContext) -> Result<Response, Failure> {
+    let mut model = model(&request.app);
     // by this, clients tell whether the GPU is in use
-    let facts = &call.app.served.facts;
-    model["size_vram"] = if facts.on_gpu { facts.bytes } else { 0 }.into();
+    let info = &request.app.model.info;
+    model["size_vram"] = if info.on_gpu { info.bytes } else { 0 }.into();
     // a served model stays
     let year = Duration::from_secs(365 * 86_400);
-    model["expires_at"] = time::text(call.app.started + year).into();
-    model["context_length"] = call.app.served.context.into();
+    model["expires_at"] = time::text(request.app.started + year).into();
+    model["context_length"] = request.app.model.context.into();
     Ok(json(StatusCode::OK, &json!({ "models": [model] })))
 }
 
-pub(crate) async fn version(_: Call) -> Result<Response, Failure> {
+pub(crate) async fn version(_: RequestContext) -> Result<Response, Failure> {
     Ok(json(StatusCode::OK, &json!({ "version": VERSION })))
 }
 
-pub(crate) async fn show(call: Call) -> Result<Response, Failure> {
-    let app = &call.app;
-    let facts = &app.served.facts;
-    let body = call.json().await?;
+pub(crate) async fn show(request: RequestContext) -> Result<Response, Failure> {
+    let app = &request.app;
+    let info = &app.model.info;
+    let body = request.json().await?;
     let name = body.get("model").or_else(|| body.get("name")).and_then(Value::as_str).unwrap_or_default();
     // to Ollama a name without a version means this one
-    if name.strip_suffix(":latest").unwrap_or(name) != app.served.name && name != app.served.name {
+    if name.strip_suffix(":latest").unwrap_or(name) != app.model.name && name != app.model.name {
         return Err(Failure::new(Kind::NotFound, format_args!("model '{name}' not found")));
     }
     let mut capabilities = vec!["completion"];
-    if app.served.template.is_some() {
+    if app.model.template.is_some() {
         capabilities.push("tools");
     }
     if infill::available(app) {
@@ -85,8 +85,8 @@ pub(crate) async fn show(call: Call) -> Result<Response, Failure> {
     if app.style.can_think() {
         capabilities.push("thinking");
     }
-    let template = app.served.template.as_ref().map(|(_, source)| source.as_str()).unwrap_or_default();
-    let family = &facts.architecture;
+    let template = app.model.template.as_ref().map(|(_, source)| source.as_str()).unwrap_or_default();
+    let family = &info.architecture;
     let document = json!({
         "modelfile": "",
         "parameters": "",
@@ -94,9 +94,9 @@ pub(crate) async fn show(call: Call) -> Result<Response, Failure> {
         "details": details(app),
         "model_info": {
             "general.architecture": family,
-            "general.parameter_count": facts.parameters,
-            (format!("{family}.context_length")): facts.trained_context,
-            (format!("{family}.embedding_length")): facts.embedding,
+            "general.parameter_count": info.parameters,
+            (format!("{family}.context_length")): info.trained_context,
+            (format!("{family}.embedding_length")): info.embedding,
         },
         "capabilities": capabilities,
         "modified_at": time::text(app.started),
@@ -104,6 +104,6 @@ pub(crate) async fn show(call: Call) -> Result<Response, Failure> {
     Ok(json(StatusCode::OK, &document))
 }
 
-pub(crate) async fn unsupported(_: Call) -> Result<Response, Failure> {
+pub(crate) async fn unsupported(_: RequestContext) -> Result<Response, Failure> {
     Err(Failure::new(Kind::NotSupported, "this server has one model, given on its command line"))
 }

@@ -2,13 +2,13 @@
 
 use super::{input, time};
 use crate::app::App;
-use crate::call::Call;
-use crate::chat;
+use crate::conversation;
 use crate::error::{Dialect, Failure};
 use crate::fields::Fields;
-use crate::generate::{Ending, Generation, Order, Part, Reason};
+use crate::generation::{Ending, Event, Generation, GenerationRequest, Reason};
 use crate::openai::chat::{Message, ToolCall, collect};
 use crate::openai::{infill, logprobs};
+use crate::request_context::RequestContext;
 use crate::stream::{self, Framing, Writer, json};
 use alloc::sync::Arc;
 use axum::http::StatusCode;
@@ -29,24 +29,24 @@ enum Form {
     Raw,
 }
 
-pub(crate) async fn chat(call: Call) -> Result<Response, Failure> {
-    let body = call.json().await?;
+pub(crate) async fn chat(request: RequestContext) -> Result<Response, Failure> {
+    let body = request.json().await?;
     let fields = Fields::of_request(&body)?;
     let messages = fields.list("messages")?.unwrap_or_default();
     if messages.is_empty() {
-        return Ok(nothing(&call, &fields, Form::Chat));
+        return Ok(nothing(&request, &fields, Form::Chat));
     }
-    let conversation = input::conversation(&call, &fields, messages)?;
-    let order = chat::order(&call.app, conversation).await?;
-    respond(&call, &fields, Form::Chat, order).await
+    let conversation = input::conversation(&request, &fields, messages)?;
+    let order = conversation::order(&request.app, conversation).await?;
+    respond(&request, &fields, Form::Chat, order).await
 }
 
-pub(crate) async fn generate(call: Call) -> Result<Response, Failure> {
-    let body = call.json().await?;
+pub(crate) async fn generate(request: RequestContext) -> Result<Response, Failure> {
+    let body = request.json().await?;
     let fields = Fields::of_request(&body)?;
     let prompt = fields.text("prompt")?.unwrap_or_default();
     if prompt.is_empty() {
-        return Ok(nothing(&call, &fields, Form::Generate));
+        return Ok(nothing(&request, &fields, Form::Generate));
     }
     if fields.list("images")?.is_some_and(|images| !images.is_empty()) {
         return Err(fields.wrong("images", "images are not supported by this model"));
@@ -56,50 +56,61 @@ pub(crate) async fn generate(call: Call) -> Result<Response, Failure> {
         return Err(fields.wrong("template", "is the server's; start it with --chat-template-file"));
     }
     let (system, suffix) = (said("system")?, said("suffix")?);
-    let context = input::context(&call.app, &fields)?;
+    let context = input::context(&request.app, &fields)?;
     let raw = fields.flag("raw")?.unwrap_or(false);
     if raw && (system.is_some() || !context.is_empty()) {
         return Err(fields.wrong("raw", "a prompt that is taken as it is has no system and no context"));
     }
-    let (app, own) = (Arc::clone(&call.app), prompt.to_owned());
+    let (app, own) = (Arc::clone(&request.app), prompt.to_owned());
     if let Some(behind) = suffix.map(ToOwned::to_owned) {
-        let prompt = call.work(move || infill::with_suffix(&app, &own, &behind)).await?;
-        let order = Order::text(prompt.tokens, input::options(&call, &fields)?, input::shape(&fields)?);
-        return respond(&call, &fields, Form::Raw, order).await;
+        let prompt = request.work(move || infill::with_suffix(&app, &own, &behind)).await?;
+        let order = GenerationRequest::text(
+            prompt.tokens,
+            input::options(&request, &fields)?,
+            input::shape(&fields)?,
+        );
+        return respond(&request, &fields, Form::Raw, order).await;
     }
-    if raw || call.app.served.template.is_none() {
+    if raw || request.app.model.template.is_none() {
         let whole = EncodeOptions { add_special: true, parse_special: true };
-        let tokens = call.work(move || app.encode(&own, whole)).await?;
-        let order = Order::text(tokens, input::options(&call, &fields)?, input::shape(&fields)?);
-        return respond(&call, &fields, Form::Raw, order).await;
+        let tokens = request.work(move || app.encode(&own, whole)).await?;
+        let order =
+            GenerationRequest::text(tokens, input::options(&request, &fields)?, input::shape(&fields)?);
+        return respond(&request, &fields, Form::Raw, order).await;
     }
     let mut messages = Vec::new();
     if let Some(system) = system {
         messages.push(json!({ "role": "system", "content": system }));
     }
     messages.push(json!({ "role": "user", "content": prompt }));
-    let mut order = chat::order(&call.app, input::conversation(&call, &fields, &messages)?).await?;
+    let mut order =
+        conversation::order(&request.app, input::conversation(&request, &fields, &messages)?).await?;
     if !context.is_empty() {
-        let begin = app.served.tokenizer.bos();
+        let begin = app.model.tokenizer.bos();
         let behind = order.prompt.iter().enumerate().filter(|&(at, token)| at > 0 || Some(*token) != begin);
         order.prompt = context.into_iter().chain(behind.map(|(_, &token)| token)).collect();
     }
-    respond(&call, &fields, Form::Generate, order).await
+    respond(&request, &fields, Form::Generate, order).await
 }
 
 /// The answer to a request without a prompt, which loads the model; it is.
-fn nothing(call: &Call, fields: &Fields<'_>, form: Form) -> Response {
-    let mut document = Lines::new(call, fields, form, &[]).document(&Message::default());
+fn nothing(request: &RequestContext, fields: &Fields<'_>, form: Form) -> Response {
+    let mut document = Lines::new(request, fields, form, &[]).document(&Message::default());
     document.insert("done".into(), true.into());
     document.insert("done_reason".into(), "load".into());
     json(StatusCode::OK, &Value::Object(document))
 }
 
-async fn respond(call: &Call, fields: &Fields<'_>, form: Form, order: Order) -> Result<Response, Failure> {
-    let mut lines = Lines::new(call, fields, form, &order.prompt);
-    let generation = Generation::begin(&call.app, order).await?;
+async fn respond(
+    request: &RequestContext,
+    fields: &Fields<'_>,
+    form: Form,
+    order: GenerationRequest,
+) -> Result<Response, Failure> {
+    let mut lines = Lines::new(request, fields, form, &order.prompt);
+    let generation = Generation::begin(&request.app, order).await?;
     if fields.flag("stream")?.unwrap_or(true) {
-        return Ok(stream::stream(Framing::Lines, &call.app.streams, |writer| {
+        return Ok(stream::stream(Framing::Lines, &request.app.streams, |writer| {
             write(lines, generation, writer)
         }));
     }
@@ -117,22 +128,22 @@ async fn write(mut lines: Lines, mut generation: Generation, writer: Writer) {
     let mut told = Told::default();
     while let Some((_, part)) = generation.next().await {
         match part {
-            Part::Prefill(_) => {}
-            Part::More { deltas, tokens, .. } => {
+            Event::Prefill(_) => {}
+            Event::More { deltas, tokens, .. } => {
                 lines.note(&tokens);
                 told.tokens.extend(tokens);
                 for message in told.take(deltas) {
                     writer.data(&lines.more(&message));
                 }
             }
-            Part::Over(ending) => {
+            Event::Over(ending) => {
                 if let Some(message) = told.call() {
                     writer.data(&lines.more(&message));
                 }
                 let rest = Message { tokens: told.tokens, ..Message::default() };
                 return writer.data(&lines.end(&rest, &ending));
             }
-            Part::Failed(failure) => return writer.data(&failure.document(Dialect::Ollama)),
+            Event::Failed(failure) => return writer.data(&failure.document(Dialect::Ollama)),
         }
     }
 }
@@ -184,9 +195,9 @@ struct Lines {
 }
 
 impl Lines {
-    fn new(call: &Call, fields: &Fields<'_>, form: Form, prompt: &[TokenId]) -> Self {
-        let app = Arc::clone(&call.app);
-        let model = fields.get("model").and_then(Value::as_str).unwrap_or(&app.served.name).to_owned();
+    fn new(request: &RequestContext, fields: &Fields<'_>, form: Form, prompt: &[TokenId]) -> Self {
+        let app = Arc::clone(&request.app);
+        let model = fields.get("model").and_then(Value::as_str).unwrap_or(&app.model.name).to_owned();
         let context = if form == Form::Generate { prompt.to_vec() } else { Vec::new() };
         Self { app, form, model, context }
     }
@@ -251,7 +262,7 @@ impl Lines {
         document.insert("eval_count".into(), usage.generated_tokens.into());
         document.insert("eval_duration".into(), between(first, usage.finished).into());
         if self.form == Form::Generate {
-            let tokenizer = self.app.served.tokenizer;
+            let tokenizer = self.app.model.tokenizer;
             let mut context: Vec<u32> = self.context.iter().map(|token| token.0).collect();
             // what ends a turn is not in the answer, but a next one stands behind it
             if ending.reason != Reason::Length

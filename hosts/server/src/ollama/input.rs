@@ -1,22 +1,22 @@
-//! Options, formats and messages of Ollama's requests.
+//! GenerationOptions, formats and messages of Ollama's requests.
 
 use crate::app::App;
-use crate::call::Call;
-use crate::chat::{self, Conversation};
+use crate::conversation::{self, Conversation};
 use crate::error::Failure;
 use crate::fields::{self, Fields};
-use crate::generate::Options;
+use crate::generation::GenerationOptions;
 use crate::openai::options;
+use crate::request_context::RequestContext;
 use doorbell_core::token::TokenId;
 use doorbell_runtime::answer::{Continuation, ToolChoice};
 use doorbell_runtime::constrain::Shape;
 use serde_json::{Map, Value, json};
 
 /// The sampling options, which Ollama keeps in an object of their own.
-pub(super) fn options(call: &Call, fields: &Fields<'_>) -> Result<Options, Failure> {
+pub(super) fn options(request: &RequestContext, fields: &Fields<'_>) -> Result<GenerationOptions, Failure> {
     let empty = Value::Object(Map::new());
     let inner = Fields::of(fields.get("options").unwrap_or(&empty), "options")?;
-    let mut options = options::options(&call.app, &inner)?;
+    let mut options = options::options(&request.app, &inner)?;
     options.answers = 1;
     // -1 and -2 are "no limit" and "fill the context"
     if inner.integer("num_predict")?.is_some_and(|count| count >= 0) {
@@ -33,7 +33,7 @@ pub(super) fn options(call: &Call, fields: &Fields<'_>) -> Result<Options, Failu
 /// The tokens of earlier prompts and answers, as the last answer told them.
 pub(super) fn context(app: &App, fields: &Fields<'_>) -> Result<Vec<TokenId>, Failure> {
     let token = |id: &Value| {
-        fields::count(id).filter(|&id| (id as usize) < app.served.tokenizer.vocab_len()).map(TokenId)
+        fields::count(id).filter(|&id| (id as usize) < app.model.tokenizer.vocab_len()).map(TokenId)
     };
     let tokens = fields.list("context")?.unwrap_or_default().iter().map(token).collect::<Option<Vec<_>>>();
     tokens.ok_or_else(|| fields.wrong("context", "must be token ids of this model"))
@@ -66,14 +66,14 @@ pub(super) fn variables(fields: &Fields<'_>) -> Result<Map<String, Value>, Failu
 }
 
 pub(super) fn conversation(
-    call: &Call,
+    request: &RequestContext,
     fields: &Fields<'_>,
     messages: &[Value],
 ) -> Result<Conversation, Failure> {
     let list = messages.iter().enumerate().map(|(index, message)| translate(index, message));
     let list = list.collect::<Result<Vec<Value>, Failure>>()?;
     Ok(Conversation {
-        messages: chat::messages(&list)?,
+        messages: conversation::messages(&list)?,
         tools: fields.list("tools")?.unwrap_or_default().to_vec(),
         choice: ToolChoice::Auto,
         one_call: false,
@@ -81,7 +81,7 @@ pub(super) fn conversation(
         variables: variables(fields)?,
         split_reasoning: fields.get("think") != Some(&Value::Bool(false)),
         continuation: Continuation::Auto,
-        options: options(call, fields)?,
+        options: options(request, fields)?,
     })
 }
 

@@ -2,11 +2,11 @@
 
 use super::{chat_stream, logprobs, options};
 use crate::app::{self, App};
-use crate::call::{self, Call};
-use crate::chat::{self, Conversation};
+use crate::conversation::{self, Conversation};
 use crate::error::Failure;
 use crate::fields::Fields;
-use crate::generate::{Ending, Generation, Part, Total};
+use crate::generation::{Ending, Event, Generation, Total};
+use crate::request_context::{self, RequestContext};
 use crate::stream::json;
 use alloc::sync::Arc;
 use axum::http::StatusCode;
@@ -17,16 +17,16 @@ use serde_json::{Map, Value, json};
 
 /// What all documents of one answer repeat.
 #[derive(Clone, Debug)]
-pub(crate) struct Header {
+pub(crate) struct AnswerHeader {
     pub(crate) id: String,
     pub(crate) created: u64,
     pub(crate) model: String,
 }
 
-impl Header {
-    pub(crate) fn new(call: &Call, prefix: &str, requested: Option<&str>) -> Self {
-        let model = requested.filter(|name| !name.is_empty()).unwrap_or(&call.app.served.name);
-        Self { id: call::id(prefix), created: app::now(), model: model.to_owned() }
+impl AnswerHeader {
+    pub(crate) fn new(request: &RequestContext, prefix: &str, requested: Option<&str>) -> Self {
+        let model = requested.filter(|name| !name.is_empty()).unwrap_or(&request.app.model.name);
+        Self { id: request_context::unique_id(prefix), created: app::now(), model: model.to_owned() }
     }
 
     /// A document of this kind, without choices.
@@ -41,19 +41,19 @@ impl Header {
     }
 }
 
-pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
-    let body = Arc::new(call.json().await?);
-    let conversation = call.read(&body, conversation).await?;
+pub(crate) async fn completions(request: RequestContext) -> Result<Response, Failure> {
+    let body = Arc::new(request.json().await?);
+    let conversation = request.read(&body, conversation).await?;
     let fields = Fields::of_request(&body)?;
-    let wants = Wants::of(&fields)?;
-    let header = Header::new(&call, "chatcmpl-", fields.text("model")?);
-    let mut order = chat::order(&call.app, conversation).await?;
+    let extras = StreamExtras::of(&fields)?;
+    let header = AnswerHeader::new(&request, "chatcmpl-", fields.text("model")?);
+    let mut order = conversation::order(&request.app, conversation).await?;
     let prompt = core::mem::take(&mut order.text);
-    let generation = Generation::begin(&call.app, order).await?;
+    let generation = Generation::begin(&request.app, order).await?;
     if fields.flag("stream")?.unwrap_or(false) {
-        return Ok(chat_stream::respond(&call, header, wants, generation));
+        return Ok(chat_stream::respond(&request, header, extras, generation));
     }
-    let mut document = whole(&call, &header, generation).await?;
+    let mut document = whole(&request, &header, generation).await?;
     if fields.flag("verbose")?.unwrap_or(false) {
         // llama-server's word for what the template made of the messages
         document.insert("__verbose".into(), json!({ "prompt": prompt }));
@@ -62,9 +62,10 @@ pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
 }
 
 /// How many tokens a conversation has.
-pub(crate) async fn count(call: Call) -> Result<Response, Failure> {
-    let body = Arc::new(call.json().await?);
-    let (_, rendered) = chat::rendered(&call.app, call.read(&body, conversation).await?).await?;
+pub(crate) async fn count(request: RequestContext) -> Result<Response, Failure> {
+    let body = Arc::new(request.json().await?);
+    let (_, rendered) =
+        conversation::rendered(&request.app, request.read(&body, conversation).await?).await?;
     Ok(counted(rendered.tokens.len()))
 }
 
@@ -75,14 +76,14 @@ pub(super) fn counted(tokens: usize) -> Response {
 
 /// What a stream shall tell beside the answer.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Wants {
+pub(super) struct StreamExtras {
     pub(super) usage: bool,
     pub(super) progress: bool,
     /// Times in every chunk.
     pub(super) timings: bool,
 }
 
-impl Wants {
+impl StreamExtras {
     pub(super) fn of(fields: &Fields<'_>) -> Result<Self, Failure> {
         let usage = match fields.get("stream_options") {
             Some(options) => Fields::of(options, "stream_options")?.flag("include_usage")?,
@@ -116,7 +117,7 @@ pub(crate) fn conversation(app: &App, fields: &Fields<'_>) -> Result<Conversatio
     }
     let choice = tool_choice(fields, &mut tools)?;
     Ok(Conversation {
-        messages: chat::messages(messages)?,
+        messages: conversation::messages(messages)?,
         tools,
         choice,
         one_call: fields.flag("parallel_tool_calls")? == Some(false),
@@ -211,7 +212,11 @@ impl Message {
                 Delta::Reasoning(text) => self.reasoning.push_str(&text),
                 Delta::Text(text) => self.text.push_str(&text),
                 Delta::Call { name, .. } => {
-                    self.calls.push(ToolCall { id: call::id("call_"), name, arguments: String::new() });
+                    self.calls.push(ToolCall {
+                        id: request_context::unique_id("call_"),
+                        name,
+                        arguments: String::new(),
+                    });
                 }
                 Delta::Arguments { index, text } => {
                     if let Some(call) = self.calls.get_mut(index) {
@@ -263,16 +268,20 @@ pub(crate) async fn collect(mut generation: Generation, answers: usize) -> Resul
     let mut messages: Vec<Message> = (0..answers).map(|_| Message::default()).collect();
     while let Some((index, part)) = generation.next().await {
         match part {
-            Part::Prefill(_) => {}
-            Part::More { deltas, tokens, .. } => messages[index].take(deltas, tokens),
-            Part::Over(ending) => messages[index].ending = Some(ending),
-            Part::Failed(failure) => return Err(failure),
+            Event::Prefill(_) => {}
+            Event::More { deltas, tokens, .. } => messages[index].take(deltas, tokens),
+            Event::Over(ending) => messages[index].ending = Some(ending),
+            Event::Failed(failure) => return Err(failure),
         }
     }
     Ok(messages)
 }
 
-async fn whole(call: &Call, header: &Header, generation: Generation) -> Result<Map<String, Value>, Failure> {
+async fn whole(
+    request: &RequestContext,
+    header: &AnswerHeader,
+    generation: Generation,
+) -> Result<Map<String, Value>, Failure> {
     let answers = generation.answers();
     let messages = collect(generation, answers).await?;
     let mut total = Total::default();
@@ -287,7 +296,7 @@ async fn whole(call: &Call, header: &Header, generation: Generation) -> Result<M
         choices.push(json!({
             "index": index,
             "message": message.document(),
-            "logprobs": logprobs::chat(&call.app, &message.tokens),
+            "logprobs": logprobs::chat(&request.app, &message.tokens),
             "finish_reason": ending.map(|ending| ending.reason.word()),
         }));
     }

@@ -1,11 +1,11 @@
 //! `/v1/chat/completions` as a stream of chunks.
 
-use super::chat::{Header, Wants};
+use super::chat::{AnswerHeader, StreamExtras};
 use super::logprobs;
 use crate::app::App;
-use crate::call::{self, Call};
 use crate::error::{Dialect, Failure};
-use crate::generate::{Generation, Part, Prompted, Total};
+use crate::generation::{Event, Generation, PromptProgress, Total};
+use crate::request_context::{self, RequestContext};
 use crate::stream::{self, Framing, Writer};
 use alloc::sync::Arc;
 use axum::response::Response;
@@ -13,26 +13,31 @@ use doorbell_runtime::answer::Delta;
 use doorbell_runtime::serve::TokenReport;
 use serde_json::{Map, Value, json};
 
-pub(super) fn respond(call: &Call, header: Header, wants: Wants, generation: Generation) -> Response {
-    let app = Arc::clone(&call.app);
-    stream::stream(Framing::Events, &call.app.streams, |writer| async move {
+pub(super) fn respond(
+    request: &RequestContext,
+    header: AnswerHeader,
+    extras: StreamExtras,
+    generation: Generation,
+) -> Response {
+    let app = Arc::clone(&request.app);
+    stream::stream(Framing::Events, &request.app.streams, |writer| async move {
         let mut head = Value::Object(header.document("chat.completion.chunk")).to_string();
         // the last brace follows behind the rest
         head.pop();
-        let usage = if wants.usage { ",\"usage\":null" } else { "" };
+        let usage = if extras.usage { ",\"usage\":null" } else { "" };
         let around_text = |index| {
             let before = format!("{head},\"choices\":[{{\"index\":{index},\"delta\":{{\"content\":");
             [before, format!("}},\"logprobs\":null,\"finish_reason\":null}}]{usage}}}")]
         };
         let around_text = (0..generation.answers()).map(around_text).collect();
-        let chunks = Chunks { app, header, head, around_text, usage, writer, wants };
+        let chunks = Chunks { app, header, head, around_text, usage, writer, extras };
         chunks.write(generation).await;
     })
 }
 
 struct Chunks {
     app: Arc<App>,
-    header: Header,
+    header: AnswerHeader,
     /// What all chunks begin with, as JSON without its last brace.
     head: String,
     /// What stands before and behind the text in chunks with nothing else, as most are, for each answer.
@@ -40,7 +45,7 @@ struct Chunks {
     /// What stands for usage in all chunks but the last.
     usage: &'static str,
     writer: Writer,
-    wants: Wants,
+    extras: StreamExtras,
 }
 
 /// What a chunk has beside its delta.
@@ -61,22 +66,22 @@ impl Chunks {
         let (mut total, mut timings) = (Total::default(), Value::Null);
         while let Some((index, part)) = generation.next().await {
             match part {
-                Part::Prefill(prompted) => self.progress(index, &prompted, &generation),
-                Part::More { deltas, tokens, .. } => {
-                    let timings = self.wants.timings.then(|| generation.timings(index));
+                Event::Prefill(progress) => self.progress(index, &progress, &generation),
+                Event::More { deltas, tokens, .. } => {
+                    let timings = self.extras.timings.then(|| generation.timings(index));
                     self.more(index, deltas, &tokens, timings);
                 }
-                Part::Over(ending) => {
+                Event::Over(ending) => {
                     total.add(&ending);
                     timings = ending.timings();
                     let fields = vec![("timings", timings.clone())];
                     let finish = Some(ending.reason.word());
                     self.chunk(index, &json!({}), More { finish, fields, ..More::default() });
                 }
-                Part::Failed(failure) => return self.fail(&failure),
+                Event::Failed(failure) => return self.fail(&failure),
             }
         }
-        if self.wants.usage {
+        if self.extras.usage {
             let mut document = self.header.document("chat.completion.chunk");
             document.insert("choices".into(), json!([]));
             document.insert("usage".into(), total.usage());
@@ -91,12 +96,12 @@ impl Chunks {
         self.writer.done();
     }
 
-    fn progress(&self, index: usize, prompted: &Prompted, generation: &Generation) {
-        if !self.wants.progress {
+    fn progress(&self, index: usize, progress: &PromptProgress, generation: &Generation) {
+        if !self.extras.progress {
             return;
         }
-        let mut fields = vec![("prompt_progress", prompted.document())];
-        if self.wants.timings {
+        let mut fields = vec![("prompt_progress", progress.document())];
+        if self.extras.timings {
             fields.push(("timings", generation.timings(index)));
         }
         self.chunk(index, &json!({}), More { fields, ..More::default() });
@@ -145,7 +150,7 @@ fn delta_document(delta: Delta) -> Value {
         Delta::Reasoning(text) => json!({ "reasoning_content": text }),
         Delta::Call { index, name } => json!({ "tool_calls": [{
             "index": index,
-            "id": call::id("call_"),
+            "id": request_context::unique_id("call_"),
             "type": "function",
             "function": { "name": name, "arguments": "" },
         }] }),

@@ -1,15 +1,15 @@
 //! `/v1/completions`: prompts are continued as they stand.
 
-use super::chat::{Header, Wants};
+use super::chat::{AnswerHeader, StreamExtras};
 use super::{infill, logprobs, options};
 use crate::app::App;
-use crate::call::Call;
 use crate::error::{Dialect, Failure};
 use crate::fields::Fields;
-use crate::generate::{Generation, MOST_ANSWERS, Order, Part, Total};
-use crate::reading::read;
+use crate::generation::{Event, Generation, GenerationRequest, MAX_ANSWERS, Total};
+use crate::pooling::pool;
+use crate::prompt_input;
+use crate::request_context::RequestContext;
 use crate::stream::{self, Framing, Writer, json};
-use crate::texts;
 use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -18,10 +18,10 @@ use doorbell_runtime::serve::{Aim, ReadResult, TokenReport};
 use serde_json::{Map, Value, json};
 
 /// Prompts of one request.
-const MOST_PROMPTS: usize = 64;
+const MAX_PROMPTS: usize = 64;
 
 /// Answers to all prompts of one request: more would wait behind each other, and for ever where not so many can wait.
-const MOST_IN_ALL: usize = 256;
+const MAX_TOTAL_ANSWERS: usize = 256;
 
 /// Tokens that a request without a limit gets, as `OpenAI` has it.
 const DEFAULT_TOKENS: u32 = 16;
@@ -33,11 +33,11 @@ pub(crate) struct Prompt {
     pub(super) text: String,
 }
 
-pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
-    let body = Arc::new(call.json().await?);
+pub(crate) async fn completions(request: RequestContext) -> Result<Response, Failure> {
+    let body = Arc::new(request.json().await?);
     let fields = Fields::of_request(&body)?;
-    let prompts = call.read(&body, prompts).await?;
-    let mut options = call.read(&body, options::options).await?;
+    let prompts = request.read(&body, prompts).await?;
+    let mut options = request.read(&body, options::options).await?;
     options.max_tokens.get_or_insert(DEFAULT_TOKENS);
     let log_probs = log_probs(&fields)?;
     options.params.logprobs = log_probs;
@@ -48,29 +48,31 @@ pub(crate) async fn completions(call: Call) -> Result<Response, Failure> {
         options.answers = best_of;
         options.params.logprobs.get_or_insert(0);
     }
-    if prompts.len().saturating_mul(options.answers as usize) > MOST_IN_ALL {
-        return Err(fields.wrong("n", format_args!("must be at most {MOST_IN_ALL} for all prompts together")));
+    if prompts.len().saturating_mul(options.answers as usize) > MAX_TOTAL_ANSWERS {
+        return Err(
+            fields.wrong("n", format_args!("must be at most {MAX_TOTAL_ANSWERS} for all prompts together"))
+        );
     }
     let shape = options::shape(&fields)?;
-    let header = Header::new(&call, "cmpl-", fields.text("model")?);
-    let wants = Wants::of(&fields)?;
+    let header = AnswerHeader::new(&request, "cmpl-", fields.text("model")?);
+    let extras = StreamExtras::of(&fields)?;
     let mut runs = Vec::new();
     for prompt in prompts {
         let read = match log_probs.filter(|_| echo) {
-            Some(top) => prompt_tokens(&call.app, prompt.tokens.clone(), top).await?,
+            Some(top) => prompt_tokens(&request.app, prompt.tokens.clone(), top).await?,
             None => Vec::new(),
         };
-        let order = Order::text(prompt.tokens, options.clone(), shape.clone());
+        let order = GenerationRequest::text(prompt.tokens, options.clone(), shape.clone());
         let echo = if echo { prompt.text } else { String::new() };
-        runs.push(Run { generation: Generation::begin(&call.app, order).await?, echo, read });
+        runs.push(Run { generation: Generation::begin(&request.app, order).await?, echo, read });
     }
     if stream {
-        let app = Arc::clone(&call.app);
-        return Ok(stream::stream(Framing::Events, &call.app.streams, |writer| async move {
-            write(&app, &header, wants, &writer, runs).await;
+        let app = Arc::clone(&request.app);
+        return Ok(stream::stream(Framing::Events, &request.app.streams, |writer| async move {
+            write(&app, &header, extras, &writer, runs).await;
         }));
     }
-    whole(&call.app, &header, told, runs).await
+    whole(&request.app, &header, told, runs).await
 }
 
 /// What of the answers to a prompt is told.
@@ -84,8 +86,8 @@ struct Told {
 /// The number of answers of which the likeliest are told, where it is not the number of those.
 fn best_of(fields: &Fields<'_>, answers: u32, stream: bool) -> Result<Option<u32>, Failure> {
     match fields.count("best_of")?.filter(|&count| count != answers) {
-        Some(count) if count < answers || count > MOST_ANSWERS => {
-            Err(fields.wrong("best_of", format_args!("must be from n to {MOST_ANSWERS}")))
+        Some(count) if count < answers || count > MAX_ANSWERS => {
+            Err(fields.wrong("best_of", format_args!("must be from n to {MAX_ANSWERS}")))
         }
         Some(_) if stream => Err(fields.wrong("best_of", "must be n in a stream, which can't know the best")),
         count => Ok(count),
@@ -102,7 +104,7 @@ struct Run {
 
 /// How likely the tokens of a prompt are.
 async fn prompt_tokens(app: &App, tokens: Vec<TokenId>, top: u8) -> Result<Vec<TokenReport>, Failure> {
-    match read(app, tokens, Aim::LogProbs(top)).await? {
+    match pool(app, tokens, Aim::LogProbs(top)).await? {
         ReadResult::LogProbs(reports) => Ok(reports),
         ReadResult::Embedding(_) => Ok(Vec::new()),
     }
@@ -123,11 +125,11 @@ fn log_probs(fields: &Fields<'_>) -> Result<Option<u8>, Failure> {
 /// The prompts: a text, a list of tokens, or a list of either. With a suffix, a text in the form for filling in.
 pub(super) fn prompts(app: &App, fields: &Fields<'_>) -> Result<Vec<Prompt>, Failure> {
     let value = fields.get("prompt").ok_or_else(|| fields.wrong("prompt", "is missing"))?;
-    let Some(items) = texts::list(value).filter(|items| !items.is_empty()) else {
+    let Some(items) = prompt_input::list(value).filter(|items| !items.is_empty()) else {
         return Ok(vec![prompt(app, fields, value)?]);
     };
-    if items.len() > MOST_PROMPTS {
-        return Err(fields.wrong("prompt", format_args!("must be at most {MOST_PROMPTS} prompts")));
+    if items.len() > MAX_PROMPTS {
+        return Err(fields.wrong("prompt", format_args!("must be at most {MAX_PROMPTS} prompts")));
     }
     items.iter().map(|item| prompt(app, fields, item)).collect()
 }
@@ -138,7 +140,7 @@ fn prompt(app: &App, fields: &Fields<'_>, value: &Value) -> Result<Prompt, Failu
         let text = text.ok_or_else(|| fields.wrong("prompt", "must be of strings beside a suffix"))?;
         return infill::with_suffix(app, text, suffix);
     }
-    let tokens = texts::tokens(app, fields, "prompt", value)?;
+    let tokens = prompt_input::tokens(app, fields, "prompt", value)?;
     let text = value.as_str().map_or_else(|| app.decode(&tokens), ToOwned::to_owned);
     Ok(Prompt { tokens, text })
 }
@@ -160,7 +162,7 @@ impl Choice {
     }
 }
 
-async fn whole(app: &App, header: &Header, told: Told, runs: Vec<Run>) -> Result<Response, Failure> {
+async fn whole(app: &App, header: &AnswerHeader, told: Told, runs: Vec<Run>) -> Result<Response, Failure> {
     let mut document = header.document("text_completion");
     let mut choices = Vec::new();
     let mut sum = Total::default();
@@ -169,17 +171,17 @@ async fn whole(app: &App, header: &Header, told: Told, runs: Vec<Run>) -> Result
         let mut total = Total::default();
         while let Some((index, part)) = run.generation.next().await {
             match part {
-                Part::Prefill(_) => {}
-                Part::More { text, tokens, .. } => {
+                Event::Prefill(_) => {}
+                Event::More { text, tokens, .. } => {
                     answers[index].text.push_str(&text);
                     answers[index].tokens.extend(tokens);
                 }
-                Part::Over(ending) => {
+                Event::Over(ending) => {
                     total.add(&ending);
                     answers[index].finish = Some(ending.reason.word());
                     document.insert("timings".into(), ending.timings());
                 }
-                Part::Failed(failure) => return Err(failure),
+                Event::Failed(failure) => return Err(failure),
             }
         }
         sum.prompt = sum.prompt.saturating_add(total.prompt);
@@ -206,14 +208,14 @@ async fn whole(app: &App, header: &Header, told: Told, runs: Vec<Run>) -> Result
 }
 
 /// Streams the prompts one behind the other; their computation goes on side by side.
-async fn write(app: &App, header: &Header, wants: Wants, writer: &Writer, runs: Vec<Run>) {
+async fn write(app: &App, header: &AnswerHeader, extras: StreamExtras, writer: &Writer, runs: Vec<Run>) {
     let mut sum = Total::default();
     let mut first = 0;
     let chunk = |index: usize, text: &str, log_probs: Option<Value>, finish: Option<&str>| {
         let mut document: Map<String, Value> = header.document("text_completion");
         let choice = json!({ "text": text, "index": index, "logprobs": log_probs, "finish_reason": finish });
         document.insert("choices".into(), json!([choice]));
-        if wants.usage {
+        if extras.usage {
             document.insert("usage".into(), Value::Null);
         }
         document
@@ -231,20 +233,20 @@ async fn write(app: &App, header: &Header, wants: Wants, writer: &Writer, runs: 
         while let Some((index, part)) = run.generation.next().await {
             let place = first + index;
             match part {
-                Part::Prefill(_) => {}
-                Part::More { text, tokens, .. } => {
+                Event::Prefill(_) => {}
+                Event::More { text, tokens, .. } => {
                     let log_probs = logprobs::completion(app, &tokens, &mut offsets[index]);
                     if !text.is_empty() || log_probs.is_some() {
                         writer.data(&Value::Object(chunk(place, &text, log_probs, None)));
                     }
                 }
-                Part::Over(ending) => {
+                Event::Over(ending) => {
                     total.add(&ending);
                     let mut document = chunk(place, "", None, Some(ending.reason.word()));
                     document.insert("timings".into(), ending.timings());
                     writer.data(&Value::Object(document));
                 }
-                Part::Failed(failure) => {
+                Event::Failed(failure) => {
                     writer.data(&failure.document(Dialect::OpenAi));
                     return writer.done();
                 }
@@ -255,7 +257,7 @@ async fn write(app: &App, header: &Header, wants: Wants, writer: &Writer, runs: 
         sum.cached = sum.cached.saturating_add(total.cached);
         sum.generated = sum.generated.saturating_add(total.generated);
     }
-    if wants.usage {
+    if extras.usage {
         let mut document = header.document("text_completion");
         document.insert("choices".into(), json!([]));
         document.insert("usage".into(), sum.usage());

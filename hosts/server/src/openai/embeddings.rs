@@ -2,12 +2,12 @@
 //! their hidden states.
 
 use crate::app::App;
-use crate::call::Call;
 use crate::error::{Failure, Kind};
 use crate::fields::Fields;
-use crate::reading::read;
+use crate::pooling::pool;
+use crate::prompt_input;
+use crate::request_context::RequestContext;
 use crate::stream::json;
-use crate::texts;
 use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -19,19 +19,19 @@ use serde_json::{Value, json};
 use std::time::Instant;
 
 /// Texts of one request.
-const MOST_TEXTS: usize = 2048;
+const MAX_TEXTS: usize = 2048;
 
-pub(crate) async fn embeddings(call: Call) -> Result<Response, Failure> {
-    let body = Arc::new(call.json().await?);
+pub(crate) async fn embeddings(request: RequestContext) -> Result<Response, Failure> {
+    let body = Arc::new(request.json().await?);
     let fields = Fields::of_request(&body)?;
     let base64 = match fields.text("encoding_format")? {
         None | Some("float") => false,
         Some("base64") => true,
         Some(_) => return Err(fields.wrong("encoding_format", "must be float or base64")),
     };
-    let texts = call.read(&body, |app, fields| texts(app, fields, "input", false)).await?;
+    let texts = request.read(&body, |app, fields| texts(app, fields, "input", false)).await?;
     let tokens: usize = texts.iter().map(Vec::len).sum();
-    let vectors = vectors(&call.app, &fields, texts).await?;
+    let vectors = vectors(&request.app, &fields, texts).await?;
     let data = vectors.iter().enumerate().map(|(index, vector)| {
         let vector = if base64 { Value::from(base64_of(vector)) } else { json!(vector) };
         json!({ "object": "embedding", "index": index, "embedding": vector })
@@ -39,27 +39,27 @@ pub(crate) async fn embeddings(call: Call) -> Result<Response, Failure> {
     let document = json!({
         "object": "list",
         "data": data.collect::<Vec<Value>>(),
-        "model": fields.text("model")?.unwrap_or(&call.app.served.name),
+        "model": fields.text("model")?.unwrap_or(&request.app.model.name),
         "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
     });
     Ok(json(StatusCode::OK, &document))
 }
 
 /// llama-server's own form, without a version in front: each text has a list of vectors.
-pub(crate) async fn embedding(call: Call) -> Result<Response, Failure> {
-    let body = Arc::new(call.json().await?);
+pub(crate) async fn embedding(request: RequestContext) -> Result<Response, Failure> {
+    let body = Arc::new(request.json().await?);
     let fields = Fields::of_request(&body)?;
     let field = if fields.get("content").is_some() { "content" } else { "input" };
-    let texts = call.read(&body, move |app, fields| texts(app, fields, field, false)).await?;
-    let vectors = vectors(&call.app, &fields, texts).await?;
+    let texts = request.read(&body, move |app, fields| texts(app, fields, field, false)).await?;
+    let vectors = vectors(&request.app, &fields, texts).await?;
     let entry = |(index, vector)| json!({ "index": index, "embedding": [vector] });
     Ok(json(StatusCode::OK, &vectors.iter().enumerate().map(entry).collect()))
 }
 
 /// Ollama's `/api/embed`.
-pub(crate) async fn embed(call: Call) -> Result<Response, Failure> {
+pub(crate) async fn embed(request: RequestContext) -> Result<Response, Failure> {
     let start = Instant::now();
-    let body = Arc::new(call.json().await?);
+    let body = Arc::new(request.json().await?);
     let fields = Fields::of_request(&body)?;
     let truncate = fields.flag("truncate")?.unwrap_or(true);
     let texts = match fields.get("input") {
@@ -67,12 +67,12 @@ pub(crate) async fn embed(call: Call) -> Result<Response, Failure> {
         None => Vec::new(),
         Some(Value::String(text)) if text.is_empty() => Vec::new(),
         Some(Value::Array(texts)) if texts.is_empty() => Vec::new(),
-        Some(_) => call.read(&body, move |app, fields| texts(app, fields, "input", truncate)).await?,
+        Some(_) => request.read(&body, move |app, fields| texts(app, fields, "input", truncate)).await?,
     };
     let tokens: usize = texts.iter().map(Vec::len).sum();
-    let vectors = vectors(&call.app, &fields, texts).await?;
+    let vectors = vectors(&request.app, &fields, texts).await?;
     let document = json!({
-        "model": fields.text("model")?.unwrap_or(&call.app.served.name),
+        "model": fields.text("model")?.unwrap_or(&request.app.model.name),
         "embeddings": vectors,
         "total_duration": u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX),
         "load_duration": 0,
@@ -82,28 +82,28 @@ pub(crate) async fn embed(call: Call) -> Result<Response, Failure> {
 }
 
 /// Ollama's older `/api/embeddings`.
-pub(crate) async fn embed_prompt(call: Call) -> Result<Response, Failure> {
-    let body = Arc::new(call.json().await?);
+pub(crate) async fn embed_prompt(request: RequestContext) -> Result<Response, Failure> {
+    let body = Arc::new(request.json().await?);
     let fields = Fields::of_request(&body)?;
-    let texts = call.read(&body, |app, fields| texts(app, fields, "prompt", true)).await?;
-    let mut vectors = vectors(&call.app, &fields, texts).await?;
+    let texts = request.read(&body, |app, fields| texts(app, fields, "prompt", true)).await?;
+    let mut vectors = vectors(&request.app, &fields, texts).await?;
     Ok(json(StatusCode::OK, &json!({ "embedding": vectors.pop().unwrap_or_default() })))
 }
 
 /// The texts of a field. Those that are too long are cut if `truncate`.
 fn texts(app: &App, fields: &Fields<'_>, field: &str, truncate: bool) -> Result<Vec<Vec<TokenId>>, Failure> {
     let value = fields.get(field).ok_or_else(|| fields.wrong(field, "is missing"))?;
-    let items = texts::list(value).unwrap_or(core::slice::from_ref(value));
+    let items = prompt_input::list(value).unwrap_or(core::slice::from_ref(value));
     if items.is_empty() {
         return Err(fields.wrong(field, "must not be empty"));
     }
-    if items.len() > MOST_TEXTS {
-        return Err(fields.wrong(field, format_args!("must be at most {MOST_TEXTS} texts")));
+    if items.len() > MAX_TEXTS {
+        return Err(fields.wrong(field, format_args!("must be at most {MAX_TEXTS} texts")));
     }
-    let context = app.served.context;
+    let context = app.model.context;
     let most = context.saturating_sub(1) as usize;
     let text = |item: &Value| {
-        let mut tokens = texts::tokens(app, fields, field, item)?;
+        let mut tokens = prompt_input::tokens(app, fields, field, item)?;
         if tokens.is_empty() {
             return Err(fields.wrong(field, "must not have empty texts"));
         }
@@ -122,13 +122,13 @@ fn texts(app: &App, fields: &Fields<'_>, field: &str, truncate: bool) -> Result<
 }
 
 async fn vectors(app: &App, fields: &Fields<'_>, texts: Vec<Vec<TokenId>>) -> Result<Vec<Vec<f32>>, Failure> {
-    let width = app.served.facts.embedding;
+    let width = app.model.info.embedding;
     if fields.count("dimensions")?.is_some_and(|dimensions| dimensions != width) {
         return Err(fields.wrong("dimensions", format_args!("must be {width}, which is what this model has")));
     }
     let mut vectors = Vec::new();
     for tokens in texts {
-        match read(app, tokens, Aim::Embedding).await? {
+        match pool(app, tokens, Aim::Embedding).await? {
             ReadResult::Embedding(vector) if vector.iter().all(|x| x.is_finite()) => vectors.push(vector),
             _ => return Err(Failure::new(Kind::Internal, "the model gave no numbers for this text")),
         }

@@ -4,9 +4,9 @@
 use super::completions::Prompt;
 use super::{options, raw};
 use crate::app::App;
-use crate::call::Call;
 use crate::error::{Failure, Kind};
 use crate::fields::Fields;
+use crate::request_context::RequestContext;
 use alloc::sync::Arc;
 use axum::response::Response;
 use doorbell_core::token::{EncodeOptions, Special, TokenId, Tokenizer};
@@ -55,12 +55,12 @@ impl Marks {
 
 /// Whether a model can fill in.
 pub(crate) fn available(app: &App) -> bool {
-    Marks::of(app.served.tokenizer, "").is_ok()
+    Marks::of(app.model.tokenizer, "").is_ok()
 }
 
 /// The prompt of `/v1/completions` beside a suffix.
 pub(crate) fn with_suffix(app: &App, before: &str, behind: &str) -> Result<Prompt, Failure> {
-    let marks = Marks::of(app.served.tokenizer, "suffix")?;
+    let marks = Marks::of(app.model.tokenizer, "suffix")?;
     let plain = EncodeOptions::default();
     let around = marks.around(&app.encode(before, plain)?, &app.encode(behind, plain)?);
     Ok(Prompt { tokens: begun(app, &around), text: before.to_owned() })
@@ -68,15 +68,15 @@ pub(crate) fn with_suffix(app: &App, before: &str, behind: &str) -> Result<Promp
 
 /// The tokens behind the one that begins a text, where there is one.
 fn begun(app: &App, tokens: &[TokenId]) -> Vec<TokenId> {
-    let tokenizer = app.served.tokenizer;
+    let tokenizer = app.model.tokenizer;
     let begin = tokenizer.bos().filter(|_| tokenizer.add_bos());
     begin.into_iter().chain(tokens.iter().copied()).collect()
 }
 
-pub(crate) async fn infill(call: Call) -> Result<Response, Failure> {
-    let body = Arc::new(call.json().await?);
-    let prompt = call.read(&body, prompt).await?;
-    raw::answer(&call, &body, vec![prompt], false).await
+pub(crate) async fn infill(request: RequestContext) -> Result<Response, Failure> {
+    let body = Arc::new(request.json().await?);
+    let prompt = request.read(&body, prompt).await?;
+    raw::answer(&request, &body, vec![prompt], false).await
 }
 
 /// A further text, and the file that it's from.
@@ -100,8 +100,8 @@ fn prompt(app: &App, fields: &Fields<'_>) -> Result<Prompt, Failure> {
     });
     let extra = extra.collect::<Result<Vec<_>, Failure>>()?;
     let answer = options::max_tokens(fields)?.filter(|&tokens| tokens != u32::MAX);
-    let marks = Marks::of(app.served.tokenizer, "/infill")?;
-    let context = app.served.context as usize;
+    let marks = Marks::of(app.model.tokenizer, "/infill")?;
+    let context = app.model.context as usize;
     let answer = answer.map_or(context / 4, |tokens| (tokens as usize).min(context / 2));
     // the marks and the token that begins a text
     let room = (context - answer).saturating_sub(4);

@@ -1,53 +1,53 @@
 //! `/v1/models`
 
 use crate::app::App;
-use crate::call::Call;
 use crate::error::{Failure, Kind};
+use crate::request_context::RequestContext;
 use crate::stream::json;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
 
 fn model(app: &App) -> Value {
-    let facts = &app.served.facts;
+    let info = &app.model.info;
     json!({
-        "id": app.served.name,
+        "id": app.model.name,
         "object": "model",
         "created": app.created(),
         "owned_by": "doorbell",
         "meta": {
             // llama.cpp's numbers
-            "vocab_type": match app.served.tokenizer.model_name() {
+            "vocab_type": match app.model.tokenizer.model_name() {
                 "spm" => 1,
                 "bpe" => 2,
                 _ => 0,
             },
-            "n_vocab": app.served.tokenizer.vocab_len(),
-            "n_ctx": app.served.context,
-            "n_ctx_train": facts.trained_context,
-            "n_embd": facts.embedding,
-            "n_params": facts.parameters,
-            "size": facts.bytes,
+            "n_vocab": app.model.tokenizer.vocab_len(),
+            "n_ctx": app.model.context,
+            "n_ctx_train": info.trained_context,
+            "n_embd": info.embedding,
+            "n_params": info.parameters,
+            "size": info.bytes,
         },
     })
 }
 
-pub(crate) async fn list(call: Call) -> Result<Response, Failure> {
-    let model = model(&call.app);
+pub(crate) async fn list(request: RequestContext) -> Result<Response, Failure> {
+    let model = model(&request.app);
     // Codex looks for a list called models
-    let named = json!([{ "name": call.app.served.name, "model": call.app.served.name }]);
+    let named = json!([{ "name": request.app.model.name, "model": request.app.model.name }]);
     let document = json!({ "object": "list", "data": [model], "models": named });
     Ok(json(StatusCode::OK, &document))
 }
 
-pub(crate) async fn one(call: Call) -> Result<Response, Failure> {
-    let name = call.name.as_deref().unwrap_or_default();
-    if name != call.app.served.name {
-        let served = &call.app.served.name;
+pub(crate) async fn one(request: RequestContext) -> Result<Response, Failure> {
+    let name = request.name.as_deref().unwrap_or_default();
+    if name != request.app.model.name {
+        let served = &request.app.model.name;
         return Err(Failure::new(
             Kind::NotFound,
             format_args!("no model is called {name:?}; this server has {served:?}"),
         ));
     }
-    Ok(json(StatusCode::OK, &model(&call.app)))
+    Ok(json(StatusCode::OK, &model(&request.app)))
 }

@@ -3,7 +3,7 @@
 use crate::app::{App, HEAP};
 use crate::error::Failure;
 use crate::fields::Fields;
-use crate::generate::{MOST_ANSWERS, Options};
+use crate::generation::{GenerationOptions, MAX_ANSWERS};
 use alloc::sync::Arc;
 use doorbell_core::sample::{DryBreakers, LogitBias, MirostatVersion, SamplerParams};
 use doorbell_core::token::{EncodeOptions, TokenId};
@@ -47,11 +47,11 @@ const COUNTS: [Count; 6] = [
 ];
 
 /// Texts that end repetitions: each is looked for in every token of the vocabulary.
-const MOST_BREAKERS: usize = 64;
+const MAX_BREAKERS: usize = 64;
 
 /// The options of a request. What it doesn't say is the model's recommendation, or else the default.
-pub(crate) fn options(app: &App, fields: &Fields<'_>) -> Result<Options, Failure> {
-    let mut params = app.served.defaults.clone();
+pub(crate) fn options(app: &App, fields: &Fields<'_>) -> Result<GenerationOptions, Failure> {
+    let mut params = app.model.defaults.clone();
     for (name, set) in NUMBERS {
         if let Some(value) = fields.number(name)? {
             set(&mut params, value);
@@ -70,21 +70,21 @@ pub(crate) fn options(app: &App, fields: &Fields<'_>) -> Result<Options, Failure
         Some(_) => return Err(fields.wrong("mirostat", "must be 0, 1 or 2")),
     };
     params.validate().map_err(|error| Failure::field(error.field, error))?;
-    let mut bias = app.served.suppressed.clone();
+    let mut bias = app.model.suppressed.clone();
     logit_bias(app, fields, &mut bias)?;
     let answers = fields.count("n")?.unwrap_or(1);
-    if answers == 0 || answers > MOST_ANSWERS {
-        return Err(fields.wrong("n", format_args!("must be from 1 to {MOST_ANSWERS}")));
+    if answers == 0 || answers > MAX_ANSWERS {
+        return Err(fields.wrong("n", format_args!("must be from 1 to {MAX_ANSWERS}")));
     }
     discard(fields)?;
     let breakers = breakers(app, fields, &params)?;
-    Ok(Options {
+    Ok(GenerationOptions {
         max_tokens: max_tokens(fields)?,
         params,
         breakers,
         // -1 is "random" to llama-server
         seed: match fields.integer("seed")? {
-            None => app.served.seed,
+            None => app.model.seed,
             seed => seed.filter(|&seed| seed != -1).map(i64::cast_unsigned),
         },
         bias,
@@ -99,7 +99,7 @@ pub(crate) fn options(app: &App, fields: &Fields<'_>) -> Result<Options, Failure
 
 /// llama-server's `id_slot`; -1 is any.
 fn slot(app: &App, fields: &Fields<'_>) -> Result<Option<u32>, Failure> {
-    let slots = app.served.parallel;
+    let slots = app.model.parallel;
     let Some(slot) = fields.integer("id_slot")?.filter(|&slot| slot != -1) else { return Ok(None) };
     let slot = u32::try_from(slot).ok().filter(|&slot| slot < slots);
     let outside = || fields.wrong("id_slot", format_args!("must be below {slots}, the number of slots"));
@@ -124,14 +124,14 @@ fn breakers(
 ) -> Result<Option<Arc<DryBreakers<'static>>>, Failure> {
     const FIELD: &str = "dry_sequence_breakers";
     let texts = fields.texts(FIELD)?;
-    if texts.len() > MOST_BREAKERS {
-        return Err(fields.wrong(FIELD, format_args!("must be at most {MOST_BREAKERS} texts")));
+    if texts.len() > MAX_BREAKERS {
+        return Err(fields.wrong(FIELD, format_args!("must be at most {MAX_BREAKERS} texts")));
     }
     if !params.dry.active() {
         return Ok(None);
     }
-    let tokenizer = app.served.tokenizer;
-    let found = if let (None, Some(breakers)) = (fields.get(FIELD), &app.served.breakers) {
+    let tokenizer = app.model.tokenizer;
+    let found = if let (None, Some(breakers)) = (fields.get(FIELD), &app.model.breakers) {
         return Ok(Some(Arc::clone(breakers)));
     } else if fields.get(FIELD).is_some() {
         DryBreakers::of_texts(texts, tokenizer, HEAP)
@@ -193,7 +193,7 @@ fn logit_bias(app: &App, fields: &Fields<'_>, out: &mut Vec<LogitBias>) -> Resul
             _ => return Err(wrong("each key must be a token id")),
         };
         for token in tokens {
-            if token.0 as usize >= app.served.tokenizer.vocab_len() {
+            if token.0 as usize >= app.model.tokenizer.vocab_len() {
                 return Err(wrong("names a token that the vocabulary doesn't have"));
             }
             out.push(LogitBias { token, bias });

@@ -1,15 +1,17 @@
 //! `/completion` and `/completions` without a version: llama-server's own form, which `/infill` has as well.
 
-use super::chat::Wants;
+use super::chat::StreamExtras;
 use super::completions::{self, Prompt};
 use super::{logprobs, options};
 use crate::app::App;
-use crate::call::Call;
 use crate::error::{Dialect, Failure};
 use crate::fields::Fields;
-use crate::generate::{Ending, Generation, Options, Order, Part, Reason, random_seed};
+use crate::generation::{
+    Ending, Event, Generation, GenerationOptions, GenerationRequest, Reason, random_seed,
+};
+use crate::prompt_input;
+use crate::request_context::RequestContext;
 use crate::stream::{self, Framing, Writer, json};
-use crate::texts;
 use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -24,7 +26,7 @@ struct Form {
     return_tokens: bool,
     /// Whether they are told, and whether they are those after sampling.
     probabilities: Option<bool>,
-    wants: Wants,
+    extras: StreamExtras,
     /// The fields that a whole answer shall have, by their paths; all with none.
     fields: Vec<String>,
 }
@@ -36,23 +38,23 @@ struct Run {
     prompt: String,
 }
 
-pub(crate) async fn completion(call: Call) -> Result<Response, Failure> {
-    let body = Arc::new(call.json().await?);
+pub(crate) async fn completion(request: RequestContext) -> Result<Response, Failure> {
+    let body = Arc::new(request.json().await?);
     let fields = Fields::of_request(&body)?;
-    let list = fields.get("prompt").and_then(texts::list).is_some();
-    let prompts = call.read(&body, completions::prompts).await?;
-    answer(&call, &body, prompts, list).await
+    let list = fields.get("prompt").and_then(prompt_input::list).is_some();
+    let prompts = request.read(&body, completions::prompts).await?;
+    answer(&request, &body, prompts, list).await
 }
 
 /// The answer to prompts, by the fields that stand beside them; a list of documents or one.
 pub(super) async fn answer(
-    call: &Call,
+    request: &RequestContext,
     body: &Arc<Value>,
     prompts: Vec<Prompt>,
     list: bool,
 ) -> Result<Response, Failure> {
     let fields = Fields::of_request(body)?;
-    let mut options = call.read(body, options::options).await?;
+    let mut options = request.read(body, options::options).await?;
     let probabilities = fields.count("n_probs")?.filter(|&count| count > 0);
     if let Some(count) = probabilities {
         let count = u8::try_from(count).ok().filter(|&count| count <= 20);
@@ -65,37 +67,41 @@ pub(super) async fn answer(
     options.seed.get_or_insert_with(random_seed);
     let shape = options::shape(&fields)?;
     let form = Form {
-        model: fields.text("model")?.unwrap_or(&call.app.served.name).to_owned(),
-        settings: settings(&call.app, &options),
+        model: fields.text("model")?.unwrap_or(&request.app.model.name).to_owned(),
+        settings: settings(&request.app, &options),
         return_tokens: fields.flag("return_tokens")?.unwrap_or(false),
         probabilities: probabilities.map(|_| options.params.post_sampling),
-        wants: Wants::of(&fields)?,
+        extras: StreamExtras::of(&fields)?,
         fields: fields.texts("response_fields")?,
     };
     let mut runs = Vec::new();
     for (index, prompt) in prompts.into_iter().enumerate() {
-        let order = Order::text(prompt.tokens, options.clone(), shape.clone());
-        runs.push(Run { index, generation: Generation::begin(&call.app, order).await?, prompt: prompt.text });
+        let order = GenerationRequest::text(prompt.tokens, options.clone(), shape.clone());
+        runs.push(Run {
+            index,
+            generation: Generation::begin(&request.app, order).await?,
+            prompt: prompt.text,
+        });
     }
     if fields.flag("stream")?.unwrap_or(false) {
-        let app = Arc::clone(&call.app);
-        return Ok(stream::stream(Framing::Events, &call.app.streams, |writer| async move {
+        let app = Arc::clone(&request.app);
+        return Ok(stream::stream(Framing::Events, &request.app.streams, |writer| async move {
             write(&app, &form, &writer, runs).await;
         }));
     }
     let mut answers = Vec::new();
     for run in runs {
-        answers.push(whole(&call.app, &form, run).await?);
+        answers.push(whole(&request.app, &form, run).await?);
     }
     let document = if list { Value::from(answers) } else { answers.pop().unwrap_or_default() };
     Ok(json(StatusCode::OK, &document))
 }
 
 /// llama-server's `generation_settings`.
-fn settings(app: &App, options: &Options) -> Value {
+fn settings(app: &App, options: &GenerationOptions) -> Value {
     let params = &options.params;
     let banned: Vec<TokenId> =
-        if options.ignore_end { app.served.tokenizer.eog().collect() } else { Vec::new() };
+        if options.ignore_end { app.model.tokenizer.eog().collect() } else { Vec::new() };
     // JSON has no infinity; null is llama-server's word for it
     let own = options.bias.iter().map(|bias| json!({ "token": bias.token.0, "bias": bias.bias }));
     let ends = banned.iter().map(|token| json!({ "token": token.0, "bias": null }));
@@ -202,13 +208,13 @@ async fn whole(app: &App, form: &Form, mut run: Run) -> Result<Value, Failure> {
     let (mut content, mut tokens) = (String::new(), Vec::new());
     while let Some((_, part)) = run.generation.next().await {
         match part {
-            Part::Prefill(_) => {}
-            Part::More { text, tokens: more, .. } => {
+            Event::Prefill(_) => {}
+            Event::More { text, tokens: more, .. } => {
                 content.push_str(&text);
                 tokens.extend(more);
             }
-            Part::Failed(failure) => return Err(failure),
-            Part::Over(ending) => {
+            Event::Failed(failure) => return Err(failure),
+            Event::Over(ending) => {
                 let shown = if form.return_tokens { tokens.as_slice() } else { &[] };
                 let mut document = piece(&run, form, &content, shown);
                 end(&mut document, &run, form, &ending, content.contains('\n'));
@@ -225,26 +231,26 @@ async fn write(app: &App, form: &Form, writer: &Writer, runs: Vec<Run>) {
         let mut has_new_line = false;
         while let Some((index, part)) = run.generation.next().await {
             match part {
-                Part::Prefill(prompted) if form.wants.progress => {
+                Event::Prefill(progress) if form.extras.progress => {
                     let mut document = piece(&run, form, "", &[]);
-                    document["prompt_progress"] = prompted.document();
+                    document["prompt_progress"] = progress.document();
                     timings(form, &run, index, &mut document);
                     writer.data(&document);
                 }
-                Part::Prefill(_) => {}
-                Part::More { text, tokens, .. } => {
+                Event::Prefill(_) => {}
+                Event::More { text, tokens, .. } => {
                     has_new_line |= text.contains('\n');
                     let mut document = piece(&run, form, &text, &tokens);
                     probabilities(app, form, &mut document, &tokens);
                     timings(form, &run, index, &mut document);
                     writer.data(&document);
                 }
-                Part::Over(ending) => {
+                Event::Over(ending) => {
                     let mut document = piece(&run, form, "", &[]);
                     end(&mut document, &run, form, &ending, has_new_line);
                     writer.data(&document);
                 }
-                Part::Failed(failure) => return writer.data(&failure.document(Dialect::OpenAi)),
+                Event::Failed(failure) => return writer.data(&failure.document(Dialect::OpenAi)),
             }
         }
     }
@@ -252,7 +258,7 @@ async fn write(app: &App, form: &Form, writer: &Writer, runs: Vec<Run>) {
 
 /// Adds times, if those of every token were asked for.
 fn timings(form: &Form, run: &Run, index: usize, document: &mut Value) {
-    if form.wants.timings {
+    if form.extras.timings {
         document["timings"] = run.generation.timings(index);
     }
 }

@@ -1,13 +1,13 @@
 //! `/v1/responses`, without memory: every request brings its whole conversation.
 
-use super::chat::{Header, Wants};
+use super::chat::{AnswerHeader, StreamExtras};
 use super::responses_stream;
 use super::{chat, responses_input};
-use crate::call::Call;
-use crate::chat::{order, rendered};
+use crate::conversation::{order, rendered};
 use crate::error::Failure;
 use crate::fields::Fields;
-use crate::generate::{Ending, Generation, Reason};
+use crate::generation::{Ending, Generation, Reason};
+use crate::request_context::RequestContext;
 use crate::stream::json;
 use alloc::sync::Arc;
 use axum::http::StatusCode;
@@ -33,12 +33,12 @@ fn repeated() -> [(&'static str, Value); 11] {
 
 /// What every version of one response repeats.
 pub(super) struct Frame {
-    header: Header,
+    header: AnswerHeader,
     repeated: Map<String, Value>,
 }
 
 impl Frame {
-    fn new(header: Header, fields: &Fields<'_>) -> Self {
+    fn new(header: AnswerHeader, fields: &Fields<'_>) -> Self {
         let repeated = repeated()
             .into_iter()
             .map(|(name, absent)| (name.to_owned(), fields.get(name).cloned().unwrap_or(absent)));
@@ -105,23 +105,23 @@ pub(super) fn call_item(id: &str, call_id: &str, status: &str, name: &str, argum
     })
 }
 
-pub(crate) async fn responses(call: Call) -> Result<Response, Failure> {
-    let body = Arc::new(call.json().await?);
-    let conversation = call.read(&body, responses_input::conversation).await?;
+pub(crate) async fn responses(request: RequestContext) -> Result<Response, Failure> {
+    let body = Arc::new(request.json().await?);
+    let conversation = request.read(&body, responses_input::conversation).await?;
     let fields = Fields::of_request(&body)?;
-    let header = Header::new(&call, "resp_", fields.text("model")?);
+    let header = AnswerHeader::new(&request, "resp_", fields.text("model")?);
     let frame = Frame::new(header, &fields);
-    let generation = Generation::begin(&call.app, order(&call.app, conversation).await?).await?;
+    let generation = Generation::begin(&request.app, order(&request.app, conversation).await?).await?;
     if fields.flag("stream")?.unwrap_or(false) {
-        return Ok(responses_stream::respond(&call, frame, Wants::of(&fields)?, generation));
+        return Ok(responses_stream::respond(&request, frame, StreamExtras::of(&fields)?, generation));
     }
     Ok(json(StatusCode::OK, &responses_stream::whole(frame, generation).await?))
 }
 
 /// How many tokens an input has.
-pub(crate) async fn count(call: Call) -> Result<Response, Failure> {
-    let body = Arc::new(call.json().await?);
-    let conversation = call.read(&body, responses_input::conversation).await?;
-    let (_, rendered) = rendered(&call.app, conversation).await?;
+pub(crate) async fn count(request: RequestContext) -> Result<Response, Failure> {
+    let body = Arc::new(request.json().await?);
+    let conversation = request.read(&body, responses_input::conversation).await?;
+    let (_, rendered) = rendered(&request.app, conversation).await?;
     Ok(chat::counted(rendered.tokens.len()))
 }

@@ -2,7 +2,7 @@
 
 use super::{chat as openai_chat, options};
 use crate::app::App;
-use crate::chat::{self, Conversation};
+use crate::conversation::{self, Conversation};
 use crate::error::Failure;
 use crate::fields::Fields;
 use doorbell_runtime::answer::Continuation;
@@ -41,7 +41,7 @@ pub(super) fn conversation(app: &App, fields: &Fields<'_>) -> Result<Conversatio
     let mut tools = tools(fields)?;
     let choice = openai_chat::tool_choice(fields, &mut tools)?;
     Ok(Conversation {
-        messages: chat::messages(&list)?,
+        messages: conversation::messages(&list)?,
         tools,
         choice,
         one_call: fields.flag("parallel_tool_calls")? == Some(false),

@@ -1,19 +1,24 @@
 //! The answers of `/v1/responses` as they come: every event says which item and part it belongs to, and its number. A
 //! whole answer is what the last of them has.
 
-use super::chat::Wants;
+use super::chat::StreamExtras;
 use super::responses::{Frame, call_item, message_item, reasoning_item, status, text_part};
-use crate::call::{self, Call};
 use crate::error::{Dialect, Failure, Kind};
-use crate::generate::{Ending, Generation, Part};
+use crate::generation::{Ending, Event, Generation};
+use crate::request_context::{self, RequestContext};
 use crate::stream::{self, Framing, Writer};
 use axum::response::Response;
 use doorbell_runtime::answer::Delta;
 use serde_json::{Value, json};
 
-pub(super) fn respond(call: &Call, frame: Frame, wants: Wants, generation: Generation) -> Response {
-    stream::stream(Framing::Events, &call.app.streams, |writer| async move {
-        Events { wants, ..Events::new(frame, Some(writer)) }.write(generation).await;
+pub(super) fn respond(
+    request: &RequestContext,
+    frame: Frame,
+    extras: StreamExtras,
+    generation: Generation,
+) -> Response {
+    stream::stream(Framing::Events, &request.app.streams, |writer| async move {
+        Events { extras, ..Events::new(frame, Some(writer)) }.write(generation).await;
     })
 }
 
@@ -22,14 +27,14 @@ pub(super) async fn whole(frame: Frame, mut generation: Generation) -> Result<Va
     let mut events = Events::new(frame, None);
     while let Some((_, part)) = generation.next().await {
         match part {
-            Part::Prefill(_) => {}
-            Part::More { deltas, .. } => {
+            Event::Prefill(_) => {}
+            Event::More { deltas, .. } => {
                 for delta in deltas {
                     events.take(delta);
                 }
             }
-            Part::Over(ending) => return Ok(events.finish(&ending)),
-            Part::Failed(failure) => return Err(failure),
+            Event::Over(ending) => return Ok(events.finish(&ending)),
+            Event::Failed(failure) => return Err(failure),
         }
     }
     Err(Failure::new(Kind::Internal, "the answer is missing"))
@@ -52,15 +57,15 @@ struct Events {
     done: Vec<Value>,
     open: Option<Open>,
     /// llama-server's extensions.
-    wants: Wants,
+    extras: StreamExtras,
     /// Times for the next delta.
     timings: Option<Value>,
 }
 
 impl Events {
     fn new(frame: Frame, writer: Option<Writer>) -> Self {
-        let wants = Wants::default();
-        Self { frame, writer, wants, number: 0, done: Vec::new(), open: None, timings: None }
+        let extras = StreamExtras::default();
+        Self { frame, writer, extras, number: 0, done: Vec::new(), open: None, timings: None }
     }
 
     async fn write(mut self, mut generation: Generation) {
@@ -70,23 +75,23 @@ impl Events {
         }
         while let Some((_, part)) = generation.next().await {
             match part {
-                Part::Prefill(prompted) if self.wants.progress => {
+                Event::Prefill(progress) if self.extras.progress => {
                     let response = self.frame.document("in_progress", &[], None);
-                    let event = json!({ "response": response, "prompt_progress": prompted.document() });
+                    let event = json!({ "response": response, "prompt_progress": progress.document() });
                     self.send("response.in_progress", event);
                 }
-                Part::Prefill(_) => {}
-                Part::More { deltas, .. } => {
-                    self.timings = self.wants.timings.then(|| generation.timings(0));
+                Event::Prefill(_) => {}
+                Event::More { deltas, .. } => {
+                    self.timings = self.extras.timings.then(|| generation.timings(0));
                     for delta in deltas {
                         self.take(delta);
                     }
                 }
-                Part::Over(ending) => {
+                Event::Over(ending) => {
                     self.finish(&ending);
                     return;
                 }
-                Part::Failed(failure) => return self.fail(&failure),
+                Event::Failed(failure) => return self.fail(&failure),
             }
         }
     }
@@ -152,7 +157,7 @@ impl Events {
 
     fn begin_reasoning(&mut self) {
         self.close("completed");
-        let id = call::id("rs_");
+        let id = request_context::unique_id("rs_");
         let item =
             json!({ "id": id, "type": "reasoning", "summary": [], "content": [], "status": "in_progress" });
         self.added(item);
@@ -163,7 +168,7 @@ impl Events {
 
     fn begin_message(&mut self) {
         self.close("completed");
-        let id = call::id("msg_");
+        let id = request_context::unique_id("msg_");
         self.added(message_item(&id, "in_progress", &[]));
         self.send_part("response.content_part.added", &id, ("part", text_part("")));
         self.open = Some(Open::Message { id, text: String::new() });
@@ -171,7 +176,7 @@ impl Events {
 
     fn begin_call(&mut self, name: String) {
         self.close("completed");
-        let (id, call_id) = (call::id("fc_"), call::id("call_"));
+        let (id, call_id) = (request_context::unique_id("fc_"), request_context::unique_id("call_"));
         self.added(call_item(&id, &call_id, "in_progress", &name, ""));
         self.open = Some(Open::Call { id, call_id, name, arguments: String::new() });
     }

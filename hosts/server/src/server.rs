@@ -1,10 +1,10 @@
 //! The life of the server: listen, answer, and end in good order.
 
+use crate::acceptor;
 use crate::app::App;
-use crate::connection::{self, Manner};
+use crate::connection::{self, ConnectionConfig};
 use crate::dispatch;
-use crate::doorman;
-use crate::served::Served;
+use crate::model_handle::ModelHandle;
 use crate::settings::Settings;
 use alloc::sync::Arc;
 use core::fmt;
@@ -20,7 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 /// How often a server that ends looks whether it can.
-const LOOK: Duration = Duration::from_millis(10);
+const DRAIN_POLL: Duration = Duration::from_millis(10);
 
 /// Why a server can't be started or has ended.
 #[derive(Debug)]
@@ -57,14 +57,14 @@ impl core::error::Error for ServerError {}
 
 /// Connections that may wait to be taken up. With too few, clients that come in a crowd try again only after a second;
 /// the system has a limit of its own.
-const CROWD: u32 = 16384;
+const BACKLOG: u32 = 16384;
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // a server that starts anew must not wait for the connections of the old one
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(CROWD)?.into_std()
+    socket.listen(BACKLOG)?.into_std()
 }
 
 /// A server that listens.
@@ -78,7 +78,7 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError::Listen`]
-    pub async fn bind(served: Served, settings: Settings) -> Result<Self, ServerError> {
+    pub async fn bind(served: ModelHandle, settings: Settings) -> Result<Self, ServerError> {
         let address = settings.address;
         let listener = listen(address).map_err(|error| ServerError::Listen { address, error })?;
         if !address.ip().is_loopback() && settings.api_keys.is_empty() {
@@ -103,21 +103,23 @@ impl Server {
         let Self { listener, app } = self;
         // whoever takes connections up, and whoever serves one, learns the end by this
         let (ended, _) = watch::channel(false);
-        let connections = doorman::start(listener, Arc::clone(&app), ended.subscribe());
+        let connections = acceptor::start(listener, Arc::clone(&app), ended.subscribe());
         let connections = connections.map_err(ServerError::System)?;
         let (open, mut closed) = mpsc::channel(1);
-        let (router, manner) = (dispatch::router(&app), Manner::new(app.settings.silence, true));
-        tokio::spawn(connection::serve_all(connections, router, manner, ended.subscribe(), open));
+        let (router, config) =
+            (dispatch::router(&app), ConnectionConfig::new(app.settings.idle_timeout, true));
+        tokio::spawn(connection::serve_all(connections, router, config, ended.subscribe(), open));
         end.await;
-        let (start, drain, farewell) = (Instant::now(), app.settings.drain, app.settings.farewell);
+        let (start, drain, farewell) =
+            (Instant::now(), app.settings.drain_timeout, app.settings.final_write_timeout);
         tracing::info!("ending; answers in progress have {} s", drain.as_secs_f32());
-        app.served.service.drain();
+        app.model.service.drain();
         ended.send_replace(true);
         // connections that have asked for nothing, or not to the end, hold nobody up
         while app.in_flight.load(Ordering::Relaxed) > 0 && start.elapsed() < drain {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(DRAIN_POLL).await;
         }
-        app.served.service.stop();
+        app.model.service.stop();
         app.cut.send_replace(true);
         // answers tell their readers so; what nobody reads is closed with the process
         _ = tokio::time::timeout(farewell, closed.recv()).await;

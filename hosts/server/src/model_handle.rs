@@ -10,7 +10,7 @@ use doorbell_runtime::template::{ChatTemplate, SpecialTokens, TemplateError};
 
 /// What is known about a model file.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct ModelInfo {
     /// `general.architecture`
     pub architecture: String,
     /// The type of most weights.
@@ -30,7 +30,7 @@ pub struct Facts {
 }
 
 /// The one model of a server, ready to answer.
-pub struct Served {
+pub struct ModelHandle {
     /// What clients call it.
     pub name: String,
     /// Its tokenizer.
@@ -47,7 +47,7 @@ pub struct Served {
     pub context: u32,
     /// Requests that are computed at a time.
     pub parallel: u32,
-    /// Whether conversations that the template refuses are told again with the roles that it wants.
+    /// Whether conversations that the template refuses are told again with the roles that it extras.
     pub merge_messages: bool,
     /// The name of the file.
     pub file: String,
@@ -56,20 +56,20 @@ pub struct Served {
     /// Where repetitions end, for DRY, where a request doesn't say; with none, at the usual places.
     pub breakers: Option<Arc<DryBreakers<'static>>>,
     /// What is known about the file.
-    pub facts: Facts,
+    pub info: ModelInfo,
 }
 
 /// Why a model can't be served.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum ServedError {
+pub enum ModelHandleError {
     /// The chat template is wrong.
     Template(TemplateError),
     /// A key of the file has a value that doesn't fit.
     Key(KeyError),
 }
 
-impl fmt::Display for ServedError {
+impl fmt::Display for ModelHandleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Template(error) => error.fmt(f),
@@ -78,10 +78,10 @@ impl fmt::Display for ServedError {
     }
 }
 
-impl core::error::Error for ServedError {}
+impl core::error::Error for ModelHandleError {}
 
 /// What a server needs beside the file.
-pub struct Running {
+pub struct RunningEngine {
     /// The engine that runs the model.
     pub service: Service,
     /// Tokens of a prompt and its answer.
@@ -94,17 +94,17 @@ pub struct Running {
     pub on_gpu: bool,
 }
 
-impl Served {
+impl ModelHandle {
     /// A model as its file describes it.
     ///
     /// # Errors
-    /// [`ServedError`]
+    /// [`ModelHandleError`]
     pub fn new(
         name: String,
         gguf: &Gguf<'_>,
         tokenizer: &'static Tokenizer<'static>,
-        running: Running,
-    ) -> Result<Self, ServedError> {
+        running: RunningEngine,
+    ) -> Result<Self, ModelHandleError> {
         let source = gguf.get("tokenizer.chat_template").and_then(|value| value.text());
         let template = source.map(|source| compiled(source, tokenizer)).transpose()?;
         let ban = |&token: &TokenId| LogitBias { token, bias: f32::NEG_INFINITY };
@@ -113,7 +113,7 @@ impl Served {
             tokenizer,
             template,
             service: running.service,
-            defaults: SamplerParams::of_model(gguf).map_err(ServedError::Key)?,
+            defaults: SamplerParams::of_model(gguf).map_err(ModelHandleError::Key)?,
             suppressed: tokenizer.suppressed().iter().map(ban).collect(),
             context: running.context,
             parallel: running.parallel,
@@ -121,34 +121,34 @@ impl Served {
             file: String::new(),
             seed: None,
             breakers: None,
-            facts: Facts { device: running.device, on_gpu: running.on_gpu, ..facts(gguf) },
+            info: ModelInfo { device: running.device, on_gpu: running.on_gpu, ..model_info(gguf) },
         })
     }
 }
 
-impl Served {
+impl ModelHandle {
     /// The same model with another chat template.
     ///
     /// # Errors
-    /// [`ServedError::Template`]
-    pub fn with_template(self, source: &str) -> Result<Self, ServedError> {
+    /// [`ModelHandleError::Template`]
+    pub fn with_template(self, source: &str) -> Result<Self, ModelHandleError> {
         let template = Some(compiled(source, self.tokenizer)?);
         Ok(Self { template, ..self })
     }
 }
 
 /// A template and its source.
-fn compiled(source: &str, tokenizer: &Tokenizer<'_>) -> Result<(ChatTemplate, String), ServedError> {
+fn compiled(source: &str, tokenizer: &Tokenizer<'_>) -> Result<(ChatTemplate, String), ModelHandleError> {
     let text = |token: Option<TokenId>| {
         let text = token.and_then(|token| tokenizer.text(token)).unwrap_or_default();
         String::from_utf8_lossy(text).into_owned()
     };
     let special = SpecialTokens { bos: text(tokenizer.bos()), eos: text(tokenizer.eos()) };
-    let template = ChatTemplate::new(source, special).map_err(ServedError::Template)?;
+    let template = ChatTemplate::new(source, special).map_err(ModelHandleError::Template)?;
     Ok((template, source.to_owned()))
 }
 
-fn facts(gguf: &Gguf<'_>) -> Facts {
+fn model_info(gguf: &Gguf<'_>) -> ModelInfo {
     let architecture = gguf.get("general.architecture").and_then(|value| value.text()).unwrap_or_default();
     let number = |key: &str| {
         let value = gguf.find::<u32>(&format!("{architecture}.{key}"));
@@ -170,13 +170,13 @@ fn facts(gguf: &Gguf<'_>) -> Facts {
         }
     }
     let quantization = kinds.into_iter().max_by_key(|&(_, size)| size).map(|(kind, _)| kind);
-    Facts {
+    ModelInfo {
         architecture: architecture.to_owned(),
         quantization: quantization.unwrap_or_default(),
         parameters,
         bytes,
         embedding: number("embedding_length"),
         trained_context: number("context_length"),
-        ..Facts::default()
+        ..ModelInfo::default()
     }
 }

@@ -14,10 +14,10 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 /// Bytes that are dropped at a time.
-const SIP: usize = 4096;
+const DRAIN_CHUNK: usize = 4096;
 
 /// A socket whose shutdown waits for the client's, and whose writes wait for its reads.
-pub(crate) struct Lingering {
+pub(crate) struct LingeringStream {
     socket: TcpStream,
     /// For so long.
     patience: Duration,
@@ -27,7 +27,7 @@ pub(crate) struct Lingering {
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
-impl Lingering {
+impl LingeringStream {
     pub(crate) fn new(socket: TcpStream, patience: Duration) -> Self {
         Self { socket, patience, left: None, stuck: None }
     }
@@ -37,7 +37,7 @@ impl Lingering {
     }
 }
 
-impl AsyncRead for Lingering {
+impl AsyncRead for LingeringStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -47,7 +47,7 @@ impl AsyncRead for Lingering {
     }
 }
 
-impl AsyncWrite for Lingering {
+impl AsyncWrite for LingeringStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         let Self { socket, patience, stuck, .. } = self.get_mut();
         let written = Pin::new(socket).poll_write(context, from);
@@ -73,7 +73,7 @@ impl AsyncWrite for Lingering {
             }
         };
         while left.as_mut().poll(context).is_pending() {
-            let mut dropped = [0; SIP];
+            let mut dropped = [0; DRAIN_CHUNK];
             let mut dropped = ReadBuf::new(&mut dropped);
             // an error is an end as well
             let read = ready!(Pin::new(&mut *socket).poll_read(context, &mut dropped));

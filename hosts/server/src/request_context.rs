@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use serde_json::Value;
 
 /// A request that was let in.
-pub(crate) struct Call {
+pub(crate) struct RequestContext {
     pub(crate) app: Arc<App>,
     /// What stands in the path's place for a name.
     pub(crate) name: Option<String>,
@@ -25,7 +25,7 @@ pub(crate) struct Call {
 /// Bytes of a body from which on reading it is work that must not hold up the threads that serve sockets.
 const LARGE: usize = 32 << 10;
 
-impl Call {
+impl RequestContext {
     /// A parameter of the query, as it is written there.
     pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
@@ -53,7 +53,7 @@ impl Call {
         tokio::task::spawn_blocking(act).await.map_err(|error| Failure::new(Kind::Internal, error))?
     }
 
-    /// As [`Call::work`], with the fields of the body.
+    /// As [`RequestContext::work`], with the fields of the body.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         body: &Arc<Value>,
@@ -65,7 +65,7 @@ impl Call {
 }
 
 /// A name that nothing else has: a number that grows, behind one that differs from run to run.
-pub(crate) fn id(prefix: &str) -> String {
+pub(crate) fn unique_id(prefix: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     format!("{prefix}{:016x}{number:08x}", std::hash::RandomState::new().hash_one(number))

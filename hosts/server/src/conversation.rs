@@ -2,7 +2,7 @@
 
 use crate::app::{App, HEAP};
 use crate::error::{Failure, Kind};
-use crate::generate::{Options, Order};
+use crate::generation::{GenerationOptions, GenerationRequest};
 use alloc::sync::Arc;
 use doorbell_core::heap;
 use doorbell_core::token::{Scratch, TokenId};
@@ -29,7 +29,7 @@ pub(crate) struct Conversation {
     pub(crate) split_reasoning: bool,
     /// How the prompt ends.
     pub(crate) continuation: Continuation,
-    pub(crate) options: Options,
+    pub(crate) options: GenerationOptions,
 }
 
 /// A rendered conversation.
@@ -42,7 +42,7 @@ pub(crate) struct Rendered {
 
 /// The prompt of a conversation. Work of milliseconds, not for the threads that serve sockets.
 fn render(app: &App, conversation: &Conversation) -> Result<Rendered, Failure> {
-    let Some((template, _)) = &app.served.template else {
+    let Some((template, _)) = &app.model.template else {
         return Err(Failure::new(
             Kind::NotSupported,
             "the model file has no chat template; use /v1/completions",
@@ -56,14 +56,14 @@ fn render(app: &App, conversation: &Conversation) -> Result<Rendered, Failure> {
     let input = ChatInput {
         tools: offered.then_some(conversation.tools.as_slice()),
         add_generation_prompt: conversation.continuation != Continuation::Closed,
-        merge: app.served.merge_messages,
+        merge: app.model.merge_messages,
         ..ChatInput::new(&messages, &conversation.variables, Moment::now())
     };
     let mut prompt = template.prompt(&input)?;
     let reason = conversation.variables.get("enable_thinking") != Some(&Value::Bool(false));
     let begin = append_continued(&mut prompt, split.continued, app.style, reason);
     let mut tokens = heap::Vec::new_in(HEAP);
-    app.served
+    app.model
         .tokenizer
         .encode_chat(prompt.text.as_bytes(), &prompt.content, &mut Scratch::new(HEAP), &mut tokens)
         .map_err(|error| Failure::new(Kind::Invalid, error))?;
@@ -84,7 +84,7 @@ pub(crate) async fn rendered(
 }
 
 /// What the engine is asked for.
-pub(crate) async fn order(app: &Arc<App>, conversation: Conversation) -> Result<Order, Failure> {
+pub(crate) async fn order(app: &Arc<App>, conversation: Conversation) -> Result<GenerationRequest, Failure> {
     let (conversation, rendered) = rendered(app, conversation).await?;
     let mut style = app.style;
     let offered = conversation.choice != ToolChoice::None;
@@ -95,9 +95,9 @@ pub(crate) async fn order(app: &Arc<App>, conversation: Conversation) -> Result<
         style.calls = CallStyle::Hermes;
     }
     let mut begin = rendered.begin;
-    let template = app.served.template.as_ref().map_or("", |(_, source)| source.as_str());
+    let template = app.model.template.as_ref().map_or("", |(_, source)| source.as_str());
     let grammar = OutputGrammar {
-        markup: ModelMarkup { tokenizer: app.served.tokenizer, template, style },
+        markup: ModelMarkup { tokenizer: app.model.tokenizer, template, style },
         begin,
         tools: &tools,
         choice: &conversation.choice,
@@ -111,7 +111,7 @@ pub(crate) async fn order(app: &Arc<App>, conversation: Conversation) -> Result<
     if !conversation.split_reasoning && style.thinking.take().is_some() && within {
         begin = Begin::Text;
     }
-    Ok(Order {
+    Ok(GenerationRequest {
         prompt: rendered.tokens,
         text: rendered.text,
         options: conversation.options,
@@ -125,7 +125,7 @@ pub(crate) async fn order(app: &Arc<App>, conversation: Conversation) -> Result<
 
 /// The limit of reasoning, where a model marks it by tokens.
 fn budget(app: &App, style: Style, within: bool, tokens: Option<u32>) -> Option<Budget> {
-    Some(Budget::new(tokens?, Marks::of(style, app.served.tokenizer)?, within))
+    Some(Budget::new(tokens?, Marks::of(style, app.model.tokenizer)?, within))
 }
 
 /// Messages as templates want them: `developer` is `system`, lists of texts are one text, absent content is empty.

@@ -17,14 +17,14 @@ use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Answers that one request may ask for.
-pub(crate) const MOST_ANSWERS: u32 = 64;
+pub(crate) const MAX_ANSWERS: u32 = 64;
 
 /// Texts that one request may end at: all are looked for with every token.
-const MOST_STOPS: usize = 256;
+const MAX_STOPS: usize = 256;
 
 /// How an answer is to be generated.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct GenerationOptions {
     /// `None`: as many as the context holds.
     pub(crate) max_tokens: Option<u32>,
     pub(crate) params: SamplerParams,
@@ -46,11 +46,11 @@ pub(crate) struct Options {
 }
 
 /// What is to be generated.
-pub(crate) struct Order {
+pub(crate) struct GenerationRequest {
     pub(crate) prompt: Vec<TokenId>,
     /// What was tokenized, if it is to be told.
     pub(crate) text: String,
-    pub(crate) options: Options,
+    pub(crate) options: GenerationOptions,
     /// Reads the answers; without one they are text.
     pub(crate) parser: Option<AnswerParser>,
     /// Whether control tokens show.
@@ -62,9 +62,9 @@ pub(crate) struct Order {
     pub(crate) one_call: bool,
 }
 
-impl Order {
+impl GenerationRequest {
     /// Text, as the model says it.
-    pub(crate) fn text(prompt: Vec<TokenId>, options: Options, shape: Option<Shape>) -> Self {
+    pub(crate) fn text(prompt: Vec<TokenId>, options: GenerationOptions, shape: Option<Shape>) -> Self {
         let text = String::new();
         Self { prompt, text, options, parser: None, special: false, shape, budget: None, one_call: false }
     }
@@ -107,9 +107,9 @@ pub(crate) struct Ending {
 
 /// What came.
 #[derive(Debug)]
-pub(crate) enum Part {
-    /// Part of the prompt has been computed, or is known to be in the cache.
-    Prefill(Prompted),
+pub(crate) enum Event {
+    /// Event of the prompt has been computed, or is known to be in the cache.
+    Prefill(PromptProgress),
     /// More of the answer: its parts, the text before it was read, and the tokens.
     More { deltas: Vec<Delta>, text: String, tokens: Vec<TokenReport> },
     /// The answer is over.
@@ -120,7 +120,7 @@ pub(crate) enum Part {
 
 /// How far the prompt of an answer has come.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Prompted {
+pub(crate) struct PromptProgress {
     /// Tokens that were in the cache.
     pub(crate) cached: u32,
     /// Tokens that are computed, with those.
@@ -132,7 +132,7 @@ pub(crate) struct Prompted {
     told: Instant,
 }
 
-impl Prompted {
+impl PromptProgress {
     /// llama-server's `prompt_progress`.
     pub(crate) fn document(&self) -> Value {
         let time = self.told.duration_since(self.begun).as_millis() as u64;
@@ -142,7 +142,7 @@ impl Prompted {
 
 /// One answer of a generation.
 struct Answer {
-    prompted: Option<Prompted>,
+    progress: Option<PromptProgress>,
     /// When its first token came.
     first: Option<Instant>,
     /// Tokens so far.
@@ -168,14 +168,11 @@ pub(crate) struct Generation {
 }
 
 /// Refuses what would cost more with every token than a token does.
-fn bounded(app: &App, options: &Options) -> Result<(), Failure> {
-    if options.stops.len() > MOST_STOPS {
-        return Err(Failure::new(
-            Kind::Invalid,
-            format_args!("there may be at most {MOST_STOPS} stop texts"),
-        ));
+fn bounded(app: &App, options: &GenerationOptions) -> Result<(), Failure> {
+    if options.stops.len() > MAX_STOPS {
+        return Err(Failure::new(Kind::Invalid, format_args!("there may be at most {MAX_STOPS} stop texts")));
     }
-    if options.bias.len() > app.served.tokenizer.vocab_len() {
+    if options.bias.len() > app.model.tokenizer.vocab_len() {
         return Err(Failure::field("logit_bias", "names more tokens than the vocabulary has"));
     }
     Ok(())
@@ -192,7 +189,7 @@ async fn constraints(app: &Arc<App>, shape: Option<Shape>, count: u32) -> Result
     let app = Arc::clone(app);
     let compiling = tokio::task::spawn_blocking(move || {
         (0..count)
-            .map(|_| app.grammars.constraint(app.served.tokenizer, &shape))
+            .map(|_| app.grammars.constraint(app.model.tokenizer, &shape))
             .collect::<Result<Vec<_>, _>>()
     });
     Ok(compiling.await.map_err(|error| Failure::new(Kind::Internal, error))??)
@@ -200,7 +197,7 @@ async fn constraints(app: &Arc<App>, shape: Option<Shape>, count: u32) -> Result
 
 impl Generation {
     /// Hands the order to the engine and waits until it is taken, so that refusals come before the first byte.
-    pub(crate) async fn begin(app: &Arc<App>, order: Order) -> Result<Self, Failure> {
+    pub(crate) async fn begin(app: &Arc<App>, order: GenerationRequest) -> Result<Self, Failure> {
         bounded(app, &order.options)?;
         let seed = order.options.seed.unwrap_or_else(random_seed);
         let prompt_tokens = order.prompt.len();
@@ -233,11 +230,11 @@ impl Generation {
                 // a reader that has gone drops the ticket, too
                 on_update: Box::new(move |update| _ = sender.send((index, update))),
             };
-            let ticket = Some(app.served.service.submit(job)?);
+            let ticket = Some(app.model.service.submit(job)?);
             let parser = order.parser.clone();
             let one_call = order.one_call;
             answers.push(Answer {
-                prompted: None,
+                progress: None,
                 first: None,
                 tokens: 0,
                 parser,
@@ -282,7 +279,7 @@ impl Generation {
     }
 
     /// The next part, and of which answer; `None` when all are over.
-    pub(crate) async fn next(&mut self) -> Option<(usize, Part)> {
+    pub(crate) async fn next(&mut self) -> Option<(usize, Event)> {
         loop {
             if self.answers.iter().all(|answer| answer.over) {
                 return None;
@@ -297,7 +294,7 @@ impl Generation {
             let (index, update) = update;
             match update {
                 Update::Prefill { done, total } => {
-                    return Some((index, Part::Prefill(self.answers[index].prompt(done, total))));
+                    return Some((index, Event::Prefill(self.answers[index].prompt(done, total))));
                 }
                 Update::Piece(piece) => {
                     self.answers[index].count(piece.tokens.len());
@@ -326,16 +323,16 @@ impl Generation {
     }
 
     /// The server ends, or the engine's thread has ended without a word.
-    fn lost(&mut self) -> (usize, Part) {
+    fn lost(&mut self) -> (usize, Event) {
         let index = self.answers.iter().position(|answer| !answer.over).unwrap_or(0);
         self.answers.iter_mut().for_each(|answer| answer.over = true);
         let ends = *self.app.cut.borrow();
         let why =
             if ends { "the server is shutting down" } else { "the engine has ended; start the server again" };
-        (index, Part::Failed(Failure::new(Kind::Unavailable, why)))
+        (index, Event::Failed(Failure::new(Kind::Unavailable, why)))
     }
 
-    fn finish(&mut self, index: usize, finish: Finish) -> Part {
+    fn finish(&mut self, index: usize, finish: Finish) -> Event {
         let answer = &mut self.answers[index];
         // what the parser held back comes first
         let mut deltas = Vec::new();
@@ -349,7 +346,7 @@ impl Generation {
         }
         if !deltas.is_empty() {
             self.early.push((index, Update::Finished(finish)));
-            return Part::More { deltas, text: String::new(), tokens: Vec::new() };
+            return Event::More { deltas, text: String::new(), tokens: Vec::new() };
         }
         answer.over = true;
         answer.ticket = None;
@@ -357,7 +354,7 @@ impl Generation {
             && let Some(failure) = Failure::of_end(&finish.end)
         {
             self.app.metrics.failed();
-            return Part::Failed(failure);
+            return Event::Failed(failure);
         }
         let truncated = finish.end == End::ContextFull;
         let reason = match finish.end {
@@ -372,17 +369,17 @@ impl Generation {
         if let Ok(mut last) = self.app.last.lock() {
             *last = Some(ending.clone());
         }
-        Part::Over(ending)
+        Event::Over(ending)
     }
 }
 
 impl Answer {
-    fn prompt(&mut self, done: u32, total: u32) -> Prompted {
+    fn prompt(&mut self, done: u32, total: u32) -> PromptProgress {
         let now = Instant::now();
-        let prompted =
-            self.prompted.get_or_insert(Prompted { cached: done, done, total, begun: now, told: now });
-        (prompted.done, prompted.told) = (done, now);
-        *prompted
+        let progress =
+            self.progress.get_or_insert(PromptProgress { cached: done, done, total, begun: now, told: now });
+        (progress.done, progress.told) = (done, now);
+        *progress
     }
 
     fn count(&mut self, tokens: usize) {
@@ -391,18 +388,18 @@ impl Answer {
     }
 
     fn timings(&self) -> Value {
-        let Some(prompted) = self.prompted else { return timings([0, 0, 0], [0.0; 3]) };
+        let Some(progress) = self.progress else { return timings([0, 0, 0], [0.0; 3]) };
         let milliseconds = |from: Instant, to: Instant| to.duration_since(from).as_secs_f64() * 1e3;
-        let prompt = milliseconds(prompted.begun, self.first.unwrap_or(prompted.told));
+        let prompt = milliseconds(progress.begun, self.first.unwrap_or(progress.told));
         let predicted = self.first.map_or(0.0, |first| milliseconds(first, Instant::now()));
         timings(
-            [prompted.cached, prompted.done.saturating_sub(prompted.cached), self.tokens],
+            [progress.cached, progress.done.saturating_sub(progress.cached), self.tokens],
             [prompt, predicted, 0.0],
         )
     }
 
     /// Reads more text; `None` if nothing is to be told.
-    fn take(&mut self, text: String, tokens: Vec<TokenReport>) -> Option<Part> {
+    fn take(&mut self, text: String, tokens: Vec<TokenReport>) -> Option<Event> {
         if self.cut {
             return None;
         }
@@ -420,7 +417,7 @@ impl Answer {
             None => deltas.push(Delta::Text(text.clone())),
         }
         self.limit(&mut deltas);
-        Some(Part::More { deltas, text, tokens })
+        Some(Event::More { deltas, text, tokens })
     }
 
     /// Ends the answer behind its first call, if it may have only one.

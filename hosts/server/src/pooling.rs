@@ -7,12 +7,12 @@ use doorbell_runtime::serve::{Aim, ReadError, ReadJob, ReadResult};
 use tokio::sync::oneshot;
 
 /// What comes of a text. Whoever stops waiting cancels it.
-pub(crate) async fn read(app: &App, tokens: Vec<TokenId>, aim: Aim) -> Result<ReadResult, Failure> {
+pub(crate) async fn pool(app: &App, tokens: Vec<TokenId>, aim: Aim) -> Result<ReadResult, Failure> {
     let count = tokens.len();
     let (tell, told) = oneshot::channel();
     // a reader that has gone drops the ticket, too
     let job = ReadJob { tokens, aim, on_end: Box::new(move |result| _ = tell.send(result)) };
-    let _ticket = app.served.service.read(job)?;
+    let _ticket = app.model.service.read(job)?;
     match told.await {
         Ok(Ok(result)) => {
             app.metrics.read(count);

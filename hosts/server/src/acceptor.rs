@@ -7,7 +7,7 @@
 //! The clock of silent streams ticks here, too.
 
 use crate::app::App;
-use crate::connection::{self, Manner};
+use crate::connection::{self, ConnectionConfig};
 use crate::dispatch;
 use crate::keep_alive;
 use alloc::sync::Arc;
@@ -27,19 +27,19 @@ const OWN: [&[u8]; 7] =
 const METHODS: [&[u8]; 2] = [b"GET ", b"HEAD "];
 
 /// Bytes of a request that are looked at: more than any of ours begins with.
-const GLANCE: usize = 32;
+const PEEK_BYTES: usize = 32;
 
 /// Clients that are taken up before probes under way get their turn.
 const BATCH: usize = 32;
 
 /// How long to wait when the system has no more sockets for us.
-const BREATH: Duration = Duration::from_millis(20);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// How long to wait before looking again at a client that has not said enough.
-const PAUSE: Duration = Duration::from_millis(2);
+const PEEK_PAUSE: Duration = Duration::from_millis(2);
 
 /// How often to look at it.
-const GLANCES: u32 = 100;
+const PEEKS: u32 = 100;
 
 /// Starts the thread; connections that are not for it come through the receiver. It takes no more of them when `ended`
 /// becomes true, and ends when its sender goes.
@@ -56,8 +56,8 @@ pub(crate) fn start(
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build()?;
     runtime.spawn(keep_alive::run(Arc::clone(&app)));
     let (others, connections) = unbounded_channel();
-    let silence = app.settings.silence;
-    let door = Door { router: dispatch::router(&app), others, silence };
+    let silence = app.settings.idle_timeout;
+    let door = Acceptor { router: dispatch::router(&app), others, silence };
     let thread = std::thread::Builder::new().name("operations".into());
     thread.spawn(move || runtime.block_on(door.keep(listener, ended)))?;
     Ok(connections)
@@ -65,14 +65,14 @@ pub(crate) fn start(
 
 /// Where connections lead.
 #[derive(Clone)]
-struct Door {
+struct Acceptor {
     router: Router,
     others: UnboundedSender<StdStream>,
     /// How long a client may say nothing.
     silence: Duration,
 }
 
-impl Door {
+impl Acceptor {
     async fn keep(self, listener: StdListener, mut ended: watch::Receiver<bool>) {
         // one to wait, one to take up who else has come meanwhile
         let (Ok(others), Ok(first)) = (listener.try_clone(), TcpListener::from_std(listener)) else { return };
@@ -91,7 +91,7 @@ impl Door {
                     if !core::mem::replace(&mut told, true) {
                         tracing::warn!(%error, "no connection can be taken up");
                     }
-                    tokio::time::sleep(BREATH).await;
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
                 _ => {
                     told = false;
@@ -122,48 +122,48 @@ impl Door {
         if connection.set_nonblocking(true).is_err() {
             return;
         }
-        let mut first = [0; GLANCE];
-        let wish = match connection.peek(&mut first) {
-            Ok(seen) => Wish::of(&first[..seen]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Wish::Unsaid,
-            Err(_) => Wish::Nothing,
+        let mut first = [0; PEEK_BYTES];
+        let kind = match connection.peek(&mut first) {
+            Ok(seen) => RequestKind::of(&first[..seen]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => RequestKind::Unsaid,
+            Err(_) => RequestKind::Nothing,
         };
-        match wish {
-            Wish::Unsaid => _ = tokio::spawn(self.clone().lead(connection)),
-            wish => self.hand(connection, wish),
+        match kind {
+            RequestKind::Unsaid => _ = tokio::spawn(self.clone().lead(connection)),
+            kind => self.hand(connection, kind),
         }
     }
 
-    /// Waits until the client has said what it wants, but not for ever.
+    /// Waits until the client has said what it extras, but not for ever.
     async fn lead(self, connection: StdStream) {
         let Ok(connection) = TcpStream::from_std(connection) else { return };
         let said = tokio::time::timeout(self.silence, listen(&connection)).await;
-        if let (Ok(Ok(wish)), Ok(connection)) = (said, connection.into_std()) {
-            self.hand(connection, wish);
+        if let (Ok(Ok(kind)), Ok(connection)) = (said, connection.into_std()) {
+            self.hand(connection, kind);
         }
     }
 
     /// Hands a connection to who answers what it begins with.
-    fn hand(&self, connection: StdStream, wish: Wish) {
-        match wish {
-            Wish::Probe => {
-                let (router, manner) = (self.router.clone(), Manner::new(self.silence, false));
+    fn hand(&self, connection: StdStream, kind: RequestKind) {
+        match kind {
+            RequestKind::Probe => {
+                let (router, config) = (self.router.clone(), ConnectionConfig::new(self.silence, false));
                 tokio::spawn(async move {
                     // the end of the server is nothing to a probe
                     let (_never, ended) = watch::channel(false);
-                    connection::serve(connection, router, manner, ended).await;
+                    connection::serve(connection, router, config, ended).await;
                 });
             }
             // if nobody is there any more, it is closed
-            Wish::Answer => _ = self.others.send(connection),
-            Wish::Nothing | Wish::Unsaid => {}
+            RequestKind::Answer => _ = self.others.send(connection),
+            RequestKind::Nothing | RequestKind::Unsaid => {}
         }
     }
 }
 
 /// What the first bytes of a connection ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
+enum RequestKind {
     /// The server's state.
     Probe,
     /// Anything else.
@@ -174,8 +174,8 @@ enum Wish {
     Unsaid,
 }
 
-impl Wish {
-    /// The wish of a connection whose first bytes these are; none have come when the client has gone.
+impl RequestKind {
+    /// The kind of a connection whose first bytes these are; none have come when the client has gone.
     fn of(first: &[u8]) -> Self {
         if first.is_empty() {
             return Self::Nothing;
@@ -196,18 +196,18 @@ impl Wish {
 }
 
 /// Looks at a connection until it is clear what it asks for.
-async fn listen(connection: &TcpStream) -> io::Result<Wish> {
-    let mut first = [0; GLANCE];
-    for _ in 0..GLANCES {
+async fn listen(connection: &TcpStream) -> io::Result<RequestKind> {
+    let mut first = [0; PEEK_BYTES];
+    for _ in 0..PEEKS {
         let seen = connection.peek(&mut first).await?;
-        match Wish::of(&first[..seen]) {
+        match RequestKind::of(&first[..seen]) {
             // what was looked at is still there, so the socket stays readable: only time tells whether more comes
-            Wish::Unsaid => tokio::time::sleep(PAUSE).await,
-            wish => return Ok(wish),
+            RequestKind::Unsaid => tokio::time::sleep(PEEK_PAUSE).await,
+            kind => return Ok(kind),
         }
     }
     // a client that has gone looks the same; who reads from it will know
-    Ok(Wish::Answer)
+    Ok(RequestKind::Answer)
 }
 
 /// Whether a client went before it was taken up.

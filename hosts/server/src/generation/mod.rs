@@ -1,0 +1,5 @@
+//! One generation, whatever protocol asked for it.
+
+mod generation;
+
+pub(crate) use generation::*;
