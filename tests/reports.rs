@@ -1,5 +1,7 @@
-//! Faults that were reported against other engines, each as a case here. `docs/testing.md` maps all of them to tests;
-//! those of the reader alone are in `core/tests/gguf`, those of text in `tests/token/reports.rs`.
+//! Bugs that were reported for other engines, as tests of model files, tokenizers and numerics.
+//!
+//! `docs/known-bugs.md` lists all reports with their tests. Reports about the reader alone are in `core/tests/gguf`,
+//! those about text in `tests/token/reports.rs`, those about the server in `tests/server/reports.rs`.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use doorbell_core::backend::{KvError, KvType};
@@ -55,8 +57,9 @@ fn with_vocabulary<T>(
     check(Tokenizer::new(&gguf, HEAP))
 }
 
+/// llama.cpp#24885.
 #[test]
-fn row_37_of_two_equal_tokens_the_last_is_found() {
+fn the_last_of_two_equal_tokens_is_found() {
     let mut tokens = vocabulary::bpe(300, "qwen2").tokens;
     tokens[280] = tokens[65].clone();
     with_vocabulary(&[("tokens", Some(Value::strings(&tokens)))], |tokenizer| {
@@ -67,8 +70,9 @@ fn row_37_of_two_equal_tokens_the_last_is_found() {
     });
 }
 
+/// llama.cpp#24885.
 #[test]
-fn row_38_a_bos_that_is_wanted_and_not_there_is_refused() {
+fn a_required_bos_that_is_missing_is_refused() {
     let changes = [
         ("add_bos_token", Some(Value::Bool(true))),
         ("bos_token_id", None),
@@ -94,8 +98,9 @@ fn row_38_a_bos_that_is_wanted_and_not_there_is_refused() {
     });
 }
 
+/// mistral.rs PR #2282.
 #[test]
-fn row_39_an_end_token_beyond_the_vocabulary_is_refused() {
+fn an_end_token_beyond_the_vocabulary_is_refused() {
     let changes = [
         ("tokens", Some(Value::strings(["a"]))),
         ("token_type", None),
@@ -109,8 +114,9 @@ fn row_39_an_end_token_beyond_the_vocabulary_is_refused() {
     });
 }
 
+/// llama.cpp PR #20735.
 #[test]
-fn row_40_lists_shorter_than_the_vocabulary_are_refused() {
+fn lists_shorter_than_the_vocabulary_are_refused() {
     let short = [("token_type", Value::i32s([1; 299])), ("scores", Value::f32s([0.0; 2]))];
     for (key, value) in short {
         with_vocabulary(&[(key, Some(value))], |tokenizer| {
@@ -121,8 +127,9 @@ fn row_40_lists_shorter_than_the_vocabulary_are_refused() {
     }
 }
 
+/// llama.cpp PR #25821, llama.cpp#26051.
 #[test]
-fn row_41_layers_beyond_the_limit_and_none_are_refused() {
+fn zero_or_too_many_layers_are_refused() {
     for layers in [0, 513, u32::MAX] {
         let mut file = tiny::model(Family::Llama, Shape::TINY, Type::F32, 1);
         set(&mut file, "llama.block_count", Some(Value::U32(layers)));
@@ -133,8 +140,9 @@ fn row_41_layers_beyond_the_limit_and_none_are_refused() {
     }
 }
 
+/// tinygrad#17659.
 #[test]
-fn row_52_a_missing_rule_is_the_default_one() {
+fn a_missing_pre_tokenizer_is_the_default_one() {
     for pre in [None, Some("".into()), Some("default".into())] {
         with_vocabulary(&[("pre", pre)], |tokenizer| {
             assert_eq!(tokenizer.unwrap().pre_name(), Some("default"));
@@ -142,8 +150,9 @@ fn row_52_a_missing_rule_is_the_default_one() {
     }
 }
 
+/// mistral.rs PR #2425; llama.cpp#17578, qwen38-27b-rtx3090 PR #43.
 #[test]
-fn row_53_an_architecture_that_is_unknown_or_missing_is_told() {
+fn an_unknown_or_missing_architecture_is_an_error() {
     for (name, expected) in [
         (Some(Value::from("mamba9")), "\"mamba9\" is not supported; supported are llama"),
         (None, "no text key general.architecture"),
@@ -158,8 +167,9 @@ fn row_53_an_architecture_that_is_unknown_or_missing_is_told() {
     }
 }
 
+/// llama.cpp#6703.
 #[test]
-fn row_54_heads_of_any_width_are_cached() {
+fn heads_of_any_width_can_be_cached() {
     let shape = Shape { hidden: 60, head_dim: 20, heads: 3, ..Shape::TINY };
     for kv in [KvType::F16, KvType::F32] {
         with_model(&tiny::model(Family::Qwen3, shape, Type::F32, 1), |model| {
@@ -183,8 +193,9 @@ fn row_54_heads_of_any_width_are_cached() {
     });
 }
 
+/// LM Studio#2289.
 #[test]
-fn row_55_other_kinds_of_files_go_by_the_same_rules() {
+fn other_kinds_of_files_obey_the_same_rules() {
     let mut file = GgufFile::new();
     file.meta("general.architecture", "clip".into());
     file.meta("clip.vision.image_size", Value::U32(u32::MAX));
@@ -206,8 +217,9 @@ fn scores(model: &Model<'_>, tokens: &[TokenId], kv: KvType) -> Vec<f32> {
     all
 }
 
+/// llama.cpp PR #21652, ik_llama.cpp PR #1659, ik_llama.cpp#292, ik_llama.cpp#194; ds4 PR #484.
 #[test]
-fn row_100_large_activations_of_one_sign_stay_finite() {
+fn large_activations_of_one_sign_stay_finite() {
     let values: Vec<f32> = (0..256).map(|place| 3000.0 + place as f32).collect();
     let mut random = Random::new(1);
     let minima = blocks::KINDS.into_iter().filter(|kind| {
@@ -272,8 +284,9 @@ fn answers(model: &Model<'_>, prompts: &[&[u32]], together: bool) -> Vec<(Vec<To
     answers.into_iter().map(|(tokens, reason)| (tokens, reason.unwrap())).collect()
 }
 
+/// flash-attention#2374, flash-attention#1745; llama.cpp#23606, llama.cpp#6874.
 #[test]
-fn rows_101_107_113_what_is_no_number_ends_one_request_and_poisons_no_other() {
+fn nan_logits_end_one_request_and_affect_no_other() {
     with_model(&poisoned(), |model| {
         let model = model.unwrap();
         let good: &[u32] = &[1, 2, 3, 4];
@@ -300,8 +313,9 @@ impl Cache for Positions {
     }
 }
 
+/// flash-attention#2374, flash-attention#1745; cubecl PR #1070, rten PR #1321.
 #[test]
-fn rows_101_102_a_row_sees_its_window_and_nothing_else() {
+fn a_row_attends_to_its_window_only() {
     let heads = Heads { query: 2, kv: 1, key_dim: 2, value_dim: 2 };
     let kv = KvSlot { group: GroupId(0), layer: 0 };
     let attend = |position, window, scale| {
@@ -328,8 +342,9 @@ fn rows_101_102_a_row_sees_its_window_and_nothing_else() {
     assert_eq!(attend(3, Some(100), 0.0), [1.5; 4]);
 }
 
+/// lucebox#128.
 #[test]
-fn row_103_chunks_near_the_size_of_a_page_change_nothing() {
+fn batch_sizes_near_a_page_change_nothing() {
     with_model(&tiny::model(Family::Gemma3, Shape { context: 128, ..Shape::TINY }, Type::F32, 4), |model| {
         let model = model.unwrap();
         for len in [31, 32, 33, 63, 64, 65] {
@@ -370,8 +385,9 @@ fn row_103_chunks_near_the_size_of_a_page_change_nothing() {
     });
 }
 
+/// sglang PR #31768.
 #[test]
-fn row_104_ties_go_to_the_lower_token_and_only_ties() {
+fn ties_go_to_the_lower_token_and_only_ties() {
     let scope = SamplerScope { request: 0, vocab_len: 5, context_len: 8, breakers: None };
     let mut sampler = Sampler::new(&SamplerParams::greedy(), &[], scope, HEAP).unwrap();
     let mut scratch = Scratch::new(5, HEAP).unwrap();
@@ -400,8 +416,9 @@ fn route(gating: Gating, renormalize: bool, products: &[f32], top_k: usize) -> (
     (ids, weights)
 }
 
+/// AstrAI PR 57.
 #[test]
-fn row_105_experts_that_differ_in_the_last_bit_are_told_apart() {
+fn experts_that_differ_in_the_last_bit_are_told_apart() {
     let close = [1.0, 1.0_f32.next_up(), 1.0, 0.5];
     for gating in [Gating::SoftmaxOfChosen, Gating::Sigmoid] {
         let (ids, _) = route(gating, false, &close, 2);
@@ -412,8 +429,9 @@ fn row_105_experts_that_differ_in_the_last_bit_are_told_apart() {
     assert_eq!(route(Gating::Softmax, false, &[2.0; 4], 3).0, [0, 1, 2]);
 }
 
+/// litgpt#2013, megablocks PR #87.
 #[test]
-fn row_106_the_orders_of_softmax_and_choice_are_told_apart() {
+fn softmax_before_and_after_the_choice_differ() {
     let products = [1.0, 3.0, 2.0, -1.0];
     let shares: Vec<f64> = products.iter().map(|x| f64::from(*x).exp()).collect();
     let all: f64 = shares.iter().sum();
@@ -432,8 +450,9 @@ fn row_106_the_orders_of_softmax_and_choice_are_told_apart() {
     near(&route(Gating::Softmax, false, &products, 1).1, &[shares[1] / all]);
 }
 
+/// llama.cpp#27993.
 #[test]
-fn row_110_logits_far_into_a_text_are_alive() {
+fn logits_far_into_a_text_are_finite_and_not_zero() {
     let shape = Shape { context: 4096, ..Shape::TINY };
     let wide = Shape { head_dim: 32, ..shape };
     let cases = [
@@ -454,8 +473,9 @@ fn row_110_logits_far_into_a_text_are_alive() {
     }
 }
 
+/// llama.cpp#25382, llama.cpp#23044, llama.cpp PR #27742.
 #[test]
-fn row_111_keys_and_values_in_blocks_suit_every_attention() {
+fn quantized_keys_and_values_suit_every_attention() {
     for family in Family::ALL {
         with_model(&tiny::model(family, Shape::NARROW, Type::F32, 4), |model| {
             let model = model.unwrap();
@@ -469,8 +489,9 @@ fn row_111_keys_and_values_in_blocks_suit_every_attention() {
     }
 }
 
+/// strix-llama.cpp PR #18.
 #[test]
-fn row_112_rows_of_zeros_are_quantized_to_zeros() {
+fn rows_of_zeros_are_quantized_to_zeros() {
     let formats = [Activation::F32, Activation::Q8_0, Activation::Q8_1, Activation::Q8_K];
     for format in formats {
         let mut out = vec![0xff; format.row_bytes(256).unwrap()];

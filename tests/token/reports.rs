@@ -1,4 +1,4 @@
-//! Bugs that were reported for other engines, each as a test; the numbers are those of `docs/testing.md`.
+//! Bugs that were reported for other engines' tokenizers, each as a test. `docs/known-bugs.md` lists all reports.
 #![expect(clippy::single_range_in_vec_init, reason = "one range of a list of ranges is meant")]
 
 use crate::fixture::{MARKUP, PLAIN, PROMPT, Vocabulary, decode, encode, open, spell, stream};
@@ -35,7 +35,7 @@ fn chat(tokenizer: &Tokenizer<'_>, text: &str, content: &[Range<usize>]) -> Vec<
 /// llama.cpp#3502. That it also cuts digits from the blank before them, as the report has it, is not what the
 /// test vectors of the model say.
 #[test]
-fn row_56_falcon_cuts_punctuation_and_groups_of_three_digits() {
+fn falcon_splits_punctuation_and_groups_of_three_digits() {
     let mut pieces = Vec::new();
     let rule = Pre::named(b"falcon").unwrap();
     split::split::<()>(rule.stages, b"x=1234!! it's", &mut |piece| {
@@ -48,7 +48,7 @@ fn row_56_falcon_cuts_punctuation_and_groups_of_three_digits() {
 
 /// llama.cpp#4772
 #[test]
-fn row_57_text_behind_markup_starts_with_a_blank() {
+fn text_after_a_control_token_starts_with_a_space() {
     let vocabulary = spm(&["▁", "G", "▁G"]);
     vocabulary.run(|tokenizer| {
         assert_eq!(encode(tokenizer, "<s>G", MARKUP), [1, vocabulary.id("▁G")]);
@@ -57,7 +57,7 @@ fn row_57_text_behind_markup_starts_with_a_blank() {
 
 /// llama.cpp#8584
 #[test]
-fn row_58_gemma_adds_no_blank() {
+fn gemma_adds_no_space() {
     let vocabulary = spm(&["▁", "t", "e", "x", "te", "xt", "text", "▁text"])
         .with("add_space_prefix", Value::Bool(false))
         .with("add_bos_token", Value::Bool(false));
@@ -68,7 +68,7 @@ fn row_58_gemma_adds_no_blank() {
 
 /// llama.cpp#7938
 #[test]
-fn row_59_encoding_what_was_decoded_changes_nothing() {
+fn decoded_text_encodes_to_the_same_tokens() {
     let mut phi = spm(&["▁", "a", "b", "▁a", "▁b"]);
     phi.tokens.push((b"<|end|>".to_vec(), CONTROL, 0.0));
     phi.metadata.push(("general.name".into(), "Phi3".into()));
@@ -88,7 +88,7 @@ fn row_59_encoding_what_was_decoded_changes_nothing() {
 
 /// llama.cpp#23840
 #[test]
-fn row_60_a_blank_behind_markup_stays_apart() {
+fn a_space_after_a_control_token_stays_apart() {
     let vocabulary = spm(&["▁", "▁▁", "w", "o", "▁w", "▁wo"]);
     vocabulary.run(|tokenizer| {
         let expected = [2, vocabulary.id("▁"), vocabulary.id("▁wo")];
@@ -98,7 +98,7 @@ fn row_60_a_blank_behind_markup_stays_apart() {
 
 /// llama.cpp#8691
 #[test]
-fn row_61_a_character_that_is_cut_off_is_encoded() {
+fn bytes_of_an_incomplete_character_are_encoded() {
     let merge = format!("{} {}", spell(&[0xe6]), spell(&[0xad]));
     let vocabulary = Vocabulary::bytes("llama-bpe", &[&merge], &[]);
     vocabulary.run(|tokenizer| {
@@ -110,7 +110,7 @@ fn row_61_a_character_that_is_cut_off_is_encoded() {
 
 /// llama.cpp PR #5478
 #[test]
-fn row_62_a_missing_byte_token_is_no_crash() {
+fn a_missing_byte_token_does_not_fail() {
     let tokens = [("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL), ("▁", NORMAL), ("\n", BYTE)];
     let vocabulary = Vocabulary::spm(&tokens, &[]);
     vocabulary.run(|tokenizer| {
@@ -122,7 +122,7 @@ fn row_62_a_missing_byte_token_is_no_crash() {
 
 /// llama.cpp#12021, #11341, ollama#4529
 #[test]
-fn row_63_an_unknown_pre_tokenizer_is_refused_with_the_known_ones() {
+fn an_unknown_pre_tokenizer_is_refused_with_the_known_ones() {
     let vocabulary = Vocabulary::bytes("deepseek-r1-qwen", &[], &[]);
     vocabulary.run(|tokenizer| assert_eq!(tokenizer.pre_name(), Some("deepseek-r1-qwen")));
     assert!(core::ptr::eq(Pre::named(b"deepseek-r1-qwen").unwrap(), Pre::named(b"qwen2").unwrap()));
@@ -139,7 +139,7 @@ fn row_63_an_unknown_pre_tokenizer_is_refused_with_the_known_ones() {
 
 /// llama-cpp-python#1501, #1537, drama_llama#93
 #[test]
-fn row_64_a_chat_has_exactly_one_bos() {
+fn a_chat_has_exactly_one_bos() {
     let vocabulary = spm(&["▁", "a", "▁a"]).with("add_bos_token", Value::Bool(true));
     vocabulary.run(|tokenizer| {
         let expected = [1, vocabulary.id("▁a")];
@@ -156,7 +156,7 @@ fn row_64_a_chat_has_exactly_one_bos() {
 
 /// llama.cpp PR #14783
 #[test]
-fn row_65_markup_is_text_unless_it_is_asked_for() {
+fn control_tokens_are_text_unless_requested() {
     let merges = ["i m", "_ s", "_s t", "_st a", "_sta r", "_star t"];
     let vocabulary = Vocabulary::bytes("qwen2", &merges, &[("<|im_start|>", CONTROL)]);
     vocabulary.run(|tokenizer| {
@@ -170,7 +170,7 @@ fn row_65_markup_is_text_unless_it_is_asked_for() {
 
 /// llama.cpp#24382, ollama PR #17262, ramblr#78
 #[test]
-fn row_66_what_users_write_is_no_markup() {
+fn user_text_never_becomes_control_tokens() {
     let markup = [("<turn|>", CONTROL), ("</think>", USER_DEFINED)];
     let vocabulary = Vocabulary::bytes("qwen2", &[], &markup);
     let (turn, think) = (vocabulary.id("<turn|>"), vocabulary.id("</think>"));
@@ -198,7 +198,7 @@ fn row_66_what_users_write_is_no_markup() {
 
 /// outlines PR #892
 #[test]
-fn row_67_a_token_may_be_a_replacement_character() {
+fn a_token_may_be_the_replacement_character() {
     let text = " \u{fffd}";
     let vocabulary = Vocabulary::bytes("qwen2", &[], &[(&spell(text.as_bytes()), NORMAL)]);
     vocabulary.run(|tokenizer| {
@@ -209,7 +209,7 @@ fn row_67_a_token_may_be_a_replacement_character() {
 
 /// llama.cpp#11738, PR #14937: a character in two tokens, and one that never ends.
 #[test]
-fn row_85_a_stream_holds_back_half_a_character() {
+fn a_stream_holds_back_an_incomplete_character() {
     let vocabulary = Vocabulary::bytes("qwen2", &[], &[]);
     vocabulary.run(|tokenizer| {
         let pieces = |ids| stream(tokenizer, ids, Detokenizer::new(false));

@@ -34,8 +34,7 @@ pub(super) fn run() -> Result<(), anyhow::Error> {
             );
         }
     }
-    let unnamed = named::missing(&entries).into_iter();
-    faults.extend(unnamed.map(|(line, fault)| format!("{}:{line}: {fault}", named::DOCUMENT)));
+    faults.extend(named::missing(&entries));
     if !faults.is_empty() {
         bail!("{}", faults.join("\n"));
     }

@@ -1,18 +1,30 @@
-//! The tests that `docs/testing.md` names in its tables exist. What they show is not for here.
+//! Tests that the pages of `docs/` name in their tables exist.
 
 use super::Entry;
 
-/// The document.
-pub(super) const DOCUMENT: &str = "docs/testing.md";
+/// Pages whose tables name tests.
+const PAGES: [&str; 3] = ["docs/testing.md", "docs/known-bugs.md", "docs/performance.md"];
 
-/// What its tables call folders for short.
+/// Short names of folders in their tables.
 const SHORT: [(&str, &str); 2] = [("kfd/", "tests/kfd/"), ("driver/", "drivers/kfd/tests/driver/")];
 
-/// Names that lead to no file or no test, with their lines.
-pub(super) fn missing(entries: &[Entry]) -> Vec<(usize, String)> {
-    let Some(document) = entries.iter().find(|entry| entry.path == DOCUMENT) else {
-        return vec![(0, "the file is missing: its tables are what is checked".into())];
-    };
+/// Names that lead to no file or no test, as lines of a report.
+pub(super) fn missing(entries: &[Entry]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for path in PAGES {
+        match entries.iter().find(|entry| entry.path == path) {
+            Some(page) => {
+                let found = missing_tests(entries, page).into_iter();
+                faults.extend(found.map(|(line, fault)| format!("{path}:{line}: {fault}")));
+            }
+            None => faults.push(format!("{path}:0: the file is missing: its tables are checked")),
+        }
+    }
+    faults
+}
+
+/// Names in the tables of a page that lead to no file or no test, with their lines.
+fn missing_tests(entries: &[Entry], document: &Entry) -> Vec<(usize, String)> {
     let mut faults = Vec::new();
     for (index, line) in document.text.lines().enumerate().filter(|(_, line)| line.starts_with('|')) {
         let mut file: Option<Vec<&Entry>> = None;
@@ -31,7 +43,7 @@ pub(super) fn missing(entries: &[Entry]) -> Vec<(usize, String)> {
     faults
 }
 
-/// The files that a name means: a path, or the end of one.
+/// Files that a name stands for: a path, or the end of one.
 fn files<'e>(entries: &'e [Entry], name: &str) -> Vec<&'e Entry> {
     let whole = SHORT.iter().find_map(|(short, long)| Some(format!("{long}{}", name.strip_prefix(short)?)));
     let exact = |path: &str| entries.iter().filter(|entry| entry.path == path).collect::<Vec<_>>();
@@ -43,13 +55,13 @@ fn files<'e>(entries: &'e [Entry], name: &str) -> Vec<&'e Entry> {
     entries.iter().filter(|entry| entry.path.ends_with(&end)).collect()
 }
 
-/// A name of several words, at whose end the rest may be left out.
+/// True for a name of several words; its end may be left out.
 fn is_function(name: &str) -> bool {
     let name = name.strip_suffix('…').unwrap_or(name);
     name.contains('_') && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
-/// Whether a file has a test of this name.
+/// True if a file has a test of this name.
 fn has_test(text: &str, name: &str) -> bool {
     let mut test = false;
     for line in text.lines().map(str::trim_start) {
@@ -71,11 +83,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_that_are_not_there_are_told() {
+    fn tests_and_pages_that_do_not_exist_are_reported() {
         let entry = |path: &str, text: &str| Entry { path: path.into(), text: text.into() };
         let code = "#[test]\nfn row_1_is_so() {}\nfn no_test() {}\n";
         let faults = |table: &str| {
-            missing(&[entry(DOCUMENT, table), entry("tests/kfd/a.rs", code), entry("b.rs", "")]).len()
+            let entries = [entry("tests/kfd/a.rs", code), entry("b.rs", "")];
+            missing_tests(&entries, &entry("docs/testing.md", table)).len()
         };
         assert_eq!(faults("| 1 | `kfd/a.rs`: `row_1_is_so` |"), 0);
         assert_eq!(faults("| 1 | `a.rs`: `row_1_…`; golden `some-file` |"), 0);
@@ -84,6 +97,6 @@ mod tests {
         assert_eq!(faults("| 1 | `a.rs`: `no_test` |"), 1);
         assert_eq!(faults("| 1 | `kfd/c.rs` |\n| 2 | `b.rs`: `row_1_is_so` |"), 2);
         assert_eq!(faults("`kfd/c.rs`: prose"), 0);
-        assert_eq!(missing(&[entry("docs/tests.md", "")]).len(), 1);
+        assert_eq!(missing(&[entry("docs/testing.md", "")]).len(), 2);
     }
 }
