@@ -8,8 +8,8 @@ mod clock;
 
 use doorbell_core::heap;
 use doorbell_core::quant::Type;
+use doorbell_cpu::activations::{Layout, Quantize};
 use doorbell_cpu::features::Isa;
-use doorbell_cpu::panel::{Layout, Quantize};
 use doorbell_cpu::product::{Products, Scratch, Selection, Weights};
 
 /// Seconds this thread has run.
@@ -46,12 +46,12 @@ const TYPES: [Type; 25] = [
     Type::F32,
 ];
 
-fn measure(isa: Isa, kind: Type, cols: usize, rows: usize, tokens: usize) -> f64 {
-    let row_bytes = kind.row_bytes(cols).expect("whole blocks");
+fn measure(isa: Isa, ty: Type, cols: usize, rows: usize, tokens: usize) -> f64 {
+    let row_bytes = ty.row_bytes(cols).expect("whole blocks");
     let bytes: Vec<u8> = (0..row_bytes * rows)
         .map(|i| (i as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3] & 0x3b)
         .collect();
-    let weights = Weights::new(kind, cols, &bytes).expect("weights");
+    let weights = Weights::new(ty, cols, &bytes).expect("weights");
     let layout = Layout::new(weights.activation(), cols).expect("layout");
     let values: Vec<f32> = (0..cols).map(|i| (i as f32).sin()).collect();
     let mut panel = vec![0; layout.stride * tokens];
@@ -85,18 +85,18 @@ fn main() {
         _ => Isa::best(),
     };
     println!("{} {rows} x {cols}", isa.name());
-    for kind in TYPES {
-        let name = kind.name();
+    for ty in TYPES {
+        let name = ty.name();
         if arguments.first().is_some_and(|wanted| wanted != "all" && wanted != name) {
             continue;
         }
-        let one = measure(isa, kind, cols, rows, 1);
-        let bytes = (kind.row_bytes(cols).unwrap_or(0) * rows) as f64;
+        let one = measure(isa, ty, cols, rows, 1);
+        let bytes = (ty.row_bytes(cols).unwrap_or(0) * rows) as f64;
         print!("{name:7} 1: {:5.1} GB/s", bytes / one / 1e9);
         for tokens in [2, 4, 8, 32, 128, 512] {
             // Fewer rows for long ones: the same work takes as long per row.
             let rows = if tokens >= 128 { (rows / 8).next_multiple_of(32) } else { rows };
-            let seconds = measure(isa, kind, cols, rows, tokens);
+            let seconds = measure(isa, ty, cols, rows, tokens);
             print!("  {tokens}: {:4.0}", 2.0 * (cols * rows * tokens) as f64 / seconds / 1e9);
         }
         println!(" GOP/s");

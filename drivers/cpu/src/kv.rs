@@ -6,8 +6,8 @@
 //! `[blocks][32 positions]` in half precision.
 #![expect(unsafe_code, reason = "threads write disjoint parts of one allocation")]
 
+use crate::activations::codes32;
 use crate::features::Isa;
-use crate::panel::codes32;
 use crate::simd::{Kernel, Simd};
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -60,7 +60,7 @@ impl PageShape {
 }
 
 /// The pages of one group.
-pub struct Pool<'h> {
+pub struct KvPool<'h> {
     shape: PageShape,
     group: KvGroup,
     pages: u32,
@@ -69,18 +69,21 @@ pub struct Pool<'h> {
     heap: Heap<'h>,
 }
 
-impl core::fmt::Debug for Pool<'_> {
+impl core::fmt::Debug for KvPool<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Pool").field("shape", &self.shape).field("pages", &self.pages).finish_non_exhaustive()
+        f.debug_struct("KvPool")
+            .field("shape", &self.shape)
+            .field("pages", &self.pages)
+            .finish_non_exhaustive()
     }
 }
 
 // SAFETY: the pool owns its allocation; the heap is shared by reference to a `Sync` allocator.
-unsafe impl Send for Pool<'_> {}
+unsafe impl Send for KvPool<'_> {}
 // SAFETY: through a shared reference cells are only reached by `unsafe` calls whose callers keep writers apart.
-unsafe impl Sync for Pool<'_> {}
+unsafe impl Sync for KvPool<'_> {}
 
-impl<'h> Pool<'h> {
+impl<'h> KvPool<'h> {
     /// `pages` pages of zeros, which the system hands out when they are first touched.
     ///
     /// # Errors
@@ -238,7 +241,7 @@ impl<'h> Pool<'h> {
     }
 }
 
-impl Drop for Pool<'_> {
+impl Drop for KvPool<'_> {
     fn drop(&mut self) {
         // SAFETY: allocated by this heap with this layout, and freed once.
         unsafe { self.heap.deallocate(self.base, self.layout) };
@@ -349,11 +352,11 @@ mod tests {
         }
 
         /// A pool with the case's keys and values in head 1, pages in descending order.
-        fn pool(&self, isa: Isa) -> (Pool<'static>, Vec<PageId>) {
+        fn pool(&self, isa: Isa) -> (KvPool<'static>, Vec<PageId>) {
             let (key_dim, value_dim) = (self.key_dim as u32, self.value_dim as u32);
             let group = KvGroup { layers: 2, heads: 2, key_dim, value_dim, window: None };
             let count = self.positions.div_ceil(PAGE_TOKENS) as u32;
-            let pool = Pool::new(group, count, self.kind, &Global).unwrap();
+            let pool = KvPool::new(group, count, self.kind, &Global).unwrap();
             let pages: Vec<PageId> = (0..count).rev().map(PageId).collect();
             let unit = self.kind.block_len();
             for position in 0..self.positions {

@@ -12,7 +12,7 @@ extern crate std;
 pub mod budget;
 pub mod features;
 pub mod simd;
-pub mod panel;
+pub mod activations;
 pub mod product;
 pub mod elementwise;
 pub mod kv;
@@ -22,9 +22,9 @@ pub mod bandwidth;
 #[cfg(feature = "std")]
 pub mod pool;
 #[cfg(any(not(feature = "std"), test))]
-pub mod alone;
+pub mod single_thread;
 #[cfg(not(feature = "std"))]
-pub use alone as pool;
+pub use single_thread as pool;
 pub mod backend;
 
 mod formats;

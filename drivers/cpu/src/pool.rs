@@ -71,7 +71,7 @@ impl Gate {
     }
 }
 
-/// A job as the threads see it. The lifetime is a lie that [`Pool::run`] makes good by not returning early.
+/// A job as the threads see it. The lifetime is a lie that [`ThreadPool::run`] makes good by not returning early.
 type Job = &'static (dyn Fn(&Team<'_>) + Sync);
 
 /// Keeps neighbors' counters on different cache lines (two, for adjacent-line prefetch).
@@ -107,18 +107,18 @@ unsafe impl Sync for Shared {}
 unsafe impl Send for Shared {}
 
 /// Threads that wait for jobs.
-pub struct Pool {
+pub struct ThreadPool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
 }
 
-impl core::fmt::Debug for Pool {
+impl core::fmt::Debug for ThreadPool {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Pool").field("threads", &self.shared.threads).finish()
+        f.debug_struct("ThreadPool").field("threads", &self.shared.threads).finish()
     }
 }
 
-impl Pool {
+impl ThreadPool {
     /// A pool of `threads` (at least one) with the caller of [`Self::run`] as the first.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.shared.ending.store(true, Ordering::SeqCst);
         self.shared.start.0.open();
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn every_task_of_every_phase_is_done_once() {
         for threads in [1, 2, 3, 8] {
-            let mut pool = Pool::new(threads).unwrap();
+            let mut pool = ThreadPool::new(threads).unwrap();
             for _ in 0..20 {
                 let done: Vec<Vec<AtomicU32>> =
                     (0..50).map(|phase| (0..phase * 3).map(|_| AtomicU32::new(0)).collect()).collect();
@@ -335,7 +335,7 @@ mod tests {
                 thread::spawn(move || while !stop.load(Ordering::Relaxed) {})
             })
             .collect();
-        let mut pool = Pool::new(4).unwrap();
+        let mut pool = ThreadPool::new(4).unwrap();
         let cells: Vec<AtomicUsize> = (0..64).map(|_| AtomicUsize::new(0)).collect();
         pool.run(&|team| {
             for phase in 0..200 {
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_panic_comes_out_and_the_pool_goes_on() {
-        let mut pool = Pool::new(3).unwrap();
+        let mut pool = ThreadPool::new(3).unwrap();
         for culprit in 0..3 {
             let result = catch_unwind(AssertUnwindSafe(|| {
                 pool.run(&|team| {
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn own_share_comes_first_and_in_order() {
-        let mut pool = Pool::new(1).unwrap();
+        let mut pool = ThreadPool::new(1).unwrap();
         let seen = Mutex::new(vec![]);
         pool.run(&|team| seen.lock().unwrap().extend(team.tasks(5)));
         assert_eq!(*seen.lock().unwrap(), [0, 1, 2, 3, 4]);

@@ -41,7 +41,7 @@ fn refusal(error: CpuError) -> FallbackError {
     match error {
         CpuError::Memory(error) => FallbackError::Memory(error),
         CpuError::Batch(error) => FallbackError::Batch(error),
-        CpuError::Weight { kind } => FallbackError::Weight(kind),
+        CpuError::Weight { ty } => FallbackError::Weight(ty),
         CpuError::Thread { wanted } => FallbackError::Threads(wanted),
         _ => FallbackError::Keys,
     }

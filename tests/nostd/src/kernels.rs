@@ -6,7 +6,7 @@ use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{self, Heap, OutOfMemory, Vec};
 use doorbell_core::quant;
 use doorbell_cpu::features::Isa;
-use doorbell_cpu::panel::{Layout, Quantize};
+use doorbell_cpu::activations::{Layout, Quantize};
 use doorbell_cpu::product::{OUT_COLS, Products, Scratch, Selection, Weights};
 
 /// Multiplies a matrix of the model by a vector on every instruction set that is there, and prints the largest
@@ -44,16 +44,16 @@ fn compare<'a>(file: &'a [u8], heap: Heap<'a>) -> Result<Option<()>, OutOfMemory
 
 /// The products by core, weights dequantized and activations as they are.
 fn expected<'h>(
-    kind: quant::Type,
+    ty: quant::Type,
     data: &[u8],
     x: &[f32],
     heap: Heap<'h>,
 ) -> Result<Option<Vec<'h, f32>>, OutOfMemory> {
-    let Some(row_bytes) = kind.row_bytes(x.len()) else { return Ok(None) };
+    let Some(row_bytes) = ty.row_bytes(x.len()) else { return Ok(None) };
     let mut weights = heap::filled(heap, x.len(), 0_f32)?;
     let mut products = heap::with_capacity(heap, data.len() / row_bytes)?;
     for row in data.chunks_exact(row_bytes) {
-        if quant::dequantize(kind, row, &mut weights).is_err() {
+        if quant::dequantize(ty, row, &mut weights).is_err() {
             return Ok(None);
         }
         let product = weights.iter().zip(x).map(|(&w, &x)| f64::from(w) * f64::from(x)).sum::<f64>();

@@ -10,7 +10,7 @@ use super::step::{Context, Step};
 use crate::budget::Budget;
 use crate::features::Isa;
 use crate::kv;
-use crate::pool::Pool;
+use crate::pool::ThreadPool;
 use crate::product::Weights;
 use core::ops::Range;
 use doorbell_core::backend::{Backend, KvType, Output, PageError, PageFormat};
@@ -28,8 +28,8 @@ pub struct CpuBackend<'m, 'a> {
     isa: Isa,
     pages: u32,
     kind: KvType,
-    pool: Pool,
-    kv: Vec<'m, kv::Pool<'m>>,
+    pool: ThreadPool,
+    kv: Vec<'m, kv::KvPool<'m>>,
     locals: Vec<'m, Local<'m>>,
     buffers: Buffers<'m>,
     places: Vec<'m, (u32, u32)>,
@@ -95,13 +95,13 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
         kind.check(model).map_err(CpuError::Kv)?;
         for weight in &model.weights {
             Weights::new(weight.ty, weight.cols, weight.data)
-                .map_err(|_| CpuError::Weight { kind: weight.ty })?;
+                .map_err(|_| CpuError::Weight { ty: weight.ty })?;
         }
         let mut pools = heap::with_capacity(heap, model.groups.len())?;
         for group in &model.groups {
-            pools.push(kv::Pool::new(*group, pages, kind, heap)?);
+            pools.push(kv::KvPool::new(*group, pages, kind, heap)?);
         }
-        let pool = Pool::new(threads).map_err(|_| CpuError::Thread { wanted: threads })?;
+        let pool = ThreadPool::new(threads).map_err(|_| CpuError::Thread { wanted: threads })?;
         let mut locals = heap::with_capacity(heap, pool.threads())?;
         locals.extend((0..pool.threads()).map(|_| Local::new(heap)));
         let (places, tokens) = (Vec::new_in(heap), Vec::new_in(heap));
@@ -170,12 +170,12 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
         buffers.grow(model, &sizes, (pages, stride), threads)?;
         let shared = budget.live() - before;
         let lists = sizes.outputs * size_of::<TokenId>() + sizes.rows * size_of::<(u32, u32)>();
-        let pools = model.groups.len() * size_of::<kv::Pool<'_>>();
+        let pools = model.groups.len() * size_of::<kv::KvPool<'_>>();
         Ok(locals + padding + shared + lists + pools)
     }
 
     fn form(&self) -> PageFormat {
-        let bytes = self.kv.iter().map(kv::Pool::page_bytes).sum();
+        let bytes = self.kv.iter().map(kv::KvPool::page_bytes).sum();
         PageFormat { layout: "cpu", kv: self.kind, bytes }
     }
 

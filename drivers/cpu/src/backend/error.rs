@@ -23,7 +23,7 @@ pub enum CpuError {
     /// A weight is of a type without a kernel.
     Weight {
         /// The type.
-        kind: Type,
+        ty: Type,
     },
     /// Keys and values can't be kept as asked.
     Kv(KvError),
@@ -44,7 +44,7 @@ impl fmt::Display for CpuError {
             Self::Thread { wanted } => {
                 write!(f, "the system refused to start {wanted} threads; ask for fewer")
             }
-            Self::Weight { kind } => write!(f, "no CPU kernel for weights of type {}", kind.name()),
+            Self::Weight { ty } => write!(f, "no CPU kernel for weights of type {}", ty.name()),
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Local<'h> {
     /// Attention: scores and values of a tile, sums of a block of queries.
     pub(super) attention: AttentionMemory<'h>,
     /// Choice of experts.
-    pub(super) mixture: MixtureMemory<'h>,
+    pub(super) moe: MoeMemory<'h>,
     /// Best token so far per output row.
     pub(super) best: Vec<'h, (f32, u32)>,
 }
@@ -43,7 +43,7 @@ pub(super) struct AttentionMemory<'h> {
 
 /// Which rows go to which expert.
 #[derive(Debug)]
-pub(super) struct MixtureMemory<'h> {
+pub(super) struct MoeMemory<'h> {
     /// `[rows, top_k]` of the last router, when every thread routes for itself.
     pub(super) ids: Vec<'h, u32>,
     pub(super) weights: Vec<'h, f32>,
@@ -76,7 +76,7 @@ impl<'h> Local<'h> {
                 weights: Vec::new_in(heap),
                 blocks: Vec::new_in(heap),
             },
-            mixture: MixtureMemory {
+            moe: MoeMemory {
                 ids: Vec::new_in(heap),
                 weights: Vec::new_in(heap),
                 routed: None,
@@ -105,13 +105,13 @@ impl<'h> Local<'h> {
         attention.sums.grow(sizes.queries * sizes.value_stride)?;
         heap::grow(&mut attention.weights, sizes.queries)?;
         heap::grow(&mut attention.blocks, sizes.rows)?;
-        let mixture = &mut self.mixture;
-        heap::grow(&mut mixture.ids, sizes.choices)?;
-        heap::grow(&mut mixture.weights, sizes.choices)?;
-        heap::grow(&mut mixture.rows, sizes.choices)?;
-        heap::grow(&mut mixture.factors, sizes.choices)?;
-        heap::grow(&mut mixture.starts, sizes.experts + 1)?;
-        heap::grow(&mut mixture.active, sizes.experts)?;
+        let moe = &mut self.moe;
+        heap::grow(&mut moe.ids, sizes.choices)?;
+        heap::grow(&mut moe.weights, sizes.choices)?;
+        heap::grow(&mut moe.rows, sizes.choices)?;
+        heap::grow(&mut moe.factors, sizes.choices)?;
+        heap::grow(&mut moe.starts, sizes.experts + 1)?;
+        heap::grow(&mut moe.active, sizes.experts)?;
         heap::grow(&mut self.best, sizes.outputs)
     }
 }

@@ -6,12 +6,12 @@
 //! is cheaper than a barrier, so that a dense layer of one row has five: after query/key/value, attention, output,
 //! gate/up and down.
 
-mod attend;
+mod attention;
 mod driver;
 mod error;
 mod head;
 mod local;
-mod mixture;
+mod moe;
 mod project;
 mod shared;
 mod sizes;

@@ -1,8 +1,8 @@
 //! How much working memory a plan needs, found before its first step.
 
 use super::step::{OWN_CHOICES, OWN_ROWS};
+use crate::activations::Layout;
 use crate::kv::PageShape;
-use crate::panel::Layout;
 use crate::product::{OUT_COLS, activation};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Epilogue, HeadResult, Matrix, Op, Plan};

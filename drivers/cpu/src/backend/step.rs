@@ -3,10 +3,10 @@
 
 use super::local::Local;
 use super::shared::Cells;
+use crate::activations::{Layout, Quantize};
 use crate::elementwise::{NormAdd, RmsNorm};
 use crate::features::Isa;
-use crate::kv::Pool;
-use crate::panel::{Layout, Quantize};
+use crate::kv::KvPool;
 use crate::pool::Team;
 use crate::product::{Products, Selection, Weights, activation};
 use core::ops::Range;
@@ -28,7 +28,7 @@ pub(super) struct Context<'s> {
     /// The operations to run.
     pub(super) ops: Range<usize>,
     pub(super) batch: &'s Batch<'s>,
-    pub(super) pools: &'s [Pool<'s>],
+    pub(super) pools: &'s [KvPool<'s>],
     /// Sequence and position of each batch row.
     pub(super) places: &'s [(u32, u32)],
     /// The plan's tensors.
@@ -66,7 +66,7 @@ pub(super) struct Step<'s, 'h> {
 impl<'s> Step<'s, '_> {
     /// All operations that are to be run.
     pub(super) fn run(&mut self) {
-        self.local.mixture.routed = None;
+        self.local.moe.routed = None;
         self.angles();
         let ops = &self.context.plan.ops[self.context.ops.clone()];
         for (index, op) in ops.iter().enumerate() {

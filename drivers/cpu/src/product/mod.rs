@@ -19,7 +19,7 @@
 //!
 //! What is done with the products is the caller's matter.
 
-mod reference;
+mod generic_format;
 mod rows;
 mod run;
 mod scratch;

@@ -7,8 +7,8 @@
 #![expect(clippy::needless_range_loop, reason = "several arrays share the index of a block")]
 
 use super::single::Single;
+use crate::activations::Layout;
 use crate::formats::RowBlock;
-use crate::panel::Layout;
 use crate::simd::{Kernel, Rows, STRIP, Simd};
 
 /// How far ahead of their use weights are asked for, in bytes: as far as the processor's own prefetch does not reach.

@@ -1,16 +1,16 @@
 //! From a pair of strips and a panel to the kernels: choice of path, tiling, padding.
 #![expect(unsafe_code, reason = "vouches to the kernels for the sizes it has checked")]
 
-use super::reference::{Expand, Strange, dequantize};
+use super::generic_format::{Expand, GenericFormat, dequantize};
 use super::rows::{ByRows, scratch_bytes};
 use super::scratch::{Parts, Scratch};
 use super::single::{Single, Single32, Single256, SingleFloat};
 use super::tile::{OUT, TOKENS, Tile, Tile32, Tile256, TileFloat};
 use super::unpack::{Unpack, Unpack32, Unpack256, UnpackFloat};
 use super::weights::Strip;
+use crate::activations::Layout;
 use crate::features::Isa;
 use crate::formats::{self, Block32, Class, Float, RowBlock, Superblock};
-use crate::panel::Layout;
 use crate::simd::{Rows, STRIP};
 use core::marker::PhantomData;
 use doorbell_core::quant::{Expanded, Type};
@@ -94,11 +94,11 @@ impl<'a> Products<'a> {
     ) {
         assert!(out.len() >= self.selection.len() * OUT, "room for the products");
         match right {
-            Some(right) if right.kind != left.kind => {
-                self.same_kind(left, None, scratch, out);
+            Some(right) if right.ty != left.ty => {
+                self.same_type(left, None, scratch, out);
                 self.right(right, scratch, out);
             }
-            _ => self.same_kind(left, right, scratch, out),
+            _ => self.same_type(left, right, scratch, out),
         }
     }
 
@@ -109,7 +109,7 @@ impl<'a> Products<'a> {
     pub fn right(&self, strip: Strip<'_>, scratch: &mut Scratch<'_>, out: &mut [f32]) {
         assert!(out.len() >= self.selection.len() * OUT, "room for the products");
         if !self.selection.is_empty() {
-            self.same_kind(strip, None, scratch, &mut out[STRIP..]);
+            self.same_type(strip, None, scratch, &mut out[STRIP..]);
         }
     }
 
@@ -119,14 +119,14 @@ impl<'a> Products<'a> {
         self.selection.len()
     }
 
-    fn same_kind(
+    fn same_type(
         &self,
         left: Strip<'_>,
         right: Option<Strip<'_>>,
         scratch: &mut Scratch<'_>,
         out: &mut [f32],
     ) {
-        let run = match left.kind {
+        let run = match left.ty {
             Type::F32 => Self::float::<formats::F32>,
             Type::F16 => Self::float::<formats::F16>,
             Type::BF16 => Self::float::<formats::Bf16>,
@@ -143,7 +143,7 @@ impl<'a> Products<'a> {
             Type::Q5_K => Self::superblock::<formats::Q5K>,
             Type::Q6_K => Self::row_block::<formats::Q6K>,
             Type::IQ4_XS => Self::superblock::<formats::Iq4Xs>,
-            kind if kind.expands() => Self::expanded,
+            ty if ty.expands() => Self::expanded,
             _ => Self::dequantized,
         };
         for strip in [Some(left), right].into_iter().flatten() {
@@ -244,7 +244,7 @@ impl<'a> Products<'a> {
         let parts = Parts::new::<Format>(self.layout.cols, 256);
         let unpack = |rows, to| {
             // SAFETY: `rows` checks for sixteen rows, scratch has room for `parts`.
-            self.isa.run(Expand(unsafe { Strange::new(left.kind, rows, self.layout.cols, to) }));
+            self.isa.run(Expand(unsafe { GenericFormat::new(left.ty, rows, self.layout.cols, to) }));
         };
         let strips = unpack_both(left, right, scratch, parts.bytes, unpack);
         self.tiles::<Blocks256, Format>(strips, Expanded::OFFSET, out);
@@ -260,7 +260,7 @@ impl<'a> Products<'a> {
     ) {
         let unpack = |rows, to| {
             // SAFETY: `rows` checks for sixteen rows, scratch has room for a vector per column.
-            dequantize(&unsafe { Strange::new(left.kind, rows, self.layout.cols, to) });
+            dequantize(&unsafe { GenericFormat::new(left.ty, rows, self.layout.cols, to) });
         };
         let strips = unpack_both(left, right, scratch, self.layout.cols * 4 * STRIP, unpack);
         self.tiles::<Numbers, ()>(strips, 0, out);
@@ -362,7 +362,7 @@ struct Unpacked {
     both: bool,
 }
 
-/// A kind of tile kernel, for any number of activation rows.
+/// A form of tile kernel, for any number of activation rows.
 trait Tiles<C> {
     fn run<const T: usize>(isa: Isa, tile: Tile<'_, C, T>);
 }

@@ -3,8 +3,8 @@
 #![expect(unsafe_code, reason = "walks raw rows and a raw activation row")]
 
 use super::unpack::prefetch_next;
+use crate::activations::Layout;
 use crate::formats::{Block32, Class, Float, Superblock, Visitor};
-use crate::panel::Layout;
 use crate::simd::{Kernel, Rows, STRIP, Simd};
 use core::marker::PhantomData;
 

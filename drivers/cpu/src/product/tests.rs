@@ -1,8 +1,8 @@
 //! Products against core's f64 evaluation of the same quantized operands, and against themselves in other company.
 
 use super::{Products, Scratch, Selection, Weights, activation};
+use crate::activations::{Layout, Quantize};
 use crate::features::Isa;
-use crate::panel::{Layout, Quantize};
 use alloc::vec;
 use alloc::vec::Vec;
 use doorbell_core::heap;
@@ -42,7 +42,7 @@ const TYPES: [(Type, &[usize]); 28] = [
 
 #[test]
 fn every_type_with_arithmetic_is_under_test() {
-    let missing = |kind: &Type| kind.activation().is_some() && TYPES.iter().all(|(known, _)| known != kind);
+    let missing = |ty: &Type| ty.activation().is_some() && TYPES.iter().all(|(known, _)| known != ty);
     assert_eq!(Type::all().find(missing), None);
 }
 
@@ -69,16 +69,9 @@ enum Fill {
     Scale(f32),
 }
 
-fn weights(
-    kind: Type,
-    halves: &[usize],
-    cols: usize,
-    rows: usize,
-    fill: Fill,
-    random: &mut Random,
-) -> Vec<u8> {
-    let mut bytes = vec![0u8; kind.row_bytes(cols).unwrap() * rows];
-    for block in bytes.chunks_exact_mut(kind.block_bytes()) {
+fn weights(ty: Type, halves: &[usize], cols: usize, rows: usize, fill: Fill, random: &mut Random) -> Vec<u8> {
+    let mut bytes = vec![0u8; ty.row_bytes(cols).unwrap() * rows];
+    for block in bytes.chunks_exact_mut(ty.block_bytes()) {
         for byte in block.iter_mut() {
             *byte = if let Fill::Byte(byte) = fill { byte } else { random.next() as u8 };
         }
@@ -86,7 +79,7 @@ fn weights(
             let scale = if let Fill::Scale(scale) = fill { scale } else { random.uniform() * 0.1 };
             block[at..at + 2].copy_from_slice(&Half::new(scale).0);
         }
-        match kind {
+        match ty {
             Type::MXFP4 => block[0] = 100 + block[0] % 40,
             // The block's scale is the upper nibbles of four words.
             Type::IQ1_M => {
@@ -106,7 +99,7 @@ fn weights(
 }
 
 struct Case {
-    kind: Type,
+    ty: Type,
     cols: usize,
     rows: usize,
     bytes: Vec<u8>,
@@ -115,9 +108,9 @@ struct Case {
 }
 
 impl Case {
-    fn new(kind: Type, halves: &[usize], (cols, rows, tokens): (usize, usize, usize), fill: Fill) -> Self {
+    fn new(ty: Type, halves: &[usize], (cols, rows, tokens): (usize, usize, usize), fill: Fill) -> Self {
         let mut random = Random(cols as u64 + 7 * tokens as u64);
-        let bytes = weights(kind, halves, cols, rows, fill, &mut random);
+        let bytes = weights(ty, halves, cols, rows, fill, &mut random);
         // Blocks of one byte meet activations whose codes are all extremes, of one sign or of alternating ones.
         let extreme = |at: usize| match (at / cols) % 3 {
             0 => 1.0,
@@ -126,12 +119,12 @@ impl Case {
         };
         let value = |at| if matches!(fill, Fill::Byte(_)) { extreme(at) } else { random.uniform() * 3.0 };
         let values = (0..cols * tokens).map(value).collect();
-        Self { kind, cols, rows, bytes, values, tokens }
+        Self { ty, cols, rows, bytes, values, tokens }
     }
 
     /// `[token][row]` by the kernels; `group` activation rows at a time.
     fn products(&self, isa: Isa, group: usize) -> Vec<f32> {
-        let weights = Weights::new(self.kind, self.cols, &self.bytes).unwrap();
+        let weights = Weights::new(self.ty, self.cols, &self.bytes).unwrap();
         let layout = Layout::new(weights.activation(), self.cols).unwrap();
         let mut panel = vec![0; layout.stride * self.tokens];
         for (row, values) in panel.chunks_exact_mut(layout.stride).zip(self.values.chunks_exact(self.cols)) {
@@ -159,7 +152,7 @@ impl Case {
 
     /// `[token][row]` by core: exact integers, then f64; of formats that expand, the values of both in f64.
     fn expected(&self) -> Vec<f32> {
-        let format = activation(self.kind).unwrap();
+        let format = activation(self.ty).unwrap();
         let mut all = Vec::new();
         for values in self.values.chunks_exact(self.cols) {
             let mut first = vec![0; format.row_bytes(self.cols).unwrap()];
@@ -167,11 +160,11 @@ impl Case {
             format.quantize(values, &mut first).unwrap();
             let left = left_over(format, values, &first);
             format.quantize(&left, &mut second).unwrap();
-            let dot = |row: &[u8], term: &[u8]| match self.kind.expands() {
-                true => dot_of_values(self.kind, row, term),
-                false => f64::from(quant::dot(self.kind, row, term).unwrap()),
+            let dot = |row: &[u8], term: &[u8]| match self.ty.expands() {
+                true => dot_of_values(self.ty, row, term),
+                false => f64::from(quant::dot(self.ty, row, term).unwrap()),
             };
-            let rows = self.bytes.chunks_exact(self.kind.row_bytes(self.cols).unwrap());
+            let rows = self.bytes.chunks_exact(self.ty.row_bytes(self.cols).unwrap());
             let second = |row| if format == Activation::F32 { 0.0 } else { dot(row, &second) };
             all.extend(rows.map(|row| (dot(row, &first) + second(row)) as f32));
         }
@@ -182,8 +175,8 @@ impl Case {
     fn exact(&self) -> Vec<f32> {
         let mut row_values = vec![0.0; self.cols];
         let mut all = vec![0.0; self.tokens * self.rows];
-        for (index, row) in self.bytes.chunks_exact(self.kind.row_bytes(self.cols).unwrap()).enumerate() {
-            quant::dequantize(self.kind, row, &mut row_values).unwrap();
+        for (index, row) in self.bytes.chunks_exact(self.ty.row_bytes(self.cols).unwrap()).enumerate() {
+            quant::dequantize(self.ty, row, &mut row_values).unwrap();
             for (token, values) in self.values.chunks_exact(self.cols).enumerate() {
                 let products = row_values.iter().zip(values).map(|(&w, &x)| f64::from(w) * f64::from(x));
                 all[token * self.rows + index] = products.sum::<f64>() as f32;
@@ -194,11 +187,11 @@ impl Case {
 }
 
 /// A row's dot product with Q8_K blocks, by values.
-fn dot_of_values(kind: Type, row: &[u8], term: &[u8]) -> f64 {
-    let blocks = row.chunks_exact(kind.block_bytes()).zip(term.chunks_exact(Activation::Q8_K.block_bytes()));
+fn dot_of_values(ty: Type, row: &[u8], term: &[u8]) -> f64 {
+    let blocks = row.chunks_exact(ty.block_bytes()).zip(term.chunks_exact(Activation::Q8_K.block_bytes()));
     let sums = blocks.map(|(block, input)| {
         let mut values = [0.0; 256];
-        quant::dequantize(kind, block, &mut values).unwrap();
+        quant::dequantize(ty, block, &mut values).unwrap();
         let codes = values.iter().zip(&input[4..260]);
         let sum: f64 = codes.map(|(&x, &code)| f64::from(x) * f64::from(code.cast_signed())).sum();
         sum * f64::from(f32::from_le_bytes(input[..4].try_into().unwrap()))
@@ -231,7 +224,7 @@ fn nmse(found: &[f32], expected: &[f32]) -> f64 {
 
 #[test]
 fn products_equal_cores_f64_evaluation() {
-    for (kind, halves) in TYPES {
+    for (ty, halves) in TYPES {
         for shape in [(256, 16, 1), (512, 48, 7), (2048, 32, 13), (16384, 16, 2)] {
             for fill in [
                 Fill::Random,
@@ -241,7 +234,7 @@ fn products_equal_cores_f64_evaluation() {
                 Fill::Scale(-0.25),
                 Fill::Scale(6e-8),
             ] {
-                let case = Case::new(kind, halves, shape, fill);
+                let case = Case::new(ty, halves, shape, fill);
                 let expected = case.expected();
                 // Equal blocks round to one side at each addition; random ones do not.
                 let rounding = f64::from(f32::EPSILON) / 2.0 * (shape.0 / 32) as f64;
@@ -251,7 +244,7 @@ fn products_equal_cores_f64_evaluation() {
                     assert!(
                         error <= limit.max(1e-12),
                         "{} {shape:?} {fill:?} {}: NMSE {error:e}",
-                        kind.name(),
+                        ty.name(),
                         isa.name()
                     );
                 }
@@ -262,31 +255,26 @@ fn products_equal_cores_f64_evaluation() {
 
 #[test]
 fn two_terms_come_close_to_exact_activations() {
-    for (kind, halves) in TYPES {
-        let case = Case::new(kind, halves, (2048, 32, 4), Fill::Random);
+    for (ty, halves) in TYPES {
+        let case = Case::new(ty, halves, (2048, 32, 4), Fill::Random);
         let exact = case.exact();
         for isa in Isa::available() {
             let error = nmse(&case.products(isa, 4), &exact);
-            assert!(error <= 1e-8, "{} {}: NMSE {error:e}", kind.name(), isa.name());
+            assert!(error <= 1e-8, "{} {}: NMSE {error:e}", ty.name(), isa.name());
         }
     }
 }
 
 #[test]
 fn a_result_does_not_depend_on_its_company() {
-    for (kind, halves) in TYPES {
+    for (ty, halves) in TYPES {
         for (cols, rows, tokens) in [(768, 40, 14), (2560, 16, 5)] {
-            let case = Case::new(kind, halves, (cols, rows, tokens), Fill::Random);
+            let case = Case::new(ty, halves, (cols, rows, tokens), Fill::Random);
             for isa in Isa::available() {
                 let bits = |group| case.products(isa, group).iter().map(|x| x.to_bits()).collect::<Vec<_>>();
                 let alone = bits(1);
                 for group in [2, 3, 4, 5, tokens] {
-                    assert!(
-                        bits(group) == alone,
-                        "{} {cols} {} in groups of {group}",
-                        kind.name(),
-                        isa.name()
-                    );
+                    assert!(bits(group) == alone, "{} {cols} {} in groups of {group}", ty.name(), isa.name());
                 }
             }
         }
@@ -297,9 +285,9 @@ fn a_result_does_not_depend_on_its_company() {
 #[test]
 fn both_vector_widths_give_the_same_bits() {
     let (Some(narrow), Some(wide)) = (Isa::avx2(), Isa::avx512()) else { return };
-    for (kind, halves) in TYPES {
-        let case = Case::new(kind, halves, (1280, 24, 9), Fill::Random);
-        assert_eq!(case.products(narrow, 9), case.products(wide, 9), "{}", kind.name());
+    for (ty, halves) in TYPES {
+        let case = Case::new(ty, halves, (1280, 24, 9), Fill::Random);
+        assert_eq!(case.products(narrow, 9), case.products(wide, 9), "{}", ty.name());
     }
 }
 
@@ -322,15 +310,15 @@ fn exponents_at_the_limits_are_powers_like_the_others() {
 /// An infinite or undefined scale in one row's block spoils that row as it does in core, and no other.
 #[test]
 fn scales_that_are_no_numbers_stay_in_their_row() {
-    for (kind, halves) in TYPES {
+    for (ty, halves) in TYPES {
         for (&at, scale) in halves.iter().flat_map(|at| [f32::INFINITY, f32::NAN].map(|scale| (at, scale))) {
-            let mut case = Case::new(kind, halves, (512, 32, 3), Fill::Random);
-            let spoilt = 5 * kind.row_bytes(512).unwrap() + at;
+            let mut case = Case::new(ty, halves, (512, 32, 3), Fill::Random);
+            let spoilt = 5 * ty.row_bytes(512).unwrap() + at;
             case.bytes[spoilt..spoilt + 2].copy_from_slice(&Half::new(scale).0);
             // A sum of values is no number where a sum of codes, times infinity, is infinite.
             let class = |x: &f32| match x.is_finite() {
                 true => 0.0,
-                false if kind.expands() => f32::NAN,
+                false if ty.expands() => f32::NAN,
                 false => *x,
             };
             let same = |a: f32, b: f32| a == b || a.is_nan() && b.is_nan();
@@ -341,7 +329,7 @@ fn scales_that_are_no_numbers_stay_in_their_row() {
                     let found = case.products(isa, group);
                     let classes = found.iter().map(class).zip(expected.iter().map(class));
                     for (place, (a, b)) in classes.enumerate() {
-                        assert!(same(a, b), "{} {} {place}: {a} for {b}", kind.name(), isa.name());
+                        assert!(same(a, b), "{} {} {place}: {a} for {b}", ty.name(), isa.name());
                     }
                 }
             }
@@ -351,16 +339,15 @@ fn scales_that_are_no_numbers_stay_in_their_row() {
 
 #[test]
 fn ragged_shapes_are_padded() {
-    for (kind, cols, rows) in
-        [(Type::F32, 7, 3), (Type::F16, 13, 17), (Type::BF16, 33, 1), (Type::Q8_0, 96, 5)]
+    for (ty, cols, rows) in [(Type::F32, 7, 3), (Type::F16, 13, 17), (Type::BF16, 33, 1), (Type::Q8_0, 96, 5)]
     {
-        let case = Case::new(kind, &[0][..usize::from(kind == Type::Q8_0)], (cols, rows, 4), Fill::Random);
+        let case = Case::new(ty, &[0][..usize::from(ty == Type::Q8_0)], (cols, rows, 4), Fill::Random);
         for isa in Isa::available() {
             for group in [1, 4] {
                 assert!(
                     nmse(&case.products(isa, group), &case.expected()) <= 1e-12,
                     "{} {}",
-                    kind.name(),
+                    ty.name(),
                     isa.name()
                 );
             }
@@ -372,7 +359,7 @@ fn ragged_shapes_are_padded() {
 fn strips_of_two_types_make_a_pair() {
     let a = Case::new(Type::Q8_0, &[0], (256, 16, 3), Fill::Random);
     let b = Case::new(Type::Q5_0, &[0], (256, 16, 3), Fill::Random);
-    let [left, right] = [&a, &b].map(|case| Weights::new(case.kind, 256, &case.bytes).unwrap());
+    let [left, right] = [&a, &b].map(|case| Weights::new(case.ty, 256, &case.bytes).unwrap());
     let layout = Layout::new(left.activation(), 256).unwrap();
     let mut panel = vec![0; layout.stride * 3];
     for (row, values) in panel.chunks_exact_mut(layout.stride).zip(b.values.chunks_exact(256)) {
@@ -400,7 +387,7 @@ fn strips_of_two_types_make_a_pair() {
 #[test]
 fn what_is_no_matrix_is_refused() {
     use super::WeightsError;
-    assert!(matches!(Weights::new(Type::I8, 256, &[]), Err(WeightsError::Kind(Type::I8))));
+    assert!(matches!(Weights::new(Type::I8, 256, &[]), Err(WeightsError::Type(Type::I8))));
     assert!(matches!(Weights::new(Type::Q4_K, 128, &[]), Err(WeightsError::Columns { cols: 128, .. })));
     assert!(matches!(
         Weights::new(Type::Q8_0, 32, &[0; 35]),

@@ -2,8 +2,8 @@
 #![expect(unsafe_code, reason = "walks raw scratch and raw activation rows")]
 
 use super::scratch::{Parts, VECTOR};
+use crate::activations::Layout;
 use crate::formats::Class;
-use crate::panel::Layout;
 use crate::simd::{Kernel, STRIP, Simd};
 use core::marker::PhantomData;
 

@@ -7,7 +7,7 @@ use doorbell_core::quant::{Activation, Type};
 /// Rows of a matrix, as the file holds them.
 #[derive(Clone, Copy, Debug)]
 pub struct Weights<'a> {
-    kind: Type,
+    ty: Type,
     activation: Activation,
     cols: usize,
     row_bytes: usize,
@@ -19,11 +19,11 @@ pub struct Weights<'a> {
 #[non_exhaustive]
 pub enum WeightsError {
     /// The type has no arithmetic.
-    Kind(Type),
+    Type(Type),
     /// The columns are no whole number of blocks.
     Columns {
         /// The type.
-        kind: Type,
+        ty: Type,
         /// Elements of a row.
         cols: usize,
     },
@@ -39,10 +39,10 @@ pub enum WeightsError {
 impl fmt::Display for WeightsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kind(kind) => write!(f, "no arithmetic for weights of type {}", kind.name()),
-            Self::Columns { kind, cols } => {
-                let block = kind.block_len();
-                write!(f, "{cols} columns of {} are no whole number of blocks of {block}", kind.name())
+            Self::Type(ty) => write!(f, "no arithmetic for weights of type {}", ty.name()),
+            Self::Columns { ty, cols } => {
+                let block = ty.block_len();
+                write!(f, "{cols} columns of {} are no whole number of blocks of {block}", ty.name())
             }
             Self::Bytes { row_bytes, found } => {
                 write!(f, "{found} bytes are no whole number of rows of {row_bytes}")
@@ -54,18 +54,18 @@ impl fmt::Display for WeightsError {
 impl core::error::Error for WeightsError {}
 
 impl<'a> Weights<'a> {
-    /// Rows of `cols` elements of `kind`.
+    /// Rows of `cols` elements of `ty`.
     ///
     /// # Errors
     /// When the type has no arithmetic or the sizes do not fit it.
-    pub fn new(kind: Type, cols: usize, data: &'a [u8]) -> Result<Self, WeightsError> {
-        let activation = activation(kind).ok_or(WeightsError::Kind(kind))?;
+    pub fn new(ty: Type, cols: usize, data: &'a [u8]) -> Result<Self, WeightsError> {
+        let activation = activation(ty).ok_or(WeightsError::Type(ty))?;
         let row_bytes =
-            kind.row_bytes(cols).filter(|&bytes| bytes > 0).ok_or(WeightsError::Columns { kind, cols })?;
+            ty.row_bytes(cols).filter(|&bytes| bytes > 0).ok_or(WeightsError::Columns { ty, cols })?;
         if !data.len().is_multiple_of(row_bytes) {
             return Err(WeightsError::Bytes { row_bytes, found: data.len() });
         }
-        Ok(Self { kind, activation, cols, row_bytes, data })
+        Ok(Self { ty, activation, cols, row_bytes, data })
     }
 
     /// The format that activations must be in.
@@ -107,7 +107,7 @@ impl<'a> Weights<'a> {
         let start = index * STRIP * self.row_bytes;
         let end = (start + STRIP * self.row_bytes).min(self.data.len());
         assert!(start < end, "strip {index} of {}", self.strips());
-        Strip { kind: self.kind, cols: self.cols, row_bytes: self.row_bytes, data: &self.data[start..end] }
+        Strip { ty: self.ty, cols: self.cols, row_bytes: self.row_bytes, data: &self.data[start..end] }
     }
 }
 
@@ -115,14 +115,14 @@ impl<'a> Weights<'a> {
 ///
 /// Formats that expand to small codes take core's reference by f32, and here Q8_K like others of 256 elements.
 #[must_use]
-pub fn activation(kind: Type) -> Option<Activation> {
-    if kind.expands() { Some(Activation::Q8_K) } else { kind.activation() }
+pub fn activation(ty: Type) -> Option<Activation> {
+    if ty.expands() { Some(Activation::Q8_K) } else { ty.activation() }
 }
 
 /// Up to sixteen consecutive rows of a matrix.
 #[derive(Clone, Copy, Debug)]
 pub struct Strip<'a> {
-    pub(super) kind: Type,
+    pub(super) ty: Type,
     pub(super) cols: usize,
     pub(super) row_bytes: usize,
     /// 1 to 16 rows.

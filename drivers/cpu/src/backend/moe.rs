@@ -5,8 +5,8 @@
 #![expect(unsafe_code, reason = "tasks of a phase write disjoint cells of shared buffers")]
 
 use super::step::{OWN_CHOICES, OWN_ROWS, Panel, Step};
+use crate::activations::{Layout, Quantize};
 use crate::elementwise::{Exponential, GatedPairs, sigmoid};
-use crate::panel::{Layout, Quantize};
 use crate::product::{OUT_COLS, Products, Selection};
 use crate::simd::STRIP;
 use doorbell_core::plan::{Experts, Gating, Op, Route};
@@ -42,7 +42,7 @@ impl<'s> Step<'s, '_> {
             (0..rows).for_each(|row| self.publish_choice(op, row, row * top_k));
         }
         if matches!(next, Some(Op::Experts(next)) if next.ids == op.ids && next.weights == op.weights) {
-            self.local.mixture.routed = Some(op.ids);
+            self.local.moe.routed = Some(op.ids);
         } else {
             self.team.barrier();
         }
@@ -62,12 +62,12 @@ impl<'s> Step<'s, '_> {
             Gating::Sigmoid => scores.iter_mut().for_each(|x| *x = sigmoid(*x)),
             Gating::SoftmaxOfChosen => {}
         }
-        let mixture = &mut self.local.mixture;
-        if mixture.ids.len() < at + top_k {
-            mixture.ids.resize(at + top_k, 0);
-            mixture.weights.resize(at + top_k, 0.0);
+        let moe = &mut self.local.moe;
+        if moe.ids.len() < at + top_k {
+            moe.ids.resize(at + top_k, 0);
+            moe.weights.resize(at + top_k, 0.0);
         }
-        let (ids, weights) = (&mut mixture.ids[at..at + top_k], &mut mixture.weights[at..at + top_k]);
+        let (ids, weights) = (&mut moe.ids[at..at + top_k], &mut moe.weights[at..at + top_k]);
         // `weights` holds the scores that were chosen by until the choice is made.
         let mut taken = 0;
         for (expert, &x) in scores.iter().enumerate() {
@@ -99,14 +99,14 @@ impl<'s> Step<'s, '_> {
 
     fn publish_choice(&self, op: &Route, row: usize, at: usize) {
         let top_k = op.top_k as usize;
-        let mixture = &self.local.mixture;
+        let moe = &self.local.moe;
         // SAFETY: this task's row.
         let (ids, weights) =
             unsafe { (self.write(op.ids, row, 0, top_k), self.write(op.weights, row, 0, top_k)) };
-        for (out, &id) in ids.iter_mut().zip(&mixture.ids[at..]) {
+        for (out, &id) in ids.iter_mut().zip(&moe.ids[at..]) {
             *out = f32::from_bits(id);
         }
-        weights.copy_from_slice(&mixture.weights[at..at + top_k]);
+        weights.copy_from_slice(&moe.weights[at..at + top_k]);
     }
 
     /// Gate and up of all chosen experts, then down and the weighted sum.
@@ -114,8 +114,8 @@ impl<'s> Step<'s, '_> {
         self.sort(op);
         let panels = self.panels(op.input, op.norm, [&op.gate, &op.up].into_iter());
         let strips = (op.gate.rows as usize).div_ceil(STRIP);
-        for task in self.team.tasks(self.local.mixture.active.len() * strips) {
-            let expert = self.local.mixture.active[task / strips] as usize;
+        for task in self.team.tasks(self.local.moe.active.len() * strips) {
+            let expert = self.local.moe.active[task / strips] as usize;
             self.expert_gate(op, &panels, expert, task % strips);
         }
         self.team.barrier();
@@ -130,51 +130,51 @@ impl<'s> Step<'s, '_> {
     fn sort(&mut self, op: &Experts) {
         let (rows, top_k) = (self.rows(op.input), op.top_k as usize);
         let experts = self.context.model.weight(op.gate.weight).stack;
-        let own = self.local.mixture.routed.take() == Some(op.ids);
+        let own = self.local.moe.routed.take() == Some(op.ids);
         if !own {
-            let mixture = &mut self.local.mixture;
-            mixture.ids.clear();
-            mixture.weights.clear();
+            let moe = &mut self.local.moe;
+            moe.ids.clear();
+            moe.weights.clear();
             for row in 0..rows {
                 // SAFETY: not written in this phase.
                 let (ids, weights) = unsafe { (self.read(op.ids, row), self.read(op.weights, row)) };
-                let mixture = &mut self.local.mixture;
-                mixture.ids.extend(ids[..top_k].iter().map(|id| id.to_bits()));
-                mixture.weights.extend_from_slice(&weights[..top_k]);
+                let moe = &mut self.local.moe;
+                moe.ids.extend(ids[..top_k].iter().map(|id| id.to_bits()));
+                moe.weights.extend_from_slice(&weights[..top_k]);
             }
         }
-        let mixture = &mut self.local.mixture;
-        let ids = &mixture.ids[..rows * top_k];
-        mixture.starts.clear();
-        mixture.starts.resize(experts + 1, 0);
+        let moe = &mut self.local.moe;
+        let ids = &moe.ids[..rows * top_k];
+        moe.starts.clear();
+        moe.starts.resize(experts + 1, 0);
         for &id in ids {
-            mixture.starts[id as usize + 1] += 1;
+            moe.starts[id as usize + 1] += 1;
         }
-        mixture.active.clear();
+        moe.active.clear();
         for expert in 0..experts {
-            if mixture.starts[expert + 1] > 0 {
-                mixture.active.push(expert as u32);
+            if moe.starts[expert + 1] > 0 {
+                moe.active.push(expert as u32);
             }
-            mixture.starts[expert + 1] += mixture.starts[expert];
+            moe.starts[expert + 1] += moe.starts[expert];
         }
-        mixture.rows.clear();
-        mixture.rows.resize(ids.len(), 0);
-        mixture.factors.clear();
-        mixture.factors.resize(ids.len(), 0.0);
+        moe.rows.clear();
+        moe.rows.resize(ids.len(), 0);
+        moe.factors.clear();
+        moe.factors.resize(ids.len(), 0.0);
         // Filling moves each start to the next expert's; the shift below moves them back.
         for (choice, &id) in ids.iter().enumerate() {
-            let place = mixture.starts[id as usize] as usize;
-            mixture.starts[id as usize] += 1;
-            mixture.rows[place] = (choice / top_k) as u32;
-            mixture.factors[place] = mixture.weights[choice];
+            let place = moe.starts[id as usize] as usize;
+            moe.starts[id as usize] += 1;
+            moe.rows[place] = (choice / top_k) as u32;
+            moe.factors[place] = moe.weights[choice];
         }
-        mixture.starts.copy_within(..experts, 1);
-        mixture.starts[0] = 0;
+        moe.starts.copy_within(..experts, 1);
+        moe.starts[0] = 0;
     }
 
     /// First and number of an expert's places in the sorted lists.
     fn places(&self, expert: usize) -> (usize, usize) {
-        let starts = &self.local.mixture.starts;
+        let starts = &self.local.moe.starts;
         (starts[expert] as usize, (starts[expert + 1] - starts[expert]) as usize)
     }
 
@@ -184,7 +184,7 @@ impl<'s> Step<'s, '_> {
         let (gate, up) = (self.weights(&op.gate, expert), self.weights(&op.up, expert));
         let isa = self.context.isa;
         let local = &mut *self.local;
-        let rows = &local.mixture.rows[first..first + count];
+        let rows = &local.moe.rows[first..first + count];
         let out = local.products.floats_mut();
         let of = |format: usize| {
             let (layout, bytes) = panels[format].as_ref().expect("a panel for gate and up");
@@ -215,7 +215,7 @@ impl<'s> Step<'s, '_> {
         let weights = self.weights(&op.down, 0);
         let layout =
             Layout::new(weights.activation(), weights.cols()).expect("the layout of an accepted weight");
-        let choices = self.local.mixture.rows.len();
+        let choices = self.local.moe.rows.len();
         let own = choices <= OWN_CHOICES;
         let cells = if own { self.local.hidden_panel.cells() } else { self.context.hidden_panel };
         let (isa, hidden) = (self.context.isa, self.context.hidden);
@@ -241,8 +241,8 @@ impl<'s> Step<'s, '_> {
     fn experts_down(&mut self, op: &Experts, (layout, bytes): &Panel<'s>, task: usize) {
         let rows = self.rows(op.input);
         self.local.block.floats_mut()[..rows * OUT_COLS].fill(0.0);
-        for index in 0..self.local.mixture.active.len() {
-            let expert = self.local.mixture.active[index] as usize;
+        for index in 0..self.local.moe.active.len() {
+            let expert = self.local.moe.active[index] as usize;
             let (first, count) = self.places(expert);
             let weights = self.weights(&op.down, expert);
             let products = Products::new(self.context.isa, layout, bytes, Selection::Range { first, count });
@@ -254,7 +254,7 @@ impl<'s> Step<'s, '_> {
             let sums = local.block.floats_mut().as_chunks_mut::<OUT_COLS>().0;
             let products = local.products.floats().as_chunks::<OUT_COLS>().0;
             for (place, y) in products.iter().enumerate().take(count) {
-                let (row, factor) = (local.mixture.rows[first + place], local.mixture.factors[first + place]);
+                let (row, factor) = (local.moe.rows[first + place], local.moe.factors[first + place]);
                 for (sum, y) in sums[row as usize].iter_mut().zip(y) {
                     *sum += factor * y;
                 }

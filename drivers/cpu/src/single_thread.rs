@@ -5,13 +5,13 @@ use core::ops::Range;
 
 /// A pool of the calling thread only.
 #[derive(Debug)]
-pub struct Pool(());
+pub struct ThreadPool(());
 
 /// More than one thread was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneThread;
 
-impl Pool {
+impl ThreadPool {
     /// A pool of one thread; the caller of [`Self::run`].
     ///
     /// # Errors
@@ -34,7 +34,7 @@ impl Pool {
 
 /// A thread's view of the job that it does alone.
 #[derive(Debug)]
-pub struct Team<'p>(PhantomData<&'p Pool>);
+pub struct Team<'p>(PhantomData<&'p ThreadPool>);
 
 impl Team<'_> {
     /// This thread's number: 0.
@@ -65,8 +65,8 @@ mod tests {
 
     #[test]
     fn one_thread_does_everything_in_order() {
-        assert_eq!(Pool::new(2).err(), Some(OneThread));
-        let mut pool = Pool::new(1).unwrap();
+        assert_eq!(ThreadPool::new(2).err(), Some(OneThread));
+        let mut pool = ThreadPool::new(1).unwrap();
         let next = AtomicUsize::new(0);
         pool.run(&|team| {
             assert_eq!((team.index(), team.threads()), (0, 1));

@@ -15,26 +15,26 @@ use doorbell_core::quant::{self, Expanded, Type};
 const LONGEST: usize = 256;
 
 /// A strip of a type, and where it goes.
-pub(super) struct Strange {
-    kind: Type,
+pub(super) struct GenericFormat {
+    ty: Type,
     rows: Rows,
     cols: usize,
     out: *mut u8,
 }
 
-impl Strange {
+impl GenericFormat {
     /// Sixteen rows of `cols` elements to `out`.
     ///
     /// # Safety
-    /// Sixteen rows of `cols` elements of `kind` must be readable, and `out` writable for the parts of superblocks, or
+    /// Sixteen rows of `cols` elements of `ty` must be readable, and `out` writable for the parts of superblocks, or
     /// `cols` vectors of plain numbers.
-    pub(super) const unsafe fn new(kind: Type, rows: Rows, cols: usize, out: *mut u8) -> Self {
-        Self { kind, rows, cols, out }
+    pub(super) const unsafe fn new(ty: Type, rows: Rows, cols: usize, out: *mut u8) -> Self {
+        Self { ty, rows, cols, out }
     }
 
     /// The bytes of block `block` of a row.
     fn block(&self, row: usize, block: usize) -> &[u8] {
-        let bytes = self.kind.block_bytes();
+        let bytes = self.ty.block_bytes();
         // SAFETY: `new`: the rows have these blocks.
         unsafe {
             core::slice::from_raw_parts(self.rows.base.add(row * self.rows.stride + block * bytes), bytes)
@@ -43,7 +43,7 @@ impl Strange {
 }
 
 /// To superblocks' parts.
-pub(super) struct Expand(pub(super) Strange);
+pub(super) struct Expand(pub(super) GenericFormat);
 
 impl Kernel for Expand {
     type Output = ();
@@ -54,13 +54,13 @@ impl Kernel for Expand {
         let parts = Parts::new::<<Expanded as Superblock>::Class>(strip.cols, 256);
         let mut blocks = [Expanded::ZERO; STRIP];
         for block in 0..strip.cols / 256 {
-            prefetch_next(simd, strip.rows, (block, strip.kind.block_bytes()), (0, 1));
+            prefetch_next(simd, strip.rows, (block, strip.ty.block_bytes()), (0, 1));
             for (row, expanded) in blocks.iter_mut().enumerate() {
                 // A whole block of a type that expands: `Products` asks for it.
-                let _ = quant::expand(strip.kind, strip.block(row, block), expanded);
+                let _ = quant::expand(strip.ty, strip.block(row, block), expanded);
             }
             for first in (0..STRIP).step_by(S::LANES) {
-                // SAFETY: `Strange::new`: scratch has these parts; the lanes' blocks begin at `first`.
+                // SAFETY: `GenericFormat::new`: scratch has these parts; the lanes' blocks begin at `first`.
                 unsafe {
                     let base = blocks.as_ptr().add(first).cast();
                     let rows = Rows { base, stride: size_of::<Expanded>() };
@@ -79,16 +79,16 @@ impl Kernel for Expand {
 }
 
 /// To plain numbers.
-pub(super) fn dequantize(strip: &Strange) {
-    let len = strip.kind.block_len();
+pub(super) fn dequantize(strip: &GenericFormat) {
+    let len = strip.ty.block_len();
     let mut values = [0f32; LONGEST];
     let values = &mut values[..len];
     for block in 0..strip.cols / len {
         for row in 0..STRIP {
             // A whole block of a type that `Weights::new` has let through.
-            let _ = quant::dequantize(strip.kind, strip.block(row, block), values);
+            let _ = quant::dequantize(strip.ty, strip.block(row, block), values);
             for (column, value) in values.iter().enumerate() {
-                // SAFETY: `Strange::new`: there is a vector for each column.
+                // SAFETY: `GenericFormat::new`: there is a vector for each column.
                 unsafe {
                     strip.out.add((block * len + column) * VECTOR).cast::<f32>().add(row).write(*value)
                 };

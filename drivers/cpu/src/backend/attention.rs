@@ -4,7 +4,7 @@
 use super::sizes::{BLOCK_QUERIES, partial_floats};
 use super::step::Step;
 use crate::attention::{Attention, CHUNK, QUERIES, State, Weight};
-use crate::kv::Pool;
+use crate::kv::KvPool;
 use core::ops::Range;
 use doorbell_core::plan::{Attend, PAGE_TOKENS, PageId};
 
@@ -15,7 +15,7 @@ const PAGES: usize = CHUNK / PAGE_TOKENS;
 #[derive(Clone, Copy)]
 struct Block<'s> {
     op: &'s Attend,
-    pool: &'s Pool<'s>,
+    pool: &'s KvPool<'s>,
     pages: &'s [PageId],
     /// First row of the query tensor, and rows.
     first: usize,
