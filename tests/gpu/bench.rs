@@ -6,7 +6,7 @@ use doorbell_core::heap::{Global, Heap};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, HeadResult, PageId, PageSpan, PageTables, Plan, RowRun, Shape};
 use doorbell_core::token::TokenId;
-use doorbell_gpu::{Delay, GpuBackend, GpuError, Offload, Placement, Settings};
+use doorbell_gpu::{BoxedCpuFallback, Delay, GpuBackend, GpuError, Placement, Settings};
 use doorbell_kfd::process::{DeviceIndex, Process};
 use doorbell_kfd::topology::Topology;
 use doorbell_soft::kernel::{Chip, Machine, Release, SoftKernel, chip};
@@ -57,7 +57,7 @@ pub(crate) fn open_with<'k, 'm, 'a>(
     kernel: &'k SoftKernel,
     model: &'m Model<'a>,
     settings: Settings,
-    fallback: Option<Offload<'m>>,
+    fallback: Option<BoxedCpuFallback<'m>>,
 ) -> Result<GpuBackend<'k, 'm, 'a>, GpuError> {
     let process = Process::open_all(kernel, &Topology::scan(kernel).unwrap()).unwrap();
     GpuBackend::new(process, FIRST, model, settings, clock(), fallback, HEAP)

@@ -87,7 +87,7 @@ fn a_page_fault_is_told_by_the_allocations_name() {
         step(model, &mut backend, &tokens[..4], 0).unwrap();
         // The kernel takes the embedding away behind the driver's back.
         let process = backend.process().unwrap();
-        let entries = process.ledger().entries();
+        let entries = process.allocations().entries();
         let entry = entries.iter().find(|entry| entry.name.as_str() == "token_embd.weight").unwrap();
         let mut arg = MapMemory { handle: entry.handle.unwrap().0, n_devices: 1, ..MapMemory::default() };
         let mut ids = [process.device(FIRST).gpu_id()];

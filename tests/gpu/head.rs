@@ -1,7 +1,7 @@
 //! Steps that end in hidden values or in picked tokens: right on the device, and checked before they are used.
 
 use crate::bench::{HEAP, PAGES, end, goldens, nmse, open, prompt, settings, soft, with_model};
-use crate::known;
+use crate::kernel_check;
 use doorbell_core::backend::{Backend, KvType, Output};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, HeadResult, PageId, PageSpan, PageTables, Plan, RowRun, Shape};
@@ -57,17 +57,17 @@ fn every_result_is_checked() {
         for (result, family) in [(HeadResult::Hidden, "norm_"), (HeadResult::ArgMax, "largest_")] {
             for damaged in [false, true] {
                 let kernel = soft("gfx1100", Level::Fast);
-                let mut backend = known::open(&kernel, model);
+                let mut backend = kernel_check::open(&kernel, model);
                 let plan = model.plan(Shape { rows: 1, outputs: 1 }, result, HEAP).unwrap();
                 backend.reserve(&plan).unwrap();
                 let names = backend.kernel_names().filter(|name| name.starts_with(family));
                 let names: Vec<String> = names.map(str::to_owned).collect();
                 assert!(!names.is_empty(), "{family}");
                 if damaged {
-                    names.iter().for_each(|name| known::damage(&kernel, &backend, name));
+                    names.iter().for_each(|name| kernel_check::damage(&kernel, &backend, name));
                 }
                 backend.check_kernels(&mut (), HEAP).unwrap();
-                let told: Vec<_> = backend.wrong().iter().map(ToString::to_string).collect();
+                let told: Vec<_> = backend.wrong_kernels().iter().map(ToString::to_string).collect();
                 assert_eq!(told.len(), usize::from(damaged), "{told:?}");
                 let named = |line: &String| names.iter().any(|name| line.contains(name));
                 let right = |line: &String| line.starts_with("head runs on the CPU: ") && named(line);

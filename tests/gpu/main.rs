@@ -9,12 +9,12 @@ mod chain;
 mod company;
 mod faults;
 mod head;
-mod known;
-mod lists;
-mod offload;
+mod kernel_check;
+mod pm4_lists;
+mod cpu_fallback;
 mod operations;
 mod tokens;
 
 /// The hosts' way to the CPU driver, without the hosts.
-#[path = "../../hosts/runtime/src/offload.rs"]
-mod on_cpu;
+#[path = "../../hosts/runtime/src/cpu_fallback.rs"]
+mod cpu_driver;

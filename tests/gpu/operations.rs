@@ -47,7 +47,7 @@ fn each_operation_alone_agrees_with_the_reference() {
                 let plan = model.plan(Shape { rows: len, outputs: len }, HeadResult::Logits, HEAP).unwrap();
                 let mut backend = open(&kernel, model, placed(settings(len), Placement::Host)).unwrap();
                 for (index, op) in plan.ops.iter().enumerate() {
-                    backend.place(Placement::Only(index));
+                    backend.set_placement(Placement::Only(index));
                     if !backend.supports(op) {
                         continue;
                     }
@@ -74,7 +74,7 @@ fn kernels_are_checked_and_can_be_done_without() {
             let kernel = soft(CHIPS[1], Level::Fast);
             let mut backend = open(&kernel, model, settings(20)).unwrap();
             backend.check_kernels(&mut (), HEAP).unwrap();
-            assert_eq!(backend.wrong(), [], "{name}");
+            assert_eq!(backend.wrong_kernels(), [], "{name}");
             let tokens = prompt(model, 5);
             let expected = step(model, &mut backend, &tokens, 0).unwrap();
             let kernels: Vec<String> = backend.kernel_names().map(str::to_owned).collect();

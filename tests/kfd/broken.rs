@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 use doorbell_kfd::sys::{
-    Errno, EventData, Fd, Kernel, Place, Request, Span, Stat, WaitEvents, Window, amdgpu_query, request,
+    Errno, EventData, Fd, Kernel, MapAddress, Request, Span, Stat, WaitEvents, Window, amdgpu_query, request,
 };
 use doorbell_soft::kernel::SoftKernel;
 use std::collections::BTreeMap;
@@ -95,7 +95,7 @@ impl Kernel for Broken<'_> {
         self.soft.reserve(len, align)
     }
 
-    fn map(&self, fd: &Fd, offset: u64, len: usize, place: Place<'_>) -> Result<Window, Errno> {
+    fn map(&self, fd: &Fd, offset: u64, len: usize, place: MapAddress<'_>) -> Result<Window, Errno> {
         self.soft.map(fd, offset, len, place)
     }
 

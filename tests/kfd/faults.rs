@@ -70,7 +70,7 @@ fn a_page_fault_names_address_buffer_and_flight_on_every_machine() {
             |process, queue| {
                 let Some(Fault::Memory(fault, flight)) = queue.fault() else { panic!("{:?}", queue.fault()) };
                 assert!(fault.exception.not_present && fault.exception.read_only);
-                assert_eq!((flight.written, flight.stretches.len(), flight.stretches[0].label), (1, 1, 7));
+                assert_eq!((flight.written, flight.ranges.len(), flight.ranges[0].label), (1, 1, 7));
                 lost = process.device(FIRST).is_lost();
             },
         );
@@ -98,7 +98,7 @@ fn a_fault_beside_the_queues_memory_names_it() {
         let mut life = Life::default();
         life.load(&mut process, &add.object, QueueOptions::default()).unwrap();
         let kernarg = life.buffer(&mut process, Usage::Kernarg, "arguments").unwrap();
-        let entry = process.ledger().entries().iter().find(|entry| entry.name.as_str() == name);
+        let entry = process.allocations().entries().iter().find(|entry| entry.name.as_str() == name);
         let behind = entry.map(|entry| entry.va + entry.bytes).unwrap();
         let mut recorder = Recorder::new();
         recorder.add(life.dispatch(kernarg, add, &add_arguments(behind, behind, behind), 1, 0)).unwrap();

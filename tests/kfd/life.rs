@@ -6,7 +6,7 @@ use doorbell_kernels::trap_handler;
 use doorbell_kfd::memory::{Name, Usage};
 use doorbell_kfd::packet::{Packet, Recorder};
 use doorbell_kfd::queue::{QueueOptions, Submission};
-use doorbell_kfd::topology::Kind;
+use doorbell_kfd::topology::GpuKind;
 use doorbell_soft::kernel::{Release, chip};
 use doorbell_soft::processor::Level;
 
@@ -100,13 +100,13 @@ fn freed_bytes_are_what_the_kernel_has_again() {
             let before = process.available(FIRST).unwrap();
             let buffer = process.allocate(FIRST, usage, bytes, Name::new("large")).unwrap();
             let during = process.available(FIRST).unwrap();
-            let is_counted = usage == Usage::Data || process.device(FIRST).kind() == Kind::Discrete;
+            let is_counted = usage == Usage::Data || process.device(FIRST).kind() == GpuKind::Discrete;
             let taken = if is_counted { buffer.bytes() } else { 0 };
             assert_eq!(before - during, taken, "{usage:?} on {name} {release:?}");
             assert_eq!(process.free(buffer).unwrap(), bytes);
             assert_eq!(process.available(FIRST), Some(before), "{usage:?} on {name} {release:?}");
         }
-        assert_eq!(process.ledger().totals().count, 1, "the event page");
+        assert_eq!(process.allocations().totals().count, 1, "the event page");
         process.shutdown().unwrap();
         assert_eq!(kernel.held(), (0, 0, 0));
     }

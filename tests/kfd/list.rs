@@ -7,7 +7,7 @@ use doorbell_compiler::object::ArgumentValue;
 use doorbell_isa::Target;
 use doorbell_kfd::memory::{Buffer, Name, Usage};
 use doorbell_kfd::packet::{
-    Acquire, Dependency, Header, Kind, Packet, Recorded, Recorder, Scope, pm4_buffer,
+    Acquire, Dependency, Header, Packet, PacketKind, Recorded, Recorder, Scope, pm4_buffer,
 };
 use doorbell_kfd::process::Process;
 use doorbell_kfd::queue::{Interval, Profile, QueueOptions};
@@ -135,8 +135,12 @@ impl Resident {
         let buffer = process.allocate(FIRST, Usage::Ring, words.len() as u64 * 4, Name::new("list")).unwrap();
         let window = buffer.window().unwrap();
         words.iter().enumerate().for_each(|(at, word)| window.store32(at * 4, *word));
-        let header =
-            Header { kind: Kind::Vendor, barrier: true, acquire: Scope::System, release: Scope::System };
+        let header = Header {
+            kind: PacketKind::Vendor,
+            barrier: true,
+            acquire: Scope::System,
+            release: Scope::System,
+        };
         let packet = pm4_buffer(header, buffer.va(), words.len() as u32);
         Self { buffer, packet }
     }
@@ -257,7 +261,8 @@ fn without_profiling_there_is_nothing_to_tell() {
     let mut life = Life::default();
     let mix = sample("vector_add", Target::Gfx1102);
     life.load(&mut process, &mix.object, QueueOptions::default()).map_err(text).unwrap();
-    let header = Header { kind: Kind::BarrierAnd, barrier: true, acquire: Scope::None, release: Scope::None };
+    let header =
+        Header { kind: PacketKind::BarrierAnd, barrier: true, acquire: Scope::None, release: Scope::None };
     let mut packets = [doorbell_kfd::packet::barrier_and(header, [0; 5]); 2];
     let mut profile = Profile::new(&mut process, FIRST, 2).unwrap();
     assert!(profile.attach(&mut packets));

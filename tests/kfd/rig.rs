@@ -10,7 +10,7 @@ use doorbell_kfd::code::Program;
 use doorbell_kfd::memory::{Buffer, Bytes, Name, Uploader, Usage};
 use doorbell_kfd::packet::{Acquire, Dependency, Dispatch, Packet, Recorded, Recorder};
 use doorbell_kfd::process::{DeviceIndex, Process};
-use doorbell_kfd::queue::{Patience, Queue, QueueOptions};
+use doorbell_kfd::queue::{Queue, QueueOptions, WaitLimits};
 use doorbell_kfd::sys::Kernel;
 use doorbell_kfd::topology::Topology;
 use doorbell_soft::kernel::{CHIPS, Machine, Release, SoftKernel, chip};
@@ -34,7 +34,7 @@ impl embedded_hal::delay::DelayNs for Clock {
 }
 
 /// A wait that gives up soon.
-pub(crate) const PATIENCE: Patience = Patience { spin_us: 10, hang_ms: 50 };
+pub(crate) const PATIENCE: WaitLimits = WaitLimits { spin_us: 10, hang_ms: 50 };
 
 /// A kernel as a code object, and what packs its arguments.
 pub(crate) struct Compiled {

@@ -106,7 +106,7 @@ fn a_stopped_wave_is_told_by_name_on_every_machine_that_can() {
                 panic!("{name} on {release:?}: {message}")
             };
             assert_eq!(u32::from(wave.record.trap), trap, "{message}");
-            assert_eq!(flight.stretches[0].label, 7);
+            assert_eq!(flight.ranges[0].label, 7);
             let said = format!("a wave stopped: {word}");
             assert!(message.starts_with(&said), "{name} on {release:?}: {message}");
             // The place is in the kernel, and told by its name.

@@ -4,10 +4,10 @@ use doorbell_kfd::code::Program;
 use doorbell_kfd::fault::Fault;
 use doorbell_kfd::memory::{Buffer, Name, Uploader, Usage};
 use doorbell_kfd::packet::{
-    Acquire, Dependency, Dispatch, Header, Kind, Packet, Recorded, Recorder, Scope, pm4_buffer,
+    Acquire, Dependency, Dispatch, Header, Packet, PacketKind, Recorded, Recorder, Scope, pm4_buffer,
 };
 use doorbell_kfd::process::{DeviceIndex, Process};
-use doorbell_kfd::queue::{CopyEngine, Patience, Queue, QueueOptions, WaitError};
+use doorbell_kfd::queue::{CopyEngine, Queue, QueueOptions, WaitError, WaitLimits};
 use doorbell_kfd::topology::{Isa, Topology};
 use doorbell_soft::kernel::{Machine, Release, SoftKernel, chip};
 use doorbell_soft::processor::{Level, Options};
@@ -90,7 +90,7 @@ impl Bench {
 
     pub(crate) fn run(&mut self, process: &mut Process<'_>, packets: &[Packet]) -> Result<(), WaitError> {
         let submission = self.queue.submit(process, packets, 7).expect("submitted");
-        self.queue.wait(process, submission, Patience { spin_us: 10, hang_ms: 50 }, &mut Clock::default())
+        self.queue.wait(process, submission, WaitLimits { spin_us: 10, hang_ms: 50 }, &mut Clock::default())
     }
 
     fn destroy(self, process: &mut Process<'_>) {
@@ -102,7 +102,7 @@ impl Bench {
 }
 
 pub(crate) fn header(barrier: bool) -> Header {
-    Header { kind: Kind::Dispatch, barrier, acquire: Scope::System, release: Scope::System }
+    Header { kind: PacketKind::Dispatch, barrier, acquire: Scope::System, release: Scope::System }
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn indirect_buffers_run_the_same_dispatches() {
         for (index, word) in encoded[..used].iter().enumerate() {
             words.window().unwrap().store32(index * 4, *word);
         }
-        let header = Header { kind: Kind::Vendor, ..header(true) };
+        let header = Header { kind: PacketKind::Vendor, ..header(true) };
         bench.run(&mut process, &[pm4_buffer(header, words.va(), used as u32)]).expect("complete");
         for index in 0..100_u32 {
             assert_eq!(output.window().unwrap().load32(index as usize * 4), (index + 1) * 8, "{name}");

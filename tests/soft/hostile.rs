@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use doorbell_isa::Target;
-use doorbell_kfd::sys::{Place, Shared, Window};
+use doorbell_kfd::sys::{MapAddress, Shared, Window};
 use doorbell_soft::code::{CodeObject, Descriptor, Launch};
 use doorbell_soft::command::{CommandProcessor, Queue, QueueKind};
 use doorbell_soft::memory::{Region, Space};
@@ -21,7 +21,7 @@ const BYTES: usize = 0x4000;
 
 fn memory(space: &mut Space, base: u64, len: usize, name: &str) -> Arc<Window> {
     let shared = Shared::new(len.max(1)).expect("host memory");
-    let window = Arc::new(shared.map(0, len.max(1), Place::Anywhere).expect("host memory"));
+    let window = Arc::new(shared.map(0, len.max(1), MapAddress::Anywhere).expect("host memory"));
     assert!(space.add(Region::new(base, len as u64, name, window.clone())), "{name} overlaps");
     window
 }

@@ -5,7 +5,7 @@
 
 use doorbell_kfd::fault::Fault;
 use doorbell_kfd::memory::{Name, Usage};
-use doorbell_kfd::packet::{Dependency, Header, Kind, Packet, Recorder, pm4_buffer};
+use doorbell_kfd::packet::{Dependency, Header, Packet, PacketKind, Recorder, pm4_buffer};
 use doorbell_kfd::process::Process;
 use doorbell_kfd::queue::WaitError;
 use doorbell_soft::code::{CodeObject, ElfError};
@@ -169,7 +169,7 @@ fn hostile_pm4_streams_end_in_events() {
                     buffer.window().unwrap().store32(index * 4, *word);
                 }
                 if is_honest(&encoded[..words]) {
-                    let vendor = Header { kind: Kind::Vendor, ..header(true) };
+                    let vendor = Header { kind: PacketKind::Vendor, ..header(true) };
                     let packet = pm4_buffer(vendor, buffer.va(), words as u32);
                     let result = bench.run(&mut process, &[packet]);
                     ends.count(result, bench.queue.fault());

@@ -1,7 +1,7 @@
 //! From the kernel's name of a chip to the compiler's, and what a chip can do a second at best.
 //!
 //! Figures are public specifications (bytes of memory traffic, multiply-adds of matrix units). What launching costs is
-//! known to the driver ([`doorbell_kfd::packet::Launch`]).
+//! known to the driver ([`doorbell_kfd::packet::LaunchCost`]).
 
 use doorbell_kernels::isa::{TARGETS, Target};
 use doorbell_kfd::topology::Isa;

@@ -17,8 +17,8 @@ use doorbell_kfd::queue::{CreateError, SubmitError};
 use doorbell_kfd::sys::Errno;
 use doorbell_kfd::topology::Isa;
 
-use crate::fallback::FallbackError;
-use crate::needs::Shortage;
+use crate::cpu_fallback::CpuFallbackError;
+use crate::memory_needs::MemoryShortage;
 
 /// Why a GPU can't run a model or a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub enum GpuError {
     /// There are no kernels for the chip.
     Chip(Isa),
     /// The model does not fit, by figures that were there before anything was loaded.
-    Fit(Shortage),
+    Fit(MemoryShortage),
     /// Device memory.
     Alloc(AllocError),
     /// The way into device memory.
@@ -45,7 +45,7 @@ pub enum GpuError {
     /// A chain of more steps than the device takes at a time, and how many those are.
     Chain(u32, u32),
     /// The host's part.
-    Fallback(FallbackError),
+    CpuFallback(CpuFallbackError),
     /// A kernel can't be built for the chip.
     Recipe(String, RecipeError),
     /// A kernel does not compile: a fault of this program.
@@ -80,7 +80,7 @@ impl GpuError {
             |error: &AllocError| matches!(error, AllocError::NoMemory { .. } | AllocError::OutOfMemory);
         match self {
             Self::Fit(_) | Self::Memory(_) | Self::Tables | Self::Queue(CreateError::OutOfMemory) => true,
-            Self::Fallback(error) => matches!(error, FallbackError::Memory(_)),
+            Self::CpuFallback(error) => matches!(error, CpuFallbackError::Memory(_)),
             Self::Alloc(error)
             | Self::Upload(UploadError::Alloc(error))
             | Self::Queue(CreateError::Alloc(error)) => lacks(error),
@@ -112,8 +112,8 @@ from! {
     BatchError => Batch,
     EncodeError => Encode,
     SubmitError => Submit,
-    Shortage => Fit,
-    FallbackError => Fallback,
+    MemoryShortage => Fit,
+    CpuFallbackError => CpuFallback,
 }
 
 impl From<OutOfMemory> for GpuError {
@@ -137,7 +137,7 @@ impl fmt::Display for GpuError {
             Self::Chain(steps, most) => {
                 write!(f, "a chain of {steps} steps, and {most} can be taken at a time")
             }
-            Self::Fallback(error) => error.fmt(f),
+            Self::CpuFallback(error) => error.fmt(f),
             Self::Recipe(name, error) => write!(f, "kernel {name}: {error}"),
             Self::Compile(name, error) => write!(f, "kernel {name}: {error}"),
             Self::Arguments(name, error) => write!(f, "kernel {name}: {error}"),

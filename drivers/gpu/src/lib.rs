@@ -8,28 +8,27 @@
 
 extern crate alloc;
 
-mod card;
-mod check;
+mod device;
+mod kernel_check;
 pub mod chip;
 mod convert;
-mod driver;
+mod backend;
 mod error;
-mod fallback;
-mod host;
-mod input;
-mod needs;
-mod place;
-mod programs;
+mod cpu_fallback;
+mod input_block;
+mod memory_needs;
+mod placement;
+mod kernels;
 mod record;
-mod store;
-pub mod survey;
+mod model_buffers;
+pub mod estimate;
 
-pub use card::Delay;
-pub use check::{Verdicts, Wrong};
+pub use backend::{GpuBackend, Pm4CheckFailure, Settings, Timing};
 pub use convert::{Conversion, Conversions};
+pub use cpu_fallback::{BoxedCpuFallback, CpuFallback, CpuFallbackError};
+pub use device::Delay;
 pub use doorbell_kfd::packet::Encoding;
-pub use driver::{GpuBackend, Settings, Timing, Unlisted};
 pub use error::GpuError;
-pub use fallback::{Fallback, FallbackError, Offload};
-pub use needs::{Needs, Shortage};
-pub use place::{Division, Placement, Split, layers};
+pub use kernel_check::{KernelCheckCache, WrongKernel};
+pub use memory_needs::{MemoryNeeds, MemoryShortage};
+pub use placement::{LayerSplit, Placement, SplitReport, layers};

@@ -13,14 +13,14 @@ use doorbell_kernels::isa::Target;
 use doorbell_kernels::{Launch, Recipe, Step, lower};
 use doorbell_kfd::memory::{Buffer, Name, Usage};
 use doorbell_kfd::packet::{
-    Acquire, Dependency, Dispatch, Header, Kind, Packet, Recorded, Recorder, Scope, pm4_buffer,
+    Acquire, Dependency, Dispatch, Header, Packet, PacketKind, Recorded, Recorder, Scope, pm4_buffer,
 };
 use doorbell_kfd::topology::Isa;
 
-use crate::card::Card;
+use crate::device::GpuDevice;
 use crate::error::GpuError;
-use crate::place::bind;
-use crate::programs::Programs;
+use crate::kernels::LoadedKernels;
+use crate::placement::bind;
 
 /// A stretch of operations that one side runs.
 pub(crate) enum Segment {
@@ -39,16 +39,16 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    pub(crate) fn free(self, card: &mut Card<'_>) {
+    pub(crate) fn free(self, device: &mut GpuDevice<'_>) {
         for buffer in [self.arguments, self.lists].into_iter().flatten() {
-            card.free(buffer);
+            device.free(buffer);
         }
     }
 }
 
 /// What PM4 lists are written for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lists {
+pub(crate) struct Pm4Target {
     pub(crate) isa: Isa,
     /// Where a list counts the dispatches that it has started.
     pub(crate) started: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Lists {
 
 /// What a recorded step was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Size {
+pub(crate) struct StepSize {
     pub(crate) rows: u32,
     pub(crate) outputs: u32,
     /// Positions that it reaches.
@@ -73,14 +73,14 @@ pub(crate) fn covered(positions: u32, pages: u32) -> u32 {
 }
 
 /// Recordings of one plan. The plan is known by what is in it: its address may come again.
-struct Planned {
+struct PlanRecordings {
     shape: Shape,
     ops: Vec<Op>,
     tensors: Vec<Tensor>,
-    recordings: BTreeMap<Size, Recording>,
+    recordings: BTreeMap<StepSize, Recording>,
 }
 
-impl Planned {
+impl PlanRecordings {
     fn is(&self, plan: &Plan<'_>) -> bool {
         self.shape == plan.shape
             && self.tensors.as_slice() == plan.tensors.as_slice()
@@ -94,7 +94,7 @@ const MOST: usize = 64;
 /// All recordings.
 #[derive(Default)]
 pub(crate) struct Recordings {
-    plans: Vec<Planned>,
+    plans: Vec<PlanRecordings>,
     clock: u64,
 }
 
@@ -104,7 +104,7 @@ impl Recordings {
         if let Some(index) = self.plans.iter().position(|planned| planned.is(plan)) {
             return index;
         }
-        self.plans.push(Planned {
+        self.plans.push(PlanRecordings {
             shape: plan.shape,
             ops: plan.ops.to_vec(),
             tensors: plan.tensors.to_vec(),
@@ -124,12 +124,12 @@ impl Recordings {
         packets.max().filter(|&packets| packets < usize::MAX)
     }
 
-    pub(crate) fn has(&self, plan: usize, size: Size) -> bool {
+    pub(crate) fn has(&self, plan: usize, size: StepSize) -> bool {
         self.plans[plan].recordings.contains_key(&size)
     }
 
     /// A recording that is there, for use.
-    pub(crate) fn get(&mut self, plan: usize, size: Size) -> Option<&Recording> {
+    pub(crate) fn get(&mut self, plan: usize, size: StepSize) -> Option<&Recording> {
         self.clock += 1;
         let recording = self.plans[plan].recordings.get_mut(&size)?;
         recording.used = self.clock;
@@ -137,7 +137,13 @@ impl Recordings {
     }
 
     /// Keeps a recording; the one that was not used for longest gives way. No step may be in flight.
-    pub(crate) fn keep(&mut self, plan: usize, size: Size, recording: Recording, card: &mut Card<'_>) {
+    pub(crate) fn keep(
+        &mut self,
+        plan: usize,
+        size: StepSize,
+        recording: Recording,
+        device: &mut GpuDevice<'_>,
+    ) {
         let all = || self.plans.iter().enumerate();
         if all().map(|(_, planned)| planned.recordings.len()).sum::<usize>() >= MOST {
             let each = all().flat_map(|(index, planned)| {
@@ -146,24 +152,24 @@ impl Recordings {
             if let Some((_, index, size)) = each.min()
                 && let Some(old) = self.plans[index].recordings.remove(&size)
             {
-                old.free(card);
+                old.free(device);
             }
         }
         self.plans[plan].recordings.insert(size, recording);
     }
 
     /// Forgets all: addresses have changed.
-    pub(crate) fn clear(&mut self, card: &mut Card<'_>) {
+    pub(crate) fn clear(&mut self, device: &mut GpuDevice<'_>) {
         for planned in self.plans.drain(..) {
-            planned.recordings.into_values().for_each(|recording| recording.free(card));
+            planned.recordings.into_values().for_each(|recording| recording.free(device));
         }
     }
 }
 
 /// Records steps.
-pub(crate) struct RecordWith<'r, 'k> {
-    pub(crate) card: &'r mut Card<'k>,
-    pub(crate) programs: &'r mut Programs,
+pub(crate) struct StepRecorder<'r, 'k> {
+    pub(crate) device: &'r mut GpuDevice<'k>,
+    pub(crate) programs: &'r mut LoadedKernels,
     /// Kernels that must not be used.
     pub(crate) disabled: &'r BTreeSet<Recipe>,
     pub(crate) target: Target,
@@ -172,10 +178,10 @@ pub(crate) struct RecordWith<'r, 'k> {
     /// Dispatches of one submission at most.
     pub(crate) packets: usize,
     /// Where steps are PM4 lists; packets of their own otherwise.
-    pub(crate) lists: Option<Lists>,
+    pub(crate) lists: Option<Pm4Target>,
 }
 
-impl RecordWith<'_, '_> {
+impl StepRecorder<'_, '_> {
     /// Records a step; `on_device` says which operations the device may run.
     pub(crate) fn record(
         &mut self,
@@ -199,7 +205,7 @@ impl RecordWith<'_, '_> {
         match self.encode(turns, &mut recording) {
             Ok(()) => Ok(recording),
             Err(error) => {
-                recording.free(self.card);
+                recording.free(self.device);
                 Err(error)
             }
         }
@@ -207,10 +213,10 @@ impl RecordWith<'_, '_> {
 
     /// Compiles what is missing.
     pub(crate) fn prepare(&mut self, launch: &Launch) -> Result<(), GpuError> {
-        let Self { card, programs, .. } = self;
-        let Card { process, device, uploader, delay } = &mut **card;
+        let Self { device, programs, .. } = self;
+        let GpuDevice { process, index, uploader, delay } = &mut **device;
         let uploader = uploader.as_mut().ok_or(GpuError::Tables)?;
-        programs.get(&launch.recipe, process, uploader, *device, &mut **delay).map(drop)
+        programs.get(&launch.recipe, process, uploader, *index, &mut **delay).map(drop)
     }
 
     /// `turns` has the launches of every operation, `None` where the host runs it.
@@ -254,7 +260,7 @@ impl RecordWith<'_, '_> {
             }
         }
         let base = self.arguments(&block, recording)?;
-        let mut lists = Written { with: self.lists, words: Vec::new(), segments: Vec::new() };
+        let mut lists = Pm4Lists { with: self.lists, words: Vec::new(), segments: Vec::new() };
         for part in recorders {
             let (list, names) = match part {
                 Err(index) => {
@@ -279,12 +285,12 @@ impl RecordWith<'_, '_> {
     }
 
     /// Puts PM4 lists where the packet processor reads them, and their addresses into the packets that run them.
-    fn keep_lists(&mut self, lists: &Written, recording: &mut Recording) -> Result<(), GpuError> {
+    fn keep_lists(&mut self, lists: &Pm4Lists, recording: &mut Recording) -> Result<(), GpuError> {
         if lists.words.is_empty() {
             return Ok(());
         }
         let bytes: &[u8] = bytemuck::cast_slice(&lists.words);
-        let buffer = self.card.allocate(Usage::Ring, bytes.len() as u64, Name::new(LIST))?;
+        let buffer = self.device.allocate(Usage::Ring, bytes.len() as u64, Name::new(LIST))?;
         if let Some(window) = buffer.window() {
             window.write(0, bytes);
         }
@@ -303,7 +309,7 @@ impl RecordWith<'_, '_> {
         if block.is_empty() {
             return Ok(0);
         }
-        let buffer = self.card.allocate(Usage::Kernarg, block.len() as u64, Name::new("arguments"))?;
+        let buffer = self.device.allocate(Usage::Kernarg, block.len() as u64, Name::new("arguments"))?;
         if let Some(window) = buffer.window() {
             window.write(0, block);
         }
@@ -316,24 +322,24 @@ impl RecordWith<'_, '_> {
 /// What the packet around a list waits for and makes visible: everything. What it acquires and releases the list does
 /// once more.
 const ENVELOPE: Header =
-    Header { kind: Kind::Vendor, barrier: true, acquire: Scope::System, release: Scope::System };
+    Header { kind: PacketKind::Vendor, barrier: true, acquire: Scope::System, release: Scope::System };
 
 /// The name of buffers with lists.
 const LIST: &str = "PM4 lists";
 
-/// Lists of a recording until they have a place in memory.
-struct Written {
+/// Pm4Target of a recording until they have a place in memory.
+struct Pm4Lists {
     /// Packets instead where there is nothing.
-    with: Option<Lists>,
+    with: Option<Pm4Target>,
     words: Vec<u32>,
     /// The segment of each list, and its words.
     segments: Vec<(usize, Range<usize>)>,
 }
 
-impl Written {
+impl Pm4Lists {
     /// The packets of a list of dispatches; none yet for what becomes a PM4 list of the segment.
     fn encode(&mut self, list: &Recorder, segment: usize) -> Result<Vec<Packet>, GpuError> {
-        let Some(Lists { isa, started }) = self.with else {
+        let Some(Pm4Target { isa, started }) = self.with else {
             let mut packets = alloc::vec![Packet::INVALID; list.list().len()];
             list.encode_aql(&mut packets)?;
             return Ok(packets);

@@ -6,7 +6,7 @@
 
 use crate::memory::Nearest;
 use crate::process::TrapRecord;
-use crate::queue::Stretch;
+use crate::queue::PacketRange;
 use crate::sys::{HwException, MemoryException};
 use core::fmt;
 
@@ -22,12 +22,12 @@ pub struct InFlight {
     /// among them are not known to be complete.
     pub started: u32,
     /// Submissions that are not complete, the oldest first.
-    pub stretches: heapless::Vec<Stretch, 8>,
+    pub ranges: heapless::Vec<PacketRange, 8>,
 }
 
 impl fmt::Display for InFlight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(first) = self.stretches.first() else {
+        let Some(first) = self.ranges.first() else {
             return write!(f, "no submission in flight");
         };
         let within = self.read.saturating_sub(first.first);
@@ -37,7 +37,7 @@ impl fmt::Display for InFlight {
             first.submission.0,
             first.label,
             first.count,
-            self.stretches.len(),
+            self.ranges.len(),
             self.written.saturating_sub(self.read)
         )?;
         match self.started {

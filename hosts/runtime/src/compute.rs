@@ -1,8 +1,8 @@
 //! From a device to the backend on it. The hosts see no driver.
 
+use crate::cpu_fallback::CpuDriverFallback;
 use crate::device::{Device, DrilledFault};
 use crate::notices;
-use crate::offload::OnCpu;
 use crate::verdicts;
 use core::fmt;
 use core::time::Duration;
@@ -12,7 +12,7 @@ use doorbell_core::heap::{Heap, OutOfMemory};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, HeadResult, Op, PAGE_TOKENS, PageId, Plan, PlanError};
 use doorbell_cpu::backend::{CpuBackend, CpuError};
-use doorbell_gpu::{GpuBackend, GpuError, Offload, Placement, Settings, Split};
+use doorbell_gpu::{BoxedCpuFallback, GpuBackend, GpuError, LayerSplit, Placement, Settings};
 use doorbell_kfd::doctor::{self, Finding};
 use doorbell_kfd::process::{BringUpError, DeviceIndex, Process};
 use doorbell_kfd::queue::CreateError;
@@ -23,7 +23,7 @@ use doorbell_soft::processor::{Level, Options};
 use embedded_hal::delay::DelayNs;
 
 pub use doorbell_cpu::bandwidth::read_bandwidth;
-pub use doorbell_gpu::survey::{Dispatched, Survey, Surveyed};
+pub use doorbell_gpu::estimate::{DispatchEstimate, OpEstimate, PlanEstimate};
 pub use doorbell_gpu::{Encoding, Timing, layers};
 
 /// Why a device can't run a model.
@@ -110,9 +110,9 @@ impl Computing<'_, '_> {
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
         let Self::Gpu(backend) = self else { return Vec::new() };
-        let mut remarks: Vec<_> = backend.wrong().iter().map(ToString::to_string).collect();
-        remarks.extend(backend.unlisted().map(ToString::to_string));
-        remarks.extend(backend.division().map(|division| division.to_string()));
+        let mut remarks: Vec<_> = backend.wrong_kernels().iter().map(ToString::to_string).collect();
+        remarks.extend(backend.pm4_check_failure().map(ToString::to_string));
+        remarks.extend(backend.split_report().map(|division| division.to_string()));
         if !backend.conversions().list.is_empty() {
             remarks.push(backend.conversions().to_string());
         }
@@ -123,7 +123,7 @@ impl Computing<'_, '_> {
     /// have nobody who tells.
     pub fn log_notices(&self) {
         let Self::Gpu(backend) = self else { return };
-        match backend.notices() {
+        match backend.gpu_events() {
             Ok(notices) => notices::follow(notices),
             Err(error) => tracing::debug!(%error, "the kernel tells nothing about the GPU"),
         }
@@ -267,12 +267,12 @@ impl Setup {
     }
 
     fn placement(&self, model: &Model<'_>) -> Placement {
-        let all = Split::all(model);
+        let all = LayerSplit::all(model);
         match self.layers {
             [None, None] => Placement::Device,
             [layers, experts] => {
                 let layers = layers.unwrap_or(all.layers).min(all.layers);
-                Placement::Split(Split { layers, experts: experts.unwrap_or(layers).min(layers) })
+                Placement::Split(LayerSplit { layers, experts: experts.unwrap_or(layers).min(layers) })
             }
         }
     }
@@ -314,7 +314,7 @@ pub fn backend<'m, 'a>(
         matches!(device, Device::Soft { drill: Some(drill), .. } if drill.fault == DrilledFault::Hang);
     let hang_ms = if drilled { DRILLED_HANG_MS } else { plain.hang_ms };
     let settings = Settings { profile, placement, hang_ms, submit, ..plain };
-    let rest: Offload<'m> = Box::new(OnCpu::new(model, config.pages, kv, threads, heap));
+    let rest: BoxedCpuFallback<'m> = Box::new(CpuDriverFallback::new(model, config.pages, kv, threads, heap));
     let mut backend = GpuBackend::new(process, index, model, settings, Box::new(Sleeper), Some(rest), heap)?;
     // software GPUs are checked by tests, instruction by instruction
     if matches!(device, Device::Kfd(_)) {
@@ -385,14 +385,14 @@ pub fn scratch_bytes(
 /// # Errors
 ///
 /// The device is gone, has no room or no kernels, or one of them does not compile.
-pub fn survey(
+pub fn estimate(
     device: Device,
     model: &Model<'_>,
     plan: &Plan<'_>,
     setup: &Setup,
     positions: u32,
     heap: Heap<'_>,
-) -> Result<Option<Survey>, ComputeError> {
+) -> Result<Option<PlanEstimate>, ComputeError> {
     let (process, index) = match device {
         Device::Cpu => return Ok(None),
         Device::Kfd(number) => open(&Linux, number, device)?,
@@ -403,7 +403,7 @@ pub fn survey(
     let (placement, submit) = (setup.placement(model), setup.submit);
     let pages = positions.max(plan.shape.rows).div_ceil(PAGE_TOKENS as u32);
     let settings = Settings { placement, submit, ..Settings::new(pages, setup.kv, plan.shape) };
-    Ok(Some(doorbell_gpu::survey::survey(model, plan, (isa, &budget), &settings, positions, heap)?))
+    Ok(Some(doorbell_gpu::estimate::estimate(model, plan, (isa, &budget), &settings, positions, heap)?))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::str::FromStr;
-use doorbell_kfd::doctor::{Seen, examine};
+use doorbell_kfd::doctor::{ExamineInputs, examine};
 use doorbell_kfd::sys::{Kernel, Linux};
 use doorbell_kfd::topology::choose;
 use doorbell_soft::kernel::{Chip, Injection};
@@ -262,7 +262,8 @@ fn automatic(kernel: &dyn Kernel) -> Choice {
 
 /// The number of a GPU that can be used and what it is, or why it can't.
 fn gpu(kernel: &dyn Kernel, number: Option<u32>) -> Result<(u32, String), String> {
-    let seen = examine(kernel, Seen { log: &[], model_bytes: None }).map_err(|error| error.to_string())?;
+    let seen =
+        examine(kernel, ExamineInputs { log: &[], model_bytes: None }).map_err(|error| error.to_string())?;
     let worst = seen.findings.iter().find(|finding| Some(finding.severity()) == seen.worst());
     let worst = worst.map_or_else(|| "no GPU can be used".into(), ToString::to_string);
     let told = || format!("{worst}; `doorbell doctor` tells more");

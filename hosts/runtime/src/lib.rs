@@ -13,7 +13,7 @@ pub mod file;
 pub mod machine;
 pub mod memory;
 mod notices;
-mod offload;
+mod cpu_fallback;
 pub mod prefix;
 pub mod rehearsal;
 pub mod serve;

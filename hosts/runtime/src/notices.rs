@@ -2,14 +2,14 @@
 //! are slow. What is to be done about faults is the backend's matter.
 
 use core::time::Duration;
-use doorbell_kfd::process::{EvictionCause, Notice, NoticeKind, Notices};
+use doorbell_kfd::process::{EvictionCause, GpuEvent, GpuEventKind, GpuEvents};
 use tracing::Level;
 
 /// How often the kernel is asked.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Logs what comes, on a thread of its own, for as long as the kernel can be asked.
-pub(crate) fn follow(mut notices: Notices<'static>) {
+pub(crate) fn follow(mut notices: GpuEvents<'static>) {
     let follow = move || {
         while notices.read(&mut |notice| log(&notice)).is_ok() {
             std::thread::sleep(INTERVAL);
@@ -19,7 +19,7 @@ pub(crate) fn follow(mut notices: Notices<'static>) {
     let _ = std::thread::Builder::new().name("notices".into()).spawn(follow);
 }
 
-fn log(notice: &Notice<'_>) {
+fn log(notice: &GpuEvent<'_>) {
     let (level, words) = told(notice);
     let kernel = notice.text;
     if level == Level::WARN {
@@ -30,26 +30,26 @@ fn log(notice: &Notice<'_>) {
 }
 
 /// A notice in words, and how much it matters.
-fn told(notice: &Notice<'_>) -> (Level, &'static str) {
+fn told(notice: &GpuEvent<'_>) -> (Level, &'static str) {
     match (notice.kind, notice.cause()) {
-        (NoticeKind::PageFault, _) => (Level::WARN, "a program touched GPU memory that it doesn't have"),
-        (NoticeKind::ThermalThrottle, _) => {
+        (GpuEventKind::PageFault, _) => (Level::WARN, "a program touched GPU memory that it doesn't have"),
+        (GpuEventKind::ThermalThrottle, _) => {
             (Level::WARN, "the GPU is hot and runs slower; see to its cooling")
         }
-        (NoticeKind::PreReset, _) => (Level::WARN, "the GPU is being reset"),
-        (NoticeKind::PostReset, _) => (Level::WARN, "the GPU has been reset"),
-        (NoticeKind::QueueEviction, Some(EvictionCause::Memory)) => (
+        (GpuEventKind::PreReset, _) => (Level::WARN, "the GPU is being reset"),
+        (GpuEventKind::PostReset, _) => (Level::WARN, "the GPU has been reset"),
+        (GpuEventKind::QueueEviction, Some(EvictionCause::Memory)) => (
             Level::WARN,
             "the GPU waits: its memory is short, and buffers have to move; end other programs on it",
         ),
-        (NoticeKind::QueueEviction, Some(EvictionCause::SharedMemory | EvictionCause::UserMemory)) => {
+        (GpuEventKind::QueueEviction, Some(EvictionCause::SharedMemory | EvictionCause::UserMemory)) => {
             (Level::INFO, "the GPU waits: memory that it reads moves on the host")
         }
-        (NoticeKind::QueueEviction, Some(EvictionCause::Suspend)) => {
+        (GpuEventKind::QueueEviction, Some(EvictionCause::Suspend)) => {
             (Level::INFO, "the GPU waits: the system is being suspended")
         }
-        (NoticeKind::QueueEviction, _) => (Level::INFO, "the GPU waits: the kernel has stopped its queues"),
-        (NoticeKind::QueueRestore, _) => (Level::INFO, "the GPU goes on"),
+        (GpuEventKind::QueueEviction, _) => (Level::INFO, "the GPU waits: the kernel has stopped its queues"),
+        (GpuEventKind::QueueRestore, _) => (Level::INFO, "the GPU goes on"),
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
             ("9 123456789 -4242 a1b2 77", Level::INFO, "stopped its queues"),
             ("a 123456789 -4242 a1b2 0", Level::INFO, "goes on"),
         ] {
-            let found = told(&Notice::parse(line.as_bytes()).unwrap());
+            let found = told(&GpuEvent::parse(line.as_bytes()).unwrap());
             assert!(found.0 == level && found.1.contains(words), "{line}: {found:?}");
         }
     }

@@ -1,7 +1,7 @@
 //! What the operations of a plan cost on a chip: each different one is run once, by itself, on the software GPU, which
 //! counts it and gives it a time by its model of the chip. Nothing here was ever measured.
 
-use crate::compute::{ComputeError, Sleeper, Survey, open, options, software};
+use crate::compute::{ComputeError, PlanEstimate, Sleeper, open, options, software};
 use crate::device::Device;
 use doorbell_core::backend::KvType;
 use doorbell_core::heap::Heap;
@@ -33,7 +33,7 @@ pub struct Rehearsal {
     pub bandwidth: f64,
 }
 
-/// Rehearses a step of all the plan's rows, the last ones of `positions`; only what differs in `survey` is run.
+/// Rehearses a step of all the plan's rows, the last ones of `positions`; only what differs in `estimate` is run.
 ///
 /// # Errors
 ///
@@ -41,12 +41,12 @@ pub struct Rehearsal {
 pub fn rehearse(
     chip: Chip,
     model: &Model<'_>,
-    (plan, survey): (&Plan<'_>, &Survey),
+    (plan, estimate): (&Plan<'_>, &PlanEstimate),
     kv: KvType,
     positions: u32,
     heap: Heap<'_>,
 ) -> Result<Rehearsal, ComputeError> {
-    let alike = alike(survey);
+    let alike = alike(estimate);
     let mut first: Vec<usize> = alike.iter().flatten().copied().collect();
     first.sort_unstable();
     first.dedup();
@@ -57,13 +57,13 @@ pub fn rehearse(
     let settings = Settings::new(positions.div_ceil(PAGE_TOKENS as u32), kv, plan.shape);
     let wanted = (plan, &first[..]);
     let mut backend =
-        GpuBackend::rehearsing(process, index, model, settings, wanted, Box::new(Sleeper), heap)?;
+        GpuBackend::for_single_ops(process, index, model, settings, wanted, Box::new(Sleeper), heap)?;
     let chips = Chips::of(chip.name).unwrap_or_else(|| Chips::of_target(chip.target));
-    let chips = chips.submitting(survey.submit);
+    let chips = chips.submitting(estimate.submit);
     let mut counted: Vec<Vec<Counted>> = vec![Vec::new(); plan.ops.len()];
     for &op in &first {
         let _ = kernel.take_profiles(gpu);
-        backend.run_alone(plan, positions - plan.shape.rows, op)?;
+        backend.run_op(plan, positions - plan.shape.rows, op)?;
         counted[op] = kernel
             .take_profiles(gpu)
             .iter()
@@ -79,17 +79,17 @@ pub fn rehearse(
 }
 
 /// The first operation with the same dispatches as each; `None` for those of the host.
-fn alike(survey: &Survey) -> Vec<Option<usize>> {
+fn alike(estimate: &PlanEstimate) -> Vec<Option<usize>> {
     let mut first: Vec<usize> = Vec::new();
-    let of = |(index, op): (usize, &crate::compute::Surveyed)| {
+    let of = |(index, op): (usize, &crate::compute::OpEstimate)| {
         if op.dispatches.is_empty() {
             return None;
         }
-        let known = first.iter().find(|&&other| survey.ops[other].dispatches == op.dispatches).copied();
+        let known = first.iter().find(|&&other| estimate.ops[other].dispatches == op.dispatches).copied();
         if known.is_none() {
             first.push(index);
         }
         Some(known.unwrap_or(index))
     };
-    survey.ops.iter().enumerate().map(of).collect()
+    estimate.ops.iter().enumerate().map(of).collect()
 }

@@ -4,7 +4,7 @@
 //! means that kernels are checked again.
 
 use alloc::collections::BTreeMap;
-use doorbell_gpu::Verdicts;
+use doorbell_gpu::KernelCheckCache;
 use std::path::{Path, PathBuf};
 
 /// The file, and what it says of all devices.
@@ -58,12 +58,12 @@ fn entry(line: &str) -> Option<((String, u64), f64)> {
     Some(((device.to_owned(), u64::from_str_radix(key, 16).ok()?), error.parse().ok()?))
 }
 
-impl Verdicts for File {
-    fn known(&self, key: u64) -> Option<f64> {
+impl KernelCheckCache for File {
+    fn get(&self, key: u64) -> Option<f64> {
         self.known.get(&(self.device.clone(), key)).copied()
     }
 
-    fn note(&mut self, key: u64, error: f64) {
+    fn insert(&mut self, key: u64, error: f64) {
         self.known.insert((self.device.clone(), key), error);
         self.changed = true;
     }
@@ -79,15 +79,15 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         let open = |device: &str| File::at(Some(path.clone()), device.to_owned());
         let mut first = open("gfx1100:744c");
-        assert_eq!(first.known(7), None);
-        first.note(7, 1.5e-9);
-        first.note(8, f64::INFINITY);
+        assert_eq!(first.get(7), None);
+        first.insert(7, 1.5e-9);
+        first.insert(8, f64::INFINITY);
         first.save();
-        assert_eq!(open("gfx1100:744c").known(7), Some(1.5e-9));
-        assert_eq!(open("gfx1100:744c").known(8), Some(f64::INFINITY));
-        assert_eq!(open("gfx1151:1586").known(7), None);
+        assert_eq!(open("gfx1100:744c").get(7), Some(1.5e-9));
+        assert_eq!(open("gfx1100:744c").get(8), Some(f64::INFINITY));
+        assert_eq!(open("gfx1151:1586").get(7), None);
         std::fs::write(&path, "gfx1100:744c 7\nx y z\n\ngfx1100:744c 9 0e0").unwrap();
-        assert_eq!((open("gfx1100:744c").known(7), open("gfx1100:744c").known(9)), (None, Some(0.0)));
+        assert_eq!((open("gfx1100:744c").get(7), open("gfx1100:744c").get(9)), (None, Some(0.0)));
         std::fs::remove_file(&path).unwrap();
     }
 }

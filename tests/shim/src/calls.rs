@@ -6,7 +6,7 @@
 use crate::card::Card;
 use crate::{files, user_memory};
 use core::time::Duration;
-use doorbell_kfd::sys::{Errno, Fd, Kernel as _, Pointed, Request, alloc_flag, request, wait_result};
+use doorbell_kfd::sys::{Errno, Fd, Kernel as _, PointerField, Request, alloc_flag, request, wait_result};
 use std::time::Instant;
 
 const PAGE: u64 = 4096;
@@ -63,7 +63,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// The call on copies of everything, with what only a host can do.
 fn take(card: &'static Card, file: &Fd, request: Request, arg: &mut [u8]) -> Result<(), Errno> {
-    let pointed = request.pointed();
+    let pointed = request.pointer_field();
     let (place, len) = pointed.map_or(Ok((0, 0)), |pointed| extent(&pointed, arg))?;
     let mut data = vec![0; len];
     user_memory::read(place, &mut data)?;
@@ -100,7 +100,7 @@ fn call(card: &Card, file: &Fd, request: Request, arg: &mut [u8], data: &mut [u8
 }
 
 /// Where the data lie that an argument points at, and their bytes.
-fn extent(pointed: &Pointed, arg: &[u8]) -> Result<(u64, usize), Errno> {
+fn extent(pointed: &PointerField, arg: &[u8]) -> Result<(u64, usize), Errno> {
     let count = word(arg, pointed.count) as usize;
     if count > MOST {
         return Err(Errno::ENOMEM);
@@ -188,7 +188,7 @@ pub(crate) fn map(card: &Card, file: &Fd, mapping: &Mapping) -> Result<u64, Errn
     // Every mapping is of whole pages, whatever the caller says.
     let len = mapping.len.checked_next_multiple_of(PAGE as usize).ok_or(Errno::ENOMEM)?;
     let turn = card.turn();
-    let window = card.kernel.map(file, mapping.offset, len, doorbell_kfd::sys::Place::Anywhere);
+    let window = card.kernel.map(file, mapping.offset, len, doorbell_kfd::sys::MapAddress::Anywhere);
     drop(turn);
     if card.settings.trace {
         let Mapping { address, len, offset, .. } = mapping;

@@ -4,7 +4,7 @@ use super::descriptor::Kernel;
 use super::elf::Object;
 use super::error::CodeError;
 use crate::heap::{OutOfMemory, filled, push};
-use crate::memory::{AllocError, Buffer, Bytes, Entry, FreeError, Name, UploadError, Uploader, Usage};
+use crate::memory::{AllocError, Allocation, Buffer, Bytes, FreeError, Name, UploadError, Uploader, Usage};
 use crate::process::{DeviceIndex, Process};
 use alloc::vec::Vec;
 use core::fmt;
@@ -111,7 +111,8 @@ impl Program {
     }
 }
 
-/// Enters each kernel's code into the ledger, so that a program counter is told by name. The pieces go with the buffer.
+/// Adds an entry for the code of each kernel to the table of allocations, so that reports of a program counter name the
+/// kernel. The entries are removed with the buffer.
 fn note(process: &mut Process<'_>, buffer: &Buffer, kernels: &[(Name, Kernel)]) -> Result<(), OutOfMemory> {
     let end = buffer.va() + buffer.bytes();
     let gpu_id = process.device(buffer.device()).gpu_id();
@@ -119,7 +120,7 @@ fn note(process: &mut Process<'_>, buffer: &Buffer, kernels: &[(Name, Kernel)]) 
         let behind = kernels.iter().map(|other| other.1.entry).filter(|&entry| entry > kernel.entry);
         let bytes = behind.min().unwrap_or(end).saturating_sub(kernel.entry);
         let (va, name) = (kernel.entry, name.clone());
-        process.ledger.add(Entry { va, bytes, gpu_id, usage: Usage::Code, name, handle: None })?;
+        process.allocations.add(Allocation { va, bytes, gpu_id, usage: Usage::Code, name, handle: None })?;
     }
     Ok(())
 }

@@ -8,14 +8,14 @@ use crate::process::{MINIMUM_MINOR, Version};
 use crate::sys::{Errno, Fd, GetVersion, Kernel, call};
 use crate::topology::dev_info::scheduler_firmware;
 use crate::topology::{
-    Budget, Candidate, DeviceInfo, Isa, Kind, MemoryFacts, Node, PciAddress, Support, Topology,
+    Budget, Candidate, DeviceInfo, GpuKind, Isa, MemoryFacts, Node, PciAddress, Support, Topology,
 };
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
 /// What the examination may use beyond the kernel.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen<'a> {
+pub struct ExamineInputs<'a> {
     /// The kernel log, where the host could get it.
     pub log: &'a [u8],
     /// Bytes that a model is to take on one device.
@@ -51,7 +51,7 @@ impl Examination {
 }
 
 /// Looks at everything. Only host memory can fail.
-pub fn examine(kernel: &dyn Kernel, seen: Seen<'_>) -> Result<Examination, OutOfMemory> {
+pub fn examine(kernel: &dyn Kernel, seen: ExamineInputs<'_>) -> Result<Examination, OutOfMemory> {
     let mut result = Examination { release: release(kernel), ..Examination::default() };
     let identity = Identity::read(kernel);
     let cards = cards(kernel)?;
@@ -209,7 +209,7 @@ fn check(
     kfd: &Fd,
     topology: Option<&Topology>,
     cards: &[Card],
-    seen: Seen<'_>,
+    seen: ExamineInputs<'_>,
     result: &mut Examination,
 ) -> Result<(), OutOfMemory> {
     let mut arg = GetVersion::default();
@@ -279,7 +279,7 @@ fn device(
     kernel: &dyn Kernel,
     node: &Node,
     version: Version,
-    seen: Seen<'_>,
+    seen: ExamineInputs<'_>,
     result: &mut Examination,
 ) -> Result<(), OutOfMemory> {
     let isa = node.isa();
@@ -321,7 +321,7 @@ fn device(
     {
         result.add(Finding::BadScheduler(node.index, mes & 0xfff))?;
     }
-    let kind = Kind::of(isa, info.as_ref());
+    let kind = GpuKind::of(isa, info.as_ref());
     let budget = facts.budget(kind, version.minor);
     let bytes = budget.first.bytes();
     if !node.is_vram_mappable() {

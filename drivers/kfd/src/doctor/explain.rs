@@ -102,7 +102,7 @@ pub fn bring_up(error: &BringUpError) -> Finding {
             Stage::Events => Finding::Call("CREATE_EVENT", errno),
         },
         BringUpError::Version(version) => Finding::TooOld { version, minor: MINIMUM_MINOR },
-        BringUpError::Space(_) => Finding::AddressSpace,
+        BringUpError::AddressSpace(_) => Finding::AddressSpace,
         BringUpError::NoAperture(_) => Finding::Denied { is_32_bit: false },
         BringUpError::NotAGpu | BringUpError::NoRenderNode(_) => Finding::NoUsableGpu(Errno::ENODEV),
         BringUpError::DoorbellType(_) => Finding::NoUsableGpu(Errno::EOPNOTSUPP),

@@ -9,7 +9,7 @@ mod finding;
 mod kernel_log;
 
 pub use access::{Access, Identity};
-pub use examine::{Examination, Seen, examine};
+pub use examine::{Examination, ExamineInputs, examine};
 pub use explain::{bring_up, create_queue, sentence};
 pub use finding::{Finding, Severity};
 pub use kernel_log::{LogHint, hints};

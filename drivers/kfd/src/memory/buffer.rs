@@ -1,16 +1,16 @@
-//! Allocates and frees: kernel call, address, CPU mapping, GPU mapping, ledger; undone in full on any failure.
+//! Allocates and frees: kernel call, address, CPU mapping, GPU mapping, table of allocations; undone in full on any failure.
 //!
 //! Source: `amdkfd/kfd_chardev.c` (`kfd_ioctl_alloc_memory_of_gpu`, `kfd_ioctl_map_memory_to_gpu`),
 //! `amdgpu/amdgpu_amdkfd_gpuvm.c`. VRAM comes zeroed. Small things share a slab: see `slab`.
 
-use super::ledger::Entry;
+use super::address_space::{AddressSpaceError, FRAGMENT, PAGE};
+use super::allocations::Allocation;
 use super::name::Name;
-use super::space::{FRAGMENT, PAGE, SpaceError};
-use super::usage::{Traits, Usage};
+use super::usage::{MemoryTraits, Usage};
 use crate::heap::OutOfMemory;
 use crate::process::{Device, DeviceIndex, Process};
 use crate::sys::{
-    AllocMemory, Errno, FreeMemory, MapMemory, Place, Request, Window, call, call_devices, request,
+    AllocMemory, Errno, FreeMemory, MapAddress, MapMemory, Request, Window, call, call_devices, request,
 };
 use core::fmt;
 use embedded_hal::delay::DelayNs;
@@ -21,7 +21,7 @@ use embedded_hal::delay::DelayNs;
 pub struct Handle(pub u64);
 
 /// Memory that a GPU maps, at one address for CPU and GPU. Given back by [`Process::free`]; what is dropped
-/// instead stays in the ledger until the process is shut down.
+/// instead stays allocated until the process is shut down.
 #[derive(Debug)]
 pub struct Buffer {
     handle: Handle,
@@ -42,7 +42,7 @@ pub enum AllocError {
     /// The device is lost.
     Lost,
     /// No addresses.
-    Space(SpaceError),
+    AddressSpace(AddressSpaceError),
     /// The kernel has no memory: wanted bytes, and what it says is available.
     NoMemory {
         /// Bytes wanted.
@@ -54,7 +54,7 @@ pub enum AllocError {
     },
     /// Another refusal, with the call.
     Refused(&'static str, Errno),
-    /// No host memory for the ledger.
+    /// No host memory for the table of allocations.
     OutOfMemory,
 }
 
@@ -69,9 +69,9 @@ impl AllocError {
     }
 }
 
-impl From<SpaceError> for AllocError {
-    fn from(error: SpaceError) -> Self {
-        Self::Space(error)
+impl From<AddressSpaceError> for AllocError {
+    fn from(error: AddressSpaceError) -> Self {
+        Self::AddressSpace(error)
     }
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for AllocError {
         match self {
             Self::Size(bytes) => write!(f, "a buffer of {bytes} bytes cannot be"),
             Self::Lost => f.write_str("the device is lost; reopen it"),
-            Self::Space(error) => write!(f, "{error}"),
+            Self::AddressSpace(error) => write!(f, "{error}"),
             Self::NoMemory { wanted, available, name } => {
                 write!(f, "no memory for {name}: {wanted} bytes wanted")?;
                 match available {
@@ -158,8 +158,8 @@ impl Buffer {
 }
 
 impl Device<'_> {
-    pub(crate) fn traits(&self) -> Traits {
-        Traits { kind: self.kind, is_vram_mappable: self.node.is_vram_mappable() }
+    pub(crate) fn traits(&self) -> MemoryTraits {
+        MemoryTraits { kind: self.kind, is_vram_mappable: self.node.is_vram_mappable() }
     }
 }
 
@@ -183,18 +183,18 @@ impl Process<'_> {
             return Err(AllocError::Lost);
         }
         let bytes = rounded(usage, bytes).ok_or(AllocError::Size(bytes))?;
-        self.ledger.reserve()?;
-        let offset = self.space.take(bytes)?;
+        self.allocations.reserve()?;
+        let offset = self.space.allocate(bytes)?;
         let buffer = match self.allocate_at(device, usage, bytes, offset, &name) {
             Ok(buffer) => buffer,
             Err(error) => {
-                self.space.give(offset, bytes);
+                self.space.release(offset, bytes);
                 return Err(error);
             }
         };
         let gpu_id = self.device(device).gpu_id();
         let handle = Some(buffer.handle);
-        self.ledger.add(Entry { va: buffer.va, bytes, gpu_id, usage, name, handle })?;
+        self.allocations.add(Allocation { va: buffer.va, bytes, gpu_id, usage, name, handle })?;
         Ok(buffer)
     }
 
@@ -220,7 +220,7 @@ impl Process<'_> {
 
     /// Gives a buffer back and answers its bytes, which are free again.
     pub fn free(&mut self, mut buffer: Buffer) -> Result<u64, FreeError> {
-        let known = self.ledger.entries().iter().find(|entry| entry.handle == Some(buffer.handle));
+        let known = self.allocations.entries().iter().find(|entry| entry.handle == Some(buffer.handle));
         let Some(entry) = known.cloned() else {
             return Err(FreeError { errno: Errno::EINVAL, buffer });
         };
@@ -239,21 +239,21 @@ impl Process<'_> {
         Ok(buffer.bytes)
     }
 
-    /// Frees by ledger entry, whoever holds the buffer; what the kernel refuses is left to it.
-    pub(crate) fn release(&mut self, handle: Handle, entry: &Entry) {
+    /// Frees an allocation, even if a caller still holds the buffer. Errors of the kernel are ignored.
+    pub(crate) fn release(&mut self, handle: Handle, entry: &Allocation) {
         let owner = self.devices.iter().position(|device| device.gpu_id() == entry.gpu_id);
         if let Some(device) = owner.and_then(|index| u8::try_from(index).ok()) {
             let _ = self.map_gpu(request::UNMAP_MEMORY_FROM_GPU, handle, DeviceIndex(device), entry.usage);
         }
         let _ = self.free_handle(handle);
         // The holder's window may still be mapped there, so the addresses are not given out again.
-        self.ledger.remove(handle);
+        self.allocations.remove(handle);
     }
 
-    fn forget(&mut self, handle: Handle, entry: &Entry) {
-        self.ledger.remove(handle);
+    fn forget(&mut self, handle: Handle, entry: &Allocation) {
+        self.allocations.remove(handle);
         if !entry.usage.keeps_addresses() {
-            self.space.give(entry.va - self.space.span().address(), entry.bytes);
+            self.space.release(entry.va - self.space.span().address(), entry.bytes);
         }
     }
 
@@ -288,7 +288,7 @@ impl Process<'_> {
             let file = if usage == Usage::Mmio { &self.kfd } else { &this.render };
             let at = usize::try_from(offset).map_err(|_| undo("mmap", Errno::ENOMEM))?;
             let len = usize::try_from(bytes).map_err(|_| undo("mmap", Errno::ENOMEM))?;
-            let place = Place::At(self.space.span(), at);
+            let place = MapAddress::At(self.space.span(), at);
             let window = self.kernel.map(file.fd(), arg.mmap_offset, len, place);
             Some(window.map_err(|errno| undo("mmap", errno))?)
         } else {

@@ -1,20 +1,20 @@
-//! GPU memory: where a buffer goes, its address, its life, and the ledger that knows all of them.
+//! GPU memory: where a buffer goes, its address, its life, and the table of all allocations.
 //!
 //! How much there is belongs to [`crate::topology`]; what is in a buffer belongs to whoever asked for it.
 
 mod buffer;
-mod gaps;
-mod ledger;
+mod free_ranges;
+mod allocations;
 mod name;
 mod slab;
-mod space;
+mod address_space;
 mod upload;
 mod usage;
 
+pub use address_space::{AddressSpace, AddressSpaceError, FRAGMENT};
+pub use allocations::{Allocation, Allocations, Nearest, Totals};
 pub use buffer::{AllocError, Buffer, FreeError, Handle};
-pub use ledger::{Entry, Ledger, Nearest, Totals};
 pub use name::Name;
-pub use slab::{Arena, Block};
-pub use space::{FRAGMENT, Space, SpaceError};
+pub use slab::{SlabAllocator, SlabBlock};
 pub use upload::{Bytes, File, Source, UploadError, Uploader};
-pub use usage::{Traits, Usage};
+pub use usage::{MemoryTraits, Usage};

@@ -2,9 +2,9 @@
 //!
 //! Buffers that the kernel wants stand-alone (rings, pointers, end of pipe, save areas) never come from here.
 
+use super::allocations::Allocation;
 use super::buffer::{AllocError, Buffer, FreeError};
-use super::gaps::Gaps;
-use super::ledger::Entry;
+use super::free_ranges::FreeRanges;
 use super::name::Name;
 use super::usage::Usage;
 use crate::heap::OutOfMemory;
@@ -20,12 +20,12 @@ const SLAB: u64 = 64 << 20;
 
 /// A piece of a slab.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct SlabBlock {
     va: u64,
     bytes: u64,
 }
 
-impl Block {
+impl SlabBlock {
     /// First address.
     pub fn va(&self) -> u64 {
         self.va
@@ -41,18 +41,18 @@ impl Block {
 struct Slab {
     buffer: Buffer,
     /// Offsets into the buffer.
-    gaps: Gaps,
+    free: FreeRanges,
 }
 
 /// Slabs of one usage on one device.
 #[derive(Debug)]
-pub struct Arena {
+pub struct SlabAllocator {
     device: DeviceIndex,
     usage: Usage,
     slabs: Vec<Slab>,
 }
 
-impl Arena {
+impl SlabAllocator {
     /// An arena that holds nothing yet.
     pub fn new(device: DeviceIndex, usage: Usage) -> Self {
         assert!(!usage.is_exact(), "{usage:?} must be stand-alone");
@@ -70,7 +70,7 @@ impl Arena {
         process: &mut Process<'_>,
         bytes: u64,
         name: Name,
-    ) -> Result<Block, AllocError> {
+    ) -> Result<SlabBlock, AllocError> {
         let rounded = bytes.checked_next_multiple_of(ALIGN).filter(|&rounded| rounded != 0);
         let rounded = rounded.ok_or(AllocError::Size(bytes))?;
         let found = self.slabs.iter_mut().find_map(|slab| slab.take(rounded));
@@ -79,9 +79,9 @@ impl Arena {
             None => self.grow(process, rounded, &name)?,
         };
         let (usage, gpu_id) = (self.usage, process.device(self.device).gpu_id());
-        let entry = Entry { va, bytes: rounded, gpu_id, usage, name, handle: None };
-        let block = Block { va, bytes: rounded };
-        match process.ledger.add(entry) {
+        let entry = Allocation { va, bytes: rounded, gpu_id, usage, name, handle: None };
+        let block = SlabBlock { va, bytes: rounded };
+        match process.allocations.add(entry) {
             Ok(()) => Ok(block),
             Err(error) => {
                 let _ = self.free(process, block);
@@ -101,10 +101,10 @@ impl Arena {
             }
             result => result?,
         };
-        let gaps =
-            self.slabs.try_reserve(1).map_err(|_| OutOfMemory).and_then(|()| Gaps::new(buffer.bytes()));
-        let mut slab = match gaps {
-            Ok(gaps) => Slab { buffer, gaps },
+        let free =
+            self.slabs.try_reserve(1).map_err(|_| OutOfMemory).and_then(|()| FreeRanges::new(buffer.bytes()));
+        let mut slab = match free {
+            Ok(free) => Slab { buffer, free },
             Err(error) => {
                 let _ = process.free(buffer);
                 return Err(error.into());
@@ -116,23 +116,23 @@ impl Arena {
     }
 
     /// The CPU's view of a piece: the slab's window and the offset in it. `None` where the CPU does not reach it.
-    pub fn window(&self, block: &Block) -> Option<(&Window, usize)> {
+    pub fn window(&self, block: &SlabBlock) -> Option<(&Window, usize)> {
         let slab = self.slabs.iter().find(|slab| slab.holds(block.va))?;
         Some((slab.buffer.window()?, usize::try_from(block.va - slab.buffer.va()).ok()?))
     }
 
     /// The buffer that a piece lies in and its offset, for uploads.
-    pub fn buffer(&self, block: &Block) -> Option<(&Buffer, u64)> {
+    pub fn buffer(&self, block: &SlabBlock) -> Option<(&Buffer, u64)> {
         let slab = self.slabs.iter().find(|slab| slab.holds(block.va))?;
         Some((&slab.buffer, block.va - slab.buffer.va()))
     }
 
     /// Gives a piece back; answers the bytes that went back to the kernel, which is 0 while its slab holds others.
-    pub fn free(&mut self, process: &mut Process<'_>, block: Block) -> Result<u64, FreeError> {
-        process.ledger.remove_piece(block.va);
+    pub fn free(&mut self, process: &mut Process<'_>, block: SlabBlock) -> Result<u64, FreeError> {
+        process.allocations.remove_piece(block.va);
         let Some(index) = self.slabs.iter().position(|slab| slab.holds(block.va)) else { return Ok(0) };
         let slab = &mut self.slabs[index];
-        slab.gaps.give(block.va - slab.buffer.va(), block.bytes);
+        slab.free.release(block.va - slab.buffer.va(), block.bytes);
         if !slab.is_empty() {
             return Ok(0);
         }
@@ -156,13 +156,13 @@ impl Slab {
     }
 
     fn is_empty(&self) -> bool {
-        self.gaps.bytes() == self.buffer.bytes()
+        self.free.bytes() == self.buffer.bytes()
     }
 
     /// The address of the first gap that is large enough.
     fn take(&mut self, bytes: u64) -> Option<u64> {
         // All pieces are multiples of the alignment, for which no host memory is needed.
-        let offset = self.gaps.take(bytes, ALIGN).ok().flatten()?;
+        let offset = self.free.allocate(bytes, ALIGN).ok().flatten()?;
         Some(self.buffer.va() + offset)
     }
 }

@@ -8,9 +8,9 @@ use super::buffer::{AllocError, Buffer};
 use super::name::Name;
 use super::usage::Usage;
 use crate::process::{DeviceIndex, Process};
-use crate::queue::{CopyEngine, CopyError, Ticket};
+use crate::queue::{CopyEngine, CopyError, CopyFence};
 use crate::sys::{Errno, Fd, Kernel, Window, store_fence};
-use crate::topology::Kind;
+use crate::topology::GpuKind;
 use core::fmt;
 use core::ops::Range;
 use embedded_hal::delay::DelayNs;
@@ -135,12 +135,12 @@ pub struct Uploader {
 }
 
 /// Two buffers, each with its copy under way.
-type Staging = [(Buffer, Option<Ticket>); 2];
+type Staging = [(Buffer, Option<CopyFence>); 2];
 
 impl Uploader {
     /// Prepares uploads. On an APU nothing is needed; on a card without a free SDMA queue the BAR serves.
     pub fn new(process: &mut Process<'_>, device: DeviceIndex) -> Result<Self, UploadError> {
-        if process.device(device).kind() == Kind::Apu {
+        if process.device(device).kind() == GpuKind::Apu {
             return Ok(Self { device, staged: None });
         }
         let engine = match CopyEngine::create(process, device) {
@@ -197,7 +197,7 @@ impl Uploader {
         if offset.checked_add(bytes).is_none_or(|end| end > target.bytes()) {
             return Err(UploadError::OutOfBounds(target.bytes()));
         }
-        let is_card = process.device(self.device).kind() == Kind::Discrete;
+        let is_card = process.device(self.device).kind() == GpuKind::Discrete;
         if let Some(window) = target.window()
             && (self.staged.is_none() || !is_card || bytes <= SMALL)
         {

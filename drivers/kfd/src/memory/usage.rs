@@ -6,7 +6,7 @@
 //! kernels work in never carries them, above all not on an APU, where everything is GTT.
 
 use crate::sys::alloc_flag as flag;
-use crate::topology::Kind;
+use crate::topology::GpuKind;
 
 /// What a buffer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +42,9 @@ pub enum Usage {
 
 /// What a device's memory is like, as far as flags depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Traits {
+pub struct MemoryTraits {
     /// Card or part of a CPU.
-    pub kind: Kind,
+    pub kind: GpuKind,
     /// The CPU may map VRAM.
     pub is_vram_mappable: bool,
 }
@@ -68,7 +68,7 @@ impl Usage {
     ];
 
     /// Flags of ALLOC_MEMORY_OF_GPU.
-    pub fn flags(self, traits: Traits) -> u32 {
+    pub fn flags(self, traits: MemoryTraits) -> u32 {
         const W: u32 = flag::WRITABLE | flag::NO_SUBSTITUTE;
         const WX: u32 = W | flag::EXECUTABLE;
         const UNCACHED: u32 = flag::COHERENT | flag::UNCACHED;
@@ -76,7 +76,7 @@ impl Usage {
         match self {
             Self::Data => flag::VRAM | W | public,
             Self::DataGtt | Self::Staging | Self::SaveArea => flag::GTT | W,
-            Self::Code if traits.kind == Kind::Apu => flag::GTT | WX,
+            Self::Code if traits.kind == GpuKind::Apu => flag::GTT | WX,
             Self::Code => flag::VRAM | WX | public,
             // The packet processor fetches packets with execute permission.
             Self::Ring | Self::Pointers | Self::EventPage => flag::GTT | WX | UNCACHED,
@@ -87,7 +87,7 @@ impl Usage {
     }
 
     /// Whether the CPU maps it.
-    pub fn is_host_mapped(self, traits: Traits) -> bool {
+    pub fn is_host_mapped(self, traits: MemoryTraits) -> bool {
         self.flags(traits) & (flag::GTT | flag::PUBLIC | flag::MMIO_REMAP) != 0
     }
 
@@ -112,9 +112,9 @@ impl Usage {
 mod tests {
     use super::*;
 
-    const APU: Traits = Traits { kind: Kind::Apu, is_vram_mappable: true };
-    const CARD: Traits = Traits { kind: Kind::Discrete, is_vram_mappable: true };
-    const SMALL_BAR: Traits = Traits { kind: Kind::Discrete, is_vram_mappable: false };
+    const APU: MemoryTraits = MemoryTraits { kind: GpuKind::Apu, is_vram_mappable: true };
+    const CARD: MemoryTraits = MemoryTraits { kind: GpuKind::Discrete, is_vram_mappable: true };
+    const SMALL_BAR: MemoryTraits = MemoryTraits { kind: GpuKind::Discrete, is_vram_mappable: false };
 
     #[test]
     fn flags_equal_those_real_clients_send() {

@@ -8,7 +8,7 @@ use bytemuck::{Pod, Zeroable};
 /// Packet types (bits 0–7 of the header).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
-pub enum Kind {
+pub enum PacketKind {
     /// AMD's own packets.
     Vendor = 0,
     /// A slot that holds no packet.
@@ -39,7 +39,7 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Packet type.
-    pub kind: Kind,
+    pub kind: PacketKind,
     /// Start only when all earlier packets of the queue are complete.
     pub barrier: bool,
     /// Caches at the start.
@@ -76,7 +76,7 @@ const fn high(value: u64) -> u32 {
 
 impl Packet {
     /// A slot that holds no packet.
-    pub const INVALID: Self = Self([Kind::Invalid as u32; 16]);
+    pub const INVALID: Self = Self([PacketKind::Invalid as u32; 16]);
 
     fn set64(&mut self, dword: usize, value: u64) {
         (self.0[dword], self.0[dword + 1]) = (low(value), high(value));
@@ -146,7 +146,7 @@ impl Dispatch {
 /// A packet that waits until each of these signals is 0; address 0 is ignored.
 pub fn barrier_and(header: Header, signals: [u64; 5]) -> Packet {
     let mut packet = Packet([0; 16]);
-    packet.0[0] = Header { kind: Kind::BarrierAnd, ..header }.bits().into();
+    packet.0[0] = Header { kind: PacketKind::BarrierAnd, ..header }.bits().into();
     for (index, signal) in signals.into_iter().enumerate() {
         packet.set64(2 + 2 * index, signal);
     }
@@ -158,7 +158,7 @@ pub fn pm4_buffer(header: Header, va: u64, dwords: u32) -> Packet {
     const PM4_IB: u32 = 1;
     const REMAINING: u32 = 10;
     let mut packet = Packet([0; 16]);
-    packet.0[0] = u32::from(Header { kind: Kind::Vendor, ..header }.bits()) | PM4_IB << 16;
+    packet.0[0] = u32::from(Header { kind: PacketKind::Vendor, ..header }.bits()) | PM4_IB << 16;
     packet.0[1..5].copy_from_slice(&super::pm4::indirect_buffer(va, dwords));
     packet.0[5] = REMAINING;
     packet
@@ -171,17 +171,21 @@ mod tests {
     #[test]
     fn header_words_equal_those_of_real_runtimes() {
         let word = |kind, barrier, acquire, release| Header { kind, barrier, acquire, release }.bits();
-        assert_eq!(word(Kind::Dispatch, true, Scope::Agent, Scope::Agent), 0x0B02);
-        assert_eq!(word(Kind::Dispatch, true, Scope::None, Scope::Agent), 0x0902);
-        assert_eq!(word(Kind::Dispatch, true, Scope::System, Scope::System), 0x1502);
-        assert_eq!(word(Kind::BarrierAnd, true, Scope::System, Scope::System), 0x1503);
-        assert_eq!(word(Kind::Dispatch, false, Scope::None, Scope::None), 0x0002);
+        assert_eq!(word(PacketKind::Dispatch, true, Scope::Agent, Scope::Agent), 0x0B02);
+        assert_eq!(word(PacketKind::Dispatch, true, Scope::None, Scope::Agent), 0x0902);
+        assert_eq!(word(PacketKind::Dispatch, true, Scope::System, Scope::System), 0x1502);
+        assert_eq!(word(PacketKind::BarrierAnd, true, Scope::System, Scope::System), 0x1503);
+        assert_eq!(word(PacketKind::Dispatch, false, Scope::None, Scope::None), 0x0002);
     }
 
     #[test]
     fn fields_are_where_the_packet_processor_reads_them() {
-        let header =
-            Header { kind: Kind::Dispatch, barrier: true, acquire: Scope::Agent, release: Scope::Agent };
+        let header = Header {
+            kind: PacketKind::Dispatch,
+            barrier: true,
+            acquire: Scope::Agent,
+            release: Scope::Agent,
+        };
         let dispatch = Dispatch {
             workgroup: [256, 2, 3],
             grid: [1024, 20, 30],

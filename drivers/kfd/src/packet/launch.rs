@@ -10,7 +10,7 @@ use core::fmt;
 
 /// What a dependent dispatch takes beside its own work.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Launch {
+pub struct LaunchCost {
     /// Nanoseconds.
     pub nanoseconds: f64,
     /// What was measured: the chip, and by which encoding, which is not the one asked about where that was not measured.
@@ -19,26 +19,26 @@ pub struct Launch {
     pub source: &'static str,
 }
 
-impl fmt::Display for Launch {
+impl fmt::Display for LaunchCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { nanoseconds, measured: (isa, encoding), source } = self;
         write!(f, "{:.2} us, measured by others with {encoding} on {isa}: {source}", nanoseconds / 1e3)
     }
 }
 
-const fn row(isa: Isa, encoding: Encoding, nanoseconds: f64, source: &'static str) -> Launch {
-    Launch { nanoseconds, measured: (isa, encoding), source }
+const fn row(isa: Isa, encoding: Encoding, nanoseconds: f64, source: &'static str) -> LaunchCost {
+    LaunchCost { nanoseconds, measured: (isa, encoding), source }
 }
 
 /// By chip.
-const MEASURED: [Launch; 4] = [
+const MEASURED: [LaunchCost; 4] = [
     row(Isa::GFX1100, Encoding::Pm4, 880.0, "0.82 to 0.88 by Vulkan"),
     row(Isa::GFX1100, Encoding::Aql, 3500.0, "2.8 to 3.9 by HIP graphs, 4.0 by a raw queue"),
     row(Isa::GFX1151, Encoding::Aql, 1890.0, "1.75 to 1.89 by HIP"),
     row(Isa::GFX1201, Encoding::Aql, 2550.0, "2.15 to 2.55 by HIP"),
 ];
 
-impl Launch {
+impl LaunchCost {
     /// That of a chip or of its nearest relative. Where lists were not measured, packets stand for them.
     pub fn of(isa: Isa, encoding: Encoding) -> Self {
         let family = |isa: Isa| (isa.generation(), isa.minor());
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn the_nearest_chip_stands_for_others() {
         let of = |isa, encoding| {
-            let launch = Launch::of(isa, encoding);
+            let launch = LaunchCost::of(isa, encoding);
             (launch.nanoseconds, launch.measured.1)
         };
         assert_eq!(of(Isa::GFX1100, Encoding::Pm4), (880.0, Encoding::Pm4));
@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(of(Isa::GFX1150, Encoding::Pm4), (1890.0, Encoding::Aql));
         assert_eq!(of(Isa::GFX1200, Encoding::Pm4), (2550.0, Encoding::Aql));
         assert_eq!(of(Isa::GFX942, Encoding::Aql), (3500.0, Encoding::Aql));
-        let text = Launch::of(Isa::GFX1151, Encoding::Pm4).to_string();
+        let text = LaunchCost::of(Isa::GFX1151, Encoding::Pm4).to_string();
         assert_eq!(text, "1.89 us, measured by others with aql on gfx1151: 1.75 to 1.89 by HIP");
     }
 }

@@ -9,8 +9,8 @@ mod pm4;
 mod recorder;
 pub mod sdma;
 
-pub use aql::{Dispatch, Header, Kind, Packet, Scope, barrier_and, pm4_buffer};
+pub use aql::{Dispatch, Header, Packet, PacketKind, Scope, barrier_and, pm4_buffer};
 pub use encoding::{Encoding, UnknownEncoding};
-pub use launch::Launch;
+pub use launch::LaunchCost;
 pub use pm4::{IndirectBuffer, register};
 pub use recorder::{Acquire, Dependency, EncodeError, Recorded, Recorder};

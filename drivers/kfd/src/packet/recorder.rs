@@ -4,7 +4,7 @@
 //! submission acquires from the system (host-written arguments, new code) and waits for earlier submissions, the
 //! last one releases to it, every other acquires and releases within the GPU.
 
-use super::aql::{Dispatch, Header, Kind, Packet, Scope};
+use super::aql::{Dispatch, Header, Packet, PacketKind, Scope};
 use super::pm4::IndirectBuffer;
 use crate::code::Kernel;
 use crate::heap::{OutOfMemory, push};
@@ -130,7 +130,8 @@ impl Recorder {
             };
             let release = if last { Scope::System } else { Scope::Agent };
             let barrier = first || recorded.dependency == Dependency::Previous;
-            *packet = recorded.dispatch.encode(Header { kind: Kind::Dispatch, barrier, acquire, release });
+            *packet =
+                recorded.dispatch.encode(Header { kind: PacketKind::Dispatch, barrier, acquire, release });
         }
         Ok(needed)
     }

@@ -8,11 +8,11 @@ use super::device::{Device, DeviceIndex, Exception};
 use super::events::Events;
 use super::file::OpenFile;
 use crate::heap::{OutOfMemory, filled, push};
-use crate::memory::{Ledger, Space, SpaceError};
+use crate::memory::{AddressSpace, AddressSpaceError, Allocations};
 use crate::sys::{
     AcquireVm, Aperture, BusGuard, Errno, GetApertures, GetVersion, Kernel, RuntimeEnable, call, call_pointed,
 };
-use crate::topology::{DeviceInfo, Kind, Node, Topology};
+use crate::topology::{DeviceInfo, GpuKind, Node, Topology};
 use alloc::vec::Vec;
 use core::fmt;
 use embedded_hal::delay::DelayNs;
@@ -84,7 +84,7 @@ pub enum BringUpError {
     /// The device does not have 64-bit doorbells (what it has).
     DoorbellType(u32),
     /// No address space.
-    Space(SpaceError),
+    AddressSpace(AddressSpaceError),
     /// No host memory for tables.
     OutOfMemory,
 }
@@ -95,9 +95,9 @@ impl From<OutOfMemory> for BringUpError {
     }
 }
 
-impl From<SpaceError> for BringUpError {
-    fn from(error: SpaceError) -> Self {
-        Self::Space(error)
+impl From<AddressSpaceError> for BringUpError {
+    fn from(error: AddressSpaceError) -> Self {
+        Self::AddressSpace(error)
     }
 }
 
@@ -128,7 +128,7 @@ impl fmt::Display for BringUpError {
                 write!(f, "GPU {gpu:#x} is hidden: the device cgroup denies its render node")
             }
             Self::DoorbellType(kind) => write!(f, "the GPU has doorbells of type {kind}: type 2 is needed"),
-            Self::Space(error) => write!(f, "{error}"),
+            Self::AddressSpace(error) => write!(f, "{error}"),
             Self::OutOfMemory => write!(f, "{OutOfMemory}"),
         }
     }
@@ -147,8 +147,8 @@ pub struct Process<'k> {
     pub(crate) devices: Vec<Device<'k>>,
     /// Tells when the kernel has taken a buffer's page away. Dropped before the address space.
     pub(crate) guard: Option<BusGuard>,
-    pub(crate) space: Space,
-    pub(crate) ledger: Ledger,
+    pub(crate) space: AddressSpace,
+    pub(crate) allocations: Allocations,
     pub(crate) events: Option<Events>,
     /// Queues that the kernel knows.
     pub(crate) queues: Vec<u32>,
@@ -180,12 +180,12 @@ impl<'k> Process<'k> {
             limit = limit.min(device.aperture.gpuvm_limit);
             push(&mut devices, device)?;
         }
-        let space = Space::reserve(kernel, base, limit)?;
+        let space = AddressSpace::reserve(kernel, base, limit)?;
         let guard = kernel.guard_span(space.span());
-        let (ledger, queues) = (Ledger::default(), Vec::new());
+        let (allocations, queues) = (Allocations::default(), Vec::new());
         let suspends = suspends(kernel);
         let mut process =
-            Self { kernel, kfd, version, devices, guard, space, ledger, events: None, queues, suspends };
+            Self { kernel, kfd, version, devices, guard, space, allocations, events: None, queues, suspends };
         process.runtime_enable().map_err(refused(Stage::RuntimeEnable))?;
         process.events = Some(Events::create(&mut process).map_err(refused(Stage::Events))?);
         Ok(process)
@@ -258,12 +258,14 @@ impl<'k> Process<'k> {
     pub(crate) fn has_lost_page(&self, index: DeviceIndex) -> bool {
         let at = self.guard.as_ref().and_then(BusGuard::gone_at);
         // An address that is nobody's any more may have been anybody's.
-        at.is_some_and(|at| self.ledger.owner(at).is_none_or(|gpu_id| gpu_id == self.device(index).gpu_id()))
+        at.is_some_and(|at| {
+            self.allocations.owner(at).is_none_or(|gpu_id| gpu_id == self.device(index).gpu_id())
+        })
     }
 
     /// Every allocation by address.
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+    pub fn allocations(&self) -> &Allocations {
+        &self.allocations
     }
 
     /// The kernel all of this runs on.
@@ -327,7 +329,7 @@ fn open_device<'k>(
     call(kernel, kfd.fd(), &mut AcquireVm { drm_fd, gpu_id })
         .map_err(|errno| BringUpError::Refused(Stage::AcquireVm(minor), errno))?;
     let info = DeviceInfo::query(kernel, render.fd()).ok();
-    let kind = Kind::of(node.isa(), info.as_ref());
+    let kind = GpuKind::of(node.isa(), info.as_ref());
     let node = node.clone();
     Ok(Device {
         node,

@@ -7,7 +7,7 @@ use crate::memory::Buffer;
 use crate::sys::{
     Aperture, AvailableMemory, BusGuard, Errno, GetClockCounters, HwException, MemoryException, Window, call,
 };
-use crate::topology::{Budget, DeviceInfo, Kind, MemoryFacts, Node};
+use crate::topology::{Budget, DeviceInfo, GpuKind, MemoryFacts, Node};
 use core::fmt;
 
 /// A device of a [`Process`], in the order they were asked for.
@@ -36,7 +36,7 @@ pub struct Clocks {
 #[derive(Debug)]
 pub struct Device<'k> {
     pub(crate) node: Node,
-    pub(crate) kind: Kind,
+    pub(crate) kind: GpuKind,
     pub(crate) info: Option<DeviceInfo>,
     pub(crate) render: OpenFile<'k>,
     pub(crate) aperture: Aperture,
@@ -79,7 +79,7 @@ impl Device<'_> {
     }
 
     /// Card or part of a CPU.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> GpuKind {
         self.kind
     }
 

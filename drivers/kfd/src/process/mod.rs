@@ -6,7 +6,7 @@ mod bring_up;
 mod device;
 mod events;
 mod file;
-mod notices;
+mod gpu_events;
 mod teardown;
 mod trap;
 
@@ -15,6 +15,6 @@ pub use bring_up::{BringUpError, MINIMUM_MINOR, Process, Stage, Version};
 pub(crate) use device::Exception;
 pub use device::{Clocks, Device, DeviceIndex};
 pub use events::{EventId, Events, Signal};
-pub use notices::{EvictionCause, Notice, NoticeKind, Notices};
+pub use gpu_events::{EvictionCause, GpuEvent, GpuEventKind, GpuEvents};
 pub use teardown::Leak;
 pub use trap::{TrapError, TrapRecord};

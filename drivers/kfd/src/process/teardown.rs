@@ -70,7 +70,7 @@ impl Process<'_> {
         let page = self.events.as_ref().and_then(|events| events.page.as_ref()).map(|page| page.handle());
         let mut buffers = Totals::default();
         while let Some(entry) =
-            self.ledger.entries().iter().find(|entry| entry.handle.is_some() && entry.handle != page)
+            self.allocations.entries().iter().find(|entry| entry.handle.is_some() && entry.handle != page)
         {
             let (entry, handle) = (entry.clone(), entry.handle);
             buffers.count += 1;
@@ -88,7 +88,7 @@ impl Process<'_> {
             self.destroy_event(events.memory);
             self.destroy_event(events.hardware);
             if let Some(page) = events.page {
-                self.ledger.remove(page.handle());
+                self.allocations.remove(page.handle());
             }
         }
         leak

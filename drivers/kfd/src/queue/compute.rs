@@ -44,10 +44,10 @@ impl fmt::Display for SubmitError {
 
 impl core::error::Error for SubmitError {}
 
-/// A stretch of packets of one submission, with the caller's mark.
+/// A range of packets of one submission, with the caller's mark.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct PacketRange {
     /// The submission.
     pub submission: Submission,
     /// What the caller calls it.
@@ -77,7 +77,7 @@ pub struct Queue {
     buffers: Buffers,
     producer: Producer,
     submitted: u64,
-    recent: heapless::Deque<Stretch, REMEMBERED>,
+    recent: heapless::Deque<PacketRange, REMEMBERED>,
     pub(super) is_parked: bool,
     pub(super) fault: Option<Fault>,
 }
@@ -186,9 +186,9 @@ impl Queue {
     }
 
     /// What is not known to be complete: the recent submissions after the last complete one.
-    pub fn in_flight(&self) -> impl Iterator<Item = &Stretch> {
+    pub fn in_flight(&self) -> impl Iterator<Item = &PacketRange> {
         let completed = self.completed();
-        self.recent.iter().filter(move |stretch| stretch.submission > completed)
+        self.recent.iter().filter(move |range| range.submission > completed)
     }
 
     /// Copies packets into the ring and rings the doorbell. The last packet is made to wait for all others and
@@ -239,7 +239,7 @@ impl Queue {
         if self.recent.is_full() {
             self.recent.pop_front();
         }
-        let _ = self.recent.push_back(Stretch { submission, label, first, count });
+        let _ = self.recent.push_back(PacketRange { submission, label, first, count });
         if device.is_gone() || process.has_lost_page(self.device) {
             self.fault = Some(Fault::Gone(device.gpu_id(), self.flight()));
             return Err(SubmitError::Dead);

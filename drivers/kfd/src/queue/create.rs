@@ -11,7 +11,7 @@ use crate::heap::{OutOfMemory, push};
 use crate::memory::{AllocError, Buffer, FreeError, Name, Usage};
 use crate::packet::Packet;
 use crate::process::{Device, DeviceIndex, Process, Signal};
-use crate::sys::{CreateQueue, DestroyQueue, Errno, Place, Window, call, queue_type};
+use crate::sys::{CreateQueue, DestroyQueue, Errno, MapAddress, Window, call, queue_type};
 use crate::topology::Property;
 use core::fmt;
 
@@ -164,7 +164,7 @@ impl Process<'_> {
         let within = usize::try_from(offset & 0x1fff).map_err(|_| Errno::EINVAL)?;
         let this = &self.devices[usize::from(device.0)];
         if this.doorbells.is_none() {
-            let window = self.kernel.map(self.kfd.fd(), offset & !0x1fff, SLICE, Place::Anywhere)?;
+            let window = self.kernel.map(self.kfd.fd(), offset & !0x1fff, SLICE, MapAddress::Anywhere)?;
             let this = &mut self.devices[usize::from(device.0)];
             this.guard = self.kernel.guard(&window);
             this.doorbells = Some(window);
@@ -243,7 +243,7 @@ impl Queue {
     }
 
     /// Takes the queue down and frees its buffers. When the scheduler does not answer (`ETIMEDOUT`, followed by a
-    /// reset) the device is lost and the buffers stay in the ledger until [`Process::reopen`].
+    /// reset) the device is lost and the buffers stay allocated until [`Process::reopen`].
     pub fn destroy(self, process: &mut Process<'_>) -> Result<(), Errno> {
         let (device, id, event, buffers) = self.into_parts();
         process.destroy_event(event.id);

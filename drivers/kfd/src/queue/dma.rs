@@ -57,7 +57,7 @@ impl core::error::Error for CopyError {}
 
 /// A copy under way: the value its fence writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket(u32);
+pub struct CopyFence(u32);
 
 /// An SDMA queue.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl CopyEngine {
         to: u64,
         from: u64,
         bytes: u64,
-    ) -> Result<Option<Ticket>, CopyError> {
+    ) -> Result<Option<CopyFence>, CopyError> {
         assert!((1..=COPY_BYTES).contains(&bytes), "{bytes} bytes in one copy");
         const REQUEST: u64 = (REQUEST_WORDS * 4) as u64;
         let doorbells = process.device(self.device).doorbells.as_ref();
@@ -156,18 +156,18 @@ impl CopyEngine {
         self.put(&sdma::fence(fence, self.issued));
         self.buffers.pointers().store64(WRITE, self.written);
         process.kernel().ring(doorbells, self.doorbell, self.written);
-        Ok(Some(Ticket(self.issued)))
+        Ok(Some(CopyFence(self.issued)))
     }
 
     /// Whether a copy is complete.
-    pub fn is_complete(&self, ticket: Ticket) -> bool {
+    pub fn is_complete(&self, ticket: CopyFence) -> bool {
         let fence: &Window = self.buffers.signals();
         // Tickets wrap; at most a ring full of them is under way.
         fence.load32(FENCE).wrapping_sub(ticket.0) < 1 << 31
     }
 
     /// Waits for a copy, at most `limit_ms`.
-    pub fn wait(&self, ticket: Ticket, limit_ms: u32, delay: &mut dyn DelayNs) -> Result<(), CopyError> {
+    pub fn wait(&self, ticket: CopyFence, limit_ms: u32, delay: &mut dyn DelayNs) -> Result<(), CopyError> {
         const STEP_US: u32 = 20;
         for _ in 0..=u64::from(limit_ms) * 1000 / u64::from(STEP_US) {
             if self.is_complete(ticket) {

@@ -11,11 +11,13 @@ mod ring;
 mod save_area;
 mod wait;
 
-pub use compute::{Queue, Stretch, Submission, SubmitError};
+pub use compute::{PacketRange, Queue, Submission, SubmitError};
 pub use control::Priority;
 pub use create::{CreateError, QueueOptions};
-pub use dma::{CopyEngine, CopyError, Ticket};
+pub use dma::{CopyEngine, CopyError, CopyFence};
 pub use profile::{Interval, Profile};
-pub use ring::{Producer, Words};
+pub use ring::{Producer, RingMemory};
 pub use save_area::SaveArea;
-pub use wait::{Counter, Outcome, Patience, Sleep, Sleeper, WaitError, Watch, wait_until};
+pub use wait::{
+    CompletionCounter, SleepResult, Sleeper, WaitError, WaitLimits, WaitOutcome, WaitProgress, wait_until,
+};

@@ -4,11 +4,11 @@
 //! pointer ahead of valid packets, because the scheduler re-reads it when it maps a queue again
 //! (ROCm/rocm-systems#10377).
 
-use crate::packet::{Kind, Packet};
+use crate::packet::{Packet, PacketKind};
 use crate::sys::Window;
 
 /// Memory as the protocol uses it: a [`Window`], or a model of one in a test of all interleavings.
-pub trait Words {
+pub trait RingMemory {
     /// Loads 64 bits (acquire).
     fn load64(&self, offset: usize) -> u64;
     /// Stores 32 bits after everything before it (release).
@@ -19,7 +19,7 @@ pub trait Words {
     fn write(&self, offset: usize, bytes: &[u8]);
 }
 
-impl Words for Window {
+impl RingMemory for Window {
     #[inline]
     fn load64(&self, offset: usize) -> u64 {
         Self::load64(self, offset)
@@ -64,7 +64,7 @@ impl Producer {
     }
 
     /// Marks every slot as holding no packet.
-    pub fn clear(&self, ring: &impl Words) {
+    pub fn clear(&self, ring: &impl RingMemory) {
         for slot in 0..self.slots {
             ring.write(offset_of(slot), bytemuck::bytes_of(&Packet::INVALID));
         }
@@ -76,12 +76,12 @@ impl Producer {
     }
 
     /// Packets that the processor has taken, which says that their slots are free and nothing about completion.
-    pub fn read_index(&self, pointers: &impl Words) -> u64 {
+    pub fn read_index(&self, pointers: &impl RingMemory) -> u64 {
         pointers.load64(self.read_at)
     }
 
     /// Slots free for packets, looking at the read index only if the last look does not suffice for `wanted`.
-    pub fn free(&mut self, pointers: &impl Words, wanted: u64) -> u64 {
+    pub fn free(&mut self, pointers: &impl RingMemory, wanted: u64) -> u64 {
         let known = self.slots - (self.written - self.read);
         if known >= wanted {
             return known;
@@ -96,13 +96,18 @@ impl Producer {
 
     /// Writes packets and then the write index; answers the doorbell value, the index of the last packet.
     /// `None` when there are none or they do not fit now, and nothing is written.
-    pub fn publish(&mut self, ring: &impl Words, pointers: &impl Words, packets: &[Packet]) -> Option<u64> {
+    pub fn publish(
+        &mut self,
+        ring: &impl RingMemory,
+        pointers: &impl RingMemory,
+        packets: &[Packet],
+    ) -> Option<u64> {
         let count = packets.len() as u64;
         if count == 0 || self.free(pointers, count) < count {
             return None;
         }
         for (packet, index) in packets.iter().zip(self.written..) {
-            debug_assert_ne!(packet.header() & 0xff, Kind::Invalid as u16, "a packet to run");
+            debug_assert_ne!(packet.header() & 0xff, PacketKind::Invalid as u16, "a packet to run");
             let at = offset_of(index % self.slots);
             let bytes: &[u8] = bytemuck::bytes_of(packet);
             ring.write(at + HEAD, &bytes[HEAD..]);

@@ -13,7 +13,7 @@ use core::fmt;
 use embedded_hal::delay::DelayNs;
 
 /// What a waiter looks at.
-pub trait Counter {
+pub trait CompletionCounter {
     /// How much is complete.
     fn completed(&self) -> u64;
     /// Anything that changes while work goes on.
@@ -24,7 +24,7 @@ pub trait Counter {
 
 /// How a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sleep {
+pub enum SleepResult {
     /// The event was set, perhaps for another reason.
     Woken,
     /// The time is over.
@@ -38,19 +38,19 @@ pub trait Sleeper {
     /// Whether it can sleep without missing a wake-up. Otherwise the caller polls.
     fn can_sleep(&self) -> bool;
     /// Sleeps at most so many milliseconds; 0 only looks.
-    fn sleep(&mut self, timeout_ms: u32) -> Result<Sleep, Errno>;
+    fn sleep(&mut self, timeout_ms: u32) -> Result<SleepResult, Errno>;
 }
 
 /// How long to do what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct WaitLimits {
     /// Microseconds of spinning before the first sleep.
     pub spin_us: u32,
     /// Milliseconds without any progress after which the GPU counts as hanging.
     pub hang_ms: u32,
 }
 
-impl Default for Patience {
+impl Default for WaitLimits {
     fn default() -> Self {
         Self { spin_us: 200, hang_ms: 10_000 }
     }
@@ -58,7 +58,7 @@ impl Default for Patience {
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum WaitOutcome {
     /// The counter is there.
     Complete,
     /// The other side wrote an error.
@@ -78,17 +78,17 @@ const POLL_US: u32 = 50;
 
 /// Waits until `counter` reaches `target`.
 pub fn wait_until(
-    counter: &impl Counter,
+    counter: &impl CompletionCounter,
     sleeper: &mut impl Sleeper,
     target: u64,
-    patience: Patience,
+    patience: WaitLimits,
     delay: &mut impl DelayNs,
-) -> Result<Outcome, Errno> {
+) -> Result<WaitOutcome, Errno> {
     let look = || {
         if counter.completed() >= target {
-            return Some(Outcome::Complete);
+            return Some(WaitOutcome::Complete);
         }
-        counter.has_error().then_some(Outcome::Error)
+        counter.has_error().then_some(WaitOutcome::Error)
     };
     for _ in 0..u64::from(patience.spin_us) * 1000 / u64::from(SPIN_NS) {
         if let Some(outcome) = look() {
@@ -109,23 +109,23 @@ pub fn wait_until(
             return Ok(outcome);
         }
         quiet_us += match slept {
-            Sleep::Exception => return Ok(Outcome::Exception),
-            Sleep::TimedOut if timeout_ms > 0 => u64::from(timeout_ms) * 1000,
+            SleepResult::Exception => return Ok(WaitOutcome::Exception),
+            SleepResult::TimedOut if timeout_ms > 0 => u64::from(timeout_ms) * 1000,
             // The event of an earlier completion wakes once; more than that must not become a busy loop.
-            Sleep::Woken if idle_wakes == 0 => 0,
-            Sleep::Woken | Sleep::TimedOut => {
+            SleepResult::Woken if idle_wakes == 0 => 0,
+            SleepResult::Woken | SleepResult::TimedOut => {
                 let pause =
                     (POLL_US << idle_wakes.min(5)).min(if sleeper.can_sleep() { 1600 } else { POLL_US });
                 delay.delay_us(pause);
                 pause.into()
             }
         };
-        idle_wakes = if slept == Sleep::Woken { idle_wakes.saturating_add(1) } else { 0 };
+        idle_wakes = if slept == SleepResult::Woken { idle_wakes.saturating_add(1) } else { 0 };
         let now = counter.progress();
         if now != progress {
             (progress, quiet_us) = (now, 0);
         } else if quiet_us >= hang_us {
-            return Ok(Outcome::Hang(patience.hang_ms));
+            return Ok(WaitOutcome::Hang(patience.hang_ms));
         }
     }
 }
@@ -135,14 +135,14 @@ const VIOLATION_MS: u32 = 50;
 
 /// What looks at one submission have seen so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Watch {
+pub struct WaitProgress {
     progress: u64,
     quiet_ms: u32,
 }
 
-impl Watch {
+impl WaitProgress {
     /// Longest look, in milliseconds.
-    pub const LOOK_MS: u32 = 1;
+    pub const POLL_MS: u32 = 1;
 }
 
 /// Why a wait did not end well.
@@ -167,7 +167,7 @@ impl fmt::Display for WaitError {
 
 impl core::error::Error for WaitError {}
 
-impl Counter for Queue {
+impl CompletionCounter for Queue {
     fn completed(&self) -> u64 {
         Self::completed(self).0
     }
@@ -211,7 +211,7 @@ impl Sleeper for QueueSleeper<'_, '_> {
         self.can_sleep
     }
 
-    fn sleep(&mut self, timeout_ms: u32) -> Result<Sleep, Errno> {
+    fn sleep(&mut self, timeout_ms: u32) -> Result<SleepResult, Errno> {
         let mut elements = heapless::Vec::<EventData, 3>::new();
         let age = if self.can_sleep { self.age } else { 0 };
         let _ = elements.push(EventData::with_age(self.event, age));
@@ -222,7 +222,7 @@ impl Sleeper for QueueSleeper<'_, '_> {
         let mut arg = WaitEvents { timeout: timeout_ms, ..WaitEvents::default() };
         self.process.kernel().wait(self.process.kfd.fd(), &mut arg, &mut elements)?;
         if arg.wait_result != wait_result::COMPLETE {
-            return Ok(Sleep::TimedOut);
+            return Ok(SleepResult::TimedOut);
         }
         self.age = elements[0].age().max(1);
         // Only data with a gpu id was written by the kernel.
@@ -235,7 +235,7 @@ impl Sleeper for QueueSleeper<'_, '_> {
         if let Some(exception) = hardware {
             is_ours |= self.note(exception.gpu_id, Exception { memory: None, hardware });
         }
-        Ok(if is_ours { Sleep::Exception } else { Sleep::Woken })
+        Ok(if is_ours { SleepResult::Exception } else { SleepResult::Woken })
     }
 }
 
@@ -253,11 +253,11 @@ impl Queue {
         &mut self,
         process: &mut Process<'_>,
         target: Submission,
-        patience: Patience,
+        patience: WaitLimits,
         delay: &mut impl DelayNs,
     ) -> Result<(), WaitError> {
         match self.outcome(process, target, patience, delay)? {
-            Outcome::Complete => Ok(()),
+            WaitOutcome::Complete => Ok(()),
             outcome => self.fail(process, outcome),
         }
     }
@@ -266,56 +266,56 @@ impl Queue {
         &mut self,
         process: &mut Process<'_>,
         target: Submission,
-        patience: Patience,
+        patience: WaitLimits,
         delay: &mut impl DelayNs,
-    ) -> Result<Outcome, WaitError> {
+    ) -> Result<WaitOutcome, WaitError> {
         if self.fault.is_some() {
             return Err(WaitError::Faulted);
         }
         if process.device(self.device()).exception.is_some() {
-            return Ok(Outcome::Exception);
+            return Ok(WaitOutcome::Exception);
         }
         self.wait_and_note(process, target, patience, delay).map_err(WaitError::Refused)
     }
 
     /// Notes why a wait has ended badly.
-    fn fail<T>(&mut self, process: &mut Process<'_>, outcome: Outcome) -> Result<T, WaitError> {
+    fn fail<T>(&mut self, process: &mut Process<'_>, outcome: WaitOutcome) -> Result<T, WaitError> {
         self.fault = Some(match outcome {
-            Outcome::Complete | Outcome::Exception => self.exception(process),
-            Outcome::Error => self.stopped(process),
-            Outcome::Hang(ms) => self.hang(process, ms),
+            WaitOutcome::Complete | WaitOutcome::Exception => self.exception(process),
+            WaitOutcome::Error => self.stopped(process),
+            WaitOutcome::Hang(ms) => self.hang(process, ms),
         });
         Err(WaitError::Faulted)
     }
 
     /// One look at a submission by a caller that has other things to do: whether it is complete. It takes
-    /// [`Watch::LOOK_MS`] at most, and less when the submission completes meanwhile. What looks in a row have seen
+    /// [`WaitProgress::POLL_MS`] at most, and less when the submission completes meanwhile. What looks in a row have seen
     /// is kept in `watch`; without progress for `hang_ms` the GPU counts as hanging. Faults are as in
     /// [`Self::wait`].
-    pub fn look(
+    pub fn poll(
         &mut self,
         process: &mut Process<'_>,
         target: Submission,
-        watch: &mut Watch,
+        watch: &mut WaitProgress,
         hang_ms: u32,
         delay: &mut impl DelayNs,
     ) -> Result<bool, WaitError> {
         if self.fault.is_none() && self.completed() >= target {
             return Ok(true);
         }
-        let progress = Counter::progress(self);
+        let progress = CompletionCounter::progress(self);
         if progress != watch.progress {
-            *watch = Watch { progress, quiet_ms: 0 };
+            *watch = WaitProgress { progress, quiet_ms: 0 };
         }
-        let patience = Patience { spin_us: 0, hang_ms: Watch::LOOK_MS };
+        let patience = WaitLimits { spin_us: 0, hang_ms: WaitProgress::POLL_MS };
         match self.outcome(process, target, patience, delay)? {
-            Outcome::Complete => Ok(true),
-            Outcome::Hang(_) => {
-                watch.quiet_ms = watch.quiet_ms.saturating_add(Watch::LOOK_MS);
+            WaitOutcome::Complete => Ok(true),
+            WaitOutcome::Hang(_) => {
+                watch.quiet_ms = watch.quiet_ms.saturating_add(WaitProgress::POLL_MS);
                 if watch.quiet_ms < hang_ms {
                     return Ok(false);
                 }
-                self.fail(process, Outcome::Hang(watch.quiet_ms))
+                self.fail(process, WaitOutcome::Hang(watch.quiet_ms))
             }
             outcome => self.fail(process, outcome),
         }
@@ -326,9 +326,9 @@ impl Queue {
         &mut self,
         process: &mut Process<'_>,
         target: Submission,
-        patience: Patience,
+        patience: WaitLimits,
         delay: &mut impl DelayNs,
-    ) -> Result<Outcome, Errno> {
+    ) -> Result<WaitOutcome, Errno> {
         let mut sleeper = QueueSleeper {
             process,
             can_sleep: process.version().has_event_age() && self.event().mailbox.is_some(),
@@ -339,10 +339,10 @@ impl Queue {
         };
         let mut outcome = wait_until(self, &mut sleeper, target.0, patience, delay);
         // The kernel tells of the page itself too, if it was one, and knows its address.
-        if matches!(outcome, Ok(Outcome::Error)) && self.errors().is_some_and(QueueErrors::is_violation) {
+        if matches!(outcome, Ok(WaitOutcome::Error)) && self.errors().is_some_and(QueueErrors::is_violation) {
             for _ in 0..VIOLATION_MS {
-                if sleeper.sleep(0) == Ok(Sleep::Exception) {
-                    outcome = Ok(Outcome::Exception);
+                if sleeper.sleep(0) == Ok(SleepResult::Exception) {
+                    outcome = Ok(WaitOutcome::Exception);
                     break;
                 }
                 delay.delay_ms(1);
@@ -372,7 +372,7 @@ impl Queue {
     fn wave(&self, process: &Process<'_>, mut errors: QueueErrors) -> Option<Fault> {
         let (record, waves) = process.trapped(self.device(), self.doorbell_id())?;
         errors.exceptions |= record.exceptions;
-        let near = process.ledger().nearest(record.pc);
+        let near = process.allocations().nearest(record.pc);
         Some(Fault::Wave(WaveFault { errors, record, near, waves }, self.flight()))
     }
 
@@ -396,7 +396,7 @@ impl Queue {
         match (hardware, memory) {
             (Some(hardware), _) => Fault::Reset(hardware, self.flight()),
             (None, Some(exception)) => {
-                let near = process.ledger().nearest(exception.va);
+                let near = process.allocations().nearest(exception.va);
                 Fault::Memory(MemoryFault { exception, near }, self.flight())
             }
             (None, None) => Fault::Queue(self.errors().unwrap_or_default(), self.flight()),
@@ -405,12 +405,12 @@ impl Queue {
 
     pub(super) fn flight(&self) -> InFlight {
         let (read, written) = self.indexes();
-        let mut stretches = heapless::Vec::new();
-        for stretch in self.in_flight() {
-            if stretches.push(*stretch).is_err() {
+        let mut ranges = heapless::Vec::new();
+        for range in self.in_flight() {
+            if ranges.push(*range).is_err() {
                 break;
             }
         }
-        InFlight { read, written, started: self.started(), stretches }
+        InFlight { read, written, started: self.started(), ranges }
     }
 }

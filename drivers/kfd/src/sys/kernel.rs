@@ -8,7 +8,7 @@ use super::bus_error::BusGuard;
 use super::call::call_pointed;
 use super::errno::Errno;
 use super::request::Request;
-use super::window::{Place, Span, Window};
+use super::window::{MapAddress, Span, Window};
 use core::fmt;
 use core::ops::Range;
 
@@ -64,7 +64,7 @@ pub trait Kernel: Sync {
     fn reserve(&self, len: usize, align: usize) -> Result<Span, Errno>;
 
     /// Maps `len` bytes of `fd` at its file offset `offset`, shared, readable and writable.
-    fn map(&self, fd: &Fd, offset: u64, len: usize, place: Place<'_>) -> Result<Window, Errno>;
+    fn map(&self, fd: &Fd, offset: u64, len: usize, place: MapAddress<'_>) -> Result<Window, Errno>;
 
     /// Ends a mapping; inside a [`Span`] the addresses become inaccessible again.
     fn unmap(&self, window: Window) {

@@ -5,7 +5,7 @@ use super::bus_error::BusGuard;
 use super::errno::Errno;
 use super::kernel::{Fd, Kernel, Stat};
 use super::request::{self, Request};
-use super::window::{Place, Span, Window};
+use super::window::{MapAddress, Span, Window};
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -61,7 +61,7 @@ fn link(request: Request, arg: &mut [u8], pointed: &mut [u8]) -> Result<(), Errn
             return Err(Errno::EINVAL);
         }
     }
-    let Some(shape) = request.pointed() else { return Ok(()) };
+    let Some(shape) = request.pointer_field() else { return Ok(()) };
     let count: u32 = bytemuck::pod_read_unaligned(&arg[shape.count..shape.count + 4]);
     let needed = usize::try_from(count).ok().and_then(|count| count.checked_mul(shape.element));
     if needed.is_none_or(|needed| needed > pointed.len()) {
@@ -100,7 +100,7 @@ impl Kernel for Linux {
         Span::reserve(len, align)
     }
 
-    fn map(&self, fd: &Fd, offset: u64, len: usize, place: Place<'_>) -> Result<Window, Errno> {
+    fn map(&self, fd: &Fd, offset: u64, len: usize, place: MapAddress<'_>) -> Result<Window, Errno> {
         Window::map(borrow(fd)?, offset, len, place)
     }
 
@@ -174,8 +174,8 @@ mod tests {
         let shared = Shared::new(8192).expect("memfd");
         let span = Linux.reserve(1 << 21, 1 << 21).expect("address space");
         assert_eq!(span.address() % (1 << 21), 0);
-        let here = shared.map(0, 8192, Place::At(&span, 4096)).expect("map");
-        let there = shared.map(0, 8192, Place::Anywhere).expect("map");
+        let here = shared.map(0, 8192, MapAddress::At(&span, 4096)).expect("map");
+        let there = shared.map(0, 8192, MapAddress::Anywhere).expect("map");
         assert_eq!(here.address(), span.address() + 4096);
         let bytes: [u8; 29] = core::array::from_fn(|i| i as u8 + 1);
         here.write(4091, &bytes);
@@ -186,10 +186,10 @@ mod tests {
         assert_eq!(here.fetch_sub64(8, 9), 7);
         assert_eq!(there.load64(8), u64::MAX - 1);
         drop(here);
-        let again = shared.map(4096, 4096, Place::At(&span, 0)).expect("map");
+        let again = shared.map(4096, 4096, MapAddress::At(&span, 0)).expect("map");
         assert_eq!(again.load32(0), there.load32(4096));
-        assert!(shared.map(0, 8192, Place::At(&span, (1 << 21) - 4096)).is_err());
-        assert!(shared.map(8192, 4096, Place::Anywhere).is_err());
+        assert!(shared.map(0, 8192, MapAddress::At(&span, (1 << 21) - 4096)).is_err());
+        assert!(shared.map(8192, 4096, MapAddress::Anywhere).is_err());
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
         Linux.close(fd);
         let fd = Linux.open("/dev/zero").expect("zero device");
         let shared = Shared::new(4096).expect("memfd");
-        let window = shared.map(0, 4096, Place::Anywhere).expect("map");
+        let window = shared.map(0, 4096, MapAddress::Anywhere).expect("map");
         window.store32(0, 5);
         assert_eq!(Linux.read_at(&fd, 0, &window, 0..16), Ok(16));
         assert_eq!(window.load32(0), 0);

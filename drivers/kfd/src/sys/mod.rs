@@ -20,6 +20,6 @@ pub use call::{Arg, call, call_pointed};
 pub use errno::Errno;
 pub use kernel::{Fd, Kernel, Stat};
 pub use linux::Linux;
-pub use request::{Pointed, Request};
+pub use request::{PointerField, Request};
 pub use shared::Shared;
-pub use window::{Place, Span, Window, store_fence};
+pub use window::{MapAddress, Span, Window, store_fence};

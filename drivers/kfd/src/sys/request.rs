@@ -10,7 +10,7 @@ pub struct Request(pub u32);
 
 /// Where an argument struct holds a pointer to more data and how that data is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pointed {
+pub struct PointerField {
     /// Byte offset of the 64-bit pointer field.
     pub pointer: usize,
     /// Byte offset of the 32-bit field that counts elements.
@@ -59,7 +59,7 @@ impl Request {
     }
 
     /// The pointer inside the argument, for requests that have one.
-    pub fn pointed(self) -> Option<Pointed> {
+    pub fn pointer_field(self) -> Option<PointerField> {
         self.row()?.2
     }
 
@@ -75,7 +75,7 @@ impl Request {
     }
 }
 
-struct Row(&'static str, Request, Option<Pointed>);
+struct Row(&'static str, Request, Option<PointerField>);
 
 macro_rules! requests {
     ($($name:ident = $direction:ident, $kind:literal, $nr:literal, $size:literal
@@ -91,7 +91,7 @@ macro_rules! requests {
     };
     (@pointed) => { None };
     (@pointed $pointer:literal, $count:literal, $element:literal) => {
-        Some(Pointed { pointer: $pointer, count: $count, element: $element })
+        Some(PointerField { pointer: $pointer, count: $count, element: $element })
     };
 }
 

@@ -1,7 +1,7 @@
 //! Anonymous memory that can be mapped more than once: what a software kernel hands out as device memory.
 
 use super::errno::Errno;
-use super::window::{Place, Window};
+use super::window::{MapAddress, Window};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::MemfdFlags;
 
@@ -31,7 +31,7 @@ impl Shared {
     }
 
     /// Maps `len` bytes from `offset` (whole pages).
-    pub fn map(&self, offset: usize, len: usize, place: Place<'_>) -> Result<Window, Errno> {
+    pub fn map(&self, offset: usize, len: usize, place: MapAddress<'_>) -> Result<Window, Errno> {
         if offset.checked_add(len).is_none_or(|end| end > self.len.next_multiple_of(4096)) {
             return Err(Errno::EINVAL);
         }

@@ -92,7 +92,7 @@ impl Span {
 
 /// Where a mapping goes.
 #[derive(Clone, Copy, Debug)]
-pub enum Place<'a> {
+pub enum MapAddress<'a> {
     /// The kernel chooses.
     Anywhere,
     /// At a byte offset (whole pages) inside a reservation.
@@ -124,11 +124,16 @@ unsafe impl Sync for Window {}
 
 impl Window {
     /// Maps `len` bytes of a file, shared. The caller's file decides what the memory is.
-    pub(super) fn map(fd: BorrowedFd<'_>, offset: u64, len: usize, place: Place<'_>) -> Result<Self, Errno> {
+    pub(super) fn map(
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+        place: MapAddress<'_>,
+    ) -> Result<Self, Errno> {
         let len = len.checked_next_multiple_of(PAGE).filter(|&len| len != 0).ok_or(Errno::EINVAL)?;
         let (at, flags, release) = match place {
-            Place::Anywhere => (core::ptr::null_mut(), MapFlags::SHARED, Release::Unmap),
-            Place::At(span, start) => {
+            MapAddress::Anywhere => (core::ptr::null_mut(), MapFlags::SHARED, Release::Unmap),
+            MapAddress::At(span, start) => {
                 let end = start.checked_add(len).ok_or(Errno::EINVAL)?;
                 if end > span.len() || !start.is_multiple_of(PAGE) {
                     return Err(Errno::EINVAL);

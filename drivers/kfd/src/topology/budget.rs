@@ -6,7 +6,7 @@
 //! `amdgpu/amdgpu_ttm.c:amdgpu_ttm_init`.
 
 use super::dev_info::MemoryInfo;
-use super::node::{Kind, Node};
+use super::node::{GpuKind, Node};
 use super::properties::{field, number};
 use crate::sys::{Errno, Fd, Kernel};
 use core::fmt;
@@ -25,7 +25,7 @@ const NEWER_LIMITS: u32 = 12;
 /// Where a pool's memory is and how it is asked for.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
+pub enum MemoryDomain {
     /// The card's own memory.
     Vram,
     /// An APU's carve-out, by VRAM requests.
@@ -67,7 +67,7 @@ impl fmt::Display for Rule {
     }
 }
 
-impl fmt::Display for Placement {
+impl fmt::Display for MemoryDomain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Vram => "VRAM",
@@ -91,14 +91,14 @@ pub struct Limit {
 /// One kind of memory that a device can use.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pool {
+pub struct MemoryPool {
     /// Where it is.
-    pub placement: Placement,
+    pub domain: MemoryDomain,
     /// All rules that apply, with their figures.
     pub limits: heapless::Vec<Limit, 6>,
 }
 
-impl Pool {
+impl MemoryPool {
     /// The rule that decides and the bytes it leaves.
     pub fn decisive(&self) -> Limit {
         let least = self.limits.iter().min_by_key(|limit| limit.bytes);
@@ -116,17 +116,17 @@ impl Pool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Where weights and KV cache belong.
-    pub first: Pool,
+    pub first: MemoryPool,
     /// What else the GPU could reach.
-    pub second: Option<Pool>,
+    pub second: Option<MemoryPool>,
 }
 
 impl fmt::Display for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Limit { rule, bytes } = self.first.decisive();
-        write!(f, "{} MiB of {} ({rule})", bytes / MIB, self.first.placement)?;
+        write!(f, "{} MiB of {} ({rule})", bytes / MIB, self.first.domain)?;
         match &self.second {
-            Some(pool) => write!(f, ", and {} MiB of {}", pool.bytes() / MIB, pool.placement),
+            Some(pool) => write!(f, ", and {} MiB of {}", pool.bytes() / MIB, pool.domain),
             None => Ok(()),
         }
     }
@@ -182,13 +182,13 @@ impl MemoryFacts {
     }
 
     /// The budget of a device of this kind on a kernel whose KFD interface has this minor version.
-    pub fn budget(&self, kind: Kind, minor: u32) -> Budget {
+    pub fn budget(&self, kind: GpuKind, minor: u32) -> Budget {
         match kind {
-            Kind::Discrete => Budget {
-                first: self.vram_pool(Placement::Vram),
-                second: self.gtt_pool(Placement::Gtt, minor),
+            GpuKind::Discrete => Budget {
+                first: self.vram_pool(MemoryDomain::Vram),
+                second: self.gtt_pool(MemoryDomain::Gtt, minor),
             },
-            Kind::Apu => self.apu_budget(minor),
+            GpuKind::Apu => self.apu_budget(minor),
         }
     }
 
@@ -197,31 +197,31 @@ impl MemoryFacts {
     fn apu_budget(&self, minor: u32) -> Budget {
         let carve_out = self.vram.unwrap_or(0);
         if self.bank != carve_out {
-            let first = self.gtt_pool(Placement::VramFromGtt, minor);
+            let first = self.gtt_pool(MemoryDomain::VramFromGtt, minor);
             return Budget {
-                first: first.unwrap_or_else(|| self.vram_pool(Placement::VramFromGtt)),
+                first: first.unwrap_or_else(|| self.vram_pool(MemoryDomain::VramFromGtt)),
                 second: None,
             };
         }
-        let carved = self.vram_pool(Placement::CarveOut);
-        match self.gtt_pool(Placement::Gtt, minor) {
+        let carved = self.vram_pool(MemoryDomain::CarveOut);
+        match self.gtt_pool(MemoryDomain::Gtt, minor) {
             Some(gtt) if gtt.bytes() > carved.bytes() => Budget { first: gtt, second: Some(carved) },
             gtt => Budget { first: carved, second: gtt },
         }
     }
 
-    fn vram_pool(&self, placement: Placement) -> Pool {
+    fn vram_pool(&self, domain: MemoryDomain) -> MemoryPool {
         let size = if self.bank == 0 { self.vram.unwrap_or(0) } else { self.bank };
         // KFD keeps (free memory at module load + VRAM) / 16384 for page tables, and no less than 8 MiB.
         let tables = (self.mem_total.unwrap_or(0).saturating_add(size) / 16384).max(8 * MIB);
         let mut limits = heapless::Vec::new();
         add(&mut limits, Rule::VramSize, Some(size.saturating_sub(tables)));
         add(&mut limits, Rule::KfdAvailable, self.kfd_available.map(less_headroom));
-        Pool { placement, limits }
+        MemoryPool { domain, limits }
     }
 
     /// `None` when nothing is known about system memory.
-    fn gtt_pool(&self, placement: Placement, minor: u32) -> Option<Pool> {
+    fn gtt_pool(&self, domain: MemoryDomain, minor: u32) -> Option<MemoryPool> {
         let newer = minor >= NEWER_LIMITS;
         let ttm = if newer {
             self.ttm_limit
@@ -238,9 +238,9 @@ impl MemoryFacts {
         add(&mut limits, Rule::SystemLimit, system);
         add(&mut limits, Rule::MemAvailable, self.mem_available.map(less_headroom));
         // For a card, KFD's figure is about its VRAM.
-        let ours = self.kfd_available.filter(|_| placement == Placement::VramFromGtt);
+        let ours = self.kfd_available.filter(|_| domain == MemoryDomain::VramFromGtt);
         add(&mut limits, Rule::KfdAvailable, ours.map(less_headroom));
-        (!limits.is_empty()).then_some(Pool { placement, limits })
+        (!limits.is_empty()).then_some(MemoryPool { domain, limits })
     }
 }
 

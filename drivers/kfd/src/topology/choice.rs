@@ -1,7 +1,7 @@
 //! Which device a caller gets who names none. What a device is worth beyond its memory is not judged here.
 
 use super::isa::{Isa, Support};
-use super::node::{Identity, Kind};
+use super::node::{GpuKind, Identity};
 use core::fmt;
 
 /// A device as the choice sees it.
@@ -13,7 +13,7 @@ pub struct Candidate {
     /// What it is.
     pub isa: Isa,
     /// Card or part of a CPU.
-    pub kind: Kind,
+    pub kind: GpuKind,
     /// Bytes of its first pool.
     pub bytes: u64,
     /// Where it sits.
@@ -61,7 +61,7 @@ impl fmt::Display for Choice {
 
 /// Higher is better: cards before integrated, then memory, then the lower PCI address.
 fn rank(candidate: &Candidate) -> impl Ord + use<> {
-    (candidate.kind == Kind::Discrete, candidate.bytes, core::cmp::Reverse(candidate.identity))
+    (candidate.kind == GpuKind::Discrete, candidate.bytes, core::cmp::Reverse(candidate.identity))
 }
 
 /// The discrete device with most memory among those that have kernels; an integrated one when there is no other.

@@ -20,14 +20,14 @@ impl fmt::Display for NodeIndex {
 /// Whether a GPU has memory of its own.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum GpuKind {
     /// A card with its own memory.
     Discrete,
     /// Part of a CPU; its memory is the system's.
     Apu,
 }
 
-impl Kind {
+impl GpuKind {
     /// What the render node says; without an answer, what chips of this ISA usually are.
     pub(crate) fn of(isa: Isa, info: Option<&DeviceInfo>) -> Self {
         let is_apu = info.map_or(isa.is_usually_apu(), |info| info.is_apu);
@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for GpuKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Discrete => "discrete",

@@ -169,7 +169,7 @@ fn what_is_not_given_back_is_told_and_freed() {
     let buffer = process.allocate(FIRST, Usage::Data, 5 << 20, Name::new("forgotten")).expect("memory");
     assert_eq!(buffer.bytes(), 6 << 20);
     assert_eq!(buffer.va() % FRAGMENT, 0);
-    assert_eq!(process.ledger().nearest(buffer.va() + 7), Nearest::Inside(Name::new("forgotten"), 7));
+    assert_eq!(process.allocations().nearest(buffer.va() + 7), Nearest::Inside(Name::new("forgotten"), 7));
     drop(buffer);
     let leak = process.shutdown().expect_err("one buffer");
     assert_eq!((leak.buffers.count, leak.buffers.bytes, leak.queues), (1, 6 << 20, 0));

@@ -8,7 +8,7 @@ use doorbell_kfd::fault::Fault;
 use doorbell_kfd::memory::{AllocError, Bytes, Name, UploadError, Uploader, Usage};
 use doorbell_kfd::process::DeviceIndex;
 use doorbell_kfd::queue::{CopyEngine, CopyError, Queue, QueueOptions, SubmitError};
-use doorbell_kfd::sys::{BusGuard, Kernel, Linux, Place, Window};
+use doorbell_kfd::sys::{BusGuard, Kernel, Linux, MapAddress, Window};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,7 +24,7 @@ impl Taken {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bus-{name}-{}", std::process::id()));
         std::fs::write(&path, [0; 3 * 4096]).expect("file");
         let fd = Linux.open(path.to_str().expect("UTF-8")).expect("open");
-        let window = Linux.map(&fd, 0, 8192, Place::Anywhere).expect("map");
+        let window = Linux.map(&fd, 0, 8192, MapAddress::Anywhere).expect("map");
         Linux.close(fd);
         Self { path, window }
     }

@@ -206,7 +206,7 @@ fn a_program_is_loaded_and_found_by_name() {
         let program = Program::load(&mut process, &mut uploader, first, &file, &mut clock).expect("valid");
         let kernel = *program.kernel("k").expect("there");
         assert!(program.kernel("K").is_none());
-        let near = process.ledger().nearest(kernel.entry).to_string();
+        let near = process.allocations().nearest(kernel.entry).to_string();
         assert_eq!(near, "k+0x0");
         program.unload(&mut process).expect("free");
         uploader.destroy(&mut process).expect("destroy");

@@ -3,8 +3,8 @@
 use crate::fake::Fake;
 use crate::machines::{GIB, Machine, Release};
 use crate::queue::open;
-use doorbell_kfd::doctor::{self, Examination, Finding, LogHint, Seen, Severity, examine};
-use doorbell_kfd::process::{DeviceIndex, EvictionCause, Notice, NoticeKind, Process};
+use doorbell_kfd::doctor::{self, Examination, ExamineInputs, Finding, LogHint, Severity, examine};
+use doorbell_kfd::process::{DeviceIndex, EvictionCause, GpuEvent, GpuEventKind, Process};
 use doorbell_kfd::queue::{Queue, QueueOptions};
 use doorbell_kfd::sys::{Errno, Stat, request};
 use doorbell_kfd::topology::{Isa, ROOT, Rule, Topology};
@@ -14,7 +14,7 @@ fn fake(release: Release, names: &[&str]) -> Fake {
 }
 
 fn examined(fake: &Fake) -> Examination {
-    examine(fake, Seen::default()).expect("host memory")
+    examine(fake, ExamineInputs::default()).expect("host memory")
 }
 
 /// The only finding, as one line with its remedy.
@@ -189,13 +189,13 @@ fn settings_and_firmware_that_cause_trouble_are_told() {
 #[test]
 fn a_model_that_does_not_fit_gets_the_limit_that_decides() {
     let fake = fake(Release::V6_12, &["8060S"]);
-    let seen = Seen { model_bytes: Some(50 * GIB), ..Seen::default() };
+    let seen = ExamineInputs { model_bytes: Some(50 * GIB), ..ExamineInputs::default() };
     let examination = examine(&fake, seen).expect("host memory");
     let [Finding::TooSmall { wanted, budget }] = &examination.findings[..] else { panic!("one finding") };
     assert_eq!(*wanted, 50 * GIB);
     assert!(matches!(budget.first.decisive().rule, Rule::TtmLimit | Rule::GttSize));
     assert!(single(&examination).contains("raise `ttm.pages_limit`"), "{}", single(&examination));
-    let small = Seen { model_bytes: Some(GIB), ..Seen::default() };
+    let small = ExamineInputs { model_bytes: Some(GIB), ..ExamineInputs::default() };
     assert_eq!(examine(&fake, small).expect("host memory").findings, []);
 }
 
@@ -214,7 +214,7 @@ fn a_small_bar_is_only_a_note() {
 fn the_kernel_log_is_searched_for_known_lines() {
     let fake = fake(Release::V6_12, &["RX 7600"]);
     let log = b"amdgpu: [gfxhub] page fault (src_id:0 ring:24 vmid:8)\nother\n";
-    let examination = examine(&fake, Seen { log, model_bytes: None }).expect("host memory");
+    let examination = examine(&fake, ExamineInputs { log, model_bytes: None }).expect("host memory");
     assert_eq!(examination.findings, [Finding::Log(LogHint::PageFault)]);
     assert!(!examination.findings[0].remedy().to_string().is_empty());
 }
@@ -244,7 +244,7 @@ fn bring_up_and_queue_errors_become_findings() {
 fn what_the_kernel_tells_beside_faults_is_heard() {
     let fake = fake(Release::V6_12, &["8060S"]);
     let process = open(&fake);
-    let mut notices = process.notices(DeviceIndex(0)).expect("listening");
+    let mut notices = process.gpu_events(DeviceIndex(0)).expect("listening");
     let mask =
         fake.tell("9 123456789 -4242 a1b2 5\n1 1092:doorbell\n77 of a newer kernel\n2 ff:1\na 99 -4242");
     assert_eq!(mask, 0b11_0000_1111);
@@ -253,13 +253,13 @@ fn what_the_kernel_tells_beside_faults_is_heard() {
     fake.tell(" a1b2 0\n");
     notices.read(&mut |notice| heard.push((notice.kind, notice.text.to_owned()))).expect("read");
     let expected = [
-        (NoticeKind::QueueEviction, "123456789 -4242 a1b2 5"),
-        (NoticeKind::PageFault, "1092:doorbell"),
-        (NoticeKind::ThermalThrottle, "ff:1"),
-        (NoticeKind::QueueRestore, "99 -4242 a1b2 0"),
+        (GpuEventKind::QueueEviction, "123456789 -4242 a1b2 5"),
+        (GpuEventKind::PageFault, "1092:doorbell"),
+        (GpuEventKind::ThermalThrottle, "ff:1"),
+        (GpuEventKind::QueueRestore, "99 -4242 a1b2 0"),
     ];
     assert_eq!(heard, expected.map(|(kind, text)| (kind, text.to_owned())));
-    assert_eq!(Notice::parse(b"\xff\xfe"), None);
+    assert_eq!(GpuEvent::parse(b"\xff\xfe"), None);
     for (line, cause) in [
         ("9 123456789 -4242 a1b2 3", Some(EvictionCause::Suspend)),
         ("9 123456789 -4242 a1b2 2", Some(EvictionCause::Memory)),
@@ -267,7 +267,7 @@ fn what_the_kernel_tells_beside_faults_is_heard() {
         ("9 123456789", None),
         ("a 123456789 -4242 a1b2 3", None),
     ] {
-        assert_eq!(Notice::parse(line.as_bytes()).expect("a line").cause(), cause, "{line}");
+        assert_eq!(GpuEvent::parse(line.as_bytes()).expect("a line").cause(), cause, "{line}");
     }
     drop(notices);
     process.shutdown().expect("nothing left");

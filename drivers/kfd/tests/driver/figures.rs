@@ -4,7 +4,7 @@ use crate::fake::Fake;
 use crate::machines::{GIB, Machine, Release};
 use crate::queue::{Clock, open, packets};
 use doorbell_kfd::process::DeviceIndex;
-use doorbell_kfd::queue::{Patience, Queue, QueueOptions};
+use doorbell_kfd::queue::{Queue, QueueOptions, WaitLimits};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Rounds that a figure is the mean of.
@@ -43,7 +43,7 @@ fn submitting_allocates_nothing() {
             let waiting = allocation_counter::measure(|| {
                 let submission = made.expect("submitted");
                 let mut clock = Clock::default();
-                queue.wait(&mut process, submission, Patience::default(), &mut clock).expect("complete");
+                queue.wait(&mut process, submission, WaitLimits::default(), &mut clock).expect("complete");
             });
             assert_eq!(waiting.count_total, 0, "waiting");
         }

@@ -5,7 +5,9 @@
 //! not, and marks slots invalid or not.
 
 use doorbell_kfd::packet::Packet;
-use doorbell_kfd::queue::{Counter, Outcome, Patience, Producer, Sleep, Sleeper, Words, wait_until};
+use doorbell_kfd::queue::{
+    CompletionCounter, Producer, RingMemory, SleepResult, Sleeper, WaitLimits, WaitOutcome, wait_until,
+};
 use doorbell_kfd::sys::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -38,7 +40,7 @@ struct Recording {
     cut: Cell<Option<usize>>,
 }
 
-impl Words for Recording {
+impl RingMemory for Recording {
     fn load64(&self, offset: usize) -> u64 {
         assert_eq!(offset, READ, "the producer reads nothing else");
         let loads = self.ops.borrow().iter().filter(|op| matches!(op, Op::Load(_))).count();
@@ -325,7 +327,7 @@ impl Gpu {
     }
 }
 
-impl Counter for Gpu {
+impl CompletionCounter for Gpu {
     fn completed(&self) -> u64 {
         self.operation();
         self.count.get()
@@ -348,7 +350,7 @@ impl Sleeper for Waiter<'_> {
         true
     }
 
-    fn sleep(&mut self, timeout_ms: u32) -> Result<Sleep, Errno> {
+    fn sleep(&mut self, timeout_ms: u32) -> Result<SleepResult, Errno> {
         let gpu = self.0;
         assert!(timeout_ms > 0);
         gpu.operation();
@@ -358,11 +360,11 @@ impl Sleeper for Waiter<'_> {
         loop {
             if gpu.age.get() != gpu.seen.get() {
                 gpu.seen.set(gpu.age.get());
-                return Ok(Sleep::Woken);
+                return Ok(SleepResult::Woken);
             }
             if gpu.done.get() == 3 {
                 gpu.timeouts.set(gpu.timeouts.get() + 1);
-                return Ok(Sleep::TimedOut);
+                return Ok(SleepResult::TimedOut);
             }
             gpu.step();
         }
@@ -389,9 +391,9 @@ fn slept_through(keeps_age: bool) -> u32 {
                     seen: Cell::new(1),
                     timeouts: Cell::new(0),
                 };
-                let patience = Patience { spin_us: 2, hang_ms: 5000 };
+                let patience = WaitLimits { spin_us: 2, hang_ms: 5000 };
                 let outcome = wait_until(&gpu, &mut Waiter(&gpu), 1, patience, &mut NoTime);
-                assert_eq!(outcome, Ok(Outcome::Complete), "{first} {second} {third}");
+                assert_eq!(outcome, Ok(WaitOutcome::Complete), "{first} {second} {third}");
                 missed += gpu.timeouts.get();
             }
         }

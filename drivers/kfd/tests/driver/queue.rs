@@ -4,10 +4,10 @@ use crate::fake::{Fake, Trouble};
 use crate::machines::{CHIPS, GIB, Machine, Release};
 use doorbell_kfd::fault::Fault;
 use doorbell_kfd::memory::{AllocError, Name, Nearest, Usage};
-use doorbell_kfd::packet::{Dispatch, Header, Kind, Packet, Scope};
+use doorbell_kfd::packet::{Dispatch, Header, Packet, PacketKind, Scope};
 use doorbell_kfd::process::{DeviceIndex, Process};
 use doorbell_kfd::queue::{
-    CreateError, Patience, Priority, Queue, QueueOptions, SaveArea, Submission, SubmitError, WaitError,
+    CreateError, Priority, Queue, QueueOptions, SaveArea, Submission, SubmitError, WaitError, WaitLimits,
 };
 use doorbell_kfd::sys::{Errno, request};
 use doorbell_kfd::topology::{Property, Topology};
@@ -33,7 +33,8 @@ pub fn open(fake: &Fake) -> Process<'_> {
 }
 
 pub fn packets(count: u32) -> Vec<Packet> {
-    let header = Header { kind: Kind::Dispatch, barrier: true, acquire: Scope::Agent, release: Scope::Agent };
+    let header =
+        Header { kind: PacketKind::Dispatch, barrier: true, acquire: Scope::Agent, release: Scope::Agent };
     let dispatch = |index: u32| Dispatch {
         workgroup: [64, 1, 1],
         grid: [index + 1, 1, 1],
@@ -102,7 +103,7 @@ fn work_is_submitted_waited_for_and_counted_on_every_machine() {
             for round in 1..=3 {
                 let submission = queue.submit(&process, &packets(100), round).expect("room");
                 assert_eq!(submission, Submission(round.into()));
-                queue.wait(&mut process, submission, Patience::default(), &mut clock).expect("complete");
+                queue.wait(&mut process, submission, WaitLimits::default(), &mut clock).expect("complete");
                 assert_eq!(queue.completed(), submission);
             }
             let dispatches = fake.dispatches();
@@ -128,7 +129,7 @@ fn a_hundred_thousand_submissions_reuse_the_ring_and_make_no_call() {
     let calls = fake.calls().len();
     for _ in 0..100_000 {
         let submission = queue.submit(&process, &batch, 0).expect("room");
-        queue.wait(&mut process, submission, Patience::default(), &mut clock).expect("complete");
+        queue.wait(&mut process, submission, WaitLimits::default(), &mut clock).expect("complete");
     }
     assert_eq!(fake.calls().len(), calls, "no system call while nothing is slow");
     assert_eq!(queue.completed(), Submission(100_000));
@@ -207,7 +208,7 @@ fn signal_storms_do_not_disturb_a_queue() {
     let mut process = open(&fake);
     let mut queue = queue(&mut process);
     let submission = queue.submit(&process, &packets(3), 0).expect("room");
-    queue.wait(&mut process, submission, Patience::default(), &mut Clock::default()).expect("complete");
+    queue.wait(&mut process, submission, WaitLimits::default(), &mut Clock::default()).expect("complete");
     queue.destroy(&mut process).expect("destroy");
     process.shutdown().expect("nothing left");
     assert_eq!(fake.held(), (0, 0, 0));
@@ -222,7 +223,7 @@ fn an_idle_queue_is_parked_and_comes_back_with_work() {
     for _ in 0..2 {
         let submission = queue.submit(&process, &packets(3), 0).expect("room");
         assert!(!queue.is_parked());
-        queue.wait(&mut process, submission, Patience::default(), &mut clock).expect("complete");
+        queue.wait(&mut process, submission, WaitLimits::default(), &mut clock).expect("complete");
         assert_eq!((queue.park(&process), queue.is_parked()), (Ok(true), true));
     }
     queue.destroy(&mut process).expect("destroy");
@@ -255,11 +256,11 @@ fn a_hang_is_found_by_lack_of_progress_without_spinning() {
     fake.inject(|injection| injection.trouble = Some(Trouble::Hang));
     let submission = queue.submit(&process, &packets(9), 77).expect("room");
     let mut clock = Clock::default();
-    let error = queue.wait(&mut process, submission, Patience::default(), &mut clock).expect_err("hang");
+    let error = queue.wait(&mut process, submission, WaitLimits::default(), &mut clock).expect_err("hang");
     assert_eq!(error, WaitError::Faulted);
     let Some(Fault::Hang(10_000, flight)) = queue.fault() else { panic!("{:?}", queue.fault()) };
     assert_eq!((flight.read, flight.written), (1, 9));
-    assert_eq!(flight.stretches[0].label, 77);
+    assert_eq!(flight.ranges[0].label, 77);
     assert!(fake.waits() <= 12, "{} waits for 10 s", fake.waits());
     assert_eq!(clock.0, 200_000, "the spinning before the first sleep");
     let text = queue.fault().expect("fault").to_string();
@@ -282,7 +283,7 @@ fn a_page_fault_is_told_by_buffer_name() {
     let past = cache.va() + cache.bytes();
     fake.inject(|injection| injection.trouble = Some(Trouble::Fault(past + 100)));
     let submission = queue.submit(&process, &packets(2), 5).expect("room");
-    queue.wait(&mut process, submission, Patience::default(), &mut Clock::default()).expect_err("fault");
+    queue.wait(&mut process, submission, WaitLimits::default(), &mut Clock::default()).expect_err("fault");
     let Some(Fault::Memory(fault, _)) = queue.fault() else { panic!("{:?}", queue.fault()) };
     assert_eq!(fault.near, Nearest::Past(Name::new("kv_cache[12]"), 0));
     assert!(fault.exception.not_present);
@@ -305,7 +306,7 @@ fn after_a_reset_the_device_can_be_reopened() {
     let buffer = process.allocate(FIRST, Usage::Data, 1 << 20, Name::new("weights")).expect("memory");
     fake.inject(|injection| injection.trouble = Some(Trouble::Reset));
     let submission = lost.submit(&process, &packets(2), 0).expect("room");
-    lost.wait(&mut process, submission, Patience::default(), &mut Clock::default()).expect_err("reset");
+    lost.wait(&mut process, submission, WaitLimits::default(), &mut Clock::default()).expect_err("reset");
     let text = lost.fault().expect("fault").to_string();
     assert!(
         text.starts_with("GPU 0x1234: the whole GPU was reset after a hang, its memory is lost"),
@@ -319,7 +320,7 @@ fn after_a_reset_the_device_can_be_reopened() {
     assert_eq!(lost.destroy(&mut process), Err(Errno::EINVAL), "it is gone");
     let mut queue = queue(&mut process);
     let submission = queue.submit(&process, &packets(2), 0).expect("room");
-    queue.wait(&mut process, submission, Patience::default(), &mut Clock::default()).expect("complete");
+    queue.wait(&mut process, submission, WaitLimits::default(), &mut Clock::default()).expect("complete");
     queue.destroy(&mut process).expect("destroy");
     process.shutdown().expect("nothing left");
     assert_eq!(fake.held(), (0, 0, 0));
@@ -332,7 +333,7 @@ fn queue_errors_are_told_in_words() {
     let mut queue = queue(&mut process);
     fake.inject(|injection| injection.trouble = Some(Trouble::QueueError(0x4000_0040)));
     let submission = queue.submit(&process, &packets(2), 0).expect("room");
-    queue.wait(&mut process, submission, Patience::default(), &mut Clock::default()).expect_err("error");
+    queue.wait(&mut process, submission, WaitLimits::default(), &mut Clock::default()).expect_err("error");
     let text = queue.fault().expect("fault").to_string();
     assert!(
         text.starts_with(
@@ -354,7 +355,7 @@ fn a_device_that_does_not_come_back_from_suspend_is_lost() {
     let fake = fake(Release::V6_12, "8060S");
     fake.set_file(COUNTER, "3\n");
     let mut process = open(&fake);
-    let patience = Patience { spin_us: 5, hang_ms: 100 };
+    let patience = WaitLimits { spin_us: 5, hang_ms: 100 };
     for (count, suspended) in [("3\n", false), ("4\n", true), ("4\n", false)] {
         let mut queue = queue(&mut process);
         fake.inject(|injection| injection.trouble = None);
@@ -388,7 +389,7 @@ fn every_device_that_slept_is_lost_until_it_is_reopened() {
     fake.set_file(COUNTER, "3\n");
     let mut process = open(&fake);
     let devices = [FIRST, DeviceIndex(1)];
-    let patience = Patience { spin_us: 5, hang_ms: 100 };
+    let patience = WaitLimits { spin_us: 5, hang_ms: 100 };
     for suspended in [true, false] {
         let mut queues = devices
             .map(|device| Queue::create(&mut process, device, QueueOptions::default()).expect("queue"));
@@ -443,7 +444,7 @@ fn without_event_ages_the_host_polls_and_still_finds_faults() {
     let mut queue = queue(&mut process);
     fake.inject(|injection| injection.trouble = Some(Trouble::Fault(0x1000)));
     let submission = queue.submit(&process, &packets(2), 0).expect("room");
-    queue.wait(&mut process, submission, Patience::default(), &mut Clock::default()).expect_err("fault");
+    queue.wait(&mut process, submission, WaitLimits::default(), &mut Clock::default()).expect_err("fault");
     assert!(matches!(queue.fault(), Some(Fault::Memory(..))));
     fake.inject(|injection| injection.trouble = Some(Trouble::Hang));
     process.reopen();
@@ -451,7 +452,7 @@ fn without_event_ages_the_host_polls_and_still_finds_faults() {
     let submission = queue.submit(&process, &packets(2), 0).expect("room");
     let mut clock = Clock::default();
     queue
-        .wait(&mut process, submission, Patience { spin_us: 10, hang_ms: 100 }, &mut clock)
+        .wait(&mut process, submission, WaitLimits { spin_us: 10, hang_ms: 100 }, &mut clock)
         .expect_err("hang");
     assert!(matches!(queue.fault(), Some(Fault::Hang(100, _))));
     assert!((100_000_000..101_000_000).contains(&clock.0), "{} ns", clock.0);
@@ -482,7 +483,7 @@ fn a_fault_of_another_device_stops_only_that_one() {
     let slow = healthy.submit(&process, &packets(2), 0).expect("room");
     fake.inject(|injection| (injection.is_asleep, injection.trouble) = (false, Some(Trouble::Fault(0x5000))));
     let faulting = broken.submit(&process, &packets(2), 0).expect("room");
-    let patience = Patience { spin_us: 5, hang_ms: 2000 };
+    let patience = WaitLimits { spin_us: 5, hang_ms: 2000 };
     healthy.wait(&mut process, slow, patience, &mut Clock::default()).expect_err("it sleeps");
     assert!(matches!(healthy.fault(), Some(Fault::Hang(2000, _))), "{:?}", healthy.fault());
     assert!(!process.device(FIRST).is_lost() && process.device(DeviceIndex(1)).is_lost());

@@ -4,8 +4,8 @@ use crate::fake::Fake;
 use crate::machines::{CHIPS, GIB, MIB, Machine, Release, named};
 use doorbell_kfd::sys::{Errno, Kernel};
 use doorbell_kfd::topology::{
-    Candidate, Choice, DeviceInfo, Isa, Kind, MemoryFacts, Node, Placement, ROOT, Rule, Skipped, Topology,
-    TopologyError, choose,
+    Candidate, Choice, DeviceInfo, GpuKind, Isa, MemoryDomain, MemoryFacts, Node, ROOT, Rule, Skipped,
+    Topology, TopologyError, choose,
 };
 
 fn scan(fake: &Fake) -> Topology {
@@ -22,7 +22,7 @@ fn candidate(fake: &Fake, node: &Node, minor: u32) -> Candidate {
     let render =
         fake.open(&format!("/dev/dri/renderD{}", node.render_minor().expect("minor"))).expect("open");
     let info = DeviceInfo::query(fake, &render).expect("info");
-    let kind = if info.is_apu { Kind::Apu } else { Kind::Discrete };
+    let kind = if info.is_apu { GpuKind::Apu } else { GpuKind::Discrete };
     let bytes = MemoryFacts::read(fake, node, Some(&render)).budget(kind, minor).first.bytes();
     fake.close(render);
     Candidate { gpu_id: node.gpu_id, isa: node.isa(), kind, bytes, identity: node.identity() }
@@ -122,10 +122,10 @@ fn a_small_carve_out_does_not_hide_the_system_memory() {
     let facts = |machine: &Machine, minor| {
         let fake = Fake::new(machine.clone());
         let topology = scan(&fake);
-        MemoryFacts::read(&fake, topology.gpus().next().expect("GPU"), None).budget(Kind::Apu, minor)
+        MemoryFacts::read(&fake, topology.gpus().next().expect("GPU"), None).budget(GpuKind::Apu, minor)
     };
     let budget = facts(&machine, 17);
-    assert_eq!(budget.first.placement, Placement::VramFromGtt);
+    assert_eq!(budget.first.domain, MemoryDomain::VramFromGtt);
     assert_eq!(budget.first.decisive().bytes, 108 * GIB);
     assert_eq!(budget.second, None);
     assert!(
@@ -133,7 +133,7 @@ fn a_small_carve_out_does_not_hide_the_system_memory() {
         "{budget}"
     );
     machine.release = Release::V7_2;
-    assert_eq!(facts(&machine, 23).first.placement, Placement::VramFromGtt);
+    assert_eq!(facts(&machine, 23).first.domain, MemoryDomain::VramFromGtt);
 }
 
 #[test]
@@ -144,12 +144,12 @@ fn a_large_carve_out_is_not_capped_by_what_the_cpu_has_left() {
     let fake = Fake::new(machine);
     let topology = scan(&fake);
     let facts = MemoryFacts::read(&fake, topology.gpus().next().expect("GPU"), None);
-    let budget = facts.budget(Kind::Apu, 23);
-    assert_eq!(budget.first.placement, Placement::CarveOut);
+    let budget = facts.budget(GpuKind::Apu, 23);
+    assert_eq!(budget.first.domain, MemoryDomain::CarveOut);
     assert_eq!(budget.first.decisive().rule, Rule::VramSize);
     assert!(budget.first.bytes() > 95 * GIB);
     let second = budget.second.expect("system memory as well");
-    assert_eq!((second.placement, second.bytes()), (Placement::Gtt, 16 * GIB));
+    assert_eq!((second.domain, second.bytes()), (MemoryDomain::Gtt, 16 * GIB));
 }
 
 #[test]
@@ -158,11 +158,11 @@ fn an_old_kernel_gives_an_apu_its_share_of_system_memory_by_gtt() {
     let fake = Fake::new(machine);
     let topology = scan(&fake);
     let facts = MemoryFacts::read(&fake, topology.gpus().next().expect("GPU"), None);
-    let budget = facts.budget(Kind::Apu, 11);
-    assert_eq!(budget.first.placement, Placement::Gtt);
+    let budget = facts.budget(GpuKind::Apu, 11);
+    assert_eq!(budget.first.domain, MemoryDomain::Gtt);
     assert_eq!(budget.first.decisive().rule, Rule::TtmLimit);
     assert_eq!(budget.first.bytes(), 24 * GIB, "3/8 of memory");
-    assert_eq!(budget.second.map(|pool| pool.placement), Some(Placement::CarveOut));
+    assert_eq!(budget.second.map(|pool| pool.domain), Some(MemoryDomain::CarveOut));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn page_cache_counts_as_available_and_used_memory_does_not() {
     let budget = |machine: &Machine| {
         let fake = Fake::new(machine.clone());
         let topology = scan(&fake);
-        MemoryFacts::read(&fake, topology.gpus().next().expect("GPU"), None).budget(Kind::Apu, 17)
+        MemoryFacts::read(&fake, topology.gpus().next().expect("GPU"), None).budget(GpuKind::Apu, 17)
     };
     assert_eq!(budget(&machine).first.bytes(), 110 * GIB);
     machine.available = 40 * GIB;
@@ -190,10 +190,10 @@ fn a_card_is_measured_by_its_own_memory() {
     let fake = Fake::new(Machine::new(Release::V6_12, 16 * GIB, &["RX 7900 XTX"]));
     let topology = scan(&fake);
     let mut facts = MemoryFacts::read(&fake, topology.gpus().next().expect("GPU"), None);
-    let limit = facts.budget(Kind::Discrete, 17).first.decisive();
+    let limit = facts.budget(GpuKind::Discrete, 17).first.decisive();
     assert_eq!(limit.rule, Rule::VramSize);
     assert_eq!(limit.bytes, named("RX 7900 XTX").vram - 8 * MIB);
     facts.kfd_available = Some(20 * GIB);
-    let limit = facts.budget(Kind::Discrete, 17).first.decisive();
+    let limit = facts.budget(GpuKind::Discrete, 17).first.decisive();
     assert_eq!((limit.rule, limit.bytes), (Rule::KfdAvailable, 20 * GIB - 256 * MIB));
 }

@@ -1,10 +1,10 @@
 //! What a kernel without an AMD GPU answers, call by call, as text: the same for a real one and a software one.
 
 use core::fmt::{Debug, Write};
-use doorbell_kfd::doctor::{Seen, examine};
+use doorbell_kfd::doctor::{ExamineInputs, examine};
 use doorbell_kfd::sys::{
     AcquireVm, AllocMemory, Aperture, AvailableMemory, CreateEvent, CreateQueue, DestroyEvent, DestroyQueue,
-    Errno, EventData, Fd, FreeMemory, GetApertures, GetClockCounters, GetVersion, Kernel, Place,
+    Errno, EventData, Fd, FreeMemory, GetApertures, GetClockCounters, GetVersion, Kernel, MapAddress,
     RuntimeEnable, SetEvent, SetTrapHandler, SetXnackMode, SmiEvents, UpdateQueue, WaitEvents, alloc_flag,
     call, call_pointed, event_type, queue_type,
 };
@@ -86,7 +86,7 @@ impl Transcript<'_> {
             ids.push(event_id);
         }
         for pages in [1usize, 8, 16] {
-            let window = self.kernel.map(kfd, 1 << 63, pages * 4096, Place::Anywhere);
+            let window = self.kernel.map(kfd, 1 << 63, pages * 4096, MapAddress::Anywhere);
             let slots = window.map(|window| (window.load64(8), window.load64(16)));
             self.say(&format!("mmap of {pages} event pages"), slots);
         }
@@ -174,7 +174,7 @@ pub fn transcript(kernel: &dyn Kernel) -> String {
         }
         Err(errno) => this.say("open", Err::<(), _>(errno)),
     }
-    if let Ok(examination) = examine(kernel, Seen::default()) {
+    if let Ok(examination) = examine(kernel, ExamineInputs::default()) {
         for finding in &examination.findings {
             let _ = writeln!(this.text, "doctor: {finding}");
         }

@@ -6,7 +6,7 @@ use crate::queue::{Clock, open, packets};
 use doorbell_kfd::fault::Fault;
 use doorbell_kfd::memory::{Name, Nearest, Uploader, Usage};
 use doorbell_kfd::process::{DeviceIndex, Process, TrapError};
-use doorbell_kfd::queue::{Patience, Queue, QueueOptions};
+use doorbell_kfd::queue::{Queue, QueueOptions, WaitLimits};
 use doorbell_kfd::sys::{Errno, request};
 
 const FIRST: DeviceIndex = DeviceIndex(0);
@@ -14,7 +14,7 @@ const FIRST: DeviceIndex = DeviceIndex(0);
 /// What stands for code.
 const CODE: [u8; 300] = [0xbf; 300];
 
-const PATIENCE: Patience = Patience { spin_us: 5, hang_ms: 100 };
+const PATIENCE: WaitLimits = WaitLimits { spin_us: 5, hang_ms: 100 };
 
 fn fake(release: Release, name: &str) -> Fake {
     Fake::new(Machine::new(release, 64 * GIB, &[name]))
@@ -101,7 +101,7 @@ fn a_stopped_wave_is_told_by_name_and_place() {
         let Fault::Wave(wave, flight) = &fault else { panic!("{fault}") };
         assert_eq!((wave.near.clone(), wave.waves), (Nearest::Inside(Name::new("attend"), 0x40), 2));
         assert_eq!((wave.record.flags, wave.errors.exceptions), (1 << 11, 1 << 3));
-        assert_eq!((flight.stretches[0].label, fault.lost_gpu()), (9, None));
+        assert_eq!((flight.ranges[0].label, fault.lost_gpu()), (9, None));
         let text = fault.to_string();
         assert!(text.starts_with("a wave stopped: illegal instruction at pc 0x"), "{text}");
         assert!(

@@ -3,7 +3,7 @@
 use crate::fake::{Fake, Trouble, file_byte};
 use crate::machines::{GIB, Machine, Release};
 use crate::queue::{Clock, open};
-use doorbell_kfd::memory::{Arena, Bytes, File, Name, Nearest, UploadError, Uploader, Usage};
+use doorbell_kfd::memory::{Bytes, File, Name, Nearest, SlabAllocator, UploadError, Uploader, Usage};
 use doorbell_kfd::process::{DeviceIndex, Process};
 use doorbell_kfd::queue::{CopyEngine, CopyError};
 use doorbell_kfd::sys::{Errno, Fd, Window, request};
@@ -168,7 +168,7 @@ fn pieces_of_slabs_are_named_and_empty_slabs_go_back() {
     let fake = Fake::new(machine("RX 7600", false));
     let mut process = open(&fake);
     let before = process.available(FIRST).expect("known");
-    let mut arena = Arena::new(FIRST, Usage::Data);
+    let mut arena = SlabAllocator::new(FIRST, Usage::Data);
     let name = |index: u64| Name::format(format_args!("tensor[{index}]"));
     let mut blocks = Vec::new();
     for index in 0..100 {
@@ -177,7 +177,7 @@ fn pieces_of_slabs_are_named_and_empty_slabs_go_back() {
     assert_eq!(arena.held(), 64 << 20);
     for (index, block) in blocks.iter().enumerate() {
         assert_eq!(block.va() % 256, 0);
-        assert_eq!(process.ledger().nearest(block.va() + 3), Nearest::Inside(name(index as u64), 3));
+        assert_eq!(process.allocations().nearest(block.va() + 3), Nearest::Inside(name(index as u64), 3));
         let (window, at) = arena.window(block).expect("large BAR");
         window.write(at, &[index as u8; 100]);
     }

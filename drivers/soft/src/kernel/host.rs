@@ -6,7 +6,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use doorbell_kfd::sys::{Errno, Place, Window};
+use doorbell_kfd::sys::{Errno, MapAddress, Window};
 
 use crate::command::Queue;
 
@@ -23,7 +23,7 @@ impl SoftKernel {
     ///
     /// If the host's kernel does not map the doorbells.
     pub fn expose(&self) -> Result<(), Errno> {
-        let window = self.doorbells.map(0, self.doorbells.len(), Place::Anywhere)?;
+        let window = self.doorbells.map(0, self.doorbells.len(), MapAddress::Anywhere)?;
         let mut state = self.state.lock();
         state.watched = Some(window);
         state.ranges.adopts = true;

@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 
-use doorbell_kfd::sys::{AllocMemory, Errno, MapMemory, Place, Shared, Window, alloc_flag};
+use doorbell_kfd::sys::{AllocMemory, Errno, MapAddress, MapMemory, Shared, Window, alloc_flag};
 
 use super::machine::Machine;
 use crate::memory::{Region, Space};
@@ -37,7 +37,7 @@ impl Range {
 
     /// Another mapping of the memory.
     pub(super) fn view(&self) -> Result<Window, Errno> {
-        self.shared.map(0, self.shared.len(), Place::Anywhere)
+        self.shared.map(0, self.shared.len(), MapAddress::Anywhere)
     }
 }
 
@@ -150,7 +150,7 @@ impl Ranges {
         }
         let bytes = usize::try_from(size).map_err(|_| Errno::ENOMEM)?;
         let shared = Shared::new(bytes)?;
-        let window = Arc::new(shared.map(0, bytes, Place::Anywhere)?);
+        let window = Arc::new(shared.map(0, bytes, MapAddress::Anywhere)?);
         self.next += 1;
         let mmio = has(alloc_flag::MMIO_REMAP);
         let cookie = if mmio { 0 } else { self.next << 12 | 1 << 40 };
@@ -242,7 +242,13 @@ impl Ranges {
     }
 
     /// A CPU mapping by the cookie that ALLOC gave.
-    pub(super) fn map(&self, gpu: u32, cookie: u64, len: usize, place: Place<'_>) -> Result<Window, Errno> {
+    pub(super) fn map(
+        &self,
+        gpu: u32,
+        cookie: u64,
+        len: usize,
+        place: MapAddress<'_>,
+    ) -> Result<Window, Errno> {
         let range = self.all.values().find(|range| range.cookie == Some(cookie)).ok_or(Errno::EINVAL)?;
         if range.gpu != gpu || len as u64 != range.size {
             return Err(Errno::EACCES);

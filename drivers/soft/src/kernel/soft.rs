@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use doorbell_kfd::sys::{
-    Errno, EventData, Fd, HwException, Kernel, MemoryException, Place, Request, Shared, Span, Stat,
+    Errno, EventData, Fd, HwException, Kernel, MapAddress, MemoryException, Request, Shared, Span, Stat,
     WaitEvents, Window, call_pointed, event_type, request, store_fence,
 };
 
@@ -253,7 +253,7 @@ impl State {
 /// An event page with every slot unsignalled.
 fn event_page() -> Result<Shared, Errno> {
     let page = Shared::new(SLOTS as usize * 8)?;
-    let window = page.map(0, page.len(), Place::Anywhere)?;
+    let window = page.map(0, page.len(), MapAddress::Anywhere)?;
     (0..SLOTS as usize).for_each(|slot| window.store64(slot * 8, u64::MAX));
     Ok(page)
 }
@@ -327,7 +327,7 @@ impl Kernel for SoftKernel {
         Span::reserve(len, align)
     }
 
-    fn map(&self, fd: &Fd, offset: u64, len: usize, place: Place<'_>) -> Result<Window, Errno> {
+    fn map(&self, fd: &Fd, offset: u64, len: usize, place: MapAddress<'_>) -> Result<Window, Errno> {
         let mut state = self.state.lock();
         match state.files.get(&fd.raw()).copied().ok_or(Errno::EBADF)? {
             File::Render(gpu) => state.ranges.map(gpu, offset, len, place),

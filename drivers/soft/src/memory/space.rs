@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::AtomicU32;
 
-use doorbell_kfd::sys::{Errno, Place, Shared, Span, Window};
+use doorbell_kfd::sys::{Errno, MapAddress, Shared, Span, Window};
 
 use super::shadow::Shadow;
 
@@ -380,7 +380,7 @@ impl Space {
 fn guarded(len: usize) -> Result<Arc<Window>, Errno> {
     let size = len.max(1).checked_next_multiple_of(GUARD).ok_or(Errno::ENOMEM)?;
     let span = Span::reserve(size.checked_add(2 * GUARD).ok_or(Errno::ENOMEM)?, GUARD)?;
-    Ok(Arc::new(Shared::new(size)?.map(0, size, Place::At(&span, GUARD))?))
+    Ok(Arc::new(Shared::new(size)?.map(0, size, MapAddress::At(&span, GUARD))?))
 }
 
 #[inline]

@@ -5,7 +5,7 @@
 //! rdna, 4.1. Not here: the counts (`meter.rs`).
 
 use doorbell_isa::{Target, Timing};
-use doorbell_kfd::packet::{Encoding, Launch};
+use doorbell_kfd::packet::{Encoding, LaunchCost};
 use doorbell_kfd::topology::Isa;
 
 use crate::chips::{CHIPS, Chip};
@@ -121,8 +121,8 @@ impl Model {
     }
 
     /// What launching takes.
-    pub fn launch(&self) -> Launch {
-        Launch::of(self.isa, self.encoding)
+    pub fn launch(&self) -> LaunchCost {
+        LaunchCost::of(self.isa, self.encoding)
     }
 
     /// Waves of a kernel that one vector unit holds.

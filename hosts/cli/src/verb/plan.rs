@@ -7,7 +7,7 @@ use crate::output::{print, print_json, size};
 use core::fmt;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Op, Plan, Shape};
-use doorbell_runtime::compute::{self, Dispatched, Survey, layers};
+use doorbell_runtime::compute::{self, DispatchEstimate, PlanEstimate, layers};
 use doorbell_runtime::device::Device;
 use doorbell_runtime::rehearsal::{Counted, Rehearsal, rehearse};
 use serde_json::{Map, Value, json};
@@ -46,23 +46,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let plan = model.plan(Shape { rows, outputs }, HeadResult::Logits, HEAP);
     let plan = plan.map_err(|error| Failure::new(Kind::Memory, error))?;
     let setup = computer.setup();
-    let survey = compute::survey(computer.device, &model, &plan, &setup, arguments.context, HEAP);
-    let survey = survey.map_err(backend::failure)?;
+    let estimate = compute::estimate(computer.device, &model, &plan, &setup, arguments.context, HEAP);
+    let estimate = estimate.map_err(backend::failure)?;
     let chip = match computer.device {
         Device::Soft { chip, .. } if !arguments.quick => Some(chip),
         _ => None,
     };
-    let rehearsal = survey
-        .as_ref()
-        .zip(chip)
-        .map(|(survey, chip)| rehearse(chip, &model, (&plan, survey), computer.kv, arguments.context, HEAP));
+    let rehearsal = estimate.as_ref().zip(chip).map(|(estimate, chip)| {
+        rehearse(chip, &model, (&plan, estimate), computer.kv, arguments.context, HEAP)
+    });
     let rehearsal = rehearsal.transpose().map_err(backend::failure)?;
     let device = computer.device.to_string();
     let layers = layers(&plan, &model);
     let sheet = Sheet {
         model: &model,
         plan: &plan,
-        survey: survey.as_ref(),
+        estimate: estimate.as_ref(),
         rehearsal: rehearsal.as_ref(),
         layers,
         device: &device,
@@ -78,7 +77,7 @@ struct Sheet<'s> {
     model: &'s Model<'s>,
     plan: &'s Plan<'s>,
     /// Of a GPU.
-    survey: Option<&'s Survey>,
+    estimate: Option<&'s PlanEstimate>,
     /// What it did on the software GPU.
     rehearsal: Option<&'s Rehearsal>,
     /// By operation.
@@ -145,12 +144,12 @@ impl fmt::Display for Sum {
 
 impl Sheet<'_> {
     fn runner(&self, index: usize) -> &str {
-        let on_device = self.survey.is_none_or(|survey| survey.ops[index].on_device);
+        let on_device = self.estimate.is_none_or(|estimate| estimate.ops[index].on_device);
         if on_device { self.device } else { "cpu" }
     }
 
-    fn dispatches(&self, index: usize) -> &[Dispatched] {
-        self.survey.map_or(&[], |survey| &survey.ops[index].dispatches)
+    fn dispatches(&self, index: usize) -> &[DispatchEstimate] {
+        self.estimate.map_or(&[], |estimate| &estimate.ops[index].dispatches)
     }
 
     fn counted(&self, index: usize, dispatch: usize) -> Option<&Counted> {
@@ -169,13 +168,13 @@ impl Sheet<'_> {
     /// What operations take together.
     fn sum(&self, ops: impl Iterator<Item = usize>) -> Sum {
         let mut sum = Sum::default();
-        let Some(survey) = self.survey else { return sum };
-        let bandwidth = self.rehearsal.map_or(survey.peak.bytes as f64, |rehearsal| rehearsal.bandwidth);
+        let Some(estimate) = self.estimate else { return sum };
+        let bandwidth = self.rehearsal.map_or(estimate.peak.bytes as f64, |rehearsal| rehearsal.bandwidth);
         let mut moved = 0;
         for index in ops {
-            for (dispatch, Dispatched { cost, .. }) in self.dispatches(index).iter().enumerate() {
+            for (dispatch, DispatchEstimate { cost, .. }) in self.dispatches(index).iter().enumerate() {
                 let bytes = cost.read + cost.written;
-                let arithmetic = cost.products as f64 / survey.peak.products as f64;
+                let arithmetic = cost.products as f64 / estimate.peak.products as f64;
                 sum.dispatches += 1;
                 sum.ideal += bytes;
                 sum.products += cost.products;
@@ -210,7 +209,7 @@ impl Sheet<'_> {
                 "weight_bytes": bytes,
                 "weights": names,
             });
-            if self.survey.is_some()
+            if self.estimate.is_some()
                 && let Some(fields) = entry.as_object_mut()
             {
                 let dispatches = (0..self.dispatches(index).len()).map(|at| self.dispatch(index, at));
@@ -226,7 +225,7 @@ impl Sheet<'_> {
             "batch": self.plan.shape.rows,
             "device": self.device,
         });
-        let Some(survey) = self.survey else { return document };
+        let Some(estimate) = self.estimate else { return document };
         let all = self.all();
         let layers = self.by_layer();
         let layer = |(layer, sum): (u32, Sum)| {
@@ -237,11 +236,11 @@ impl Sheet<'_> {
         };
         document["layers"] = layers.into_iter().map(layer).collect();
         document["dispatches_per_token"] = json!(all.dispatches);
-        document["least_us"] = json!(survey.modelled_us());
-        document["submit"] = json!(survey.submit.to_string());
-        document["launch_us"] = json!(survey.launch.nanoseconds / 1e3);
-        document["launch_source"] = json!(survey.launch.to_string());
-        document["converted_weights"] = json!(survey.conversions.list.len());
+        document["least_us"] = json!(estimate.modelled_us());
+        document["submit"] = json!(estimate.submit.to_string());
+        document["launch_us"] = json!(estimate.launch.nanoseconds / 1e3);
+        document["launch_source"] = json!(estimate.launch.to_string());
+        document["converted_weights"] = json!(estimate.conversions.list.len());
         document["chip"] = json!(self.rehearsal.map(|rehearsal| rehearsal.chip));
         if let Some(fields) = document.as_object_mut() {
             fields.extend(all.json());
@@ -281,7 +280,7 @@ impl fmt::Display for Sheet<'_> {
             let (names, bytes) = weights(self.model, op);
             let (runner, bytes) = (self.runner(index), size(bytes));
             writeln!(f, "{index:>4} {:<9} {runner:<5} {bytes:>10}  {}", op.name(), names.join(" "))?;
-            for (at, Dispatched { kernel, groups: [x, y, z], workgroup, report, cost, .. }) in
+            for (at, DispatchEstimate { kernel, groups: [x, y, z], workgroup, report, cost, .. }) in
                 self.dispatches(index).iter().enumerate()
             {
                 let moved = size(cost.read + cost.written);
@@ -319,7 +318,7 @@ impl fmt::Display for Sheet<'_> {
 impl Sheet<'_> {
     /// What layers and the whole take on a GPU.
     fn totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(survey) = self.survey else { return Ok(()) };
+        let Some(estimate) = self.estimate else { return Ok(()) };
         let layers = self.by_layer();
         for alike in layers.chunk_by(|(_, one), (_, other)| one == other) {
             let [(first, sum), ..] = alike else { continue };
@@ -328,9 +327,13 @@ impl Sheet<'_> {
                 more => writeln!(f, "layers {first} to {}, each: {sum}", first + more as u32 - 1)?,
             }
         }
-        let on_host = survey.ops.iter().filter(|op| !op.on_device).count();
+        let on_host = estimate.ops.iter().filter(|op| !op.on_device).count();
         writeln!(f, "a step: {}; {on_host} operations on the CPU", self.all())?;
-        writeln!(f, "a dispatch that waits for the one before it, as {}: {}", survey.submit, survey.launch)?;
+        writeln!(
+            f,
+            "a dispatch that waits for the one before it, as {}: {}",
+            estimate.submit, estimate.launch
+        )?;
         if let Some(rehearsal) = self.rehearsal {
             let bandwidth = rehearsal.bandwidth / 1e9;
             writeln!(
@@ -339,11 +342,11 @@ impl Sheet<'_> {
                 rehearsal.chip
             )?;
         }
-        if let Some(division) = survey.division {
+        if let Some(division) = estimate.split_report {
             writeln!(f, "{division}")?;
         }
-        if !survey.conversions.list.is_empty() {
-            writeln!(f, "{}", survey.conversions)?;
+        if !estimate.conversions.list.is_empty() {
+            writeln!(f, "{}", estimate.conversions)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use core::fmt;
 use core::num::NonZeroUsize;
 use doorbell_cpu::features::Features;
 use doorbell_kfd::OutOfMemory;
-use doorbell_kfd::doctor::{Examination, Seen, examine};
+use doorbell_kfd::doctor::{Examination, ExamineInputs, examine};
 use doorbell_kfd::sys::{Kernel, Linux};
 use doorbell_kfd::topology::{Choice, choose};
 
@@ -95,7 +95,8 @@ impl Machine {
         wanted: Option<Wanted>,
     ) -> Result<Self, MachineError> {
         let model_bytes = wanted.as_ref().map(|wanted| wanted.bytes);
-        let examination = examine(kernel, Seen { log, model_bytes }).map_err(MachineError::Memory)?;
+        let examination =
+            examine(kernel, ExamineInputs { log, model_bytes }).map_err(MachineError::Memory)?;
         let choice = choose(&examination.devices);
         Ok(Self { host, examination, choice, wanted })
     }

@@ -2,8 +2,8 @@
 
 use super::{Fake, State, read, write};
 use doorbell_kfd::sys::{
-    AllocMemory, AvailableMemory, Errno, FreeMemory, MapMemory, Place, Request, Shared, Window, alloc_flag,
-    request,
+    AllocMemory, AvailableMemory, Errno, FreeMemory, MapAddress, MapMemory, Request, Shared, Window,
+    alloc_flag, request,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,7 @@ impl Memory {
         Some((buffer, (va - buffer.va) as usize))
     }
 
-    pub fn map(&self, gpu_id: u32, cookie: u64, len: usize, place: Place<'_>) -> Result<Window, Errno> {
+    pub fn map(&self, gpu_id: u32, cookie: u64, len: usize, place: MapAddress<'_>) -> Result<Window, Errno> {
         let buffer = self.buffers.values().find(|buffer| buffer.cookie == cookie).ok_or(Errno::EINVAL)?;
         let reachable = buffer.flags & (alloc_flag::GTT | alloc_flag::PUBLIC) != 0;
         if buffer.gpu_id != gpu_id || len as u64 != buffer.size || !reachable {
@@ -123,7 +123,7 @@ fn allocate(fake: &Fake, state: &mut State, alloc: &mut AllocMemory) -> Result<(
     }
     let size = alloc.size.next_multiple_of(4096);
     let shared = Shared::new(size as usize)?;
-    let window = shared.map(0, size as usize, Place::Anywhere)?;
+    let window = shared.map(0, size as usize, MapAddress::Anywhere)?;
     state.memory.next += 1;
     let handle = u64::from(alloc.gpu_id) << 32 | state.memory.next;
     let mmio = alloc.flags & alloc_flag::MMIO_REMAP != 0;

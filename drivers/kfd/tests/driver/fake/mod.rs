@@ -9,7 +9,7 @@ mod queues;
 use crate::machines::{Machine, Release};
 use doorbell_kfd::sys::{
     self, AcquireVm, Aperture, BusGuard, Errno, EventData, Fd, GetApertures, GetClockCounters, GetVersion,
-    Kernel, Linux, Place, Request, Shared, Span, Stat, WaitEvents, Window, request,
+    Kernel, Linux, MapAddress, Request, Shared, Span, Stat, WaitEvents, Window, request,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -108,7 +108,7 @@ fn write<T: bytemuck::Pod>(arg: &mut [u8], value: &T) {
 }
 
 /// A mapping of a file that a test may cut.
-fn map_file(path: &std::path::Path, len: usize, place: Place<'_>) -> Result<Window, Errno> {
+fn map_file(path: &std::path::Path, len: usize, place: MapAddress<'_>) -> Result<Window, Errno> {
     let file = Linux.open(path.to_str().expect("UTF-8"))?;
     let window = Linux.map(&file, 0, len, place);
     Linux.close(file);
@@ -123,7 +123,7 @@ impl Fake {
         let doorbells = shared(2 * machine.gpus.len().max(1));
         let (mmio, denied, state) = (shared(1), Mutex::default(), Mutex::default());
         let event_page = shared(8);
-        let slots = event_page.map(0, 32768, Place::Anywhere).expect("memory");
+        let slots = event_page.map(0, 32768, MapAddress::Anywhere).expect("memory");
         (0..4096).for_each(|slot| slots.store64(slot * 8, u64::MAX));
         Self { machine, files, denied, stats, state, doorbells, mmio, event_page }
     }
@@ -433,7 +433,7 @@ impl Kernel for Fake {
         Span::reserve(len, align)
     }
 
-    fn map(&self, fd: &Fd, offset: u64, len: usize, place: Place<'_>) -> Result<Window, Errno> {
+    fn map(&self, fd: &Fd, offset: u64, len: usize, place: MapAddress<'_>) -> Result<Window, Errno> {
         let mut state = self.state();
         match *state.files.get(&fd.raw()).ok_or(Errno::EBADF)? {
             File::Notices => Err(Errno::ENODEV),

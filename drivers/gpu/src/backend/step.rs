@@ -6,16 +6,16 @@ use doorbell_core::token::TokenId;
 use doorbell_kernels::{RING, Step};
 use doorbell_kfd::memory::Buffer;
 use doorbell_kfd::packet::Encoding;
-use doorbell_kfd::queue::{Submission, Watch};
+use doorbell_kfd::queue::{Submission, WaitProgress};
 
 use super::wait::{look, wait};
 use super::{GpuBackend, InFlight, PACKETS};
+use crate::cpu_fallback::Border;
+use crate::cpu_fallback::{Memory, read_words};
 use crate::error::GpuError;
-use crate::fallback::Border;
-use crate::host::{Memory, read_words};
-use crate::input::Layout;
-use crate::place::{Placement, on_device};
-use crate::record::{Lists, RecordWith, Recording, Segment, Size, covered};
+use crate::input_block::Layout;
+use crate::placement::{Placement, on_device};
+use crate::record::{Pm4Target, Recording, Segment, StepRecorder, StepSize, covered};
 
 /// Most steps of a chain: half the ring, so that no step's place is used twice.
 const MOST_STEPS: u32 = RING / 2;
@@ -58,7 +58,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
             return Err(GpuError::Chain(steps, self.chain_steps(plan)));
         }
         self.clear_ring(batch, chained);
-        self.watch = Watch::default();
+        self.watch = WaitProgress::default();
         let started = self.start(plan, batch, index, (size, steps));
         let submission = self.noted(started)?;
         let head = plan.ops.iter().find_map(|op| if let Op::Head(head) = op { Some(head) } else { None });
@@ -81,13 +81,13 @@ impl<'k> GpuBackend<'k, '_, '_> {
         batch: &Batch<'_>,
         ahead: u32,
         chained: bool,
-    ) -> Result<Size, GpuError> {
+    ) -> Result<StepSize, GpuError> {
         self.grow(plan)?;
         let end = batch.runs.iter().map(|run| run.position + run.rows).max().unwrap_or(0);
         let positions = covered(end + ahead, self.settings.pages);
         self.write_inputs(plan, batch, ahead, positions)?;
         let (rows, outputs) = (batch.rows() as u32, batch.outputs.len() as u32);
-        Ok(Size { rows, outputs, positions, chained })
+        Ok(StepSize { rows, outputs, positions, chained })
     }
 
     /// Waits for a step that nobody wants the result of any more: its memory is in use until then.
@@ -95,9 +95,9 @@ impl<'k> GpuBackend<'k, '_, '_> {
         let Some(InFlight { submission: Some(submission), .. }) = self.in_flight.take() else {
             return Ok(());
         };
-        let Self { card, queue, watch, settings, names, .. } = &mut *self;
-        let (Some(card), Some(queue)) = (card, queue) else { return Err(GpuError::Lost(None)) };
-        let waited = wait(card, queue, submission, watch, settings.hang_ms, names);
+        let Self { device, queue, watch, settings, names, .. } = &mut *self;
+        let (Some(device), Some(queue)) = (device, queue) else { return Err(GpuError::Lost(None)) };
+        let waited = wait(device, queue, submission, watch, settings.hang_ms, names);
         self.noted(waited)
     }
 
@@ -115,7 +115,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
     }
 
     /// The recorded step of a size, made if it is not there; answers where it is.
-    pub(super) fn record(&mut self, plan: &Plan<'_>, size: Size) -> Result<usize, GpuError> {
+    pub(super) fn record(&mut self, plan: &Plan<'_>, size: StepSize) -> Result<usize, GpuError> {
         let mut index = self.recordings.plan(plan);
         if !self.recordings.has(index, size) {
             let known = self.of_host.len();
@@ -124,15 +124,15 @@ impl<'k> GpuBackend<'k, '_, '_> {
             if let Some(fallback) = &mut self.fallback
                 && recording.segments.iter().any(on_host)
             {
-                fallback.reserve(plan).map_err(GpuError::Fallback)?;
+                fallback.reserve(plan).map_err(GpuError::CpuFallback)?;
             }
-            let card = self.card.as_mut().ok_or(GpuError::Lost(None))?;
+            let device = self.device.as_mut().ok_or(GpuError::Lost(None))?;
             if self.of_host.len() > known {
                 // Others may use the same keys and values on the device.
-                self.recordings.clear(card);
+                self.recordings.clear(device);
                 index = self.recordings.plan(plan);
             }
-            self.recordings.keep(index, size, recording, card);
+            self.recordings.keep(index, size, recording, device);
         }
         Ok(index)
     }
@@ -141,7 +141,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
     pub(super) fn recording(
         &mut self,
         plan: &Plan<'_>,
-        size: Size,
+        size: StepSize,
         placement: Placement,
     ) -> Result<Recording, GpuError> {
         let target = self.target;
@@ -158,13 +158,13 @@ impl<'k> GpuBackend<'k, '_, '_> {
     pub(super) fn with_step<T>(
         &mut self,
         plan: &Plan<'_>,
-        size: Size,
-        work: impl FnOnce(&Step<'_, '_>, RecordWith<'_, 'k>) -> Result<T, GpuError>,
+        size: StepSize,
+        work: impl FnOnce(&Step<'_, '_>, StepRecorder<'_, 'k>) -> Result<T, GpuError>,
     ) -> Result<T, GpuError> {
         let target = self.target;
         let bound = self.fallback.is_some();
         let lists = self.lists();
-        let Self { buffers, store, settings, kept, model, card, programs, disabled, of_host, .. } =
+        let Self { buffers, store, settings, kept, model, device, programs, disabled, of_host, .. } =
             &mut *self;
         let address = |buffer: &Option<Buffer>| buffer.as_ref().map_or(0, Buffer::va);
         let layout = Layout::new(plan.shape, model.groups.len());
@@ -185,16 +185,16 @@ impl<'k> GpuBackend<'k, '_, '_> {
             inputs: doorbell_kernels::Inputs { ring: size.chained.then(|| address(&buffers.ring)), ..inputs },
         };
         let of_host = bound.then_some(of_host);
-        let card = card.as_mut().ok_or(GpuError::Lost(None))?;
+        let device = device.as_mut().ok_or(GpuError::Lost(None))?;
         let packets = PACKETS as usize;
-        work(&step, RecordWith { card, programs, disabled, target, of_host, packets, lists })
+        work(&step, StepRecorder { device, programs, disabled, target, of_host, packets, lists })
     }
 
     /// What lists are written for, where steps are lists.
-    fn lists(&self) -> Option<Lists> {
-        let (queue, card) = (self.queue.as_ref()?, self.card.as_ref()?);
-        let isa = card.process.device(card.device).node().isa();
-        (self.encoding == Encoding::Pm4).then_some(Lists { isa, started: queue.started_va() })
+    fn lists(&self) -> Option<Pm4Target> {
+        let (queue, device) = (self.queue.as_ref()?, self.device.as_ref()?);
+        let isa = device.process.device(device.index).node().isa();
+        (self.encoding == Encoding::Pm4).then_some(Pm4Target { isa, started: queue.started_va() })
     }
 
     /// Runs a recording, as often as there are steps, up to its last submission, which stays in flight.
@@ -203,11 +203,11 @@ impl<'k> GpuBackend<'k, '_, '_> {
         plan: &Plan<'_>,
         batch: &Batch<'_>,
         index: usize,
-        (size, steps): (Size, u32),
+        (size, steps): (StepSize, u32),
     ) -> Result<Option<Submission>, GpuError> {
-        let Self { card, queue, buffers, store, recordings, settings, host, .. } = self;
+        let Self { device, queue, buffers, store, recordings, settings, host, .. } = self;
         let Self { watch, timings, names, packets, fallback, kept, .. } = self;
-        let (Some(card), Some(queue)) = (card, queue) else { return Err(GpuError::Lost(None)) };
+        let (Some(device), Some(queue)) = (device, queue) else { return Err(GpuError::Lost(None)) };
         let (Some(arena), Some(result)) = (&buffers.arena, &buffers.result) else {
             return Err(GpuError::Lost(None));
         };
@@ -215,7 +215,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
         let mut last = None;
         for segment in &recording.segments {
             if let Some(submission) = last.take() {
-                wait(card, queue, submission, watch, settings.hang_ms, names)?;
+                wait(device, queue, submission, watch, settings.hang_ms, names)?;
                 timings.note(queue, names, size.rows);
             }
             match segment {
@@ -224,17 +224,17 @@ impl<'k> GpuBackend<'k, '_, '_> {
                     packets.clear();
                     (0..steps).for_each(|_| packets.extend_from_slice(recorded));
                     timings.attach(packets)?;
-                    last = Some(queue.submit(&card.process, packets, plan.shape.rows)?);
+                    last = Some(queue.submit(&device.process, packets, plan.shape.rows)?);
                 }
                 Segment::Host(ops) => match fallback {
                     Some(fallback) => {
-                        let mut border = Border { card, arena, result, model: kept };
+                        let mut border = Border { device, arena, result, model: kept };
                         border.run(&mut **fallback, (plan, batch), ops.clone())?;
                     }
                     None => {
                         let (kv, groups) = (settings.kv, &kept.groups[..]);
                         let pools = &store.pools[..];
-                        let mut memory = Memory { card, plan, batch, arena, result, pools, groups, kv };
+                        let mut memory = Memory { device, plan, batch, arena, result, pools, groups, kv };
                         for op in &plan.ops[ops.clone()] {
                             host.run(op, &mut memory)?;
                         }
@@ -254,9 +254,9 @@ impl<'k> GpuBackend<'k, '_, '_> {
         if let Some(submission) = in_flight.submission
             && !told
         {
-            let Self { card, queue, watch, settings, names, .. } = &mut *self;
-            let (Some(card), Some(queue)) = (card, queue) else { return Err(GpuError::Lost(None)) };
-            let looked = look(card, queue, submission, watch, settings.hang_ms, names);
+            let Self { device, queue, watch, settings, names, .. } = &mut *self;
+            let (Some(device), Some(queue)) = (device, queue) else { return Err(GpuError::Lost(None)) };
+            let looked = look(device, queue, submission, watch, settings.hang_ms, names);
             if !self.noted(looked)? {
                 return Ok(None);
             }

@@ -13,7 +13,7 @@ use crate::sys::{Errno, Fd, SmiEvents, call};
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum NoticeKind {
+pub enum GpuEventKind {
     /// A page fault of a program on the device.
     PageFault = 1,
     /// The device has slowed down because of heat.
@@ -28,7 +28,7 @@ pub enum NoticeKind {
     QueueRestore = 10,
 }
 
-impl NoticeKind {
+impl GpuEventKind {
     /// All of them, each asked for by bit number − 1 of the mask.
     pub const ALL: [Self; 6] = [
         Self::PageFault,
@@ -63,25 +63,25 @@ pub enum EvictionCause {
 
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Notice<'t> {
+pub struct GpuEvent<'t> {
     /// What happened.
-    pub kind: NoticeKind,
+    pub kind: GpuEventKind,
     /// The rest of the kernel's line: times, processes, causes.
     pub text: &'t str,
 }
 
-impl<'t> Notice<'t> {
+impl<'t> GpuEvent<'t> {
     /// Reads a line; `None` for one that is not understood, as newer kernels may write them.
     pub fn parse(line: &'t [u8]) -> Option<Self> {
         let line = core::str::from_utf8(line).ok()?.trim();
         let (number, text) = line.split_once(' ').unwrap_or((line, ""));
-        let kind = NoticeKind::from_number(u64::from_str_radix(number, 16).ok()?)?;
+        let kind = GpuEventKind::from_number(u64::from_str_radix(number, 16).ok()?)?;
         Some(Self { kind, text: text.trim() })
     }
 
     /// Why queues were stopped; `None` for other events and causes of newer kernels.
     pub fn cause(&self) -> Option<EvictionCause> {
-        if self.kind != NoticeKind::QueueEviction {
+        if self.kind != GpuEventKind::QueueEviction {
             return None;
         }
         // time, -process, device, trigger
@@ -101,7 +101,7 @@ const ROOM: usize = 1024;
 
 /// The stream of a device's events. Closed when dropped.
 #[derive(Debug)]
-pub struct Notices<'k> {
+pub struct GpuEvents<'k> {
     file: OpenFile<'k>,
     /// The beginning of a line whose end has not come yet.
     kept: heapless::Vec<u8, ROOM>,
@@ -109,19 +109,19 @@ pub struct Notices<'k> {
 
 impl<'k> Process<'k> {
     /// Begins to listen to a device.
-    pub fn notices(&self, device: DeviceIndex) -> Result<Notices<'k>, Errno> {
+    pub fn gpu_events(&self, device: DeviceIndex) -> Result<GpuEvents<'k>, Errno> {
         let mut arg = SmiEvents { gpuid: self.device(device).gpu_id(), anon_fd: 0 };
         call(self.kernel(), self.kfd.fd(), &mut arg)?;
         let file = OpenFile::adopt(self.kernel(), Fd::new(arg.anon_fd.cast_signed()));
-        let mask = NoticeKind::ALL.iter().fold(0u64, |mask, &kind| mask | 1 << (kind as u64 - 1));
+        let mask = GpuEventKind::ALL.iter().fold(0u64, |mask, &kind| mask | 1 << (kind as u64 - 1));
         self.kernel().send(file.fd(), &mask.to_ne_bytes())?;
-        Ok(Notices { file, kept: heapless::Vec::new() })
+        Ok(GpuEvents { file, kept: heapless::Vec::new() })
     }
 }
 
-impl Notices<'_> {
+impl GpuEvents<'_> {
     /// Calls `each` with every event since the last time; does not wait.
-    pub fn read(&mut self, each: &mut dyn FnMut(Notice<'_>)) -> Result<(), Errno> {
+    pub fn read(&mut self, each: &mut dyn FnMut(GpuEvent<'_>)) -> Result<(), Errno> {
         let mut buffer = [0; ROOM];
         loop {
             let count = match self.file.kernel().receive(self.file.fd(), &mut buffer) {
@@ -135,7 +135,7 @@ impl Notices<'_> {
                     let _ = self.kept.push(byte);
                     continue;
                 }
-                if let Some(notice) = Notice::parse(&self.kept) {
+                if let Some(notice) = GpuEvent::parse(&self.kept) {
                     each(notice);
                 }
                 self.kept.clear();

@@ -5,11 +5,11 @@
 
 use core::error::Error;
 use core::time::Duration;
-use doorbell_kfd::doctor::{Examination, Seen, examine};
+use doorbell_kfd::doctor::{Examination, ExamineInputs, examine};
 use doorbell_kfd::memory::{Bytes, Name, Uploader, Usage};
-use doorbell_kfd::packet::{Header, Kind, Packet, Scope, barrier_and};
+use doorbell_kfd::packet::{Header, Packet, PacketKind, Scope, barrier_and};
 use doorbell_kfd::process::{DeviceIndex, Process};
-use doorbell_kfd::queue::{Patience, Queue, QueueOptions};
+use doorbell_kfd::queue::{Queue, QueueOptions, WaitLimits};
 use doorbell_kfd::sys::{Kernel, Linux};
 use doorbell_kfd::topology::{Topology, choose};
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ impl embedded_hal::delay::DelayNs for Sleep {
 }
 
 fn main() -> ExitCode {
-    let Ok(examination) = examine(&Linux, Seen::default()) else { return ExitCode::FAILURE };
+    let Ok(examination) = examine(&Linux, ExamineInputs::default()) else { return ExitCode::FAILURE };
     println!("Linux {}", examination.release);
     for finding in &examination.findings {
         println!("{:?}: {finding}\n  {}", finding.severity(), finding.remedy());
@@ -91,10 +91,10 @@ fn queue(process: &mut Process<'_>, packets: usize) -> Result<(), Box<dyn Error>
     let options = QueueOptions { profile: true, ..QueueOptions::default() };
     let mut queue = Queue::create(process, DeviceIndex(0), options)?;
     let header =
-        Header { kind: Kind::BarrierAnd, barrier: true, acquire: Scope::Agent, release: Scope::Agent };
+        Header { kind: PacketKind::BarrierAnd, barrier: true, acquire: Scope::Agent, release: Scope::Agent };
     let batch: Vec<Packet> = vec![barrier_and(header, [0; 5]); packets];
     for (how, spin_us) in [("spinning", 1_000_000), ("sleeping", 0)] {
-        let patience = Patience { spin_us, ..Patience::default() };
+        let patience = WaitLimits { spin_us, ..WaitLimits::default() };
         let mut best = Duration::MAX;
         for _ in 0..20 {
             let start = Instant::now();

@@ -6,10 +6,10 @@ use doorbell_core::heap::Heap;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, Plan};
 use doorbell_cpu::backend::{CpuBackend, CpuError};
-use doorbell_gpu::{Fallback, FallbackError};
+use doorbell_gpu::{CpuFallback, CpuFallbackError};
 
 /// The CPU driver, made when it is first needed: most models are a GPU's alone.
-pub(crate) struct OnCpu<'m, 'a> {
+pub(crate) struct CpuDriverFallback<'m, 'a> {
     model: &'m Model<'a>,
     pages: u32,
     kv: KvType,
@@ -18,7 +18,7 @@ pub(crate) struct OnCpu<'m, 'a> {
     driver: Option<CpuBackend<'m, 'a>>,
 }
 
-impl<'m, 'a> OnCpu<'m, 'a> {
+impl<'m, 'a> CpuDriverFallback<'m, 'a> {
     /// For a model with `pages` KV pages per group, on so many threads.
     #[must_use]
     pub(crate) fn new(model: &'m Model<'a>, pages: u32, kv: KvType, threads: usize, heap: Heap<'m>) -> Self {
@@ -37,18 +37,18 @@ impl<'m, 'a> OnCpu<'m, 'a> {
     }
 }
 
-fn refusal(error: CpuError) -> FallbackError {
+fn refusal(error: CpuError) -> CpuFallbackError {
     match error {
-        CpuError::Memory(error) => FallbackError::Memory(error),
-        CpuError::Batch(error) => FallbackError::Batch(error),
-        CpuError::Weight { ty } => FallbackError::Weight(ty),
-        CpuError::Thread { wanted } => FallbackError::Threads(wanted),
-        _ => FallbackError::Keys,
+        CpuError::Memory(error) => CpuFallbackError::Memory(error),
+        CpuError::Batch(error) => CpuFallbackError::Batch(error),
+        CpuError::Weight { ty } => CpuFallbackError::Weight(ty),
+        CpuError::Thread { wanted } => CpuFallbackError::Threads(wanted),
+        _ => CpuFallbackError::Keys,
     }
 }
 
-impl Fallback for OnCpu<'_, '_> {
-    fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), FallbackError> {
+impl CpuFallback for CpuDriverFallback<'_, '_> {
+    fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), CpuFallbackError> {
         self.driver().and_then(|driver| driver.reserve(plan)).map_err(refusal)
     }
 
@@ -56,7 +56,7 @@ impl Fallback for OnCpu<'_, '_> {
         self.driver.as_mut().map_or(&mut [], CpuBackend::arena)
     }
 
-    fn run(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, ops: Range<usize>) -> Result<(), FallbackError> {
+    fn run(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, ops: Range<usize>) -> Result<(), CpuFallbackError> {
         self.driver().and_then(|driver| driver.run_part(plan, batch, ops)).map_err(refusal)
     }
 

@@ -6,42 +6,42 @@ use doorbell_core::plan::{Batch, Plan};
 use doorbell_kernels::isa::Target;
 use doorbell_kernels::{RING, scratch_bytes};
 use doorbell_kfd::memory::{Buffer, Name, Usage};
-use doorbell_kfd::topology::Pool;
+use doorbell_kfd::topology::MemoryPool;
 
 use super::{Buffers, GpuBackend, Settings};
-use crate::card::Card;
+use crate::device::GpuDevice;
 use crate::error::GpuError;
-use crate::input::Layout;
-use crate::needs::{Needs, Shortage, kv_bytes, rope_bytes, weight_bytes};
-use crate::place::{Division, Placement, Split, bind, kept_layers, on_device, weights};
+use crate::input_block::Layout;
+use crate::memory_needs::{MemoryNeeds, MemoryShortage, kv_bytes, rope_bytes, weight_bytes};
+use crate::placement::{LayerSplit, Placement, SplitReport, bind, kept_layers, on_device, weights};
 
 impl GpuBackend<'_, '_, '_> {
     /// Makes room for a plan; recordings that know old addresses are forgotten.
     pub(super) fn grow(&mut self, plan: &Plan<'_>) -> Result<(), GpuError> {
-        let card = self.card.as_mut().ok_or(GpuError::Lost(None))?;
+        let device = self.device.as_mut().ok_or(GpuError::Lost(None))?;
         let result = 4
             * u64::from(plan.shape.outputs)
             * u64::from(self.model.vocabulary.max(self.model.hparams.width));
         let inputs = Layout::new(plan.shape, self.model.groups.len()).fixed_bytes();
         let tables =
             u64::from(plan.shape.outputs) * u64::from(self.settings.pages) * self.model.groups.len() as u64;
-        let reachable = card.reachable_usage();
+        let reachable = device.reachable_usage();
         let scratch = scratch_bytes(plan, &self.kept);
         let Buffers { arena, scratch: kept_scratch, result: kept_result, inputs: kept_inputs, ring } =
             &mut self.buffers;
-        let mut moved = enlarge(card, arena, reachable, 4 * plan.arena as u64, "activations")?;
-        if enlarge(card, kept_scratch, card.usage(), scratch.max(1), "kernel scratch")? {
+        let mut moved = enlarge(device, arena, reachable, 4 * plan.arena as u64, "activations")?;
+        if enlarge(device, kept_scratch, device.usage(), scratch.max(1), "kernel scratch")? {
             moved = true;
             if let Some(buffer) = kept_scratch {
-                zero(card, buffer)?;
+                zero(device, buffer)?;
             }
         }
-        moved |= enlarge(card, kept_result, Usage::Staging, result, "results")?;
-        moved |= enlarge(card, kept_inputs, Usage::Staging, inputs + 4 * tables, "inputs")?;
+        moved |= enlarge(device, kept_result, Usage::Staging, result, "results")?;
+        moved |= enlarge(device, kept_inputs, Usage::Staging, inputs + 4 * tables, "inputs")?;
         let ring_bytes = 4 * u64::from(plan.shape.outputs) * u64::from(RING);
-        moved |= enlarge(card, ring, Usage::Signals, ring_bytes, "picked tokens")?;
+        moved |= enlarge(device, ring, Usage::Signals, ring_bytes, "picked tokens")?;
         if moved {
-            self.recordings.clear(card);
+            self.recordings.clear(device);
         }
         Ok(())
     }
@@ -57,10 +57,10 @@ impl GpuBackend<'_, '_, '_> {
     ) -> Result<(), GpuError> {
         let layout = Layout::new(plan.shape, self.model.groups.len());
         layout.write(batch, ahead, positions, &mut self.block);
-        let card = self.card.as_mut().ok_or(GpuError::Lost(None))?;
+        let device = self.device.as_mut().ok_or(GpuError::Lost(None))?;
         let bytes = self.block.len() as u64;
-        if enlarge(card, &mut self.buffers.inputs, Usage::Staging, bytes, "inputs")? {
-            self.recordings.clear(card);
+        if enlarge(device, &mut self.buffers.inputs, Usage::Staging, bytes, "inputs")? {
+            self.recordings.clear(device);
         }
         if let Some(window) = self.buffers.inputs.as_ref().and_then(Buffer::window) {
             window.write(0, &self.block);
@@ -77,14 +77,14 @@ pub(crate) struct Fitting {
     /// Layers whose keys and values the device keeps, by group.
     layers: Vec<u16>,
     /// If that isn't everything.
-    pub(crate) division: Option<Division>,
+    pub(crate) split_report: Option<SplitReport>,
 }
 
 /// Finds what fits of a model by what the device says that it has; `kept` gets the layers whose keys and values stay.
 ///
 /// With a fallback and no wish about the placement the experts of the last layers give way first, then whole layers.
 pub(crate) fn fit(
-    budget: &Pool,
+    budget: &MemoryPool,
     kept: &mut Model<'_>,
     plan: &Plan<'_>,
     (settings, target): (&Settings, Target),
@@ -101,11 +101,11 @@ pub(crate) fn fit(
         let split = splits.into_iter().find(|&split| tried(Placement::Split(split)).is_ok());
         match split {
             Some(split) if settings.placement == Placement::Device => found = tried(Placement::Split(split)),
-            _ => return Err(Shortage { needs: *needs, limit, placement: budget.placement, split }.into()),
+            _ => return Err(MemoryShortage { needs: *needs, limit, placement: budget.domain, split }.into()),
         }
     }
     let fitting =
-        found.map_err(|needs| Shortage { needs, limit, placement: budget.placement, split: None })?;
+        found.map_err(|needs| MemoryShortage { needs, limit, placement: budget.domain, split: None })?;
     for (group, layers) in kept.groups.iter_mut().zip(&fitting.layers) {
         group.layers = *layers;
     }
@@ -113,15 +113,15 @@ pub(crate) fn fit(
 }
 
 /// What may be on the device, the most first.
-fn splits(model: &Model<'_>) -> Vec<Split> {
-    let all = Split::all(model);
+fn splits(model: &Model<'_>) -> Vec<LayerSplit> {
+    let all = LayerSplit::all(model);
     let has_experts = model.weights.iter().any(|weight| weight.stack > 1);
-    let mut splits: Vec<Split> = Vec::new();
+    let mut splits: Vec<LayerSplit> = Vec::new();
     if has_experts {
-        splits.extend((0..all.layers).rev().map(|experts| Split { experts, ..all }));
+        splits.extend((0..all.layers).rev().map(|experts| LayerSplit { experts, ..all }));
     }
     let experts = |layers| if has_experts { 0 } else { layers };
-    splits.extend((1..all.layers).rev().map(|layers| Split { layers, experts: experts(layers) }));
+    splits.extend((1..all.layers).rev().map(|layers| LayerSplit { layers, experts: experts(layers) }));
     splits
 }
 
@@ -131,7 +131,7 @@ fn fitting(
     plan: &Plan<'_>,
     (settings, target): (&Settings, Target),
     (placement, has_fallback): (Placement, bool),
-) -> (Fitting, Needs) {
+) -> (Fitting, MemoryNeeds) {
     let mut chosen = on_device(plan, kept, target, placement);
     if has_fallback {
         bind(plan, &mut chosen, &mut Vec::new());
@@ -147,7 +147,7 @@ fn fitting(
     let working = [4 * plan.arena as u64, scratch_bytes(plan, kept), result];
     let pages = settings.pages;
     let groups = kept.groups.iter().zip(&layers).map(|(group, &layers)| KvGroup { layers, ..*group });
-    let needs = Needs {
+    let needs = MemoryNeeds {
         weights: weight_bytes(kept, &loaded),
         context: kv_bytes(groups, settings.kv, pages).saturating_add(rope_bytes(kept, pages)),
         working: working.into_iter().fold(0, u64::saturating_add),
@@ -155,17 +155,18 @@ fn fitting(
     };
     let [on_device, in_all] =
         [&loaded, &alloc::vec![true; loaded.len()]].map(|which| weight_bytes(kept, which));
-    let of_model = |split: Split| Division { split, layers: kept.layers.len() as u32, on_device, in_all };
-    let division = match placement {
-        Placement::Split(split) if split != Split::all(kept) => Some(of_model(split)),
+    let of_model =
+        |split: LayerSplit| SplitReport { split, layers: kept.layers.len() as u32, on_device, in_all };
+    let split_report = match placement {
+        Placement::Split(split) if split != LayerSplit::all(kept) => Some(of_model(split)),
         _ => None,
     };
-    (Fitting { placement, loaded, layers, division }, needs)
+    (Fitting { placement, loaded, layers, split_report }, needs)
 }
 
 /// Makes a buffer at least so large; answers whether it has moved.
 pub(super) fn enlarge(
-    card: &mut Card<'_>,
+    device: &mut GpuDevice<'_>,
     buffer: &mut Option<Buffer>,
     usage: Usage,
     bytes: u64,
@@ -175,20 +176,20 @@ pub(super) fn enlarge(
         return Ok(false);
     }
     if let Some(old) = buffer.take() {
-        card.free(old);
+        device.free(old);
     }
-    *buffer = Some(card.allocate(usage, bytes, Name::new(name))?);
+    *buffer = Some(device.allocate(usage, bytes, Name::new(name))?);
     Ok(true)
 }
 
 /// Fills a buffer with zeros.
-fn zero(card: &mut Card<'_>, buffer: &Buffer) -> Result<(), GpuError> {
+fn zero(device: &mut GpuDevice<'_>, buffer: &Buffer) -> Result<(), GpuError> {
     const PIECE: u64 = 1 << 16;
     let zeros = alloc::vec![0; PIECE as usize];
     let mut at = 0;
     while at < buffer.bytes() {
         let count = PIECE.min(buffer.bytes() - at);
-        card.write(buffer, at, &zeros[..count as usize])?;
+        device.write(buffer, at, &zeros[..count as usize])?;
         at += count;
     }
     Ok(())

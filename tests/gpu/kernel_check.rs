@@ -3,29 +3,29 @@
 use crate::bench::{
     CHIPS, FIRST, HEAP, PAGES, end, nmse, open_with, prompt, settings, soft, step, with_model,
 };
-use crate::on_cpu::OnCpu;
+use crate::cpu_driver::CpuDriverFallback;
 use alloc::collections::BTreeMap;
 use doorbell_core::backend::{Backend, KvType};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Shape};
 use doorbell_core::quant::Type;
 use doorbell_core::reference::{Products, Reference};
-use doorbell_gpu::{GpuBackend, Verdicts};
+use doorbell_gpu::{GpuBackend, KernelCheckCache};
 use doorbell_kfd::sys::Window;
 use doorbell_soft::kernel::SoftKernel;
 use doorbell_soft::processor::Level;
 use doorbell_tests::tiny::{self, Family};
 
-/// Verdicts in memory.
+/// KernelCheckCache in memory.
 #[derive(Default)]
 pub(crate) struct Book(BTreeMap<u64, f64>);
 
-impl Verdicts for Book {
-    fn known(&self, key: u64) -> Option<f64> {
+impl KernelCheckCache for Book {
+    fn get(&self, key: u64) -> Option<f64> {
         self.0.get(&key).copied()
     }
 
-    fn note(&mut self, key: u64, error: f64) {
+    fn insert(&mut self, key: u64, error: f64) {
         assert!(self.0.insert(key, error).is_none(), "checked twice");
     }
 }
@@ -34,7 +34,7 @@ impl Verdicts for Book {
 fn code(kernel: &SoftKernel, backend: &GpuBackend<'_, '_, '_>, name: &str) -> (Window, usize, usize) {
     let process = backend.process().unwrap();
     let symbol: String = name.chars().take(40).collect();
-    let entries = process.ledger().entries();
+    let entries = process.allocations().entries();
     let named = entries.iter().filter(|entry| entry.name.as_str().starts_with(&symbol));
     let code = named.min_by_key(|entry| entry.name.as_str().len()).unwrap();
     let holds = |va: u64, bytes: u64| (va..va + bytes).contains(&code.va);
@@ -64,7 +64,7 @@ pub(crate) fn open<'k, 'm, 'a>(kernel: &'k SoftKernel, model: &'m Model<'a>) -> 
 }
 
 fn open_for<'k, 'm, 'a>(kernel: &'k SoftKernel, model: &'m Model<'a>, rows: u32) -> GpuBackend<'k, 'm, 'a> {
-    let rest = OnCpu::new(model, PAGES, KvType::F16, 1, HEAP);
+    let rest = CpuDriverFallback::new(model, PAGES, KvType::F16, 1, HEAP);
     open_with(kernel, model, settings(rows), Some(Box::new(rest))).unwrap()
 }
 
@@ -90,7 +90,7 @@ fn spoilt_kernels_are_found(chip: &str, model: &Model<'_>, rows: u32, most: f64,
         names.iter().for_each(|name| damage(&kernel, &backend, name));
         let mut book = Book::default();
         backend.check_kernels(&mut book, HEAP).unwrap();
-        let told: Vec<_> = backend.wrong().iter().map(ToString::to_string).collect();
+        let told: Vec<_> = backend.wrong_kernels().iter().map(ToString::to_string).collect();
         assert!(!told.is_empty() && told.len() < book.0.len(), "{family}: {names:?}: {told:?}");
         assert!(told.iter().all(|line| line.contains(" runs on the CPU: ")), "{told:?}");
         let named = |line: &String| names.iter().any(|name| line.contains(name));
@@ -103,7 +103,7 @@ fn spoilt_kernels_are_found(chip: &str, model: &Model<'_>, rows: u32, most: f64,
         let kernel = soft(chip, Level::Fast);
         let mut second = open_for(&kernel, model, rows);
         second.check_kernels(&mut book, HEAP).unwrap();
-        assert_eq!(second.wrong().len(), told.len());
+        assert_eq!(second.wrong_kernels().len(), told.len());
         end(&kernel, second, family);
     }
 }
@@ -118,7 +118,7 @@ fn a_wrong_kernel_is_named_and_done_without() {
         let ran = || kernel.report(gpu).unwrap().instructions;
         let mut book = Book::default();
         backend.check_kernels(&mut book, HEAP).unwrap();
-        assert!(backend.wrong().is_empty() && book.0.len() > 8, "{:?}", backend.wrong());
+        assert!(backend.wrong_kernels().is_empty() && book.0.len() > 8, "{:?}", backend.wrong_kernels());
         let before = ran();
         backend.check_kernels(&mut book, HEAP).unwrap();
         assert_eq!(ran(), before, "known kernels are run again");
@@ -154,7 +154,7 @@ fn what_a_chain_hands_on_is_checked() {
                 replace(&kernel, &backend, &feeding, feeding.strip_suffix("_feeds").unwrap());
             }
             backend.check_kernels(&mut (), HEAP).unwrap();
-            let told: Vec<_> = backend.wrong().iter().map(ToString::to_string).collect();
+            let told: Vec<_> = backend.wrong_kernels().iter().map(ToString::to_string).collect();
             assert_eq!(told.len(), usize::from(spoilt), "{told:?}");
             assert!(told.iter().all(|line| line.contains(&feeding)), "{told:?}");
             backend.reserve(&plan).unwrap();

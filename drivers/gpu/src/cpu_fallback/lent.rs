@@ -11,14 +11,14 @@ use doorbell_core::plan::{Batch, BatchError, Element, Op, Plan, Rows, TensorId};
 use doorbell_core::quant::Type;
 use doorbell_kfd::memory::Buffer;
 
-use crate::card::Card;
-use crate::check::outputs;
+use crate::device::GpuDevice;
 use crate::error::GpuError;
+use crate::kernel_check::outputs;
 
 /// Why the host's driver can't run an operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum FallbackError {
+pub enum CpuFallbackError {
     /// There isn't memory for it.
     Memory(OutOfMemory),
     /// It has no kernel for weights of a type.
@@ -31,7 +31,7 @@ pub enum FallbackError {
     Keys,
 }
 
-impl fmt::Display for FallbackError {
+impl fmt::Display for CpuFallbackError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory(error) => error.fmt(f),
@@ -45,15 +45,15 @@ impl fmt::Display for FallbackError {
     }
 }
 
-impl core::error::Error for FallbackError {}
+impl core::error::Error for CpuFallbackError {}
 
 /// Runs operations on the host.
-pub trait Fallback {
+pub trait CpuFallback {
     /// Takes the memory that steps of a plan need.
     ///
     /// # Errors
     /// Memory or threads can't be had, or a weight has no kernel.
-    fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), FallbackError>;
+    fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), CpuFallbackError>;
 
     /// Cells of the arena, laid out as a reserved plan's.
     fn arena(&mut self) -> &mut [f32];
@@ -62,18 +62,18 @@ pub trait Fallback {
     ///
     /// # Errors
     /// The batch breaks a rule.
-    fn run(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, ops: Range<usize>) -> Result<(), FallbackError>;
+    fn run(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, ops: Range<usize>) -> Result<(), CpuFallbackError>;
 
     /// Appends what the head among the operations of the last run delivered, 4-byte words.
     fn result(&mut self, out: &mut Vec<u32>);
 }
 
 /// A fallback that may go to another thread with the backend.
-pub type Offload<'m> = alloc::boxed::Box<dyn Fallback + Send + 'm>;
+pub type BoxedCpuFallback<'m> = alloc::boxed::Box<dyn CpuFallback + Send + 'm>;
 
 /// The device's side of the border.
 pub(crate) struct Border<'c, 'k> {
-    pub(crate) card: &'c mut Card<'k>,
+    pub(crate) device: &'c mut GpuDevice<'k>,
     pub(crate) arena: &'c Buffer,
     pub(crate) result: &'c Buffer,
     /// Expert counts by operation are in the model's stacks.
@@ -109,7 +109,7 @@ impl Border<'_, '_> {
     /// Runs operations on the host. Everything before them is complete and visible to it.
     pub(crate) fn run(
         &mut self,
-        fallback: &mut dyn Fallback,
+        fallback: &mut dyn CpuFallback,
         (plan, batch): (&Plan<'_>, &Batch<'_>),
         ops: Range<usize>,
     ) -> Result<(), GpuError> {
@@ -134,12 +134,12 @@ impl Border<'_, '_> {
         for id in written {
             let cells = cells(plan, batch, id);
             let at = 4 * cells.start as u64;
-            self.card.write(self.arena, at, bytemuck::cast_slice(&fallback.arena()[cells]))?;
+            self.device.write(self.arena, at, bytemuck::cast_slice(&fallback.arena()[cells]))?;
         }
         if part.iter().any(|op| matches!(op, Op::Head(_))) {
             let mut words = Vec::new();
             fallback.result(&mut words);
-            self.card.write(self.result, 0, bytemuck::cast_slice(&words))?;
+            self.device.write(self.result, 0, bytemuck::cast_slice(&words))?;
         }
         Ok(())
     }
@@ -147,7 +147,7 @@ impl Border<'_, '_> {
     /// Copies a tensor to the host.
     fn fetch(
         &self,
-        fallback: &mut dyn Fallback,
+        fallback: &mut dyn CpuFallback,
         plan: &Plan<'_>,
         (id, cells): (TensorId, Range<usize>),
         op: &Op,

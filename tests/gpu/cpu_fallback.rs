@@ -4,18 +4,18 @@ use crate::bench::{
     CHIPS, HEAP, PAGES, end, goldens, machine, nmse, open_with, placed, prompt, settings, soft, step,
     with_model,
 };
-use crate::on_cpu::OnCpu;
+use crate::cpu_driver::CpuDriverFallback;
 use doorbell_core::backend::{Backend as _, KvType};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Shape};
 use doorbell_core::reference::{Products, Reference};
-use doorbell_gpu::{GpuError, Offload, Placement, Settings, Split};
+use doorbell_gpu::{BoxedCpuFallback, GpuError, LayerSplit, Placement, Settings};
 use doorbell_soft::kernel::chip;
 use doorbell_soft::processor::Level;
 use doorbell_tests::tiny::{self, Family};
 
-fn on_cpu<'m>(model: &'m Model<'_>, pages: u32) -> Option<Offload<'m>> {
-    Some(Box::new(OnCpu::new(model, pages, KvType::F16, 1, HEAP)))
+fn on_cpu<'m>(model: &'m Model<'_>, pages: u32) -> Option<BoxedCpuFallback<'m>> {
+    Some(Box::new(CpuDriverFallback::new(model, pages, KvType::F16, 1, HEAP)))
 }
 
 /// Logits of a prompt, then of one more token.
@@ -34,13 +34,13 @@ fn any_number_of_layers_may_be_on_the_device() {
             let (expected, tokens) = (expected(model), prompt(model, 36));
             let layers = model.layers.len() as u32;
             let has_experts = model.weights.iter().any(|weight| weight.stack > 1);
-            let splits = (0..layers).map(|layers| Split { layers, experts: layers });
-            let more = (0..layers).filter(|_| has_experts).map(|experts| Split { layers, experts });
+            let splits = (0..layers).map(|layers| LayerSplit { layers, experts: layers });
+            let more = (0..layers).filter(|_| has_experts).map(|experts| LayerSplit { layers, experts });
             for split in splits.chain(more) {
                 let kernel = soft(CHIPS[1], Level::Fast);
                 let settings = placed(settings(35), Placement::Split(split));
                 let mut backend = open_with(&kernel, model, settings, on_cpu(model, PAGES)).unwrap();
-                let division = backend.division().unwrap();
+                let division = backend.split_report().unwrap();
                 assert!(division.split == split && division.on_device < division.in_all, "{division}");
                 let mut found = step(model, &mut backend, &tokens[..35], 0).unwrap();
                 found.extend(step(model, &mut backend, &tokens[35..], 35).unwrap());
@@ -60,7 +60,7 @@ fn the_cpu_driver_stands_in_for_kernels() {
             let (expected, tokens) = (expected(model), prompt(model, 36));
             let kernel = soft(CHIPS[0], Level::Fast);
             let mut backend = open_with(&kernel, model, settings(35), on_cpu(model, PAGES)).unwrap();
-            assert_eq!(backend.division(), None);
+            assert_eq!(backend.split_report(), None);
             let kernels: Vec<String> = backend.kernel_names().map(str::to_owned).collect();
             for (index, stood_in) in kernels.iter().enumerate() {
                 // One at first, then more and more.
@@ -93,7 +93,7 @@ fn what_does_not_fit_stays_with_the_cpu() {
             let backend = open_with(&kernel, model, settings, on_cpu(model, 64));
             let found = backend.map(|mut backend| {
                 let tokens = prompt(model, 4);
-                (backend.division(), step(model, &mut backend, &tokens, 0).unwrap())
+                (backend.split_report(), step(model, &mut backend, &tokens, 0).unwrap())
             });
             assert_eq!(kernel.held(), (0, 0, 0));
             found
@@ -115,13 +115,13 @@ fn what_does_not_fit_stays_with_the_cpu() {
             let vram = (256 << 20) + nothing.limit.bytes.max(1) + total * quarter / 8 + (total >> 4);
             match open(vram, Placement::Device) {
                 Ok((Some(division), found)) => {
-                    let Split { layers, experts } = division.split;
+                    let LayerSplit { layers, experts } = division.split;
                     assert!(layers + experts <= fewest, "{division}");
                     fewest = layers + experts;
                     seen += 1;
                     let error = nmse(&found, &logits);
                     assert!(error < 5e-4, "{division}: NMSE {error:e}");
-                    let all = needed(open(vram, Placement::Split(Split::all(model))).unwrap_err());
+                    let all = needed(open(vram, Placement::Split(LayerSplit::all(model))).unwrap_err());
                     assert_eq!(all.split, Some(division.split));
                     assert!(all.to_string().contains("of the layers would fit"), "{all}");
                     assert!(division.to_string().contains("the CPU runs the rest"), "{division}");

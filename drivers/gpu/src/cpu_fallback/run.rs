@@ -16,7 +16,7 @@ use doorbell_core::reference::{
 use doorbell_kernels::KvLayout;
 use doorbell_kfd::memory::Buffer;
 
-use super::cache::Slot;
+use super::device_kv::Slot;
 use super::memory::Memory;
 use crate::error::GpuError;
 
@@ -188,7 +188,7 @@ impl<'m, 'a> Host<'m, 'a> {
         }
         match last {
             // The last one once more, by the way that makes all of them visible.
-            Some((buffer, at, bytes)) => memory.card.write(buffer, at, &bytes),
+            Some((buffer, at, bytes)) => memory.device.write(buffer, at, &bytes),
             None => Ok(()),
         }
     }
@@ -292,7 +292,7 @@ impl<'m, 'a> Host<'m, 'a> {
         let (rows, width) = (self.normed(op.input, Some(op.norm), memory), memory.width(op.input));
         let mut words: Vec<u32> = Vec::new();
         if op.result == HeadResult::Hidden {
-            return memory.card.write(memory.result, 0, bytemuck::cast_slice(&rows));
+            return memory.device.write(memory.result, 0, bytemuck::cast_slice(&rows));
         }
         for x in rows.chunks_exact(width) {
             let mut logits = self.multiply(&op.matrix, 0, x);
@@ -312,7 +312,7 @@ impl<'m, 'a> Host<'m, 'a> {
                 HeadResult::Hidden => {}
             }
         }
-        memory.card.write(memory.result, 0, bytemuck::cast_slice(&words))
+        memory.device.write(memory.result, 0, bytemuck::cast_slice(&words))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whether PM4 lists work on a device: whole steps as lists against the same steps as packets, before the first step.
 //!
-//! Lists are how others' command streams reach the same firmware, but nobody promises that a firmware takes them from an
+//! Pm4Target are how others' command streams reach the same firmware, but nobody promises that a firmware takes them from an
 //! AQL queue. Where it does not, steps are packets, which every runtime uses. Not here: what lists are made of (`record`).
 
 use alloc::boxed::Box;
@@ -13,14 +13,14 @@ use doorbell_kfd::packet::Encoding;
 use doorbell_kfd::queue::Queue;
 
 use super::GpuBackend;
-use super::known::MadeUp;
-use crate::check::{NO_KEY, Verdicts, key};
+use super::kernel_check::TestBatch;
 use crate::error::GpuError;
+use crate::kernel_check::{KernelCheckCache, NO_KEY, key};
 
 /// Why steps are AQL packets although PM4 lists were wanted.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Unlisted {
+pub enum Pm4CheckFailure {
     /// A list computed something else than packets.
     Differs,
     /// The device failed with a list.
@@ -29,7 +29,7 @@ pub enum Unlisted {
     Known,
 }
 
-impl fmt::Display for Unlisted {
+impl fmt::Display for Pm4CheckFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("dispatches are submitted as AQL packets, which take longer: ")?;
         match self {
@@ -43,49 +43,49 @@ impl fmt::Display for Unlisted {
 /// Milliseconds without progress after which a list counts as refused: a step of a few rows takes less by far.
 const PATIENCE_MS: u32 = 2_000;
 
-/// What verdicts about lists are known by; the number goes up when lists are written in another way.
+/// What cache about lists are known by; the number goes up when lists are written in another way.
 const LISTS: &[u8] = b"PM4 lists 1";
 
 impl GpuBackend<'_, '_, '_> {
     /// Why steps are packets although lists were wanted; `None` while nothing is wrong.
-    pub fn unlisted(&self) -> Option<&Unlisted> {
-        self.unlisted.as_ref()
+    pub fn pm4_check_failure(&self) -> Option<&Pm4CheckFailure> {
+        self.pm4_check_failure.as_ref()
     }
 
-    /// Goes back to packets where lists do not work; what `verdicts` knows is not tried again.
+    /// Goes back to packets where lists do not work; what `cache` knows is not tried again.
     ///
     /// # Errors
     /// Memory, faults of the device with packets, or a device that a list has cost.
     pub(super) fn check_lists(
         &mut self,
-        verdicts: &mut dyn Verdicts,
+        cache: &mut dyn KernelCheckCache,
         heap: Heap<'_>,
     ) -> Result<(), GpuError> {
         if self.encoding != Encoding::Pm4 {
             return Ok(());
         }
         let key = key(NO_KEY, LISTS);
-        let known = verdicts.known(key).map(|error| (error > 0.0).then_some(Unlisted::Known));
+        let known = cache.get(key).map(|error| (error > 0.0).then_some(Pm4CheckFailure::Known));
         let found = match known {
             Some(found) => found,
             None => {
                 let found = self.try_lists(heap)?;
-                verdicts.note(key, if found.is_some() { f64::INFINITY } else { 0.0 });
+                cache.insert(key, if found.is_some() { f64::INFINITY } else { 0.0 });
                 found
             }
         };
         let Some(reason) = found else { return Ok(()) };
         self.submit_as(Encoding::Aql);
-        if let Unlisted::Failed(_) = &reason {
+        if let Pm4CheckFailure::Failed(_) = &reason {
             self.recover()?;
         }
-        self.unlisted = Some(reason);
+        self.pm4_check_failure = Some(reason);
         Ok(())
     }
 
     /// Runs a prompt and a token behind it as lists, then as packets: in this order nothing that a list leaves out is
     /// there already.
-    fn try_lists(&mut self, heap: Heap<'_>) -> Result<Option<Unlisted>, GpuError> {
+    fn try_lists(&mut self, heap: Heap<'_>) -> Result<Option<Pm4CheckFailure>, GpuError> {
         let [rows, _] = self.checked_rows();
         let plan = |rows| self.model.plan(Shape { rows, outputs: 1 }, HeadResult::Logits, heap);
         let steps = [(plan(rows)?, 0), (plan(1)?, rows)];
@@ -94,21 +94,21 @@ impl GpuBackend<'_, '_, '_> {
         let listed = self.answers(&steps);
         self.settings.hang_ms = patience;
         let listed = match listed {
-            Err(GpuError::Fault(fault, _)) => return Ok(Some(Unlisted::Failed(fault))),
+            Err(GpuError::Fault(fault, _)) => return Ok(Some(Pm4CheckFailure::Failed(fault))),
             listed => listed?,
         };
         self.submit_as(Encoding::Aql);
         let expected = self.answers(&steps)?;
         self.submit_as(Encoding::Pm4);
-        Ok((listed != expected).then_some(Unlisted::Differs))
+        Ok((listed != expected).then_some(Pm4CheckFailure::Differs))
     }
 
     /// The logits of steps, in bits.
     fn answers(&mut self, steps: &[(Plan<'_>, u32)]) -> Result<Vec<Vec<u32>>, GpuError> {
         let mut answers = Vec::new();
         for (plan, position) in steps {
-            let made_up = MadeUp::new(plan, *position, self.model);
-            self.begin(plan, &made_up.batch(), 1, false)?;
+            let test_batch = TestBatch::new(plan, *position, self.model);
+            self.begin(plan, &test_batch.batch(), 1, false)?;
             while self.collect()?.is_none() {}
             answers.push(self.numbers.iter().map(|number| number.to_bits()).collect());
         }
@@ -117,26 +117,26 @@ impl GpuBackend<'_, '_, '_> {
 
     fn submit_as(&mut self, encoding: Encoding) {
         self.encoding = encoding;
-        if let Some(card) = &mut self.card {
-            self.recordings.clear(card);
+        if let Some(device) = &mut self.device {
+            self.recordings.clear(device);
         }
     }
 
     /// Makes a new queue after one that a list has cost, and forgets what the list has left half done.
     fn recover(&mut self) -> Result<(), GpuError> {
         let fault = self.lost.take().flatten();
-        let (Some(card), Some(queue)) = (&mut self.card, self.queue.take()) else {
+        let (Some(device), Some(queue)) = (&mut self.device, self.queue.take()) else {
             return Err(GpuError::Lost(fault));
         };
-        let device = card.device;
-        if queue.destroy(&mut card.process).is_err() || card.process.is_lost(device) {
+        let index = device.index;
+        if queue.destroy(&mut device.process).is_err() || device.process.is_lost(index) {
             self.lost = Some(fault.clone());
             return Err(GpuError::Lost(fault));
         }
-        self.queue = Some(Queue::create(&mut card.process, device, self.settings.queue())?);
+        self.queue = Some(Queue::create(&mut device.process, index, self.settings.queue())?);
         // Its counters have to begin at zero; it is made anew, zeroed, with the next step.
         if let Some(scratch) = self.buffers.scratch.take() {
-            card.free(scratch);
+            device.free(scratch);
         }
         Ok(())
     }

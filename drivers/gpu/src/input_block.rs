@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use doorbell_core::plan::{Batch, GroupId, PAGE_TOKENS, Shape};
 use doorbell_kernels::Inputs;
 
-use crate::needs::LINE;
+use crate::memory_needs::LINE;
 
 /// Where things lie in an input block, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

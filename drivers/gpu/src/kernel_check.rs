@@ -10,7 +10,7 @@ use doorbell_core::plan::{Element, Epilogue, Head, HeadResult, Op, Plan, TensorI
 
 /// A kernel, or several of one operation, that computed something else than the host.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wrong {
+pub struct WrongKernel {
     /// The operation.
     pub op: &'static str,
     /// Its kernels.
@@ -19,7 +19,7 @@ pub struct Wrong {
     pub error: f64,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for WrongKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} runs on the CPU: ", self.op)?;
         for (index, kernel) in self.kernels.iter().enumerate() {
@@ -30,21 +30,21 @@ impl fmt::Display for Wrong {
 }
 
 /// What earlier runs have found about kernels on this device.
-pub trait Verdicts {
+pub trait KernelCheckCache {
     /// How far the kernels with this key were off; `None` if they were never checked. The key is made of their code.
-    fn known(&self, key: u64) -> Option<f64>;
+    fn get(&self, key: u64) -> Option<f64>;
 
     /// Notes how far they were off.
-    fn note(&mut self, key: u64, error: f64);
+    fn insert(&mut self, key: u64, error: f64);
 }
 
 /// Nothing is known, and nothing kept.
-impl Verdicts for () {
-    fn known(&self, _: u64) -> Option<f64> {
+impl KernelCheckCache for () {
+    fn get(&self, _: u64) -> Option<f64> {
         None
     }
 
-    fn note(&mut self, _: u64, _: f64) {}
+    fn insert(&mut self, _: u64, _: f64) {}
 }
 
 /// A key of some bytes behind another one (FNV-1a of 64 bits).

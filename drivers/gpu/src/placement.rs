@@ -15,7 +15,7 @@ pub enum Placement {
     /// All that it has kernels for.
     Device,
     /// Those of them that belong to some layers.
-    Split(Split),
+    Split(LayerSplit),
     /// None: how the host's part is checked.
     Host,
     /// The one with this index in the plan: how one kernel is checked.
@@ -24,14 +24,14 @@ pub enum Placement {
 
 /// What the device runs when not everything fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Split {
+pub struct LayerSplit {
     /// The first layers, and with them the embedding and the head; the host has the others.
     pub layers: u32,
     /// Of those the first whose experts the device runs, too.
     pub experts: u32,
 }
 
-impl Split {
+impl LayerSplit {
     /// Everything of a model.
     pub fn all(model: &Model<'_>) -> Self {
         let layers = model.layers.len() as u32;
@@ -41,9 +41,9 @@ impl Split {
 
 /// A split of a model, to be told to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Division {
+pub struct SplitReport {
     /// What the device has.
-    pub split: Split,
+    pub split: LayerSplit,
     /// Layers of the model.
     pub layers: u32,
     /// Bytes of weights on the device.
@@ -52,9 +52,9 @@ pub struct Division {
     pub in_all: u64,
 }
 
-impl fmt::Display for Division {
+impl fmt::Display for SplitReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { split: Split { layers, experts }, layers: all, .. } = *self;
+        let Self { split: LayerSplit { layers, experts }, layers: all, .. } = *self;
         let (on_device, in_all) = (self.on_device >> 20, self.in_all >> 20);
         write!(f, "the GPU runs {layers} of {all} layers")?;
         if experts < layers {

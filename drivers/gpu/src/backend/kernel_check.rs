@@ -13,25 +13,26 @@ use doorbell_kfd::memory::Buffer;
 use doorbell_kfd::packet::Encoding;
 
 use super::wait::wait;
-use super::{GpuBackend, Size};
-use crate::check::{
-    NO_KEY, Noise, TOLERANCE, Verdicts, Wrong, difference, key, missed, outputs, picks, result_words, weighed,
-};
+use super::{GpuBackend, StepSize};
+use crate::cpu_fallback::{Memory, read_words};
 use crate::error::GpuError;
-use crate::host::{Memory, read_words};
-use crate::input::Layout;
-use crate::place::{Placement, bind, on_device};
+use crate::input_block::Layout;
+use crate::kernel_check::{
+    KernelCheckCache, NO_KEY, Noise, TOLERANCE, WrongKernel, difference, key, missed, outputs, picks,
+    result_words, weighed,
+};
+use crate::placement::{Placement, bind, on_device};
 use crate::record::{Recording, Segment};
 
 /// What an operation has written: by tensor, the head's result, keys and values as they lie, and the inputs of the next
 /// step of a chain.
-struct Answer {
+struct OpResult {
     tensors: Vec<(Element, Vec<u32>)>,
     result: Vec<u32>,
     fed: Vec<u32>,
 }
 
-impl Answer {
+impl OpResult {
     /// How far it is off. Picked tokens are judged by the logits that they were picked from.
     fn difference(&self, expected: &Self, picked: bool) -> f64 {
         let tensors = self.tensors.iter().zip(&expected.tensors);
@@ -63,7 +64,7 @@ fn to_feed(batch: &Batch<'_>, picked: &[u32]) -> Vec<u32> {
 pub(super) const CHECKED_ROWS: [u32; 2] = [17, 70];
 
 /// A batch of one sequence with tokens of no meaning.
-pub(super) struct MadeUp {
+pub(super) struct TestBatch {
     tokens: Vec<TokenId>,
     wanted: Vec<u32>,
     runs: [RowRun; 1],
@@ -71,7 +72,7 @@ pub(super) struct MadeUp {
     spans: Vec<PageSpan>,
 }
 
-impl MadeUp {
+impl TestBatch {
     pub(super) fn new(plan: &Plan<'_>, position: u32, model: &Model<'_>) -> Self {
         let rows = plan.shape.rows;
         let pages: Vec<PageId> = (0..(position + rows).div_ceil(PAGE_TOKENS as u32)).map(PageId).collect();
@@ -93,16 +94,16 @@ impl MadeUp {
 
 impl GpuBackend<'_, '_, '_> {
     /// Kernels that are not used because they computed something else than the host.
-    pub fn wrong(&self) -> &[Wrong] {
-        &self.wrong
+    pub fn wrong_kernels(&self) -> &[WrongKernel] {
+        &self.wrong_kernels
     }
 
     /// Takes a kernel out of use; its operations run on the host. Answers whether it was in use. Plans are to be
     /// reserved again before the next step, and keys and values that the kernel wrote are lost.
     pub fn disable(&mut self, kernel: &str) -> bool {
         let Some(recipe) = self.programs.recipe(kernel).cloned() else { return false };
-        if let Some(card) = &mut self.card {
-            self.recordings.clear(card);
+        if let Some(device) = &mut self.device {
+            self.recordings.clear(device);
         }
         self.disabled.insert(recipe)
     }
@@ -114,21 +115,25 @@ impl GpuBackend<'_, '_, '_> {
 
     /// Runs each kernel that steps need once and the host's definition beside it, before the first step; takes out of
     /// use what differs. Then runs whole steps as PM4 lists, if they are to be lists, and goes back to packets if the
-    /// lists are at fault ([`Self::unlisted`]). What `verdicts` knows is not run again. Plans are to be reserved again
+    /// lists are at fault ([`Self::pm4_check_failure`]). What `cache` knows is not run again. Plans are to be reserved again
     /// afterwards.
     ///
     /// # Errors
     /// Memory, or faults of the device.
-    pub fn check_kernels(&mut self, verdicts: &mut dyn Verdicts, heap: Heap<'_>) -> Result<(), GpuError> {
+    pub fn check_kernels(
+        &mut self,
+        cache: &mut dyn KernelCheckCache,
+        heap: Heap<'_>,
+    ) -> Result<(), GpuError> {
         // Kernels are judged by themselves, whatever lists do.
         let encoding = core::mem::replace(&mut self.encoding, Encoding::Aql);
-        let checked = self.check_each(verdicts, heap);
+        let checked = self.check_each(cache, heap);
         self.encoding = encoding;
         checked?;
-        self.check_lists(verdicts, heap)
+        self.check_lists(cache, heap)
     }
 
-    fn check_each(&mut self, verdicts: &mut dyn Verdicts, heap: Heap<'_>) -> Result<(), GpuError> {
+    fn check_each(&mut self, cache: &mut dyn KernelCheckCache, heap: Heap<'_>) -> Result<(), GpuError> {
         // As prompts have, then one row behind them, with each of the results that a step can have, and as a chain.
         let [few, many] = self.checked_rows();
         let steps = [
@@ -142,7 +147,7 @@ impl GpuBackend<'_, '_, '_> {
         let mut seen = BTreeSet::new();
         for (rows, position, result, chained) in steps {
             let plan = self.model.plan(Shape { rows, outputs: 1 }, result, heap)?;
-            self.check(&plan, (position, chained), verdicts, &mut seen)?;
+            self.check(&plan, (position, chained), cache, &mut seen)?;
         }
         Ok(())
     }
@@ -163,11 +168,11 @@ impl GpuBackend<'_, '_, '_> {
         &mut self,
         plan: &Plan<'_>,
         (position, chained): (u32, bool),
-        verdicts: &mut dyn Verdicts,
+        cache: &mut dyn KernelCheckCache,
         seen: &mut BTreeSet<Vec<Recipe>>,
     ) -> Result<(), GpuError> {
-        let made_up = MadeUp::new(plan, position, self.model);
-        let batch = made_up.batch();
+        let test_batch = TestBatch::new(plan, position, self.model);
+        let batch = test_batch.batch();
         let size = self.ready(plan, &batch, 0, chained)?;
         let chosen = self.chosen(plan);
         let mut kernels: Vec<Option<Vec<Recipe>>> = Vec::new();
@@ -177,18 +182,18 @@ impl GpuBackend<'_, '_, '_> {
             let Some(recipes) = recipes.filter(|recipes| !seen.contains(recipes)) else { continue };
             seen.insert(recipes.clone());
             let key = self.key_of(op, &recipes);
-            let error = match verdicts.known(key) {
+            let error = match cache.get(key) {
                 Some(error) => error,
                 None => {
                     let checked = self.check_one(plan, &batch, size, index);
                     let error = self.noted(checked)?;
-                    verdicts.note(key, error);
+                    cache.insert(key, error);
                     error
                 }
             };
             if error > TOLERANCE {
                 let kernels = recipes.iter().map(|recipe| recipe.name()).collect();
-                self.wrong.push(Wrong { op: op.name(), kernels, error });
+                self.wrong_kernels.push(WrongKernel { op: op.name(), kernels, error });
                 self.disabled.extend(recipes);
             }
         }
@@ -198,8 +203,8 @@ impl GpuBackend<'_, '_, '_> {
             let mut runs: Vec<bool> = kernels.iter().map(|own| own.as_ref().is_some_and(fit)).collect();
             bind(plan, &mut runs, &mut self.of_host);
         }
-        if let Some(card) = &mut self.card {
-            self.recordings.clear(card);
+        if let Some(device) = &mut self.device {
+            self.recordings.clear(device);
         }
         Ok(())
     }
@@ -216,28 +221,28 @@ impl GpuBackend<'_, '_, '_> {
     ///
     /// # Errors
     /// Faults of the device.
-    pub fn run_alone(&mut self, plan: &Plan<'_>, position: u32, index: usize) -> Result<(), GpuError> {
-        let made_up = MadeUp::new(plan, position, self.model);
-        let batch = made_up.batch();
+    pub fn run_op(&mut self, plan: &Plan<'_>, position: u32, index: usize) -> Result<(), GpuError> {
+        let test_batch = TestBatch::new(plan, position, self.model);
+        let batch = test_batch.batch();
         let size = self.ready(plan, &batch, 0, false)?;
         self.prepare_one(plan, &batch, &plan.ops[index])?;
         let recording = self.recording(plan, size, Placement::Only(index))?;
         let ran = self.run_recording(&recording);
-        if let Some(card) = &mut self.card {
-            recording.free(card);
+        if let Some(device) = &mut self.device {
+            recording.free(device);
         }
         self.noted(ran)
     }
 
     /// Runs what a recording has for the device.
     fn run_recording(&mut self, recording: &Recording) -> Result<(), GpuError> {
-        let Self { card, queue, watch, settings, names, .. } = &mut *self;
-        let (Some(card), Some(queue)) = (card, queue) else { return Err(GpuError::Lost(None)) };
+        let Self { device, queue, watch, settings, names, .. } = &mut *self;
+        let (Some(device), Some(queue)) = (device, queue) else { return Err(GpuError::Lost(None)) };
         for segment in &recording.segments {
             let Segment::Device(packets, kernels) = segment else { continue };
             names.clone_from(kernels);
-            let submission = queue.submit(&card.process, packets, 0)?;
-            wait(card, queue, submission, watch, settings.hang_ms, names)?;
+            let submission = queue.submit(&device.process, packets, 0)?;
+            wait(device, queue, submission, watch, settings.hang_ms, names)?;
         }
         Ok(())
     }
@@ -255,7 +260,7 @@ impl GpuBackend<'_, '_, '_> {
     fn recipes(
         &mut self,
         plan: &Plan<'_>,
-        size: Size,
+        size: StepSize,
         index: usize,
     ) -> Result<Option<Vec<Recipe>>, GpuError> {
         let target = self.target;
@@ -276,7 +281,7 @@ impl GpuBackend<'_, '_, '_> {
         &mut self,
         plan: &Plan<'_>,
         batch: &Batch<'_>,
-        size: Size,
+        size: StepSize,
         index: usize,
     ) -> Result<f64, GpuError> {
         let op = &plan.ops[index];
@@ -292,8 +297,8 @@ impl GpuBackend<'_, '_, '_> {
             }
             answers.push(self.answer(plan, batch, if on_device { op } else { &judge })?);
         }
-        if let Some(card) = &mut self.card {
-            recording.free(card);
+        if let Some(device) = &mut self.device {
+            recording.free(device);
         }
         let [found, expected] = answers.as_mut_slice() else { return Ok(0.0) };
         if size.chained && picks(op) {
@@ -336,12 +341,12 @@ impl GpuBackend<'_, '_, '_> {
                 }
             });
             written?;
-            memory.card.write(memory.result, 0, &alloc::vec![0; 4 * result])
+            memory.device.write(memory.result, 0, &alloc::vec![0; 4 * result])
         })
     }
 
     /// What is where an operation writes.
-    fn answer(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, op: &Op) -> Result<Answer, GpuError> {
+    fn answer(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, op: &Op) -> Result<OpResult, GpuError> {
         let result = result_words(op, plan, batch.outputs.len());
         let groups = self.model.groups.len();
         self.with_memory(plan, batch, |host, memory| {
@@ -351,7 +356,7 @@ impl GpuBackend<'_, '_, '_> {
             for group in 0..groups {
                 tensors.extend(host.cached(op, group, memory).map(|values| (Element::F32, values)));
             }
-            Ok(Answer { tensors, result: read_words(memory.result, 0, result), fed: Vec::new() })
+            Ok(OpResult { tensors, result: read_words(memory.result, 0, result), fed: Vec::new() })
         })
     }
 
@@ -360,15 +365,15 @@ impl GpuBackend<'_, '_, '_> {
         &mut self,
         plan: &Plan<'_>,
         batch: &Batch<'_>,
-        work: impl FnOnce(&mut crate::host::Host<'_, '_>, &mut Memory<'_, '_>) -> Result<T, GpuError>,
+        work: impl FnOnce(&mut crate::cpu_fallback::Host<'_, '_>, &mut Memory<'_, '_>) -> Result<T, GpuError>,
     ) -> Result<T, GpuError> {
-        let Self { card, buffers, store, settings, host, kept, .. } = self;
+        let Self { device, buffers, store, settings, host, kept, .. } = self;
         let lost = || GpuError::Lost(None);
-        let card = card.as_mut().ok_or_else(lost)?;
+        let device = device.as_mut().ok_or_else(lost)?;
         let (arena, result) =
             (buffers.arena.as_ref().ok_or_else(lost)?, buffers.result.as_ref().ok_or_else(lost)?);
         let (kv, groups, pools) = (settings.kv, &kept.groups[..], &store.pools[..]);
-        let mut memory = Memory { card, plan, batch, arena, result, pools, groups, kv };
+        let mut memory = Memory { device, plan, batch, arena, result, pools, groups, kv };
         work(host, &mut memory)
     }
 }

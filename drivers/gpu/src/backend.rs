@@ -14,33 +14,33 @@ use doorbell_kernels::{Recipe, supports};
 use doorbell_kfd::fault::Fault;
 use doorbell_kfd::memory::Buffer;
 use doorbell_kfd::packet::{Encoding, Packet};
-use doorbell_kfd::process::{DeviceIndex, Leak, Notices, Process};
-use doorbell_kfd::queue::{Profile, Queue, QueueOptions, Submission, Watch};
+use doorbell_kfd::process::{DeviceIndex, GpuEvents, Leak, Process};
+use doorbell_kfd::queue::{Profile, Queue, QueueOptions, Submission, WaitProgress};
 use doorbell_kfd::sys::Errno;
 
-use crate::card::{Card, Delay};
-use crate::check::Wrong;
 use crate::chip;
 use crate::convert::{self, Conversions};
+use crate::cpu_fallback::BoxedCpuFallback;
+use crate::cpu_fallback::Host;
+use crate::device::{Delay, GpuDevice};
 use crate::error::GpuError;
-use crate::fallback::Offload;
-use crate::host::Host;
-use crate::place::{Division, Placement, kept_layers, weights};
-use crate::programs::Programs;
-use crate::record::{Recordings, Size, covered};
-use crate::store::Store;
+use crate::kernel_check::WrongKernel;
+use crate::kernels::LoadedKernels;
+use crate::model_buffers::ModelBuffers;
+use crate::placement::{Placement, SplitReport, kept_layers, weights};
+use crate::record::{Recordings, StepSize, covered};
 
-mod known;
-mod listed;
+mod kernel_check;
+mod pm4_check;
 mod profile;
-mod room;
+mod memory;
 mod step;
 mod wait;
 
-pub use listed::Unlisted;
+pub(crate) use memory::fit;
+pub use pm4_check::Pm4CheckFailure;
 pub use profile::Timing;
 use profile::Timings;
-pub(crate) use room::fit;
 
 /// How a model is put on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,24 +117,24 @@ pub struct GpuBackend<'k, 'm, 'a> {
     settings: Settings,
     host: Host<'m, 'a>,
     /// What runs what the device does not, if not [`Host`].
-    fallback: Option<Offload<'m>>,
-    division: Option<Division>,
-    programs: Programs,
-    store: Store,
+    fallback: Option<BoxedCpuFallback<'m>>,
+    split_report: Option<SplitReport>,
+    programs: LoadedKernels,
+    store: ModelBuffers,
     buffers: Buffers,
     recordings: Recordings,
     /// Kernels that are not used.
     disabled: BTreeSet<Recipe>,
     /// Keys and values that the host has.
     of_host: Vec<KvSlot>,
-    wrong: Vec<Wrong>,
+    wrong_kernels: Vec<WrongKernel>,
     /// How dispatches are submitted now.
     encoding: Encoding,
-    unlisted: Option<Unlisted>,
+    pm4_check_failure: Option<Pm4CheckFailure>,
     queue: Option<Queue>,
-    card: Option<Card<'k>>,
+    device: Option<GpuDevice<'k>>,
     in_flight: Option<InFlight>,
-    watch: Watch,
+    watch: WaitProgress,
     timings: Timings,
     /// Names of the kernels of the last submission.
     names: Vec<String>,
@@ -165,24 +165,24 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
     /// had. Nothing stays on the device then.
     pub fn new(
         process: Process<'k>,
-        device: DeviceIndex,
+        index: DeviceIndex,
         model: &'m Model<'a>,
         settings: Settings,
         delay: Delay,
-        fallback: Option<Offload<'m>>,
+        fallback: Option<BoxedCpuFallback<'m>>,
         heap: Heap<'m>,
     ) -> Result<Self, GpuError> {
-        let (target, mut kept) = (target_of(&process, device)?, model.copy(heap)?);
+        let (target, mut kept) = (target_of(&process, index)?, model.copy(heap)?);
         let plan = model.plan(settings.shape, HeadResult::Logits, heap)?;
         let mut conversions = convert::choose(&mut kept, &plan.ops, target);
-        let budget = process.budget(device).first;
+        let budget = process.budget(index).first;
         let fitting = fit(&budget, &mut kept, &plan, (&settings, target), fallback.is_some())?;
         conversions.keep(&fitting.loaded, &kept);
         let settings = Settings { placement: fitting.placement, ..settings };
-        let card = Card::new(process, device, delay)?;
-        let mut this = Self::bare((model, kept, conversions), settings, (target, card), heap)?;
-        (this.fallback, this.division) = (fallback, fitting.division);
-        this.load(device, &fitting.loaded)?;
+        let device = GpuDevice::new(process, index, delay)?;
+        let mut this = Self::bare((model, kept, conversions), settings, (target, device), heap)?;
+        (this.fallback, this.split_report) = (fallback, fitting.split_report);
+        this.load(index, &fitting.loaded)?;
         this.reserve(&plan)?;
         Ok(this)
     }
@@ -192,16 +192,16 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn rehearsing(
+    pub fn for_single_ops(
         process: Process<'k>,
-        device: DeviceIndex,
+        index: DeviceIndex,
         model: &'m Model<'a>,
         settings: Settings,
         (plan, ops): (&Plan<'_>, &[usize]),
         delay: Delay,
         heap: Heap<'m>,
     ) -> Result<Self, GpuError> {
-        let (target, mut kept) = (target_of(&process, device)?, model.copy(heap)?);
+        let (target, mut kept) = (target_of(&process, index)?, model.copy(heap)?);
         let conversions = convert::choose(&mut kept, &plan.ops, target);
         let mut wanted = alloc::vec![false; plan.ops.len()];
         ops.iter().for_each(|&op| wanted[op] = true);
@@ -209,9 +209,9 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         for (group, layers) in kept.groups.iter_mut().zip(kept_layers(plan, model, &wanted)) {
             group.layers = layers;
         }
-        let card = Card::new(process, device, delay)?;
-        let mut this = Self::bare((model, kept, conversions), settings, (target, card), heap)?;
-        this.load(device, &loaded)?;
+        let device = GpuDevice::new(process, index, delay)?;
+        let mut this = Self::bare((model, kept, conversions), settings, (target, device), heap)?;
+        this.load(index, &loaded)?;
         Ok(this)
     }
 
@@ -219,7 +219,7 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
     fn bare(
         (model, kept, conversions): (&'m Model<'a>, Model<'m>, Conversions),
         settings: Settings,
-        (target, card): (Target, Card<'k>),
+        (target, device): (Target, GpuDevice<'k>),
         heap: Heap<'m>,
     ) -> Result<Self, GpuError> {
         Ok(Self {
@@ -230,20 +230,20 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
             settings,
             host: Host::new(model, heap)?,
             fallback: None,
-            division: None,
-            programs: Programs::new(target),
-            store: Store::default(),
+            split_report: None,
+            programs: LoadedKernels::new(target),
+            store: ModelBuffers::default(),
             buffers: Buffers::default(),
             recordings: Recordings::default(),
             disabled: BTreeSet::new(),
             of_host: Vec::new(),
-            wrong: Vec::new(),
+            wrong_kernels: Vec::new(),
             encoding: if settings.profile { Encoding::Aql } else { settings.submit },
-            unlisted: None,
+            pm4_check_failure: None,
             queue: None,
-            card: Some(card),
+            device: Some(device),
             in_flight: None,
-            watch: Watch::default(),
+            watch: WaitProgress::default(),
             timings: Timings::default(),
             names: Vec::new(),
             lost: None,
@@ -255,14 +255,14 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         })
     }
 
-    fn load(&mut self, device: DeviceIndex, loaded: &[bool]) -> Result<(), GpuError> {
-        let card = self.card.as_mut().ok_or(GpuError::Lost(None))?;
+    fn load(&mut self, index: DeviceIndex, loaded: &[bool]) -> Result<(), GpuError> {
+        let device = self.device.as_mut().ok_or(GpuError::Lost(None))?;
         let Settings { kv, pages, .. } = self.settings;
-        self.store.load(card, self.model, &self.kept, loaded, (kv, pages))?;
-        card.install_trap_handler(self.target);
-        self.queue = Some(Queue::create(&mut card.process, device, self.settings.queue())?);
+        self.store.load(device, self.model, &self.kept, loaded, (kv, pages))?;
+        device.install_trap_handler(self.target);
+        self.queue = Some(Queue::create(&mut device.process, index, self.settings.queue())?);
         if self.settings.profile {
-            self.timings = Timings::new(Some(Profile::new(&mut card.process, device, PACKETS as usize)?));
+            self.timings = Timings::new(Some(Profile::new(&mut device.process, index, PACKETS as usize)?));
         }
         Ok(())
     }
@@ -271,9 +271,9 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
     ///
     /// # Errors
     /// The kernel has no such stream, or the device is closed.
-    pub fn notices(&self) -> Result<Notices<'k>, Errno> {
-        let card = self.card.as_ref().ok_or(Errno::ENODEV)?;
-        card.process.notices(card.device)
+    pub fn gpu_events(&self) -> Result<GpuEvents<'k>, Errno> {
+        let device = self.device.as_ref().ok_or(Errno::ENODEV)?;
+        device.process.gpu_events(device.index)
     }
 
     /// The weights that the device keeps in another type than the file, to be told to the user.
@@ -282,8 +282,8 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
     }
 
     /// What the device runs if it does not run everything, to be told to the user.
-    pub fn division(&self) -> Option<Division> {
-        self.division
+    pub fn split_report(&self) -> Option<SplitReport> {
+        self.split_report
     }
 
     /// Kernels on the device, and bytes of their code.
@@ -293,15 +293,15 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
 
     /// The process, for looking at.
     pub fn process(&self) -> Option<&Process<'k>> {
-        self.card.as_ref().map(|card| &card.process)
+        self.device.as_ref().map(|device| &device.process)
     }
 
     /// Says anew which operations the device runs. Their weights are there if the backend was made with
     /// [`Placement::Host`].
-    pub fn place(&mut self, placement: Placement) {
+    pub fn set_placement(&mut self, placement: Placement) {
         self.settings.placement = placement;
-        if let Some(card) = &mut self.card {
-            self.recordings.clear(card);
+        if let Some(device) = &mut self.device {
+            self.recordings.clear(device);
         }
     }
 
@@ -314,23 +314,23 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
     }
 
     fn give_back(&mut self) -> Result<(), Leak> {
-        let Some(mut card) = self.card.take() else { return Ok(()) };
+        let Some(mut device) = self.device.take() else { return Ok(()) };
         if let Some(queue) = self.queue.take() {
             // A queue that does not go stays in the leak.
-            let _ = queue.destroy(&mut card.process);
+            let _ = queue.destroy(&mut device.process);
         }
         if let Some(signals) = self.timings.signals() {
             // What is not taken back now goes with the process.
-            let _ = signals.destroy(&mut card.process);
+            let _ = signals.destroy(&mut device.process);
         }
-        self.recordings.clear(&mut card);
-        self.programs.unload(&mut card.process);
-        self.store.free(&mut card);
+        self.recordings.clear(&mut device);
+        self.programs.unload(&mut device.process);
+        self.store.free(&mut device);
         let Buffers { arena, scratch, result, inputs, ring } = core::mem::take(&mut self.buffers);
         for buffer in [arena, scratch, result, inputs, ring].into_iter().flatten() {
-            card.free(buffer);
+            device.free(buffer);
         }
-        card.shutdown()
+        device.shutdown()
     }
 
     fn check_lost(&self) -> Result<(), GpuError> {
@@ -353,8 +353,8 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
 }
 
 /// What kernels of a device are compiled for.
-fn target_of(process: &Process<'_>, device: DeviceIndex) -> Result<Target, GpuError> {
-    let isa = process.device(device).node().isa();
+fn target_of(process: &Process<'_>, index: DeviceIndex) -> Result<Target, GpuError> {
+    let isa = process.device(index).node().isa();
     chip::target(isa).ok_or(GpuError::Chip(isa))
 }
 
@@ -379,10 +379,10 @@ impl Backend for GpuBackend<'_, '_, '_> {
             plan.ops.iter().any(|op| matches!(op, Op::Head(head) if head.result == HeadResult::ArgMax));
         for (rows, outputs) in [(plan.shape.rows, plan.shape.outputs), (1, 1)] {
             let positions = covered(rows, self.settings.pages);
-            let size = Size { rows, outputs: outputs.min(rows), positions, chained: false };
+            let size = StepSize { rows, outputs: outputs.min(rows), positions, chained: false };
             self.record(plan, size)?;
             if picks && rows == size.outputs {
-                self.record(plan, Size { chained: true, ..size })?;
+                self.record(plan, StepSize { chained: true, ..size })?;
             }
         }
         Ok(())
@@ -410,9 +410,9 @@ impl Backend for GpuBackend<'_, '_, '_> {
 
     fn suspend(&mut self) -> Result<(), GpuError> {
         self.check_lost()?;
-        match (&self.card, &mut self.queue) {
-            (Some(card), Some(queue)) if self.in_flight.is_none() => {
-                queue.park(&card.process).map(drop).map_err(GpuError::Rest)
+        match (&self.device, &mut self.queue) {
+            (Some(device), Some(queue)) if self.in_flight.is_none() => {
+                queue.park(&device.process).map(drop).map_err(GpuError::Rest)
             }
             _ => Ok(()),
         }

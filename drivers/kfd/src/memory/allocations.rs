@@ -11,7 +11,7 @@ use core::fmt;
 
 /// One allocation, or a named piece of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct Allocation {
     /// First address.
     pub va: u64,
     /// Bytes.
@@ -26,7 +26,7 @@ pub struct Entry {
     pub handle: Option<Handle>,
 }
 
-/// Sums over the ledger.
+/// Sums over the allocations.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -63,13 +63,13 @@ impl fmt::Display for Nearest {
 
 /// The allocations, sorted by address; a piece comes after what it is part of.
 #[derive(Debug, Default)]
-pub struct Ledger {
-    entries: Vec<Entry>,
+pub struct Allocations {
+    entries: Vec<Allocation>,
 }
 
-impl Ledger {
+impl Allocations {
     /// All entries by address.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[Allocation] {
         &self.entries
     }
 
@@ -87,7 +87,7 @@ impl Ledger {
     }
 
     /// Adds an entry.
-    pub(crate) fn add(&mut self, entry: Entry) -> Result<(), OutOfMemory> {
+    pub(crate) fn add(&mut self, entry: Allocation) -> Result<(), OutOfMemory> {
         let at = self.entries.partition_point(|other| other.va <= entry.va);
         if at == self.entries.len() {
             return push(&mut self.entries, entry);
@@ -111,19 +111,19 @@ impl Ledger {
 
     /// The device that owns the allocation around `va`.
     pub(crate) fn owner(&self, va: u64) -> Option<u32> {
-        let holds = |entry: &&Entry| entry.va <= va && va - entry.va < entry.bytes;
+        let holds = |entry: &&Allocation| entry.va <= va && va - entry.va < entry.bytes;
         self.entries.iter().find(holds).map(|entry| entry.gpu_id)
     }
 
     /// The smallest entry around `va`, or the closest one.
     pub fn nearest(&self, va: u64) -> Nearest {
-        let holds = |entry: &&Entry| entry.va <= va && va - entry.va < entry.bytes;
+        let holds = |entry: &&Allocation| entry.va <= va && va - entry.va < entry.bytes;
         let inside =
             self.entries.iter().filter(holds).min_by_key(|entry| (entry.bytes, entry.handle.is_some()));
         if let Some(entry) = inside {
             return Nearest::Inside(entry.name.clone(), va - entry.va);
         }
-        let end = |entry: &Entry| entry.va + entry.bytes;
+        let end = |entry: &Allocation| entry.va + entry.bytes;
         let below = self.entries.iter().filter(|entry| end(entry) <= va);
         let below = below.max_by_key(|entry| (end(entry), core::cmp::Reverse(entry.bytes)));
         let above = self.entries.iter().find(|entry| entry.va > va);
@@ -142,37 +142,37 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    fn entry(name: &str, va: u64, bytes: u64, handle: Option<u64>) -> Entry {
+    fn entry(name: &str, va: u64, bytes: u64, handle: Option<u64>) -> Allocation {
         let handle = handle.map(Handle);
-        Entry { va, bytes, gpu_id: 1, usage: Usage::Data, name: Name::new(name), handle }
+        Allocation { va, bytes, gpu_id: 1, usage: Usage::Data, name: Name::new(name), handle }
     }
 
     #[test]
     fn addresses_are_told_by_name() {
-        let mut ledger = Ledger::default();
-        assert_eq!(ledger.nearest(5), Nearest::Nothing);
+        let mut allocations = Allocations::default();
+        assert_eq!(allocations.nearest(5), Nearest::Nothing);
         for entry in [
             entry("weights", 0x20_0000, 0x20_0000, Some(1)),
             entry("scratch", 0x80_0000, 0x1000, Some(2)),
             entry("layer[0]", 0x20_0000, 0x1000, None),
             entry("layer[1]", 0x20_1000, 0x1000, None),
         ] {
-            ledger.add(entry).expect("room");
+            allocations.add(entry).expect("room");
         }
-        let told = |va| alloc::format!("{}", ledger.nearest(va));
+        let told = |va| alloc::format!("{}", allocations.nearest(va));
         assert_eq!(told(0x20_1010), "layer[1]+0x10");
         assert_eq!(told(0x20_0000), "layer[0]+0x0");
         assert_eq!(told(0x30_0000), "weights+0x100000");
         assert_eq!(told(0x40_1000), "4096 bytes past the end of weights");
         assert_eq!(told(0x7f_f000), "4096 bytes before scratch");
         assert_eq!(told(0x1000), "2093056 bytes before weights");
-        assert_eq!(ledger.totals(), Totals { count: 2, bytes: 0x20_1000 });
-        ledger.remove_piece(0x20_1000);
-        assert_eq!(ledger.entries().len(), 3);
-        ledger.remove(Handle(1));
-        assert_eq!(ledger.entries().len(), 1);
-        ledger.remove(Handle(1));
-        ledger.remove(Handle(2));
-        assert_eq!(ledger.totals(), Totals::default());
+        assert_eq!(allocations.totals(), Totals { count: 2, bytes: 0x20_1000 });
+        allocations.remove_piece(0x20_1000);
+        assert_eq!(allocations.entries().len(), 3);
+        allocations.remove(Handle(1));
+        assert_eq!(allocations.entries().len(), 1);
+        allocations.remove(Handle(1));
+        allocations.remove(Handle(2));
+        assert_eq!(allocations.totals(), Totals::default());
     }
 }

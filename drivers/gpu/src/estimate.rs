@@ -13,18 +13,18 @@ use doorbell_core::plan::Plan;
 use doorbell_kernels::compiler::Report;
 use doorbell_kernels::{Cost, Launch, Nowhere, lower};
 use doorbell_kfd::packet::{self, Encoding};
-use doorbell_kfd::topology::{Isa, Pool};
+use doorbell_kfd::topology::{Isa, MemoryPool};
 
+use crate::backend::{Settings, fit};
 use crate::chip::{self, Peak, peak};
 use crate::convert::{self, Conversions};
-use crate::driver::{Settings, fit};
 use crate::error::GpuError;
-use crate::place::{Division, bind, on_device};
-use crate::programs::build;
+use crate::kernels::build;
+use crate::placement::{SplitReport, bind, on_device};
 
 /// One dispatch.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Dispatched {
+pub struct DispatchEstimate {
     /// The kernel's name.
     pub kernel: String,
     /// Workgroups.
@@ -43,31 +43,31 @@ pub struct Dispatched {
 
 /// One operation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Surveyed {
+pub struct OpEstimate {
     /// Its dispatches; empty if the host runs it.
-    pub dispatches: Vec<Dispatched>,
+    pub dispatches: Vec<DispatchEstimate>,
     /// Whether the device runs it.
     pub on_device: bool,
 }
 
 /// A plan on a chip.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Survey {
+pub struct PlanEstimate {
     /// By operation.
-    pub ops: Vec<Surveyed>,
+    pub ops: Vec<OpEstimate>,
     /// Weights in another type than the file's.
     pub conversions: Conversions,
     /// What the device has if that isn't everything.
-    pub division: Option<Division>,
+    pub split_report: Option<SplitReport>,
     /// The chip's limits.
     pub peak: Peak,
     /// How dispatches are submitted.
     pub submit: Encoding,
     /// What one takes then that waits for the one before it.
-    pub launch: packet::Launch,
+    pub launch: packet::LaunchCost,
 }
 
-impl Survey {
+impl PlanEstimate {
     /// Modelled microseconds of one step, the host's operations not counted.
     pub fn modelled_us(&self) -> f64 {
         self.ops.iter().flat_map(|op| &op.dispatches).map(|dispatch| dispatch.modelled_us).sum()
@@ -86,17 +86,17 @@ fn ideal_us(cost: &Cost, peak: Peak) -> f64 {
 ///
 /// # Errors
 /// A chip without kernels, a model or a context that does not fit, memory, or a kernel that does not compile.
-pub fn survey(
+pub fn estimate(
     model: &Model<'_>,
     plan: &Plan<'_>,
-    (isa, budget): (Isa, &Pool),
+    (isa, budget): (Isa, &MemoryPool),
     settings: &Settings,
     positions: u32,
     heap: Heap<'_>,
-) -> Result<Survey, GpuError> {
+) -> Result<PlanEstimate, GpuError> {
     let Settings { kv, submit, .. } = *settings;
     let target = chip::target(isa).ok_or(GpuError::Chip(isa))?;
-    let launch_cost = packet::Launch::of(isa, submit);
+    let launch_cost = packet::LaunchCost::of(isa, submit);
     let mut kept = model.copy(heap)?;
     let mut conversions = convert::choose(&mut kept, &plan.ops, target);
     let fitting = fit(budget, &mut kept, plan, (settings, target), true)?;
@@ -120,7 +120,7 @@ pub fn survey(
             }
             let (kernel, workgroup, report) = compiled[&launch.recipe].clone();
             let launching = if launch.waits { launch_cost.nanoseconds / 1e3 } else { 0.0 };
-            dispatches.push(Dispatched {
+            dispatches.push(DispatchEstimate {
                 kernel,
                 groups: launch.groups,
                 workgroup,
@@ -130,8 +130,8 @@ pub fn survey(
                 modelled_us: ideal_us(&launch.cost, peak) + launching,
             });
         }
-        ops.push(Surveyed { dispatches, on_device });
+        ops.push(OpEstimate { dispatches, on_device });
     }
-    let division = fitting.division;
-    Ok(Survey { ops, conversions, division, peak, submit, launch: launch_cost })
+    let split_report = fitting.split_report;
+    Ok(PlanEstimate { ops, conversions, split_report, peak, submit, launch: launch_cost })
 }

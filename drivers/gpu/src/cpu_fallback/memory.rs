@@ -6,18 +6,18 @@ use doorbell_core::model::KvGroup;
 use doorbell_core::plan::{Batch, Plan, Rows, TensorId};
 use doorbell_kfd::memory::Buffer;
 
-use crate::card::Card;
+use crate::device::GpuDevice;
 use crate::error::GpuError;
-use crate::store::Pool;
+use crate::model_buffers::KvBuffers;
 
 /// What an operation on the host may touch. All buffers are mapped by the host: they were allocated as reachable.
 pub(crate) struct Memory<'c, 'k> {
-    pub(crate) card: &'c mut Card<'k>,
+    pub(crate) device: &'c mut GpuDevice<'k>,
     pub(crate) plan: &'c Plan<'c>,
     pub(crate) batch: &'c Batch<'c>,
     pub(crate) arena: &'c Buffer,
     pub(crate) result: &'c Buffer,
-    pub(crate) pools: &'c [Pool],
+    pub(crate) pools: &'c [KvBuffers],
     /// What the pools are laid out for.
     pub(crate) groups: &'c [KvGroup],
     pub(crate) kv: KvType,
@@ -69,7 +69,7 @@ impl Memory<'_, '_> {
     /// Writes all rows of a tensor.
     pub(crate) fn put(&mut self, id: TensorId, words: &[u32]) -> Result<(), GpuError> {
         let offset = 4 * self.plan.tensor(id).offset as u64;
-        self.card.write(self.arena, offset, bytemuck::cast_slice(words))
+        self.device.write(self.arena, offset, bytemuck::cast_slice(words))
     }
 
     /// Writes all rows of a tensor of numbers.

@@ -4,17 +4,17 @@
 use crate::bench::{
     FIRST, HEAP, PAGES, clock, end, goldens, open, prompt, run, settings, soft, step, with_model,
 };
-use crate::known::Book;
+use crate::kernel_check::Book;
 use doorbell_core::backend::{Backend as _, KvType, Output};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, HeadResult, PageId, PageSpan, PageTables, RowRun, Shape};
 use doorbell_core::reference::{Products, Reference};
 use doorbell_core::token::TokenId;
-use doorbell_gpu::survey::survey;
-use doorbell_gpu::{Encoding, GpuBackend, GpuError, Settings, Unlisted};
+use doorbell_gpu::estimate::estimate;
+use doorbell_gpu::{Encoding, GpuBackend, GpuError, Pm4CheckFailure, Settings};
 use doorbell_kfd::process::Process;
 use doorbell_kfd::sys::{Fd, Kernel as _, MapMemory, Window, request};
-use doorbell_kfd::topology::{Isa, Limit, Placement, Pool, Rule, Topology};
+use doorbell_kfd::topology::{Isa, Limit, MemoryDomain, MemoryPool, Rule, Topology};
 use doorbell_soft::kernel::{Machine, Release, SoftKernel, chip};
 use doorbell_soft::processor::{Level, Lists, Options};
 use doorbell_tests::tiny::{self, Family};
@@ -26,10 +26,10 @@ const LEFT: [&str; 6] =
 
 /// A window on the allocation that holds what has this name, and where in it that is.
 fn places(kernel: &SoftKernel, backend: &GpuBackend<'_, '_, '_>, name: &str) -> Vec<(Window, usize, usize)> {
-    let entries = backend.process().unwrap().ledger().entries();
+    let entries = backend.process().unwrap().allocations().entries();
     let named = entries.iter().filter(|entry| entry.name.as_str().starts_with(name));
-    let place = |entry: &doorbell_kfd::memory::Entry| {
-        let holds = |other: &&doorbell_kfd::memory::Entry| {
+    let place = |entry: &doorbell_kfd::memory::Allocation| {
+        let holds = |other: &&doorbell_kfd::memory::Allocation| {
             other.handle.is_some() && (other.va..other.va + other.bytes).contains(&entry.va)
         };
         let buffer = entries.iter().find(holds).unwrap();
@@ -190,10 +190,10 @@ fn without(
 fn kernels(model: &Model<'_>, name: &str) -> Vec<String> {
     let plan = model.plan(Shape { rows: 1, outputs: 1 }, HeadResult::Logits, HEAP).unwrap();
     let limits = [Limit { rule: Rule::VramSize, bytes: 1 << 30 }].into_iter().collect();
-    let budget = Pool { placement: Placement::Vram, limits };
+    let budget = MemoryPool { domain: MemoryDomain::Vram, limits };
     let isa = Isa(chip(name).unwrap().version);
-    let survey = survey(model, &plan, (isa, &budget), &settings(1), 32, HEAP).unwrap();
-    survey.ops.into_iter().flat_map(|op| op.dispatches).map(|dispatch| dispatch.kernel).collect()
+    let estimate = estimate(model, &plan, (isa, &budget), &settings(1), 32, HEAP).unwrap();
+    estimate.ops.into_iter().flat_map(|op| op.dispatches).map(|dispatch| dispatch.kernel).collect()
 }
 
 /// Each barrier that orders anything is missed by the sanitizers or in the logits, and so are the invalidations.
@@ -230,7 +230,7 @@ fn a_page_fault_names_the_dispatch_either_way() {
             let tokens = prompt(model, 5);
             step(model, &mut backend, &tokens[..4], 0).unwrap();
             let process = backend.process().unwrap();
-            let entries = process.ledger().entries();
+            let entries = process.allocations().entries();
             let entry = entries.iter().find(|entry| entry.name.as_str() == "blk.1.ffn_down.weight").unwrap();
             let mut arg = MapMemory { handle: entry.handle.unwrap().0, n_devices: 1, ..MapMemory::default() };
             let mut ids = [process.device(FIRST).gpu_id()];
@@ -302,14 +302,14 @@ fn where_lists_do_not_work_packets_do() {
                     SoftKernel::new(Machine::new(Release::V6_12, 64 << 30, &chips), &options).unwrap();
                 let mut backend = open(&kernel, model, settings(20)).unwrap();
                 backend.check_kernels(&mut book, HEAP).unwrap();
-                assert_eq!(backend.wrong(), [], "{lists:?}");
-                let told = backend.unlisted().map(ToString::to_string);
+                assert_eq!(backend.wrong_kernels(), [], "{lists:?}");
+                let told = backend.pm4_check_failure().map(ToString::to_string);
                 assert_eq!(told.is_some(), why.is_some(), "{lists:?}: {told:?}");
                 if let (Some(told), Some(why)) = (told, why) {
                     let why = if again { "PM4 lists have failed on this device before" } else { why };
                     assert!(told.contains(why), "{told}");
                     assert!(told.starts_with("dispatches are submitted as AQL packets"), "{told}");
-                    assert_eq!(matches!(backend.unlisted(), Some(Unlisted::Known)), again);
+                    assert_eq!(matches!(backend.pm4_check_failure(), Some(Pm4CheckFailure::Known)), again);
                 }
                 let logits = step(model, &mut backend, &tokens, 0).unwrap();
                 assert_eq!(best(&logits[6 * model.vocabulary as usize..]), expected, "{lists:?}");
@@ -336,7 +336,7 @@ fn a_list_that_costs_the_device_is_not_tried_again() {
             kernel.inject(|injection| injection.refuse = Some(refusal));
             let checked = backend.check_kernels(&mut book, HEAP);
             assert_eq!(matches!(checked, Err(GpuError::Lost(Some(_)))), !again, "{checked:?}");
-            assert_eq!(backend.unlisted(), again.then_some(&Unlisted::Known));
+            assert_eq!(backend.pm4_check_failure(), again.then_some(&Pm4CheckFailure::Known));
         }
     });
 }

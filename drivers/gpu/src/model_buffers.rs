@@ -7,41 +7,41 @@ use doorbell_core::plan::PAGE_TOKENS;
 use doorbell_kernels::{KvLayout, KvPool};
 use doorbell_kfd::memory::{Buffer, Name};
 
-use crate::card::Card;
 use crate::convert::Stored;
+use crate::device::GpuDevice;
 use crate::error::GpuError;
-use crate::needs::{LINE, rope_bytes, vector_bytes};
+use crate::memory_needs::{LINE, rope_bytes, vector_bytes};
 
 /// One group's keys and values.
-pub(crate) struct Pool {
+pub(crate) struct KvBuffers {
     pub(crate) keys: Buffer,
     pub(crate) values: Buffer,
 }
 
 /// The buffers, and addresses by id.
 #[derive(Default)]
-pub(crate) struct Store {
+pub(crate) struct ModelBuffers {
     matrices: Vec<Buffer>,
     shared: Vec<Buffer>,
-    pub(crate) pools: Vec<Pool>,
+    pub(crate) pools: Vec<KvBuffers>,
     pub(crate) weights: Vec<u64>,
     pub(crate) vectors: Vec<u64>,
     pub(crate) ropes: Vec<u64>,
     pub(crate) addresses: Vec<KvPool>,
 }
 
-impl Store {
+impl ModelBuffers {
     /// Uploads what is to be `loaded` of `model` in the types that `kept` says; called on an empty store, whose buffers are to be freed
     /// whether it succeeds or not.
     pub(crate) fn load(
         &mut self,
-        card: &mut Card<'_>,
+        device: &mut GpuDevice<'_>,
         model: &Model<'_>,
         kept: &Model<'_>,
         loaded: &[bool],
         (kv, pages): (KvType, u32),
     ) -> Result<(), GpuError> {
-        let usage = card.usage();
+        let usage = device.usage();
         for ((weight, kept), loaded) in model.weights.iter().zip(&kept.weights).zip(loaded) {
             if !loaded {
                 // Nothing reads it.
@@ -50,34 +50,35 @@ impl Store {
             }
             let name =
                 Name::format(format_args!("{}", core::str::from_utf8(weight.name).unwrap_or("weight")));
-            let buffer = card.allocate(usage, kept.bytes(), name)?;
+            let buffer = device.allocate(usage, kept.bytes(), name)?;
             self.weights.push(buffer.va());
             self.matrices.push(buffer);
             let Some(buffer) = self.matrices.last() else { continue };
-            card.copy(buffer, 0, &mut Stored::new(weight, kept.ty), kept.bytes())?;
+            device.copy(buffer, 0, &mut Stored::new(weight, kept.ty), kept.bytes())?;
         }
-        self.load_vectors(card, model)?;
-        self.load_ropes(card, model, pages)?;
-        let reachable = card.reachable_usage();
+        self.load_vectors(device, model)?;
+        self.load_ropes(device, model, pages)?;
+        let reachable = device.reachable_usage();
         for (index, group) in kept.groups.iter().enumerate() {
             let bytes = |layout: KvLayout| layout.page_bytes().saturating_mul(pages.into());
             let name = |what: &str| Name::format(format_args!("{what} of group {index}"));
-            let keys = card.allocate(reachable, bytes(KvLayout::keys(group, kv)), name("keys"))?;
-            let values = match card.allocate(reachable, bytes(KvLayout::values(group, kv)), name("values")) {
+            let keys = device.allocate(reachable, bytes(KvLayout::keys(group, kv)), name("keys"))?;
+            let values = match device.allocate(reachable, bytes(KvLayout::values(group, kv)), name("values"))
+            {
                 Ok(values) => values,
                 Err(error) => {
-                    card.free(keys);
+                    device.free(keys);
                     return Err(error);
                 }
             };
             self.addresses.push(KvPool { keys: keys.va(), values: values.va() });
-            self.pools.push(Pool { keys, values });
+            self.pools.push(KvBuffers { keys, values });
         }
         Ok(())
     }
 
-    fn load_vectors(&mut self, card: &mut Card<'_>, model: &Model<'_>) -> Result<(), GpuError> {
-        let buffer = card.allocate(card.usage(), vector_bytes(model), Name::new("norms and biases"))?;
+    fn load_vectors(&mut self, device: &mut GpuDevice<'_>, model: &Model<'_>) -> Result<(), GpuError> {
+        let buffer = device.allocate(device.usage(), vector_bytes(model), Name::new("norms and biases"))?;
         let base = buffer.va();
         self.shared.push(buffer);
         let mut bytes = Vec::new();
@@ -87,13 +88,18 @@ impl Store {
             bytes.resize(bytes.len().next_multiple_of(LINE as usize), 0);
         }
         match self.shared.last() {
-            Some(buffer) if !bytes.is_empty() => card.write(buffer, 0, &bytes),
+            Some(buffer) if !bytes.is_empty() => device.write(buffer, 0, &bytes),
             _ => Ok(()),
         }
     }
 
-    fn load_ropes(&mut self, card: &mut Card<'_>, model: &Model<'_>, pages: u32) -> Result<(), GpuError> {
-        let buffer = card.allocate(card.usage(), rope_bytes(model, pages), Name::new("rotary tables"))?;
+    fn load_ropes(
+        &mut self,
+        device: &mut GpuDevice<'_>,
+        model: &Model<'_>,
+        pages: u32,
+    ) -> Result<(), GpuError> {
+        let buffer = device.allocate(device.usage(), rope_bytes(model, pages), Name::new("rotary tables"))?;
         let base = buffer.va();
         self.shared.push(buffer);
         let mut at = 0;
@@ -102,7 +108,7 @@ impl Store {
             for page in 0..pages {
                 let bytes = angles(rope, page);
                 let Some(buffer) = self.shared.last().filter(|_| !bytes.is_empty()) else { break };
-                card.write(buffer, at, &bytes)?;
+                device.write(buffer, at, &bytes)?;
                 at += bytes.len() as u64;
             }
             at = at.next_multiple_of(LINE);
@@ -111,10 +117,10 @@ impl Store {
     }
 
     /// Gives all buffers back.
-    pub(crate) fn free(&mut self, card: &mut Card<'_>) {
+    pub(crate) fn free(&mut self, device: &mut GpuDevice<'_>) {
         let pools = self.pools.drain(..).flat_map(|pool| [pool.keys, pool.values]);
         for buffer in self.matrices.drain(..).chain(self.shared.drain(..)).chain(pools) {
-            card.free(buffer);
+            device.free(buffer);
         }
     }
 }

@@ -5,13 +5,13 @@ use doorbell_core::backend::KvType;
 use doorbell_core::model::{KvGroup, Model};
 use doorbell_core::plan::PAGE_TOKENS;
 use doorbell_kernels::{KvLayout, RopeTable};
-use doorbell_kfd::topology::{Limit, Placement};
+use doorbell_kfd::topology::{Limit, MemoryDomain};
 
-use crate::place::Split;
+use crate::placement::LayerSplit;
 
 /// Bytes that a model takes on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct MemoryNeeds {
     /// Matrices and vectors.
     pub weights: u64,
     /// Keys, values and rotary tables.
@@ -22,7 +22,7 @@ pub struct Needs {
     pub pages: u32,
 }
 
-impl Needs {
+impl MemoryNeeds {
     /// All of them.
     pub fn total(&self) -> u64 {
         self.weights.saturating_add(self.context).saturating_add(self.working)
@@ -31,21 +31,21 @@ impl Needs {
 
 /// A model that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shortage {
+pub struct MemoryShortage {
     /// What it takes.
-    pub needs: Needs,
+    pub needs: MemoryNeeds,
     /// What there is.
     pub limit: Limit,
     /// Which memory.
-    pub placement: Placement,
+    pub placement: MemoryDomain,
     /// What would fit of the layers, where the rest can run on the host.
-    pub split: Option<Split>,
+    pub split: Option<LayerSplit>,
 }
 
-impl Shortage {
+impl MemoryShortage {
     /// Tokens of context that there would be room for; 0 when not even the weights fit.
     pub fn tokens(&self) -> u64 {
-        let Needs { weights, context, working, pages } = self.needs;
+        let MemoryNeeds { weights, context, working, pages } = self.needs;
         let rest = self.limit.bytes.saturating_sub(weights).saturating_sub(working);
         let page = context / u64::from(pages.max(1));
         rest.checked_div(page).unwrap_or(0) * PAGE_TOKENS as u64
@@ -54,9 +54,9 @@ impl Shortage {
 
 const MIB: u64 = 1 << 20;
 
-impl fmt::Display for Shortage {
+impl fmt::Display for MemoryShortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Needs { weights, context, working, .. } = self.needs;
+        let MemoryNeeds { weights, context, working, .. } = self.needs;
         write!(
             f,
             "the model takes {} MiB on the device (weights {} MiB, context {} MiB, working memory {} MiB) \
@@ -83,7 +83,7 @@ impl fmt::Display for Shortage {
     }
 }
 
-impl core::error::Error for Shortage {}
+impl core::error::Error for MemoryShortage {}
 
 /// Bytes of the weights that are to be `loaded`, and of vectors.
 pub(crate) fn weight_bytes(model: &Model<'_>, loaded: &[bool]) -> u64 {
@@ -129,17 +129,17 @@ mod tests {
 
     #[test]
     fn a_shortage_says_what_would_fit() {
-        let needs = Needs { weights: 1000 * MIB, context: 640 * MIB, working: 60 * MIB, pages: 64 };
+        let needs = MemoryNeeds { weights: 1000 * MIB, context: 640 * MIB, working: 60 * MIB, pages: 64 };
         let limit = Limit { rule: Rule::VramSize, bytes: 1160 * MIB };
-        let shortage = Shortage { needs, limit, placement: Placement::Vram, split: None };
+        let shortage = MemoryShortage { needs, limit, placement: MemoryDomain::Vram, split: None };
         assert_eq!(shortage.tokens(), 320);
         assert_eq!(
             shortage.to_string(),
             "the model takes 1700 MiB on the device (weights 1000 MiB, context 640 MiB, working memory \
              60 MiB) and there are 1160 MiB of VRAM (VRAM size less page tables); a context of 320 tokens would fit"
         );
-        let small = Shortage { limit: Limit { bytes: 900 * MIB, ..limit }, ..shortage };
+        let small = MemoryShortage { limit: Limit { bytes: 900 * MIB, ..limit }, ..shortage };
         assert!(small.to_string().ends_with("use a smaller model or --device cpu"));
-        assert_eq!(Shortage { needs: Needs::default(), ..shortage }.tokens(), 0);
+        assert_eq!(MemoryShortage { needs: MemoryNeeds::default(), ..shortage }.tokens(), 0);
     }
 }

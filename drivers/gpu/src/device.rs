@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use doorbell_kernels::isa::Target;
 use doorbell_kfd::memory::{Buffer, Bytes, Name, UploadError, Uploader, Usage};
 use doorbell_kfd::process::{DeviceIndex, Leak, Process};
-use doorbell_kfd::topology::{Kind, Placement};
+use doorbell_kfd::topology::{GpuKind, MemoryDomain};
 use embedded_hal::delay::DelayNs;
 
 use crate::error::GpuError;
@@ -13,32 +13,32 @@ use crate::error::GpuError;
 pub type Delay = Box<dyn DelayNs + Send>;
 
 /// An open device.
-pub(crate) struct Card<'k> {
+pub(crate) struct GpuDevice<'k> {
     pub(crate) process: Process<'k>,
-    pub(crate) device: DeviceIndex,
+    pub(crate) index: DeviceIndex,
     pub(crate) uploader: Option<Uploader>,
     pub(crate) delay: Delay,
 }
 
-impl<'k> Card<'k> {
-    pub(crate) fn new(mut process: Process<'k>, device: DeviceIndex, delay: Delay) -> Result<Self, GpuError> {
-        let uploader = Some(Uploader::new(&mut process, device)?);
-        Ok(Self { process, device, uploader, delay })
+impl<'k> GpuDevice<'k> {
+    pub(crate) fn new(mut process: Process<'k>, index: DeviceIndex, delay: Delay) -> Result<Self, GpuError> {
+        let uploader = Some(Uploader::new(&mut process, index)?);
+        Ok(Self { process, index, uploader, delay })
     }
 
     /// What weights, keys and activations are allocated as.
     pub(crate) fn usage(&self) -> Usage {
-        match self.process.budget(self.device).first.placement {
-            Placement::Gtt => Usage::DataGtt,
+        match self.process.budget(self.index).first.domain {
+            MemoryDomain::Gtt => Usage::DataGtt,
             _ => Usage::Data,
         }
     }
 
     /// What buffers are allocated as that the host has to reach too.
     pub(crate) fn reachable_usage(&self) -> Usage {
-        let device = self.process.device(self.device);
+        let device = self.process.device(self.index);
         match self.usage() {
-            Usage::Data if device.kind() == Kind::Discrete && !device.node().is_vram_mappable() => {
+            Usage::Data if device.kind() == GpuKind::Discrete && !device.node().is_vram_mappable() => {
                 Usage::DataGtt
             }
             usage => usage,
@@ -48,7 +48,7 @@ impl<'k> Card<'k> {
     pub(crate) fn allocate(&mut self, usage: Usage, bytes: u64, name: Name) -> Result<Buffer, GpuError> {
         // A crashed predecessor's memory comes back some time after its end.
         let patient =
-            self.process.allocate_patiently(self.device, usage, bytes.max(1), name, &mut *self.delay);
+            self.process.allocate_patiently(self.index, usage, bytes.max(1), name, &mut *self.delay);
         Ok(patient?)
     }
 
@@ -77,9 +77,9 @@ impl<'k> Card<'k> {
 
     /// Has waves that can't go on say why, where the chip and the kernel can; without it such a wave is told as a hang.
     pub(crate) fn install_trap_handler(&mut self, target: Target) {
-        let Self { process, device, uploader, delay } = self;
+        let Self { process, index, uploader, delay } = self;
         if let (Ok(code), Some(uploader)) = (doorbell_kernels::trap_handler(target), uploader) {
-            let _ = process.set_trap_handler(uploader, *device, &code, &mut **delay);
+            let _ = process.set_trap_handler(uploader, *index, &code, &mut **delay);
         }
     }
 

@@ -14,11 +14,11 @@ use doorbell_kfd::memory::Uploader;
 use doorbell_kfd::process::{DeviceIndex, Process};
 use embedded_hal::delay::DelayNs;
 
-use crate::check::{NO_KEY, key};
 use crate::error::GpuError;
+use crate::kernel_check::{NO_KEY, key};
 
 /// A kernel that is ready to run.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedKernel {
     pub(crate) name: String,
     pub(crate) function: Function,
     pub(crate) kernel: Kernel,
@@ -28,7 +28,7 @@ pub(crate) struct Loaded {
     program: Program,
 }
 
-impl Loaded {
+impl LoadedKernel {
     /// The argument segment.
     pub(crate) fn pack(&self, arguments: &[ArgumentValue]) -> Result<Vec<u8>, GpuError> {
         pack_arguments(&self.function, arguments)
@@ -37,12 +37,12 @@ impl Loaded {
 }
 
 /// All kernels of one device.
-pub(crate) struct Programs {
+pub(crate) struct LoadedKernels {
     target: Target,
-    loaded: BTreeMap<Recipe, Loaded>,
+    loaded: BTreeMap<Recipe, LoadedKernel>,
 }
 
-impl Programs {
+impl LoadedKernels {
     pub(crate) fn new(target: Target) -> Self {
         Self { target, loaded: BTreeMap::new() }
     }
@@ -64,7 +64,7 @@ impl Programs {
     }
 
     /// A kernel that has been loaded.
-    pub(crate) fn loaded(&self, recipe: &Recipe) -> Option<&Loaded> {
+    pub(crate) fn loaded(&self, recipe: &Recipe) -> Option<&LoadedKernel> {
         self.loaded.get(recipe)
     }
 
@@ -76,7 +76,7 @@ impl Programs {
         uploader: &mut Uploader,
         device: DeviceIndex,
         delay: &mut dyn DelayNs,
-    ) -> Result<&Loaded, GpuError> {
+    ) -> Result<&LoadedKernel, GpuError> {
         if !self.loaded.contains_key(recipe) {
             let built = build(recipe, self.target)?;
             let (name, object) = (recipe.name(), built.object());
@@ -87,7 +87,7 @@ impl Programs {
                 return Err(load(LoadError::OutOfMemory));
             };
             let (report, key) = (built.report(), key(NO_KEY, &object));
-            let loaded = Loaded { name, function: built.function, kernel, report, key, program };
+            let loaded = LoadedKernel { name, function: built.function, kernel, report, key, program };
             self.loaded.insert(recipe.clone(), loaded);
         }
         Ok(&self.loaded[recipe])

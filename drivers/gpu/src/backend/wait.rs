@@ -4,22 +4,22 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use doorbell_kfd::fault::Fault;
-use doorbell_kfd::queue::{Queue, Submission, WaitError, Watch};
+use doorbell_kfd::queue::{Queue, Submission, WaitError, WaitProgress};
 
-use crate::card::Card;
+use crate::device::GpuDevice;
 use crate::error::GpuError;
 
 /// One look at a submission.
 pub(super) fn look(
-    card: &mut Card<'_>,
+    device: &mut GpuDevice<'_>,
     queue: &mut Queue,
     submission: Submission,
-    watch: &mut Watch,
+    watch: &mut WaitProgress,
     hang_ms: u32,
     names: &[String],
 ) -> Result<bool, GpuError> {
-    let Card { process, delay, .. } = card;
-    match queue.look(process, submission, watch, hang_ms, &mut &mut **delay) {
+    let GpuDevice { process, delay, .. } = device;
+    match queue.poll(process, submission, watch, hang_ms, &mut &mut **delay) {
         Ok(complete) => Ok(complete),
         Err(WaitError::Refused(errno)) => Err(GpuError::Wait(errno)),
         Err(_) => Err(match queue.fault() {
@@ -32,7 +32,7 @@ pub(super) fn look(
 /// The last kernel of a submission that was started: the packet processor has taken its packet, or its list says so.
 fn kernel_of(fault: &Fault, names: &[String]) -> Option<String> {
     let flight = fault.in_flight();
-    let first = flight.stretches.first()?.first;
+    let first = flight.ranges.first()?.first;
     let started = match flight.started {
         0 => flight.read.saturating_sub(first),
         started => started.into(),
@@ -43,13 +43,13 @@ fn kernel_of(fault: &Fault, names: &[String]) -> Option<String> {
 }
 
 pub(super) fn wait(
-    card: &mut Card<'_>,
+    device: &mut GpuDevice<'_>,
     queue: &mut Queue,
     submission: Submission,
-    watch: &mut Watch,
+    watch: &mut WaitProgress,
     hang_ms: u32,
     names: &[String],
 ) -> Result<(), GpuError> {
-    while !look(card, queue, submission, watch, hang_ms, names)? {}
+    while !look(device, queue, submission, watch, hang_ms, names)? {}
     Ok(())
 }

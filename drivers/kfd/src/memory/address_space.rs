@@ -3,7 +3,7 @@
 //! Ranges are given out first-fit with an inaccessible guard behind each, so that an overrun faults instead of
 //! corrupting. What is put into a range is not known here.
 
-use super::gaps::Gaps;
+use super::free_ranges::FreeRanges;
 use crate::heap::OutOfMemory;
 use crate::sys::{Errno, Kernel, Span};
 use core::fmt;
@@ -25,24 +25,24 @@ const SMALLEST: u64 = 1 << 32;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum SpaceError {
+pub enum AddressSpaceError {
     /// The system reserves no address space; look at `ulimit -v`.
     Reserve(Errno),
     /// The reservation lies outside what the GPU can address: first and last address of it.
     OutsideGpu(u64, u64),
     /// No gap of this many bytes is left.
     Full(u64),
-    /// No host memory for the list of gaps.
+    /// No host memory for the list of free ranges.
     OutOfMemory,
 }
 
-impl From<OutOfMemory> for SpaceError {
+impl From<OutOfMemory> for AddressSpaceError {
     fn from(_: OutOfMemory) -> Self {
         Self::OutOfMemory
     }
 }
 
-impl fmt::Display for SpaceError {
+impl fmt::Display for AddressSpaceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reserve(errno) => write!(f, "cannot reserve address space: {errno}; look at `ulimit -v`"),
@@ -55,19 +55,19 @@ impl fmt::Display for SpaceError {
     }
 }
 
-impl core::error::Error for SpaceError {}
+impl core::error::Error for AddressSpaceError {}
 
-/// A reserved address range and the gaps in it.
+/// A reserved address range and the free parts of it.
 #[derive(Debug)]
-pub struct Space {
+pub struct AddressSpace {
     span: Span,
     /// Offsets into the span.
-    gaps: Gaps,
+    free: FreeRanges,
 }
 
-impl Space {
+impl AddressSpace {
     /// Reserves addresses within `[base, limit]`, as many as the system gives.
-    pub fn reserve(kernel: &dyn Kernel, base: u64, limit: u64) -> Result<Self, SpaceError> {
+    pub fn reserve(kernel: &dyn Kernel, base: u64, limit: u64) -> Result<Self, AddressSpaceError> {
         let mut bytes = LARGEST;
         let span = loop {
             let (Ok(len), Ok(align)) = (usize::try_from(bytes), usize::try_from(FRAGMENT)) else {
@@ -76,15 +76,15 @@ impl Space {
             };
             match kernel.reserve(len, align) {
                 Ok(span) => break span,
-                Err(errno) if bytes / 2 < SMALLEST => return Err(SpaceError::Reserve(errno)),
+                Err(errno) if bytes / 2 < SMALLEST => return Err(AddressSpaceError::Reserve(errno)),
                 Err(_) => bytes /= 2,
             }
         };
         let (first, last) = (span.address(), span.address() + bytes - 1);
         if first < base || last > limit {
-            return Err(SpaceError::OutsideGpu(first, last));
+            return Err(AddressSpaceError::OutsideGpu(first, last));
         }
-        Ok(Self { span, gaps: Gaps::new(bytes)? })
+        Ok(Self { span, free: FreeRanges::new(bytes)? })
     }
 
     /// The reservation.
@@ -94,7 +94,7 @@ impl Space {
 
     /// Bytes not given out.
     pub fn free(&self) -> u64 {
-        self.gaps.bytes()
+        self.free.bytes()
     }
 
     /// What a buffer of `bytes` is aligned to: a fragment, or the largest power of two not above its size.
@@ -107,14 +107,14 @@ impl Space {
     }
 
     /// Gives out `bytes` (whole pages) with a guard page behind; answers the offset in the span.
-    pub fn take(&mut self, bytes: u64) -> Result<u64, SpaceError> {
-        let need = bytes.checked_add(PAGE).ok_or(SpaceError::Full(bytes))?;
-        self.gaps.take(need, Self::alignment(bytes))?.ok_or(SpaceError::Full(bytes))
+    pub fn allocate(&mut self, bytes: u64) -> Result<u64, AddressSpaceError> {
+        let need = bytes.checked_add(PAGE).ok_or(AddressSpaceError::Full(bytes))?;
+        self.free.allocate(need, Self::alignment(bytes))?.ok_or(AddressSpaceError::Full(bytes))
     }
 
-    /// Takes back what [`Self::take`] gave.
-    pub fn give(&mut self, offset: u64, bytes: u64) {
-        self.gaps.give(offset, bytes + PAGE);
+    /// Takes back a range of [`Self::allocate`].
+    pub fn release(&mut self, offset: u64, bytes: u64) {
+        self.free.release(offset, bytes + PAGE);
     }
 }
 
@@ -125,28 +125,28 @@ mod tests {
 
     #[test]
     fn ranges_are_aligned_guarded_and_return() {
-        let mut space = Space::reserve(&Linux, 0x10000, 0x7FFF_FFFF_FFFF).expect("address space");
+        let mut space = AddressSpace::reserve(&Linux, 0x10000, 0x7FFF_FFFF_FFFF).expect("address space");
         let all = space.free();
         let sizes = [4096, 12288, 32768, 3 << 20, 4 << 20, 1 << 30, 4096];
-        let taken = sizes.map(|bytes| (space.take(bytes).expect("room"), bytes));
+        let taken = sizes.map(|bytes| (space.allocate(bytes).expect("room"), bytes));
         for (index, &(start, bytes)) in taken.iter().enumerate() {
-            assert_eq!(start % Space::alignment(bytes), 0);
+            assert_eq!(start % AddressSpace::alignment(bytes), 0);
             for &(other, len) in &taken[..index] {
                 assert!(other + len < start || start + bytes < other, "no guard between");
             }
         }
         for index in [3, 0, 6, 2, 5, 1, 4] {
-            space.give(taken[index].0, taken[index].1);
+            space.release(taken[index].0, taken[index].1);
         }
         assert_eq!(space.free(), all);
-        assert_eq!(space.take(all), Err(SpaceError::Full(all)), "no room for the guard");
-        assert_eq!((space.take(all - PAGE), space.free()), (Ok(0), 0));
-        assert_eq!(Space::alignment(1 << 30), FRAGMENT);
-        assert_eq!(Space::alignment(12288), 8192);
+        assert_eq!(space.allocate(all), Err(AddressSpaceError::Full(all)), "no room for the guard");
+        assert_eq!((space.allocate(all - PAGE), space.free()), (Ok(0), 0));
+        assert_eq!(AddressSpace::alignment(1 << 30), FRAGMENT);
+        assert_eq!(AddressSpace::alignment(12288), 8192);
     }
 
     #[test]
     fn addresses_out_of_reach_are_refused() {
-        assert!(matches!(Space::reserve(&Linux, 0, 0xffff), Err(SpaceError::OutsideGpu(..))));
+        assert!(matches!(AddressSpace::reserve(&Linux, 0, 0xffff), Err(AddressSpaceError::OutsideGpu(..))));
     }
 }
