@@ -6,6 +6,7 @@ mod arrows;
 mod circles;
 mod crates;
 mod tidy;
+mod tokens;
 
 use crate::process::{cargo, command, execute, works};
 use crate::{conformance, isa_check, kernels, nostd, shim, test, unicode};

@@ -1,10 +1,12 @@
 //! Rules that no compiler checks: headers, sizes, names, where things may stand, links. The lints of the
 //! workspace check functions (length, parameters), names and `unsafe`; nothing here repeats them.
 
+mod docs;
 mod manifest;
 mod named;
 mod source;
 mod text;
+mod words;
 
 use crate::process::root;
 use anyhow::{Context as _, bail};
@@ -35,6 +37,8 @@ pub(super) fn run() -> Result<(), anyhow::Error> {
         }
     }
     faults.extend(named::missing(&entries));
+    faults.extend(docs::faults(&entries));
+    faults.extend(words::faults(&entries));
     if !faults.is_empty() {
         bail!("{}", faults.join("\n"));
     }

@@ -2,6 +2,8 @@
 //!
 //! It is no parser: it reads declarations as rustfmt writes them. Resolving names is in `modules.rs`.
 
+use crate::ci::tokens::tokens;
+
 /// A name that a `use` declaration binds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Use {
@@ -30,7 +32,8 @@ const KEYWORDS: [&str; 9] =
 
 impl Source {
     pub(super) fn read(text: &str) -> Self {
-        let tokens = without_tests(tokens(text));
+        let tokens = tokens(text).into_iter().map(|token| token.text.to_string()).collect();
+        let tokens = without_tests(tokens);
         let mut source = Self::default();
         let mut at = 0;
         while let Some(token) = tokens.get(at) {
@@ -104,67 +107,6 @@ fn tree(
     uses.push(Use { path: prefix.clone(), name, public });
     prefix.truncate(depth);
     at
-}
-
-/// Identifiers, `::`, and single other characters; comments and literals are left out.
-fn tokens(text: &str) -> Vec<String> {
-    let mut tokens = Vec::new();
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let length = if rest.starts_with("//") {
-            rest.find('\n').unwrap_or(rest.len())
-        } else if rest.starts_with("/*") {
-            rest.find("*/").map_or(rest.len(), |end| end + 2)
-        } else if let Some(length) = literal(rest) {
-            length
-        } else if first.is_alphabetic() || first == '_' {
-            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-            tokens.push(rest[..end].to_string());
-            end
-        } else if rest.starts_with("::") {
-            tokens.push("::".into());
-            2
-        } else {
-            if !first.is_whitespace() {
-                tokens.push(first.to_string());
-            }
-            first.len_utf8()
-        };
-        rest = &rest[length..];
-    }
-    tokens
-}
-
-/// The length of the text, character or lifetime at the start, if there is one.
-fn literal(text: &str) -> Option<usize> {
-    if let Some(raw) = text.strip_prefix("br").or_else(|| text.strip_prefix('r')) {
-        let hashes = raw.len() - raw.trim_start_matches('#').len();
-        if raw[hashes..].starts_with('"') {
-            let end = format!("\"{}", "#".repeat(hashes));
-            let before = text.len() - raw.len() + hashes + 1;
-            return Some(text[before..].find(&end).map_or(text.len(), |at| before + at + end.len()));
-        }
-    }
-    if text.starts_with('"') {
-        return Some(quoted(text, '"'));
-    }
-    let character = text.strip_prefix('\'')?;
-    let mut after = character.chars();
-    let first = after.next()?;
-    // A lifetime has no quote at its end.
-    Some(if first == '\\' || after.next() == Some('\'') { quoted(text, '\'') } else { 1 })
-}
-
-/// The length of a literal between quotes, the quotes included.
-fn quoted(text: &str, quote: char) -> usize {
-    let mut escaped = false;
-    for (at, character) in text.char_indices().skip(1) {
-        if !escaped && character == quote {
-            return at + 1;
-        }
-        escaped = !escaped && character == '\\';
-    }
-    text.len()
 }
 
 /// Leaves out the items under `#[cfg(test)]`.
