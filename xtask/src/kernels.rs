@@ -1,6 +1,7 @@
 //! `cargo xtask kernels`: lists the compiler's sample kernels; prints IR, assembly or report; writes code objects; asks
-//! LLVM about them; measures how long they take to compile.
+//! LLVM about them; measures how long they take to compile; digests the code of all kernels.
 
+mod digest;
 mod judge;
 mod newer;
 mod rival;
@@ -36,6 +37,12 @@ pub(crate) enum Arguments {
         /// GGUF file of the model; it is read whole.
         #[arg(long)]
         model: Option<PathBuf>,
+    },
+    /// A digest of the code of every kernel on a chip of each generation: equal before and after a refactoring.
+    Digest {
+        /// Of the IR alone, without compiling.
+        #[arg(long)]
+        ir: bool,
     },
     /// Code object of a kernel.
     Object {
@@ -96,6 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             return rival::compare(&opencl::folder().join("samples.cl"), &folder(), chip.target()?);
         }
         Arguments::Time { chip, model } => return time::time(chip.target()?, model.as_deref()),
+        Arguments::Digest { ir } => return digest::digest(*ir),
         Arguments::Ir(chosen) => print!("{}", chosen.compile()?.function),
         Arguments::Asm(chosen) => print!("{}", chosen.compile()?.assembly()),
         Arguments::Report(chosen) => print!("{}", chosen.compile()?.report()),
