@@ -9,7 +9,7 @@ use doorbell_core::plan::{Experts, HeadResult, Op, PAGE_TOKENS, Plan, Rows, Shap
 use doorbell_core::quant::{self, Type};
 use doorbell_isa::Target;
 use doorbell_kernels::{
-    Inputs, KvLayout, KvPool, Launch, Path, Recipe, Step, lower_by, scratch_bytes, supports,
+    Inputs, KernelSpec, KvLayout, KvPool, Launch, MatrixPath, Step, lower_by, scratch_bytes, supports,
 };
 use doorbell_soft::processor::{Level, Options, Profile};
 use doorbell_tests::random::Random;
@@ -39,7 +39,7 @@ pub(crate) struct Case {
     /// A row whose activations are all this number.
     pub(crate) spoilt: Option<(u32, f32)>,
     /// How products of many rows are made; the library chooses without.
-    pub(crate) path: Option<Path>,
+    pub(crate) path: Option<MatrixPath>,
 }
 
 impl Case {
@@ -318,7 +318,7 @@ fn run_all(ops: &[Op], model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> (Ran,
         let before = launches.len();
         lower_by(case.path, op, &step, case.target, &mut |launch| launches.push(launch)).unwrap();
         assert!(launches.len() > before);
-        let quantizes = |launch: &Launch| matches!(launch.recipe, Recipe::Quantize(_));
+        let quantizes = |launch: &Launch| matches!(launch.spec, KernelSpec::ActivationsI8(_));
         coded.push(launches[before..].iter().any(quantizes));
     }
     launches.iter().for_each(|launch| machine.run(launch));

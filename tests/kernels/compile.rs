@@ -12,7 +12,10 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Shape};
 use doorbell_core::quant::Type;
 use doorbell_isa::Target;
-use doorbell_kernels::{Bend, Factor, Finish, Gemm, Grouped, Nowhere, Path, Recipe, Stack, recipes};
+use doorbell_kernels::{
+    DryRun, ExpertMatrix, Gemm, GluSpec, GroupedGemm, KernelSpec, MatrixPath, MatrixSpec, OutputMode,
+    kernel_specs,
+};
 use doorbell_tests::tiny::{self, Family};
 use std::collections::BTreeSet;
 
@@ -20,28 +23,28 @@ use std::collections::BTreeSet;
 fn matrix_kernels_of_every_type() {
     let mut number = 0;
     for kind in KINDS {
-        let factor = Factor { kind, scale: false, bias: false };
-        let stack = Stack { factor, rows: 256, stride: 256, own_scale: false };
+        let factor = MatrixSpec { ty: kind, scale: false, bias: false };
+        let stack = ExpertMatrix { factor, rows: 256, stride: 256, own_scale: false };
         let floats = matches!(kind, Type::F32 | Type::F16 | Type::BF16);
-        let paths = if floats { &[Path::Half][..] } else { &[Path::Half, Path::Byte] };
-        let mut recipes = Vec::new();
+        let paths = if floats { &[MatrixPath::F16][..] } else { &[MatrixPath::F16, MatrixPath::I8] };
+        let mut specs = Vec::new();
         for (path, gated) in paths.iter().flat_map(|path| [(*path, false), (*path, true)]) {
-            let up = gated.then_some((factor, Bend::Silu));
-            let (matrix, finish) = (factor, Finish::Store);
+            let up = gated.then_some((factor, GluSpec::Silu));
+            let (matrix, finish) = (factor, OutputMode::Store);
             for blocks in [1, 2] {
-                recipes.push(Recipe::Gemm(Gemm { path, matrix, up, cols: 512, outs: 256, finish, blocks }));
+                specs.push(KernelSpec::Gemm(Gemm { path, matrix, up, cols: 512, outs: 256, finish, blocks }));
             }
-            let up = gated.then_some((stack, Bend::Silu));
+            let up = gated.then_some((stack, GluSpec::Silu));
             for tile in [16, 32, 64, 128] {
-                recipes.push(Recipe::Grouped(Grouped { path, matrix: stack, up, cols: 512, tile }));
+                specs.push(KernelSpec::GroupedGemm(GroupedGemm { path, matrix: stack, up, cols: 512, tile }));
             }
         }
-        for recipe in recipes {
+        for spec in specs {
             number += 1;
             let targets = if full() { &TARGETS[..] } else { &TARGETS[number % 3..=number % 3] };
             for target in targets {
-                let kernel = kernel(&recipe, *target);
-                assert!(kernel.resources.lds_bytes <= 64 << 10, "{}", recipe.name());
+                let kernel = kernel(&spec, *target);
+                assert!(kernel.resources.lds_bytes <= 64 << 10, "{}", spec.name());
             }
         }
     }
@@ -51,13 +54,13 @@ fn matrix_kernels_of_every_type() {
 const SHAPES: [(u32, u32); 6] = [(1, 1), (2, 2), (8, 8), (32, 1), (64, 1), (512, 1)];
 
 /// The kernels of a model's operations.
-fn kernels(model: &Model<'_>, kv: KvType, target: Target) -> BTreeSet<Recipe> {
-    let nowhere = Nowhere::new(model);
+fn kernels(model: &Model<'_>, kv: KvType, target: Target) -> BTreeSet<KernelSpec> {
+    let dry_run = DryRun::new(model);
     let mut kernels = BTreeSet::new();
     for ((rows, outputs), positions) in SHAPES.into_iter().flat_map(|shape| [(shape, 64), (shape, 4096)]) {
         for result in [HeadResult::Logits, HeadResult::ArgMax, HeadResult::Hidden] {
             let plan = model.plan(Shape { rows, outputs }, result, HEAP).unwrap();
-            let (own, missing) = recipes(&nowhere.step(model, &plan, kv, positions), target);
+            let (own, missing) = kernel_specs(&dry_run.step(model, &plan, kv, positions), target);
             assert!(missing.is_empty(), "{missing:?}");
             kernels.extend(own);
         }
@@ -72,12 +75,12 @@ fn kernels_of_the_reference_model_take_no_scratch() {
         let model = Model::new(&Gguf::parse(&bytes, HEAP).unwrap(), HEAP).unwrap();
         for target in TARGETS {
             for kv in [KvType::F16, KvType::Q8_0] {
-                let recipes = kernels(&model, kv, target);
+                let specs = kernels(&model, kv, target);
                 // Decoding, several sequences, prompts: each with its own.
-                assert!(recipes.len() > 20, "{} kernels", recipes.len());
+                assert!(specs.len() > 20, "{} kernels", specs.len());
                 // `kernel` refuses those that take scratch.
-                let code: usize = recipes.iter().map(|recipe| kernel(recipe, target).words.len()).sum();
-                println!("{target} {kind} {kv}: {} kernels, {} bytes of code", recipes.len(), 4 * code);
+                let code: usize = specs.iter().map(|spec| kernel(spec, target).words.len()).sum();
+                println!("{target} {kind} {kv}: {} kernels, {} bytes of code", specs.len(), 4 * code);
             }
         }
     }

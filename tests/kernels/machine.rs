@@ -4,7 +4,7 @@ use core::cell::RefCell;
 use doorbell_compiler::object::pack_arguments;
 use doorbell_compiler::{Kernel, Options as Compile, compile};
 use doorbell_isa::Target;
-use doorbell_kernels::{Launch, Recipe};
+use doorbell_kernels::{KernelSpec, Launch};
 use doorbell_soft::code::{Descriptor, Launch as Packet};
 use doorbell_soft::memory::Space;
 use doorbell_soft::processor::{Engine, Options, Profile};
@@ -14,23 +14,23 @@ use std::rc::Rc;
 /// Distance from a descriptor to its code.
 const CODE: usize = 256;
 
-type Kernels = HashMap<(String, Target), (Recipe, Rc<Kernel>)>;
+type Kernels = HashMap<(String, Target), (KernelSpec, Rc<Kernel>)>;
 
 thread_local! {
     static KERNELS: RefCell<Kernels> = RefCell::default();
 }
 
-/// The kernel of a recipe, compiled once per thread; equal names must be equal recipes. Scratch is for none.
-pub(crate) fn kernel(recipe: &Recipe, target: Target) -> Rc<Kernel> {
+/// The kernel of a spec, compiled once per thread; equal names must be equal specs. Scratch is for none.
+pub(crate) fn kernel(spec: &KernelSpec, target: Target) -> Rc<Kernel> {
     KERNELS.with_borrow_mut(|kernels| {
-        let (known, kernel) = kernels.entry((recipe.name(), target)).or_insert_with(|| {
-            let function = recipe.function(target).unwrap();
+        let (known, kernel) = kernels.entry((spec.name(), target)).or_insert_with(|| {
+            let function = spec.function(target).unwrap();
             let kernel = compile(&function, target, &Compile::default())
-                .unwrap_or_else(|error| panic!("{} for {target}: {error}", recipe.name()));
-            assert_eq!(kernel.resources.scratch_bytes, 0, "{} for {target} takes scratch", recipe.name());
-            (recipe.clone(), Rc::new(kernel))
+                .unwrap_or_else(|error| panic!("{} for {target}: {error}", spec.name()));
+            assert_eq!(kernel.resources.scratch_bytes, 0, "{} for {target} takes scratch", spec.name());
+            (spec.clone(), Rc::new(kernel))
         });
-        assert_eq!(known, recipe, "two recipes have one name");
+        assert_eq!(known, spec, "two specs have one name");
         kernel.clone()
     })
 }
@@ -85,8 +85,8 @@ impl Machine {
 
     /// Runs a launch; any finding is a failure.
     pub(crate) fn run(&mut self, launch: &Launch) {
-        let kernel = kernel(&launch.recipe, self.target);
-        let name = launch.recipe.name();
+        let kernel = kernel(&launch.spec, self.target);
+        let name = launch.spec.name();
         let address = match self.loaded.get(&name) {
             Some(address) => *address,
             None => {

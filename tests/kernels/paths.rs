@@ -8,13 +8,13 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Op, Shape};
 use doorbell_core::quant::Type;
 use doorbell_isa::Target;
-use doorbell_kernels::Path;
+use doorbell_kernels::MatrixPath;
 use doorbell_soft::processor::{Model as Chip, Options};
 use doorbell_tests::tiny::{self, Family};
 
 /// Nanoseconds of the products of experts that get so many rows each, launching left out, and whether they were made
 /// of bytes. There are as many experts as it takes for the rows to be many.
-fn experts(target: Target, kind: Type, rows: u32, path: Option<Path>) -> (f64, bool) {
+fn experts(target: Target, kind: Type, rows: u32, path: Option<MatrixPath>) -> (f64, bool) {
     let experts = (128 / rows).max(4);
     let shape = tiny::Shape {
         layers: 1,
@@ -58,7 +58,8 @@ fn the_better_path_is_taken() {
         }
     }
     for (target, kind, rows) in cases {
-        let [half, byte] = [Path::Half, Path::Byte].map(|path| experts(target, kind, rows, Some(path)).0);
+        let [half, byte] =
+            [MatrixPath::F16, MatrixPath::I8].map(|path| experts(target, kind, rows, Some(path)).0);
         let (ratio, chosen) = (byte / half, experts(target, kind, rows, None).1);
         println!("{target} {kind} {rows} rows: bytes take {ratio:.2} of f16, chosen: {chosen}");
         // Near one f16 is taken, which is more precise.

@@ -12,7 +12,7 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Op, Shape};
 use doorbell_core::quant::{Activation, Type};
 use doorbell_isa::Target;
-use doorbell_kernels::{Cost, Launch, Path, Quantize, Recipe};
+use doorbell_kernels::{ActivationsI8, Cost, KernelSpec, Launch, MatrixPath};
 use doorbell_soft::processor::{Level, Options};
 use doorbell_tests::random::Random;
 use doorbell_tests::tiny::{self, Family};
@@ -51,7 +51,7 @@ const CODED: [Type; 11] = [
     Type::MXFP4,
 ];
 
-const PATHS: [Path; 2] = [Path::Half, Path::Byte];
+const PATHS: [MatrixPath; 2] = [MatrixPath::F16, MatrixPath::I8];
 
 fn shape(kind: Type) -> tiny::Shape {
     if kind.block_len() == 256 { WIDE } else { RAGGED }
@@ -62,7 +62,7 @@ fn products(op: &Op) -> bool {
 }
 
 /// All rows are outputs, so that no product is of few rows.
-fn case(target: Target, rows: u32, path: Path) -> Case {
+fn case(target: Target, rows: u32, path: MatrixPath) -> Case {
     Case { outputs: (0..rows).collect(), path: Some(path), ..Case::new(target, &[(0, rows)]) }
 }
 
@@ -83,12 +83,12 @@ fn every_type_on_both_paths() {
 fn codes_on_every_chip() {
     for target in TARGETS {
         for kind in [Type::Q8_0, Type::Q4_K, Type::Q6_K] {
-            let case = case(target, 35, Path::Byte);
+            let case = case(target, 35, MatrixPath::I8);
             let worst = check_plan(Family::Qwen3Moe, shape(kind), kind, &case, products);
             println!("{target} {kind} {worst:?}");
         }
         // Gated products that are no experts'.
-        let case = case(target, 40, Path::Byte);
+        let case = case(target, 40, MatrixPath::I8);
         let worst = check_plan(Family::Llama, RAGGED, Type::Q5_1, &case, products);
         println!("{target} {worst:?}");
     }
@@ -131,7 +131,7 @@ fn experts_that_share_rows_unevenly() {
     for (number, (experts, expert)) in [(13, Some(12)), (300, None)].into_iter().enumerate() {
         for target in targets(number) {
             let shape = tiny::Shape { experts, hidden: 160, ..RAGGED };
-            let case = Case { expert, ..case(target, 37, Path::Half) };
+            let case = Case { expert, ..case(target, 37, MatrixPath::F16) };
             let experts = |op: &Op| matches!(op, Op::Experts(_));
             let worst = check_plan(Family::Qwen3Moe, shape, Type::Q5_0, &case, experts);
             println!("{target} {worst:?}");
@@ -155,8 +155,9 @@ fn bits_do_not_depend_on_the_schedule() {
     for target in TARGETS {
         for op in plan.ops.iter().filter(|op| products(op)) {
             let options = [strict(1), strict(5), fast(2, 1, 3), fast(3, 3, 32)];
-            let runs = options
-                .map(|options| run(op, &model, &plan, &Case { options, ..case(target, 70, Path::Byte) }).0);
+            let runs = options.map(|options| {
+                run(op, &model, &plan, &Case { options, ..case(target, 70, MatrixPath::I8) }).0
+            });
             for (index, other) in runs.iter().enumerate().skip(1) {
                 assert!(runs[0].same(other), "{} on {target}, schedule {index}", op.name());
             }
@@ -177,7 +178,7 @@ fn activations_in_codes() {
         let from = machine.upload_words("x", &words);
         let to = machine.upload("codes", &vec![0xff; rows * 640]);
         machine.run(&Launch {
-            recipe: Recipe::Quantize(Quantize { cols: cols as u32, norm: None }),
+            spec: KernelSpec::ActivationsI8(ActivationsI8 { cols: cols as u32, norm: None }),
             groups: [rows as u32, 1, 1],
             arguments: [from, to].map(ArgumentValue::Buffer).to_vec(),
             waits: true,

@@ -10,7 +10,7 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, HeadResult, KvSlot, Op, Plan, Shape};
 use doorbell_core::token::TokenId;
 use doorbell_kernels::isa::Target;
-use doorbell_kernels::{Recipe, supports};
+use doorbell_kernels::{KernelSpec, supports};
 use doorbell_kfd::fault::Fault;
 use doorbell_kfd::memory::Buffer;
 use doorbell_kfd::packet::{Encoding, Packet};
@@ -124,7 +124,7 @@ pub struct GpuBackend<'k, 'm, 'a> {
     buffers: Buffers,
     recordings: Recordings,
     /// Kernels that are not used.
-    disabled: BTreeSet<Recipe>,
+    disabled: BTreeSet<KernelSpec>,
     /// Keys and values that the host has.
     of_host: Vec<KvSlot>,
     wrong_kernels: Vec<WrongKernel>,

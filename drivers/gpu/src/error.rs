@@ -5,7 +5,7 @@ use alloc::string::String;
 use core::fmt;
 use doorbell_core::heap;
 use doorbell_core::plan::{BatchError, PlanError};
-use doorbell_kernels::RecipeError;
+use doorbell_kernels::SpecError;
 use doorbell_kernels::compiler::CompileError;
 use doorbell_kernels::compiler::object::ArgumentError;
 use doorbell_kfd::OutOfMemory;
@@ -47,7 +47,7 @@ pub enum GpuError {
     /// The host's part.
     CpuFallback(CpuFallbackError),
     /// A kernel can't be built for the chip.
-    Recipe(String, RecipeError),
+    KernelSpec(String, SpecError),
     /// A kernel does not compile: a fault of this program.
     Compile(String, Box<CompileError>),
     /// A kernel's arguments are not those it was built with: a fault of this program.
@@ -138,7 +138,7 @@ impl fmt::Display for GpuError {
                 write!(f, "a chain of {steps} steps, and {most} can be taken at a time")
             }
             Self::CpuFallback(error) => error.fmt(f),
-            Self::Recipe(name, error) => write!(f, "kernel {name}: {error}"),
+            Self::KernelSpec(name, error) => write!(f, "kernel {name}: {error}"),
             Self::Compile(name, error) => write!(f, "kernel {name}: {error}"),
             Self::Arguments(name, error) => write!(f, "kernel {name}: {error}"),
             Self::Load(name, error) => write!(f, "kernel {name}: {error}"),

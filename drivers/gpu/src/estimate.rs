@@ -11,7 +11,7 @@ use doorbell_core::heap::Heap;
 use doorbell_core::model::Model;
 use doorbell_core::plan::Plan;
 use doorbell_kernels::compiler::Report;
-use doorbell_kernels::{Cost, Launch, Nowhere, lower};
+use doorbell_kernels::{Cost, DryRun, Launch, lower};
 use doorbell_kfd::packet::{self, Encoding};
 use doorbell_kfd::topology::{Isa, MemoryPool};
 
@@ -103,8 +103,8 @@ pub fn estimate(
     conversions.keep(&fitting.loaded, &kept);
     let mut chosen = on_device(plan, &kept, target, fitting.placement);
     bind(plan, &mut chosen, &mut Vec::new());
-    let nowhere = Nowhere::new(&kept);
-    let step = nowhere.step(&kept, plan, kv, positions);
+    let dry_run = DryRun::new(&kept);
+    let step = dry_run.step(&kept, plan, kv, positions);
     let peak = peak(target);
     let mut compiled = BTreeMap::new();
     let mut ops = Vec::new();
@@ -113,12 +113,12 @@ pub fn estimate(
         let on_device = chosen && lower(op, &step, target, &mut |launch| launches.push(launch)).is_ok();
         let mut dispatches = Vec::new();
         for launch in launches.into_iter().filter(|_| on_device) {
-            if !compiled.contains_key(&launch.recipe) {
-                let kernel = build(&launch.recipe, target)?;
-                let figures = (launch.recipe.name(), kernel.function.workgroup, kernel.report());
-                compiled.insert(launch.recipe.clone(), figures);
+            if !compiled.contains_key(&launch.spec) {
+                let kernel = build(&launch.spec, target)?;
+                let figures = (launch.spec.name(), kernel.function.workgroup, kernel.report());
+                compiled.insert(launch.spec.clone(), figures);
             }
-            let (kernel, workgroup, report) = compiled[&launch.recipe].clone();
+            let (kernel, workgroup, report) = compiled[&launch.spec].clone();
             let launching = if launch.waits { launch_cost.nanoseconds / 1e3 } else { 0.0 };
             dispatches.push(DispatchEstimate {
                 kernel,

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
-use doorbell_kernels::Recipe;
+use doorbell_kernels::KernelSpec;
 use doorbell_kernels::compiler::ir::Function;
 use doorbell_kernels::compiler::object::{ArgumentValue, pack_arguments};
 use doorbell_kernels::compiler::{Options, Report, compile};
@@ -39,7 +39,7 @@ impl LoadedKernel {
 /// All kernels of one device.
 pub(crate) struct LoadedKernels {
     target: Target,
-    loaded: BTreeMap<Recipe, LoadedKernel>,
+    loaded: BTreeMap<KernelSpec, LoadedKernel>,
 }
 
 impl LoadedKernels {
@@ -58,28 +58,28 @@ impl LoadedKernels {
         self.loaded.values().map(|loaded| loaded.name.as_str())
     }
 
-    /// The recipe of a kernel by name.
-    pub(crate) fn recipe(&self, name: &str) -> Option<&Recipe> {
+    /// The spec of a kernel by name.
+    pub(crate) fn spec(&self, name: &str) -> Option<&KernelSpec> {
         self.loaded.iter().find(|loaded| loaded.1.name == name).map(|loaded| loaded.0)
     }
 
     /// A kernel that has been loaded.
-    pub(crate) fn loaded(&self, recipe: &Recipe) -> Option<&LoadedKernel> {
-        self.loaded.get(recipe)
+    pub(crate) fn loaded(&self, spec: &KernelSpec) -> Option<&LoadedKernel> {
+        self.loaded.get(spec)
     }
 
-    /// The kernel of a recipe, compiled and loaded if it was not.
+    /// The kernel of a spec, compiled and loaded if it was not.
     pub(crate) fn get(
         &mut self,
-        recipe: &Recipe,
+        spec: &KernelSpec,
         process: &mut Process<'_>,
         uploader: &mut Uploader,
         device: DeviceIndex,
         delay: &mut dyn DelayNs,
     ) -> Result<&LoadedKernel, GpuError> {
-        if !self.loaded.contains_key(recipe) {
-            let built = build(recipe, self.target)?;
-            let (name, object) = (recipe.name(), built.object());
+        if !self.loaded.contains_key(spec) {
+            let built = build(spec, self.target)?;
+            let (name, object) = (spec.name(), built.object());
             let load = |error| GpuError::Load(name.clone(), Box::new(error));
             let program = Program::load(process, uploader, device, &object, delay).map_err(load)?;
             let Some(&kernel) = program.kernels().first().map(|kernel| &kernel.1) else {
@@ -88,9 +88,9 @@ impl LoadedKernels {
             };
             let (report, key) = (built.report(), key(NO_KEY, &object));
             let loaded = LoadedKernel { name, function: built.function, kernel, report, key, program };
-            self.loaded.insert(recipe.clone(), loaded);
+            self.loaded.insert(spec.clone(), loaded);
         }
-        Ok(&self.loaded[recipe])
+        Ok(&self.loaded[spec])
     }
 
     /// Frees everything.
@@ -105,9 +105,12 @@ impl LoadedKernels {
 /// Longest symbol of a kernel; the loader takes 63 bytes with what it appends.
 const SYMBOL: usize = 40;
 
-/// Compiles a recipe. The kernel's symbol is the beginning of its name: an object has one kernel.
-pub(crate) fn build(recipe: &Recipe, target: Target) -> Result<doorbell_kernels::compiler::Kernel, GpuError> {
-    let mut function = recipe.function(target).map_err(|error| GpuError::Recipe(recipe.name(), error))?;
+/// Compiles a spec. The kernel's symbol is the beginning of its name: an object has one kernel.
+pub(crate) fn build(
+    spec: &KernelSpec,
+    target: Target,
+) -> Result<doorbell_kernels::compiler::Kernel, GpuError> {
+    let mut function = spec.function(target).map_err(|error| GpuError::KernelSpec(spec.name(), error))?;
     let name = core::mem::take(&mut function.name);
     function.name = name.chars().take(SYMBOL).collect();
     compile(&function, target, &Options::default()).map_err(|error| GpuError::Compile(name, Box::new(error)))

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use doorbell_core::plan::{KvSlot, Op, PAGE_TOKENS, Plan, Shape, Tensor};
 use doorbell_kernels::isa::Target;
-use doorbell_kernels::{Launch, Recipe, Step, lower};
+use doorbell_kernels::{KernelSpec, Launch, Step, lower};
 use doorbell_kfd::memory::{Buffer, Name, Usage};
 use doorbell_kfd::packet::{
     Acquire, Dependency, Dispatch, Header, Packet, PacketKind, Recorded, Recorder, Scope, pm4_buffer,
@@ -171,7 +171,7 @@ pub(crate) struct StepRecorder<'r, 'k> {
     pub(crate) device: &'r mut GpuDevice<'k>,
     pub(crate) programs: &'r mut LoadedKernels,
     /// Kernels that must not be used.
-    pub(crate) disabled: &'r BTreeSet<Recipe>,
+    pub(crate) disabled: &'r BTreeSet<KernelSpec>,
     pub(crate) target: Target,
     /// Keys and values that the host has, if they must be on one side.
     pub(crate) of_host: Option<&'r mut Vec<KvSlot>>,
@@ -192,7 +192,7 @@ impl StepRecorder<'_, '_> {
         for (op, on_device) in step.plan.ops.iter().zip(&mut on_device) {
             let mut launches = Vec::new();
             *on_device &= lower(op, step, self.target, &mut |launch| launches.push(launch)).is_ok()
-                && !launches.iter().any(|launch| self.disabled.contains(&launch.recipe));
+                && !launches.iter().any(|launch| self.disabled.contains(&launch.spec));
             turns.push(Some(launches));
         }
         if let Some(of_host) = &mut self.of_host {
@@ -216,7 +216,7 @@ impl StepRecorder<'_, '_> {
         let Self { device, programs, .. } = self;
         let GpuDevice { process, index, uploader, delay } = &mut **device;
         let uploader = uploader.as_mut().ok_or(GpuError::Tables)?;
-        programs.get(&launch.recipe, process, uploader, *index, &mut **delay).map(drop)
+        programs.get(&launch.spec, process, uploader, *index, &mut **delay).map(drop)
     }
 
     /// `turns` has the launches of every operation, `None` where the host runs it.
@@ -231,7 +231,7 @@ impl StepRecorder<'_, '_> {
             };
             for launch in launches {
                 self.prepare(&launch)?;
-                let Some(loaded) = self.programs.loaded(&launch.recipe) else { continue };
+                let Some(loaded) = self.programs.loaded(&launch.spec) else { continue };
                 let items = loaded.function.workgroup;
                 let dispatch = Dispatch {
                     workgroup: [u16::try_from(items).unwrap_or(u16::MAX), 1, 1],

@@ -1,14 +1,14 @@
 //! The non-linearity of gated feed-forwards, in f32.
 
-use super::idiom::Idiom;
+use crate::builder_ext::BuilderExt;
 use alloc::format;
 use alloc::string::{String, ToString};
 use doorbell_compiler::ir::{Builder, Value};
 use doorbell_core::plan::Glu;
 
-/// A non-linearity as part of a recipe: floats by their bits.
+/// A non-linearity as part of a spec: floats by their bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Bend {
+pub enum GluSpec {
     /// `silu(gate) * up`
     Silu,
     /// `gelu_tanh(gate) * up`
@@ -22,7 +22,7 @@ pub enum Bend {
     },
 }
 
-impl From<Glu> for Bend {
+impl From<Glu> for GluSpec {
     fn from(glu: Glu) -> Self {
         match glu {
             Glu::Silu => Self::Silu,
@@ -32,7 +32,7 @@ impl From<Glu> for Bend {
     }
 }
 
-impl Bend {
+impl GluSpec {
     /// Short name.
     pub(crate) fn name(self) -> String {
         match self {

@@ -1,6 +1,6 @@
 //! One kernel to run: which, how large, with what arguments, and what it ought to cost.
 
-use super::Recipe;
+use crate::kernel_spec::KernelSpec;
 use alloc::vec::Vec;
 use doorbell_compiler::object::ArgumentValue;
 
@@ -20,7 +20,7 @@ pub struct Cost {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
     /// The kernel.
-    pub recipe: Recipe,
+    pub spec: KernelSpec,
     /// Workgroups along X, Y, Z.
     pub groups: [u32; 3],
     /// In the order of the function's arguments.

@@ -1,52 +1,59 @@
 //! GPU kernels of a plan's operations: written in the compiler's builder, specialized for shape, format and chip.
 //!
-//! [`lower()`] turns one operation of a plan into launches. A [`Launch`] names its kernel by [`Recipe`], which is all
-//! that compiling needs; the driver compiles each recipe once. Not here: memory, queues, packets.
+//! [`lower()`] turns one operation of a plan into launches. A [`Launch`] names its kernel by [`KernelSpec`], which is all
+//! that compiling needs; the driver compiles each spec once. Not here: memory, queues, packets.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
-mod activation;
-mod argmax;
-mod attend;
-mod embed;
-mod experts;
+mod attention;
+mod builder_ext;
+mod dry_run;
+mod formats;
+mod gemm;
+mod gemv;
 mod glu;
-mod idiom;
+mod kernel_spec;
 mod launch;
 mod layout;
 mod lower;
-mod norm;
-mod nowhere;
-mod prefill;
-mod product;
-mod project;
-mod recipe;
+mod moe;
 mod rope;
-mod route;
+mod rows;
+mod spec_error;
 mod step;
 mod trap;
-mod unpack;
 
-// What the driver needs to compile recipes for its chip.
+// What the driver needs to compile specs for its chip.
 pub use doorbell_compiler as compiler;
 pub use doorbell_compiler::isa;
 
-pub use argmax::{Largest, RING};
-pub use attend::{Attention, AttentionShape, Flash};
-pub use embed::{Embedding, Selection};
-pub use experts::{ExpertsDown, ExpertsUp, Stack};
-pub use glu::Bend;
+pub use attention::decode::spec::DecodeAttention;
+pub use attention::prefill::kernel::PrefillAttention;
+pub use attention::shape::AttentionShape;
+pub use dry_run::{DryRun, kernel_specs};
+pub use gemm::activations_f16::ActivationsF16;
+pub use gemm::activations_i8::ActivationsI8;
+pub use gemm::kernel::Gemm;
+pub use gemm::path::MatrixPath;
+pub use gemv::spec::{MatrixSpec, OutputMode, PartSpec, Projection};
+pub use glu::GluSpec;
+pub use kernel_spec::KernelSpec;
 pub use launch::{Cost, Launch};
 pub use layout::{KvLayout, RopeTable};
 pub use lower::{Unsupported, lower, lower_by, scratch_bytes, supports};
-pub use norm::NormAddition;
-pub use nowhere::{Nowhere, recipes};
-pub use prefill::{Combine, Gemm, Group, Grouped, Halve, Path, Quantize};
-pub use project::{Factor, Finish, Projection, Share};
-pub use recipe::{Recipe, RecipeError};
-pub use rope::{HeadFinish, HeadPart};
-pub use route::{Gate, Routing};
+pub use moe::combine::CombineExperts;
+pub use moe::experts::ExpertMatrix;
+pub use moe::experts_down::ExpertsDown;
+pub use moe::experts_up::ExpertsUp;
+pub use moe::group_rows::GroupRows;
+pub use moe::grouped_spec::GroupedGemm;
+pub use moe::route::{RouterGating, Routing};
+pub use rope::spec::{HeadPart, HeadsSpec};
+pub use rows::argmax::{ArgMax, RING};
+pub use rows::embed::{Embedding, SelectRows};
+pub use rows::norm::NormAdd;
+pub use spec_error::SpecError;
 pub use step::{Inputs, KvPool, Step};
-pub use trap::trap_handler;
+pub use trap::handler::trap_handler;

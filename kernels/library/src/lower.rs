@@ -1,9 +1,18 @@
 //! From an operation of a plan to launches.
 
-use super::prefill::{Choice, Path};
-use super::project::{Finish, PartLaunch, Rowset, finishes, project, readable};
-use super::route::Routing;
-use super::{Launch, Step, argmax, attend, embed, experts, norm, prefill, rope, route};
+use crate::attention::launch as attention;
+use crate::gemm::launch as gemm;
+use crate::gemm::path::{MatrixPath, PathChoice};
+use crate::gemv::launch::{NormedInput, PartLaunch, finishes, project, readable};
+use crate::gemv::spec::OutputMode;
+use crate::launch::Launch;
+use crate::moe::grouped_launch;
+use crate::moe::launch as moe;
+use crate::moe::route::Routing;
+use crate::moe::route_launch as route;
+use crate::rope::launch as rope;
+use crate::rows::launch as rows;
+use crate::step::Step;
 use alloc::vec::Vec;
 use core::fmt;
 use doorbell_compiler::isa::Target;
@@ -32,17 +41,17 @@ pub fn supports(op: &Op, model: &Model<'_>, _target: Target) -> bool {
     op.each_matrix(|matrix| known &= readable(model, matrix));
     known
         && match op {
-            Op::Embed { table, .. } => embed::readable(model, *table),
+            Op::Embed { table, .. } => rows::readable(model, *table),
             Op::Select { .. } | Op::NormAdd { .. } => true,
             Op::Project(op) => op.parts.iter().all(|part| match part.epilogue {
-                Epilogue::Query { head_dim, .. } => rope::takes(head_dim),
-                Epilogue::Key { kv, .. } => rope::takes(model.groups[kv.group.index()].key_dim),
-                Epilogue::Value { kv } => rope::takes(model.groups[kv.group.index()].value_dim),
+                Epilogue::Query { head_dim, .. } => rope::supports(head_dim),
+                Epilogue::Key { kv, .. } => rope::supports(model.groups[kv.group.index()].key_dim),
+                Epilogue::Value { kv } => rope::supports(model.groups[kv.group.index()].value_dim),
                 _ => true,
             }),
-            Op::Attend(op) => attend::takes(model, op),
-            Op::Route(op) => route::takes(op),
-            Op::Experts(op) => experts::takes(model, op),
+            Op::Attend(op) => attention::supports(model, op),
+            Op::Route(op) => route::supports(op),
+            Op::Experts(op) => moe::supports(model, op),
             Op::Head(_) => true,
         }
 }
@@ -57,11 +66,11 @@ pub fn scratch_bytes(plan: &Plan<'_>, model: &Model<'_>) -> u64 {
         Op::Project(op) => {
             let cols = op.parts.first().map_or(0, |part| model.weight(part.matrix.weight).cols as u32);
             let parts = rope::scratch_offset(op, op.parts.len(), rows).next_multiple_of(256);
-            parts + prefill::scratch_bytes(rows, cols)
+            parts + gemm::scratch_bytes(rows, cols)
         }
-        Op::Attend(op) => attend::scratch_bytes(plan, model, op),
+        Op::Attend(op) => attention::scratch_bytes(plan, model, op),
         Op::Route(op) => 4 * u64::from(rows) * u64::from(op.router.rows),
-        Op::Experts(op) => experts::scratch_bytes(rows, op).max(prefill::experts_bytes(model, op, rows)),
+        Op::Experts(op) => moe::scratch_bytes(rows, op).max(grouped_launch::experts_bytes(model, op, rows)),
         Op::Head(op) if op.result == HeadResult::ArgMax => 4 * u64::from(outputs) * u64::from(op.matrix.rows),
         _ => 0,
     });
@@ -86,22 +95,22 @@ pub fn lower(
 /// # Errors
 /// As of [`lower`].
 pub fn lower_by(
-    path: Option<Path>,
+    path: Option<MatrixPath>,
     op: &Op,
     step: &Step<'_, '_>,
     target: Target,
     emit: &mut dyn FnMut(Launch),
 ) -> Result<(), Unsupported> {
-    let choice = Choice { target, forced: path };
+    let choice = PathChoice { target, forced: path };
     let unsupported = Unsupported { op: op.name() };
     if !supports(op, step.model, target) {
         return Err(unsupported);
     }
     let data = step.scratch + COUNTERS;
     match op {
-        Op::Embed { table, scale, out } => emit(embed::embed(step, *table, *scale, *out)),
-        Op::Select { input, out } => emit(embed::select(step, *input, *out)),
-        Op::NormAdd { input, norm, to } => emit(norm::norm_add(step, *input, *norm, *to)),
+        Op::Embed { table, scale, out } => emit(rows::embed(step, *table, *scale, *out)),
+        Op::Select { input, out } => emit(rows::select(step, *input, *out)),
+        Op::NormAdd { input, norm, to } => emit(rows::norm_add(step, *input, *norm, *to)),
         Op::Project(op) => {
             let merged = merges(step, op);
             projection(step, choice, op, data, merged).into_iter().for_each(&mut *emit);
@@ -109,22 +118,22 @@ pub fn lower_by(
                 rope::finish(step, op, data).into_iter().for_each(emit);
             }
         }
-        Op::Attend(op) => attend::attend(step, op, [step.scratch, data]).into_iter().for_each(emit),
+        Op::Attend(op) => attention::attend(step, op, [step.scratch, data]).into_iter().for_each(emit),
         Op::Route(op) if step.rows_of(op.input) <= 8 => {
-            emit(router(step, op, data, Some((route::recipe(op), route::values(step, op)))));
+            emit(router(step, op, data, Some((route::routing(op), route::values(step, op)))));
         }
         Op::Route(op) => {
             emit(router(step, op, data, None));
             emit(route::choose(step, op, data));
         }
-        Op::Experts(op) => match prefill::experts(step, choice, op, data) {
+        Op::Experts(op) => match grouped_launch::experts(step, choice, op, data) {
             Some(launches) => launches.into_iter().for_each(emit),
-            None => experts::experts(step, op, data).into_iter().for_each(emit),
+            None => moe::experts(step, op, data).into_iter().for_each(emit),
         },
-        Op::Head(op) if op.result == HeadResult::Hidden => emit(norm::hidden(step, op.input, op.norm)),
+        Op::Head(op) if op.result == HeadResult::Hidden => emit(rows::hidden(step, op.input, op.norm)),
         Op::Head(op) if op.result == HeadResult::ArgMax => {
             emit(head(step, op, data));
-            emit(argmax::largest(step, data, op.matrix.rows, step.rows_of(op.input)));
+            emit(rows::largest(step, data, op.matrix.rows, step.rows_of(op.input)));
         }
         Op::Head(op) => emit(head(step, op, step.inputs.result)),
     }
@@ -134,34 +143,34 @@ pub fn lower_by(
 /// Whether a projection finishes its heads itself.
 fn merges(step: &Step<'_, '_>, op: &Project) -> bool {
     let rows = step.rows_of(op.input);
-    let mut places = op.parts.iter().filter_map(|part| rope::place(step, part, 0));
+    let mut places = op.parts.iter().filter_map(|part| rope::head_launch(step, part, 0));
     places.all(|place| finishes(rows, place.part.dim))
 }
 
 /// `data` is the scratch behind the counters.
-fn projection(step: &Step<'_, '_>, choice: Choice, op: &Project, data: u64, merged: bool) -> Vec<Launch> {
+fn projection(step: &Step<'_, '_>, choice: PathChoice, op: &Project, data: u64, merged: bool) -> Vec<Launch> {
     let rows = step.rows_of(op.input);
     let parts = op.parts.iter().enumerate();
     let parts: Vec<PartLaunch> = parts
         .map(|(index, part)| part_launch(step, part, data + rope::scratch_offset(op, index, rows), merged))
         .collect();
     let halves = data + rope::scratch_offset(op, op.parts.len(), rows).next_multiple_of(256);
-    let from = Rowset { input: op.input, norm: op.norm };
-    prefill::project(step, choice, [step.tensor(op.input), halves], rows, op.norm, &parts)
+    let from = NormedInput { input: op.input, norm: op.norm };
+    gemm::project(step, choice, [step.tensor(op.input), halves], rows, op.norm, &parts)
         .unwrap_or_else(|| alloc::vec![project(step, &from, &parts, None)])
 }
 
 /// `scratch` is where products of keys and values go.
 fn part_launch(step: &Step<'_, '_>, part: &Part, scratch: u64, merged: bool) -> PartLaunch {
-    let (mut up, mut finish, mut gate_at) = (None, Finish::Store, None);
+    let (mut up, mut finish, mut gate_at) = (None, OutputMode::Store, None);
     let out = match part.epilogue {
         Epilogue::Store { out } | Epilogue::Query { out, .. } => step.tensor(out),
         Epilogue::Add { to } => {
-            finish = Finish::Add;
+            finish = OutputMode::Add;
             step.tensor(to)
         }
         Epilogue::AddGated { to, gate } => {
-            finish = Finish::AddGated;
+            finish = OutputMode::AddGated;
             gate_at = Some(step.tensor(gate));
             step.tensor(to)
         }
@@ -171,20 +180,20 @@ fn part_launch(step: &Step<'_, '_>, part: &Part, scratch: u64, merged: bool) -> 
         }
         Epilogue::Key { .. } | Epilogue::Value { .. } => scratch,
     };
-    let head = if merged { rope::place(step, part, scratch) } else { None };
+    let head = if merged { rope::head_launch(step, part, scratch) } else { None };
     PartLaunch { matrix: part.matrix, up, finish, out, gate: gate_at, head }
 }
 
 /// The launch of a router's products, to `out`.
 fn router(step: &Step<'_, '_>, op: &Route, out: u64, then: Option<(Routing, Vec<ArgumentValue>)>) -> Launch {
-    let (matrix, finish) = (op.router, Finish::Store);
+    let (matrix, finish) = (op.router, OutputMode::Store);
     let part = PartLaunch { matrix, up: None, finish, out, gate: None, head: None };
-    project(step, &Rowset { input: op.input, norm: op.norm }, &[part], then)
+    project(step, &NormedInput { input: op.input, norm: op.norm }, &[part], then)
 }
 
 /// The launch of the logits, to `out`.
 fn head(step: &Step<'_, '_>, op: &Head, out: u64) -> Launch {
-    let finish = Finish::Cap { scale: op.scale.to_bits(), cap: op.soft_cap.unwrap_or(0.0).to_bits() };
+    let finish = OutputMode::Cap { scale: op.scale.to_bits(), cap: op.soft_cap.unwrap_or(0.0).to_bits() };
     let part = PartLaunch { matrix: op.matrix, up: None, finish, out, gate: None, head: None };
-    project(step, &Rowset { input: op.input, norm: Some(op.norm) }, &[part], None)
+    project(step, &NormedInput { input: op.input, norm: Some(op.norm) }, &[part], None)
 }

@@ -4,7 +4,7 @@ use doorbell_core::backend::KvType;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{GroupId, Plan, RopeId, Rows, TensorId, VectorId, WeightId};
 
-/// Keys and values of one group, each laid out by [`super::KvLayout`].
+/// Keys and values of one group, each laid out by [`crate::KvLayout`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvPool {
     /// Device address of the keys.
@@ -32,7 +32,7 @@ pub struct Inputs {
     pub output_tables: u64,
     /// `[outputs, vocabulary]` f32, or `[outputs]` u32.
     pub result: u64,
-    /// `[outputs, RING]`, by position modulo [`super::RING`]: the tokens that steps feed to the next one, if they do.
+    /// `[outputs, RING]`, by position modulo [`crate::RING`]: the tokens that steps feed to the next one, if they do.
     /// The batch has one row per sequence then, and all rows are outputs.
     pub ring: Option<u64>,
 }
@@ -50,16 +50,16 @@ pub struct Step<'s, 'a> {
     pub outputs: u32,
     /// Positions that the longest sequence of the batch has after this step; page tables cover them.
     pub positions: u32,
-    /// Device address of the plan's arena: 4-byte cells.
+    /// Device address of the plan's arena: 4-byte kv_type.
     pub arena: u64,
-    /// Device address of [`super::scratch_bytes`] for the library's own use between launches. Zeroed when it is
+    /// Device address of [`crate::scratch_bytes`] for the library's own use between launches. Zeroed when it is
     /// allocated; counters in it are left at zero by every kernel.
     pub scratch: u64,
     /// Device addresses, by [`WeightId`]: the bytes as in the file.
     pub weights: &'s [u64],
     /// Device addresses, by [`VectorId`]: f32.
     pub vectors: &'s [u64],
-    /// Device addresses, by [`RopeId`]: laid out by [`super::RopeTable`].
+    /// Device addresses, by [`RopeId`]: laid out by [`crate::RopeTable`].
     pub ropes: &'s [u64],
     /// By [`GroupId`].
     pub pools: &'s [KvPool],

@@ -16,7 +16,7 @@ use doorbell_core::plan::{
 };
 use doorbell_core::quant::Type;
 use doorbell_isa::Target;
-use doorbell_kernels::{Nowhere, Path, Recipe, Step, lower_by, trap_handler};
+use doorbell_kernels::{DryRun, KernelSpec, MatrixPath, Step, lower_by, trap_handler};
 use doorbell_tests::tiny::{self, Family};
 use std::collections::BTreeSet;
 
@@ -102,9 +102,9 @@ pub(super) fn digest(ir: bool) -> Result<()> {
         }
         let code = trap_handler(target)?;
         println!("{target} {:016x} {} trap_handler", hash(&code), code.len());
-        for recipe in kernels(target)? {
-            let function = recipe.function(target).map_err(|error| anyhow!("{}: {error}", recipe.name()))?;
-            line(target, &recipe.name(), &function, ir);
+        for spec in kernels(target)? {
+            let function = spec.function(target).map_err(|error| anyhow!("{}: {error}", spec.name()))?;
+            line(target, &spec.name(), &function, ir);
         }
     }
     Ok(())
@@ -138,7 +138,7 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 /// All kernels of a chip.
-fn kernels(target: Target) -> Result<BTreeSet<Recipe>> {
+fn kernels(target: Target) -> Result<BTreeSet<KernelSpec>> {
     let mut found = BTreeSet::new();
     for ty in TYPES {
         let shape = if ty.block_len() == 256 { RAGGED_WIDE } else { RAGGED };
@@ -164,18 +164,18 @@ fn of_model(
     ty: Type,
     kv: &[KvType],
     target: Target,
-    found: &mut BTreeSet<Recipe>,
+    found: &mut BTreeSet<KernelSpec>,
 ) -> Result<()> {
     let heap: Heap<'_> = &heap::Global;
     let bytes = tiny::model(family, shape, ty, 5).to_bytes();
     let model = Model::new(&Gguf::parse(&bytes, heap)?, heap)?;
-    let nowhere = Nowhere::new(&model);
+    let dry_run = DryRun::new(&model);
     for ((rows, outputs), result) in BATCHES.into_iter().flat_map(|batch| {
         [HeadResult::Logits, HeadResult::ArgMax, HeadResult::Hidden].map(|result| (batch, result))
     }) {
         let plan = model.plan(Shape { rows, outputs }, result, heap)?;
         for (kv, positions) in kv.iter().flat_map(|kv| [(*kv, 64), (*kv, 4096)]) {
-            let step = nowhere.step(&model, &plan, kv, positions);
+            let step = dry_run.step(&model, &plan, kv, positions);
             let mut feeding = step;
             feeding.inputs.ring = Some(0);
             for op in plan.ops.iter().flat_map(variants) {
@@ -188,9 +188,9 @@ fn of_model(
 }
 
 /// Adds the kernels of an operation on every path; an operation without kernels has none.
-fn lowered(op: &Op, step: &Step<'_, '_>, target: Target, found: &mut BTreeSet<Recipe>) {
-    for path in [None, Some(Path::Half), Some(Path::Byte)] {
-        let _ = lower_by(path, op, step, target, &mut |launch| _ = found.insert(launch.recipe));
+fn lowered(op: &Op, step: &Step<'_, '_>, target: Target, found: &mut BTreeSet<KernelSpec>) {
+    for path in [None, Some(MatrixPath::F16), Some(MatrixPath::I8)] {
+        let _ = lower_by(path, op, step, target, &mut |launch| _ = found.insert(launch.spec));
     }
 }
 

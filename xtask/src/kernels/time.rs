@@ -13,7 +13,7 @@ use doorbell_core::heap::{self, Heap};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Shape};
 use doorbell_isa::Target;
-use doorbell_kernels::{Nowhere, Recipe, recipes};
+use doorbell_kernels::{DryRun, KernelSpec, kernel_specs};
 use std::path::Path;
 
 /// Runs per kernel.
@@ -30,12 +30,11 @@ pub(super) fn time(target: Target, model: Option<&Path>) -> Result<()> {
     }
     table("samples", &samples, target)?;
     if let Some(model) = model {
-        for (rows, recipes) in kernels(model, target)? {
+        for (rows, specs) in kernels(model, target)? {
             let mut kernels = Vec::new();
-            for recipe in recipes {
-                let function =
-                    recipe.function(target).map_err(|error| anyhow!("{}: {error}", recipe.name()))?;
-                kernels.push((recipe.name(), function));
+            for spec in specs {
+                let function = spec.function(target).map_err(|error| anyhow!("{}: {error}", spec.name()))?;
+                kernels.push((spec.name(), function));
             }
             table(&format!("kernels of the model for {rows} rows"), &kernels, target)?;
         }
@@ -82,18 +81,18 @@ fn table(title: &str, kernels: &[(String, Function)], target: Target) -> Result<
 }
 
 /// The kernels that a model's operations need, by rows of the batch; those that the GPU leaves to the CPU need none.
-fn kernels(path: &Path, target: Target) -> Result<Vec<(u32, Vec<Recipe>)>> {
+fn kernels(path: &Path, target: Target) -> Result<Vec<(u32, Vec<KernelSpec>)>> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let heap: Heap<'_> = &heap::Global;
     let gguf = Gguf::parse(&bytes, heap)?;
     let model = Model::new(&gguf, heap)?;
-    let nowhere = Nowhere::new(&model);
+    let dry_run = DryRun::new(&model);
     let (mut batches, mut left_out) = (Vec::new(), Vec::new());
     for (rows, outputs) in SHAPES {
         let mut kernels = Vec::new();
         for result in [HeadResult::Logits, HeadResult::ArgMax] {
             let plan = model.plan(Shape { rows, outputs }, result, heap)?;
-            let (own, missing) = recipes(&nowhere.step(&model, &plan, KvType::F16, 1024), target);
+            let (own, missing) = kernel_specs(&dry_run.step(&model, &plan, KvType::F16, 1024), target);
             kernels.extend(own);
             left_out.extend(missing);
         }

@@ -8,7 +8,7 @@ use doorbell_core::plan::{
     Batch, Element, HeadResult, Op, PAGE_TOKENS, PageId, PageSpan, PageTables, Plan, RowRun, Shape,
 };
 use doorbell_core::token::TokenId;
-use doorbell_kernels::{RING, Recipe, lower};
+use doorbell_kernels::{KernelSpec, RING, lower};
 use doorbell_kfd::memory::Buffer;
 use doorbell_kfd::packet::Encoding;
 
@@ -101,11 +101,11 @@ impl GpuBackend<'_, '_, '_> {
     /// Takes a kernel out of use; its operations run on the host. Answers whether it was in use. Plans are to be
     /// reserved again before the next step, and keys and values that the kernel wrote are lost.
     pub fn disable(&mut self, kernel: &str) -> bool {
-        let Some(recipe) = self.programs.recipe(kernel).cloned() else { return false };
+        let Some(spec) = self.programs.spec(kernel).cloned() else { return false };
         if let Some(device) = &mut self.device {
             self.recordings.clear(device);
         }
-        self.disabled.insert(recipe)
+        self.disabled.insert(spec)
     }
 
     /// Names of the kernels on the device.
@@ -169,19 +169,19 @@ impl GpuBackend<'_, '_, '_> {
         plan: &Plan<'_>,
         (position, chained): (u32, bool),
         cache: &mut dyn KernelCheckCache,
-        seen: &mut BTreeSet<Vec<Recipe>>,
+        seen: &mut BTreeSet<Vec<KernelSpec>>,
     ) -> Result<(), GpuError> {
         let test_batch = TestBatch::new(plan, position, self.model);
         let batch = test_batch.batch();
         let size = self.ready(plan, &batch, 0, chained)?;
         let chosen = self.chosen(plan);
-        let mut kernels: Vec<Option<Vec<Recipe>>> = Vec::new();
+        let mut kernels: Vec<Option<Vec<KernelSpec>>> = Vec::new();
         for (index, op) in plan.ops.iter().enumerate() {
-            let recipes = if chosen[index] { self.recipes(plan, size, index)? } else { None };
-            kernels.push(recipes.clone());
-            let Some(recipes) = recipes.filter(|recipes| !seen.contains(recipes)) else { continue };
-            seen.insert(recipes.clone());
-            let key = self.key_of(op, &recipes);
+            let specs = if chosen[index] { self.specs(plan, size, index)? } else { None };
+            kernels.push(specs.clone());
+            let Some(specs) = specs.filter(|specs| !seen.contains(specs)) else { continue };
+            seen.insert(specs.clone());
+            let key = self.key_of(op, &specs);
             let error = match cache.get(key) {
                 Some(error) => error,
                 None => {
@@ -192,14 +192,14 @@ impl GpuBackend<'_, '_, '_> {
                 }
             };
             if error > TOLERANCE {
-                let kernels = recipes.iter().map(|recipe| recipe.name()).collect();
+                let kernels = specs.iter().map(|spec| spec.name()).collect();
                 self.wrong_kernels.push(WrongKernel { op: op.name(), kernels, error });
-                self.disabled.extend(recipes);
+                self.disabled.extend(specs);
             }
         }
         // What uses the same keys and values as these has to be on the same side from the first step on.
         if self.fallback.is_some() {
-            let fit = |recipes: &Vec<Recipe>| !recipes.iter().any(|recipe| self.disabled.contains(recipe));
+            let fit = |specs: &Vec<KernelSpec>| !specs.iter().any(|spec| self.disabled.contains(spec));
             let mut runs: Vec<bool> = kernels.iter().map(|own| own.as_ref().is_some_and(fit)).collect();
             bind(plan, &mut runs, &mut self.of_host);
         }
@@ -210,8 +210,8 @@ impl GpuBackend<'_, '_, '_> {
     }
 
     /// What an operation's kernels are known by.
-    fn key_of(&self, op: &Op, recipes: &[Recipe]) -> u64 {
-        let loaded = recipes.iter().filter_map(|recipe| self.programs.loaded(recipe));
+    fn key_of(&self, op: &Op, specs: &[KernelSpec]) -> u64 {
+        let loaded = specs.iter().filter_map(|spec| self.programs.loaded(spec));
         loaded
             .fold(key(NO_KEY, op.name().as_bytes()), |before, loaded| key(before, &loaded.key.to_le_bytes()))
     }
@@ -257,22 +257,22 @@ impl GpuBackend<'_, '_, '_> {
     }
 
     /// The kernels of one operation that is chosen; `None` when the host runs it all the same.
-    fn recipes(
+    fn specs(
         &mut self,
         plan: &Plan<'_>,
         size: StepSize,
         index: usize,
-    ) -> Result<Option<Vec<Recipe>>, GpuError> {
+    ) -> Result<Option<Vec<KernelSpec>>, GpuError> {
         let target = self.target;
         self.with_step(plan, size, |step, mut with| {
             let (op, mut launches) = (&plan.ops[index], Vec::new());
             let runs = lower(op, step, target, &mut |launch| launches.push(launch)).is_ok()
-                && !launches.iter().any(|launch| with.disabled.contains(&launch.recipe));
+                && !launches.iter().any(|launch| with.disabled.contains(&launch.spec));
             if !runs {
                 return Ok(None);
             }
             launches.iter().try_for_each(|launch| with.prepare(launch))?;
-            Ok(Some(launches.into_iter().map(|launch| launch.recipe).collect()))
+            Ok(Some(launches.into_iter().map(|launch| launch.spec).collect()))
         })
     }
 

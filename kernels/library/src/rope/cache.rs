@@ -1,30 +1,30 @@
 //! Where a head goes in the KV cache, and its blocks of Q8_0.
 
-use super::slots::Slot;
-use super::{Arguments, HeadPart};
-use crate::idiom::{Idiom, at};
+use crate::builder_ext::{BuilderExt, at};
+use crate::rope::lane_elements::LaneElement;
+use crate::rope::spec::{HeadArguments, HeadPart};
 use doorbell_compiler::ir::{Alu, Builder, Elem, Value, Width};
 use doorbell_core::plan::PAGE_TOKENS;
 use doorbell_core::quant::Type;
 
 /// Where a head goes.
-pub(super) struct Target {
-    pub(super) base: Value,
-    pub(super) start: Value,
-    pub(super) cells: Type,
+pub(crate) struct CacheTarget {
+    pub(crate) base: Value,
+    pub(crate) start: Value,
+    pub(crate) kv_type: Type,
 }
 
 impl HeadPart {
     /// Where a head's elements are cached.
-    pub(super) fn target(
+    pub(crate) fn target(
         self,
         k: &mut Builder,
-        arguments: &Arguments,
+        arguments: &HeadArguments,
         [tables, pages]: [Value; 2],
         [row, head, position]: [Value; 3],
-    ) -> Option<Target> {
-        let ((cells, page_bytes), cache) = self.cache.zip(arguments.cache)?;
-        let bytes = cells.row_bytes(self.dim as usize).unwrap_or(0) as u32;
+    ) -> Option<CacheTarget> {
+        let ((kv_type, page_bytes), cache) = self.cache.zip(arguments.cache)?;
+        let bytes = kv_type.row_bytes(self.dim as usize).unwrap_or(0) as u32;
         let page = page_of(k, [tables, pages], row, position);
         let size = k.int(u32::try_from(page_bytes).unwrap_or(u32::MAX));
         let offset = k.wide_mul(page, size);
@@ -33,22 +33,22 @@ impl HeadPart {
         let slot = k.mask(position, PAGE_TOKENS as u32 - 1);
         let slot = k.times(slot, bytes);
         let start = k.add(head, slot);
-        Some(Target { base, start, cells })
+        Some(CacheTarget { base, start, kv_type })
     }
 
     /// Writes a head as blocks of Q8_0, as core's activations are made. The wave's elements change places in LDS, so
     /// that its lanes have a block.
-    pub(super) fn quantize(
+    pub(crate) fn quantize(
         self,
         k: &mut Builder,
-        slots: &[Slot],
+        lane_elements: &[LaneElement],
         values: &[Value],
-        target: &Target,
+        target: &CacheTarget,
         staged: u32,
     ) {
         let wave = k.wave();
         let row = k.times(wave, 4 * self.dim);
-        for (value, slot) in values.iter().zip(slots) {
+        for (value, slot) in values.iter().zip(lane_elements) {
             let store = |k: &mut Builder| {
                 let place = k.left(slot.element, 2);
                 let place = k.add(place, row);

@@ -1,10 +1,10 @@
 //! One head of a row, by one wave.
 
-use super::cache::Target;
-use super::slots::Slot;
-use super::{Arguments, HeadPart};
-use crate::RopeTable;
-use crate::idiom::Idiom;
+use crate::builder_ext::BuilderExt;
+use crate::layout::RopeTable;
+use crate::rope::cache::CacheTarget;
+use crate::rope::lane_elements::LaneElement;
+use crate::rope::spec::{HeadArguments, HeadPart};
 use alloc::vec::Vec;
 use doorbell_compiler::ir::{Alu, Builder, Elem, Value, Width};
 use doorbell_core::quant::Type;
@@ -15,7 +15,7 @@ impl HeadPart {
         self,
         k: &mut Builder,
         input: Value,
-        arguments: &Arguments,
+        arguments: &HeadArguments,
         [positions, tables, pages]: [Value; 3],
         [row, head]: [Value; 2],
     ) {
@@ -24,8 +24,8 @@ impl HeadPart {
         let start = k.times(row, self.heads);
         let start = k.add(start, head);
         let start = k.times(start, 4 * self.dim);
-        let slots = self.slots(k);
-        let mut values: Vec<Value> = slots
+        let lane_elements = self.lane_elements(k);
+        let mut values: Vec<Value> = lane_elements
             .iter()
             .map(|slot| {
                 let place = k.left(slot.element, 2);
@@ -34,25 +34,31 @@ impl HeadPart {
             })
             .collect();
         if let Some((weight, eps)) = arguments.norm {
-            self.normalize(k, &slots, &mut values, [weight, eps]);
+            self.normalize(k, &lane_elements, &mut values, [weight, eps]);
         }
         if let Some((pairs, table)) = self.rope.map(|rope| rope.0).zip(arguments.rope) {
             let bytes = RopeTable { pairs }.position_bytes() as u32;
             let entry = k.times(position, bytes);
-            turn(k, &slots, &mut values, [table, entry]);
+            turn(k, &lane_elements, &mut values, [table, entry]);
         }
-        let own = Target { base: input, start, cells: Type::F32 };
+        let own = CacheTarget { base: input, start, kv_type: Type::F32 };
         let target = self.target(k, arguments, [tables, pages], [row, head, position]).unwrap_or(own);
         match arguments.staged {
-            Some(staged) => self.quantize(k, &slots, &values, &target, staged),
-            None => store(k, &slots, &values, &target),
+            Some(staged) => self.quantize(k, &lane_elements, &values, &target, staged),
+            None => store(k, &lane_elements, &values, &target),
         }
     }
 
     /// Root mean square norm.
-    fn normalize(self, k: &mut Builder, slots: &[Slot], values: &mut [Value], [weight, eps]: [Value; 2]) {
+    fn normalize(
+        self,
+        k: &mut Builder,
+        lane_elements: &[LaneElement],
+        values: &mut [Value],
+        [weight, eps]: [Value; 2],
+    ) {
         let mut sum = k.float(0.0);
-        for (value, slot) in values.iter().zip(slots) {
+        for (value, slot) in values.iter().zip(lane_elements) {
             let next = k.fma(*value, *value, sum);
             sum = slot.inside.map_or(next, |inside| k.select(inside, next, sum));
         }
@@ -60,7 +66,7 @@ impl HeadPart {
         let share = k.float(1.0 / self.dim as f32);
         let mean = k.fma(total, share, eps);
         let factor = k.rsq(mean);
-        for (value, slot) in values.iter_mut().zip(slots) {
+        for (value, slot) in values.iter_mut().zip(lane_elements) {
             let place = k.left(slot.element, 2);
             let weight = k.read(weight, place);
             let scaled = k.fmul(*value, factor);
@@ -70,8 +76,8 @@ impl HeadPart {
 }
 
 /// Turns the pairs by the angles at byte `entry` of `table`.
-fn turn(k: &mut Builder, slots: &[Slot], values: &mut [Value], [table, entry]: [Value; 2]) {
-    for (pair, slot) in (0..).zip(slots.iter().filter(|slot| slot.first)) {
+fn turn(k: &mut Builder, lane_elements: &[LaneElement], values: &mut [Value], [table, entry]: [Value; 2]) {
+    for (pair, slot) in (0..).zip(lane_elements.iter().filter(|slot| slot.first)) {
         let place = k.left(slot.pair, 3);
         let place = k.add(place, entry);
         let turn = k.load(k.global(table, place), Width::Dwords(2), Elem::Float);
@@ -85,12 +91,12 @@ fn turn(k: &mut Builder, slots: &[Slot], values: &mut [Value], [table, entry]: [
 }
 
 /// Writes a head as F32 or F16.
-fn store(k: &mut Builder, slots: &[Slot], values: &[Value], target: &Target) {
-    for (value, slot) in values.iter().zip(slots) {
+fn store(k: &mut Builder, lane_elements: &[LaneElement], values: &[Value], target: &CacheTarget) {
+    for (value, slot) in values.iter().zip(lane_elements) {
         let store = |k: &mut Builder| {
-            let place = k.left(slot.element, if target.cells == Type::F16 { 1 } else { 2 });
+            let place = k.left(slot.element, if target.kv_type == Type::F16 { 1 } else { 2 });
             let place = k.add(place, target.start);
-            if target.cells == Type::F16 {
+            if target.kv_type == Type::F16 {
                 let half = k.cvt_h_f(*value);
                 k.store(k.global(target.base, place), Width::U16, half);
             } else {

@@ -1,14 +1,17 @@
 //! Launches of what follows products, and the arguments that it takes inside of other kernels.
 
-use super::{HeadFinish, HeadPart};
-use crate::{Cost, KvLayout, Launch, Recipe, Step};
+use crate::kernel_spec::KernelSpec;
+use crate::launch::{Cost, Launch};
+use crate::layout::KvLayout;
+use crate::rope::spec::{HeadPart, HeadsSpec};
+use crate::step::Step;
 use alloc::vec::Vec;
 use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::model::Pairing;
 use doorbell_core::plan::{Epilogue, GroupId, KvSlot, Norm, Part, Project, RopeId, TensorId};
 
 /// A part with its addresses.
-pub(crate) struct Place {
+pub(crate) struct HeadLaunch {
     /// What is done.
     pub(crate) part: HeadPart,
     input: u64,
@@ -16,7 +19,7 @@ pub(crate) struct Place {
     rope: Option<RopeId>,
     /// Cache of the layer.
     cache: Option<u64>,
-    /// Group of the cache.
+    /// GroupRows of the cache.
     group: Option<GroupId>,
 }
 
@@ -31,42 +34,46 @@ pub(crate) fn scratch_offset(op: &Project, part: usize, rows: u32) -> u64 {
 }
 
 /// What follows the products of a part, which are at `scratch` for keys and values; `None` where nothing does.
-pub(crate) fn place(step: &Step<'_, '_>, part: &Part, scratch: u64) -> Option<Place> {
+pub(crate) fn head_launch(step: &Step<'_, '_>, part: &Part, scratch: u64) -> Option<HeadLaunch> {
     let cached = |slot: KvSlot, layout: KvLayout, pool: u64| {
-        let cells = Some((step.kv.format(), layout.page_bytes()));
-        (cells, Some(pool + layout.layer_bytes() * u64::from(slot.layer)))
+        let kv_type = Some((step.kv.format(), layout.page_bytes()));
+        (kv_type, Some(pool + layout.layer_bytes() * u64::from(slot.layer)))
     };
     match part.epilogue {
         Epilogue::Query { norm, rope, head_dim, out } if norm.is_some() || rope.is_some() => {
             let part = head_part(step, part.matrix.rows / head_dim, head_dim, norm, rope);
-            Some(Place { part, input: step.tensor(out), norm, rope, cache: None, group: None })
+            Some(HeadLaunch { part, input: step.tensor(out), norm, rope, cache: None, group: None })
         }
         Epilogue::Key { norm, rope, kv } => {
             let layout = KvLayout::keys(&step.model.groups[kv.group.index()], step.kv);
-            let (cells, cache) = cached(kv, layout, step.pool(kv.group).keys);
+            let (kv_type, cache) = cached(kv, layout, step.pool(kv.group).keys);
             let own = head_part(step, layout.heads, layout.dim, norm, rope);
-            let part = HeadPart { cache: cells, ..own };
-            Some(Place { part, input: scratch, norm, rope, cache, group: Some(kv.group) })
+            let part = HeadPart { cache: kv_type, ..own };
+            Some(HeadLaunch { part, input: scratch, norm, rope, cache, group: Some(kv.group) })
         }
         Epilogue::Value { kv } => {
             let layout = KvLayout::values(&step.model.groups[kv.group.index()], step.kv);
-            let (cells, cache) = cached(kv, layout, step.pool(kv.group).values);
+            let (kv_type, cache) = cached(kv, layout, step.pool(kv.group).values);
             let own = head_part(step, layout.heads, layout.dim, None, None);
-            let part = HeadPart { cache: cells, ..own };
-            Some(Place { part, input: scratch, norm: None, rope: None, cache, group: Some(kv.group) })
+            let part = HeadPart { cache: kv_type, ..own };
+            Some(HeadLaunch { part, input: scratch, norm: None, rope: None, cache, group: Some(kv.group) })
         }
         _ => None,
     }
 }
 
 /// Addresses of positions, page-table starts and pages for the rows of a projection.
-pub(crate) fn batch_values(step: &Step<'_, '_>, input: TensorId, places: &[&Place]) -> [ArgumentValue; 3] {
-    let group = places.iter().find_map(|place| place.group).unwrap_or(GroupId(0));
+pub(crate) fn batch_values(
+    step: &Step<'_, '_>,
+    input: TensorId,
+    head_launches: &[&HeadLaunch],
+) -> [ArgumentValue; 3] {
+    let group = head_launches.iter().find_map(|head_launch| head_launch.group).unwrap_or(GroupId(0));
     let (positions, tables) = step.places(input, group);
     [positions, tables, step.inputs.pages].map(ArgumentValue::Buffer)
 }
 
-impl Place {
+impl HeadLaunch {
     /// Values of the arguments that [`HeadPart::arguments`] declares.
     pub(crate) fn values(&self, step: &Step<'_, '_>, values: &mut Vec<ArgumentValue>) {
         if let Some(norm) = self.norm {
@@ -82,10 +89,15 @@ impl Place {
 pub(crate) fn finish(step: &Step<'_, '_>, op: &Project, scratch: u64) -> Option<Launch> {
     let rows = step.rows_of(op.input);
     let parts = op.parts.iter().enumerate();
-    let places: Vec<Place> = parts
-        .filter_map(|(index, part)| place(step, part, scratch + scratch_offset(op, index, rows)))
+    let head_launches: Vec<HeadLaunch> = parts
+        .filter_map(|(index, part)| head_launch(step, part, scratch + scratch_offset(op, index, rows)))
         .collect();
-    (!places.is_empty()).then(|| launch(step, op.input, rows, &places))
+    (!head_launches.is_empty()).then(|| launch(step, op.input, rows, &head_launches))
+}
+
+/// Whether the kernel takes heads of `dim` elements.
+pub(crate) fn supports(dim: u32) -> bool {
+    (8..=512).contains(&dim) && dim.is_multiple_of(8)
 }
 
 fn head_part(
@@ -102,22 +114,24 @@ fn head_part(
     HeadPart { heads, dim, norm: norm.is_some(), rope, cache: None }
 }
 
-fn launch(step: &Step<'_, '_>, input: TensorId, rows: u32, places: &[Place]) -> Launch {
-    let mut values = batch_values(step, input, &places.iter().collect::<Vec<_>>()).to_vec();
+fn launch(step: &Step<'_, '_>, input: TensorId, rows: u32, head_launches: &[HeadLaunch]) -> Launch {
+    let mut values = batch_values(step, input, &head_launches.iter().collect::<Vec<_>>()).to_vec();
     let mut cost = Cost::default();
-    for place in places {
-        values.push(ArgumentValue::Buffer(place.input));
-        place.values(step, &mut values);
-        let elements = u64::from(place.part.heads) * u64::from(place.part.dim) * u64::from(rows);
+    for head_launch in head_launches {
+        values.push(ArgumentValue::Buffer(head_launch.input));
+        head_launch.values(step, &mut values);
+        let elements = u64::from(head_launch.part.heads) * u64::from(head_launch.part.dim) * u64::from(rows);
         cost.read += 4 * elements;
-        let (bytes, block) =
-            place.part.cache.map_or((4, 1), |(cells, _)| (cells.block_bytes(), cells.block_len()));
+        let (bytes, block) = head_launch
+            .part
+            .cache
+            .map_or((4, 1), |(kv_type, _)| (kv_type.block_bytes(), kv_type.block_len()));
         cost.written += elements * bytes as u64 / block as u64;
     }
-    let parts: Vec<HeadPart> = places.iter().map(|place| place.part).collect();
+    let parts: Vec<HeadPart> = head_launches.iter().map(|head_launch| head_launch.part).collect();
     let heads = parts.iter().map(|part| part.heads).sum();
     Launch {
-        recipe: Recipe::Heads(HeadFinish { parts }),
+        spec: KernelSpec::Heads(HeadsSpec { parts }),
         groups: [heads, rows, 1],
         arguments: values,
         waits: true,

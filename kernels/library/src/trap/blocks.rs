@@ -1,16 +1,16 @@
 //! The handler's code from entry to exit.
 
-use super::layout::{
+use crate::trap::layout::{
     ABORT, APERTURE, CAUSE, DOORBELL_BITS, ILLEGAL, Layout, MESSAGE, MSG_GET_DOORBELL, MSG_INTERRUPT, PC,
     PC_HIGH, RECORDS, SCHED_MODE, SCHED_MODE_AT, SLOT, STATE, TRAP, TRAP_ABORT, TRAP_DEBUG, USER_TRAP,
     VIOLATION, WAVE_NUMBER,
 };
-use super::writer::{Block, UNKNOWN, Writer, bits, field, pair, ttmp};
+use crate::trap::writer::{Block, UNKNOWN, Writer, bits, field, pair, ttmp};
 use doorbell_compiler::isa::{Cache, Inst, Operand, Scalar, Scope, op, v, v_range};
 
 impl Writer {
     /// `s_trap 3` is a break point, which goes on when nobody debugs.
-    pub(super) fn entry(&mut self, layout: &Layout) {
+    pub(crate) fn entry(&mut self, layout: &Layout) {
         self.begin(Block::Entry);
         self.add(op::s_bfe_u32, [ttmp(TRAP), ttmp(PC_HIGH), bits(layout.trap)]);
         self.add(op::s_cmp_eq_u32, [ttmp(TRAP), Operand::Int(TRAP_DEBUG)]);
@@ -20,7 +20,7 @@ impl Writer {
     }
 
     /// Finds out whose queue it is and why the wave is here.
-    pub(super) fn report(&mut self, layout: &Layout) {
+    pub(crate) fn report(&mut self, layout: &Layout) {
         self.begin(Block::Report);
         self.wait();
         self.add(op::s_sendmsg_rtn_b32, [ttmp(MESSAGE), Operand::Immediate(MSG_GET_DOORBELL)]);
@@ -47,7 +47,7 @@ impl Writer {
 
     /// Writes the record, tells the kernel, and makes the wave halt where nothing can follow. EXEC and the first vector
     /// registers are lost: the wave has no use for them any more.
-    pub(super) fn record(&mut self, layout: &Layout) {
+    pub(crate) fn record(&mut self, layout: &Layout) {
         self.begin(Block::Record);
         self.add(op::s_getreg_b32, [ttmp(SLOT), field(WAVE_NUMBER)]);
         self.add(op::s_lshl_b32, [ttmp(SLOT), ttmp(SLOT), Operand::Int(4)]);
@@ -82,7 +82,7 @@ impl Writer {
         self.settle();
     }
 
-    pub(super) fn leave(&mut self, layout: &Layout) {
+    pub(crate) fn leave(&mut self, layout: &Layout) {
         self.begin(Block::Leave);
         if self.is_gfx12() {
             self.add(op::s_bfe_u32, [ttmp(TRAP), ttmp(PC_HIGH), bits((SCHED_MODE_AT, SCHED_MODE.2))]);

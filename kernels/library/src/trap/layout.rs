@@ -3,52 +3,52 @@
 use doorbell_compiler::isa::{Generation, Target};
 
 /// The wave's stopping place and why it entered.
-pub(super) const PC: u8 = 0;
-pub(super) const PC_HIGH: u8 = 1;
+pub(crate) const PC: u8 = 0;
+pub(crate) const PC_HIGH: u8 = 1;
 /// The number of the trap; later a copy of M0.
-pub(super) const TRAP: u8 = 2;
+pub(crate) const TRAP: u8 = 2;
 /// What the interrupt says: the queue's doorbell and a bit for each exception.
-pub(super) const MESSAGE: u8 = 3;
-pub(super) const CAUSE: u8 = 4;
-pub(super) const SLOT: u8 = 5;
-pub(super) const STATE: u8 = 12;
-pub(super) const RECORDS: u8 = 14;
+pub(crate) const MESSAGE: u8 = 3;
+pub(crate) const CAUSE: u8 = 4;
+pub(crate) const SLOT: u8 = 5;
+pub(crate) const STATE: u8 = 12;
+pub(crate) const RECORDS: u8 = 14;
 
 /// Bits of a doorbell's number; the exceptions' bits are above them.
-pub(super) const DOORBELL_BITS: i8 = 10;
+pub(crate) const DOORBELL_BITS: i8 = 10;
 
 /// Exceptions by the kernel's numbers (`enum kfd_dbg_trap_exception_code`).
-pub(super) const ABORT: i8 = 1;
-pub(super) const USER_TRAP: i8 = 2;
-pub(super) const ILLEGAL: i8 = 4;
-pub(super) const VIOLATION: i8 = 5;
-pub(super) const APERTURE: i8 = 6;
+pub(crate) const ABORT: i8 = 1;
+pub(crate) const USER_TRAP: i8 = 2;
+pub(crate) const ILLEGAL: i8 = 4;
+pub(crate) const VIOLATION: i8 = 5;
+pub(crate) const APERTURE: i8 = 6;
 
 /// Numbers of `s_trap` with a meaning (LLVM, `AMDGPUUsage.rst`, trap handler ABI).
-pub(super) const TRAP_ABORT: i8 = 2;
-pub(super) const TRAP_DEBUG: i8 = 3;
+pub(crate) const TRAP_ABORT: i8 = 2;
+pub(crate) const TRAP_DEBUG: i8 = 3;
 
 /// Messages of `s_sendmsg`.
-pub(super) const MSG_INTERRUPT: i32 = 1;
-pub(super) const MSG_GET_DOORBELL: i32 = 0x80;
+pub(crate) const MSG_INTERRUPT: i32 = 1;
+pub(crate) const MSG_GET_DOORBELL: i32 = 0x80;
 
 /// Where a generation keeps what the handler reads.
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// Lowest bit and width of the trap's number in the high half of the program counter.
-    pub(super) trap: (u32, u32),
+    pub(crate) trap: (u32, u32),
     /// The register of exception flags, and in it: memory violation, aperture violation, illegal instruction.
-    pub(super) flags: u32,
-    pub(super) not_present: i8,
-    pub(super) violation: i8,
-    pub(super) illegal: i8,
+    pub(crate) flags: u32,
+    pub(crate) not_present: i8,
+    pub(crate) violation: i8,
+    pub(crate) illegal: i8,
     /// The register that is written on leaving: number, lowest bit, width; and the bit that halts.
-    pub(super) state: (u32, u32, u32),
-    pub(super) halt: i8,
+    pub(crate) state: (u32, u32, u32),
+    pub(crate) halt: i8,
 }
 
 impl Layout {
     /// The layout of a chip.
-    pub(super) fn of(target: Target) -> &'static Self {
+    pub(crate) fn of(target: Target) -> &'static Self {
         if target.generation() == Generation::Gfx12 { &GFX12 } else { &GFX11 }
     }
 }
@@ -75,8 +75,8 @@ const GFX12: Layout = Layout {
 };
 
 /// Number of the gfx12 register of relaxed scheduling, whose bits the first level leaves in ttmp1.
-pub(super) const SCHED_MODE: (u32, u32, u32) = (26, 0, 2);
-pub(super) const SCHED_MODE_AT: u32 = 26;
+pub(crate) const SCHED_MODE: (u32, u32, u32) = (26, 0, 2);
+pub(crate) const SCHED_MODE_AT: u32 = 26;
 
 /// The wave's number on its SIMD unit.
-pub(super) const WAVE_NUMBER: (u32, u32, u32) = (23, 0, 5);
+pub(crate) const WAVE_NUMBER: (u32, u32, u32) = (23, 0, 5);

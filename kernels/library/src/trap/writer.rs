@@ -1,6 +1,6 @@
 //! Instructions that parts of the handler have in common, and branches between its blocks.
 
-use super::layout::{CAUSE, DOORBELL_BITS, MESSAGE, PC, PC_HIGH};
+use crate::trap::layout::{CAUSE, DOORBELL_BITS, MESSAGE, PC, PC_HIGH};
 use alloc::vec::Vec;
 use doorbell_compiler::CompileError;
 use doorbell_compiler::isa::{Generation, Inst, Op, Operand, Scalar, Target, encode, op};
@@ -8,11 +8,11 @@ use doorbell_compiler::machine::{BlockId, Line};
 use doorbell_compiler::pass::emit;
 
 /// Stands for a distance that is not known yet.
-pub(super) const UNKNOWN: Operand = Operand::Int(-1);
+pub(crate) const UNKNOWN: Operand = Operand::Int(-1);
 
 /// Blocks of the handler, in the order of the code.
 #[derive(Clone, Copy)]
-pub(super) enum Block {
+pub(crate) enum Block {
     Entry,
     Report,
     NotViolation,
@@ -24,58 +24,58 @@ pub(super) enum Block {
     Parked,
 }
 
-pub(super) const BLOCKS: usize = Block::Parked as usize + 1;
+pub(crate) const BLOCKS: usize = Block::Parked as usize + 1;
 
 /// Builds the code block by block.
-pub(super) struct Writer {
-    pub(super) target: Target,
-    pub(super) blocks: Vec<Vec<Line>>,
+pub(crate) struct Writer {
+    pub(crate) target: Target,
+    pub(crate) blocks: Vec<Vec<Line>>,
 }
 
-pub(super) fn ttmp(first: u8) -> Operand {
+pub(crate) fn ttmp(first: u8) -> Operand {
     Operand::Scalar(Scalar::ttmp(first, 1))
 }
 
-pub(super) fn pair(first: u8) -> Operand {
+pub(crate) fn pair(first: u8) -> Operand {
     Operand::Scalar(Scalar::ttmp(first, 2))
 }
 
 /// A field of a hardware register: number, lowest bit, width.
-pub(super) fn field((number, low, width): (u32, u32, u32)) -> Operand {
+pub(crate) fn field((number, low, width): (u32, u32, u32)) -> Operand {
     Operand::Immediate((number | low << 6 | (width - 1) << 11).cast_signed())
 }
 
 /// A field for `s_bfe`: lowest bit, width.
-pub(super) fn bits((low, width): (u32, u32)) -> Operand {
+pub(crate) fn bits((low, width): (u32, u32)) -> Operand {
     Operand::Literal(low | width << 16)
 }
 
 impl Writer {
-    pub(super) fn add<const N: usize>(&mut self, op: Op, operands: [Operand; N]) {
+    pub(crate) fn add<const N: usize>(&mut self, op: Op, operands: [Operand; N]) {
         self.line(Inst::new(op, operands), None);
     }
 
-    pub(super) fn branch(&mut self, op: Op, to: Block) {
+    pub(crate) fn branch(&mut self, op: Op, to: Block) {
         self.line(Inst::new(op, [Operand::Immediate(0)]), Some(BlockId(to as u32)));
     }
 
-    pub(super) fn line(&mut self, inst: Inst, to: Option<BlockId>) {
+    pub(crate) fn line(&mut self, inst: Inst, to: Option<BlockId>) {
         if let Some(block) = self.blocks.last_mut() {
             block.push(Line::Inst(inst, to));
         }
     }
 
-    pub(super) fn begin(&mut self, block: Block) {
+    pub(crate) fn begin(&mut self, block: Block) {
         debug_assert_eq!(self.blocks.len(), block as usize, "blocks in order");
         self.blocks.push(Vec::new());
     }
 
-    pub(super) fn is_gfx12(&self) -> bool {
+    pub(crate) fn is_gfx12(&self) -> bool {
         self.target.generation() == Generation::Gfx12
     }
 
     /// Waits for every memory operation and message.
-    pub(super) fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
         let zero = Operand::Immediate(0);
         if self.is_gfx12() {
             self.add(op::s_wait_loadcnt, [zero]);
@@ -89,14 +89,14 @@ impl Writer {
     }
 
     /// Lets scalar results settle: on gfx12 nothing else orders them where vector instructions have read the registers.
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         if self.is_gfx12() {
             self.add(op::s_wait_alu, [Operand::Immediate(0)]);
         }
     }
 
     /// Adds to the 64-bit program counter.
-    pub(super) fn advance(&mut self, by: Operand) {
+    pub(crate) fn advance(&mut self, by: Operand) {
         let (add, carry) = if self.is_gfx12() {
             (op::s_add_co_u32, op::s_add_co_ci_u32)
         } else {
@@ -108,20 +108,20 @@ impl Writer {
     }
 
     /// Says that `exception` has happened.
-    pub(super) fn say(&mut self, exception: i8) {
+    pub(crate) fn say(&mut self, exception: i8) {
         let bit = Operand::Int(DOORBELL_BITS + exception - 1);
         self.add(op::s_bitset1_b32, [ttmp(MESSAGE), bit]);
     }
 
     /// What `exception` is called if `bit` is among the flags; goes on at `next` otherwise.
-    pub(super) fn say_if(&mut self, bit: i8, exception: i8, next: Block) {
+    pub(crate) fn say_if(&mut self, bit: i8, exception: i8, next: Block) {
         self.add(op::s_bitcmp1_b32, [ttmp(CAUSE), Operand::Int(bit)]);
         self.branch(op::s_cbranch_scc0, next);
         self.say(exception);
     }
 
     /// Puts the distance to where waves are parked into the addition after `s_getpc_b64`.
-    pub(super) fn aim(&mut self) -> Result<(), CompileError> {
+    pub(crate) fn aim(&mut self) -> Result<(), CompileError> {
         let mut at = 0u32;
         let (mut from, mut parked) = (0, 0);
         for (index, block) in self.blocks.iter().enumerate() {

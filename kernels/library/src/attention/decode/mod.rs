@@ -1,0 +1,7 @@
+//! DecodeAttention row by row.
+
+pub(crate) mod decode_tile;
+pub(crate) mod gather;
+pub(crate) mod kernel;
+pub(crate) mod lanes;
+pub(crate) mod spec;

@@ -1,0 +1,156 @@
+//! Projections: norm, several matrices over the same rows, and what becomes of their products, in one dispatch.
+//!
+//! Here is what such a kernel is of and what its arguments are; `kernel` has its code. Not here: head norms, rotation
+//! and the KV cache (`rope`), which read what is stored here.
+
+use crate::gemv::activations::WAVES;
+use crate::glu::GluSpec;
+use crate::moe::route::Routing;
+use crate::rope::spec::{self as rope, HeadPart};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write as _;
+use doorbell_compiler::ir::{Builder, Value};
+use doorbell_core::model::Model;
+use doorbell_core::plan::Matrix;
+use doorbell_core::quant::Type;
+
+/// One matrix of a spec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MatrixSpec {
+    /// Type of the weights.
+    pub ty: Type,
+    /// Whether products have a factor.
+    pub scale: bool,
+    /// Whether something is added to them.
+    pub bias: bool,
+}
+
+/// What becomes of a part's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OutputMode {
+    /// `out = y`
+    Store,
+    /// `out += y`
+    Add,
+    /// `out += sigmoid(gate) * y`
+    AddGated,
+    /// `out = cap(scale * y)`; bits of the floats, a cap of 0 is none.
+    Cap {
+        /// MatrixSpec.
+        scale: u32,
+        /// `c * tanh(y / c)`
+        cap: u32,
+    },
+}
+
+/// One part of a spec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PartSpec {
+    /// Output rows.
+    pub rows: u32,
+    /// The matrix.
+    pub matrix: MatrixSpec,
+    /// The second matrix of a gated part.
+    pub up: Option<(MatrixSpec, GluSpec)>,
+    /// What becomes of it.
+    pub finish: OutputMode,
+    /// What follows on whole heads, by the workgroup that completes a head; at most 8 rows then.
+    pub head: Option<HeadPart>,
+}
+
+/// A projection.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Projection {
+    /// Elements of an input row.
+    pub cols: u32,
+    /// WeightRows of the batch per workgroup: a power of two up to 8.
+    pub batch: u32,
+    /// Output rows per wave.
+    pub outputs: u32,
+    /// Whether rows are normalized.
+    pub norm: bool,
+    /// The parts.
+    pub parts: Vec<PartSpec>,
+    /// Expert choice from the only part, by the last workgroup; at most 8 rows then.
+    pub then: Option<Routing>,
+}
+
+/// Arguments of one matrix.
+pub(crate) struct MatrixArguments {
+    pub(crate) base: Value,
+    pub(crate) scale: Option<Value>,
+    pub(crate) bias: Option<Value>,
+}
+
+/// Arguments of one part.
+pub(crate) struct PartArguments {
+    pub(crate) matrix: MatrixArguments,
+    pub(crate) up: Option<MatrixArguments>,
+    pub(crate) out: Value,
+    pub(crate) gate: Option<Value>,
+    pub(crate) head: Option<rope::HeadArguments>,
+}
+
+impl MatrixSpec {
+    /// The factor of a matrix.
+    pub(crate) fn new(model: &Model<'_>, matrix: &Matrix) -> Self {
+        let ty = model.weight(matrix.weight).ty;
+        Self { ty, scale: matrix.scale.is_some(), bias: matrix.bias.is_some() }
+    }
+
+    pub(crate) fn name(self) -> String {
+        format!("{}{}{}", self.ty, if self.scale { "s" } else { "" }, if self.bias { "b" } else { "" })
+    }
+
+    pub(crate) fn arguments(self, k: &mut Builder, name: &str) -> MatrixArguments {
+        let base = k.buffer(name);
+        let scale = self.scale.then(|| k.buffer(&format!("{name}_scale")));
+        let bias = self.bias.then(|| k.buffer(&format!("{name}_bias")));
+        MatrixArguments { base, scale, bias }
+    }
+}
+
+impl PartSpec {
+    pub(crate) fn arguments(&self, k: &mut Builder) -> PartArguments {
+        let matrix = self.matrix.arguments(k, "weight");
+        let up = self.up.map(|(up, _)| up.arguments(k, "up"));
+        let out = k.buffer("out");
+        let gate = (self.finish == OutputMode::AddGated).then(|| k.buffer("gate"));
+        let head = self.head.map(|head| head.arguments(k, WAVES));
+        PartArguments { matrix, up, out, gate, head }
+    }
+}
+
+impl Projection {
+    /// Workgroups that a part takes.
+    pub(crate) fn groups(&self, part: &PartSpec) -> u32 {
+        part.rows.div_ceil(WAVES * self.outputs)
+    }
+
+    /// Unique name.
+    pub(crate) fn name(&self) -> String {
+        let mut name = format!("project_{}x{}o{}", self.batch, self.cols, self.outputs);
+        name.push_str(if self.norm { "_norm" } else { "" });
+        for part in &self.parts {
+            let _ = write!(name, "_{}_{}", part.rows, part.matrix.name());
+            if let Some((up, glu)) = part.up {
+                let _ = write!(name, "_{}_{}", glu.name(), up.name());
+            }
+            let _ = match part.finish {
+                OutputMode::Store => Ok(()),
+                OutputMode::Add => write!(name, "_add"),
+                OutputMode::AddGated => write!(name, "_gated"),
+                OutputMode::Cap { scale, cap } => write!(name, "_cap{scale:x}_{cap:x}"),
+            };
+            if let Some(head) = part.head {
+                let _ = write!(name, "_head{}", head.name());
+            }
+        }
+        if let Some(then) = self.then {
+            let _ = write!(name, "_{}", then.name());
+        }
+        name
+    }
+}

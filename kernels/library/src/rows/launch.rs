@@ -1,0 +1,104 @@
+//! Launches of the kernels that take rows as they are: embedding, selection, norm, largest logit.
+
+use crate::formats::lane_format::is_coded;
+use crate::gemv::activations::WORKGROUP;
+use crate::kernel_spec::KernelSpec;
+use crate::launch::{Cost, Launch};
+use crate::rows::argmax::ArgMax;
+use crate::rows::embed::{Embedding, SelectRows};
+use crate::rows::norm::NormAdd;
+use crate::step::Step;
+use alloc::vec;
+use doorbell_compiler::object::ArgumentValue;
+use doorbell_core::model::Model;
+use doorbell_core::plan::{Norm, TensorId, WeightId};
+
+/// Whether the kernel reads a table.
+pub(crate) fn readable(model: &Model<'_>, table: WeightId) -> bool {
+    let weight = model.weight(table);
+    is_coded(weight.ty).is_some() && weight.cols.is_multiple_of(8) && u32::try_from(weight.data.len()).is_ok()
+}
+
+/// The launch of an embedding.
+pub(crate) fn embed(step: &Step<'_, '_>, table: WeightId, scale: f32, out: TensorId) -> Launch {
+    let weight = step.model.weight(table);
+    let (cols, rows) = (weight.cols as u32, step.rows_of(out));
+    let spec = Embedding { ty: weight.ty, cols };
+    Launch {
+        spec: KernelSpec::Embed(spec),
+        groups: [cols.div_ceil(spec.stride()), rows, 1],
+        arguments: vec![
+            ArgumentValue::Buffer(step.inputs.tokens),
+            ArgumentValue::Buffer(step.weight(table)),
+            ArgumentValue::Scalar(scale.to_bits()),
+            ArgumentValue::Buffer(step.tensor(out)),
+        ],
+        waits: true,
+        cost: Cost {
+            read: u64::from(rows) * weight.row_bytes() as u64,
+            written: 4 * u64::from(rows) * u64::from(cols),
+            products: 0,
+        },
+    }
+}
+
+/// The launch of a selection.
+pub(crate) fn select(step: &Step<'_, '_>, input: TensorId, out: TensorId) -> Launch {
+    let (cols, rows) = (step.plan.tensor(out).width, step.rows_of(out));
+    let bytes = 4 * u64::from(cols) * u64::from(rows);
+    Launch {
+        spec: KernelSpec::Select(SelectRows { cols }),
+        groups: [cols.div_ceil(WORKGROUP), rows, 1],
+        arguments: vec![
+            ArgumentValue::Buffer(step.inputs.outputs),
+            ArgumentValue::Buffer(step.tensor(input)),
+            ArgumentValue::Buffer(step.tensor(out)),
+        ],
+        waits: true,
+        cost: Cost { read: bytes, written: bytes, products: 0 },
+    }
+}
+
+/// The launch of `to += RMS(input)`.
+pub(crate) fn norm_add(step: &Step<'_, '_>, input: TensorId, norm: Norm, to: TensorId) -> Launch {
+    norm_launch(step, input, norm, (step.tensor(to), true))
+}
+
+/// The launch of `result = RMS(input)`.
+pub(crate) fn hidden(step: &Step<'_, '_>, input: TensorId, norm: Norm) -> Launch {
+    norm_launch(step, input, norm, (step.inputs.result, false))
+}
+
+fn norm_launch(step: &Step<'_, '_>, input: TensorId, norm: Norm, (to, adds): (u64, bool)) -> Launch {
+    let (cols, rows) = (step.plan.tensor(input).width, step.rows_of(input));
+    let bytes = 4 * u64::from(cols) * u64::from(rows);
+    Launch {
+        spec: KernelSpec::NormAdd(NormAdd { cols, adds }),
+        groups: [rows, 1, 1],
+        arguments: vec![
+            ArgumentValue::Buffer(step.tensor(input)),
+            ArgumentValue::Buffer(step.vector(norm.weight)),
+            ArgumentValue::Scalar(norm.eps.to_bits()),
+            ArgumentValue::Buffer(to),
+        ],
+        waits: true,
+        cost: Cost { read: if adds { 2 * bytes } else { bytes }, written: bytes, products: 0 },
+    }
+}
+
+/// The launch over `rows` rows of logits.
+pub(crate) fn largest(step: &Step<'_, '_>, logits: u64, cols: u32, rows: u32) -> Launch {
+    let inputs = &step.inputs;
+    let mut arguments = vec![ArgumentValue::Buffer(logits), ArgumentValue::Buffer(inputs.result)];
+    if let Some(ring) = inputs.ring {
+        let next = [inputs.tokens, inputs.positions, inputs.output_positions, ring];
+        arguments.extend(next.map(ArgumentValue::Buffer));
+    }
+    Launch {
+        spec: KernelSpec::ArgMax(ArgMax { cols, feeds: inputs.ring.is_some() }),
+        groups: [rows, 1, 1],
+        arguments,
+        waits: true,
+        cost: Cost { read: 4 * u64::from(cols) * u64::from(rows), written: 4 * u64::from(rows), products: 0 },
+    }
+}
