@@ -6,8 +6,8 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::check::LdsShadow;
 use super::fault::{Cause, Fault};
+use super::lds_shadow::LdsShadow;
 use super::wave::{Activity, Wave};
 
 /// What the waves of a group share.

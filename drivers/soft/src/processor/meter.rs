@@ -6,96 +6,15 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use doorbell_isa::{Generation, Target, Timing};
 
 use super::cache::{LINE, Tags};
 use super::dispatch::{Dispatch, group_count};
-use super::memory_ops::{Place, Request};
 use super::model::Model;
-
-/// Bytes that were moved between levels.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Traffic {
-    /// Lines that vector loads asked GL0 for, in bytes; a line counts once per instruction.
-    pub gl0: u64,
-    /// Lines that scalar loads asked the scalar cache for.
-    pub scalar: u64,
-    /// What GL0 and the scalar cache missed.
-    pub gl1: u64,
-    /// What GL1 missed, and the lines that stores and atomics touch.
-    pub l2: u64,
-    /// What L2 missed.
-    pub memory: u64,
-    /// Different bytes that were touched: what no order could avoid if nothing was cached before.
-    pub ideal: u64,
-}
-
-/// What one dispatch did.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Profile {
-    /// The kernel's name, where the launch has one.
-    pub name: String,
-    /// Address of the first instruction.
-    pub entry: u64,
-    /// Workgroups.
-    pub groups: u64,
-    /// Waves.
-    pub waves: u64,
-    /// Vector registers of a wave.
-    pub vgprs: u64,
-    /// LDS bytes of a group.
-    pub lds: u64,
-    /// Wave instructions by timing class, in the order of [`Timing`].
-    pub mix: [u64; 20],
-    /// Clocks for which vector units are busy, over all waves.
-    pub vector_cycles: u64,
-    /// Clocks of scalar units, branches and messages.
-    pub scalar_cycles: u64,
-    /// Clocks of LDS: one per pass of up to 32 banks.
-    pub lds_cycles: u64,
-    /// Those of them that are there because lanes wanted different words of one bank.
-    pub lds_conflicts: u64,
-    /// Bytes by level.
-    pub traffic: Traffic,
-}
-
-impl Profile {
-    /// Wave instructions.
-    pub fn instructions(&self) -> u64 {
-        self.mix.iter().sum()
-    }
-
-    /// Wave instructions of one timing class.
-    pub fn of(&self, timing: Timing) -> u64 {
-        self.mix[timing as usize]
-    }
-}
-
-/// Every timing class in the order of its number.
-pub(super) const TIMINGS: [Timing; 19] = [
-    Timing::Valu,
-    Timing::Valu64,
-    Timing::Quarter,
-    Timing::Trans,
-    Timing::F64,
-    Timing::F64Trans,
-    Timing::Matrix,
-    Timing::MatrixNarrow,
-    Timing::Salu,
-    Timing::SaluFloat,
-    Timing::Branch,
-    Timing::Message,
-    Timing::Barrier,
-    Timing::Wait,
-    Timing::Hint,
-    Timing::Smem,
-    Timing::Lds,
-    Timing::Vmem,
-    Timing::Flat,
-];
+use super::profile::{Profile, TIMINGS, Traffic};
+use super::request::{MemoryKind, Request};
 
 /// Which bytes were touched: a bit for each four, by page.
 type Touched = BTreeMap<u64, Box<[u64; 16]>>;
@@ -192,7 +111,7 @@ impl Meter {
                 lines.extend(start / LINE..=start.wrapping_add(len as u64).saturating_sub(1) / LINE);
             }
             lds.extend(request.lds_pieces(lane).into_iter().flatten());
-            if request.place == Place::Scalar {
+            if request.place == MemoryKind::Scalar {
                 break;
             }
         }
@@ -212,7 +131,7 @@ impl Meter {
             self.traffic.memory += if self.l2.touch(line) { 0 } else { LINE };
             return;
         }
-        let hit = if request.place == Place::Scalar {
+        let hit = if request.place == MemoryKind::Scalar {
             self.traffic.scalar += LINE;
             self.scalar[self.unit / 2].touch(line)
         } else {

@@ -10,7 +10,7 @@ use doorbell_kfd::topology::Isa;
 
 use crate::chips::{CHIPS, Chip};
 
-use super::meter::{Profile, TIMINGS};
+use super::profile::{Profile, TIMINGS};
 
 /// Constants of a chip.
 #[derive(Clone, Copy, PartialEq, Debug)]

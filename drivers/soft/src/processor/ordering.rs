@@ -10,22 +10,8 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::check::Kind;
-
-/// How far an access goes past the caches of its compute unit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Reach {
-    /// GL0 does not answer.
-    pub(crate) past_gl0: bool,
-    /// GL1 does not answer either: the access meets those of all groups.
-    pub(crate) past_gl1: bool,
-    /// All earlier stores of the wave were acknowledged at issue.
-    pub(crate) released: bool,
-    /// A read-modify-write.
-    pub(crate) atomic: bool,
-    /// Through the scalar cache.
-    pub(crate) scalar: bool,
-}
+use super::finding::FindingKind;
+use super::request::Reach;
 
 /// Caches that an instruction empties.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -160,7 +146,7 @@ pub(crate) struct Ordering {
 
 /// Something wrong with an access.
 pub(crate) struct Problem {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FindingKind,
     /// Instruction of the other party.
     pub(crate) other: u64,
     pub(crate) address: u64,
@@ -341,13 +327,13 @@ impl Ordering {
         }
         let address = number * 4;
         let mut problem = None;
-        let mut found = |kind: Kind, other: u64| problem = Some(Problem { kind, other, address });
+        let mut found = |kind: FindingKind, other: u64| problem = Some(Problem { kind, other, address });
         if meets
             && let Some(writer) = before.writer.checked_sub(1)
             && !self.is_before(writer, before.write_epoch, group)
         {
             if !meets_all || (access.writes && !before.meets_all) {
-                found(Kind::GlobalRace, before.write_pc);
+                found(FindingKind::GlobalRace, before.write_pc);
             } else if access.reads
                 && before.published
                 && let Some(clock) = self.clocks.get_mut(group as usize)
@@ -366,10 +352,10 @@ impl Ordering {
                 .checked_sub(1)
                 .is_some_and(|reader| self.is_before(reader, before.read_epoch, group));
         if access.writes && other_read && !ordered {
-            found(Kind::GlobalRace, before.read_pc);
+            found(FindingKind::GlobalRace, before.read_pc);
         }
         if is_old {
-            found(Kind::StaleRead, before.write_pc);
+            found(FindingKind::StaleRead, before.write_pc);
         }
         if access.writes {
             self.carry(number, &before, access, epoch);

@@ -7,8 +7,11 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::dispatch::{Dispatch, Engine, Level, Options, Report, group_count, is_blocked, stop};
+use super::dispatch::{Dispatch, group_count};
+use super::engine::{Engine, is_blocked, stop};
 use super::fault::{Cause, Fault};
+use super::options::{Level, Options};
+use super::report::Report;
 use crate::memory::Space;
 
 /// Groups below which threads cost more than they bring.

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use doorbell_isa::{Format, Op, Target, decode};
 
 use super::fault::Cause;
-use super::step::{Run, Step};
+use super::handler::{Instruction, Run};
 use super::{memory_ops, scalar, vector};
 use crate::memory::{Access, Space};
 
@@ -36,27 +36,27 @@ pub fn supports(op: Op) -> bool {
 struct Block {
     base: u64,
     words: Vec<u32>,
-    /// Index into the steps plus one, by dword; 0 is not decoded.
+    /// Index into the instructions plus one, by dword; 0 is not decoded.
     index: Vec<u32>,
 }
 
 /// Decoded instructions of one block.
-pub(crate) struct Stretch<'a> {
+pub(crate) struct DecodedBlock<'a> {
     base: u64,
     index: &'a [u32],
-    steps: &'a [Step],
+    instructions: &'a [Instruction],
 }
 
-impl Stretch<'_> {
+impl DecodedBlock<'_> {
     /// The instruction at an address; none if it lies elsewhere or is not decoded.
     #[inline]
-    pub(crate) fn step(&self, pc: u64) -> Option<&Step> {
+    pub(crate) fn instruction(&self, pc: u64) -> Option<&Instruction> {
         let distance = pc.wrapping_sub(self.base);
         let known = self.index.get(usize::try_from(distance / 4).ok()?)?;
         if !distance.is_multiple_of(4) {
             return None;
         }
-        self.steps.get((*known as usize).wrapping_sub(1))
+        self.instructions.get((*known as usize).wrapping_sub(1))
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Program {
     target: Target,
     blocks: Vec<Block>,
     last: usize,
-    steps: Vec<Step>,
+    instructions: Vec<Instruction>,
     /// Whether groups that start here depend on each other, by entry.
     pub(super) dependent: BTreeMap<u64, bool>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Program {
 impl Program {
     /// Nothing decoded.
     pub(crate) fn new(target: Target) -> Self {
-        Self { target, blocks: Vec::new(), last: 0, steps: Vec::new(), dependent: BTreeMap::new() }
+        Self { target, blocks: Vec::new(), last: 0, instructions: Vec::new(), dependent: BTreeMap::new() }
     }
 
     /// Forgets blocks whose bytes have changed: what an instruction cache invalidation at a packet does.
@@ -86,7 +86,7 @@ impl Program {
         });
         if !same {
             self.blocks.clear();
-            self.steps.clear();
+            self.instructions.clear();
             self.dependent.clear();
             self.last = 0;
         }
@@ -94,9 +94,10 @@ impl Program {
 
     /// Adds every instruction that was decoded.
     pub(crate) fn collect(&self, executed: &mut BTreeSet<Op>) {
-        for step in &self.steps {
-            executed.insert(step.inst.op);
-            executed.extend(step.inst.second.map(|(op, _)| op));
+        for instruction in &self.instructions {
+            let inst = &instruction.step.inst;
+            executed.insert(inst.op);
+            executed.extend(inst.second.map(|(op, _)| op));
         }
     }
 
@@ -138,7 +139,7 @@ impl Program {
 
     /// The instruction at an address.
     #[inline]
-    pub(crate) fn fetch(&mut self, pc: u64, space: &mut Space) -> Result<&Step, Cause> {
+    pub(crate) fn fetch(&mut self, pc: u64, space: &mut Space) -> Result<&Instruction, Cause> {
         if !pc.is_multiple_of(4) {
             return Err(Cause::Unsupported("misaligned program counter"));
         }
@@ -147,19 +148,19 @@ impl Program {
         let at = ((pc - block.base) / 4) as usize;
         let known = block.index[at];
         if known != 0 {
-            return Ok(&self.steps[known as usize - 1]);
+            return Ok(&self.instructions[known as usize - 1]);
         }
         self.decode(pc, at, space)
     }
 
     /// The block of the last fetch.
-    pub(crate) fn stretch(&self) -> Stretch<'_> {
+    pub(crate) fn block_of_last_fetch(&self) -> DecodedBlock<'_> {
         let block = &self.blocks[self.last];
-        Stretch { base: block.base, index: &block.index, steps: &self.steps }
+        DecodedBlock { base: block.base, index: &block.index, instructions: &self.instructions }
     }
 
     #[cold]
-    fn decode(&mut self, pc: u64, at: usize, space: &mut Space) -> Result<&Step, Cause> {
+    fn decode(&mut self, pc: u64, at: usize, space: &mut Space) -> Result<&Instruction, Cause> {
         let block = &self.blocks[self.last];
         let mut words: Vec<u32> = block.words[at..].iter().take(LONGEST).copied().collect();
         while words.len() < LONGEST {
@@ -171,9 +172,9 @@ impl Program {
         let (inst, length) = decode(&words, self.target).map_err(Cause::Illegal)?;
         let run = handler(&inst).ok_or(Cause::Unsupported("instruction without a handler"))?;
         let words = u8::try_from(length).map_err(|_| Cause::Unsupported("overlong instruction"))?;
-        self.steps.push(Step::new(inst, pc, words, run, self.target));
-        let number = u32::try_from(self.steps.len()).map_err(|_| Cause::Budget)?;
+        self.instructions.push(Instruction::new(inst, pc, words, run, self.target));
+        let number = u32::try_from(self.instructions.len()).map_err(|_| Cause::Budget)?;
         self.blocks[self.last].index[at] = number;
-        Ok(&self.steps[number as usize - 1])
+        Ok(&self.instructions[number as usize - 1])
     }
 }

@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 
 use doorbell_isa::{Access as Direction, Format, Operand};
 
+use super::registers::{NULL, VCC};
+use super::registers::{Register, registers};
 use super::step::Step;
-use super::tracker::{Register, registers};
-use super::wave::{NULL, VCC};
 
 /// Scalar instructions between a scalar write and a read that make the wait unnecessary.
 const FAR_FOR_SCALAR: u32 = 10;

@@ -1,22 +1,19 @@
-//! A decoded instruction, ready to execute: handler, operands by number, constants resolved.
+//! A decoded instruction: operands by number, constants resolved.
 //!
-//! Not here: the handlers' meaning (`scalar`, `vector`, `memory_ops`), the cache of steps (`program.rs`).
+//! Not here: its handler (`handler.rs`), the cache of decoded instructions (`program.rs`).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use doorbell_isa::operand_kind::{Class, OperandKind, Type};
 use doorbell_isa::{
-    Access as Direction, Form, Format, Inst, Lanes as Move, Operand, OutputModifier, Resource, Row, Special,
-    Target, Timing,
+    Access as Direction, Effects, Format, Inst, Lanes as Move, Operand, OutputModifier, Resource, Row,
+    Special, Target, Timing,
 };
 
-use super::fault::Cause;
-use super::memory_ops::{self, Transfer, transfer_of};
-use super::tracker::Wait;
-use super::unit::{Core, effects_of};
-use super::vector::Env;
-use super::wave::{Lanes, PRIVATE_BASE, SHARED_BASE, VCC, Wave, Wide};
+use super::registers::{Lanes, PRIVATE_BASE, SHARED_BASE, VCC};
+use super::transfer::{Transfer, transfer_of};
+use super::wait::Wait;
 
 /// What an instruction reads.
 #[derive(Clone, Copy, Debug)]
@@ -55,48 +52,6 @@ pub(crate) enum Next {
     Yields,
 }
 
-/// Vector operation on registers of up to 32 bits.
-pub(crate) type Op32 = fn(&Env, &[&Lanes; 3], &mut Lanes);
-/// Vector operation with 64-bit registers.
-pub(crate) type Op64 = fn(&Env, &[Wide; 3], &mut Wide);
-/// Vector comparison: bit per lane.
-pub(crate) type Compare32 = fn(&Env, &[&Lanes; 3]) -> u32;
-/// Vector comparison of 64-bit values.
-pub(crate) type Compare64 = fn(&Env, &[Wide; 3]) -> u32;
-/// Vector operation with a lane mask as second result.
-pub(crate) type Carry32 = fn(&Env, &[&Lanes; 3], &mut Lanes) -> u32;
-/// The same on 64-bit values.
-pub(crate) type Carry64 = fn(&Env, &[Wide; 3], &mut Wide) -> u32;
-/// Scalar operation.
-pub(crate) type ScalarOp = fn(&mut Wave, [u64; 3]) -> u64;
-/// Anything else.
-pub(crate) type SpecialOp = fn(&mut Core<'_>, &Step) -> Result<Next, Cause>;
-
-/// How an instruction executes.
-#[derive(Clone, Copy)]
-pub(crate) enum Run {
-    /// Scalar sources to a scalar register.
-    Scalar(ScalarOp),
-    /// Lane by lane, 32 bits.
-    Op32(Op32),
-    /// Lane by lane on the low, then the high halves.
-    Packed(Op32),
-    /// Lane by lane, 64 bits.
-    Op64(Op64),
-    /// Comparison.
-    Compare32(Compare32),
-    /// Comparison of 64-bit values.
-    Compare64(Compare64),
-    /// With carry.
-    Carry32(Carry32),
-    /// With carry, 64 bits.
-    Carry64(Carry64),
-    /// Two halves at once.
-    Dual(Op32, Op32),
-    /// Its own way.
-    Special(SpecialOp),
-}
-
 /// A decoded instruction.
 #[derive(Clone)]
 pub(crate) struct Step {
@@ -106,8 +61,6 @@ pub(crate) struct Step {
     pub(crate) at: u64,
     /// Dwords.
     pub(crate) words: u8,
-    /// Handler.
-    pub(crate) run: Run,
     /// Timing class.
     pub(crate) timing: Timing,
     /// What a memory instruction moves.
@@ -140,8 +93,6 @@ pub(crate) struct Step {
     pub(crate) reads_dst: bool,
     /// Registers read and written.
     pub(crate) effects: Vec<(Direction, Resource)>,
-    /// The second half of a dual-issue instruction.
-    pub(crate) other: Option<Box<Self>>,
 }
 
 impl Step {
@@ -253,13 +204,12 @@ fn is_plain(inst: &Inst) -> bool {
 }
 
 impl Step {
-    /// Resolves an instruction at an address for a handler.
-    pub(crate) fn new(inst: Inst, at: u64, words: u8, run: Run, target: Target) -> Self {
+    /// Resolves the operands of an instruction at an address.
+    pub(crate) fn new(inst: Inst, at: u64, words: u8, target: Target) -> Self {
         let row = inst.row();
         let mut step = Self {
             at,
             words,
-            run,
             timing: row.timing,
             transfer: transfer_of(row),
             wait: Wait::of(&inst, target),
@@ -275,8 +225,7 @@ impl Step {
             stride: if row.name.contains("stride64") { 64 } else { 1 },
             highest: highest(&inst),
             reads_dst: row.has(doorbell_isa::Flags::READS_DST),
-            effects: effects_of(&inst),
-            other: None,
+            effects: Effects::of(&inst).iter().collect(),
             inst,
         };
         for (slot, operand) in step.dst.iter_mut().zip(inst.dst()) {
@@ -291,7 +240,7 @@ impl Step {
             };
             step.sources += 1;
         }
-        step.base = memory_ops::base(&step);
+        step.base = row.src.iter().position(|kind| kind.class == Class::Base).map(|index| step.src[index]);
         // The halves of a dual-issue instruction read VCC without naming it.
         if row.format == Format::Vopd && row.has(doorbell_isa::Flags::VCC_IN) {
             step.src[2] = Source::Mask(VCC as u8);
@@ -301,10 +250,6 @@ impl Step {
             if let Source::Const(value) = source {
                 *slot = Some(Box::new([value as u32; 32]));
             }
-        }
-        if let (Some((op, operands)), Run::Dual(_, run)) = (step.inst.second, run) {
-            let inst = Inst { form: Form::Short, ..Inst::with_operands(op, operands) };
-            step.other = Some(Box::new(Self::new(inst, at, words, Run::Op32(run), target)));
         }
         step
     }

@@ -9,11 +9,12 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use doorbell_isa::{Counter, Counters, Generation, Inst, Resource, Target};
+use doorbell_isa::{Counter, Counters};
 
-use super::memory_ops::{Destination, Place, Request};
+use super::registers::{EXEC, Lanes, NULL, Register};
+use super::request::{Destination, MemoryKind, Request};
 use super::scalar_hazard::ScalarReads;
-use super::wave::{EXEC, Lanes};
+use super::wait::Wait;
 
 /// Operations that may lie behind the oldest one although nothing counts them.
 const SWEPT: usize = 32;
@@ -26,7 +27,7 @@ pub(crate) struct Pending {
     /// Registers it will write or wrote.
     pub(crate) destination: Destination,
     /// Which memory.
-    pub(crate) place: Place,
+    pub(crate) place: MemoryKind,
     /// Counters that count it, bit by [`Counter`].
     pub(crate) counters: Counters,
     /// Those of them that say when its data are there.
@@ -63,66 +64,6 @@ impl Pending {
             _ => return false,
         };
         (first..first + count).contains(&found)
-    }
-}
-
-/// One register.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Register {
-    /// Vector.
-    Vector(usize),
-    /// Scalar, by encoding number.
-    Scalar(usize),
-}
-
-/// Registers of a resource.
-pub(crate) fn registers(resource: Resource) -> impl Iterator<Item = Register> {
-    let (vector, first, count) = match resource {
-        Resource::Vgpr(reg) => (true, usize::from(reg.first), usize::from(reg.count)),
-        Resource::Scalar(reg) => (false, usize::from(reg.first), usize::from(reg.count)),
-        Resource::Scc => (false, 0, 0),
-    };
-    (first..first + count)
-        .map(move |number| if vector { Register::Vector(number) } else { Register::Scalar(number) })
-}
-
-/// Counts that a wait lets through; `None` leaves a counter alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wait {
-    pub(crate) load: Option<usize>,
-    pub(crate) store: Option<usize>,
-    pub(crate) lds: Option<usize>,
-    pub(crate) scalar: Option<usize>,
-    /// lgkmcnt of gfx11: LDS and scalar operations together.
-    pub(crate) shared: Option<usize>,
-}
-
-impl Wait {
-    const ALL: Self = Self { load: Some(0), store: Some(0), lds: Some(0), scalar: Some(0), shared: None };
-
-    /// What a wait instruction waits for.
-    pub(crate) fn of(inst: &Inst, target: Target) -> Option<Self> {
-        let value = inst.src().last().and_then(|operand| match operand {
-            doorbell_isa::Operand::Immediate(value) => Some(value.cast_unsigned() as usize),
-            _ => None,
-        });
-        let value = value.unwrap_or(0);
-        let gfx12 = target.generation() == Generation::Gfx12;
-        let none = Self::default();
-        let field = |shift: usize| Some(value >> shift & 63);
-        Some(match inst.op.name() {
-            "s_waitcnt" if gfx12 => Self::ALL,
-            "s_waitcnt" => Self { load: field(10), shared: field(4), ..none },
-            "s_wait_idle" => Self::ALL,
-            "s_waitcnt_vscnt" | "s_wait_storecnt" => Self { store: Some(value), ..none },
-            "s_waitcnt_vmcnt" | "s_wait_loadcnt" => Self { load: Some(value), ..none },
-            "s_waitcnt_lgkmcnt" => Self { shared: Some(value), ..none },
-            "s_wait_dscnt" => Self { lds: Some(value), ..none },
-            "s_wait_kmcnt" => Self { scalar: Some(value), ..none },
-            "s_wait_loadcnt_dscnt" => Self { load: field(8), lds: field(0), ..none },
-            "s_wait_storecnt_dscnt" => Self { store: field(8), lds: field(0), ..none },
-            _ => return None,
-        })
     }
 }
 
@@ -186,7 +127,7 @@ impl Tracker {
         let mut scalar = [u32::MAX; 128];
         scalar[EXEC] = 0;
         scalar[EXEC + 1] = 0;
-        scalar[super::wave::NULL] = 0;
+        scalar[NULL] = 0;
         Self {
             pending: VecDeque::new(),
             counts: [0; COUNTERS.len()],

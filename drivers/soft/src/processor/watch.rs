@@ -8,19 +8,23 @@ use alloc::vec::Vec;
 
 use doorbell_isa::{Access as Direction, Flags, Format, Generation, Operand, Resource, Timing};
 
-use super::check::Kind;
+use super::context::Context;
 use super::fault::Cause;
-use super::memory_ops::Place;
+use super::finding::FindingKind;
+use super::handler::Instruction;
+use super::registers::{EXEC, Register, VCC, registers};
+use super::request::MemoryKind;
 use super::step::{Dest, Next, Step};
-use super::tracker::{Age, Register, Tracker, registers};
-use super::unit::Core;
-use super::wave::{Activity, EXEC, VCC};
+use super::tracker::{Age, Tracker};
+use super::wave::Activity;
 
-impl Core<'_> {
-    pub(crate) fn watched(&mut self, step: &Step) -> Result<Next, Cause> {
+impl Context<'_> {
+    /// Executes one instruction under all sanitizers.
+    pub(crate) fn watched(&mut self, instruction: &Instruction) -> Result<Next, Cause> {
+        let step = &instruction.step;
         if let Some(wait) = step.wait {
             self.wait(wait)?;
-            return self.execute(step);
+            return self.execute(instruction);
         }
         while self.random.once_in(8) && self.perform_next()? {}
         self.check_outstanding(step);
@@ -29,8 +33,11 @@ impl Core<'_> {
         if step.row().has(Flags::MATRIX) {
             self.check_matrix(step);
         }
-        let next =
-            if self.is_tainted(step) { self.execute_tainted(step)? } else { self.execute_clean(step)? };
+        let next = if self.is_tainted(step) {
+            self.execute_tainted(instruction)?
+        } else {
+            self.execute_clean(instruction)?
+        };
         if self.wave.activity == Activity::Ended {
             while self.perform_next()? {}
         }
@@ -50,8 +57,8 @@ impl Core<'_> {
             for register in registers(*resource) {
                 let Some(pending) = tracker.outstanding(register) else { continue };
                 let same_class = match pending.place {
-                    Place::Lds | Place::Lanes => format == Format::Ds,
-                    Place::Global | Place::Scratch => {
+                    MemoryKind::Lds | MemoryKind::Lanes => format == Format::Ds,
+                    MemoryKind::Global | MemoryKind::Scratch => {
                         in_order && matches!(format, Format::Global | Format::Scratch | Format::Mubuf)
                     }
                     _ => false,
@@ -64,8 +71,11 @@ impl Core<'_> {
             }
         }
         if let Some((direction, register, pc)) = found {
-            let kind =
-                if direction == Direction::Read { Kind::ReadBeforeWait } else { Kind::WriteBeforeWait };
+            let kind = if direction == Direction::Read {
+                FindingKind::ReadBeforeWait
+            } else {
+                FindingKind::WriteBeforeWait
+            };
             self.find(kind, step, Some(pc), format!("{register:?} is still being loaded"));
         }
     }
@@ -85,14 +95,14 @@ impl Core<'_> {
                 && registers(*resource).any(|register| tracker.is_undefined(register, u32::MAX))
         });
         if by_scc || by_vcc || by_exec || by_register {
-            self.find(Kind::UndefinedControl, step, None, "the condition was never written".into());
+            self.find(FindingKind::UndefinedControl, step, None, "the condition was never written".into());
         }
     }
 
     fn check_matrix(&mut self, step: &Step) {
         if self.wave.exec() != u32::MAX {
             let detail = format!("EXEC is {:#010x}", self.wave.exec());
-            self.find(Kind::MatrixExec, step, None, detail);
+            self.find(FindingKind::MatrixExec, step, None, detail);
         }
         if self.wave.is_gfx12() {
             return;
@@ -103,7 +113,7 @@ impl Core<'_> {
                 let value = &self.wave.vgpr[register];
                 if value[..16] != value[16..] {
                     let detail = format!("lanes 0 to 15 and 16 to 31 of v{register} differ");
-                    self.find(Kind::MatrixCopies, step, None, detail);
+                    self.find(FindingKind::MatrixCopies, step, None, detail);
                     return;
                 }
             }
@@ -129,11 +139,11 @@ impl Core<'_> {
         }
         let vector = |(_, resource): &(Direction, Resource)| matches!(resource, Resource::Vgpr(_));
         if let Some(pc) = self.wave.released.filter(|_| step.effects.iter().any(vector)) {
-            found.push((Kind::AfterRelease, pc, "vector registers were given back".into()));
+            found.push((FindingKind::AfterRelease, pc, "vector registers were given back".into()));
         }
         if let Some((register, pc)) = tracker.scalar_reads.as_mut().and_then(|reads| reads.note(step)) {
             let register = Register::Scalar(register);
-            found.push((Kind::ScalarHazard, pc, format!("{register:?} may not be there yet")));
+            found.push((FindingKind::ScalarHazard, pc, format!("{register:?} may not be there yet")));
         }
         for (kind, other, detail) in found {
             self.find(kind, step, Some(other), detail);
@@ -142,7 +152,7 @@ impl Core<'_> {
 }
 
 /// Hazards that a vector instruction runs into.
-fn hazards(tracker: &Tracker, step: &Step, generation: Generation) -> Vec<(Kind, u64, String)> {
+fn hazards(tracker: &Tracker, step: &Step, generation: Generation) -> Vec<(FindingKind, u64, String)> {
     let row = step.row();
     let reads = |wanted: usize| {
         step.effects.iter().any(|(direction, resource)| {
@@ -153,7 +163,11 @@ fn hazards(tracker: &Tracker, step: &Step, generation: Generation) -> Vec<(Kind,
     let mut found = Vec::new();
     let early = tracker.trans.iter().find(|age| reads(age.register));
     if let Some(age) = early.filter(|_| generation == Generation::Gfx11) {
-        found.push((Kind::TransHazard, age.pc, format!("v{} is a transcendental result", age.register)));
+        found.push((
+            FindingKind::TransHazard,
+            age.pc,
+            format!("v{} is a transcendental result", age.register),
+        ));
     }
     if row.has(Flags::MATRIX)
         && let Some((first, count, pc)) = tracker.matrix
@@ -163,11 +177,11 @@ fn hazards(tracker: &Tracker, step: &Step, generation: Generation) -> Vec<(Kind,
             .into_iter()
             .any(|(start, kind)| start < first + count && first < start + usize::from(kind.ty.dwords()));
         if overlaps {
-            found.push((Kind::MatrixHazard, pc, "input is the result just computed".into()));
+            found.push((FindingKind::MatrixHazard, pc, "input is the result just computed".into()));
         }
     }
     if let Some(pc) = tracker.compared.filter(|_| row.name.starts_with("v_permlane")) {
-        found.push((Kind::PermlaneHazard, pc, "EXEC was just written".into()));
+        found.push((FindingKind::PermlaneHazard, pc, "EXEC was just written".into()));
     }
     found
 }

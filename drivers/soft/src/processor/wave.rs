@@ -9,31 +9,10 @@ use alloc::vec::Vec;
 use doorbell_isa::{Generation, Target};
 
 use super::mode::Mode;
+use super::registers::{EXEC, Lanes, NULL};
 use super::tracker::Tracker;
 use super::trap::Exceptions;
 use crate::memory::Simd;
-
-/// One value per lane.
-pub(crate) type Lanes = [u32; 32];
-/// One 64-bit value per lane.
-pub(crate) type Wide = [u64; 32];
-
-/// Encoding number of the low half of VCC.
-pub(crate) const VCC: usize = 106;
-/// Encoding number of the first trap-handler register.
-pub(crate) const TTMP: usize = 108;
-/// Encoding number of the null register.
-pub(crate) const NULL: usize = 124;
-/// Encoding number of m0.
-pub(crate) const M0: usize = 125;
-/// Encoding number of EXEC.
-pub(crate) const EXEC: usize = 126;
-/// Base of the LDS window in the flat address space (KFD: LDS aperture).
-pub(crate) const SHARED_BASE: u64 = 0x1_0000_0000_0000;
-/// Base of the scratch window in the flat address space (KFD: scratch aperture).
-pub(crate) const PRIVATE_BASE: u64 = 0x2_0000_0000_0000;
-/// Bytes of either window.
-pub(crate) const APERTURE: u64 = 1 << 32;
 
 /// What a wave is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,6 +133,21 @@ impl Wave {
         if number != NULL {
             self.set_scalar(number, value as u32);
             self.set_scalar(number + 1, (value >> 32) as u32);
+        }
+    }
+
+    /// Writes the lanes of `mask` of a vector register.
+    #[inline(always)]
+    pub(crate) fn store(&mut self, register: usize, value: &Lanes, mask: u32) {
+        let out = &mut self.vgpr[register];
+        if mask == u32::MAX {
+            *out = *value;
+            return;
+        }
+        let mut lane = 0;
+        while lane < 32 {
+            out[lane] = if mask >> lane & 1 != 0 { value[lane] } else { out[lane] };
+            lane += 1;
         }
     }
 }

@@ -8,11 +8,12 @@ use doorbell_isa::operand_kind::Class;
 use doorbell_isa::{Flags, Format};
 
 use super::super::fault::Cause;
-use super::super::ordering::Reach;
+use super::super::registers::Lanes;
+use super::super::request::Reach;
+use super::super::request::{Destination, MemoryKind, Request};
 use super::super::step::{Dest, Source, Step};
-use super::super::wave::{Lanes, Wave};
-use super::request::{Destination, Place, Request};
-use super::transfer::Transfer;
+use super::super::transfer::Transfer;
+use super::super::wave::Wave;
 
 /// A 32-bit operand in every lane; an absent one is zero.
 fn lanes(wave: &Wave, source: Source) -> Lanes {
@@ -36,11 +37,6 @@ fn is_off(source: Source) -> bool {
 /// Position of the source of a class.
 fn slot(step: &Step, class: Class) -> Option<usize> {
     step.row().src.iter().position(|kind| kind.class == class)
-}
-
-/// The scalar base of an address; `Const(u64::MAX)` is off.
-pub(super) fn base(step: &Step) -> Option<Source> {
-    slot(step, Class::Base).map(|index| step.src[index])
 }
 
 /// Global and flat addresses.
@@ -161,16 +157,16 @@ pub(super) fn request(wave: &Wave, step: &Step) -> Result<Option<Request>, Cause
     let transfer = step.transfer.ok_or(Cause::Unsupported("memory instruction without a transfer"))?;
     let bytes = transfer.bytes();
     let (place, address, second, outside) = match row.format {
-        Format::Global => (Place::Global, global(wave, step)?, 0, 0),
-        Format::Flat => (Place::Flat, global(wave, step)?, 0, 0),
-        Format::Scratch => (Place::Scratch, scratch(wave, step), 0, 0),
+        Format::Global => (MemoryKind::Global, global(wave, step)?, 0, 0),
+        Format::Flat => (MemoryKind::Flat, global(wave, step)?, 0, 0),
+        Format::Scratch => (MemoryKind::Scratch, scratch(wave, step), 0, 0),
         Format::Mubuf => {
             let (address, outside) = buffer(wave, step, bytes)?;
-            (Place::Global, address, 0, outside)
+            (MemoryKind::Global, address, 0, outside)
         }
         _ => {
             let (address, second) = lds(wave, step, transfer);
-            (Place::Lds, address, second, 0)
+            (MemoryKind::Lds, address, second, 0)
         }
     };
     let destination = match step.dst[0] {

@@ -4,11 +4,12 @@
 
 use alloc::vec;
 
-use super::super::ordering::Reach;
+use super::super::registers::Lanes;
+use super::super::request::Reach;
+use super::super::request::{Destination, MemoryKind, Request};
 use super::super::step::{Dest, Step};
-use super::super::wave::{Lanes, Wave};
-use super::request::{Destination, Place, Request};
-use super::transfer::Transfer;
+use super::super::transfer::Transfer;
+use super::super::wave::Wave;
 
 /// Source lane of each lane by a swizzle pattern.
 fn swizzle(pattern: u32, lane: usize) -> usize {
@@ -70,7 +71,7 @@ pub(super) fn permute(wave: &Wave, step: &Step) -> Request {
         _ => Destination::Nothing,
     };
     Request {
-        place: Place::Lanes,
+        place: MemoryKind::Lanes,
         transfer: Transfer::Load(1),
         exec,
         outside: 0,

@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 use doorbell_isa::operand_kind::Class;
 
 use super::super::fault::Cause;
-use super::super::ordering::Reach;
+use super::super::request::Reach;
+use super::super::request::{Destination, MemoryKind, Request};
 use super::super::step::{Dest, Source, Step};
+use super::super::transfer::Transfer;
 use super::super::wave::Wave;
-use super::request::{Destination, Place, Request};
-use super::transfer::Transfer;
 
 /// Address of a scalar load, and whether it lies outside its buffer. Those of dword loads lose their low two bits.
 pub(super) fn address(wave: &Wave, step: &Step) -> Result<(u64, bool), Cause> {
@@ -53,7 +53,7 @@ pub(super) fn request(wave: &Wave, step: &Step) -> Result<Request, Cause> {
     };
     let count = if small { 1 } else { transfer.bytes() / 4 };
     Ok(Request {
-        place: Place::Scalar,
+        place: MemoryKind::Scalar,
         transfer,
         exec: 1,
         outside: u32::from(outside),

@@ -5,10 +5,11 @@
 use doorbell_isa::{Op, op};
 
 use super::super::float::{F16, add16, add32, f16_to_f32, f32_to_f16, fma16, fma32, mul16, mul32};
+use super::super::handler::Run;
 use super::super::mode::Round;
-use super::super::step::Run;
-use super::super::vector::number::{cls, clz, ctz, from_int, legacy, number, propagating, to_i32, to_u32};
-use super::super::wave::{EXEC, Wave};
+use super::super::number::{cls, clz, ctz, from_int, legacy, number, propagating, to_i32, to_u32};
+use super::super::registers::EXEC;
+use super::super::wave::Wave;
 
 fn lo(value: u64) -> u32 {
     value as u32

@@ -5,8 +5,8 @@
 use doorbell_isa::{Op, op};
 
 use super::super::float::f16_to_f32;
-use super::super::step::Run;
-use super::super::vector::number::ACCEPTS;
+use super::super::handler::Run;
+use super::super::number::ACCEPTS;
 use super::super::wave::Wave;
 
 /// Sets SCC; comparisons have no other result.

@@ -4,113 +4,115 @@
 
 use doorbell_isa::{Op, op};
 
-use super::super::check::Kind;
+use super::super::context::Context;
 use super::super::fault::Cause;
-use super::super::memory_ops::Destination;
+use super::super::finding::FindingKind;
+use super::super::handler::Run;
 use super::super::mode::Mode;
-use super::super::step::{Dest, Next, Run, Step};
+use super::super::registers::{EXEC, M0, VCC};
+use super::super::request::Destination;
+use super::super::step::{Dest, Next, Step};
 use super::super::trap::Message;
-use super::super::unit::Core;
-use super::super::wave::{Activity, EXEC, M0, VCC, Wave};
-use super::operand;
+use super::super::wave::{Activity, Wave};
+use super::operands::operand;
 
 type Outcome = Result<Next, Cause>;
 
-fn hint(_: &mut Core<'_>, _: &Step) -> Outcome {
+fn hint(_: &mut Context<'_>, _: &Step) -> Outcome {
     Ok(Next::Following)
 }
 
 /// Ends the turn of the wave, so that others get on.
-fn sleep(_: &mut Core<'_>, _: &Step) -> Outcome {
+fn sleep(_: &mut Context<'_>, _: &Step) -> Outcome {
     Ok(Next::Yields)
 }
 
 /// The padding behind programs: AMD's document lets it raise an illegal-instruction interrupt.
-fn past_end(_: &mut Core<'_>, _: &Step) -> Outcome {
+fn past_end(_: &mut Context<'_>, _: &Step) -> Outcome {
     Err(Cause::Unsupported("s_code_end: execution ran past the program"))
 }
 
-fn end(core: &mut Core<'_>, _: &Step) -> Outcome {
-    core.wave.activity = Activity::Ended;
+fn end(context: &mut Context<'_>, _: &Step) -> Outcome {
+    context.wave.activity = Activity::Ended;
     Ok(Next::Yields)
 }
 
 /// Target of a branch by a signed distance in dwords from the next instruction.
-fn target(core: &Core<'_>, step: &Step) -> u64 {
-    let distance = i64::from((operand(core.wave, step, 0) as u32).cast_signed());
+fn target(context: &Context<'_>, step: &Step) -> u64 {
+    let distance = i64::from((operand(context.wave, step, 0) as u32).cast_signed());
     step.next().wrapping_add_signed(distance * 4)
 }
 
-fn jump(core: &mut Core<'_>, to: u64) -> Outcome {
-    core.wave.pc = to;
+fn jump(context: &mut Context<'_>, to: u64) -> Outcome {
+    context.wave.pc = to;
     Ok(Next::Jumped)
 }
 
-fn branch_if(core: &mut Core<'_>, step: &Step, condition: bool) -> Outcome {
-    if condition { jump(core, target(core, step)) } else { Ok(Next::Following) }
+fn branch_if(context: &mut Context<'_>, step: &Step, condition: bool) -> Outcome {
+    if condition { jump(context, target(context, step)) } else { Ok(Next::Following) }
 }
 
-fn store_link(core: &mut Core<'_>, step: &Step) {
+fn store_link(context: &mut Context<'_>, step: &Step) {
     if let Dest::Scalar(number) = step.dst[0] {
-        core.wave.set_scalar64(usize::from(number), step.next());
+        context.wave.set_scalar64(usize::from(number), step.next());
     }
 }
 
-fn getpc(core: &mut Core<'_>, step: &Step) -> Outcome {
-    store_link(core, step);
+fn getpc(context: &mut Context<'_>, step: &Step) -> Outcome {
+    store_link(context, step);
     Ok(Next::Following)
 }
 
-fn setpc(core: &mut Core<'_>, step: &Step) -> Outcome {
-    jump(core, operand(core.wave, step, 0))
+fn setpc(context: &mut Context<'_>, step: &Step) -> Outcome {
+    jump(context, operand(context.wave, step, 0))
 }
 
-fn swappc(core: &mut Core<'_>, step: &Step) -> Outcome {
-    let to = operand(core.wave, step, 0);
-    store_link(core, step);
-    jump(core, to)
+fn swappc(context: &mut Context<'_>, step: &Step) -> Outcome {
+    let to = operand(context.wave, step, 0);
+    store_link(context, step);
+    jump(context, to)
 }
 
-fn call(core: &mut Core<'_>, step: &Step) -> Outcome {
-    let to = target(core, step);
-    store_link(core, step);
-    jump(core, to)
+fn call(context: &mut Context<'_>, step: &Step) -> Outcome {
+    let to = target(context, step);
+    store_link(context, step);
+    jump(context, to)
 }
 
 /// Enters the trap handler. Within it, and where there is none, nothing happens: the kernel's own handler goes on behind
 /// the instruction.
-fn trap(core: &mut Core<'_>, step: &Step) -> Outcome {
-    if core.trap.is_some() && !core.wave.exceptions.privileged {
-        return Err(Cause::Trap { id: operand(core.wave, step, 0) as u8 });
+fn trap(context: &mut Context<'_>, step: &Step) -> Outcome {
+    if context.trap.is_some() && !context.wave.exceptions.privileged {
+        return Err(Cause::Trap { id: operand(context.wave, step, 0) as u8 });
     }
-    if core.wave.tracker.is_some() {
-        core.find(Kind::IgnoredTrap, step, None, "there is no handler to enter".into());
+    if context.wave.tracker.is_some() {
+        context.find(FindingKind::IgnoredTrap, step, None, "there is no handler to enter".into());
     }
     Ok(Next::Following)
 }
 
-fn stop(core: &mut Core<'_>) -> Outcome {
-    core.wave.activity = Activity::Halted;
+fn stop(context: &mut Context<'_>) -> Outcome {
+    context.wave.activity = Activity::Halted;
     Ok(Next::Yields)
 }
 
-fn rfe(core: &mut Core<'_>, step: &Step) -> Outcome {
-    if !core.wave.exceptions.privileged {
+fn rfe(context: &mut Context<'_>, step: &Step) -> Outcome {
+    if !context.wave.exceptions.privileged {
         return Err(Cause::Unsupported("return from an exception outside a trap handler"));
     }
-    let to = operand(core.wave, step, 0);
-    if core.leave(to) { Ok(Next::Jumped) } else { stop(core) }
+    let to = operand(context.wave, step, 0);
+    if context.leave(to) { Ok(Next::Jumped) } else { stop(context) }
 }
 
 /// Stops the wave, or makes its handler stop it.
-fn sethalt(core: &mut Core<'_>, step: &Step) -> Outcome {
-    let halt = operand(core.wave, step, 0) & 1 != 0;
-    core.wave.exceptions.halt = halt;
-    if !halt || core.wave.exceptions.privileged {
+fn sethalt(context: &mut Context<'_>, step: &Step) -> Outcome {
+    let halt = operand(context.wave, step, 0) & 1 != 0;
+    context.wave.exceptions.halt = halt;
+    if !halt || context.wave.exceptions.privileged {
         return Ok(Next::Following);
     }
-    core.wave.exceptions.cause = Some((step.at, Cause::Halted));
-    stop(core)
+    context.wave.exceptions.cause = Some((step.at, Cause::Halted));
+    stop(context)
 }
 
 /// Bits of the two-bit rounding fields and the four denormal bits.
@@ -119,15 +121,15 @@ fn set_mode(wave: &mut Wave, shift: u32, value: u64) {
     wave.mode = Mode(wave.mode.0 & !(15 << shift) | bits);
 }
 
-fn round_mode(core: &mut Core<'_>, step: &Step) -> Outcome {
-    let value = operand(core.wave, step, 0);
-    set_mode(core.wave, 0, value);
+fn round_mode(context: &mut Context<'_>, step: &Step) -> Outcome {
+    let value = operand(context.wave, step, 0);
+    set_mode(context.wave, 0, value);
     Ok(Next::Following)
 }
 
-fn denorm_mode(core: &mut Core<'_>, step: &Step) -> Outcome {
-    let value = operand(core.wave, step, 0);
-    set_mode(core.wave, 4, value);
+fn denorm_mode(context: &mut Context<'_>, step: &Step) -> Outcome {
+    let value = operand(context.wave, step, 0);
+    set_mode(context.wave, 4, value);
     Ok(Next::Following)
 }
 
@@ -143,28 +145,28 @@ const HW_MODE: u64 = 1;
 const HW_ID: u64 = 23;
 const HW_CYCLES: u64 = 29;
 
-fn getreg(core: &mut Core<'_>, step: &Step) -> Outcome {
-    let (number, low, mask) = field(operand(core.wave, step, 0));
+fn getreg(context: &mut Context<'_>, step: &Step) -> Outcome {
+    let (number, low, mask) = field(operand(context.wave, step, 0));
     let value = match number {
-        HW_MODE => core.wave.mode.0,
-        HW_ID => core.wave.number,
-        HW_CYCLES => core.wave.count as u32,
-        _ => core.wave.exception_register(number).unwrap_or(0),
+        HW_MODE => context.wave.mode.0,
+        HW_ID => context.wave.number,
+        HW_CYCLES => context.wave.count as u32,
+        _ => context.wave.exception_register(number).unwrap_or(0),
     };
     if let Dest::Scalar(register) = step.dst[0] {
-        core.wave.set_scalar(usize::from(register), value >> low & mask);
+        context.wave.set_scalar(usize::from(register), value >> low & mask);
     }
     Ok(Next::Following)
 }
 
-fn setreg(core: &mut Core<'_>, step: &Step) -> Outcome {
-    let (number, low, mask) = field(operand(core.wave, step, 0));
-    let value = operand(core.wave, step, 1) as u32;
+fn setreg(context: &mut Context<'_>, step: &Step) -> Outcome {
+    let (number, low, mask) = field(operand(context.wave, step, 0));
+    let value = operand(context.wave, step, 1) as u32;
     if number == HW_MODE {
-        let old = core.wave.mode.0;
-        core.wave.mode = Mode(old & !(mask << low) | (value & mask) << low);
+        let old = context.wave.mode.0;
+        context.wave.mode = Mode(old & !(mask << low) | (value & mask) << low);
     } else {
-        core.wave.set_exception_register(number, value << low, mask << low);
+        context.wave.set_exception_register(number, value << low, mask << low);
     }
     Ok(Next::Following)
 }
@@ -176,82 +178,82 @@ const MSG_GET_REALTIME: u64 = 0x83;
 /// Bits of m0 that an interrupt carries.
 const MESSAGE_BITS: u32 = 0xff_ffff;
 
-fn sendmsg(core: &mut Core<'_>, step: &Step) -> Outcome {
-    match operand(core.wave, step, 0) & 0xff {
+fn sendmsg(context: &mut Context<'_>, step: &Step) -> Outcome {
+    match operand(context.wave, step, 0) & 0xff {
         MSG_INTERRUPT => {
-            let data = core.wave.scalar(M0) & MESSAGE_BITS;
-            core.report.send(Message { data, privileged: core.wave.exceptions.privileged });
+            let data = context.wave.scalar(M0) & MESSAGE_BITS;
+            context.report.send(Message { data, privileged: context.wave.exceptions.privileged });
         }
-        MSG_DEALLOC_VGPRS => core.release(step),
+        MSG_DEALLOC_VGPRS => context.release(step),
         _ => {}
     }
     Ok(Next::Following)
 }
 
-fn sendmsg_rtn(core: &mut Core<'_>, step: &Step) -> Outcome {
-    let value = match operand(core.wave, step, 0) & 0xff {
-        MSG_GET_DOORBELL => core.trap.map_or(0, |trap| trap.doorbell.into()),
-        MSG_GET_REALTIME => core.report.instructions,
+fn sendmsg_rtn(context: &mut Context<'_>, step: &Step) -> Outcome {
+    let value = match operand(context.wave, step, 0) & 0xff {
+        MSG_GET_DOORBELL => context.trap.map_or(0, |trap| trap.doorbell.into()),
+        MSG_GET_REALTIME => context.report.instructions,
         _ => 0,
     };
     if let Dest::Scalar(number) = step.dst[0] {
         let count = usize::from(step.row().dst[0].ty.dwords());
         if count == 2 {
-            core.wave.set_scalar64(usize::from(number), value);
+            context.wave.set_scalar64(usize::from(number), value);
         } else {
-            core.wave.set_scalar(usize::from(number), value as u32);
+            context.wave.set_scalar(usize::from(number), value as u32);
         }
-        core.answer_later(step, Destination::Scalar(usize::from(number), count));
+        context.answer_later(step, Destination::Scalar(usize::from(number), count));
     }
     Ok(Next::Following)
 }
 
 /// Arrives at the workgroup barrier and waits.
-fn barrier(core: &mut Core<'_>, step: &Step) -> Outcome {
-    core.arrive(step);
-    core.await_barrier(step)
+fn barrier(context: &mut Context<'_>, step: &Step) -> Outcome {
+    context.arrive(step);
+    context.await_barrier(step)
 }
 
 /// Only the workgroup barrier, number -1, exists here.
-fn is_workgroup(core: &Core<'_>, step: &Step) -> Result<bool, Cause> {
-    match operand(core.wave, step, 0) as u16 {
+fn is_workgroup(context: &Context<'_>, step: &Step) -> Result<bool, Cause> {
+    match operand(context.wave, step, 0) as u16 {
         0xffff => Ok(true),
         0 => Ok(false),
         _ => Err(Cause::Unsupported("only the workgroup barrier is modelled")),
     }
 }
 
-fn barrier_signal(core: &mut Core<'_>, step: &Step) -> Outcome {
-    if is_workgroup(core, step)? {
-        core.arrive(step);
+fn barrier_signal(context: &mut Context<'_>, step: &Step) -> Outcome {
+    if is_workgroup(context, step)? {
+        context.arrive(step);
     }
     Ok(Next::Following)
 }
 
-fn barrier_signal_isfirst(core: &mut Core<'_>, step: &Step) -> Outcome {
-    let workgroup = is_workgroup(core, step)?;
-    core.wave.scc = workgroup && core.group.arrived == 0;
+fn barrier_signal_isfirst(context: &mut Context<'_>, step: &Step) -> Outcome {
+    let workgroup = is_workgroup(context, step)?;
+    context.wave.scc = workgroup && context.group.arrived == 0;
     if workgroup {
-        core.arrive(step);
+        context.arrive(step);
     }
     Ok(Next::Following)
 }
 
-fn barrier_wait(core: &mut Core<'_>, step: &Step) -> Outcome {
-    if is_workgroup(core, step)? { core.await_barrier(step) } else { Ok(Next::Following) }
+fn barrier_wait(context: &mut Context<'_>, step: &Step) -> Outcome {
+    if is_workgroup(context, step)? { context.await_barrier(step) } else { Ok(Next::Following) }
 }
 
-fn barrier_leave(core: &mut Core<'_>, _: &Step) -> Outcome {
-    core.wave.scc = false;
+fn barrier_leave(context: &mut Context<'_>, _: &Step) -> Outcome {
+    context.wave.scc = false;
     Ok(Next::Following)
 }
 
 macro_rules! branch {
     (|$wave:ident| $condition:expr) => {
-        Run::Special(|core, step| {
-            let $wave = &*core.wave;
+        Run::Special(|context, step| {
+            let $wave = &*context.wave;
             let taken = $condition;
-            branch_if(core, step, taken)
+            branch_if(context, step, taken)
         })
     };
 }

@@ -4,12 +4,12 @@
 
 use doorbell_isa::{Op, op};
 
+use super::super::env::Env;
 use super::super::float::{add32, fma32, mul32};
+use super::super::handler::Run;
 use super::super::mode::Round;
-use super::super::step::Run;
-use super::super::wave::Lanes;
-use super::operands::Env;
-use super::per_lane;
+use super::super::registers::Lanes;
+use super::lane_loops::per_lane;
 
 /// The single with these bits.
 #[inline]

@@ -2,37 +2,14 @@
 //!
 //! Not here: scalar comparisons (`scalar`).
 
-use core::cmp::Ordering;
-
 use doorbell_isa::{Op, op};
 
 use super::super::float::f16_to_f32;
-use super::super::step::Run;
+use super::super::handler::Run;
+use super::super::number::ACCEPTS;
 use super::arithmetic::f;
-use super::{mask_of, small};
-
-/// Whether an order is one that the comparison accepts; `None` is unordered.
-pub(crate) type Accepts = fn(Option<Ordering>) -> bool;
-
-/// Float comparisons in the order of their opcodes: f, lt, eq, le, gt, lg, ge, o, u, nge, nlg, ngt, nle, neq, nlt, t.
-pub(crate) static ACCEPTS: [Accepts; 16] = [
-    |_| false,
-    |order| order == Some(Ordering::Less),
-    |order| order == Some(Ordering::Equal),
-    |order| matches!(order, Some(Ordering::Less | Ordering::Equal)),
-    |order| order == Some(Ordering::Greater),
-    |order| matches!(order, Some(Ordering::Less | Ordering::Greater)),
-    |order| matches!(order, Some(Ordering::Greater | Ordering::Equal)),
-    |order| order.is_some(),
-    |order| order.is_none(),
-    |order| !matches!(order, Some(Ordering::Greater | Ordering::Equal)),
-    |order| !matches!(order, Some(Ordering::Less | Ordering::Greater)),
-    |order| order != Some(Ordering::Greater),
-    |order| !matches!(order, Some(Ordering::Less | Ordering::Equal)),
-    |order| order != Some(Ordering::Equal),
-    |order| order != Some(Ordering::Less),
-    |_| true,
-];
+use super::lane_loops::mask_of;
+use super::small;
 
 fn h(bits: u32) -> f32 {
     f16_to_f32(bits)

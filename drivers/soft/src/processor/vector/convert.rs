@@ -5,23 +5,15 @@
 use doorbell_isa::{Op, op};
 
 use super::super::float::{BF8, F16, F32, FP8, Format, f16_to_f32, f32_to_f16, round32, scale64};
+use super::super::handler::Run;
 use super::super::mode::Round;
-use super::super::step::Run;
+use super::super::number::{from_int, to_i32, to_u32};
+use super::super::registers::Wide;
 use super::arithmetic::f;
-use super::per_lane;
+use super::lane_loops::per_lane;
 
 fn h(bits: u32) -> f32 {
     f16_to_f32(bits)
-}
-
-/// Truncation to i32, saturating; NaN gives 0.
-pub(crate) fn to_i32(value: f32) -> u32 {
-    (value as i32).cast_unsigned()
-}
-
-/// Truncation to u32, saturating; NaN gives 0.
-pub(crate) fn to_u32(value: f32) -> u32 {
-    value as u32
 }
 
 fn to_i16(value: f32) -> u32 {
@@ -30,11 +22,6 @@ fn to_i16(value: f32) -> u32 {
 
 fn to_u16(value: f32) -> u32 {
     u32::from(value as u16)
-}
-
-/// An integer to single in the MODE's direction; at most 32 bits, so f64 holds it exactly.
-pub(crate) fn from_int(value: f64, round: Round) -> u32 {
-    round32(value, round).to_bits()
 }
 
 /// Fraction, below 1.
@@ -211,7 +198,7 @@ pub(super) static TABLE: &[(Op, Run)] = &[
 ];
 
 /// Two small floats of one half of a register as two singles.
-fn pair(format: Format, op_sel: u8, value: &super::super::wave::Wide, out: &mut super::super::wave::Wide) {
+fn pair(format: Format, op_sel: u8, value: &Wide, out: &mut Wide) {
     for (out, value) in out.iter_mut().zip(value) {
         let half = (value >> (u32::from(op_sel & 1) * 16)) as u32;
         *out = u64::from(small(format, half)) | u64::from(small(format, half >> 8)) << 32;

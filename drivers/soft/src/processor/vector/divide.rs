@@ -6,10 +6,10 @@
 use doorbell_isa::{Op, op};
 
 use super::super::float::{F16, f16_to_f32, fma32, fma64, round32, scale64};
+use super::super::handler::Run;
 use super::super::mode::Round;
-use super::super::step::Run;
 use super::arithmetic::f;
-use super::wide;
+use super::lane_loops::wide;
 
 /// Facts of a format that scaling depends on.
 #[derive(Clone, Copy)]

@@ -6,10 +6,10 @@
 use doorbell_isa::{Op, op};
 
 use super::super::float::{BF8, BF16, F16, FP8, Format, add_odd, bf16_to_f32, f16_to_f32, round32};
+use super::super::handler::Run;
 use super::super::mode::Round;
-use super::super::step::Run;
 use super::arithmetic::f;
-use super::per_lane;
+use super::lane_loops::per_lane;
 
 /// Sum of two exact products and a third value, rounded to odd.
 fn dot2(a: [f64; 2], b: [f64; 2], c: f64) -> f64 {

@@ -5,9 +5,9 @@
 use doorbell_isa::{Op, op};
 
 use super::super::float::{add64, fma64, ldexp64, mul64, round32, scale64};
+use super::super::handler::Run;
 use super::super::mode::Round;
-use super::super::step::Run;
-use super::wide;
+use super::lane_loops::wide;
 
 fn d(bits: u64) -> f64 {
     f64::from_bits(bits)

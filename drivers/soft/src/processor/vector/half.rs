@@ -5,10 +5,10 @@
 use doorbell_isa::{Op, op};
 
 use super::super::float::{F16, add16, f16_to_f32, fma16, fma32, mul16};
+use super::super::handler::{Op32, Run};
 use super::super::mode::Round;
-use super::super::step::{Op32, Run};
 use super::arithmetic::f;
-use super::per_lane;
+use super::lane_loops::per_lane;
 
 const SIGN: u32 = 0x8000;
 

@@ -4,8 +4,9 @@
 
 use doorbell_isa::{Op, op};
 
-use super::super::step::{Op32, Run};
-use super::{per_lane, wide};
+use super::super::handler::{Op32, Run};
+use super::super::number::{cls, clz, ctz};
+use super::lane_loops::{per_lane, wide};
 
 /// Two's complement view.
 #[inline]
@@ -38,22 +39,6 @@ fn bfe_i32(value: u32, offset: u32, width: u32) -> u32 {
     }
     let field = (i(value) >> (offset & 31)).cast_unsigned() & ones(width);
     (i(field << (32 - width)) >> (32 - width)).cast_unsigned()
-}
-
-/// Leading sign bits beyond the first; all equal gives -1.
-pub(crate) fn cls(value: u32) -> u32 {
-    let folded = if i(value) < 0 { !value } else { value };
-    if folded == 0 { u32::MAX } else { folded.leading_zeros() }
-}
-
-/// Leading zeros, -1 for zero.
-pub(crate) fn clz(value: u32) -> u32 {
-    if value == 0 { u32::MAX } else { value.leading_zeros() }
-}
-
-/// Trailing zeros, -1 for zero.
-pub(crate) fn ctz(value: u32) -> u32 {
-    if value == 0 { u32::MAX } else { value.trailing_zeros() }
 }
 
 /// Byte of `{S0, S1}` chosen by one selector byte.

@@ -4,12 +4,13 @@
 
 use doorbell_isa::{Op, op};
 
+use super::super::context::Context;
 use super::super::fault::Cause;
-use super::super::step::{Dest, Next, Run, Source, Step};
-use super::super::unit::Core;
-use super::super::wave::{Lanes, M0, Wave};
+use super::super::handler::Run;
+use super::super::registers::{Lanes, M0};
+use super::super::step::{Dest, Next, Source, Step};
+use super::super::wave::Wave;
 use super::integer::windows;
-use super::operands::store;
 
 /// A scalar source: register or constant.
 fn scalar(wave: &Wave, source: Source) -> u32 {
@@ -35,47 +36,47 @@ fn set_scalar(wave: &mut Wave, step: &Step, value: u32) {
     }
 }
 
-fn readfirstlane(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
-    let value = vector(core.wave, step.src[0]);
-    let first = core.wave.exec().trailing_zeros() & 31;
-    set_scalar(core.wave, step, value[first as usize]);
+fn readfirstlane(context: &mut Context<'_>, step: &Step) -> Result<Next, Cause> {
+    let value = vector(context.wave, step.src[0]);
+    let first = context.wave.exec().trailing_zeros() & 31;
+    set_scalar(context.wave, step, value[first as usize]);
     Ok(Next::Following)
 }
 
-fn readlane(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
-    let value = vector(core.wave, step.src[0]);
-    let lane = scalar(core.wave, step.src[1]) & 31;
-    set_scalar(core.wave, step, value[lane as usize]);
+fn readlane(context: &mut Context<'_>, step: &Step) -> Result<Next, Cause> {
+    let value = vector(context.wave, step.src[0]);
+    let lane = scalar(context.wave, step.src[1]) & 31;
+    set_scalar(context.wave, step, value[lane as usize]);
     Ok(Next::Following)
 }
 
-fn writelane(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
-    let value = scalar(core.wave, step.src[0]);
-    let lane = scalar(core.wave, step.src[1]) & 31;
-    core.wave.vgpr[step.vdst()][lane as usize] = value;
+fn writelane(context: &mut Context<'_>, step: &Step) -> Result<Next, Cause> {
+    let value = scalar(context.wave, step.src[0]);
+    let lane = scalar(context.wave, step.src[1]) & 31;
+    context.wave.vgpr[step.vdst()][lane as usize] = value;
     Ok(Next::Following)
 }
 
 /// Both registers exchange their active lanes.
-fn swap(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
-    let (Some(other), exec) = (step.vsrc(0), core.wave.exec()) else {
+fn swap(context: &mut Context<'_>, step: &Step) -> Result<Next, Cause> {
+    let (Some(other), exec) = (step.vsrc(0), context.wave.exec()) else {
         return Err(Cause::Unsupported("v_swap_b32 of a constant"));
     };
-    let (left, right) = (core.wave.vgpr[step.vdst()], core.wave.vgpr[other]);
-    store(core.wave, step.vdst(), &right, exec);
-    store(core.wave, other, &left, exec);
+    let (left, right) = (context.wave.vgpr[step.vdst()], context.wave.vgpr[other]);
+    context.wave.store(step.vdst(), &right, exec);
+    context.wave.store(other, &left, exec);
     Ok(Next::Following)
 }
 
 /// A no-operation in waves of 32 lanes.
-fn permlane64(_: &mut Core<'_>, _: &Step) -> Result<Next, Cause> {
+fn permlane64(_: &mut Context<'_>, _: &Step) -> Result<Next, Cause> {
     Ok(Next::Following)
 }
 
 /// Any permutation within rows of 16, from the own row or the neighbor. op_sel bit 0 is fetch-inactive, bit 1
 /// bound-control.
-fn permute(core: &mut Core<'_>, step: &Step, other_row: bool, select: impl Fn(usize) -> usize) -> Next {
-    let wave = &mut *core.wave;
+fn permute(context: &mut Context<'_>, step: &Step, other_row: bool, select: impl Fn(usize) -> usize) -> Next {
+    let wave = &mut *context.wave;
     let (value, exec) = (vector(wave, step.src[0]), wave.exec());
     let (fetch, bound) = (step.inst.modifiers.op_sel & 1 != 0, step.inst.modifiers.op_sel & 2 != 0);
     let mut out = wave.vgpr[step.vdst()];
@@ -88,37 +89,37 @@ fn permute(core: &mut Core<'_>, step: &Step, other_row: bool, select: impl Fn(us
             *out = 0;
         }
     }
-    store(wave, step.vdst(), &out, exec);
+    wave.store(step.vdst(), &out, exec);
     Next::Following
 }
 
-fn permlane16(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
-    Ok(by_scalar(core, step, false))
+fn permlane16(context: &mut Context<'_>, step: &Step) -> Result<Next, Cause> {
+    Ok(by_scalar(context, step, false))
 }
 
-fn permlanex16(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
-    Ok(by_scalar(core, step, true))
+fn permlanex16(context: &mut Context<'_>, step: &Step) -> Result<Next, Cause> {
+    Ok(by_scalar(context, step, true))
 }
 
-fn by_scalar(core: &mut Core<'_>, step: &Step, other_row: bool) -> Next {
-    let low = u64::from(scalar(core.wave, step.src[1]));
-    let select = low | u64::from(scalar(core.wave, step.src[2])) << 32;
-    permute(core, step, other_row, |lane| (select >> ((lane & 15) * 4)) as usize)
+fn by_scalar(context: &mut Context<'_>, step: &Step, other_row: bool) -> Next {
+    let low = u64::from(scalar(context.wave, step.src[1]));
+    let select = low | u64::from(scalar(context.wave, step.src[2])) << 32;
+    permute(context, step, other_row, |lane| (select >> ((lane & 15) * 4)) as usize)
 }
 
-fn permlane16_var(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
-    let select = vector(core.wave, step.src[1]);
-    Ok(permute(core, step, false, |lane| select[lane] as usize))
+fn permlane16_var(context: &mut Context<'_>, step: &Step) -> Result<Next, Cause> {
+    let select = vector(context.wave, step.src[1]);
+    Ok(permute(context, step, false, |lane| select[lane] as usize))
 }
 
-fn permlanex16_var(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
-    let select = vector(core.wave, step.src[1]);
-    Ok(permute(core, step, true, |lane| select[lane] as usize))
+fn permlanex16_var(context: &mut Context<'_>, step: &Step) -> Result<Next, Cause> {
+    let select = vector(context.wave, step.src[1]);
+    Ok(permute(context, step, true, |lane| select[lane] as usize))
 }
 
 /// Four sums of masked absolute differences, four registers wide.
-fn mqsad_u32(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
-    let wave = &mut *core.wave;
+fn mqsad_u32(context: &mut Context<'_>, step: &Step) -> Result<Next, Cause> {
+    let wave = &mut *context.wave;
     let pair = |wave: &Wave, source: Source| match source {
         Source::Vgpr(number) => (wave.vgpr[usize::from(number)], wave.vgpr[usize::from(number) + 1]),
         Source::Scalar(number) => {
@@ -140,14 +141,19 @@ fn mqsad_u32(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
     }
     let exec = wave.exec();
     for (window, value) in out.iter().enumerate() {
-        store(wave, step.vdst() + window, value, exec);
+        wave.store(step.vdst() + window, value, exec);
     }
     Ok(Next::Following)
 }
 
 /// A move whose registers m0 displaces: the source, the destination, or each by a field of its own.
-fn move_relative(core: &mut Core<'_>, step: &Step, source: usize, destination: usize) -> Result<Next, Cause> {
-    let wave = &mut *core.wave;
+fn move_relative(
+    context: &mut Context<'_>,
+    step: &Step,
+    source: usize,
+    destination: usize,
+) -> Result<Next, Cause> {
+    let wave = &mut *context.wave;
     let allocated = wave.vgpr.len();
     let inside = |number: usize| {
         if number < allocated { Ok(number) } else { Err(Cause::Register { number, allocated }) }
@@ -157,35 +163,35 @@ fn move_relative(core: &mut Core<'_>, step: &Step, source: usize, destination: u
         other => [scalar(wave, other); 32],
     };
     let (to, exec) = (inside(step.vdst() + destination)?, wave.exec());
-    store(wave, to, &value, exec);
+    wave.store(to, &value, exec);
     Ok(Next::Following)
 }
 
-fn m0(core: &Core<'_>) -> usize {
-    core.wave.sgpr[M0] as usize
+fn m0(context: &Context<'_>) -> usize {
+    context.wave.sgpr[M0] as usize
 }
 
-fn movreld(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
-    let by = m0(core);
-    move_relative(core, step, 0, by)
+fn movreld(context: &mut Context<'_>, step: &Step) -> Result<Next, Cause> {
+    let by = m0(context);
+    move_relative(context, step, 0, by)
 }
 
-fn movrels(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
-    let by = m0(core);
-    move_relative(core, step, by, 0)
+fn movrels(context: &mut Context<'_>, step: &Step) -> Result<Next, Cause> {
+    let by = m0(context);
+    move_relative(context, step, by, 0)
 }
 
-fn movrelsd(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
-    let by = m0(core);
-    move_relative(core, step, by, by)
+fn movrelsd(context: &mut Context<'_>, step: &Step) -> Result<Next, Cause> {
+    let by = m0(context);
+    move_relative(context, step, by, by)
 }
 
-fn movrelsd_2(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
-    let by = m0(core);
-    move_relative(core, step, by & 0xff, by >> 16 & 0x3ff)
+fn movrelsd_2(context: &mut Context<'_>, step: &Step) -> Result<Next, Cause> {
+    let by = m0(context);
+    move_relative(context, step, by & 0xff, by >> 16 & 0x3ff)
 }
 
-fn nop(_: &mut Core<'_>, _: &Step) -> Result<Next, Cause> {
+fn nop(_: &mut Context<'_>, _: &Step) -> Result<Next, Cause> {
     Ok(Next::Following)
 }
 

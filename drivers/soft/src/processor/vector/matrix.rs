@@ -5,12 +5,14 @@
 
 use doorbell_isa::{Op, op};
 
+use super::super::context::Context;
 use super::super::fault::Cause;
 use super::super::float::{BF8, BF16, F16, FP8, Format, f16_to_f32, round32};
+use super::super::handler::Run;
 use super::super::mode::Round;
-use super::super::step::{Next, Run, Source, Step};
-use super::super::unit::Core;
-use super::super::wave::{Lanes, Wave};
+use super::super::registers::Lanes;
+use super::super::step::{Next, Source, Step};
+use super::super::wave::Wave;
 use super::dot::element;
 
 /// What an input element is.
@@ -187,8 +189,8 @@ fn accumulate(left: &[f64; 32], b: &Elements, depth: usize, out: &mut [f64; 16])
     *out = sums;
 }
 
-fn multiply(core: &mut Core<'_>, step: &Step, shape: Shape) -> Result<Next, Cause> {
-    let wave = &mut *core.wave;
+fn multiply(context: &mut Context<'_>, step: &Step, shape: Shape) -> Result<Next, Cause> {
+    let wave = &mut *context.wave;
     let a = load(wave, step, 0, shape.a, shape);
     let b = load(wave, step, 1, shape.b, shape);
     let modifiers = step.inst.modifiers;
@@ -253,9 +255,9 @@ pub(super) fn registers(shape: Shape) -> usize {
 
 macro_rules! dense {
     ($a:expr, $b:expr, $depth:literal, $output:ident, $gfx12:literal) => {
-        Run::Special(|core, step| {
+        Run::Special(|context, step| {
             let shape = Shape { a: $a, b: $b, depth: $depth, output: Output::$output, gfx12: $gfx12 };
-            multiply(core, step, shape)
+            multiply(context, step, shape)
         })
     };
 }

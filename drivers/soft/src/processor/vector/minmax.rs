@@ -4,97 +4,12 @@
 
 use doorbell_isa::{Op, op};
 
-use super::super::float::{F16, f16_to_f32, is_signalling32};
+use super::super::float::{F16, f16_to_f32};
+use super::super::handler::Run;
 use super::super::mode::{Mode, Round};
-use super::super::step::Run;
+use super::super::number::{Real, legacy, number, propagating};
 use super::arithmetic::f;
-use super::{per_lane, wide};
-
-/// What minima need to know of a float type.
-pub(crate) trait Real: Copy + PartialOrd + PartialEq {
-    /// NaN of any kind.
-    fn nan(self) -> bool;
-    /// Signalling NaN.
-    fn signalling(self) -> bool;
-    /// The quiet NaN with the same payload.
-    fn quiet(self) -> Self;
-    /// Sign bit.
-    fn negative(self) -> bool;
-}
-
-impl Real for f32 {
-    fn nan(self) -> bool {
-        self.is_nan()
-    }
-    fn signalling(self) -> bool {
-        is_signalling32(self)
-    }
-    fn quiet(self) -> Self {
-        Self::from_bits(self.to_bits() | 0x40_0000)
-    }
-    fn negative(self) -> bool {
-        self.is_sign_negative()
-    }
-}
-
-impl Real for f64 {
-    fn nan(self) -> bool {
-        self.is_nan()
-    }
-    fn signalling(self) -> bool {
-        self.is_nan() && self.to_bits() & (1 << 51) == 0
-    }
-    fn quiet(self) -> Self {
-        Self::from_bits(self.to_bits() | 1 << 51)
-    }
-    fn negative(self) -> bool {
-        self.is_sign_negative()
-    }
-}
-
-/// Whether `a` orders before `b`, minus zero before plus zero.
-fn before<T: Real>(a: T, b: T) -> bool {
-    a < b || (a == b && a.negative() && !b.negative())
-}
-
-/// gfx11 minimum or maximum.
-pub(crate) fn legacy<T: Real>(a: T, b: T, max: bool, mode: Mode) -> T {
-    if mode.ieee() && a.signalling() {
-        a.quiet()
-    } else if mode.ieee() && b.signalling() {
-        b.quiet()
-    } else if a.nan() {
-        b
-    } else if b.nan() || before(a, b) != max {
-        a
-    } else {
-        b
-    }
-}
-
-/// gfx12 minimumNumber or maximumNumber.
-pub(crate) fn number<T: Real>(a: T, b: T, max: bool) -> T {
-    match (a.nan(), b.nan()) {
-        (true, true) => a.quiet(),
-        (true, false) => b,
-        (false, true) => a,
-        _ if before(a, b) != max => a,
-        _ => b,
-    }
-}
-
-/// IEEE 754-2019 minimum or maximum: NaN wins.
-pub(crate) fn propagating<T: Real>(a: T, b: T, max: bool) -> T {
-    if a.signalling() {
-        a.quiet()
-    } else if b.signalling() {
-        b.quiet()
-    } else if a.nan() || (!b.nan() && before(a, b) != max) {
-        a
-    } else {
-        b
-    }
-}
+use super::lane_loops::{per_lane, wide};
 
 /// Which family of rules.
 #[derive(Clone, Copy)]

@@ -5,53 +5,15 @@
 use doorbell_isa::operand_kind::Type;
 use doorbell_isa::{DppControl, Flags, Form, Format, Lanes as Move};
 
+use super::super::env::Env;
 use super::super::fault::Cause;
 use super::super::float::{f16_to_f32, flush16, flush32, flush64};
-use super::super::mode::{Mode, Round};
-use super::super::step::{Dest, Next, Run, Source, Step};
-use super::super::unit::Core;
-use super::super::wave::{Lanes, VCC, Wave, Wide};
+use super::super::handler::{Compare32, Instruction, Op32, Run};
+use super::super::mode::Mode;
+use super::super::registers::{EXEC, Lanes, Wide};
+use super::super::step::{Dest, Next, Source, Step};
+use super::super::wave::Wave;
 use super::output::{finished, finished64};
-use crate::memory::Simd;
-
-/// What a handler may know besides its operands.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Env {
-    /// MODE.
-    pub(crate) mode: Mode,
-    /// Rounding of f32.
-    pub(crate) round32: Round,
-    /// Rounding of f16 and f64.
-    pub(crate) round64: Round,
-    /// neg, or neg_lo of packed instructions.
-    pub(crate) neg: u8,
-    /// Clamp.
-    pub(crate) clamp: bool,
-    /// Half selects.
-    pub(crate) op_sel: u8,
-    /// VCC.
-    pub(crate) vcc: u32,
-    /// Distance added to transcendental results, in last places.
-    pub(crate) perturb: i32,
-    /// The host's vector unit.
-    pub(crate) simd: Simd,
-}
-
-impl Env {
-    pub(crate) fn new(wave: &Wave, step: &Step) -> Self {
-        Self {
-            mode: wave.mode,
-            round32: wave.mode.round32(),
-            round64: wave.mode.round64(),
-            neg: step.inst.modifiers.neg,
-            clamp: step.inst.modifiers.clamp,
-            op_sel: step.inst.modifiers.op_sel,
-            vcc: wave.sgpr[VCC],
-            perturb: wave.perturb,
-            simd: wave.simd,
-        }
-    }
-}
 
 const ZERO: Lanes = [0; 32];
 
@@ -266,21 +228,6 @@ fn widened(wave: &Wave, step: &Step, index: usize) -> Wide {
     value
 }
 
-/// Stores lanes of a mask.
-#[inline(always)]
-pub(crate) fn store(wave: &mut Wave, register: usize, value: &Lanes, mask: u32) {
-    let out = &mut wave.vgpr[register];
-    if mask == u32::MAX {
-        *out = *value;
-        return;
-    }
-    let mut lane = 0;
-    while lane < 32 {
-        out[lane] = if mask >> lane & 1 != 0 { value[lane] } else { out[lane] };
-        lane += 1;
-    }
-}
-
 /// Whether results reach the register as they are computed.
 fn is_finished(step: &Step, keeps: bool) -> bool {
     keeps && !step.inst.modifiers.clamp
@@ -327,7 +274,7 @@ fn commit(wave: &mut Wave, step: &Step, value: &mut Lanes, mask: u32) {
             },
         );
     }
-    store(wave, register, value, mask);
+    wave.store(register, value, mask);
 }
 
 fn commit64(wave: &mut Wave, step: &Step, value: &mut Wide, mask: u32) {
@@ -341,9 +288,9 @@ fn commit64(wave: &mut Wave, step: &Step, value: &mut Wide, mask: u32) {
         _ => {}
     }
     let Dest::Vgpr(first) = step.dst[0] else { return };
-    store(wave, usize::from(first), &value.map(|bits| bits as u32), mask);
+    wave.store(usize::from(first), &value.map(|bits| bits as u32), mask);
     if kind.ty.dwords() == 2 {
-        store(wave, usize::from(first) + 1, &value.map(|bits| (bits >> 32) as u32), mask);
+        wave.store(usize::from(first) + 1, &value.map(|bits| (bits >> 32) as u32), mask);
     }
 }
 
@@ -355,24 +302,26 @@ fn passes(wave: &Wave, step: &Step) -> bool {
 
 /// Executes a vector arithmetic instruction.
 #[inline(always)]
-pub(crate) fn execute(core: &mut Core<'_>, step: &Step) -> Result<Next, Cause> {
-    match step.run {
-        Run::Op32(handler) if passes(core.wave, step) => {
-            let env = Env::new(core.wave, step);
-            let out = plain(core.wave, step, &env, handler);
-            put(core.wave, step, &out);
+pub(crate) fn execute(wave: &mut Wave, instruction: &Instruction) -> Result<Next, Cause> {
+    let step = &instruction.step;
+    match instruction.run {
+        Run::Op32(handler) if passes(wave, step) => {
+            let env = Env::new(wave, step);
+            let out = plain(wave, step, &env, handler);
+            put(wave, step, &out);
             Ok(Next::Following)
         }
-        _ => execute_other(core.wave, step),
+        _ => execute_other(wave, instruction),
     }
 }
 
 /// Whatever is not a plain operation on registers.
 #[inline(never)]
-fn execute_other(wave: &mut Wave, step: &Step) -> Result<Next, Cause> {
+fn execute_other(wave: &mut Wave, instruction: &Instruction) -> Result<Next, Cause> {
+    let step = &instruction.step;
     let env = Env::new(wave, step);
     let simd = wave.simd;
-    match step.run {
+    match instruction.run {
         Run::Op32(handler) => simd.run(
             #[inline(always)]
             || modified_op32(wave, step, &env, handler),
@@ -383,7 +332,7 @@ fn execute_other(wave: &mut Wave, step: &Step) -> Result<Next, Cause> {
         ),
         Run::Dual(..) => simd.run(
             #[inline(always)]
-            || dual(wave, step, &env),
+            || dual(wave, instruction, &env),
         ),
         Run::Compare32(handler) => simd.run(
             #[inline(always)]
@@ -403,18 +352,19 @@ fn execute_other(wave: &mut Wave, step: &Step) -> Result<Next, Cause> {
                 write_second(wave, step, carry & mask);
             },
         ),
-        Run::Op64(_) | Run::Compare64(_) | Run::Carry64(_) => execute_wide(wave, step, &env),
+        Run::Op64(_) | Run::Compare64(_) | Run::Carry64(_) => execute_wide(wave, instruction, &env),
         Run::Scalar(_) | Run::Special(_) => return Err(Cause::Unsupported("not a vector instruction")),
     }
     Ok(Next::Following)
 }
 
 /// Instructions on register pairs.
-fn execute_wide(wave: &mut Wave, step: &Step, env: &Env) {
+fn execute_wide(wave: &mut Wave, instruction: &Instruction, env: &Env) {
+    let step = &instruction.step;
     let sources = core::array::from_fn(|index| widened(wave, step, index));
     let mask = wave.exec();
     let mut out = [0; 32];
-    match step.run {
+    match instruction.run {
         Run::Op64(handler) => {
             handler(env, &sources, &mut out);
             commit64(wave, step, &mut out, mask);
@@ -431,7 +381,7 @@ fn execute_wide(wave: &mut Wave, step: &Step, env: &Env) {
 
 /// Mask of a comparison, and lanes that a lane move leaves alone.
 #[inline(always)]
-fn compared(wave: &Wave, step: &Step, env: &Env, handler: super::super::step::Compare32) -> (u32, u32) {
+fn compared(wave: &Wave, step: &Step, env: &Env, handler: Compare32) -> (u32, u32) {
     if passes(wave, step) {
         let (a, b);
         return (handler(env, &[raw!(wave, step, 0, a), raw!(wave, step, 1, b), &ZERO]), 0);
@@ -457,7 +407,7 @@ fn gather(wave: &Wave, step: &Step) -> ([Lanes; 3], u32) {
 
 /// Result of a handler whose operands need no change.
 #[inline(always)]
-fn plain(wave: &Wave, step: &Step, env: &Env, handler: super::super::step::Op32) -> Lanes {
+fn plain(wave: &Wave, step: &Step, env: &Env, handler: Op32) -> Lanes {
     let (a, b, c);
     let mut out = if step.reads_dst { wave.vgpr[step.vdst()] } else { ZERO };
     let first = raw!(wave, step, 0, a);
@@ -472,14 +422,14 @@ fn plain(wave: &Wave, step: &Step, env: &Env, handler: super::super::step::Op32)
 fn put(wave: &mut Wave, step: &Step, out: &Lanes) {
     let mask = wave.exec();
     match step.dst[0] {
-        Dest::Vgpr(first) => store(wave, usize::from(first), out, mask),
+        Dest::Vgpr(first) => wave.store(usize::from(first), out, mask),
         Dest::Scalar(number) => wave.set_scalar(usize::from(number), out[0]),
         Dest::None => {}
     }
 }
 
 #[inline(always)]
-fn modified_op32(wave: &mut Wave, step: &Step, env: &Env, handler: super::super::step::Op32) {
+fn modified_op32(wave: &mut Wave, step: &Step, env: &Env, handler: Op32) {
     let (sources, kept) = gather(wave, step);
     let mut out = old(wave, step);
     handler(env, &[&sources[0], &sources[1], &sources[2]], &mut out);
@@ -506,7 +456,7 @@ fn old(wave: &Wave, step: &Step) -> Lanes {
 }
 
 #[inline(always)]
-fn packed(wave: &mut Wave, step: &Step, env: &Env, handler: super::super::step::Op32) {
+fn packed(wave: &mut Wave, step: &Step, env: &Env, handler: Op32) {
     let (sources, kept) = gather(wave, step);
     let before = if step.row().has(Flags::READS_DST) { wave.vgpr[step.vdst()] } else { ZERO };
     let [mut low, mut high, mut out] = [before; 3];
@@ -530,8 +480,11 @@ fn packed(wave: &mut Wave, step: &Step, env: &Env, handler: super::super::step::
 
 /// Both halves of a dual-issue instruction read before either writes.
 #[inline(always)]
-fn dual(wave: &mut Wave, step: &Step, env: &Env) {
-    let (Run::Dual(first, second), Some(other)) = (step.run, step.other.as_deref()) else { return };
+fn dual(wave: &mut Wave, instruction: &Instruction, env: &Env) {
+    let (Run::Dual(first, second), Some(other)) = (instruction.run, instruction.other.as_deref()) else {
+        return;
+    };
+    let (step, other) = (&instruction.step, &other.step);
     if passes(wave, step) && passes(wave, other) {
         let results = [plain(wave, step, env, first), plain(wave, other, env, second)];
         put(wave, step, &results[0]);
@@ -553,7 +506,7 @@ fn dual(wave: &mut Wave, step: &Step, env: &Env) {
 fn write_mask(wave: &mut Wave, step: &Step, mask: u32) {
     match step.dst[0] {
         Dest::Scalar(number) => wave.set_scalar(usize::from(number), mask),
-        _ if step.row().has(Flags::EXEC_OUT) => wave.sgpr[super::super::wave::EXEC] = mask,
+        _ if step.row().has(Flags::EXEC_OUT) => wave.sgpr[EXEC] = mask,
         _ => {}
     }
 }

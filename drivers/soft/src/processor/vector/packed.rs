@@ -4,7 +4,7 @@
 
 use doorbell_isa::{Op, op};
 
-use super::super::step::Run;
+use super::super::handler::Run;
 use super::{half, small};
 
 pub(super) static TABLE: &[(Op, Run)] = &[

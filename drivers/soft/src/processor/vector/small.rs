@@ -4,8 +4,8 @@
 
 use doorbell_isa::{Op, op};
 
-use super::super::step::{Op32, Run};
-use super::per_lane;
+use super::super::handler::{Op32, Run};
+use super::lane_loops::per_lane;
 
 #[inline]
 pub(super) fn u(bits: u32) -> u16 {

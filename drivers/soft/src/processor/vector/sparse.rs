@@ -5,10 +5,11 @@
 
 use doorbell_isa::{Op, op};
 
+use super::super::context::Context;
 use super::super::fault::Cause;
 use super::super::float::{BF8, BF16, F16, FP8, add_odd};
-use super::super::step::{Next, Run, Step};
-use super::super::unit::Core;
+use super::super::handler::Run;
+use super::super::step::{Next, Step};
 use super::super::wave::Wave;
 use super::matrix::{
     Element, Output, Shape, accumulator, finish, output_place, place, register, registers, value,
@@ -70,8 +71,8 @@ fn load_dense(wave: &Wave, step: &Step, shape: Shape) -> [[f64; 64]; 16] {
     out
 }
 
-fn multiply(core: &mut Core<'_>, step: &Step, shape: Shape) -> Result<Next, Cause> {
-    let wave = &mut *core.wave;
+fn multiply(context: &mut Context<'_>, step: &Step, shape: Shape) -> Result<Next, Cause> {
+    let wave = &mut *context.wave;
     let a = load_sparse(wave, step, shape);
     let b = load_dense(wave, step, shape);
     let mut out = [[0; 32]; 8];
@@ -96,9 +97,9 @@ fn multiply(core: &mut Core<'_>, step: &Step, shape: Shape) -> Result<Next, Caus
 
 macro_rules! sparse {
     ($a:expr, $b:expr, $depth:literal, $output:ident) => {
-        Run::Special(|core, step| {
+        Run::Special(|context, step| {
             let shape = Shape { a: $a, b: $b, depth: $depth, output: Output::$output, gfx12: true };
-            multiply(core, step, shape)
+            multiply(context, step, shape)
         })
     };
 }

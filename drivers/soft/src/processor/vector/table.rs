@@ -4,7 +4,7 @@
 
 use doorbell_isa::{Inst, Op};
 
-use super::super::step::Run;
+use super::super::handler::Run;
 use super::{
     arithmetic, compare, convert, divide, dot, double, half, integer, lanes, matrix, minmax, packed, small,
     sparse, transcendental,

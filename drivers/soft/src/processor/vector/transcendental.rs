@@ -6,12 +6,12 @@
 
 use doorbell_isa::{Op, op};
 
+use super::super::env::Env;
 use super::super::float::{F16, f16_to_f32, flush32};
+use super::super::handler::Run;
 use super::super::mode::Round;
-use super::super::step::Run;
 use super::arithmetic::f;
-use super::operands::Env;
-use super::{per_lane, wide};
+use super::lane_loops::{per_lane, wide};
 
 /// Moves a finite, nonzero single by some last places.
 fn perturbed(bits: u32, env: &Env) -> u32 {

@@ -37,7 +37,7 @@ impl Program {
             if seen.len() > MOST {
                 return None;
             }
-            let step = self.fetch(pc, space).ok()?;
+            let step = &self.fetch(pc, space).ok()?.step;
             if reaches_others(step) {
                 return None;
             }

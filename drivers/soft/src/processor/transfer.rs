@@ -1,10 +1,10 @@
-//! What a memory instruction moves, by its name.
+//! The transfer of a memory instruction: the bytes that one lane moves, by the name of the instruction.
 //!
 //! Not here: addresses.
 
 use doorbell_isa::{Format, Row};
 
-use super::alu::{ATOMICS, Alu};
+use super::atomic::{ATOMICS, Alu};
 
 /// One lane's part in a memory instruction.
 #[derive(Clone, Copy)]
@@ -136,7 +136,7 @@ static PLAIN: &[(&str, Transfer)] = &[
 ];
 
 /// The transfer of a row.
-pub(crate) fn find(row: &Row) -> Option<Transfer> {
+pub(crate) fn transfer_of(row: &Row) -> Option<Transfer> {
     let prefix = match row.format {
         Format::Ds => "ds_",
         Format::Global => "global_",

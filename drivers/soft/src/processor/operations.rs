@@ -1,136 +1,25 @@
-//! One step of one wave: fetch and execute, issue and perform memory operations, barriers.
+//! Memory operations of a wave: issue, performance, waits, cache maintenance, races.
 //!
-//! Not here: which wave runs next (`dispatch.rs`), what is watched (`watch.rs`, `undefined.rs`).
+//! Not here: addresses (`memory_ops`), moving the data (`perform.rs`), undefined data (`undefined_memory.rs`).
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 
-use doorbell_isa::{
-    Access as Direction, Cache as Cpol, Counter, Counters, Effects, Inst, Resource, Scope, Target, decode,
-};
+use doorbell_isa::{Cache as Policy, Counter, Counters, Scope};
 
-use super::check::{Finding, Kind, LdsAccess, Party};
-use super::dispatch::Report;
+use super::context::Context;
 use super::fault::Cause;
-use super::group::GroupState;
-use super::memory_ops::{Destination, Place, Request, Transfer};
-use super::meter::Meter;
-use super::ordering::{Cache, GlobalAccess, Ordering, Reach};
-use super::program::{Program, Stretch};
-use super::scalar;
-use super::step::{Next, Run, Step};
-use super::tracker::{Pending, Wait};
-use super::trap::Trap;
-use super::vector;
-use super::wave::{Activity, Wave};
-use crate::memory::{Random, Space};
+use super::finding::FindingKind;
+use super::lds_shadow::LdsAccess;
+use super::ordering::{Cache, GlobalAccess};
+use super::perform::Memories;
+use super::request::{Destination, MemoryKind, Reach, Request};
+use super::step::Step;
+use super::tracker::Pending;
+use super::transfer::Transfer;
+use super::wait::Wait;
 
-/// Dwords of the longest instruction.
-const LONGEST: u64 = 4;
-
-/// The memories an operation may touch.
-pub(crate) struct Memories<'a> {
-    /// The GPU's address space.
-    pub(crate) space: &'a mut Space,
-    /// The group's LDS.
-    pub(crate) lds: &'a mut [u8],
-}
-
-/// One wave with everything it can reach.
-pub(crate) struct Core<'a> {
-    /// The wave.
-    pub(crate) wave: &'a mut Wave,
-    /// What its group shares.
-    pub(crate) group: &'a mut GroupState,
-    /// The GPU's address space.
-    pub(crate) space: &'a mut Space,
-    /// Counts and findings.
-    pub(crate) report: &'a mut Report,
-    /// Choices of the hardware.
-    pub(crate) random: &'a mut Random,
-    /// The watch over global memory.
-    pub(crate) ordering: Option<&'a mut Ordering>,
-    /// Counts by dispatch.
-    pub(crate) meter: Option<&'a mut Meter>,
-    /// Where exceptions go.
-    pub(crate) trap: Option<Trap>,
-}
-
-impl Core<'_> {
-    /// Executes one instruction.
-    #[inline]
-    pub(crate) fn step(&mut self, program: &mut Program) -> Result<Next, Cause> {
-        let step = program.fetch(self.wave.pc, self.space)?;
-        if usize::from(step.highest) >= self.wave.vgpr.len() {
-            return Err(Cause::Register { number: step.highest.into(), allocated: self.wave.vgpr.len() });
-        }
-        let next = if self.wave.tracker.is_some() { self.watched(step)? } else { self.execute(step)? };
-        self.wave.count += 1;
-        self.report.count(step);
-        if next != Next::Jumped {
-            self.wave.pc = step.next();
-        }
-        Ok(next)
-    }
-
-    /// Executes instructions unwatched until the wave yields or the quantum is over.
-    pub(crate) fn run(&mut self, program: &mut Program, quantum: u64) -> Result<(), Cause> {
-        let mut left = quantum;
-        while left > 0 {
-            program.fetch(self.wave.pc, self.space)?;
-            let before = left;
-            // Registers are copied in pieces as wide as the handlers read them: mixed widths stall.
-            let simd = self.wave.simd;
-            let outcome = simd.run(
-                #[inline(always)]
-                || self.stretch(program.stretch(), &mut left),
-            );
-            self.wave.count += before - left;
-            self.report.instructions += before - left;
-            if outcome? == Next::Yields {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Executes what is decoded of one block of code.
-    #[inline(always)]
-    fn stretch(&mut self, stretch: Stretch<'_>, left: &mut u64) -> Result<Next, Cause> {
-        let registers = self.wave.vgpr.len();
-        while *left > 0
-            && let Some(step) = stretch.step(self.wave.pc)
-        {
-            if usize::from(step.highest) >= registers {
-                return Err(Cause::Register { number: step.highest.into(), allocated: registers });
-            }
-            let next = self.execute(step)?;
-            *left -= 1;
-            self.report.mix[step.timing as usize] += 1;
-            if next != Next::Jumped {
-                self.wave.pc = step.next();
-            }
-            if next == Next::Yields {
-                return Ok(next);
-            }
-        }
-        Ok(Next::Following)
-    }
-
-    #[inline(always)]
-    pub(crate) fn execute(&mut self, step: &Step) -> Result<Next, Cause> {
-        match step.run {
-            Run::Scalar(handler) => {
-                scalar::execute(self, step, handler);
-                Ok(Next::Following)
-            }
-            Run::Special(handler) => handler(self, step),
-            _ => vector::execute(self, step),
-        }
-    }
-
+impl Context<'_> {
     /// Whether nobody looks at memory operations.
     pub(crate) fn is_unwatched(&self) -> bool {
         self.wave.tracker.is_none() && self.meter.is_none()
@@ -182,7 +71,7 @@ impl Core<'_> {
             tracker.push(Pending {
                 request: None,
                 destination,
-                place: Place::Scalar,
+                place: MemoryKind::Scalar,
                 counters,
                 lands: counters,
                 retired: Counters::NONE,
@@ -194,13 +83,13 @@ impl Core<'_> {
     /// Gives the vector registers back, and scratch memory with them.
     pub(crate) fn release(&mut self, step: &Step) {
         self.wave.released = Some(step.at);
-        let stores = |pending: &&Pending| pending.place == Place::Scratch && pending.is_outstanding();
+        let stores = |pending: &&Pending| pending.place == MemoryKind::Scratch && pending.is_outstanding();
         let store = self.wave.tracker.as_ref().and_then(|tracker| {
             tracker.pending.iter().filter(stores).find(|pending| pending.counters.has(Counter::Store))
         });
         if let Some(pc) = store.map(|pending| pending.pc) {
             let detail = "a store to scratch memory is outstanding".into();
-            self.find(Kind::AfterRelease, step, Some(pc), detail);
+            self.find(FindingKind::AfterRelease, step, Some(pc), detail);
         }
     }
 
@@ -257,8 +146,10 @@ impl Core<'_> {
     fn reach(&self, step: &Step, request: &Request) -> Reach {
         let atomic = matches!(request.transfer, Transfer::Atomic { .. });
         let (past_gl0, past_gl1) = match step.inst.memory.cache {
-            Cpol::Gfx11 { glc, .. } => (glc, glc),
-            Cpol::Gfx12 { scope, .. } => (scope != Scope::Cu, matches!(scope, Scope::Device | Scope::System)),
+            Policy::Gfx11 { glc, .. } => (glc, glc),
+            Policy::Gfx12 { scope, .. } => {
+                (scope != Scope::Cu, matches!(scope, Scope::Device | Scope::System))
+            }
         };
         let released = self.wave.tracker.as_ref().is_none_or(|tracker| tracker.has_no_stores());
         // The bit that returns the old value of an atomic is not one of coherence.
@@ -267,7 +158,7 @@ impl Core<'_> {
             past_gl1: past_gl1 || atomic,
             released,
             atomic,
-            scalar: request.place == Place::Scalar,
+            scalar: request.place == MemoryKind::Scalar,
         }
     }
 
@@ -291,33 +182,6 @@ impl Core<'_> {
         }
     }
 
-    /// Signals the workgroup barrier.
-    pub(crate) fn arrive(&mut self, step: &Step) {
-        if self.group.arrived == 0 {
-            self.group.barrier_pc = step.at;
-        } else if self.group.barrier_pc != step.at {
-            let other = Some(self.group.barrier_pc);
-            self.find(Kind::DivergentBarrier, step, other, "another wave arrived elsewhere".into());
-        }
-        self.group.arrived += 1;
-        self.wave.signalled = true;
-        self.wave.phase = self.group.phase;
-    }
-
-    /// Waits for the barrier that was signalled.
-    pub(crate) fn await_barrier(&mut self, step: &Step) -> Result<Next, Cause> {
-        if !self.wave.signalled {
-            self.find(Kind::DivergentBarrier, step, None, "wait without a signal".into());
-            return Ok(Next::Following);
-        }
-        if self.group.phase > self.wave.phase {
-            self.wave.signalled = false;
-            return Ok(Next::Following);
-        }
-        self.wave.activity = Activity::AtBarrier;
-        Ok(Next::Yields)
-    }
-
     /// LDS race check.
     fn note_lds(&mut self, request: &Request, pc: u64) {
         let (wave, exec) = (self.wave.number, request.exec);
@@ -339,32 +203,15 @@ impl Core<'_> {
             }
         }
         if let Some((other, start)) = conflict {
-            self.found(Kind::LdsRace, pc, Some(other), format!("LDS byte {start:#x}"));
+            self.found(FindingKind::LdsRace, pc, Some(other), format!("LDS byte {start:#x}"));
         }
-    }
-
-    /// Records a finding.
-    pub(crate) fn find(&mut self, kind: Kind, step: &Step, other: Option<u64>, detail: String) {
-        self.found(kind, step.at, other, detail);
-    }
-
-    /// Records a finding at an address.
-    fn found(&mut self, kind: Kind, pc: u64, other: Option<u64>, detail: String) {
-        if self.report.is_known(kind, pc) {
-            return;
-        }
-        let target = self.wave.target;
-        let text = text_at(self.space, target, pc);
-        let other = other.map(|pc| Party { pc, text: text_at(self.space, target, pc) });
-        let (kernel, group, wave) = (self.group.kernel.clone(), self.group.id, self.wave.number);
-        self.report.find(Finding { kind, kernel, pc, text, group, wave, other, detail });
     }
 }
 
 /// The counters that tell when an operation's data are there. A flat one is counted by two, of which those count whose
 /// memory an address leads to; the other part retires without anything to bring.
 fn landing(request: &Request, counters: Counters) -> Counters {
-    if request.place != Place::Flat {
+    if request.place != MemoryKind::Flat {
         return counters;
     }
     let (mut lds, mut others) = (false, request.exec == 0);
@@ -381,8 +228,8 @@ fn landing(request: &Request, counters: Counters) -> Counters {
 /// The cache that an instruction empties.
 fn emptied(step: &Step) -> Option<Cache> {
     let device = match step.inst.memory.cache {
-        Cpol::Gfx11 { .. } => false,
-        Cpol::Gfx12 { scope, .. } => matches!(scope, Scope::Device | Scope::System),
+        Policy::Gfx11 { .. } => false,
+        Policy::Gfx12 { scope, .. } => matches!(scope, Scope::Device | Scope::System),
     };
     match step.row().name {
         "buffer_gl0_inv" => Some(Cache::Gl0),
@@ -392,19 +239,4 @@ fn emptied(step: &Step) -> Option<Cache> {
         "s_dcache_inv" => Some(Cache::Scalar),
         _ => None,
     }
-}
-
-/// Text of the instruction at an address, as it is in memory now.
-fn text_at(space: &mut Space, target: Target, pc: u64) -> String {
-    let words: Vec<u32> =
-        (0..LONGEST).map_while(|word| space.load32(pc.wrapping_add(4 * word)).ok()).collect();
-    match decode(&words, target) {
-        Ok((inst, _)) => inst.text(target).to_string(),
-        Err(error) => error.to_string(),
-    }
-}
-
-/// What an instruction reads and writes, as a list.
-pub(crate) fn effects_of(inst: &Inst) -> Vec<(Direction, Resource)> {
-    Effects::of(inst).iter().collect()
 }

@@ -1,18 +1,14 @@
-//! Sanitizer findings, and the watch over LDS.
+//! Findings of the sanitizers.
 //!
-//! Not here: registers and counters (`tracker.rs`).
+//! Not here: the sanitizers (`watch.rs`, `undefined.rs`, `ordering.rs`, `lds_shadow.rs`).
 
 use alloc::string::String;
-use alloc::vec;
-use alloc::vec::Vec;
 use core::fmt;
-
-use crate::memory::Shadow;
 
 /// What a sanitizer found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum FindingKind {
     /// A register was read while a load into it was outstanding.
     ReadBeforeWait,
     /// A register was overwritten while a load into it was outstanding.
@@ -50,7 +46,7 @@ pub enum Kind {
     IgnoredTrap,
 }
 
-impl Kind {
+impl FindingKind {
     /// How many there are.
     pub const COUNT: usize = Self::IgnoredTrap as usize + 1;
 }
@@ -68,7 +64,7 @@ pub struct Party {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// What.
-    pub kind: Kind,
+    pub kind: FindingKind,
     /// Name of the kernel, or its first instruction's address where the launch has no name.
     pub kernel: String,
     /// Address of the instruction.
@@ -93,86 +89,5 @@ impl fmt::Display for Finding {
             Some(other) => write!(f, " (other party at {:#x} `{}`)", other.pc, other.text),
             None => Ok(()),
         }
-    }
-}
-
-/// Who touched an LDS byte last in this phase.
-#[derive(Clone, Copy, Default)]
-struct Touch {
-    /// Phase plus one; 0 is never.
-    phase: u32,
-    /// Wave that wrote, plus one.
-    writer: u16,
-    writer_atomic: bool,
-    /// Wave that read, plus one; `u16::MAX` is several.
-    reader: u16,
-    pc: u64,
-}
-
-/// LDS bytes: defined or not, and who touched them between two barriers.
-pub(crate) struct LdsShadow {
-    defined: Shadow,
-    touches: Vec<Touch>,
-    phase: u32,
-}
-
-/// An access of one lane.
-#[derive(Clone, Copy)]
-pub(crate) struct LdsAccess {
-    pub(crate) start: usize,
-    pub(crate) len: usize,
-    pub(crate) wave: u32,
-    pub(crate) pc: u64,
-    pub(crate) reads: bool,
-    pub(crate) writes: bool,
-}
-
-const SEVERAL: u16 = u16::MAX;
-
-impl LdsShadow {
-    pub(crate) fn new(len: usize) -> Self {
-        Self { defined: Shadow::undefined(len), touches: vec![Touch::default(); len], phase: 1 }
-    }
-
-    /// A barrier has opened: accesses before it are ordered before those after it.
-    pub(crate) fn next_phase(&mut self) {
-        self.phase += 1;
-    }
-
-    pub(crate) fn is_defined(&self, start: usize, len: usize) -> bool {
-        self.defined.all(start, len)
-    }
-
-    pub(crate) fn define(&mut self, start: usize, len: usize, defined: bool) {
-        self.defined.set(start, len, defined);
-    }
-
-    /// Notes an access; answers the program counter of a conflicting one.
-    pub(crate) fn touch(&mut self, access: LdsAccess) -> Option<u64> {
-        let me = access.wave as u16 + 1;
-        let atomic = access.reads && access.writes;
-        let mut conflict = None;
-        let phase = self.phase;
-        for touch in self.touches.iter_mut().skip(access.start).take(access.len) {
-            if touch.phase != phase {
-                *touch = Touch { phase, ..Touch::default() };
-            }
-            let others_wrote = touch.writer != 0 && touch.writer != me && !(atomic && touch.writer_atomic);
-            let others_read = touch.reader != 0 && touch.reader != me;
-            if others_wrote || (access.writes && others_read && !atomic) {
-                conflict = Some(touch.pc);
-            }
-            if access.writes {
-                touch.writer = me;
-                touch.writer_atomic = atomic;
-                touch.pc = access.pc;
-            } else {
-                touch.reader = if touch.reader == 0 || touch.reader == me { me } else { SEVERAL };
-                if touch.writer == 0 {
-                    touch.pc = access.pc;
-                }
-            }
-        }
-        conflict
     }
 }

@@ -1,9 +1,10 @@
-//! What atomic instructions compute.
+//! The functions of atomic instructions.
 //!
 //! Not here: their addresses and widths.
 
-use super::super::float::{BF16, F16, add32, add64};
-use super::super::mode::Round;
+use super::float::{BF16, F16, Format, add32, add64};
+use super::mode::Round;
+use super::number::number;
 
 /// New memory value from the old one, the operand, and the comparand.
 pub(crate) type Alu = fn(u64, u64, u64) -> u64;
@@ -34,14 +35,14 @@ fn pick(choose: bool, yes: u64, no: u64) -> u64 {
 
 /// minimumNumber / maximumNumber of memory and operand, in the order the memory unit uses.
 fn number32(old: u64, data: u64, max: bool) -> u64 {
-    super::super::vector::number::number(f(data), f(old), max).to_bits().into()
+    number(f(data), f(old), max).to_bits().into()
 }
 
 fn number64(old: u64, data: u64, max: bool) -> u64 {
-    super::super::vector::number::number(d(data), d(old), max).to_bits()
+    number(d(data), d(old), max).to_bits()
 }
 
-fn packed(old: u64, data: u64, format: super::super::float::Format) -> u64 {
+fn packed(old: u64, data: u64, format: Format) -> u64 {
     let sum = |shift: u32| {
         let [a, b] = [old, data].map(|value| format.decode((value >> shift) as u32 & 0xffff));
         u64::from(format.encode(a + b, Round::Nearest)) << shift

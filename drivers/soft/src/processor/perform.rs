@@ -1,111 +1,49 @@
-//! A memory instruction in flight, and what happens when the memory answers.
+//! The effect of a memory instruction when the memory answers.
 //!
-//! Not here: how addresses are formed (`address.rs`).
+//! Not here: forming addresses (`memory_ops`), the time of the answer (`operations.rs`).
 
-use alloc::vec::Vec;
-
-use super::super::fault::Cause;
-use super::super::ordering::Reach;
-use super::super::unit::Memories;
-use super::super::vector::store;
-use super::super::wave::{APERTURE, Lanes, PRIVATE_BASE, SHARED_BASE, Wave};
-use super::quick;
+use super::fault::Cause;
+use super::registers::Lanes;
+use super::request::{Destination, Location, MemoryKind, Request};
 use super::transfer::Transfer;
-use crate::memory::Access;
+use super::wave::Wave;
+use super::whole_words;
+use crate::memory::{Access, Space};
 
-/// Which memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+/// The memories an operation may touch.
+pub(crate) struct Memories<'a> {
     /// The GPU's address space.
-    Global,
-    /// Chosen by the address.
-    Flat,
+    pub(crate) space: &'a mut Space,
     /// The group's LDS.
-    Lds,
-    /// The lane's scratch.
-    Scratch,
-    /// Scalar memory: one address for the wave.
-    Scalar,
-    /// Lanes of registers; nothing is accessed.
-    Lanes,
-}
-
-/// Registers that the answer goes to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Destination {
-    /// None.
-    Nothing,
-    /// Vector registers: first, count.
-    Vector(usize, usize),
-    /// Scalar registers: first, count.
-    Scalar(usize, usize),
-}
-
-/// One memory instruction in flight.
-#[derive(Clone)]
-pub(crate) struct Request {
-    /// Which memory.
-    pub(crate) place: Place,
-    /// What is moved.
-    pub(crate) transfer: Transfer,
-    /// Lanes that take part.
-    pub(crate) exec: u32,
-    /// Lanes whose access is out of a buffer's bounds: loads give 0, stores do nothing.
-    pub(crate) outside: u32,
-    /// First address of each lane.
-    pub(crate) address: [u64; 32],
-    /// Distance of the second access of pairs.
-    pub(crate) second: i64,
-    /// Data registers as they were at issue.
-    pub(crate) data: Vec<Lanes>,
-    /// Bits of each data register without a value, where that is watched.
-    pub(crate) poison: Vec<Lanes>,
-    /// How far it goes past caches.
-    pub(crate) reach: Reach,
-    /// Where the answer goes.
-    pub(crate) destination: Destination,
-}
-
-/// Where one access really goes.
-#[derive(Clone, Copy, Debug)]
-enum Target {
-    Global(u64),
-    Lds(u64),
-    Scratch(u64),
+    pub(crate) lds: &'a mut [u8],
 }
 
 impl Request {
-    fn target(&self, address: u64) -> Target {
-        match self.place {
-            Place::Global | Place::Scalar | Place::Lanes => Target::Global(address),
-            Place::Lds => Target::Lds(address),
-            Place::Scratch => Target::Scratch(address),
-            Place::Flat if address.wrapping_sub(SHARED_BASE) < APERTURE => Target::Lds(address - SHARED_BASE),
-            Place::Flat if address.wrapping_sub(PRIVATE_BASE) < APERTURE => {
-                Target::Scratch(address - PRIVATE_BASE)
-            }
-            Place::Flat => Target::Global(address),
-        }
-    }
-
     /// Whether any access can only be refused: found out at issue, where the program counter is known.
     pub(crate) fn check(&self, wave: &Wave, memories: &mut Memories<'_>) -> Result<(), Cause> {
         let len = self.transfer.bytes();
         let access = if self.transfer.writes() { Access::Write } else { Access::Read };
-        let whole = self.place == Place::Global && self.outside & self.exec == 0 && self.second == 0;
-        if whole && quick::is_inside(memories.space, &self.address, self.exec, len, access) {
+        let whole = self.place == MemoryKind::Global && self.outside & self.exec == 0 && self.second == 0;
+        if whole && whole_words::is_inside(memories.space, &self.address, self.exec, len, access) {
             return Ok(());
         }
         for lane in 0..32 {
-            if self.exec >> lane & 1 == 0 || self.outside >> lane & 1 != 0 || self.place == Place::Lanes {
+            if self.exec >> lane & 1 == 0 || self.outside >> lane & 1 != 0 || self.place == MemoryKind::Lanes
+            {
                 continue;
             }
             let first = self.address[lane];
-            check_one(wave, memories, self.target(first), len, access)?;
+            check_one(wave, memories, self.location(first), len, access)?;
             if self.second != 0 {
-                check_one(wave, memories, self.target(first.wrapping_add_signed(self.second)), len, access)?;
+                check_one(
+                    wave,
+                    memories,
+                    self.location(first.wrapping_add_signed(self.second)),
+                    len,
+                    access,
+                )?;
             }
-            if self.place == Place::Scalar {
+            if self.place == MemoryKind::Scalar {
                 break;
             }
         }
@@ -115,15 +53,15 @@ impl Request {
     /// Moves the data. Only called after `check`.
     pub(crate) fn perform(&self, wave: &mut Wave, memories: &mut Memories<'_>) -> Result<(), Cause> {
         match self.transfer {
-            Transfer::Load(_) if self.place == Place::Scalar => self.scalar(wave, memories),
-            Transfer::LoadSmall { bytes, signed } if self.place == Place::Scalar => {
+            Transfer::Load(_) if self.place == MemoryKind::Scalar => self.scalar(wave, memories),
+            Transfer::LoadSmall { bytes, signed } if self.place == MemoryKind::Scalar => {
                 let value = self.small(wave, memories, self.address[0], bytes, signed, 0)?;
                 if let Destination::Scalar(first, _) = self.destination {
                     wave.set_scalar(first, if self.outside & 1 != 0 { 0 } else { value });
                 }
                 Ok(())
             }
-            _ if self.place == Place::Lanes => self.answer(wave, &self.data.clone()),
+            _ if self.place == MemoryKind::Lanes => self.answer(wave, &self.data.clone()),
             _ => self.vector(wave, memories),
         }
     }
@@ -140,16 +78,19 @@ impl Request {
 
     /// Whole words of global memory, in one go; false if that is not possible.
     fn whole(&self, wave: &mut Wave, memories: &mut Memories<'_>) -> bool {
-        if self.place != Place::Global || self.outside & self.exec != 0 {
+        if self.place != MemoryKind::Global || self.outside & self.exec != 0 {
             return false;
         }
         match (self.transfer, self.destination) {
             (Transfer::Load(words), Destination::Vector(first, _)) => {
                 let registers = wave.vgpr.get_mut(first..first + usize::from(words));
-                registers
-                    .is_some_and(|registers| quick::load(memories.space, registers, &self.address, self.exec))
+                registers.is_some_and(|registers| {
+                    whole_words::load(memories.space, registers, &self.address, self.exec)
+                })
             }
-            (Transfer::Store(_), _) => quick::store(memories.space, &self.data, &self.address, self.exec),
+            (Transfer::Store(_), _) => {
+                whole_words::store(memories.space, &self.data, &self.address, self.exec)
+            }
             _ => false,
         }
     }
@@ -178,7 +119,7 @@ impl Request {
     fn answer(&self, wave: &mut Wave, out: &[Lanes]) -> Result<(), Cause> {
         if let Destination::Vector(first, count) = self.destination {
             for (index, value) in out.iter().enumerate().take(count) {
-                store(wave, first + index, value, self.exec);
+                wave.store(first + index, value, self.exec);
             }
         }
         Ok(())
@@ -276,8 +217,8 @@ impl Request {
     ) -> Result<(), Cause> {
         for (index, slot) in out.iter_mut().enumerate() {
             let at = address.wrapping_add(4 * index as u64);
-            slot[lane] = match self.target(at) {
-                Target::Global(at) => memories.space.load32(at)?,
+            slot[lane] = match self.location(at) {
+                Location::Global(at) => memories.space.load32(at)?,
                 _ => {
                     let mut bytes = [0; 4];
                     self.get(wave, memories, at, lane, &mut bytes)?;
@@ -312,14 +253,14 @@ impl Request {
         lane: usize,
         out: &mut [u8],
     ) -> Result<(), Cause> {
-        match self.target(address) {
-            Target::Global(at) => memories.space.read(at, out)?,
-            Target::Lds(at) => {
+        match self.location(address) {
+            Location::Global(at) => memories.space.read(at, out)?,
+            Location::Lds(at) => {
                 let size = memories.lds.len();
                 let bytes = slice(memories.lds, at, out.len()).ok_or(lds_fault(at, size))?;
                 out.copy_from_slice(bytes);
             }
-            Target::Scratch(at) => {
+            Location::Scratch(at) => {
                 let size = wave.scratch_lane;
                 let bytes =
                     lane_slice(wave, at, lane, out.len()).ok_or(Cause::Scratch { offset: at, size })?;
@@ -337,18 +278,18 @@ impl Request {
         lane: usize,
         bytes: &[u8],
     ) -> Result<(), Cause> {
-        match self.target(address) {
-            Target::Global(at) => match bytes {
+        match self.location(address) {
+            Location::Global(at) => match bytes {
                 &[a, b, c, d] => memories.space.store32(at, u32::from_le_bytes([a, b, c, d]))?,
                 _ => memories.space.write(at, bytes)?,
             },
-            Target::Lds(at) => {
+            Location::Lds(at) => {
                 let size = memories.lds.len();
                 let out = slice(memories.lds, at, bytes.len()).ok_or(lds_fault(at, size))?;
                 out.copy_from_slice(bytes);
                 memories.space.changes = memories.space.changes.wrapping_add(1);
             }
-            Target::Scratch(at) => {
+            Location::Scratch(at) => {
                 let size = wave.scratch_lane;
                 let out =
                     lane_slice(wave, at, lane, bytes.len()).ok_or(Cause::Scratch { offset: at, size })?;
@@ -356,41 +297,6 @@ impl Request {
             }
         }
         Ok(())
-    }
-
-    /// LDS bytes that one lane touches, for the race check: start, length, and the second piece of pairs.
-    pub(crate) fn lds_pieces(&self, lane: usize) -> [Option<(usize, usize)>; 2] {
-        let piece = |address: u64| match self.target(address) {
-            Target::Lds(at) if self.place != Place::Lanes => {
-                Some((usize::try_from(at).ok()?, self.transfer.bytes()))
-            }
-            _ => None,
-        };
-        let first = self.address[lane];
-        [piece(first), if self.second == 0 { None } else { piece(first.wrapping_add_signed(self.second)) }]
-    }
-
-    /// Global bytes that one lane touches.
-    pub(crate) fn global_piece(&self, lane: usize) -> Option<(u64, usize)> {
-        match self.target(self.address[lane]) {
-            Target::Global(at) if self.place != Place::Lanes => Some((at, self.transfer.bytes())),
-            _ => None,
-        }
-    }
-
-    /// Whether global memory may be touched.
-    pub(crate) fn is_global(&self) -> bool {
-        matches!(self.place, Place::Global | Place::Flat | Place::Scalar)
-    }
-
-    /// Scratch bytes that one lane touches, as a range of the wave's scratch memory.
-    pub(crate) fn scratch_piece(&self, wave: &Wave, lane: usize) -> Option<(usize, usize)> {
-        match self.target(self.address[lane]) {
-            Target::Scratch(at) if self.place != Place::Lanes => {
-                Some((usize::try_from(at).ok()? + lane * wave.scratch_lane, self.transfer.bytes()))
-            }
-            _ => None,
-        }
     }
 }
 
@@ -413,20 +319,22 @@ fn lane_slice(wave: &mut Wave, at: u64, lane: usize, len: usize) -> Option<&mut 
 fn check_one(
     wave: &Wave,
     memories: &mut Memories<'_>,
-    target: Target,
+    location: Location,
     len: usize,
     access: Access,
 ) -> Result<(), Cause> {
     let inside = |at: u64, size: usize| {
         usize::try_from(at).ok().and_then(|start| start.checked_add(len)).is_some_and(|end| end <= size)
     };
-    match target {
-        Target::Global(at) => memories.space.check(at, len, access)?,
-        Target::Lds(at) if !inside(at, memories.lds.len()) => return Err(lds_fault(at, memories.lds.len())),
-        Target::Scratch(at) if !inside(at, wave.scratch_lane) => {
+    match location {
+        Location::Global(at) => memories.space.check(at, len, access)?,
+        Location::Lds(at) if !inside(at, memories.lds.len()) => {
+            return Err(lds_fault(at, memories.lds.len()));
+        }
+        Location::Scratch(at) if !inside(at, wave.scratch_lane) => {
             return Err(Cause::Scratch { offset: at, size: wave.scratch_lane });
         }
-        Target::Lds(_) | Target::Scratch(_) => {}
+        Location::Lds(_) | Location::Scratch(_) => {}
     }
     Ok(())
 }
