@@ -5,7 +5,7 @@
 
 use doorbell_kfd::packet::Encoding;
 
-use super::engine::{CommandProcessor, InFlight, Outcome};
+use super::command_processor::{CommandProcessor, InFlight, Outcome};
 use super::pm4;
 use super::queue::Queue;
 use crate::code::{Descriptor, DescriptorError, Launch, halved};

@@ -4,10 +4,11 @@
 //! (`processor`).
 
 mod aql;
-mod engine;
+mod command_processor;
 mod pm4;
 mod queue;
+mod run_queue;
 mod sdma;
 
-pub use engine::{CommandProcessor, Notice};
+pub use command_processor::{CommandProcessor, Notice};
 pub use queue::{Queue, QueueKind};

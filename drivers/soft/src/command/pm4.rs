@@ -8,13 +8,10 @@ use alloc::vec::Vec;
 use doorbell_isa::Generation;
 use doorbell_kfd::packet::Encoding;
 
-use super::engine::{CommandProcessor, InFlight, Outcome};
+use super::command_processor::{CommandProcessor, InFlight, Notice, Outcome};
 use super::queue::Queue;
 use crate::code::{Descriptor, Launch};
 use crate::memory::{MemoryFault, Space};
-
-/// Shader registers kept.
-pub(super) const REGISTERS: usize = 0x400;
 
 mod opcode {
     pub(super) const NOP: u32 = 0x10;
@@ -191,7 +188,7 @@ fn packet(
                 _ => {}
             }
             if select >> 24 & 7 == 2 {
-                cp.notices.push(super::Notice::Interrupt(*context));
+                cp.notices.push(Notice::Interrupt(*context));
             }
             Outcome::Advanced
         }

@@ -5,7 +5,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::engine::{CommandProcessor, Notice, Outcome};
+use super::command_processor::{CommandProcessor, Notice, Outcome};
 use super::pm4::holds;
 use super::queue::Queue;
 use crate::memory::{MemoryFault, Space};

@@ -1,6 +1,6 @@
-//! Runs the queues of one GPU: batches of dispatches, completion, errors.
+//! The command processor of one GPU: dispatches in flight, completion signals, errors.
 //!
-//! Not here: packet formats (`aql.rs`, `pm4.rs`, `sdma.rs`).
+//! Not here: packets (`aql.rs`, `pm4.rs`, `sdma.rs`), running a queue (`run_queue.rs`).
 
 use alloc::vec::Vec;
 
@@ -8,7 +8,6 @@ use doorbell_isa::Target;
 use doorbell_kfd::packet::Encoding;
 
 use super::queue::{Queue, QueueKind};
-use super::{aql, pm4, sdma};
 use crate::code::DescriptorError;
 use crate::memory::{Access, MemoryFault, Random, Space};
 use crate::processor::{Cause, Dispatch, Engine, Fault, Message, Model, Options, Profile, Report, Trap};
@@ -76,6 +75,8 @@ pub struct CommandProcessor {
 
 /// Dispatches that may be in flight without a barrier between them.
 const MOST_IN_FLIGHT: usize = 4;
+/// PM4 shader registers kept.
+const REGISTERS: usize = 0x400;
 /// Nanoseconds of a tick.
 const TICK: f64 = 10.0;
 
@@ -95,7 +96,7 @@ impl CommandProcessor {
             trap: None,
             notices: Vec::new(),
             batch: Vec::new(),
-            registers: alloc::vec![0; pm4::REGISTERS],
+            registers: alloc::vec![0; REGISTERS],
             acquired: false,
             ticks: 0,
         }
@@ -104,27 +105,6 @@ impl CommandProcessor {
     /// The GPU's clock, 100 MHz: one tick per wave instruction here, or modelled time where dispatches are counted.
     pub fn clock(&self) -> u64 {
         if self.engine.options().count { self.ticks } else { self.report.instructions }
-    }
-
-    /// Runs a queue as far as it goes; answers what the kernel has to know.
-    pub fn run(&mut self, queue: &mut Queue, space: &mut Space) -> Vec<Notice> {
-        while queue.is_active && !queue.is_stopped {
-            let outcome = match queue.kind {
-                QueueKind::Aql => aql::step(self, queue, space),
-                QueueKind::Pm4 => pm4::step(self, queue, space),
-                QueueKind::Sdma => sdma::step(self, queue, space),
-            };
-            let outcome = outcome.unwrap_or_else(|fault| self.page_fault(&fault, Access::Read));
-            match outcome {
-                Outcome::Advanced => {}
-                Outcome::Waits => break,
-                Outcome::Stopped => queue.is_stopped = true,
-            }
-        }
-        if !self.flush(queue, space) {
-            queue.is_stopped = true;
-        }
-        core::mem::take(&mut self.notices)
     }
 
     /// Up to where a ring may be read: the doorbell, or what the scheduler finds in the write pointer.
