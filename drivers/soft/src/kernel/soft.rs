@@ -14,6 +14,8 @@ use doorbell_kfd::sys::{
     WaitEvents, Window, call_pointed, event_type, request, store_fence,
 };
 
+use spin::Mutex;
+
 use super::events::{Events, SLOTS};
 use super::files::files;
 use super::inject::Injection;
@@ -21,7 +23,7 @@ use super::machine::{Machine, Release};
 use super::queues::Queues;
 use super::ranges::Ranges;
 use crate::command::{CommandProcessor, Notice};
-use crate::memory::{Lock, Space};
+use crate::memory::Space;
 use crate::processor::{Fault, Options, Profile, Report};
 
 /// What an open file is.
@@ -64,7 +66,7 @@ pub(super) struct State {
 pub struct SoftKernel {
     pub(super) machine: Machine,
     pub(super) files: BTreeMap<String, String>,
-    pub(super) state: Lock<State>,
+    pub(super) state: Mutex<State>,
     pub(super) doorbells: Shared,
     mmio: Shared,
     /// The kernel's own event page.
@@ -109,7 +111,7 @@ impl SoftKernel {
             mmio: Shared::new(PAGE)?,
             event_page: event_page()?,
             machine,
-            state: Lock::new(state),
+            state: Mutex::new(state),
         })
     }
 

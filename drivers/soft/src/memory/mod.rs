@@ -2,13 +2,11 @@
 //!
 //! Not here: which instruction accesses what (`processor`), who allocates (`kernel`).
 
-mod lock;
 mod random;
 mod shadow;
 mod simd;
 mod space;
 
-pub(crate) use lock::Lock;
 pub use random::Random;
 pub(crate) use shadow::Shadow;
 pub(crate) use simd::Simd;
