@@ -1,19 +1,19 @@
-//! Debian's package tools on lists and caches of a folder of ours: nothing is installed, the machine's lists stay.
+//! Runs Debian's package tools with lists and caches in a folder of our own, so that nothing on the machine changes.
 //!
-//! Which packages are fetched is said by those who need them (`vm`, `shim`).
+//! Which packages are fetched is decided by the callers (`vm`, `shim`).
 
 use crate::process::{command, execute, works};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What takes longer doesn't come: a server that says nothing more is as good as none.
+/// Time limit of one call. A server that stops sending is treated as unreachable.
 const MOST_SECONDS: &str = "240";
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Fetches packages and unpacks them into the folder's `root`: `packages` of `suites`, which are archives with their
-/// suites, once their lists are there. Whether that can be done here.
+/// Fetches packages and unpacks them into the folder's `root`. `suites` are pairs of archive and suite; `packages` is
+/// called once their lists are fetched. Returns false if this machine can't do it.
 pub(crate) fn unpack(
     folder: &Path,
     suites: &[(&str, &str)],
@@ -46,7 +46,7 @@ pub(crate) fn unpack(
     Ok(true)
 }
 
-/// apt-get or apt-cache with lists and caches of our own for one suite.
+/// A call of apt-get or apt-cache with lists and caches of our own.
 pub(crate) fn apt(tool: &str, folder: &Path, arguments: &[&str]) -> Command {
     let mut apt = command("timeout", [MOST_SECONDS, tool]);
     apt.current_dir(folder);

@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: the program's speed and memory, in turns with llama-bench when its path is given.
+//! `cargo xtask bench`: measures the program's speed and memory, in turns with llama-bench if its path is given.
 //!
-//! Both are run as a user would run them; the program's own `bench` verb does the timing inside. Rounds
-//! alternate, so that a neighbor on the machine disturbs both alike, and medians are compared.
+//! Both run as a user would run them; the program's own `bench` verb does the timing. Rounds alternate, so that other
+//! load on the machine affects both, and medians are compared.
 
 mod child;
 mod ours;
@@ -11,7 +11,7 @@ mod report;
 use crate::{model, process};
 use std::path::PathBuf;
 
-/// What `cargo xtask bench` takes.
+/// Arguments of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Models, by names that `cargo xtask model` knows, or paths.
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     /// A llama-bench to measure against.
     #[arg(long)]
     peer: Option<PathBuf>,
-    /// Rounds; in each, every contestant runs once.
+    /// Rounds; each program runs once in each.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Repetitions within a run.
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     threads: usize,
 }
 
-/// What both programs are asked to do.
+/// The measurement that both programs do.
 struct Task {
     model: PathBuf,
     prompt: usize,
@@ -47,7 +47,7 @@ struct Task {
 }
 
 impl Task {
-    /// Arguments that both programs take alike.
+    /// Arguments that both programs share.
     fn numbers(&self) -> [String; 8] {
         let pairs =
             [("-p", self.prompt), ("-n", self.generate), ("-r", self.repetitions), ("-t", self.threads)];
@@ -57,13 +57,13 @@ impl Task {
     }
 }
 
-/// One phase of one contestant: all samples in tokens per second.
+/// All samples of one phase of one program, in tokens per second.
 #[derive(Clone, Debug, Default)]
 struct Phase {
     samples: Vec<f64>,
 }
 
-/// What one contestant did over all rounds.
+/// Figures of one program over all rounds.
 #[derive(Clone, Debug, Default)]
 struct Contestant {
     prompt: Phase,

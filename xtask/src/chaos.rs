@@ -1,7 +1,7 @@
-//! `cargo xtask chaos`: clients that go, dawdle, idle, babble, lie and crowd, against the program with a real model.
+//! `cargo xtask chaos`: runs misbehaving clients against the program with a real model.
 //!
-//! Prints what came of each crowd, how long `/health` took meanwhile, what was left behind, and how long the end took
-//! under load. Fails when something leaks, sticks, answers with a fault of the server or takes too long.
+//! Prints the statuses that each group of clients got, the times of `/health` meanwhile, what was left behind, and how
+//! long the shutdown took under load. Fails if something leaks, hangs, answers with a server fault or takes too long.
 
 mod clients;
 mod probe;
@@ -9,14 +9,14 @@ mod probe;
 use crate::load::server::{Kind, Running};
 use crate::{http, model, process};
 use anyhow::{Context as _, ensure};
-use clients::{BROKEN, Crowd, GONE};
+use clients::{BROKEN, Crowd, NO_STATUS};
 use core::net::SocketAddr;
 use core::time::Duration;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// What `cargo xtask chaos` takes.
+/// Arguments of `cargo xtask chaos`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The model, by a name that `cargo xtask model` knows, or a path.
@@ -27,11 +27,11 @@ pub(crate) struct Arguments {
     program: Option<PathBuf>,
     /// Clients that disconnect at random.
     #[arg(long, default_value_t = 1000)]
-    goers: usize,
-    /// Requests that want to be queued.
+    disconnecting: usize,
+    /// Requests that wait in the queue.
     #[arg(long, default_value_t = 10_000)]
     queued: usize,
-    /// How often the crowds come.
+    /// Number of rounds.
     #[arg(long, default_value_t = ENOUGH + 1)]
     rounds: usize,
     /// Threads that compute.
@@ -39,23 +39,24 @@ pub(crate) struct Arguments {
     threads: usize,
 }
 
-/// How long what was left behind may take to be gone.
+/// Time limit for slots, pages and files to be released.
 const SETTLE: Duration = Duration::from_secs(60);
 
-/// How long the end may take, with streams that would go on.
+/// Time limit of the shutdown, with streams still open.
 const END: Duration = Duration::from_secs(5);
 
-/// Files that may be more than before, as the kernel has not closed them yet.
+/// Additional open files that are allowed, since the kernel closes some late.
 const SPARE_FILES: u64 = 8;
-/// Threads that may be more than before, waiting for work.
+/// Additional threads that are allowed, waiting for work.
 const SPARE_THREADS: u64 = 16;
 
-/// Connections that are open and idle all the while.
-const IDLERS: usize = 300;
+/// Connections that stay open and idle.
+const IDLE_CONNECTIONS: usize = 300;
 
-/// Resident bytes that a round may add. A leak of 400 bytes a client would be more.
+/// Resident bytes that a round may add. A leak of 400 bytes per client would add more.
 const NOISE: u64 = 4 << 20;
-/// Rounds behind the first by which memory is judged: of so many, some of either half are without a large body's rest.
+/// Least number of rounds after the first for a verdict on memory: then some rounds of each half are free of the
+/// remains of large bodies.
 const ENOUGH: usize = 8;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
@@ -72,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
             let seconds = settled(&server, before[0] + SPARE_FILES)?;
             let now = server.resources();
             println!(
-                "round {round}: all places, pages and files free after {seconds:.1} s; files {} (before: {}), threads {} ({}), \
+                "round {round}: all slots, pages and files free after {seconds:.1} s; files {} (before: {}), threads {} ({}), \
                  resident {:.1} MB ({:.1})",
                 now[0], before[0], now[1], before[1], megabytes(now[2]), megabytes(before[2]),
             );
@@ -85,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
     judge_memory(&resident)?;
     let (status, _) = http::post(address, "/v1/chat/completions", &clients::question(4))?;
     ensure!(status == 200, "an honest question is answered with {status}");
-    // the end under load: streams that would go on for long
+    // shutdown under load: streams that would go on for long
     let _streams: Vec<_> = (0..16).map(|_| clients::open_stream(address)).collect::<Result<_, _>>()?;
     std::thread::sleep(Duration::from_secs(1));
     let ending = server.end()?;
@@ -98,13 +99,13 @@ fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Fails if later rounds leave more memory than earlier ones. The first only fills what stays. Of the others the least
-/// counts: what large bodies leave with the allocator differs from round to round by tens of megabytes.
+/// Fails if later rounds leave more memory than earlier ones. The first round fills caches and is not counted. The minimum
+/// of each half is compared, since the memory that large bodies leave in the allocator varies by tens of megabytes.
 fn judge_memory(resident: &[u64]) -> Result<(), anyhow::Error> {
     let rounds = resident.get(1..).filter(|rounds| rounds.len() >= ENOUGH).unwrap_or_default();
     let (early, late) = rounds.split_at(rounds.len() / 2);
     let (Some(early), Some(late)) = (early.iter().min(), late.iter().min()) else {
-        println!("memory: too few rounds to tell");
+        println!("memory: too few rounds for a verdict");
         return Ok(());
     };
     let growth = late.saturating_sub(*early) / (rounds.len() as u64).div_ceil(2);
@@ -115,14 +116,26 @@ fn judge_memory(resident: &[u64]) -> Result<(), anyhow::Error> {
 
 fn crowds(address: SocketAddr, arguments: &Arguments) -> Result<(), anyhow::Error> {
     let crowds = [
-        Crowd::new("disconnect at random", arguments.goers, 100, clients::go, &[GONE, 200, 429]),
-        Crowd::new("read slowly", 64, 64, clients::dawdle, &[GONE, 200, 429]),
-        Crowd::new("send broken bodies", 500, 20, clients::lie, &[400]),
-        Crowd::new("babble", 200, 20, clients::babble, &[GONE, BROKEN, 200, 400, 431]),
-        Crowd::new("send huge bodies", 16, 8, clients::swell, &[BROKEN, 413, 429]),
-        Crowd::new("want to be queued", arguments.queued, 1000, clients::queue, &[200, 429]),
+        Crowd::new(
+            "disconnect at random",
+            arguments.disconnecting,
+            100,
+            clients::disconnect,
+            &[NO_STATUS, 200, 429],
+        ),
+        Crowd::new("read slowly", 64, 64, clients::read_slowly, &[NO_STATUS, 200, 429]),
+        Crowd::new("send broken bodies", 500, 20, clients::send_broken_bodies, &[400]),
+        Crowd::new(
+            "send other protocols",
+            200,
+            20,
+            clients::send_other_protocols,
+            &[NO_STATUS, BROKEN, 200, 400, 431],
+        ),
+        Crowd::new("send huge bodies", 16, 8, clients::send_huge_bodies, &[BROKEN, 413, 429]),
+        Crowd::new("wait in the queue", arguments.queued, 1000, clients::wait_in_queue, &[200, 429]),
     ];
-    let _idlers = clients::idlers(address, IDLERS)?;
+    let _idle = clients::idle_connections(address, IDLE_CONNECTIONS)?;
     for crowd in crowds {
         let start = Instant::now();
         let statuses = crowd.run(address);
@@ -133,12 +146,12 @@ fn crowds(address: SocketAddr, arguments: &Arguments) -> Result<(), anyhow::Erro
             start.elapsed().as_secs_f64()
         );
         let fault = statuses.iter().find(|(status, _)| !crowd.statuses.contains(status));
-        ensure!(fault.is_none(), "answers that must not be: {fault:?}");
+        ensure!(fault.is_none(), "unexpected statuses: {fault:?}");
     }
     Ok(())
 }
 
-/// Waits until nobody is served, no page is held and no more than so many files are open; gives the seconds that took.
+/// Waits until no request runs, no page is held and at most `files` files are open. Returns the seconds it took.
 fn settled(server: &Running, files: u64) -> Result<f64, anyhow::Error> {
     let address = server.address();
     let start = Instant::now();
@@ -154,7 +167,7 @@ fn settled(server: &Running, files: u64) -> Result<f64, anyhow::Error> {
         if idle && open <= files {
             return Ok(start.elapsed().as_secs_f64());
         }
-        ensure!(start.elapsed() < SETTLE, "somebody still holds a place: {body}, pages {held}, files {open}");
+        ensure!(start.elapsed() < SETTLE, "a slot is still in use: {body}, pages {held}, files {open}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

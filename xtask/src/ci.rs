@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: every check that must hold before a change goes in, cheap ones first, then the tests.
 //!
-//! Each step runs alone with `--only NAME`. What a step checks is in its own file.
+//! `--only NAME` runs one step. Each step's rules are in its own file.
 
 mod arrows;
 mod circles;
@@ -12,7 +12,7 @@ use crate::process::{cargo, command, execute, works};
 use crate::{conformance, isa_check, kernels, nostd, shim, test, unicode};
 use anyhow::bail;
 
-/// What `cargo xtask ci` takes.
+/// Arguments of `cargo xtask ci`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Only this step; may be given more than once.
@@ -26,24 +26,24 @@ pub(crate) struct Arguments {
     list: bool,
 }
 
-/// One row of the table: name, what it shows, how.
+/// One row of the table: name, the property it shows, the check.
 struct Step(&'static str, &'static str, fn() -> Result<(), anyhow::Error>);
 
 #[rustfmt::skip]
 const STEPS: [Step; 13] = [
-    Step("tidy", "headers, sizes, names, places, links", tidy::run),
-    Step("arrows", "no crate depends on one it must not know", arrows::run),
+    Step("tidy", "headers, sizes, names, links, documented variables", tidy::run),
+    Step("arrows", "no crate depends on one that the architecture forbids", arrows::run),
     Step("circles", "no files of a crate import each other in a circle", circles::run),
     Step("fmt", "rustfmt changes nothing", fmt),
     Step("generated", "generated files are what their generators write", generated),
     Step("clippy", "no warning in any target", clippy),
     Step("no-std", "no_std crates build without features and without std", no_std),
     Step("doc", "no warning in the documentation", doc),
-    Step("deny", "licenses and duplicate versions, where cargo-deny is installed", deny),
+    Step("deny", "licenses and duplicate versions, if cargo-deny is installed", deny),
     Step("test", "all tests", test::run),
-    Step("conformance", "unmodified clients are content with the server, where they can be had", conformance::run),
-    Step("foreign", "unmodified clients of KFD run on the software GPU, where they can be had", shim::check),
-    Step("isa", "instruction table and code objects agree with LLVM, where that is installed", isa),
+    Step("conformance", "unmodified clients work with the server, if they can be fetched", conformance::run),
+    Step("foreign", "unmodified clients of KFD run on the software GPU, if they can be fetched", shim::check),
+    Step("isa", "instruction table and code objects agree with LLVM, if it is installed", isa),
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
             continue;
         }
         eprintln!("== {name}: {what}");
-        // One run tells all that is wrong, so a failed step doesn't stop the next.
+        // One run reports all faults, so a failed step doesn't stop the next one.
         if let Err(error) = check() {
             eprintln!("{error:#}");
             failed.push(format!("failed: {name}: {error:#}"));
@@ -93,7 +93,7 @@ fn no_std() -> Result<(), anyhow::Error> {
             execute(&mut cargo(["check", "--lib", "--no-default-features", "--package", &package.name]))?;
         }
     }
-    // A crate that only says it is no_std may still depend on one that is not; this program cannot.
+    // A no_std crate may still depend on one that is not; this program can't.
     nostd::run()
 }
 
@@ -114,6 +114,6 @@ fn deny() -> Result<(), anyhow::Error> {
         eprintln!("cargo-deny is not installed: skipped");
         return Ok(());
     }
-    // Advisories need the network, so they are asked for on demand only.
+    // Advisories need the network, so they are left to a manual run.
     execute(&mut command("cargo", ["deny", "check", "bans", "licenses", "sources"]))
 }

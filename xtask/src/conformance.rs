@@ -1,6 +1,6 @@
-//! `cargo xtask conformance`: unmodified clients of the APIs that the server speaks, against the server.
+//! `cargo xtask conformance`: runs unmodified clients of the server's APIs against it.
 //!
-//! The clients come from PyPI and npm, so without a network this is skipped and says so. What they check is in
+//! The clients come from PyPI and npm; without a network this is skipped with a message. Their checks are in
 //! `tests/conformance/`.
 
 use crate::process::{command, script};

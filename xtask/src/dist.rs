@@ -11,7 +11,7 @@ pub(crate) fn run() -> Result<(), anyhow::Error> {
     Ok(())
 }
 
-/// Whether a 64-bit ELF file names a dynamic linker (program header `PT_INTERP`).
+/// True if a 64-bit ELF file names a dynamic linker (program header `PT_INTERP`).
 fn has_interpreter(file: &[u8]) -> bool {
     const PT_INTERP: u64 = 3;
     let number = |at: usize, len: usize| {

@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz TARGET [--seconds N]`: runs one of libFuzzer's targets in `tests/fuzz`, from seeds made here and the
-//! inputs kept there. What a target checks is in `doorbell_tests::hostile`.
+//! `cargo xtask fuzz TARGET [--seconds N]`: runs a libFuzzer target of `tests/fuzz`, from seeds made here and the inputs
+//! kept there. The checks of a target are in `doorbell_tests::hostile`.
 
 use crate::process::{cargo, execute, root};
 use anyhow::{Context as _, bail};
@@ -9,12 +9,12 @@ use doorbell_tests::tiny::{self, Family, Shape};
 use std::fs;
 use std::path::Path;
 
-/// What `cargo xtask fuzz` takes.
+/// Arguments of `cargo xtask fuzz`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Which kind of input.
+    /// The kind of input.
     target: Target,
-    /// How long, in seconds.
+    /// Duration in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u32,
 }
@@ -53,7 +53,7 @@ impl Target {
         }
     }
 
-    /// Where inputs of the target start from.
+    /// Initial inputs of the target.
     fn seeds(self) -> Result<Vec<Vec<u8>>, anyhow::Error> {
         let mut random = Random::new(1);
         Ok(match self {
@@ -95,7 +95,7 @@ fn code_objects() -> Result<Vec<Vec<u8>>, anyhow::Error> {
         .collect()
 }
 
-/// One packet of every kind that the rings know, pointing at the memory of the target.
+/// One packet of every kind, with addresses in the memory of the target.
 fn rings() -> Vec<Vec<u8>> {
     let data = 0x3_0000;
     let packets: [&[u32]; 10] = [
@@ -131,7 +131,7 @@ const TEXTS: [&str; 9] = [
     "\u{2581}the\u{2581}people <0x0A><0xFF>",
 ];
 
-/// What rustc adds for libFuzzer, as cargo-fuzz sets it.
+/// Flags of rustc for libFuzzer, as cargo-fuzz sets them.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 --cfg fuzzing";

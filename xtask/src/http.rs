@@ -1,4 +1,4 @@
-//! As much of HTTP as measurements of servers need: one request a connection, bodies whole or event by event.
+//! A small HTTP client for measurements: one request per connection, bodies as a whole or event by event.
 
 use anyhow::{Context as _, bail};
 use core::net::SocketAddr;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
-/// Silence after which an answer is given up.
+/// Longest silence within an answer.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// An answer that is being read.
@@ -84,7 +84,7 @@ pub(crate) fn post(address: SocketAddr, path: &str, body: &Value) -> Result<(u16
     begin(address, &format!("POST {path}"), body.to_string().as_bytes())?.whole()
 }
 
-/// Reads a stream of events; `each` gets the data of one and says whether to go on. Anything but success fails.
+/// Reads a stream of events. `each` gets the data of one and returns false to stop. Fails on any status but success.
 pub(crate) fn stream(
     address: SocketAddr,
     path: &str,

@@ -1,7 +1,7 @@
-//! `cargo xtask isa-check`: the instruction table against LLVM. For every row and chip, random operands: our bytes
-//! are the assembler's, our text the disassembler's, and decoding gives the instruction back.
+//! `cargo xtask isa-check`: compares the instruction table with LLVM. For every row and chip and random operands, our
+//! bytes are the assembler's, our text is the disassembler's, and decoding gives the instruction back.
 //!
-//! Not here: the table (`kernels/isa`). Without LLVM the verb says so and succeeds.
+//! Not here: the table (`kernels/isa`). Without LLVM the verb prints a message and succeeds.
 
 mod clang;
 mod llvm;
@@ -100,7 +100,7 @@ fn check_target(judge: &Judge, target: Target, arguments: &Arguments) -> Result<
     Ok(report.total)
 }
 
-/// Decodes what clang makes of the programs in tests/opencl; the result counts what does not agree.
+/// Decodes clang's code for the programs in tests/opencl. Returns the number of mismatches.
 fn check_programs(judge: &Judge, target: Target) -> Result<usize> {
     let decoded = clang::decode_programs(judge, target)?;
     let unknown: usize = decoded.unknown.values().sum();
@@ -120,7 +120,7 @@ fn check_programs(judge: &Judge, target: Target) -> Result<usize> {
     Ok(unknown + different)
 }
 
-/// FNV-1a, so that a row's cases do not depend on its place in the table.
+/// FNV-1a, so that a row's cases do not depend on its position in the table.
 fn hash(name: &str) -> u64 {
     name.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))

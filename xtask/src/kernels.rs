@@ -1,5 +1,5 @@
-//! `cargo xtask kernels`: lists the compiler's sample kernels; prints IR, assembly or report; writes code objects; asks
-//! LLVM about them; measures how long they take to compile; digests the code of all kernels.
+//! `cargo xtask kernels`: lists the compiler's sample kernels, prints IR, assembly or report, writes code objects, checks
+//! them with LLVM, measures compile times, and computes digests of all kernels' code.
 
 mod digest;
 mod judge;
@@ -14,7 +14,7 @@ use doorbell_compiler::{Kernel, Options, compile};
 use doorbell_isa::Target;
 use std::path::{Path, PathBuf};
 
-/// What to do with the kernels.
+/// Verbs of `cargo xtask kernels`.
 #[derive(clap::Subcommand)]
 pub(crate) enum Arguments {
     /// Names, one a line.
@@ -25,7 +25,7 @@ pub(crate) enum Arguments {
     Asm(Chosen),
     /// Registers, instruction mix, issue clocks.
     Report(Chosen),
-    /// Ask LLVM about all code objects and descriptors, where it is installed, and a newer one about hazards.
+    /// Check all code objects and descriptors with LLVM, if it is installed, and hazards with a newer one.
     Check,
     /// Compare registers and instructions with clang's for the same kernels.
     Compare(Chip),
@@ -89,7 +89,7 @@ impl Chosen {
     }
 }
 
-/// Does it.
+/// Runs the verb.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match arguments {
         Arguments::List(chip) => {
@@ -121,7 +121,7 @@ pub(crate) fn write_object(name: &str, chip: &str, output: &Path) -> Result<()> 
     run(&Arguments::Object { chosen, output: output.to_owned() })
 }
 
-/// Asks LLVM about all code objects.
+/// Checks all code objects with LLVM.
 pub(crate) fn check() -> Result<()> {
     if !process::works("llvm-readelf-19", &["--version"]) {
         eprintln!("kernels: LLVM 19 is not installed, nothing compared");
@@ -131,7 +131,7 @@ pub(crate) fn check() -> Result<()> {
     newer::check(&folder())
 }
 
-/// Where files for LLVM lie.
+/// Folder of the files for LLVM.
 fn folder() -> PathBuf {
     process::root().join("target/kernels")
 }

@@ -1,9 +1,8 @@
-//! `cargo xtask load`: the server under concurrent streams, in turns with llama-server when its path is given.
+//! `cargo xtask load`: measures the server under concurrent streams, in turns with llama-server if its path is given.
 //!
-//! Beside it runs a bare socket in the server's rhythm: what a token costs there is the system's, not ours.
-//!
-//! Every run starts a server of its own, so that neither has the other's company; rounds alternate, so that a
-//! neighbor on the machine disturbs both alike. Not here: correctness under abuse, which is `chaos`.
+//! A bare socket that writes in the server's rhythm shows which part of a token's cost is the system's. Every run starts a
+//! server of its own; rounds alternate, so that other load on the machine affects both. Not here: correctness under abuse
+//! (`chaos`).
 
 pub(crate) mod bare;
 mod figures;
@@ -16,7 +15,7 @@ use figures::Figures;
 use server::{Kind, Running};
 use std::path::{Path, PathBuf};
 
-/// What `cargo xtask load` takes.
+/// Arguments of `cargo xtask load`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The model, by a name that `cargo xtask model` knows, or a path.
@@ -34,10 +33,10 @@ pub(crate) struct Arguments {
     /// Seconds of each run.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Rounds; in each, every contestant runs once per number of streams.
+    /// Rounds; each server runs once per number of streams in each.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    /// Tokens that each answer has.
+    /// Tokens per answer.
     #[arg(short = 'n', default_value_t = 128)]
     generate: usize,
     /// Threads that compute.

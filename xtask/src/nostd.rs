@@ -1,5 +1,5 @@
-//! `cargo xtask nostd`: builds and runs the program without std and libc, and compares what it prints with the engine
-//! on the host; what it logs by defmt is decoded and compared as well. What the program proves is written in `tests/nostd`.
+//! `cargo xtask nostd`: builds and runs the program without std and libc, and compares its output and its decoded defmt
+//! log with the engine on the host. What the program shows is described in `tests/nostd`.
 
 use crate::process::{cargo, command, execute, root};
 use anyhow::{Context as _, bail, ensure};
@@ -20,11 +20,11 @@ const PROGRAM: &str = "doorbell-nostd";
 const DECODER: &str = "doorbell-nostd-decode";
 const HEAP: Heap<'static> = &Global;
 
-/// The program's request: what `tests/nostd/src/answer.rs` asks for.
+/// The request of `tests/nostd/src/answer.rs`.
 const PROMPT: &str = "how many people would write";
 const TOKENS: u32 = 24;
 
-/// How far the peak may be from the prediction.
+/// Allowed relative difference between peak and prediction.
 const TOLERANCE: f64 = 0.02;
 
 pub(crate) fn run() -> Result<(), anyhow::Error> {
@@ -33,7 +33,7 @@ pub(crate) fn run() -> Result<(), anyhow::Error> {
         return Ok(());
     }
     let target = root().join("target/nostd");
-    // One package at a time: together, the features that one asks for would reach the other.
+    // One package at a time; together they would share features.
     for (verb, package) in [("clippy", PROGRAM), ("build", PROGRAM), ("build", DECODER)] {
         let mut command = cargo([verb, "--release", "--quiet", "--package", package]);
         command.args(["--manifest-path", MANIFEST, "--target-dir"]).arg(&target);
@@ -71,7 +71,7 @@ pub(crate) fn run() -> Result<(), anyhow::Error> {
     Ok(())
 }
 
-/// What a program prints.
+/// Standard output of a program.
 fn text(command: &mut Command) -> Result<String, anyhow::Error> {
     let output = command.output().with_context(|| format!("start {:?}", command.get_program()))?;
     let text = String::from_utf8(output.stdout)?;
@@ -79,7 +79,7 @@ fn text(command: &mut Command) -> Result<String, anyhow::Error> {
     Ok(text)
 }
 
-/// What the program logged by defmt, decoded: each event of the request, and the refusal.
+/// Checks the decoded defmt log: each event of the request, and the refusal.
 fn check_log(log: &str, tokens: &[u32]) -> Result<(), anyhow::Error> {
     let has = |line: String| log.lines().any(|known| known == line);
     for token in tokens {
@@ -94,7 +94,7 @@ fn check_log(log: &str, tokens: &[u32]) -> Result<(), anyhow::Error> {
     Ok(())
 }
 
-/// The answer by one form of the driver's kernels.
+/// The answer by one instruction set.
 #[derive(Debug, Default, PartialEq)]
 struct Answer {
     instructions: String,
@@ -104,10 +104,10 @@ struct Answer {
     predicted: u64,
 }
 
-/// What the program printed.
+/// Output of the program.
 #[derive(Debug, Default, PartialEq)]
 struct Report {
-    /// Slowest form first.
+    /// Slowest instruction set first.
     answers: Vec<Answer>,
     /// Differences of the driver's products from core's, by instruction set.
     kernels: Vec<f64>,
@@ -131,7 +131,7 @@ impl Report {
                 ["kernels", .., difference] => report.kernels.push(difference.parse()?),
                 ["refused", ..] => report.refusal = words[1..].join(" "),
                 ["prompt", _] => {}
-                _ => bail!("a line that nobody expects: {line}"),
+                _ => bail!("an unexpected line: {line}"),
             }
         }
         Ok(report)
@@ -158,7 +158,7 @@ impl Report {
     }
 }
 
-/// The tokens by the engine on the host, as `doorbell run` makes it: with all threads and the best instructions.
+/// Tokens of the engine on the host, set up as by `doorbell run`: all threads and the best instruction set.
 fn host() -> Result<Vec<u32>, anyhow::Error> {
     let file = tiny::embedded();
     let gguf = Gguf::parse(&file, HEAP)?;

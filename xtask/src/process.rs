@@ -1,4 +1,4 @@
-//! Where the checkout is, and running other programs in it. What is run is each verb's own business.
+//! Paths of the checkout, and running other programs in it.
 
 use anyhow::{Context as _, bail};
 use std::ffi::OsStr;
@@ -25,7 +25,7 @@ pub(crate) fn command<S: AsRef<OsStr>>(
     command
 }
 
-/// `cargo` with these arguments, by the same toolchain that runs us.
+/// `cargo` with these arguments, of the toolchain that runs this program.
 pub(crate) fn cargo<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments)
 }
@@ -37,7 +37,7 @@ fn line(command: &Command) -> String {
     core::iter::once(program).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
-/// Prints the command, runs it with our own input and output, and fails when it fails.
+/// Prints the command and runs it with our own input and output. Fails if the command fails.
 pub(crate) fn execute(command: &mut Command) -> Result<(), anyhow::Error> {
     eprintln!("$ {}", line(command));
     let status = command.status().with_context(|| format!("start `{}`", line(command)))?;
@@ -47,7 +47,7 @@ pub(crate) fn execute(command: &mut Command) -> Result<(), anyhow::Error> {
     Ok(())
 }
 
-/// Runs the command and gives its standard output; fails when it fails.
+/// Runs the command. Returns its standard output; fails if the command fails.
 pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>, anyhow::Error> {
     let output =
         command.stderr(Stdio::inherit()).output().with_context(|| format!("start `{}`", line(command)))?;
@@ -57,7 +57,7 @@ pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>, anyhow::Error> {
     Ok(output.stdout)
 }
 
-/// Whether a program starts at all with these arguments, quietly.
+/// True if a program succeeds with these arguments. Its output is discarded.
 pub(crate) fn works(program: &str, arguments: &[&str]) -> bool {
     command(program, arguments)
         .stdin(Stdio::null())
@@ -67,7 +67,7 @@ pub(crate) fn works(program: &str, arguments: &[&str]) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// The named program, or the release build, made now.
+/// The named program, or a fresh release build.
 pub(crate) fn program(named: Option<&PathBuf>) -> Result<PathBuf, anyhow::Error> {
     if let Some(named) = named {
         return Ok(named.clone());
@@ -76,13 +76,12 @@ pub(crate) fn program(named: Option<&PathBuf>) -> Result<PathBuf, anyhow::Error>
     release_program()
 }
 
-/// Where cargo puts the release build.
+/// Path of the release build.
 pub(crate) fn release_program() -> Result<PathBuf, anyhow::Error> {
     Ok(built()?.join("release").join("doorbell"))
 }
 
-/// A release build that needs no library where it runs: `target` names it for cargo, `file` is where it lies in the
-/// release folder.
+/// Makes a static release build. `target` are cargo's arguments, `file` is its path in the release folder.
 pub(crate) fn static_program(target: &[&str], file: &str) -> Result<PathBuf, anyhow::Error> {
     const TRIPLE: &str = "x86_64-unknown-linux-gnu";
     let mut command = cargo(["rustc", "--quiet", "--release"]);
@@ -98,16 +97,16 @@ pub(crate) fn built() -> Result<PathBuf, anyhow::Error> {
     Ok(metadata["target_directory"].as_str().context("target_directory")?.into())
 }
 
-/// Runs a script that ends with 77 when it could run nothing; `clients` are whom it runs.
+/// Runs a script that exits with 77 if it could not run any of its `clients`.
 pub(crate) fn script(script: &mut Command, clients: &str) -> Result<(), anyhow::Error> {
     const SKIPPED: i32 = 77;
     let status = script.status().with_context(|| format!("start `{}`", line(script)))?;
     match status.code() {
         Some(0) => Ok(()),
         Some(SKIPPED) => {
-            eprintln!("no {clients} can be had here: skipped");
+            eprintln!("no {clients} can be fetched here: skipped");
             Ok(())
         }
-        _ => bail!("a {clients} was not content: {status}"),
+        _ => bail!("a {clients} failed: {status}"),
     }
 }

@@ -1,14 +1,14 @@
-//! `cargo xtask run [-- ARGS]`: from a fresh clone to an answer. The program does the rest.
+//! `cargo xtask run [-- ARGS]`: fetches a model, builds the program and asks it a question.
 
 use crate::{model, process};
 
-/// What `cargo xtask run` takes.
+/// Arguments of `cargo xtask run`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The model, by a name that `cargo xtask model` knows.
     #[arg(long, default_value = "smollm2")]
     model: String,
-    /// Passed on to `doorbell run MODEL`; without them a question is asked.
+    /// Passed on to `doorbell run MODEL`; without them it asks a question.
     #[arg(last = true)]
     rest: Vec<String>,
 }

@@ -1,22 +1,22 @@
-//! `cargo xtask shim`: the library that shows the software GPU to unmodified programs, and those programs on it.
+//! `cargo xtask shim`: builds the library that shows the software GPU to unmodified programs, and runs such programs.
 //!
 //! `--print-path` builds it and prints where it is; `--check` fetches foreign clients (Debian's rocminfo and HSA
-//! runtime, PyPI's tinygrad) into target/foreign, where a network is, and runs them. What they have to show is in
-//! `tests/foreign/run.sh`; what the environment sets, in `tests/shim/src/settings.rs`.
+//! runtime, PyPI's tinygrad) into target/foreign, if there is a network, and runs them. Their checks are in `tests/foreign/run.sh`, the
+//! environment variables in `tests/shim/src/settings.rs`.
 
 mod packages;
 
 use crate::process::{built, cargo, command, execute, root, script};
 use std::path::{Path, PathBuf};
 
-/// What `cargo xtask shim` takes.
+/// Arguments of `cargo xtask shim`.
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Arguments {
     /// Build the library and print its path.
     #[arg(long)]
     print_path: bool,
-    /// Run foreign clients on it, fetched where they are missing.
+    /// Run foreign clients on it; missing ones are fetched.
     #[arg(long)]
     check: bool,
 }
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
     check()
 }
 
-/// Runs the clients that can be had here.
+/// Runs the clients that can be fetched here.
 pub(crate) fn check() -> Result<(), anyhow::Error> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         eprintln!("the clients are programs for x86-64 Linux: skipped");
@@ -44,7 +44,7 @@ pub(crate) fn check() -> Result<(), anyhow::Error> {
 
 /// Builds the library.
 fn build() -> Result<PathBuf, anyhow::Error> {
-    // all packages with what examples need, as for tests: other features would build the software GPU once more
+    // all packages with the features of tests: others would build the software GPU once more
     execute(&mut cargo(["build", "--quiet", "--workspace", "--lib", "--example", "probe"]))?;
     Ok(built()?.join("debug/libdoorbell_shim.so"))
 }

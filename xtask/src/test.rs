@@ -1,11 +1,11 @@
-//! `cargo xtask test`: all tests of all crates, with cargo-nextest where it is installed.
+//! `cargo xtask test`: all tests of all crates, with cargo-nextest if it is installed.
 //!
-//! No test needs the network or a model file; developer runs that do are in `docs/testing.md`.
+//! No test needs the network or a model file; runs for developers that do are in `docs/testing.md`.
 
 use crate::process::{cargo, execute, works};
 
 pub(crate) fn run() -> Result<(), anyhow::Error> {
-    // The examples in documentation are few, so the summary of the others comes last, and always.
+    // Doctests are few and run first, so that the summary of the other tests comes last.
     let examples = execute(&mut cargo(["test", "--workspace", "--doc", "--no-fail-fast"]));
     if works("cargo", &["nextest", "--version"]) {
         execute(&mut cargo(["nextest", "run", "--workspace", "--no-fail-fast"]))?;

@@ -1,7 +1,7 @@
-//! `cargo xtask vm [KERNEL]`: boots Debian kernels with amdgpu and no GPU in QEMU and compares what KFD answers with
-//! the committed transcript. What is asked is in `drivers/kfd/tests/driver/transcript.rs`.
+//! `cargo xtask vm [KERNEL]`: boots Debian kernels with amdgpu and no GPU in QEMU and compares KFD's answers with the
+//! committed transcript. The calls are in `drivers/kfd/tests/driver/transcript.rs`.
 //!
-//! Emulation only (TCG): it works everywhere and takes 10 to 30 seconds per kernel.
+//! QEMU emulates (TCG): that works on any host and takes 10 to 30 seconds per kernel.
 
 mod initramfs;
 mod package;
@@ -13,18 +13,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What `cargo xtask vm` takes.
+/// Arguments of `cargo xtask vm`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// `6.1`, `6.12`, `backports`, a folder of unpacked kernel packages, or a kernel file that has amdgpu built in; the
-    /// first three when none is named.
+    /// first three if none is named.
     kernel: Vec<String>,
     /// Write the transcript instead of comparing it.
     #[arg(long)]
     bless: bool,
 }
 
-/// Most time for one boot.
+/// Time limit of one boot.
 const BOOT: Duration = Duration::from_secs(400);
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {
             differ.push(name.as_str());
         }
     }
-    ensure!(differ.is_empty(), "other answers than the committed ones: {}", differ.join(", "));
+    ensure!(differ.is_empty(), "answers differ from the committed ones: {}", differ.join(", "));
     Ok(())
 }
 
@@ -58,13 +58,13 @@ fn series(release: &str) -> String {
     release.split(['.', '-', '+']).take(2).collect::<Vec<_>>().join(".")
 }
 
-/// The committed transcript's file: by series, apart for a kernel that has amdgpu built in.
+/// File of the committed transcript: one per series, another one for a kernel with amdgpu built in.
 fn golden(kernel: &package::Kernel) -> String {
     let kind = if kernel.modules.is_some() { "" } else { "-built-in" };
     format!("drivers/kfd/tests/goldens/kernel-{}{kind}.txt", series(&kernel.release))
 }
 
-/// Whether the transcript is the committed one, or has been written.
+/// Boots a kernel. Returns true if its transcript is the committed one, or has been written.
 fn boot_and_compare(folder: &Path, probe: &Path, bless: bool) -> Result<bool, anyhow::Error> {
     let kernel = package::Kernel::find(folder)?;
     let work = root().join("target/vm");
@@ -99,7 +99,7 @@ fn boot_and_compare(folder: &Path, probe: &Path, bless: bool) -> Result<bool, an
     Ok(equal)
 }
 
-/// Whether an answer is one of those that the line allows: `call: one | other`, where releases of a series differ.
+/// True if an answer is one that the line allows: `call: one | other`, if releases of a series differ.
 fn agrees(expected: &str, got: &str) -> bool {
     let (Some((call, answers)), Some((same, answer))) = (expected.split_once(": "), got.split_once(": "))
     else {
@@ -108,7 +108,7 @@ fn agrees(expected: &str, got: &str) -> bool {
     call == same && (answers == answer || answers.split(" | ").any(|allowed| allowed == answer))
 }
 
-/// Boots and answers everything the console said.
+/// Boots a kernel. Returns the text of its console.
 fn boot(kernel: &Path, initramfs: &Path) -> Result<String, anyhow::Error> {
     let mut command = Command::new("qemu-system-x86_64");
     command.args([
@@ -139,7 +139,11 @@ fn boot(kernel: &Path, initramfs: &Path) -> Result<String, anyhow::Error> {
             child.kill()?;
             child.wait()?;
             let said = reader.join().map_err(|_| anyhow::anyhow!("reader of the console"))??;
-            bail!("no end after {} s; the console said:\n{}", BOOT.as_secs(), String::from_utf8_lossy(&said));
+            bail!(
+                "no end after {} s; the console printed:\n{}",
+                BOOT.as_secs(),
+                String::from_utf8_lossy(&said)
+            );
         }
         std::thread::sleep(Duration::from_millis(50));
     }

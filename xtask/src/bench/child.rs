@@ -1,4 +1,4 @@
-//! Runs a program and watches its memory and processor time through /proc, which needs no help from it.
+//! Runs a program and reads its memory and processor time from /proc.
 
 use anyhow::{Context as _, bail};
 use core::time::Duration;
@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// What a run printed and used.
+/// Output and resources of a run.
 pub(super) struct Run {
     /// Standard output.
     pub(super) output: Vec<u8>,
@@ -21,10 +21,10 @@ pub(super) struct Run {
 /// Clock ticks of /proc per second: fixed at 100 for user space on Linux.
 const TICKS: f64 = 100.0;
 
-/// How often a running program is looked at.
+/// Interval between two samples of /proc.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Runs the command to its end; fails when it fails.
+/// Runs the command to its end. Fails if the command fails.
 pub(super) fn run(command: &mut Command) -> Result<Run, anyhow::Error> {
     let start = Instant::now();
     let mut child = command
@@ -61,10 +61,10 @@ fn peak(id: u32) -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
-/// User and system ticks. A dead child that was not waited for still has them.
+/// User and system ticks. A process that has ended still has them until it is waited for.
 fn ticks(id: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name may hold spaces; fields are counted from behind its closing bracket.
+    // The name may contain spaces, so fields are counted after its closing bracket.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
 }

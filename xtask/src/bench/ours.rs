@@ -1,4 +1,4 @@
-//! The program as a contestant: `doorbell bench --json`.
+//! Measures our program with `doorbell bench --json`.
 
 use super::{Contestant, Task, child};
 use anyhow::Context as _;
@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use std::path::Path;
 use std::process::Command;
 
-/// The program's figures, with what only it tells.
+/// The program's figures, including those that llama-bench does not report.
 #[derive(Default)]
 pub(super) struct Measured {
     pub(super) contestant: Contestant,

@@ -1,5 +1,5 @@
-//! llama-bench as a contestant, with and without its repacked weights: it is fast with them in one phase and
-//! slow in the other, so each phase is compared with the better setting.
+//! Measures llama-bench with and without its repacked weights. They make it faster in one phase and slower in the other,
+//! so each phase is compared with the better setting.
 
 use super::{Contestant, Task, child};
 use anyhow::Context as _;

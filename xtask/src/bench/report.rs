@@ -4,7 +4,7 @@ use super::ours::Measured;
 use super::{Contestant, Phase, Task};
 use core::fmt::Write as _;
 
-/// One phase of both contestants: ours, and the better of the peer's two settings with its name.
+/// One phase of both programs: ours, and the better of the peer's two settings with its name.
 struct Line<'c> {
     name: String,
     ours: &'c Phase,
@@ -46,7 +46,7 @@ pub(super) fn table(
     )?;
     writeln!(out, "|---|---|---|---|---|---|---|")?;
     for (index, line) in lines.iter().enumerate() {
-        // Bytes per token are known for single tokens only; a prompt shares its reads.
+        // Bytes per token are known for single tokens only; tokens of a prompt share reads.
         let bytes = if index == 1 { ours.token_bytes } else { f64::NAN };
         line.write(&mut out, bytes, ours.bandwidth)?;
     }

@@ -1,4 +1,4 @@
-//! Clients that behave badly, each in one way.
+//! Clients that misbehave, each in one way.
 
 use crate::http;
 use core::net::SocketAddr;
@@ -14,21 +14,21 @@ use std::sync::Mutex;
 pub(super) struct Crowd {
     pub(super) name: &'static str,
     pub(super) clients: usize,
-    /// How many of them at a time.
+    /// Number that run at a time.
     threads: usize,
-    /// What each does; gives the status of the answer, or [`GONE`].
+    /// The behavior of each client; returns the status of the answer, or [`NO_STATUS`].
     act: Act,
-    /// The statuses that may come of it.
+    /// Statuses that are allowed.
     pub(super) statuses: &'static [u16],
 }
 
-/// What a client of a crowd does with a number that looks random.
+/// Behavior of a client, given a pseudo-random number.
 type Act = fn(SocketAddr, u64) -> Result<u16, anyhow::Error>;
 
-/// In place of a status: the client has not waited for one.
-pub(super) const GONE: u16 = 0;
+/// Stands for a status: the client did not wait for one.
+pub(super) const NO_STATUS: u16 = 0;
 
-/// In place of a status: the connection failed.
+/// Stands for a status: the connection failed.
 pub(super) const BROKEN: u16 = 1;
 
 impl Crowd {
@@ -42,7 +42,7 @@ impl Crowd {
         Self { name, clients, threads, act, statuses }
     }
 
-    /// Lets all act; how many got which status.
+    /// Runs all clients. Returns the number of clients per status.
     pub(super) fn run(&self, address: SocketAddr) -> Vec<(u16, usize)> {
         let (next, statuses) = (AtomicUsize::new(0), Mutex::new(HashMap::new()));
         std::thread::scope(|scope| {
@@ -67,13 +67,13 @@ impl Crowd {
     }
 }
 
-/// A number that looks random.
+/// A pseudo-random number.
 fn mix(number: u64) -> u64 {
     let x = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (x ^ (x >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 7
 }
 
-/// An honest question.
+/// A valid request.
 pub(super) fn question(tokens: u32) -> Value {
     json!({ "messages": [{ "role": "user", "content": "Count." }], "max_tokens": tokens, "ignore_eos": true })
 }
@@ -90,7 +90,7 @@ fn streamed(tokens: u32) -> String {
     body.to_string()
 }
 
-/// A stream that would go on for long, and that nobody reads.
+/// A long stream that is never read.
 pub(super) fn open_stream(address: SocketAddr) -> Result<TcpStream, anyhow::Error> {
     let mut connection = TcpStream::connect(address)?;
     let body = streamed(400);
@@ -98,16 +98,16 @@ pub(super) fn open_stream(address: SocketAddr) -> Result<TcpStream, anyhow::Erro
     Ok(connection)
 }
 
-/// The status of what has been read.
+/// Status of an answer, or of its beginning.
 fn status(answer: &[u8]) -> u16 {
     let line = String::from_utf8_lossy(answer.get(..16).unwrap_or(answer));
     let word = line.split(' ').nth(1).filter(|word| word.len() == 3);
-    word.and_then(|word| word.parse().ok()).unwrap_or(GONE)
+    word.and_then(|word| word.parse().ok()).unwrap_or(NO_STATUS)
 }
 
-/// Sends a part of a request or reads a part of the answer, and goes; every fourth while its long prompt is computed or
-/// waits for that.
-pub(super) fn go(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error> {
+/// Sends a part of a request or reads a part of the answer, then disconnects; every fourth while its long prompt is
+/// computed or queued.
+pub(super) fn disconnect(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error> {
     let mut connection = TcpStream::connect(address)?;
     connection.set_read_timeout(Some(Duration::from_secs(2)))?;
     let mut body = streamed(400);
@@ -115,7 +115,7 @@ pub(super) fn go(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error>
         body = body.replace("Count.", &format!("{random} ").repeat(20));
         connection.write_all(&request(&body, body.len()))?;
         std::thread::sleep(Duration::from_millis((random >> 8) % 500));
-        return Ok(GONE);
+        return Ok(NO_STATUS);
     }
     let bytes = request(&body, body.len());
     let sent = if random.is_multiple_of(3) { (random / 3) as usize % bytes.len() } else { bytes.len() };
@@ -125,8 +125,8 @@ pub(super) fn go(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error>
     Ok(status(&answer[..read]))
 }
 
-/// Reads a byte now and then.
-pub(super) fn dawdle(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error> {
+/// Reads one byte every 100 ms.
+pub(super) fn read_slowly(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error> {
     let mut connection = open_stream(address)?;
     connection.set_read_timeout(Some(Duration::from_secs(2)))?;
     let mut answer = Vec::new();
@@ -142,16 +142,16 @@ pub(super) fn dawdle(address: SocketAddr, random: u64) -> Result<u16, anyhow::Er
     Ok(status(&answer))
 }
 
-/// Sends what is no question.
-pub(super) fn lie(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error> {
-    let honest = streamed(4);
-    let cut = random as usize % honest.len();
+/// Sends a body that is not a valid request.
+pub(super) fn send_broken_bodies(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error> {
+    let valid = streamed(4);
+    let cut = random as usize % valid.len();
     let body = match random % 5 {
-        0 => honest[..cut].to_owned(),
+        0 => valid[..cut].to_owned(),
         1 => format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)),
-        2 => honest.replace("\"user\"", &random.to_string()),
-        3 => honest.replacen(':', "\u{fffd}", 1),
-        _ => format!("{honest}{honest}"),
+        2 => valid.replace("\"user\"", &random.to_string()),
+        3 => valid.replacen(':', "\u{fffd}", 1),
+        _ => format!("{valid}{valid}"),
     };
     let mut connection = TcpStream::connect(address)?;
     connection.set_read_timeout(Some(Duration::from_secs(30)))?;
@@ -161,8 +161,8 @@ pub(super) fn lie(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error
     Ok(status(&answer[..read]))
 }
 
-/// Speaks another language, or for ever, or leaves its half of the connection.
-pub(super) fn babble(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error> {
+/// Speaks another protocol, sends without end, or closes its half of the connection.
+pub(super) fn send_other_protocols(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error> {
     let body = streamed(4);
     let (begin, again): (&[u8], &[u8]) = match random % 5 {
         // a client that wants TLS
@@ -186,8 +186,8 @@ pub(super) fn babble(address: SocketAddr, random: u64) -> Result<u16, anyhow::Er
     Ok(status(&answer[..read]))
 }
 
-/// Connections that say nothing, or not enough, until they are dropped.
-pub(super) fn idlers(address: SocketAddr, count: usize) -> Result<Vec<TcpStream>, anyhow::Error> {
+/// Connections that send nothing, or an incomplete request, until they are dropped.
+pub(super) fn idle_connections(address: SocketAddr, count: usize) -> Result<Vec<TcpStream>, anyhow::Error> {
     let idle = |number: usize| -> Result<TcpStream, anyhow::Error> {
         let mut connection = TcpStream::connect(address)?;
         connection.write_all([&b""[..], b"GET /hea", &request("{", 100)][number % 3])?;
@@ -196,8 +196,8 @@ pub(super) fn idlers(address: SocketAddr, count: usize) -> Result<Vec<TcpStream>
     (0..count).map(idle).collect()
 }
 
-/// Sends more than is taken, announced or not.
-pub(super) fn swell(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error> {
+/// Sends a body beyond the limit, with and without a declared length.
+pub(super) fn send_huge_bodies(address: SocketAddr, random: u64) -> Result<u16, anyhow::Error> {
     let mut connection = TcpStream::connect(address)?;
     connection.set_read_timeout(Some(Duration::from_secs(30)))?;
     if random.is_multiple_of(2) {
@@ -219,7 +219,7 @@ pub(super) fn swell(address: SocketAddr, random: u64) -> Result<u16, anyhow::Err
     Ok(status(&answer[..read]))
 }
 
-/// Asks a question of few tokens and waits for its turn, or for the word that there is none.
-pub(super) fn queue(address: SocketAddr, _: u64) -> Result<u16, anyhow::Error> {
+/// Sends a short request and waits for the answer, or for the refusal of a full queue.
+pub(super) fn wait_in_queue(address: SocketAddr, _: u64) -> Result<u16, anyhow::Error> {
     Ok(http::post(address, "/v1/chat/completions", &question(2))?.0)
 }

@@ -1,5 +1,5 @@
-//! Asks about health all the time while something else goes on, and asks a server that does nothing beside it: what that
-//! takes is the machine's.
+//! Polls `/health` while something else runs, and in parallel a server that does nothing. The second figure is the
+//! machine's share of the time.
 
 use crate::http;
 use anyhow::{Context as _, ensure};
@@ -11,19 +11,19 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::Instant;
 
-/// Between two questions.
+/// Pause between two requests.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long an answer about health may take.
+/// Seconds that an answer of `/health` may take.
 const LIMIT: f64 = 0.1;
 
-/// Seconds that answers took.
+/// Seconds of each answer.
 pub(super) struct Probes {
     health: Vec<f64>,
     bare: Vec<f64>,
 }
 
-/// Asks until `act` has ended.
+/// Polls until `act` has ended.
 pub(super) fn during(
     address: SocketAddr,
     act: impl FnOnce() -> Result<(), anyhow::Error>,
@@ -44,10 +44,10 @@ pub(super) fn during(
     })
 }
 
-/// Answers every question alike, as little work as that can be.
+/// Answers every request alike with as little work as possible.
 fn answer(listener: &TcpListener) {
     for mut connection in listener.incoming().flatten() {
-        // who asks has gone if this fails
+        // if this fails, the client has disconnected
         _ = connection.read(&mut [0; 1024]);
         _ = connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     }
@@ -66,8 +66,8 @@ fn ask(address: SocketAddr, over: &AtomicBool) -> Result<Vec<f64>, anyhow::Error
 }
 
 impl Probes {
-    /// Prints the times, and fails if an answer about health took too long. Where the bare server took as long, the
-    /// machine is too busy to tell.
+    /// Prints the times, and fails if an answer of `/health` took too long, unless the bare server was as slow on this
+    /// machine.
     pub(super) fn judge(mut self) -> Result<(), anyhow::Error> {
         let health = row("/health", &mut self.health);
         let bare = row("a bare server", &mut self.bare);
@@ -76,7 +76,7 @@ impl Probes {
     }
 }
 
-/// Prints a row of times, and gives the longest.
+/// Prints a row of times. Returns the longest.
 fn row(name: &str, times: &mut [f64]) -> f64 {
     times.sort_by(f64::total_cmp);
     let last = times.len().saturating_sub(1);

@@ -1,4 +1,4 @@
-//! The arrows between crates: what `cargo metadata` shows must be what `docs/architecture.md` allows.
+//! Dependencies between crates: `cargo metadata` must show only those that `docs/architecture.md` allows.
 
 use super::crates::{self, Member, OUTSIDE, row_of};
 use anyhow::bail;
@@ -11,10 +11,10 @@ pub(super) fn run() -> Result<(), anyhow::Error> {
     Ok(())
 }
 
-/// What is wrong with one crate. Dev- and build-dependencies count as well: an arrow back is one in tests too.
+/// Faults of one crate. Dev- and build-dependencies count as well.
 fn faults(member: &Member) -> Vec<String> {
     let Some(row) = row_of(&member.name) else {
-        return vec![format!("{}: not in the table of the architecture", member.name)];
+        return vec![format!("{}: not in the table of docs/architecture.md", member.name)];
     };
     let mut faults = Vec::new();
     if row.folder != member.folder {
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_forward_pass_and_arrows_back_fail() {
+    fn allowed_dependencies_pass_and_others_fail() {
         assert_eq!(check("doorbell-cpu", "drivers/cpu", &["doorbell-core"]), 0);
         assert_eq!(check("xtask", "xtask", &["doorbell-tests", "doorbell-core"]), 0);
         assert_eq!(check("doorbell-core", "core", &["doorbell-cpu"]), 1);

@@ -1,15 +1,15 @@
-//! The crates of the workspace as `docs/architecture.md` lists them, and as `cargo metadata` finds them.
+//! The crates of the workspace, as `docs/architecture.md` lists them and as `cargo metadata` finds them.
 
 use crate::process::{cargo, output};
 use anyhow::Context as _;
 use serde_json::Value as Json;
 use std::path::Path;
 
-/// What the architecture says of one crate.
+/// One crate in the table of the architecture.
 pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) folder: &'static str,
-    /// The crates of ours that it may know; `None` means any.
+    /// Our crates that it may depend on; `None` means any.
     pub(super) knows: Option<&'static [&'static str]>,
     pub(super) no_std: bool,
 }
@@ -29,7 +29,7 @@ const KERNELS: &str = "doorbell-kernels";
 const RUNTIME: &str = "doorbell-runtime";
 const SERVER: &str = "doorbell-server";
 
-/// The crates that may know everything, and that nothing may know.
+/// Crates that may depend on everything, and on which no other crate may depend.
 pub(super) const OUTSIDE: [&str; 3] = ["doorbell-tests", "xtask", "doorbell-shim"];
 
 #[rustfmt::skip]
@@ -56,7 +56,7 @@ pub(super) fn row_of(name: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.name == name)
 }
 
-/// A crate that is there: its name, its folder from the top, the crates of ours that it depends on in any way.
+/// A crate of the workspace: its name, its folder, and our crates that it depends on in any way.
 pub(super) struct Member {
     pub(super) name: String,
     pub(super) folder: String,
@@ -66,7 +66,7 @@ pub(super) struct Member {
 /// All crates of the workspace.
 pub(super) fn members() -> Result<Vec<Member>, anyhow::Error> {
     let text = output(&mut cargo(["metadata", "--format-version=1", "--no-deps"]))?;
-    parse(&serde_json::from_slice(&text)?).context("cargo metadata has another form than expected")
+    parse(&serde_json::from_slice(&text)?).context("cargo metadata has an unexpected form")
 }
 
 fn parse(metadata: &Json) -> Option<Vec<Member>> {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_gives_names_folders_and_dependencies_of_ours() {
+    fn metadata_gives_names_folders_and_our_dependencies() {
         let metadata = serde_json::json!({
             "workspace_root": "/w",
             "packages": [{

@@ -1,5 +1,6 @@
-//! Rules that no compiler checks: headers, sizes, names, where things may stand, links. The lints of the
-//! workspace check functions (length, parameters), names and `unsafe`; nothing here repeats them.
+//! Rules that no compiler checks: headers, sizes, names, allowed locations, links.
+//!
+//! The lints of the workspace check functions (length, parameters), names and `unsafe`; nothing here repeats them.
 
 mod docs;
 mod manifest;
@@ -18,7 +19,7 @@ struct Entry {
     text: String,
 }
 
-/// A rule gives the line (0 = the file as a whole) and the fault of everything it finds.
+/// A rule returns the line (0 for the file as a whole) and the text of every fault.
 type Rule = fn(&Entry) -> Vec<(usize, String)>;
 
 /// Not ours to check: build output, model files, the repository itself (a file in a worktree).
@@ -62,7 +63,7 @@ fn collect(folder: &Path, prefix: &str, entries: &mut Vec<Entry>) -> Result<(), 
             collect(&entry.path(), &format!("{path}/"), entries)?;
         } else if kind.is_file() {
             let bytes = std::fs::read(entry.path()).with_context(|| format!("read {path}"))?;
-            // Files that are no text (goldens, archives) have no lines to check.
+            // Binary files (goldens, archives) have no lines to check.
             if let Ok(text) = String::from_utf8(bytes) {
                 entries.push(Entry { path, text });
             }
@@ -82,7 +83,7 @@ fn whole(fault: Option<String>) -> Vec<(usize, String)> {
     fault.map(|fault| (0, fault)).into_iter().collect()
 }
 
-/// That a rule finds so many faults in a file.
+/// Asserts that a rule finds this number of faults in a file.
 #[cfg(test)]
 fn check(rule: Rule, path: &str, text: &str, faults: usize) {
     let entry = Entry { path: path.into(), text: text.into() };

@@ -1,6 +1,6 @@
 //! Code objects that clang makes from tests/opencl: every instruction must decode, with the disassembler's text.
 //!
-//! What the table lacks is listed by name. Not here: the random comparison (`isa_check.rs`).
+//! Instructions that the table lacks are listed by name. Not here: the random comparison (`isa_check.rs`).
 
 use super::llvm::{Judge, disassembled};
 use crate::opencl;

@@ -10,14 +10,14 @@ const ASSEMBLER: &str = "llvm-mc-19";
 const DISASSEMBLER: &str = "llvm-objdump-19";
 const COMPILER: &str = "clang-19";
 
-/// Whether the tools can be started.
+/// True if the tools can be started.
 pub(super) fn is_installed() -> bool {
     [ASSEMBLER, DISASSEMBLER, COMPILER]
         .iter()
         .all(|tool| Command::new(tool).arg("--version").output().is_ok())
 }
 
-/// What the assembler made of one line.
+/// The assembler's result for one line.
 pub(super) type Assembled = core::result::Result<Vec<u8>, String>;
 
 /// A folder for the files exchanged with LLVM.

@@ -1,6 +1,6 @@
 //! Random instructions of one row: operands of every class the row takes, modifiers, lane moves, offsets.
 //!
-//! Not here: whether the result exists on a chip; the encoder says so and the caller tries again.
+//! The result may not exist on a chip; then the encoder refuses it and the caller tries again.
 
 use doorbell_isa::operand_kind::{Class, Immediate, OperandKind, Type};
 use doorbell_isa::{
@@ -190,7 +190,7 @@ fn swizzle(random: &mut Random) -> i32 {
     (0..5).fold(0, |pattern, shift| pattern | (bit(random) << shift))
 }
 
-/// One operand slot of an instruction in the making.
+/// One operand slot of an instruction that is being generated.
 struct Slot<'a> {
     inst: &'a Inst,
     /// The literal all slots share.
@@ -308,7 +308,7 @@ impl Slot<'_> {
         }
     }
 
-    /// A literal that is no inline constant for the slot's type: the assembler would choose the shorter one.
+    /// A literal that is not an inline constant of the slot's type; the assembler would choose the shorter form.
     fn literal_of(&self, ty: Type) -> u32 {
         let wide = self.literal | 0x0001_0100;
         if ty.is_half() { (self.literal & 0x7fff) | 0x0101 } else { wide }

@@ -1,5 +1,5 @@
-//! LLVM's opinion of our code objects: readelf and objdump accept them, the text is ours, the descriptor is what the
-//! assembler writes for the same resources.
+//! Checks our code objects with LLVM: readelf and objdump accept them, the disassembly is our text, and the descriptor is
+//! the one that the assembler writes for the same resources.
 
 use anyhow::{Context, Result, bail, ensure};
 use doorbell_compiler::ir::Function;
@@ -10,7 +10,7 @@ use doorbell_isa::{Generation, Target};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// So few registers that samples spill.
+/// Options with so few registers that samples spill.
 const TIGHT: Options = Options { max_vgprs: 20, schedule: true, dual_issue: true, spill: true };
 
 /// Checks every sample on three chips, and those that spill with too few registers once more.
@@ -44,7 +44,7 @@ pub(super) fn check(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The kernel with too few registers: `None` if it needs no scratch, or has values that nothing can spill.
+/// The kernel compiled with too few registers. `None` if it needs no scratch, or has values that can't be spilled.
 fn spilled(function: &Function, target: Target) -> Result<Option<Kernel>> {
     match compile(function, target, &TIGHT) {
         Ok(kernel) => Ok(Some(kernel).filter(|kernel| kernel.resources.scratch_bytes > 0)),
@@ -138,7 +138,7 @@ fn descriptor(folder: &Path, kernel: &Kernel) -> Result<()> {
     }
     theirs[16..24].fill(0);
     let mut ours = Descriptor::new(resources, target).bytes(0);
-    // LLVM 19 cannot be told the prefetch size.
+    // LLVM 19 has no directive for the prefetch size.
     ours[44..48].fill(0);
     // Older generations of the tool write the SGPR granule, which gfx10 and later ignore.
     ensure!(ours[..] == theirs[..], "ours {ours:02x?}\nLLVM's {theirs:02x?}");

@@ -1,7 +1,7 @@
-//! A newer LLVM's opinion on gfx12, whose hazards Debian's LLVM does not know: the checker must be content with all that
-//! it makes of the programs in tests/opencl; and where the waits of its code are taken out, our passes put theirs.
+//! Compares with a newer LLVM on gfx12, since Debian's LLVM lacks a hazard there. Our checker must accept its code for the
+//! programs in tests/opencl, and the same code with our waits in place of its own.
 //!
-//! The newer LLVM is the one in PyPI's `llvmlite`. Without pip or network this is skipped and says so.
+//! The newer LLVM is the one in PyPI's `llvmlite`. Without pip or network this is skipped with a message.
 
 use super::rival::words_by_function;
 use crate::process::{command, output};
@@ -19,7 +19,7 @@ const PACKAGE: &str = "llvmlite==0.50.0";
 
 const TARGET: Target = Target::Gfx1200;
 
-/// Functions, instructions and waits for the ALU: theirs, and ours in their place.
+/// Counts of functions, instructions and waits for the ALU, theirs and ours.
 #[derive(Default)]
 struct Figures {
     functions: usize,
@@ -29,7 +29,7 @@ struct Figures {
     complaints: Vec<String>,
 }
 
-/// Checks what it makes of every program, optimized and not.
+/// Checks its code for every program, optimized and not.
 pub(super) fn check(folder: &Path) -> Result<()> {
     let package = folder.join("llvmlite");
     if !pip::unpacked(PACKAGE, &package) {
@@ -80,7 +80,7 @@ fn objects(folder: &Path, package: &Path) -> Result<Vec<PathBuf>> {
     Ok(objects)
 }
 
-/// Checks one function, and what our passes make of it.
+/// Checks one function, then the same function with our waits.
 fn function(label: &str, words: &[u32], figures: &mut Figures) -> Result<()> {
     figures.functions += 1;
     if let Err(error) = check_from(words, TARGET, Origin::Foreign) {
@@ -94,7 +94,7 @@ fn function(label: &str, words: &[u32], figures: &mut Figures) -> Result<()> {
         at += length;
     }
     figures.instructions += insts.len();
-    // Calls need waits of their own, which kernels of ours never do.
+    // Calls need waits of their own; our kernels have no calls.
     if insts.iter().any(|(_, inst)| matches!(inst.op, op::s_swappc_b64 | op::s_setpc_b64)) {
         return Ok(());
     }
@@ -111,7 +111,7 @@ fn function(label: &str, words: &[u32], figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-/// The code in blocks, waits and hints left out.
+/// The code in blocks, without waits and hints.
 fn without_waits(insts: &[(usize, Inst)], end: usize) -> Result<Physical> {
     let after = |index: usize| insts.get(index + 1).map_or(end, |next| next.0);
     let mut targets = Vec::new();
@@ -120,7 +120,7 @@ fn without_waits(insts: &[(usize, Inst)], end: usize) -> Result<Physical> {
         let mut target = None;
         if inst.row().has(Flags::BRANCHES) {
             let [Operand::Immediate(distance)] = inst.operands.as_slice() else {
-                bail!("{} goes where no distance says", inst.op.name());
+                bail!("{} jumps to an unknown address", inst.op.name());
             };
             let dword = after(index).wrapping_add_signed(*distance as isize);
             let found = insts.binary_search_by_key(&dword, |entry| entry.0);

@@ -1,4 +1,4 @@
-//! Our code beside clang's for the same kernels in OpenCL C: registers, instructions, instructions per loop trip.
+//! Compares our code with clang's for the same kernels in OpenCL C: registers, instructions, instructions per loop trip.
 
 use crate::process::{command, output};
 use anyhow::{Context, Result};
@@ -60,7 +60,7 @@ fn functions(listing: &str, target: Target) -> Result<HashMap<String, Code>> {
     functions.map(|(name, words)| Ok((name, instructions(&words, target)?))).collect()
 }
 
-/// Dwords of each function of a listing, padding behind it left out.
+/// Dwords of each function of a listing, without the padding after it.
 pub(super) fn words_by_function(listing: &str) -> Vec<(String, Vec<u32>)> {
     const PADDING: [u32; 2] = [0xbf9f_0000, 0xbf80_0000];
     let mut functions: Vec<(String, Vec<u32>)> = Vec::new();
@@ -98,7 +98,7 @@ fn registers(notes: &str) -> HashMap<String, u32> {
     found
 }
 
-/// Lengths of the innermost loops, waits and hints not counted.
+/// Lengths of the innermost loops, without waits and hints.
 fn loops(code: &Code) -> Vec<usize> {
     let mut spans: Vec<(usize, usize)> = Vec::new();
     for (index, (at, inst)) in code.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Time that compiling takes on one core: of the samples, and of all kernels that a model needs.
+//! Compile time on one core: of the samples, and of all kernels of a model.
 //!
 //! Figures for developers, measured in CPU time of the thread; use `cargo run --release -p xtask`.
 
@@ -80,7 +80,7 @@ fn table(title: &str, kernels: &[(String, Function)], target: Target) -> Result<
     Ok(())
 }
 
-/// The kernels that a model's operations need, by rows of the batch; those that the GPU leaves to the CPU need none.
+/// The kernels of a model's operations, by rows of the batch. Operations that run on the CPU have none.
 fn kernels(path: &Path, target: Target) -> Result<Vec<(u32, Vec<KernelSpec>)>> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let heap: Heap<'_> = &heap::Global;

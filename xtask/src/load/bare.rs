@@ -1,8 +1,7 @@
-//! `cargo xtask bare-socket`: what a streamed token costs the system at least. `load` starts it beside the server.
+//! `cargo xtask bare-socket`: the least cost of a streamed token in the system. `load` starts it in turns with the server.
 //!
-//! The same bytes at the same times as the server wrote, by a thread that an `epoll` wakes once a step and that does
-//! nothing but write, while as many threads as the server has read the model file once a step. Not here: HTTP beyond
-//! what the streams of `load` read.
+//! It writes the same bytes at the same times as the server, with a thread that an `epoll` wakes once a step, while as
+//! many threads as the server has read the model file once a step. Not here: HTTP that the streams of `load` don't read.
 
 use anyhow::Context as _;
 use core::net::Ipv4Addr;
@@ -17,7 +16,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Instant;
 
-/// What a server under load writes, and when.
+/// Sizes and times of a server's writes under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct Rhythm {
     /// Bytes of JSON of a token.
@@ -31,7 +30,7 @@ pub(crate) struct Rhythm {
     pub(crate) generate: usize,
 }
 
-/// What `cargo xtask bare-socket` takes.
+/// Arguments of `cargo xtask bare-socket`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The file that is read.
@@ -46,7 +45,7 @@ pub(crate) struct Arguments {
     rhythm: Rhythm,
 }
 
-/// Bytes that are read between two looks at the clock.
+/// Bytes that are read between two readings of the clock.
 const SLICE: usize = 64 << 10;
 
 /// Bytes of memory that one access brings into the caches.
@@ -69,7 +68,7 @@ fn serve(
     let (bell, event, step) = (&bell, &event, Duration::from_micros(rhythm.step));
     let (sender, streams) = channel();
     thread::scope(|scope| {
-        // its name is that of the server's thread, so that its processor time is found alike
+        // the name of the server's thread, so that processor time is found in the same way
         let writer = thread::Builder::new().name("socket".into());
         writer.spawn_scoped(scope, move || write(bell, &streams, event, rhythm.generate))?;
         for (number, part) in weights.chunks(weights.len().div_ceil(threads.max(1)).max(1)).enumerate() {
@@ -81,14 +80,14 @@ fn serve(
             scope.spawn(move || compute(part, step, ring));
         }
         for connection in listener.incoming() {
-            // whose client has gone is no loss
+            // an error means that the client has disconnected
             _ = take(connection?, &sender);
         }
         Ok(())
     })
 }
 
-/// Answers a question about health, or hands the connection on as a stream.
+/// Answers `/health`, or passes the connection on as a stream.
 fn take(mut connection: TcpStream, streams: &Sender<TcpStream>) -> io::Result<()> {
     connection.set_nodelay(true)?;
     let mut request = [0; SLICE];
@@ -100,7 +99,7 @@ fn take(mut connection: TcpStream, streams: &Sender<TcpStream>) -> io::Result<()
     streams.send(connection).map_err(io::Error::other)
 }
 
-/// Writes an event to each stream whenever the bell rings, and the end behind the last.
+/// Writes an event to each stream whenever `bell` is signaled, and the end after the last.
 fn write(bell: &OwnedFd, streams: &Receiver<TcpStream>, event: &[u8], generate: usize) -> io::Result<()> {
     let waiting = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&waiting, bell, epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET)?;
@@ -120,7 +119,7 @@ fn write(bell: &OwnedFd, streams: &Receiver<TcpStream>, event: &[u8], generate: 
     }
 }
 
-/// Reads the weights once a step, at an even pace, and tells the end of each.
+/// Reads the weights once a step at an even pace, and calls `ended` after each step.
 fn compute(weights: &[u8], step: Duration, ended: impl Fn()) {
     let slices = weights.len().div_ceil(SLICE).max(1) as f64;
     loop {
@@ -137,7 +136,7 @@ fn compute(weights: &[u8], step: Duration, ended: impl Fn()) {
     }
 }
 
-/// A token's event as HTTP sends it, with so many bytes of JSON if a text of at least one fits.
+/// A token's event as HTTP sends it, with `bytes` bytes of JSON if a text of at least one byte fits.
 fn event(bytes: usize) -> Vec<u8> {
     const AROUND: [&str; 2] = [r#"{"choices":[{"delta":{"content":""#, r#""}}]}"#];
     let text = "x".repeat(bytes.saturating_sub(AROUND.map(str::len).iter().sum()).max(1));

@@ -1,4 +1,4 @@
-//! What a contestant did under load, and the row of the table that tells it.
+//! Samples of one server under load, and its row of the table.
 
 use super::bare::Rhythm;
 use core::time::Duration;
@@ -8,27 +8,27 @@ pub(super) const HEADER: &str = "\
 | server | streams | tokens/s | first token ms p50 | p99 | between tokens ms p50 | p99 | socket us/token | \
 parsing ms/prompt | processors busy | SIGTERM s |\n|---|---|---|---|---|---|---|---|---|---|---|";
 
-/// All samples of one contestant at one number of streams.
+/// All samples of one server at one number of streams.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
     pub(super) tokens: u64,
-    /// Bytes of JSON that they came in.
+    /// Bytes of JSON of all tokens.
     pub(super) bytes: u64,
     pub(super) seconds: f64,
     /// Seconds to the first token of each answer.
     pub(super) first: Vec<f64>,
     /// Seconds between tokens of an answer.
     pub(super) between: Vec<f64>,
-    /// Seconds of processor time of the threads that write answers, and of those that read prompts, where they can be
-    /// told apart.
+    /// Seconds of processor time of the threads that write answers, and of those that read prompts, if they can be
+    /// distinguished.
     pub(super) serving: Option<[f64; 2]>,
     /// Seconds of processor time of the whole server.
     pub(super) processor: f64,
-    /// How long servers took to end.
+    /// Seconds that servers took to end.
     pub(super) endings: Vec<Duration>,
 }
 
-/// The sample below which this share of all are.
+/// The sample below which this share of all samples lies.
 fn quantile(samples: &mut [f64], share: f64) -> f64 {
     samples.sort_by(f64::total_cmp);
     let at = (samples.len() as f64 * share) as usize;
@@ -46,7 +46,7 @@ impl Figures {
         self.serving.map_or(f64::NAN, |[socket, _]| socket * 1e6 / self.tokens.max(1) as f64)
     }
 
-    /// What was written, and when, in answers of so many tokens.
+    /// Sizes and times of the writes, for answers of `generate` tokens.
     pub(super) fn rhythm(&mut self, generate: usize) -> Rhythm {
         let bytes = (self.bytes / self.tokens.max(1)) as usize;
         let step = (quantile(&mut self.between, 0.5) * 1e6) as u64;

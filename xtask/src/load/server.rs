@@ -1,4 +1,4 @@
-//! A server that was started for one run, and what /proc knows of it.
+//! A server that was started for one run, and its figures in /proc.
 
 use super::bare::Rhythm;
 use crate::http;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-/// Whose server.
+/// The program that serves.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Ours(PathBuf),
@@ -33,24 +33,24 @@ impl Kind {
 pub(crate) struct Running {
     child: Child,
     address: SocketAddr,
-    /// Whether its threads have the names of ours.
+    /// True if its threads have the names of our threads.
     named: bool,
 }
 
-/// How long a server may take to load a model or to end.
+/// Time limit for loading a model and for ending.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Our threads that take connections up and write answers.
+/// Our threads that accept connections and write answers.
 const SERVING: [&str; 2] = ["socket", "operations"];
 
-/// Our threads that render templates and make tokens of prompts.
+/// Our threads that render templates and tokenize prompts.
 const PARSING: &str = "parsing";
 
 /// Processor seconds of a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Processor {
     pub(crate) all: f64,
-    /// Of the threads that write answers, and of those that read prompts, where they can be told apart.
+    /// Of the threads that write answers, and of those that read prompts, if they can be distinguished.
     pub(crate) serving: Option<[f64; 2]>,
 }
 
@@ -109,7 +109,7 @@ impl Running {
         self.address
     }
 
-    /// Processor time so far, to the nanosecond. Our threads have names; the peer's can't be told apart.
+    /// Processor time so far, to the nanosecond. Our threads have names; the peer's can't be distinguished.
     pub(crate) fn processor(&self) -> Processor {
         let mut processor = Processor { all: 0.0, serving: self.named.then_some([0.0; 2]) };
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
@@ -140,7 +140,7 @@ impl Running {
         [entries("fd"), entries("task"), resident.unwrap_or(0) << 10]
     }
 
-    /// Orders the server to end and gives the time it took.
+    /// Terminates the server. Returns the time it took.
     pub(crate) fn end(mut self) -> Result<Duration, anyhow::Error> {
         let start = Instant::now();
         let killed = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status();
@@ -157,7 +157,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // one that has ended can't be killed, and needn't be
+        // an error means that it has ended already
         _ = self.child.kill();
         _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Concurrent streams: each asks, reads to the end, and asks again until time is up.
+//! Concurrent streams: each sends a request, reads the answer, and repeats until the time is up.
 
 use super::figures::Figures;
 use super::server::Running;
@@ -9,7 +9,7 @@ use core::time::Duration;
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// How many, for how long, how much.
+/// Number of streams, duration, length of answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Task {
     pub(super) streams: usize,
@@ -20,7 +20,7 @@ pub(super) struct Task {
 /// Words of each prompt.
 const PROMPT_WORDS: usize = 100;
 
-/// What one stream saw.
+/// Samples of one stream.
 #[derive(Default)]
 struct Seen {
     tokens: u64,
@@ -29,11 +29,11 @@ struct Seen {
     between: Vec<f64>,
 }
 
-/// Runs the streams and adds what they saw.
+/// Runs the streams and adds their samples.
 pub(super) fn measure(server: &Running, task: &Task, figures: &mut Figures) -> Result<(), anyhow::Error> {
     let address = server.address();
     let seeds = AtomicU64::new(1);
-    // what is only done once has been done then
+    // work that happens once is then done
     ask(address, &seeds, task.generate, Instant::now() + Duration::from_secs(60), &mut Seen::default())?;
     let before = server.processor();
     let start = Instant::now();
@@ -71,7 +71,7 @@ pub(super) fn measure(server: &Running, task: &Task, figures: &mut Figures) -> R
     Ok(())
 }
 
-/// One answer. What comes after `end` is not counted, and not waited for.
+/// One answer. Tokens after `end` are not counted and not waited for.
 fn ask(
     address: SocketAddr,
     seeds: &AtomicU64,

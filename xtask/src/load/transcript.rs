@@ -1,4 +1,4 @@
-//! An agent's conversation that grows turn by turn: how much of what could be found in the cache was found there.
+//! An agent's conversation that grows turn by turn: the share of each prompt that came from the cache.
 
 use super::{http, words};
 use anyhow::{Context as _, bail};
@@ -12,7 +12,7 @@ const MESSAGE_WORDS: usize = 90;
 /// Tokens of each answer at most.
 const ANSWER: usize = 48;
 
-/// Plays the conversation and tells in one line what it took.
+/// Plays the conversation. Returns its figures in one line.
 pub(super) fn play(address: SocketAddr, turns: usize) -> Result<String, anyhow::Error> {
     let mut messages = vec![json!({ "role": "system", "content": words(999, 4 * MESSAGE_WORDS) })];
     let (mut before, mut reusable, mut reused, mut total) = (0, 0, 0, 0);
@@ -28,7 +28,7 @@ pub(super) fn play(address: SocketAddr, turns: usize) -> Result<String, anyhow::
         let number = |value: &Value| value.as_u64().unwrap_or(0);
         let usage = &answer["usage"];
         let prompt = number(&usage["prompt_tokens"]);
-        // what was computed for the turn before is the beginning of this one's prompt
+        // the tokens of the previous turn are the beginning of this turn's prompt
         reusable += before;
         reused += number(&usage["prompt_tokens_details"]["cached_tokens"]).min(before);
         total += prompt;

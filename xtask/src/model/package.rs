@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Package {
     /// Requirements in the order of the file's parts.
     requirements: &'static [&'static str],
-    /// How the name of a part begins, before its number or the end.
+    /// Beginning of a part's name, before its number or the end.
     part: &'static str,
     /// SHA-256 of the whole file.
     sha256: &'static str,

@@ -23,7 +23,7 @@ pub(super) struct Shape {
     experts: usize,
     experts_used: usize,
     expert_ff: usize,
-    /// The dense width, which files state and nothing uses.
+    /// The dense width, which files state but no operation uses.
     ff: usize,
     /// Tokens of the vocabulary, or with `base` the byte-pair tokens it is cut down to.
     vocab: usize,
@@ -138,7 +138,7 @@ fn metadata(shape: &Shape) -> Vec<(String, Value)> {
     ]
 }
 
-/// Whether a layer's `attn_v` and `ffn_down` get more bits in the Q4_K_M mixture
+/// True if a layer's `attn_v` and `ffn_down` get more bits in the Q4_K_M mixture
 /// (`use_more_bits` of llama.cpp's `llama-quant.cpp`).
 fn more_bits(layer: usize, layers: usize) -> bool {
     layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2

@@ -77,8 +77,8 @@ fn read(folder: &Path, base: Option<usize>, len: usize) -> Result<Tokenizer, any
         types.push(5);
     }
     let id = |text: &str| {
-        let place = tokens.iter().position(|token| token == text);
-        place
+        let position = tokens.iter().position(|token| token == text);
+        position
             .and_then(|id| u32::try_from(id).ok())
             .map(Value::U32)
             .with_context(|| format!("no token {text}"))

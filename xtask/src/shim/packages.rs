@@ -1,6 +1,6 @@
 //! Foreign clients: Debian's packages by apt with lists of its own, PyPI's by pip; nothing is installed.
 //!
-//! What can't be fetched is left out, with a word. Not here: running them (`tests/foreign/run.sh`).
+//! What can't be fetched is left out with a message. Not here: running them (`tests/foreign/run.sh`).
 
 use crate::{apt, pip};
 use std::path::Path;
@@ -49,20 +49,20 @@ const SUITES: [Suite; 2] = [
 /// The version that the tests were written with.
 const TINYGRAD: &str = "tinygrad==0.14.0";
 
-/// Fetches what is not there yet.
+/// Fetches missing clients.
 pub(super) fn fetch(folder: &Path) -> Result<(), anyhow::Error> {
     for suite in &SUITES {
         if !unpacked(&folder.join(suite.name), suite)? {
-            eprintln!("skipped: the packages of {} can't be had here", suite.name);
+            eprintln!("skipped: the packages of {} can't be fetched here", suite.name);
         }
     }
     if !pip::unpacked(TINYGRAD, &folder.join("tinygrad")) {
-        eprintln!("skipped: {TINYGRAD} can't be had here");
+        eprintln!("skipped: {TINYGRAD} can't be fetched here");
     }
     Ok(())
 }
 
-/// Whether the packages of a suite lie unpacked below its folder, now if not before.
+/// Unpacks the packages of a suite below its folder unless they are there already. Returns false if that fails.
 fn unpacked(folder: &Path, suite: &Suite) -> Result<bool, anyhow::Error> {
     let packages = || Ok(suite.packages.iter().map(ToString::to_string).collect());
     Ok(folder.join("root/usr/bin/rocminfo").is_file()

@@ -1,5 +1,6 @@
-//! The initial file system: one program, amdgpu with the modules it needs unless it is built in,
-//! nothing else. Archive format: cpio "newc".
+//! The initial file system: one program, and amdgpu with its modules unless it is built in.
+//!
+//! Archive format: cpio "newc".
 
 use super::package::Kernel;
 use anyhow::{Context as _, ensure};
@@ -75,7 +76,7 @@ fn image(path: &Path) -> Result<Vec<u8>, anyhow::Error> {
     Ok(std::fs::read(path)?)
 }
 
-/// What a module says it needs: the `depends=` entry of its `.modinfo`.
+/// Modules that a module needs: the `depends=` entry of its `.modinfo`.
 fn depends(image: &[u8]) -> Vec<String> {
     let key = b"\0depends=";
     let Some(at) = image.windows(key.len()).position(|window| window == key) else { return Vec::new() };
@@ -97,7 +98,7 @@ fn modules(folder: &Path, wanted: &str) -> Result<Vec<(String, Vec<u8>)>, anyhow
             done.push((name, image));
             continue;
         }
-        // What is not a file is built in.
+        // A module without a file is built in.
         let Some(path) = index.get(&name) else { continue };
         let image = image(path)?;
         let needed = depends(&image);

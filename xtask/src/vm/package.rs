@@ -1,13 +1,13 @@
-//! Debian's kernel packages: fetching them with apt's own lists and keys, but into `target/vm`; nothing is installed.
+//! Debian's kernel packages: fetched with apt's lists and keys into `target/vm`; nothing is installed.
 
 use crate::apt::{self, apt};
 use crate::process::{output, root};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 
-/// Where a kernel comes from.
+/// Source of a kernel.
 pub(super) struct Suite {
-    /// What the user calls it.
+    /// Name on the command line.
     pub(super) name: &'static str,
     /// Debian suite.
     suite: &'static str,
@@ -25,12 +25,12 @@ pub(super) struct Kernel {
     pub(super) release: String,
     /// The bootable file.
     pub(super) image: PathBuf,
-    /// The folder of its modules; none when amdgpu is built in.
+    /// The folder of its modules; none if amdgpu is built in.
     pub(super) modules: Option<PathBuf>,
 }
 
 impl Kernel {
-    /// Looks for a kernel below a folder of unpacked packages, or takes a bootable file that has amdgpu built in.
+    /// Finds a kernel below a folder of unpacked packages, or takes a bootable file that has amdgpu built in.
     pub(super) fn find(folder: &Path) -> Result<Self, anyhow::Error> {
         if folder.is_file() {
             let release = release(&std::fs::read(folder)?);
@@ -42,8 +42,8 @@ impl Kernel {
         let modules = modules.map(|entry| entry.path()).find(|path| path.join("kernel").is_dir());
         let modules = modules.with_context(|| format!("{}: no kernel modules", folder.display()))?;
         let release = modules.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let places = [folder.join(format!("boot/vmlinuz-{release}")), modules.join("vmlinuz")];
-        let image = places.into_iter().find(|path| path.is_file());
+        let candidates = [folder.join(format!("boot/vmlinuz-{release}")), modules.join("vmlinuz")];
+        let image = candidates.into_iter().find(|path| path.is_file());
         let image = image.with_context(|| format!("{}: no vmlinuz", folder.display()))?;
         Ok(Self { release, image, modules: Some(modules) })
     }
@@ -60,7 +60,7 @@ fn release(image: &[u8]) -> Option<String> {
     String::from_utf8(text.to_vec()).ok().filter(|text| !text.is_empty())
 }
 
-/// The kernel packages that `package` needs, itself included where it holds files.
+/// The kernel packages that `package` needs, itself included if it has files.
 fn needed(folder: &Path, package: &str) -> Result<Vec<String>, anyhow::Error> {
     let text =
         String::from_utf8(output(&mut apt("apt-cache", folder, &["depends", "--important", package]))?)?;
@@ -78,7 +78,7 @@ fn needed(folder: &Path, package: &str) -> Result<Vec<String>, anyhow::Error> {
     Ok(packages)
 }
 
-/// The unpacked kernel of a suite, fetched when it is not there yet; `None` where apt cannot.
+/// The unpacked kernel of a suite, fetched if it is missing. `None` if apt can't fetch it.
 pub(super) fn unpacked(suite: &Suite) -> Result<Option<PathBuf>, anyhow::Error> {
     let folder = root().join("target/vm").join(suite.name);
     let unpacked = folder.join("root");

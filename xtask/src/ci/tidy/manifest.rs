@@ -20,7 +20,7 @@ fn dependencies(entry: &Entry) -> Vec<(usize, &str, &str)> {
     found
 }
 
-/// In the top manifest each dependency that is not ours has a comment that says why.
+/// In the top manifest each foreign dependency has a comment with the reason.
 fn reasons(entry: &Entry) -> Vec<(usize, String)> {
     if entry.path != "Cargo.toml" {
         return Vec::new();
@@ -34,7 +34,7 @@ fn reasons(entry: &Entry) -> Vec<(usize, String)> {
 /// Workspaces of their own, whose manifests have their own versions.
 const ELSEWHERE: [&str; 2] = ["tests/nostd/", "tests/fuzz/"];
 
-/// Everywhere else versions come from there.
+/// All other manifests take versions from the workspace.
 fn versions(entry: &Entry) -> Vec<(usize, String)> {
     let elsewhere = ELSEWHERE.iter().any(|folder| entry.path.starts_with(folder));
     if elsewhere || !entry.path.ends_with("/Cargo.toml") {
