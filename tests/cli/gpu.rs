@@ -115,8 +115,8 @@ fn a_gpu_that_is_not_there_is_told() {
     for verb in [&["plan", &model][..], &["run", &model, "-p", "x"], &["serve", &model]] {
         refused(&[verb, &["--device", "kfd:99"]].concat(), 5, &["device kfd:99 can't be used: "]);
         if !Path::new("/dev/kfd").exists() {
-            let words = ["device kfd can't be used: ", "; `doorbell doctor` tells more"];
-            refused(&[verb, &["--device", "kfd"]].concat(), 5, &words);
+            let parts = ["device kfd can't be used: ", "; `doorbell doctor` shows details"];
+            refused(&[verb, &["--device", "kfd"]].concat(), 5, &parts);
         }
     }
 }

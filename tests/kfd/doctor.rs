@@ -6,8 +6,8 @@
 use crate::broken::{Broken, Instead};
 use doorbell_kfd::sys::Errno;
 use doorbell_kfd::topology::ROOT;
-use doorbell_runtime::machine::{Host, Machine as Looked, Verdict, Wanted};
-use doorbell_runtime::memory::Memory;
+use doorbell_runtime::machine::{Host, Machine as Looked, ModelFootprint, Verdict};
+use doorbell_runtime::memory::HostMemory;
 use doorbell_soft::kernel::{CHIPS, Machine, Release, SoftKernel, chip};
 use doorbell_soft::processor::Options;
 use std::path::Path;
@@ -15,7 +15,7 @@ use std::path::Path;
 const GIB: u64 = 1 << 30;
 
 fn host() -> Host {
-    let memory = Memory { total: 64 * GIB, available: 56 * GIB };
+    let memory = HostMemory { total: 64 * GIB, available: 56 * GIB };
     Host { threads: 16, extensions: "AVX-512 VNNI", memory: Some(memory) }
 }
 
@@ -24,21 +24,21 @@ fn soft(release: Release, chips: &[&str]) -> SoftKernel {
     SoftKernel::new(Machine::new(release, 64 * GIB, &chips), &Options::default()).unwrap()
 }
 
-/// A case: what is broken, the model that is wanted, what the kernel's log says.
+/// A case: what is broken, the memory of a model, what the kernel's log says.
 struct Case<'c> {
     name: &'c str,
     kernel: Broken<'c>,
     log: &'c str,
-    wanted: Option<Wanted>,
+    footprint: Option<ModelFootprint>,
 }
 
 impl<'c> Case<'c> {
     fn new(name: &'c str, soft: &'c SoftKernel) -> Self {
-        Self { name, kernel: Broken::new(soft), log: "", wanted: None }
+        Self { name, kernel: Broken::new(soft), log: "", footprint: None }
     }
 
     fn wants(mut self, gib: u64) -> Self {
-        self.wanted = Some(Wanted { name: "model.gguf".into(), bytes: gib * GIB });
+        self.footprint = Some(ModelFootprint { name: "model.gguf".into(), bytes: gib * GIB });
         self
     }
 
@@ -48,7 +48,7 @@ impl<'c> Case<'c> {
     }
 
     fn look(&self) -> Looked {
-        Looked::read_from(&self.kernel, host(), self.log.as_bytes(), self.wanted.clone()).unwrap()
+        Looked::read_from(&self.kernel, host(), self.log.as_bytes(), self.footprint.clone()).unwrap()
     }
 
     /// Compares with the golden and answers what `doctor` said.

@@ -234,7 +234,7 @@ fn a_device_that_nobody_asks_rests() {
         told.recv().unwrap();
         // it rests once, until it is asked
         assert!(told.try_recv().is_err());
-        service.visit(|_| ()).unwrap();
+        service.run_task(|_| ()).unwrap();
     }
     service.stop();
 }

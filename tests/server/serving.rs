@@ -9,7 +9,7 @@ use doorbell_core::heap::{Global, Heap};
 use doorbell_core::model::Model;
 use doorbell_core::quant::Type;
 use doorbell_core::token::Tokenizer;
-use doorbell_runtime::prefix::Folder;
+use doorbell_runtime::prefix::PrefixFolder;
 use doorbell_runtime::serve::Service;
 use doorbell_server::{ModelHandle, RunningEngine, Server, Settings};
 use doorbell_tests::gguf_writer::{GgufFile, Value};
@@ -121,6 +121,7 @@ pub(crate) fn served(kind: &Kind, gguf: &'static Gguf<'static>) -> ModelHandle {
 pub(crate) async fn bind(kind: &Kind) -> Server {
     let gguf = file(kind);
     let mut settings = kind.settings.clone();
-    settings.prefix_folder = kind.folder.as_ref().map(|path| Arc::new(Folder::new(path, gguf).unwrap()));
+    settings.prefix_folder =
+        kind.folder.as_ref().map(|path| Arc::new(PrefixFolder::new(path, gguf).unwrap()));
     Server::bind(served(kind, gguf), settings).await.unwrap()
 }

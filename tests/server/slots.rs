@@ -12,7 +12,7 @@ use doorbell_core::reference::{Products, Reference};
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::{TokenId, Tokenizer};
 use doorbell_cpu::backend::CpuBackend;
-use doorbell_runtime::prefix::{FileName, Folder, PrefixError};
+use doorbell_runtime::prefix::{FileName, PrefixError, PrefixFolder};
 use doorbell_runtime::serve::{GenerationParams, Job, Service, Update};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -147,9 +147,9 @@ fn no_name_leads_out_of_the_folder() {
 }
 
 /// A service without a server, and its folder.
-fn alone(kind: &Kind) -> (Service, Folder) {
+fn alone(kind: &Kind) -> (Service, PrefixFolder) {
     let gguf = file(kind);
-    let folder = Folder::new(kind.folder.as_ref().unwrap(), gguf).unwrap();
+    let folder = PrefixFolder::new(kind.folder.as_ref().unwrap(), gguf).unwrap();
     (served(kind, gguf).service, folder)
 }
 
@@ -254,7 +254,7 @@ fn service<B: Backend + Send + 'static>(
 /// Saves in one service and restores in another of the same kind: the answer must be equal to the last bit.
 fn goes_round(gguf: &Gguf<'static>, name: &str, start: &dyn Fn() -> Service) {
     let path = folder(&format!("slots-{name}"));
-    let folder = Folder::new(&path, gguf).unwrap();
+    let folder = PrefixFolder::new(&path, gguf).unwrap();
     let file = FileName::new("prefix").unwrap();
     let prompt: Vec<TokenId> = (0..101).map(|token| TokenId(token * 7 % 300)).collect();
     let first = start();
@@ -285,7 +285,7 @@ fn backends_continue_what_others_of_their_kind_began() {
     }
     // a file of one type of keys and values is none of another
     let path = folder("slots-types");
-    let folder = Folder::new(&path, gguf).unwrap();
+    let folder = PrefixFolder::new(&path, gguf).unwrap();
     let name = FileName::new("prefix").unwrap();
     let prompt: Vec<TokenId> = (0..40).map(TokenId).collect();
     let first = cpu(KvType::F16)();

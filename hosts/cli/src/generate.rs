@@ -1,6 +1,6 @@
 //! Generating: one request at a time through the engine, its text handed on as it comes.
 
-use crate::backend::{self, Computer};
+use crate::device_args::{self, ResolvedDevice};
 use crate::failure::{Failure, Kind};
 use crate::interrupt::Interrupt;
 use crate::loaded::HEAP;
@@ -14,7 +14,7 @@ use doorbell_core::heap;
 use doorbell_core::model::Model;
 use doorbell_core::sample::{DryBreakers, LogitBias, SamplerParams};
 use doorbell_core::token::{Detokenizer, TokenId, Tokenizer};
-use doorbell_runtime::compute::Computing;
+use doorbell_runtime::backend::AnyBackend;
 use std::time::Instant;
 
 /// Rows of one step while a prompt is computed.
@@ -69,11 +69,11 @@ pub(crate) fn generator<'m, 'a>(
     model: &'m Model<'a>,
     tokenizer: &'m Tokenizer<'a>,
     config: Config,
-    computer: Computer,
+    computer: ResolvedDevice,
     interrupt: Interrupt,
-) -> Result<Generator<'m, 'a, Computing<'m, 'a>>, Failure> {
-    backend::check_memory(model, &config, computer)?;
-    let backend = backend::open(model, &config, computer)?;
+) -> Result<Generator<'m, 'a, AnyBackend<'m, 'a>>, Failure> {
+    device_args::check_memory(model, &config, computer)?;
+    let backend = device_args::open(model, &config, computer)?;
     let end_tokens: Vec<_> = tokenizer.eog().collect();
     let engine = Engine::new(model, backend, config, &end_tokens, HEAP)
         .map_err(|error| Failure::new(Kind::Memory, format_args!("{error}; use a smaller --ctx")))?;

@@ -8,7 +8,7 @@ use doorbell_core::heap::{self, Global, Heap};
 use doorbell_core::model::{Model, ModelError};
 use doorbell_core::token::{EncodeOptions, TokenId, Tokenizer};
 use doorbell_runtime::file::{ModelFile, OpenError};
-use doorbell_runtime::memory::memory;
+use doorbell_runtime::memory::host_memory;
 use doorbell_runtime::template::{ChatTemplate, SpecialTokens, TemplateError};
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn unopened(error: OpenError) -> Failure {
 
 /// Reads the weights into memory ahead of their use, if they fit.
 pub(crate) fn read_ahead(file: &ModelFile) -> Result<(), Failure> {
-    let fits = memory().is_some_and(|memory| file.len() < memory.available / 10 * 9);
+    let fits = host_memory().is_some_and(|memory| file.len() < memory.available / 10 * 9);
     if !fits {
         return Ok(());
     }

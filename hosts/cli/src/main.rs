@@ -2,7 +2,7 @@
 
 extern crate alloc;
 
-mod backend;
+mod device_args;
 mod descriptors;
 mod failure;
 mod generate;

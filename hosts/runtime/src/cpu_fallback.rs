@@ -1,4 +1,6 @@
-//! The CPU driver as the part of a GPU backend that runs what the GPU does not.
+//! The CPU driver as the fallback of a GPU backend: it runs the operations that the GPU does not run.
+//!
+//! Not here: the choice of these operations (`doorbell-gpu`).
 
 use core::ops::Range;
 use doorbell_core::backend::{Backend as _, KvType, Output};
@@ -8,7 +10,7 @@ use doorbell_core::plan::{Batch, Plan};
 use doorbell_cpu::backend::{CpuBackend, CpuError};
 use doorbell_gpu::{CpuFallback, CpuFallbackError};
 
-/// The CPU driver, made when it is first needed: most models are a GPU's alone.
+/// The CPU driver, created on first use: most models run on the GPU alone.
 pub(crate) struct CpuDriverFallback<'m, 'a> {
     model: &'m Model<'a>,
     pages: u32,
@@ -19,7 +21,7 @@ pub(crate) struct CpuDriverFallback<'m, 'a> {
 }
 
 impl<'m, 'a> CpuDriverFallback<'m, 'a> {
-    /// For a model with `pages` KV pages per group, on so many threads.
+    /// A fallback for a model with `pages` KV pages per group, on `threads` threads.
     #[must_use]
     pub(crate) fn new(model: &'m Model<'a>, pages: u32, kv: KvType, threads: usize, heap: Heap<'m>) -> Self {
         Self { model, pages, kv, threads, heap, driver: None }

@@ -1,4 +1,6 @@
-//! Which device runs the model: the words of `--device`, and what `auto` makes of the machine.
+//! The choice of the device that runs the model: the values of `--device`, and the resolution of `auto`.
+//!
+//! Not here: the backend on the device (`crate::backend`), and the list of all devices (`crate::machine`).
 
 use core::fmt;
 use core::str::FromStr;
@@ -7,10 +9,10 @@ use doorbell_kfd::sys::{Kernel, Linux};
 use doorbell_kfd::topology::choose;
 use doorbell_soft::kernel::{Chip, Injection};
 
-/// What the user asked for.
+/// A device as the user names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceRequest {
-    /// The best that's there.
+    /// The best usable device.
     #[default]
     Auto,
     /// The host's processor.
@@ -52,57 +54,57 @@ impl FromStr for DeviceRequest {
     }
 }
 
-/// What a software GPU does wrong, to see what comes of it: after so many doorbells, or calls for memory.
+/// A fault that a software GPU injects after a number of doorbells, or of allocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drill {
-    /// What.
-    pub fault: DrilledFault,
-    /// After how many.
+pub struct FaultInjection {
+    /// The fault.
+    pub fault: InjectedFault,
+    /// Doorbells or allocations before it.
     pub after: u32,
 }
 
-/// Faults that can be had on purpose.
+/// Faults that a software GPU can inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DrilledFault {
+pub enum InjectedFault {
     /// Device memory is refused.
     NoMemory,
     /// The GPU is reset.
     Reset,
-    /// The GPU stops. Such a one counts as hanging after half a second, not after ten.
+    /// The GPU stops. A hang is then detected after half a second instead of ten.
     Hang,
-    /// The GPU meets an address that nothing is mapped at.
+    /// The GPU accesses an address that is not mapped.
     PageFault,
 }
 
-/// The words for them.
-const DRILLS: [(&str, DrilledFault); 4] = [
-    ("no-memory", DrilledFault::NoMemory),
-    ("reset", DrilledFault::Reset),
-    ("hang", DrilledFault::Hang),
-    ("page-fault", DrilledFault::PageFault),
+/// Their names on the command line.
+const FAULT_NAMES: [(&str, InjectedFault); 4] = [
+    ("no-memory", InjectedFault::NoMemory),
+    ("reset", InjectedFault::Reset),
+    ("hang", InjectedFault::Hang),
+    ("page-fault", InjectedFault::PageFault),
 ];
 
-impl Drill {
+impl FaultInjection {
     fn parse(word: &str, after: &str) -> Option<Self> {
-        let (_, fault) = DRILLS.into_iter().find(|(name, _)| *name == word)?;
+        let (_, fault) = FAULT_NAMES.into_iter().find(|(name, _)| *name == word)?;
         Some(Self { fault, after: after.parse().ok()? })
     }
 
-    /// What the software kernel has to be told.
+    /// Sets the fault in the software kernel's injection.
     pub(crate) fn inject(self, injection: &mut Injection) {
-        let place = match self.fault {
-            DrilledFault::NoMemory => &mut injection.allocations_left,
-            DrilledFault::Reset => &mut injection.reset_after,
-            DrilledFault::Hang => &mut injection.hang_after,
-            DrilledFault::PageFault => &mut injection.fault_after,
+        let counter = match self.fault {
+            InjectedFault::NoMemory => &mut injection.allocations_left,
+            InjectedFault::Reset => &mut injection.reset_after,
+            InjectedFault::Hang => &mut injection.hang_after,
+            InjectedFault::PageFault => &mut injection.fault_after,
         };
-        *place = Some(self.after);
+        *counter = Some(self.after);
     }
 }
 
-impl fmt::Display for Drill {
+impl fmt::Display for FaultInjection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = DRILLS.iter().find(|(_, fault)| *fault == self.fault).map_or("", |(name, _)| name);
+        let name = FAULT_NAMES.iter().find(|(_, fault)| *fault == self.fault).map_or("", |(name, _)| name);
         write!(f, "{name}={}", self.after)
     }
 }
@@ -115,14 +117,14 @@ pub enum Device {
     Cpu,
     /// The GPU with this number among those that can be opened.
     Kfd(u32),
-    /// A software GPU; `strict` watches every access and is many times slower.
+    /// A software GPU; with `strict` it checks every access and is many times slower.
     Soft {
-        /// The chip that it pretends to be.
+        /// The emulated chip.
         chip: Chip,
-        /// Sanitizers on.
+        /// True if the sanitizers are on.
         strict: bool,
-        /// What goes wrong.
-        drill: Option<Drill>,
+        /// A fault that it injects.
+        inject: Option<FaultInjection>,
     },
 }
 
@@ -131,47 +133,47 @@ impl fmt::Display for Device {
         match self {
             Self::Cpu => f.write_str("cpu"),
             Self::Kfd(number) => write!(f, "kfd:{number}"),
-            Self::Soft { chip, strict, drill } => {
+            Self::Soft { chip, strict, inject } => {
                 write!(f, "soft:{}{}", chip.target.name(), if *strict { ",strict" } else { "" })?;
-                drill.map_or(Ok(()), |drill| write!(f, ",{drill}"))
+                inject.map_or(Ok(()), |inject| write!(f, ",{inject}"))
             }
         }
     }
 }
 
-/// A device and, if it wasn't named, why it was taken.
+/// A device and, if it wasn't named, the reason for the choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct DeviceChoice {
     /// The device.
     pub device: Device,
     /// One line for the user; `None` if the device was named.
     pub reason: Option<String>,
 }
 
-/// Why a device can't be used.
+/// Reason why a device can't be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// The words name no kind of device.
+    /// The name is not that of a device.
     Unknown {
-        /// What was given.
+        /// The given name.
         text: String,
     },
-    /// No software GPU pretends to be this chip.
+    /// There is no software GPU of this chip.
     Chip {
-        /// What was asked for.
+        /// The requested chip.
         name: String,
     },
-    /// A word behind the name of a software GPU means nothing.
-    Word {
-        /// The word.
-        word: String,
+    /// An unknown option after the name of a software GPU.
+    Option {
+        /// The option.
+        option: String,
     },
     /// The GPU can't be used.
     Kfd {
-        /// What was asked for.
+        /// The requested device.
         request: DeviceRequest,
-        /// What keeps it from being used.
+        /// The reason.
         reason: String,
     },
 }
@@ -188,9 +190,9 @@ impl fmt::Display for DeviceError {
             Self::Chip { name } => {
                 write!(f, "no software GPU is called \"{name}\"; `doorbell devices` lists them")
             }
-            Self::Word { word } => {
-                write!(f, "\"{word}\" says nothing about a software GPU; use strict, vram=MIB")?;
-                DRILLS.iter().try_for_each(|(name, _)| write!(f, ", {name}=N"))
+            Self::Option { option } => {
+                write!(f, "a software GPU has no option \"{option}\"; use strict, vram=MIB")?;
+                FAULT_NAMES.iter().try_for_each(|(name, _)| write!(f, ", {name}=N"))
             }
             Self::Kfd { request, reason } => write!(f, "device {request} can't be used: {reason}"),
         }
@@ -200,18 +202,18 @@ impl fmt::Display for DeviceError {
 impl core::error::Error for DeviceError {}
 
 impl DeviceRequest {
-    /// The device to use. One that was named and can't be used is an error, never silently another one.
+    /// The device to use. If a named device can't be used, that is an error; it is never replaced by another one.
     ///
     /// # Errors
     ///
     /// The device isn't there or can't be used.
-    pub fn resolve(&self) -> Result<Choice, DeviceError> {
+    pub fn resolve(&self) -> Result<DeviceChoice, DeviceError> {
         self.resolve_on(&Linux)
     }
 
-    /// As [`Self::resolve`], on the machine that a kernel shows.
-    fn resolve_on(&self, kernel: &dyn Kernel) -> Result<Choice, DeviceError> {
-        let named = |device| Ok(Choice { device, reason: None });
+    /// As [`Self::resolve`], on the machine of the given kernel.
+    fn resolve_on(&self, kernel: &dyn Kernel) -> Result<DeviceChoice, DeviceError> {
+        let named = |device| Ok(DeviceChoice { device, reason: None });
         match self {
             Self::Cpu => named(Device::Cpu),
             Self::Auto => Ok(automatic(kernel)),
@@ -224,60 +226,60 @@ impl DeviceRequest {
     }
 }
 
-/// The software GPU that is taken when none is named.
+/// The software GPU that is used if no chip is named.
 const SOFT: &str = "gfx1100";
 
-/// A software GPU by its chip, and what is said of it between commas.
+/// The software GPU of a chip name and comma-separated options.
 fn software(name: &str) -> Result<Device, DeviceError> {
-    let mut words = name.split(',');
-    let chip = words.next().and_then(doorbell_soft::kernel::chip);
+    let mut options = name.split(',');
+    let chip = options.next().and_then(doorbell_soft::kernel::chip);
     let mut chip = chip.ok_or_else(|| DeviceError::Chip { name: name.to_owned() })?;
-    let (mut strict, mut drill) = (false, None);
-    for word in words {
-        let unknown = || DeviceError::Word { word: word.to_owned() };
-        match word.split_once('=') {
-            None if word == "strict" => strict = true,
+    let (mut strict, mut inject) = (false, None);
+    for option in options {
+        let unknown = || DeviceError::Option { option: option.to_owned() };
+        match option.split_once('=') {
+            None if option == "strict" => strict = true,
             Some(("vram", mib)) => {
                 let mib: u32 = mib.parse().map_err(|_| unknown())?;
                 chip.vram = u64::from(mib) << 20;
             }
-            Some((fault, after)) => drill = Some(Drill::parse(fault, after).ok_or_else(unknown)?),
+            Some((fault, after)) => inject = Some(FaultInjection::parse(fault, after).ok_or_else(unknown)?),
             None => return Err(unknown()),
         }
     }
-    Ok(Device::Soft { chip, strict, drill })
+    Ok(Device::Soft { chip, strict, inject })
 }
 
-/// A GPU if there is a usable one, or else the processor.
-fn automatic(kernel: &dyn Kernel) -> Choice {
-    let cpu = |reason: String| Choice { device: Device::Cpu, reason: Some(reason) };
+/// A GPU if one can be used, otherwise the host's processor.
+fn automatic(kernel: &dyn Kernel) -> DeviceChoice {
+    let cpu = |reason: String| DeviceChoice { device: Device::Cpu, reason: Some(reason) };
     if kernel.stat("/dev/kfd").is_err() {
         return cpu("no /dev/kfd, so the CPU runs the model".into());
     }
     match gpu(kernel, None) {
-        Ok((number, reason)) => Choice { device: Device::Kfd(number), reason: Some(reason) },
+        Ok((number, reason)) => DeviceChoice { device: Device::Kfd(number), reason: Some(reason) },
         Err(reason) => cpu(format!("{reason}; so the CPU runs the model")),
     }
 }
 
-/// The number of a GPU that can be used and what it is, or why it can't.
+/// The number and description of a usable GPU, or the reason why none can be used.
 fn gpu(kernel: &dyn Kernel, number: Option<u32>) -> Result<(u32, String), String> {
     let seen =
         examine(kernel, ExamineInputs { log: &[], model_bytes: None }).map_err(|error| error.to_string())?;
     let worst = seen.findings.iter().find(|finding| Some(finding.severity()) == seen.worst());
     let worst = worst.map_or_else(|| "no GPU can be used".into(), ToString::to_string);
-    let told = || format!("{worst}; `doorbell doctor` tells more");
+    let unusable = || format!("{worst}; `doorbell doctor` shows details");
     let nodes = || seen.topology.iter().flat_map(|topology| topology.devices());
     match number {
         None => {
-            let choice = choose(&seen.devices).ok_or_else(told)?;
-            let place = nodes().position(|node| node.gpu_id == choice.device.gpu_id);
-            let place = place.and_then(|place| u32::try_from(place).ok());
-            Ok((place.ok_or_else(told)?, choice.to_string()))
+            let choice = choose(&seen.devices).ok_or_else(unusable)?;
+            let number = nodes().position(|node| node.gpu_id == choice.device.gpu_id);
+            let number = number.and_then(|number| u32::try_from(number).ok());
+            Ok((number.ok_or_else(unusable)?, choice.to_string()))
         }
         Some(number) => {
             let absent = || match nodes().count() {
-                0 => told(),
+                0 => unusable(),
                 count => format!("the last one is kfd:{}; `doorbell devices` lists them", count - 1),
             };
             let node = nodes().nth(number as usize).ok_or_else(absent)?;
@@ -298,7 +300,7 @@ mod tests {
     use doorbell_soft::processor::Options;
 
     #[test]
-    fn words_and_devices_agree() {
+    fn names_and_devices_agree() {
         for text in ["auto", "cpu", "kfd", "kfd:3", "soft", "soft:gfx1151"] {
             assert_eq!(text.parse::<DeviceRequest>().unwrap().to_string(), text);
         }
@@ -309,12 +311,12 @@ mod tests {
 
     #[test]
     fn a_named_device_is_never_replaced() {
-        assert_eq!(DeviceRequest::Cpu.resolve(), Ok(Choice { device: Device::Cpu, reason: None }));
+        assert_eq!(DeviceRequest::Cpu.resolve(), Ok(DeviceChoice { device: Device::Cpu, reason: None }));
         assert!(DeviceRequest::Auto.resolve().unwrap().reason.is_some());
         let error = DeviceRequest::Kfd(Some(99)).resolve().unwrap_err();
         assert!(error.to_string().starts_with("device kfd:99 can't be used: "), "{error}");
-        let words = "soft:gfx1151,strict,reset=20";
-        for (name, device) in [("soft", "soft:gfx1100"), ("soft:8060S,vram=9,reset=20,strict", words)] {
+        let canonical = "soft:gfx1151,strict,reset=20";
+        for (name, device) in [("soft", "soft:gfx1100"), ("soft:8060S,vram=9,reset=20,strict", canonical)] {
             let choice = name.parse::<DeviceRequest>().unwrap().resolve().unwrap();
             assert_eq!((choice.device.to_string().as_str(), choice.reason), (device, None));
         }
@@ -322,15 +324,15 @@ mod tests {
         for name in ["soft:gfx900", "soft:,strict"] {
             assert!(matches!(refusal(name), DeviceError::Chip { .. }), "{name}");
         }
-        for word in ["lax", "", "vram=-1", "vram", "reset", "reset=", "hang=x", "fire=1"] {
-            let refusal = refusal(&format!("soft:gfx1100,{word}"));
-            assert_eq!(refusal, DeviceError::Word { word: word.into() });
+        for option in ["lax", "", "vram=-1", "vram", "reset", "reset=", "hang=x", "fire=1"] {
+            let refusal = refusal(&format!("soft:gfx1100,{option}"));
+            assert_eq!(refusal, DeviceError::Option { option: option.into() });
             assert!(refusal.to_string().contains("use strict, vram=MIB, no-memory=N, reset=N"), "{refusal}");
         }
     }
 
-    /// A chip of the name in `CHIPS` that says it is another one.
-    fn posing(version: u32) -> Chip {
+    /// A chip of `CHIPS` with another version number.
+    fn with_version(version: u32) -> Chip {
         Chip { version, ..doorbell_soft::kernel::chip("gfx1100").unwrap() }
     }
 
@@ -339,15 +341,15 @@ mod tests {
         SoftKernel::new(machine, &Options::default()).unwrap()
     }
 
-    fn resolved(chips: &[Chip], request: &str) -> Result<Choice, DeviceError> {
+    fn resolved(chips: &[Chip], request: &str) -> Result<DeviceChoice, DeviceError> {
         let kernel = kernel(chips);
         let choice = request.parse::<DeviceRequest>().unwrap().resolve_on(&kernel);
-        assert_eq!(kernel.held(), (0, 0, 0), "looking takes nothing");
+        assert_eq!(kernel.held(), (0, 0, 0), "resolving leaves nothing open");
         choice
     }
 
     #[test]
-    fn without_a_gpu_the_cpu_is_taken_and_it_is_said_why() {
+    fn without_a_gpu_the_cpu_is_used_with_a_reason() {
         let choice = resolved(&[], "auto").unwrap();
         assert_eq!(choice.device, Device::Cpu);
         assert!(choice.reason.unwrap().ends_with("so the CPU runs the model"));
@@ -361,29 +363,36 @@ mod tests {
     #[test]
     fn a_chip_without_kernels_leaves_the_model_to_the_cpu() {
         for (version, name) in [(90_010, "gfx90a"), (100_300, "gfx1030")] {
-            let told = format!("there are no kernels for {name}");
-            let choice = resolved(&[posing(version)], "auto").unwrap();
+            let message = format!("there are no kernels for {name}");
+            let choice = resolved(&[with_version(version)], "auto").unwrap();
             assert_eq!(choice.device, Device::Cpu);
             let reason = choice.reason.unwrap();
-            assert_eq!(reason, format!("{told}; `doorbell doctor` tells more; so the CPU runs the model"));
+            assert_eq!(
+                reason,
+                format!("{message}; `doorbell doctor` shows details; so the CPU runs the model")
+            );
             for request in ["kfd", "kfd:0"] {
-                let error = resolved(&[posing(version)], request).unwrap_err().to_string();
-                assert!(error.starts_with(&format!("device {request} can't be used: {told}; ")), "{error}");
+                let error = resolved(&[with_version(version)], request).unwrap_err().to_string();
+                assert!(
+                    error.starts_with(&format!("device {request} can't be used: {message}; ")),
+                    "{error}"
+                );
             }
-            let kernel = kernel(&[posing(version)]);
+            let kernel = kernel(&[with_version(version)]);
             let host = Host { threads: 1, extensions: "", memory: None };
             let machine = crate::machine::Machine::read_from(&kernel, host, &[], None).unwrap();
             assert_eq!(machine.diagnosis().verdict(), Verdict::Unusable);
-            assert!(machine.diagnosis().to_string().contains(&told));
-            // One that has kernels is taken, whatever stands before it.
-            let choice = resolved(&[posing(version), posing(110_000)], "auto").unwrap();
+            assert!(machine.diagnosis().to_string().contains(&message));
+            // A chip with kernels is used even if it is not the first one.
+            let choice = resolved(&[with_version(version), with_version(110_000)], "auto").unwrap();
             assert_eq!(choice.device, Device::Kfd(1));
             assert_eq!(
-                resolved(&[posing(version), posing(110_000)], "kfd:1").unwrap().device,
+                resolved(&[with_version(version), with_version(110_000)], "kfd:1").unwrap().device,
                 Device::Kfd(1)
             );
-            assert!(resolved(&[posing(version), posing(110_000)], "kfd:0").is_err());
-            let error = resolved(&[posing(version), posing(110_000)], "kfd:2").unwrap_err().to_string();
+            assert!(resolved(&[with_version(version), with_version(110_000)], "kfd:0").is_err());
+            let error =
+                resolved(&[with_version(version), with_version(110_000)], "kfd:2").unwrap_err().to_string();
             assert!(error.contains("the last one is kfd:1"), "{error}");
         }
     }

@@ -1,21 +1,21 @@
 //! What all hosts share: model files, the choice of a device, memory, chat templates, the engine's thread, prefixes
-//! on disk, output shapes, and the parts of answers.
+//! on disk, output grammars, and the parts of answers.
 //!
 //! Not here: what a model computes (core), who computes it (drivers), and how a host talks to its user.
 
 extern crate alloc;
 
 pub mod answer;
+pub mod backend;
 pub mod constrain;
-pub mod compute;
+mod cpu_fallback;
 pub mod device;
 pub mod file;
+mod gpu_events;
+mod kernel_check_cache;
 pub mod machine;
 pub mod memory;
-mod notices;
-mod cpu_fallback;
+pub mod op_profile;
 pub mod prefix;
-pub mod rehearsal;
 pub mod serve;
 pub mod template;
-mod verdicts;

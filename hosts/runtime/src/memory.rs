@@ -1,25 +1,27 @@
-//! How much memory the machine and this process have. Reads `/proc` and the control group; decides nothing.
+//! Memory of the machine and of this process, read from `/proc` and the control groups.
+//!
+//! Not here: what is done when there is too little.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Memory of the machine, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
+pub struct HostMemory {
     /// All of it.
     pub total: u64,
-    /// What can be used without swapping: the kernel's estimate, or less if the control group allows less.
+    /// Bytes that can be used without swapping: the kernel's estimate, or less if the control group allows less.
     pub available: u64,
 }
 
 /// The memory of this machine; `None` where `/proc/meminfo` can't be read.
 #[must_use]
-pub fn memory() -> Option<Memory> {
+pub fn host_memory() -> Option<HostMemory> {
     memory_of(&|path| fs::read_to_string(path).ok())
 }
 
-/// The memory of the machine whose files these are.
-fn memory_of(read: &dyn Fn(&Path) -> Option<String>) -> Option<Memory> {
+/// The memory of a machine whose files `read` returns.
+fn memory_of(read: &dyn Fn(&Path) -> Option<String>) -> Option<HostMemory> {
     let mut memory = parse_meminfo(&read(Path::new("/proc/meminfo"))?)?;
     let own = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
     for hierarchy in [V2, V1] {
@@ -36,21 +38,21 @@ fn memory_of(read: &dyn Fn(&Path) -> Option<String>) -> Option<Memory> {
     Some(memory)
 }
 
-/// The most memory that this process has had resident so far, in bytes.
+/// Peak resident memory of this process in bytes.
 #[must_use]
 pub fn peak_resident() -> Option<u64> {
     field(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
 }
 
-/// Where a version of the control groups keeps what it knows of memory (`Documentation/admin-guide/cgroup-v2.rst` and
-/// `cgroup-v1/memory.rst` of the kernel). A machine may have both at once, with memory in one of them.
+/// Files about memory in a version of the control groups (`Documentation/admin-guide/cgroup-v2.rst` and
+/// `cgroup-v1/memory.rst` of the kernel). A machine may have both versions at once, with memory in one of them.
 struct Hierarchy {
     root: &'static str,
-    /// In a line of `/proc/self/cgroup`, between the colons; empty where there is no such name.
+    /// Name between the colons of a line of `/proc/self/cgroup`; empty in version 2.
     controller: &'static str,
     limit: &'static str,
     used: &'static str,
-    /// Pages of files, in `memory.stat`, of the groups below as well.
+    /// Keys of `memory.stat` that count pages of files, child groups included.
     files: [&'static str; 2],
 }
 
@@ -71,8 +73,8 @@ const V1: Hierarchy = Hierarchy {
 };
 
 impl Hierarchy {
-    /// The folders of this process's group and of those around it, each of which may have a limit. In a container its own
-    /// group is seen as the root.
+    /// Folders of this process's group and of its ancestors, each of which may have a limit. In a container the process's
+    /// own group appears as the root.
     fn groups(&self, own: &str) -> Vec<PathBuf> {
         let root = Path::new(self.root);
         let path = |line: &'_ str| {
@@ -84,8 +86,8 @@ impl Hierarchy {
         own.ancestors().take_while(|group| group.starts_with(root)).map(Path::to_owned).collect()
     }
 
-    /// What a group of this limit may still use. Pages of files count as used, and go when others are needed: among them
-    /// are those of a model that was read before.
+    /// Bytes that a group may still use. Pages of files count as used, but the kernel drops them when memory is needed:
+    /// the pages of a model that was read before are among them.
     fn left(&self, limit: u64, used: u64, stat: &str) -> u64 {
         let value = |name: &str| -> u64 {
             let words = stat.lines().filter_map(|line| line.split_once(' '));
@@ -96,8 +98,8 @@ impl Hierarchy {
     }
 }
 
-fn parse_meminfo(text: &str) -> Option<Memory> {
-    Some(Memory { total: field(text, "MemTotal:")?, available: field(text, "MemAvailable:")? })
+fn parse_meminfo(text: &str) -> Option<HostMemory> {
+    Some(HostMemory { total: field(text, "MemTotal:")?, available: field(text, "MemAvailable:")? })
 }
 
 /// The value of a line such as `MemTotal:  24576 kB`, in bytes.
@@ -113,7 +115,7 @@ mod tests {
     #[test]
     fn meminfo_is_read() {
         let text = "MemTotal:       24576 kB\nMemFree:  1 kB\nMemAvailable:   1000 kB\n";
-        assert_eq!(parse_meminfo(text), Some(Memory { total: 24_576 * 1024, available: 1_024_000 }));
+        assert_eq!(parse_meminfo(text), Some(HostMemory { total: 24_576 * 1024, available: 1_024_000 }));
         assert_eq!(parse_meminfo("MemTotal: x kB\nMemAvailable: 1 kB"), None);
         assert_eq!(parse_meminfo("MemTotal: 18446744073709551615 kB\nMemAvailable: 1 kB"), None);
     }
@@ -133,8 +135,8 @@ mod tests {
         assert_eq!(v1, [Path::new("/sys/fs/cgroup/memory/a"), Path::new("/sys/fs/cgroup/memory")]);
     }
 
-    /// The memory of a machine of 1,000 kB, of which 900 are available, with these files beside.
-    fn machine(files: &[(&str, &str)]) -> Memory {
+    /// The memory of a machine with 1,000 kB, of which 900 are available, and these files.
+    fn machine(files: &[(&str, &str)]) -> HostMemory {
         let meminfo = ("/proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 900 kB\n");
         let find = |path: &Path| {
             let mut all = files.iter().chain([&meminfo]);
@@ -145,7 +147,7 @@ mod tests {
 
     #[test]
     fn both_versions_of_control_groups_limit() {
-        let bytes = |total, available| Memory { total, available };
+        let bytes = |total, available| HostMemory { total, available };
         assert_eq!(machine(&[]), bytes(1_024_000, 921_600));
         let v1 = "/sys/fs/cgroup/memory";
         let (limit, used) =
@@ -157,18 +159,18 @@ mod tests {
             ("/proc/self/cgroup", "3:hugetlb,memory:/a/b\n1:name=systemd:/x\n0::/x\n"),
             (limit.as_str(), "500000\n"),
             (used.as_str(), "400000\n"),
-            // no limit, as version 1 says it
+            // no limit, as version 1 writes it
             (root_limit.as_str(), "9223372036854771712\n"),
             (root_used.as_str(), "900000\n"),
         ];
         assert_eq!(machine(&files), bytes(500_000, 100_000));
-        // the group's own pages of files are among those of all below it
+        // the total counts the group's own pages of files, too
         files.push((
             &stat,
             "active_file 1\ninactive_file 1\ntotal_active_file 50000\ntotal_inactive_file 10000\n",
         ));
         assert_eq!(machine(&files), bytes(500_000, 160_000));
-        // in a container the path is the host's, and its own group the root
+        // in a container the path is the host's, and the process's own group is the root
         files[0].1 = "3:memory:/docker/0123\n";
         files[3].1 = "300000\n";
         files[4].1 = "200000\n";
@@ -184,7 +186,7 @@ mod tests {
         assert_eq!(machine(&v2), bytes(600_000, 120_000));
     }
 
-    /// Row 9 of the reports: a large page cache is no lack of memory.
+    /// A large page cache is not a lack of memory.
     #[test]
     fn pages_of_files_are_available() {
         let stat = "anon 7\nfile 60\nactive_file 20\ninactive_file 30\n";
@@ -197,7 +199,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_memory() {
-        let memory = memory().unwrap();
+        let memory = host_memory().unwrap();
         assert!(memory.available <= memory.total && memory.total > 1 << 20);
         assert!(peak_resident().unwrap() > 4096);
     }

@@ -87,17 +87,17 @@ fn other_things_are_named_for_what_they_are() {
     assert_eq!(refused(Path::new("/dev/null")), "PATH is not a regular file; name a .gguf file");
 }
 
-/// What the system says is followed by what to do, and words that are no path of a model file by what one is.
+/// An error of the system comes with the next step; a name that is not a path comes with what a path is.
 #[test]
 fn refusals_of_the_system_have_a_next_step() {
     use std::io::{Error, ErrorKind};
-    let told = |kind: ErrorKind| {
+    let report = |kind: ErrorKind| {
         let error = OpenError::Io { path: "m.gguf".into(), error: Error::from(kind) };
         (error.to_string(), error.is_memory())
     };
-    let (denied, is_memory) = told(ErrorKind::PermissionDenied);
-    assert!(denied.ends_with("; `ls -lL` tells who may read it") && !is_memory, "{denied}");
-    let (addresses, is_memory) = told(ErrorKind::OutOfMemory);
+    let (denied, is_memory) = report(ErrorKind::PermissionDenied);
+    assert!(denied.ends_with("; `ls -lL` shows who may read it") && !is_memory, "{denied}");
+    let (addresses, is_memory) = report(ErrorKind::OutOfMemory);
     assert!(addresses.contains("`ulimit -v unlimited`") && is_memory, "{addresses}");
     assert_eq!(
         refused(Path::new("qwen3:8b")),

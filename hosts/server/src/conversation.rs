@@ -10,7 +10,7 @@ use doorbell_runtime::answer::{
     AnswerParser, Begin, CallStyle, Continuation, ModelMarkup, OutputGrammar, Style, ToolChoice, Tools,
     append_continued, normalize_tool_call_ids,
 };
-use doorbell_runtime::constrain::{Budget, Marks, Shape};
+use doorbell_runtime::constrain::{GrammarSpec, ReasoningBudget, ReasoningMarks};
 use doorbell_runtime::template::{ChatInput, Moment};
 use serde_json::{Map, Value};
 
@@ -22,7 +22,7 @@ pub(crate) struct Conversation {
     pub(crate) tools: Vec<Value>,
     pub(crate) choice: ToolChoice,
     pub(crate) one_call: bool,
-    pub(crate) shape: Option<Shape>,
+    pub(crate) shape: Option<GrammarSpec>,
     /// Variables of the template, such as `enable_thinking`.
     pub(crate) variables: Map<String, Value>,
     /// Whether reasoning is told apart from the answer.
@@ -124,8 +124,8 @@ pub(crate) async fn order(app: &Arc<App>, conversation: Conversation) -> Result<
 }
 
 /// The limit of reasoning, where a model marks it by tokens.
-fn budget(app: &App, style: Style, within: bool, tokens: Option<u32>) -> Option<Budget> {
-    Some(Budget::new(tokens?, Marks::of(style, app.model.tokenizer)?, within))
+fn budget(app: &App, style: Style, within: bool, tokens: Option<u32>) -> Option<ReasoningBudget> {
+    Some(ReasoningBudget::new(tokens?, ReasoningMarks::of(style, app.model.tokenizer)?, within))
 }
 
 /// Messages as templates want them: `developer` is `system`, lists of texts are one text, absent content is empty.

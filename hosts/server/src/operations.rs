@@ -71,7 +71,7 @@ pub(crate) async fn stats(request: RequestContext) -> Result<Response, Failure> 
 }
 
 pub(crate) async fn system_info(request: RequestContext) -> Result<Response, Failure> {
-    let memory = memory::memory();
+    let memory = memory::host_memory();
     let cores = std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
     let document = json!({
         "os": std::env::consts::OS,

@@ -3,26 +3,30 @@
 use crate::app::App;
 use crate::error::{Failure, Kind};
 use doorbell_core::token::TokenId;
-use doorbell_runtime::serve::{Aim, ReadError, ReadJob, ReadResult};
+use doorbell_runtime::serve::{PoolingError, PoolingJob, PoolingResult, PoolingTask};
 use tokio::sync::oneshot;
 
 /// What comes of a text. Whoever stops waiting cancels it.
-pub(crate) async fn pool(app: &App, tokens: Vec<TokenId>, aim: Aim) -> Result<ReadResult, Failure> {
+pub(crate) async fn pool(
+    app: &App,
+    tokens: Vec<TokenId>,
+    task: PoolingTask,
+) -> Result<PoolingResult, Failure> {
     let count = tokens.len();
     let (tell, told) = oneshot::channel();
     // a reader that has gone drops the ticket, too
-    let job = ReadJob { tokens, aim, on_end: Box::new(move |result| _ = tell.send(result)) };
+    let job = PoolingJob { tokens, task, on_end: Box::new(move |result| _ = tell.send(result)) };
     let _ticket = app.model.service.read(job)?;
     match told.await {
         Ok(Ok(result)) => {
             app.metrics.read(count);
             Ok(result)
         }
-        Ok(Err(ReadError::Refused(error))) => {
+        Ok(Err(PoolingError::Refused(error))) => {
             app.metrics.refused();
             Err(error.into())
         }
-        Ok(Err(error @ ReadError::DeviceFailed)) => Err(Failure::new(Kind::Unavailable, error)),
+        Ok(Err(error @ PoolingError::DeviceFailed)) => Err(Failure::new(Kind::Unavailable, error)),
         _ => Err(Failure::new(Kind::Unavailable, "the server is shutting down")),
     }
 }

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::time::Duration;
-use doorbell_runtime::prefix::Folder;
+use doorbell_runtime::prefix::PrefixFolder;
 
 /// The port that Lemonade's clients try first.
 pub const DEFAULT_PORT: u16 = 13305;
@@ -31,8 +31,8 @@ pub struct Settings {
     /// nothing of a pending answer. Longer than common clients keep unused connections (Go: 90 s), so that the client
     /// is the side that closes.
     pub idle_timeout: Duration,
-    /// Folder for saved prefixes; without one they can't be saved.
-    pub prefix_folder: Option<Arc<Folder>>,
+    /// PrefixFolder for saved prefixes; without one they can't be saved.
+    pub prefix_folder: Option<Arc<PrefixFolder>>,
 }
 
 impl Settings {

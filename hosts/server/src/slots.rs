@@ -6,8 +6,8 @@ use crate::request_context::RequestContext;
 use crate::stream::json;
 use axum::http::StatusCode;
 use axum::response::Response;
-use doorbell_runtime::prefix::{FileName, Folder, PrefixError};
-use doorbell_runtime::serve::{Service, Slot};
+use doorbell_runtime::prefix::{FileName, PrefixError, PrefixFolder};
+use doorbell_runtime::serve::{ConversationSlot, Service};
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ pub(crate) async fn list(request: RequestContext) -> Result<Response, Failure> {
         return Err(Failure::new(Kind::Unavailable, "no slot is free"));
     }
     let context = request.app.model.context;
-    let document = |(id, slot): (usize, &Slot)| {
+    let document = |(id, slot): (usize, &ConversationSlot)| {
         let busy = slot.busy > 0;
         let limit = slot.limit.min(context.saturating_sub(slot.prompt));
         let remain = if busy { i64::from(limit.saturating_sub(slot.decoded)) } else { -1 };
@@ -60,7 +60,7 @@ pub(crate) async fn act(request: RequestContext) -> Result<Response, Failure> {
         }
         "erase" => {
             let erased = move |service: &Service| {
-                let count = Folder::erase(service, slot)?;
+                let count = PrefixFolder::erase(service, slot)?;
                 Ok(json!({ "id_slot": slot, "n_erased": count }))
             };
             aside(&request, erased).await
@@ -80,7 +80,7 @@ async fn aside(
     Ok(json(StatusCode::OK, &document))
 }
 
-fn save(service: &Service, folder: &Folder, slot: u32, name: &FileName) -> Result<Value, PrefixError> {
+fn save(service: &Service, folder: &PrefixFolder, slot: u32, name: &FileName) -> Result<Value, PrefixError> {
     let start = Instant::now();
     let saved = folder.save(service, slot, name)?;
     Ok(json!({
@@ -92,7 +92,12 @@ fn save(service: &Service, folder: &Folder, slot: u32, name: &FileName) -> Resul
     }))
 }
 
-fn restore(service: &Service, folder: &Folder, slot: u32, name: &FileName) -> Result<Value, PrefixError> {
+fn restore(
+    service: &Service,
+    folder: &PrefixFolder,
+    slot: u32,
+    name: &FileName,
+) -> Result<Value, PrefixError> {
     let start = Instant::now();
     let restored = folder.restore(service, slot, name)?;
     Ok(json!({

@@ -4,7 +4,7 @@ mod profile;
 
 use self::profile::Phase;
 use super::plan::bytes_per_token;
-use crate::backend::Compute;
+use crate::device_args::DeviceArgs;
 use crate::failure::{Failure, Kind};
 use crate::generate::{self, BATCH_ROWS, Generator, Task};
 use crate::interrupt::Interrupt;
@@ -15,7 +15,7 @@ use doorbell_core::engine::{Config, FinishReason, Nanos};
 use doorbell_core::plan::{HeadResult, Shape};
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::TokenId;
-use doorbell_runtime::compute::{Computing, read_bandwidth};
+use doorbell_runtime::backend::{AnyBackend, read_bandwidth};
 use doorbell_runtime::device::Device;
 use doorbell_runtime::memory::peak_resident;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     repetitions: u16,
     #[command(flatten)]
-    compute: Compute,
+    compute: DeviceArgs,
     /// Instead of rates tell how long each kernel ran, once for each test; a GPU measures, a software GPU models
     #[arg(long)]
     profile: bool,
@@ -143,7 +143,7 @@ fn tokens(prompt: u16, repetition: u16, vocabulary: u32) -> Vec<TokenId> {
 /// Tells how long the kernels of each test ran, after a run that doesn't count.
 fn profiled(
     arguments: &Arguments,
-    generator: &mut Generator<'_, '_, Computing<'_, '_>>,
+    generator: &mut Generator<'_, '_, AnyBackend<'_, '_>>,
     vocabulary: u32,
     device: &str,
 ) -> Result<(), Failure> {

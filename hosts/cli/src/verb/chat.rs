@@ -1,7 +1,7 @@
 //! The chat of `doorbell run` on a terminal: lines in, answers out, until `/exit`.
 
 use super::run::{Closing, chat_tokens, ending};
-use crate::backend::Computer;
+use crate::device_args::ResolvedDevice;
 use crate::failure::{Failure, Kind};
 use crate::generate::{Generator, Task};
 use crate::output::{note, print};
@@ -23,7 +23,7 @@ pub(crate) struct Settings<'s> {
     pub(crate) system: Option<&'s str>,
     /// Whether a conversation that the template refuses is told again with the roles that it wants.
     pub(crate) merge: bool,
-    pub(crate) computer: Computer,
+    pub(crate) computer: ResolvedDevice,
 }
 
 const HELP: &str = "/exit or Ctrl-D ends, /clear forgets the conversation, Ctrl-C stops an answer, arrows go back in history";

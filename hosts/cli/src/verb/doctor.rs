@@ -5,7 +5,7 @@ use crate::generate;
 use crate::loaded::{self, HEAP};
 use crate::output::{print, print_json};
 use doorbell_core::backend::KvType;
-use doorbell_runtime::machine::{Machine, Verdict, Wanted};
+use doorbell_runtime::machine::{Machine, ModelFootprint, Verdict};
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
@@ -21,8 +21,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let wanted = arguments.model.as_deref().map(|model| wanted(model, arguments.context)).transpose()?;
-    let machine = Machine::read(wanted).map_err(|error| Failure::new(Kind::Memory, error))?;
+    let footprint =
+        arguments.model.as_deref().map(|model| footprint(model, arguments.context)).transpose()?;
+    let machine = Machine::read(footprint).map_err(|error| Failure::new(Kind::Memory, error))?;
     let diagnosis = machine.diagnosis();
     if arguments.json {
         print_json(&diagnosis.json())?;
@@ -37,7 +38,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// What the model takes on a device.
-fn wanted(path: &Path, context: Option<u32>) -> Result<Wanted, Failure> {
+fn footprint(path: &Path, context: Option<u32>) -> Result<ModelFootprint, Failure> {
     let file = loaded::open(path)?;
     let gguf = loaded::parse(&file)?;
     let model = loaded::bind(&file, &gguf)?;
@@ -46,5 +47,5 @@ fn wanted(path: &Path, context: Option<u32>) -> Result<Wanted, Failure> {
         config.memory(&model, KvType::default(), HEAP).map_err(|error| Failure::new(Kind::Memory, error))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let bytes = memory.weights + memory.kv + memory.activations + memory.outputs;
-    Ok(Wanted { name, bytes })
+    Ok(ModelFootprint { name, bytes })
 }

@@ -14,7 +14,7 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::PAGE_TOKENS;
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::Tokenizer;
-use doorbell_runtime::compute;
+use doorbell_runtime::backend;
 use doorbell_runtime::device::Device;
 use doorbell_runtime::file::ModelFile;
 use serde_json::{Map, Value as Json, json};
@@ -90,7 +90,7 @@ impl<'f> Summary<'f> {
             let memory = config.memory(&model, kv, HEAP).map_err(|error| error.to_string())?;
             let tokenizer = Tokenizer::new(gguf, HEAP).map_or(0, |tokenizer| tokenizer.heap_bytes() as u64);
             let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-            let scratch = compute::scratch_bytes(Device::Cpu, &model, &config, kv, threads, HEAP)
+            let scratch = backend::scratch_bytes(Device::Cpu, &model, &config, kv, threads, HEAP)
                 .map_err(|error| error.to_string())? as u64;
             let file = gguf.heap_bytes() as u64;
             let params = SamplerParams::of_model(gguf).unwrap_or_default();

@@ -1,15 +1,15 @@
 //! `doorbell plan`: the operations of a step, who runs each, and what it reads.
 
-use crate::backend::{self, Compute};
+use crate::device_args::{self, DeviceArgs};
 use crate::failure::{Failure, Kind};
 use crate::loaded::{self, HEAP};
 use crate::output::{print, print_json, size};
 use core::fmt;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Op, Plan, Shape};
-use doorbell_runtime::compute::{self, DispatchEstimate, PlanEstimate, layers};
+use doorbell_runtime::backend::{self, DispatchEstimate, PlanEstimate, layers};
 use doorbell_runtime::device::Device;
-use doorbell_runtime::rehearsal::{Counted, Rehearsal, rehearse};
+use doorbell_runtime::op_profile::{DispatchProfile, OpProfile, profile_ops};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     /// The model, a .gguf file
     model: PathBuf,
     #[command(flatten)]
-    compute: Compute,
+    compute: DeviceArgs,
     /// Rows of the step
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     batch: u32,
@@ -46,23 +46,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let plan = model.plan(Shape { rows, outputs }, HeadResult::Logits, HEAP);
     let plan = plan.map_err(|error| Failure::new(Kind::Memory, error))?;
     let setup = computer.setup();
-    let estimate = compute::estimate(computer.device, &model, &plan, &setup, arguments.context, HEAP);
-    let estimate = estimate.map_err(backend::failure)?;
+    let estimate = backend::estimate(computer.device, &model, &plan, &setup, arguments.context, HEAP);
+    let estimate = estimate.map_err(device_args::failure)?;
     let chip = match computer.device {
         Device::Soft { chip, .. } if !arguments.quick => Some(chip),
         _ => None,
     };
-    let rehearsal = estimate.as_ref().zip(chip).map(|(estimate, chip)| {
-        rehearse(chip, &model, (&plan, estimate), computer.kv, arguments.context, HEAP)
+    let profile = estimate.as_ref().zip(chip).map(|(estimate, chip)| {
+        profile_ops(chip, &model, (&plan, estimate), computer.kv, arguments.context, HEAP)
     });
-    let rehearsal = rehearsal.transpose().map_err(backend::failure)?;
+    let profile = profile.transpose().map_err(device_args::failure)?;
     let device = computer.device.to_string();
     let layers = layers(&plan, &model);
     let sheet = Sheet {
         model: &model,
         plan: &plan,
         estimate: estimate.as_ref(),
-        rehearsal: rehearsal.as_ref(),
+        profile: profile.as_ref(),
         layers,
         device: &device,
     };
@@ -79,7 +79,7 @@ struct Sheet<'s> {
     /// Of a GPU.
     estimate: Option<&'s PlanEstimate>,
     /// What it did on the software GPU.
-    rehearsal: Option<&'s Rehearsal>,
+    profile: Option<&'s OpProfile>,
     /// By operation.
     layers: Vec<Option<u32>>,
     device: &'s str,
@@ -152,15 +152,15 @@ impl Sheet<'_> {
         self.estimate.map_or(&[], |estimate| &estimate.ops[index].dispatches)
     }
 
-    fn counted(&self, index: usize, dispatch: usize) -> Option<&Counted> {
-        self.rehearsal?.ops[index].get(dispatch)
+    fn counted(&self, index: usize, dispatch: usize) -> Option<&DispatchProfile> {
+        self.profile?.ops[index].get(dispatch)
     }
 
     /// Modelled microseconds of a dispatch, or what it takes at best. One that waits for nothing is launched beside the one
     /// before it.
     fn us(&self, index: usize, at: usize) -> f64 {
         let dispatch = &self.dispatches(index)[at];
-        let launched = |counted: &Counted| if dispatch.waits { 0.0 } else { counted.time.launch };
+        let launched = |counted: &DispatchProfile| if dispatch.waits { 0.0 } else { counted.time.launch };
         let counted = self.counted(index, at).map(|counted| (counted.time.total() - launched(counted)) / 1e3);
         counted.unwrap_or(dispatch.modelled_us)
     }
@@ -169,7 +169,7 @@ impl Sheet<'_> {
     fn sum(&self, ops: impl Iterator<Item = usize>) -> Sum {
         let mut sum = Sum::default();
         let Some(estimate) = self.estimate else { return sum };
-        let bandwidth = self.rehearsal.map_or(estimate.peak.bytes as f64, |rehearsal| rehearsal.bandwidth);
+        let bandwidth = self.profile.map_or(estimate.peak.bytes as f64, |profile| profile.bandwidth);
         let mut moved = 0;
         for index in ops {
             for (dispatch, DispatchEstimate { cost, .. }) in self.dispatches(index).iter().enumerate() {
@@ -184,7 +184,7 @@ impl Sheet<'_> {
                 moved += self.counted(index, dispatch).map_or(0, |counted| counted.moved);
             }
         }
-        sum.moved = self.rehearsal.map(|_| moved);
+        sum.moved = self.profile.map(|_| moved);
         sum
     }
 
@@ -241,7 +241,7 @@ impl Sheet<'_> {
         document["launch_us"] = json!(estimate.launch.nanoseconds / 1e3);
         document["launch_source"] = json!(estimate.launch.to_string());
         document["converted_weights"] = json!(estimate.conversions.list.len());
-        document["chip"] = json!(self.rehearsal.map(|rehearsal| rehearsal.chip));
+        document["chip"] = json!(self.profile.map(|profile| profile.chip));
         if let Some(fields) = document.as_object_mut() {
             fields.extend(all.json());
         }
@@ -334,12 +334,12 @@ impl Sheet<'_> {
             "a dispatch that waits for the one before it, as {}: {}",
             estimate.submit, estimate.launch
         )?;
-        if let Some(rehearsal) = self.rehearsal {
-            let bandwidth = rehearsal.bandwidth / 1e9;
+        if let Some(profile) = self.profile {
+            let bandwidth = profile.bandwidth / 1e9;
             writeln!(
                 f,
                 "times are those of a model of {}, which reaches {bandwidth:.0} GB/s; none was measured",
-                rehearsal.chip
+                profile.chip
             )?;
         }
         if let Some(division) = estimate.split_report {

@@ -1,7 +1,7 @@
 //! `doorbell run`: answers one prompt, or chats.
 
 use super::chat;
-use crate::backend::{Compute, Computer};
+use crate::device_args::{DeviceArgs, ResolvedDevice};
 use crate::failure::{Failure, Kind};
 use crate::generate::{self, Answer, Task, Timings};
 use crate::interrupt::Interrupt;
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     sampling: Sampling,
     #[command(flatten)]
-    compute: Compute,
+    compute: DeviceArgs,
     /// Print one JSON document: tokens, text, prompt_tokens, timings, device
     #[arg(long)]
     json: bool,
@@ -176,14 +176,14 @@ pub(crate) fn chat_tokens(
 /// The line after an answer.
 pub(crate) struct Closing<'a> {
     pub(crate) answer: &'a Answer,
-    pub(crate) computer: Computer,
+    pub(crate) computer: ResolvedDevice,
 }
 
 impl fmt::Display for Closing<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let usage = &self.answer.usage;
         let timings = Timings::new(usage);
-        let Computer { device, threads, .. } = self.computer;
+        let ResolvedDevice { device, threads, .. } = self.computer;
         write!(
             f,
             "prompt {} tokens ({} cached), {:.1} tok/s; answer {} tokens, {:.1} tok/s; device {device}, {threads} threads",
@@ -201,7 +201,7 @@ impl fmt::Display for Closing<'_> {
 }
 
 /// What `--json` prints.
-fn document(answer: &Answer, computer: Computer, seed: u64) -> Value {
+fn document(answer: &Answer, computer: ResolvedDevice, seed: u64) -> Value {
     let timings = Timings::new(&answer.usage);
     let ids: Vec<_> = answer.tokens.iter().map(|token| token.0).collect();
     json!({

@@ -1,7 +1,7 @@
 //! `doorbell score`: how likely the model finds each token of a text.
 
 use super::detokenize::{token_id, token_ids};
-use crate::backend::{self, Compute};
+use crate::device_args::{self, DeviceArgs};
 use crate::failure::{Failure, Kind};
 use crate::loaded::{self, HEAP};
 use crate::output::{note, print, print_json};
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     #[arg(long = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
     #[command(flatten)]
-    compute: Compute,
+    compute: DeviceArgs,
     /// Print one JSON document: tokens, log_probs, nll, perplexity
     #[arg(long)]
     json: bool,
@@ -56,9 +56,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         )
     })?;
     let config = Config::new(context, 1, context.min(32));
-    backend::check_memory(&model, &config, computer)?;
+    device_args::check_memory(&model, &config, computer)?;
     loaded::read_ahead(&file)?;
-    let mut backend = backend::open(&model, &config, computer)?;
+    let mut backend = device_args::open(&model, &config, computer)?;
     let mut sink = LogitsFile::create(arguments.logits.as_deref())?;
     let bar = Progress::prefill(context.into());
     // the log-probability of each token but the first, given those before it

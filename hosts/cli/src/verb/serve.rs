@@ -1,7 +1,7 @@
 //! `doorbell serve`: the model behind HTTP.
 
-use crate::backend::{self, Compute, Computer};
 use crate::descriptors;
+use crate::device_args::{self, DeviceArgs, ResolvedDevice};
 use crate::failure::{Failure, Kind};
 use crate::generate::{BATCH_ROWS, CONTEXT};
 use crate::interrupt::Interrupt;
@@ -17,7 +17,7 @@ use doorbell_core::model::Model;
 use doorbell_core::token::Tokenizer;
 use doorbell_runtime::device::Device;
 use doorbell_runtime::file::ModelFile;
-use doorbell_runtime::prefix::Folder;
+use doorbell_runtime::prefix::PrefixFolder;
 use doorbell_runtime::serve::Service;
 use doorbell_server::{DEFAULT_PORT, ModelHandle, RunningEngine, Server, ServerError, Settings, signals};
 use std::env::VarError;
@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     merge_messages: bool,
     #[command(flatten)]
-    compute: Compute,
+    compute: DeviceArgs,
     /// How tokens are picked where a request doesn't say
     #[command(flatten)]
     sampling: Sampling,
@@ -184,8 +184,8 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<ModelHandle, F
     settings.prefix_folder =
         arguments.slot_save_path.as_deref().map(|path| folder(path, gguf)).transpose()?;
     loaded::read_ahead(file)?;
-    let backend = backend::open(model, &config, computer)?;
-    backend.log_notices();
+    let backend = device_args::open(model, &config, computer)?;
+    backend.log_gpu_events();
     let end_tokens: Vec<_> = tokenizer.eog().collect();
     let engine = Engine::new(model, backend, config, &end_tokens, HEAP)
         .map_err(|error| Failure::new(Kind::Memory, format_args!("{error}; use a smaller --ctx")))?;
@@ -211,8 +211,8 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<ModelHandle, F
 }
 
 /// The folder for prefixes of a model.
-fn folder(path: &Path, gguf: &Gguf<'_>) -> Result<Arc<Folder>, Failure> {
-    let found = Folder::new(path, gguf).map_err(|error| {
+fn folder(path: &Path, gguf: &Gguf<'_>) -> Result<Arc<PrefixFolder>, Failure> {
+    let found = PrefixFolder::new(path, gguf).map_err(|error| {
         let path = path.display();
         Failure::new(Kind::Input, format_args!("--slot-save-path {path}: {error}; it must be a folder"))
     });
@@ -220,7 +220,7 @@ fn folder(path: &Path, gguf: &Gguf<'_>) -> Result<Arc<Folder>, Failure> {
 }
 
 /// Limits whose buffers fit into memory: if need be, requests share fewer pages than all of them could fill.
-fn config(model: &Model<'_>, arguments: &Arguments, computer: Computer) -> Result<Config, Failure> {
+fn config(model: &Model<'_>, arguments: &Arguments, computer: ResolvedDevice) -> Result<Config, Failure> {
     let trained = model.hparams.context.max(1);
     let context = arguments.context.unwrap_or_else(|| trained.min(CONTEXT));
     let mut config = Config::new(context, arguments.parallel, BATCH_ROWS.min(context));
@@ -229,7 +229,7 @@ fn config(model: &Model<'_>, arguments: &Arguments, computer: Computer) -> Resul
     let all = config.pages;
     for contexts in (1..=arguments.parallel).rev() {
         config.pages = all / arguments.parallel * contexts;
-        match backend::check_memory(model, &config, computer) {
+        match device_args::check_memory(model, &config, computer) {
             Ok(()) => return Ok(config),
             Err(failure) if contexts == 1 => return Err(failure),
             Err(_) => {}

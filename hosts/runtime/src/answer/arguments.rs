@@ -1,27 +1,29 @@
-//! The arguments of a JSON call while they come: the head that names the tool, then the object, character by
-//! character, until it is closed.
+//! Streaming of the arguments of a JSON call: the head that names the tool, then the object, character by character, until
+//! it is closed.
+//!
+//! Not here: reading whole calls (`calls`).
 
-/// Where an object is that is being read.
+/// State of a partly read object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Open {
-    /// Braces and brackets that are open.
+pub(super) struct OpenObject {
+    /// Number of open braces and brackets.
     depth: usize,
     in_string: bool,
     escaped: bool,
 }
 
-/// How far the head of a call could be read.
+/// Result of reading the head of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Head {
-    /// More text may make it one.
+    /// The text may become a head.
     Partial,
-    /// It is none, or none whose arguments can be handed on before it is whole.
+    /// The text is not a head, or the call must be read as a whole.
     Other,
     /// It names this tool, and the object of its arguments begins at this byte.
     Call(String, usize),
 }
 
-/// Reads `{"name": N, "arguments": ` in front of an object. Names with escapes are left to the reader of whole calls.
+/// Reads `{"name": N, "arguments": ` before an object. A call whose name has escapes is read as a whole.
 pub(super) fn head(text: &str) -> Head {
     let mut rest = text;
     let mut name = None;
@@ -38,7 +40,7 @@ pub(super) fn head(text: &str) -> Head {
             rest = &rest[end..];
             continue;
         }
-        // a closing quote stands where its word ends
+        // a closing quote directly follows its word
         if !matches!(number, 5 | 9) {
             rest = rest.trim_start();
         }
@@ -56,9 +58,9 @@ pub(super) fn head(text: &str) -> Head {
     }
 }
 
-impl Open {
-    /// Reads on in the object; gives its text without white space between its parts, and behind which byte it is
-    /// closed, if it is.
+impl OpenObject {
+    /// Reads more of the object. Returns its text without white space between its parts, and the number of bytes up to its
+    /// end if it is closed.
     pub(super) fn read(&mut self, text: &str) -> (String, Option<usize>) {
         let mut shown = String::with_capacity(text.len());
         for (at, character) in text.char_indices() {
@@ -113,11 +115,11 @@ mod tests {
     #[test]
     fn objects_end_where_they_are_closed() {
         let text = "{ \"a\" : \"}\\\"{ \", \"b\": [ {}, 1 ] }  }";
-        let mut whole = Open::default();
+        let mut whole = OpenObject::default();
         let (shown, end) = whole.read(text);
         assert_eq!(shown, "{\"a\":\"}\\\"{ \",\"b\":[{},1]}");
         assert_eq!(end, Some(text.len() - 3));
-        let (mut piecewise, mut shown_so_far, mut ended) = (Open::default(), String::new(), false);
+        let (mut piecewise, mut shown_so_far, mut ended) = (OpenObject::default(), String::new(), false);
         for character in text.chars() {
             if !ended {
                 let (shown, end) = piecewise.read(&character.to_string());

@@ -1,10 +1,12 @@
-//! The bodies of calls, each style its own notation.
+//! Parsing of whole tool calls in the notation of each style.
+//!
+//! Not here: the marks around calls (`parser`), and arguments that are streamed (`arguments`).
 
 use super::style::CallStyle;
 use super::tools::Tools;
 use serde_json::{Map, Value};
 
-/// A call as it was written.
+/// A call of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) name: String,
@@ -12,11 +14,11 @@ pub(super) struct Call {
     pub(super) arguments: String,
 }
 
-/// The calls in the text between the marks; `None` if it is not what the style promises.
+/// The calls in the text between the marks; `None` if it is not in the style's notation.
 pub(super) fn parse(style: CallStyle, body: &str, tools: &Tools) -> Option<Vec<Call>> {
     match style {
         CallStyle::Hermes => json_calls(body),
-        // a model of one style may fall into the other
+        // models of this style also write JSON
         CallStyle::Functions => functions(body, tools).or_else(|| json_calls(body)),
         CallStyle::ArgumentPairs => pairs(body, tools).map(|call| vec![call]),
         CallStyle::Bare => bare(body, tools),
@@ -26,7 +28,8 @@ pub(super) fn parse(style: CallStyle, body: &str, tools: &Tools) -> Option<Vec<C
     }
 }
 
-/// Whether the text behind an opening mark, without its closing one, breaks off. What is JSON shows that by itself.
+/// True if the text after an opening mark, without its closing one, is incomplete. Incomplete JSON is detected when it is
+/// parsed.
 pub(super) fn cut_off(style: CallStyle, body: &str) -> bool {
     let body = body.trim_end();
     let ends = |marks: &[&str]| marks.iter().any(|mark| body.ends_with(mark));
@@ -40,7 +43,7 @@ pub(super) fn cut_off(style: CallStyle, body: &str) -> bool {
     }
 }
 
-/// One call of `{"name": N, "arguments": {...}}`, where the arguments may be called parameters.
+/// A call of the form `{"name": N, "arguments": {...}}`, or with `parameters` for `arguments`.
 fn json_call(value: &Value) -> Option<Call> {
     let name = value.get("name")?.as_str()?.to_owned();
     let arguments = match value.get("arguments").or_else(|| value.get("parameters")) {
@@ -51,7 +54,7 @@ fn json_call(value: &Value) -> Option<Call> {
     Some(Call { name, arguments })
 }
 
-/// One or more JSON documents of calls, or lists of them, one behind the other.
+/// One or more JSON documents in sequence: calls, or lists of calls.
 fn json_calls(body: &str) -> Option<Vec<Call>> {
     let mut calls = Vec::new();
     for value in serde_json::Deserializer::from_str(body.trim()).into_iter::<Value>() {
@@ -70,16 +73,16 @@ fn json_calls(body: &str) -> Option<Vec<Call>> {
 fn bare(body: &str, tools: &Tools) -> Option<Vec<Call>> {
     let body = body.trim();
     let body = body.strip_prefix("<|python_tag|>").unwrap_or(body);
-    // calls may be strung together with semicolons
+    // calls may be separated by semicolons
     let calls = json_calls(body).or_else(|| {
         let parts = body.split(';').map(|part| json_calls(part).filter(|calls| calls.len() == 1));
         parts.collect::<Option<Vec<_>>>().map(|calls| calls.concat())
     })?;
-    // an ordinary JSON answer may have a name, too
+    // an ordinary JSON answer may have a `name`, too
     calls.iter().all(|call| tools.has(&call.name)).then_some(calls)
 }
 
-/// The text between `open` and `close`, and what is behind; without `close`, all the rest up to `until`.
+/// The text between `open` and `close`, and the rest. Without `close` the text ends before the first of `until`.
 fn between<'t>(text: &'t str, open: &str, close: &str, until: &[&str]) -> Option<(&'t str, &'t str)> {
     let (_, rest) = text.split_once(open)?;
     let ends = until.iter().filter_map(|end| rest.find(end)).chain(rest.find(close));
@@ -88,7 +91,7 @@ fn between<'t>(text: &'t str, open: &str, close: &str, until: &[&str]) -> Option
     Some((&rest[..end], behind))
 }
 
-/// The line end behind an opening mark and before a closing one belongs to the marks.
+/// Removes the line end after an opening mark and before a closing one, which belong to the marks.
 fn trim_lines(text: &str) -> &str {
     let text = text.strip_prefix('\n').unwrap_or(text);
     text.strip_suffix('\n').unwrap_or(text)
@@ -101,7 +104,7 @@ fn functions(body: &str, tools: &Tools) -> Option<Vec<Call>> {
         rest = behind;
         let (name, mut parameters) = function.split_once('>')?;
         let name = name.trim().trim_matches('"');
-        // functionary and Llama write an object in place of the parameters
+        // functionary and Llama write an object instead of parameters
         if parameters.trim_start().starts_with('{') {
             let arguments: Map<String, Value> = serde_json::from_str(parameters).ok()?;
             calls.push(Call { name: name.to_owned(), arguments: Value::Object(arguments).to_string() });
@@ -165,7 +168,7 @@ fn deep_seek(body: &str) -> Option<Vec<Call>> {
         rest = behind;
         let (name, arguments) = call.split_once("<｜tool▁sep｜>")?;
         let (name, arguments) = match name.trim() {
-            // R1 names the kind of call first, and quotes the arguments as Markdown does
+            // R1 writes the kind of call first, and the arguments in a Markdown code block
             "function" if !arguments.trim_start().starts_with('{') => {
                 let (name, quoted) = arguments.split_once('\n')?;
                 let quoted = quoted.trim();

@@ -1,23 +1,23 @@
-//! The parts of an answer as they come, and what of it the prompt has already.
+//! Streamed parts of an answer, and the part of an answer that the prompt has already begun.
 
-/// Where an answer goes on behind its prompt.
+/// The part of an answer in which generation begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Begin {
-    /// At the beginning of the model's turn.
+    /// The beginning of the model's turn.
     #[default]
     Turn,
-    /// In the midst of reasoning.
+    /// The middle of reasoning.
     Reasoning,
-    /// In the midst of the text for the user.
+    /// The middle of the text for the user.
     Text,
 }
 
 /// An addition to an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delta {
-    /// More of the reasoning.
+    /// Reasoning.
     Reasoning(String),
-    /// More of the text for the user.
+    /// Text for the user.
     Text(String),
     /// A call begins.
     Call {
@@ -26,11 +26,11 @@ pub enum Delta {
         /// The tool's name.
         name: String,
     },
-    /// More of a call's arguments; all of them together are one JSON document.
+    /// A part of a call's arguments; all parts together are one JSON document.
     Arguments {
         /// The call's number.
         index: usize,
-        /// The addition.
+        /// The part.
         text: String,
     },
 }

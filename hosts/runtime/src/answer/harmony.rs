@@ -1,55 +1,57 @@
-//! The channels of gpt-oss: headers, messages, and who they are for.
+//! Answers of gpt-oss (the harmony format): messages in channels, with recipients.
+//!
+//! Not here: all other styles (`parser`).
 
 use super::delta::{Begin, Delta};
 use super::scan;
 
 const MESSAGE: &str = "<|message|>";
-/// What ends a message.
+/// Marks that end a message.
 const ENDS: [&str; 4] = ["<|end|>", "<|return|>", "<|call|>", "<|start|>"];
 
-/// Where the reader is.
+/// The part of the answer that is being read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum Section {
     Header,
     Reasoning,
     Text,
-    /// In the arguments of the call of this number, of which nothing has come yet if so.
+    /// The arguments of the call of this number; true as long as they are empty.
     Call(usize, bool),
 }
 
-/// Reads an answer that begins behind `<|start|>assistant`.
+/// Parser of an answer after `<|start|>assistant`.
 #[derive(Clone, Debug)]
 pub(super) struct Harmony {
-    place: Place,
+    section: Section,
     buffer: String,
     pub(super) calls: usize,
-    /// Whether there are tools to be called.
+    /// True if there are tools to call.
     tools: bool,
 }
 
 impl Harmony {
     pub(super) fn new(begin: Begin, tools: bool) -> Self {
-        let place = match begin {
-            Begin::Turn => Place::Header,
-            Begin::Reasoning => Place::Reasoning,
-            Begin::Text => Place::Text,
+        let section = match begin {
+            Begin::Turn => Section::Header,
+            Begin::Reasoning => Section::Reasoning,
+            Begin::Text => Section::Text,
         };
-        Self { place, buffer: String::new(), calls: 0, tools }
+        Self { section, buffer: String::new(), calls: 0, tools }
     }
 
     pub(super) fn reasons(&self) -> bool {
-        self.place == Place::Reasoning
+        self.section == Section::Reasoning
     }
 
     pub(super) fn push(&mut self, text: &str, out: &mut Vec<Delta>) {
         self.buffer.push_str(text);
         loop {
-            match self.place {
-                Place::Header => {
+            match self.section {
+                Section::Header => {
                     let Some(at) = self.buffer.find(MESSAGE) else { return };
                     let header = self.buffer[..at].to_owned();
                     self.buffer.drain(..at + MESSAGE.len());
-                    self.place = self.open(&header, out);
+                    self.section = self.open(&header, out);
                 }
                 _ => match scan::first(&self.buffer, &ENDS) {
                     Some((at, end)) => {
@@ -68,12 +70,12 @@ impl Harmony {
     }
 
     pub(super) fn finish(&mut self, out: &mut Vec<Delta>) {
-        match self.place {
-            // a header without a message says nothing; without any mark it is no header
-            Place::Header if !self.buffer.contains("<|") && !self.buffer.trim().is_empty() => {
+        match self.section {
+            // a header without a message is dropped; text without any mark is not a header
+            Section::Header if !self.buffer.contains("<|") && !self.buffer.trim().is_empty() => {
                 out.push(Delta::Text(core::mem::take(&mut self.buffer)));
             }
-            Place::Header => {}
+            Section::Header => {}
             _ => {
                 self.emit(self.buffer.len(), out);
                 self.close(out);
@@ -81,16 +83,16 @@ impl Harmony {
         }
     }
 
-    /// Ends a message; a call without arguments has an empty object of them.
+    /// Ends a message; a call without arguments gets an empty object.
     fn close(&mut self, out: &mut Vec<Delta>) {
-        if let Place::Call(index, true) = self.place {
+        if let Section::Call(index, true) = self.section {
             out.push(Delta::Arguments { index, text: "{}".to_owned() });
         }
-        self.place = Place::Header;
+        self.section = Section::Header;
     }
 
-    /// The place that a header opens. The recipient may stand in the role or in the channel.
-    fn open(&mut self, header: &str, out: &mut Vec<Delta>) -> Place {
+    /// The section that a header opens. The recipient may be in the role or in the channel.
+    fn open(&mut self, header: &str, out: &mut Vec<Delta>) -> Section {
         let recipient = header.split_once("to=functions.").map(|(_, rest)| {
             let end = rest.find(|c: char| c.is_whitespace() || c == '<').unwrap_or(rest.len());
             rest[..end].to_owned()
@@ -99,25 +101,25 @@ impl Harmony {
             let index = self.calls;
             self.calls += 1;
             out.push(Delta::Call { index, name });
-            return Place::Call(index, true);
+            return Section::Call(index, true);
         }
         let channel = header.rsplit_once("<|channel|>").map_or("", |(_, channel)| channel.trim_start());
-        if channel.starts_with("analysis") { Place::Reasoning } else { Place::Text }
+        if channel.starts_with("analysis") { Section::Reasoning } else { Section::Text }
     }
 
-    /// Hands on the first bytes of the buffer.
+    /// Emits the first `len` bytes of the buffer.
     fn emit(&mut self, len: usize, out: &mut Vec<Delta>) {
         let text: String = self.buffer.drain(..len).collect();
         if text.is_empty() {
             return;
         }
-        out.push(match self.place {
-            Place::Reasoning => Delta::Reasoning(text),
-            Place::Call(index, _) => {
-                self.place = Place::Call(index, false);
+        out.push(match self.section {
+            Section::Reasoning => Delta::Reasoning(text),
+            Section::Call(index, _) => {
+                self.section = Section::Call(index, false);
                 Delta::Arguments { index, text }
             }
-            Place::Header | Place::Text => Delta::Text(text),
+            Section::Header | Section::Text => Delta::Text(text),
         });
     }
 }

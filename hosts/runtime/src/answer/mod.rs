@@ -1,7 +1,7 @@
-//! What a model's answer consists of: reasoning, text for the user, calls of tools.
+//! The parts of a model's answer: reasoning, text for the user, and tool calls.
 //!
-//! Each family of models writes these in its own marks; the chat template tells which. Not here: what protocols call
-//! the parts.
+//! Each family of models writes them with its own marks, which are recognized from the chat template. Not here: the names
+//! of the parts in protocols (`doorbell-server`).
 
 mod arguments;
 mod calls;

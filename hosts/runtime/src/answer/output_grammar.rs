@@ -7,7 +7,7 @@ use super::delta::Begin;
 use super::style::CallStyle;
 use super::tool_grammar::{ModelMarkup, ToolGrammar, json_rule, lazy_until, mark};
 use super::tools::{Tool, ToolChoice, Tools};
-use crate::constrain::Shape;
+use crate::constrain::GrammarSpec;
 use core::fmt::{self, Write as _};
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ pub struct OutputGrammar<'r> {
     /// True if the answer has at most one call.
     pub one_call: bool,
     /// Format of the text for the user.
-    pub format: Option<&'r Shape>,
+    pub format: Option<&'r GrammarSpec>,
 }
 
 /// A forced tool is not among the tools of the request.
@@ -45,7 +45,7 @@ impl OutputGrammar<'_> {
     ///
     /// # Errors
     /// [`UnknownToolError`]
-    pub fn shape(&self) -> Result<Option<Shape>, UnknownToolError> {
+    pub fn shape(&self) -> Result<Option<GrammarSpec>, UnknownToolError> {
         let forced = match self.choice {
             ToolChoice::Required => Some(None),
             ToolChoice::Named(name) => Some(Some(name.as_str())),
@@ -58,12 +58,12 @@ impl OutputGrammar<'_> {
                 return Err(UnknownToolError);
             }
             let single = Self { one_call: self.one_call || name.is_some(), ..*self };
-            return Ok(Some(Shape::Lark(single.forced(&wanted))));
+            return Ok(Some(GrammarSpec::Lark(single.forced(&wanted))));
         }
         let schema = match self.format {
             None => None,
-            Some(Shape::JsonObject) => Some(json!({ "type": "object" })),
-            Some(Shape::JsonSchema(schema)) => Some(schema.clone()),
+            Some(GrammarSpec::JsonObject) => Some(json!({ "type": "object" })),
+            Some(GrammarSpec::JsonSchema(schema)) => Some(schema.clone()),
             // a grammar of the client also decides about reasoning and calls
             Some(other) => return Ok(Some(other.clone())),
         };
@@ -77,8 +77,8 @@ impl OutputGrammar<'_> {
         let (style, strict) = (self.markup.style, self.tools.iter().any(|tool| tool.strict));
         match schema {
             Some(_) if offered.is_empty() && !style.can_think() => Ok(self.format.cloned()),
-            Some(schema) => Ok(Some(Shape::Lark(self.json_or_calls(&schema, &offered)))),
-            None if strict => Ok(self.text_and_calls(&offered).map(Shape::Lark)),
+            Some(schema) => Ok(Some(GrammarSpec::Lark(self.json_or_calls(&schema, &offered)))),
+            None if strict => Ok(self.text_and_calls(&offered).map(GrammarSpec::Lark)),
             None => Ok(None),
         }
     }

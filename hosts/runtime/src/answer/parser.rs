@@ -1,7 +1,8 @@
-//! Takes the text of one answer as it comes and hands on its parts. No text is lost: what looks like a call and is
-//! none stays text.
+//! Splits the streamed text of an answer into its parts. No text is lost: what looks like a call but is not one stays text.
+//!
+//! Not here: parsing calls (`calls`, `arguments`), and the format of gpt-oss (`harmony`).
 
-use super::arguments::{Head, Open, head};
+use super::arguments::{Head, OpenObject, head};
 use super::calls;
 use super::delta::{Begin, Delta};
 use super::harmony::Harmony;
@@ -9,31 +10,31 @@ use super::scan;
 use super::style::{CallStyle, Style};
 use super::tools::Tools;
 
-/// Where the reader is.
+/// The part of the answer that is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// Nothing but white space has come.
+enum Section {
+    /// The beginning: only white space so far.
     Start,
     Reasoning,
     Text,
-    /// Behind this opening mark of a call.
+    /// A call after this opening mark.
     Call(&'static str),
-    /// In the arguments of the call of this number, which are handed on as they come.
-    Arguments(usize, Open),
-    /// Behind arguments that were handed on, before the mark that closes the call.
+    /// The streamed arguments of the call of this number.
+    Arguments(usize, OpenObject),
+    /// The rest of a call after its streamed arguments, up to the closing mark.
     Tail,
 }
 
-/// Reads one answer.
+/// Streaming parser of one answer.
 #[derive(Clone, Debug)]
 pub struct AnswerParser {
     style: Style,
     tools: Tools,
-    place: Place,
+    section: Section,
     buffer: String,
-    /// White space that is shown only if text follows.
+    /// White space that is emitted only if text follows.
     blank: String,
-    /// White space between reasoning and text belongs to neither.
+    /// True after reasoning: white space before the text is dropped.
     skip_blank: bool,
     calls: usize,
     harmony: Option<Harmony>,
@@ -43,7 +44,7 @@ pub struct AnswerParser {
 const JSON: &str = "<tool_call>";
 const JSON_END: &str = "</tool_call>";
 
-/// The closing half of a pair whose opening half the model left out.
+/// A closing mark whose opening mark the model has left out.
 const STRAY: &str = "</tool_call>";
 
 /// The marks that open a call in this style.
@@ -57,7 +58,7 @@ fn openings(style: CallStyle) -> &'static [&'static str] {
     }
 }
 
-/// The mark that closes what `opening` opened; `None` if only the end of the answer does.
+/// The closing mark for `opening`; `None` if the call ends with the answer.
 fn closing(opening: &str) -> Option<&'static str> {
     match opening {
         "<tool_call>" => Some("</tool_call>"),
@@ -68,22 +69,22 @@ fn closing(opening: &str) -> Option<&'static str> {
 }
 
 impl AnswerParser {
-    /// A reader of an answer that goes on where its prompt ended. Without tools nothing is taken for a call.
+    /// A parser of an answer that begins in the part `begin`. Without tools no text is parsed as a call.
     #[must_use]
     pub fn new(mut style: Style, tools: Tools, begin: Begin) -> Self {
         let harmony = (style.calls == CallStyle::Harmony).then(|| Harmony::new(begin, !tools.is_empty()));
         if tools.is_empty() {
             style.calls = CallStyle::None;
         }
-        let place = match begin {
-            Begin::Turn => Place::Start,
-            Begin::Reasoning => Place::Reasoning,
-            Begin::Text => Place::Text,
+        let section = match begin {
+            Begin::Turn => Section::Start,
+            Begin::Reasoning => Section::Reasoning,
+            Begin::Text => Section::Text,
         };
         Self {
             style,
             tools,
-            place,
+            section,
             buffer: String::new(),
             blank: String::new(),
             skip_blank: false,
@@ -92,19 +93,19 @@ impl AnswerParser {
         }
     }
 
-    /// Calls that have come so far.
+    /// Number of calls so far.
     #[must_use]
     pub fn calls(&self) -> usize {
         self.harmony.as_ref().map_or(self.calls, |harmony| harmony.calls)
     }
 
-    /// Whether the next text is reasoning.
+    /// True if the next text is reasoning.
     #[must_use]
     pub fn reasons(&self) -> bool {
-        self.harmony.as_ref().map_or(self.place == Place::Reasoning, Harmony::reasons)
+        self.harmony.as_ref().map_or(self.section == Section::Reasoning, Harmony::reasons)
     }
 
-    /// Takes more text.
+    /// Parses more text and appends the parts to `out`.
     pub fn push(&mut self, text: &str, out: &mut Vec<Delta>) {
         if let Some(harmony) = &mut self.harmony {
             return harmony.push(text, out);
@@ -113,32 +114,32 @@ impl AnswerParser {
         while self.step(out) {}
     }
 
-    /// Hands on what was held back, when no more text comes.
+    /// Ends the answer and appends the text that was held back to `out`.
     pub fn finish(&mut self, out: &mut Vec<Delta>) {
         if let Some(harmony) = &mut self.harmony {
             return harmony.finish(out);
         }
         let rest = core::mem::take(&mut self.buffer);
-        match self.place {
-            Place::Start if self.skip_blank => {}
-            Place::Reasoning => emit_reasoning(rest.trim_end(), out),
-            Place::Call(opening) => {
-                // half of a call is none
+        match self.section {
+            Section::Start if self.skip_blank => {}
+            Section::Reasoning => emit_reasoning(rest.trim_end(), out),
+            Section::Call(opening) => {
+                // an incomplete call is text
                 if calls::cut_off(self.style.calls, &rest) {
-                    self.no_call(opening, &rest, "", out);
+                    self.call_as_text(opening, &rest, "", out);
                 } else {
                     self.call(opening, &rest, "", out);
                 }
                 self.rest_of_text(String::new(), out);
             }
-            // cut off in the middle, which whoever reads the arguments will see
-            Place::Arguments(..) => {}
-            Place::Tail => self.rest_of_call(&rest, out),
-            Place::Start | Place::Text => self.rest_of_text(rest, out),
+            // incomplete arguments: their reader sees that the JSON is incomplete
+            Section::Arguments(..) => {}
+            Section::Tail => self.rest_of_call(&rest, out),
+            Section::Start | Section::Text => self.rest_of_text(rest, out),
         }
     }
 
-    /// The last of the text; white space at its end is the answer's only where there are no calls.
+    /// Emits the last text; trailing white space is kept only in answers without calls.
     fn rest_of_text(&mut self, rest: String, out: &mut Vec<Delta>) {
         if self.calls == 0 {
             self.text(rest, out);
@@ -149,15 +150,15 @@ impl AnswerParser {
         }
     }
 
-    /// Reads on as far as the text goes; whether there is more to do.
+    /// Parses a part of the buffer; true if there is more to parse.
     fn step(&mut self, out: &mut Vec<Delta>) -> bool {
-        match self.place {
-            Place::Start => self.start(),
-            Place::Reasoning => self.reasoning(out),
-            Place::Text => self.plain(out),
-            Place::Arguments(index, open) => self.arguments(index, open, out),
-            Place::Tail => self.tail(out),
-            Place::Call(opening) => {
+        match self.section {
+            Section::Start => self.start(),
+            Section::Reasoning => self.reasoning(out),
+            Section::Text => self.plain(out),
+            Section::Arguments(index, open) => self.arguments(index, open, out),
+            Section::Tail => self.tail(out),
+            Section::Call(opening) => {
                 let json = self.style.calls == CallStyle::Hermes && opening == JSON;
                 if json && self.begin_arguments(out) {
                     return true;
@@ -166,15 +167,15 @@ impl AnswerParser {
                 let Some(at) = self.buffer.find(close) else { return false };
                 let body = self.buffer[..at].to_owned();
                 self.buffer.drain(..at + close.len());
-                self.place = Place::Text;
+                self.section = Section::Text;
                 self.call(opening, &body, close, out);
                 true
             }
         }
     }
 
-    /// Hands on a call whose tool is known, and goes on with its arguments. Whether it did: what is no such head, or
-    /// no whole one yet, waits for its end.
+    /// Emits a call of an offered tool whose head is complete, and begins to stream its arguments. Otherwise returns false:
+    /// the call is then parsed as a whole.
     fn begin_arguments(&mut self, out: &mut Vec<Delta>) -> bool {
         let Head::Call(name, begin) = head(&self.buffer) else { return false };
         if !self.tools.has(&name) {
@@ -185,21 +186,21 @@ impl AnswerParser {
         let index = self.calls;
         self.calls += 1;
         out.push(Delta::Call { index, name });
-        self.place = Place::Arguments(index, Open::default());
+        self.section = Section::Arguments(index, OpenObject::default());
         true
     }
 
-    fn arguments(&mut self, index: usize, mut open: Open, out: &mut Vec<Delta>) -> bool {
+    fn arguments(&mut self, index: usize, mut open: OpenObject, out: &mut Vec<Delta>) -> bool {
         let (text, end) = open.read(&self.buffer);
         self.buffer.drain(..end.unwrap_or(self.buffer.len()));
         if !text.is_empty() {
             out.push(Delta::Arguments { index, text });
         }
-        self.place = if end.is_some() { Place::Tail } else { Place::Arguments(index, open) };
+        self.section = if end.is_some() { Section::Tail } else { Section::Arguments(index, open) };
         end.is_some()
     }
 
-    /// Waits for the closing mark; further calls may stand in front of it.
+    /// Reads up to the closing mark; further calls may come before it.
     fn tail(&mut self, out: &mut Vec<Delta>) -> bool {
         let Some(at) = self.buffer.find(JSON_END) else { return false };
         let body: String = self.buffer.drain(..at + JSON_END.len()).collect();
@@ -207,9 +208,9 @@ impl AnswerParser {
         true
     }
 
-    /// What stands behind the arguments of a call and is not the end of its object.
+    /// Emits the text between a call's arguments and its closing mark, without the brace of the call's object.
     fn rest_of_call(&mut self, body: &str, out: &mut Vec<Delta>) {
-        self.place = Place::Text;
+        self.section = Section::Text;
         let body = body.trim_start();
         let body = body.strip_prefix('}').unwrap_or(body).trim();
         if body.is_empty() {
@@ -238,7 +239,7 @@ impl AnswerParser {
         if let Some(marks) = self.style.thinking {
             if text.starts_with(marks.open) {
                 self.buffer.drain(..blank + marks.open.len());
-                self.place = Place::Reasoning;
+                self.section = Section::Reasoning;
                 return true;
             }
             if marks.open.starts_with(text) {
@@ -247,14 +248,14 @@ impl AnswerParser {
         }
         if self.style.calls == CallStyle::Bare {
             if text.starts_with('{') || text.starts_with("<|python_tag|>") {
-                self.place = Place::Call("");
+                self.section = Section::Call("");
                 return true;
             }
             if "<|python_tag|>".starts_with(text) {
                 return false;
             }
         }
-        self.place = Place::Text;
+        self.section = Section::Text;
         true
     }
 
@@ -271,13 +272,13 @@ impl AnswerParser {
             self.blank.clear();
             if end == marks.close {
                 self.buffer.drain(..at + end.len());
-                self.place = Place::Start;
+                self.section = Section::Start;
                 self.skip_blank = true;
-                // reasoning comes once
+                // an answer has reasoning once
                 self.style.thinking = None;
             } else {
                 self.buffer.drain(..at);
-                self.place = Place::Text;
+                self.section = Section::Text;
             }
             return true;
         }
@@ -286,7 +287,7 @@ impl AnswerParser {
         if shown > 0 {
             let text: String = self.buffer.drain(..shown).collect();
             emit_reasoning(&text, out);
-            // from now on white space is part of the reasoning
+            // from now on leading white space is part of the reasoning
             " ".clone_into(&mut self.blank);
         }
         false
@@ -299,7 +300,7 @@ impl AnswerParser {
             self.buffer.drain(..opening.len());
             self.text(before, out);
             if opening != STRAY {
-                self.place = Place::Call(opening);
+                self.section = Section::Call(opening);
             } else if self.calls == 0 {
                 self.text(opening.to_owned(), out);
             }
@@ -312,7 +313,7 @@ impl AnswerParser {
         false
     }
 
-    /// Hands on text; where calls may follow, white space at its end waits.
+    /// Emits text; if calls may follow, trailing white space is held back.
     fn text(&mut self, text: String, out: &mut Vec<Delta>) {
         if self.style.calls == CallStyle::None {
             return emit_text(text, out);
@@ -325,22 +326,23 @@ impl AnswerParser {
         self.blank.push_str(&text[end..]);
     }
 
-    /// Hands on the calls of a body, or the body as it stood.
+    /// Emits the calls in a body, or the body as text.
     fn call(&mut self, opening: &str, body: &str, close: &str, out: &mut Vec<Delta>) {
         let whole = if opening == "<function=" { format!("{opening}{body}{close}") } else { body.to_owned() };
-        // these marks stand before anything
-        let weak = opening == "<function=" || self.style.calls == CallStyle::ArgumentPairs;
-        let known = |calls: &Vec<calls::Call>| !weak || calls.iter().all(|call| self.tools.has(&call.name));
+        // these marks also occur in text, so the tools must exist
+        let ambiguous = opening == "<function=" || self.style.calls == CallStyle::ArgumentPairs;
+        let known =
+            |calls: &Vec<calls::Call>| !ambiguous || calls.iter().all(|call| self.tools.has(&call.name));
         let Some(calls) = calls::parse(self.style.calls, &whole, &self.tools).filter(known) else {
-            return self.no_call(opening, body, close, out);
+            return self.call_as_text(opening, body, close, out);
         };
         self.emit_calls(calls, out);
     }
 
-    /// Hands on as text what looked like calls.
-    fn no_call(&mut self, opening: &str, body: &str, close: &str, out: &mut Vec<Delta>) {
+    /// Emits as text what looked like calls.
+    fn call_as_text(&mut self, opening: &str, body: &str, close: &str, out: &mut Vec<Delta>) {
         let blank = core::mem::take(&mut self.blank);
-        self.place = Place::Text;
+        self.section = Section::Text;
         self.text(format!("{blank}{opening}{body}{close}"), out);
     }
 

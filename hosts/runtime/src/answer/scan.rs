@@ -1,22 +1,22 @@
-//! Finding marks in text that comes in pieces.
+//! Search for marks in streamed text.
 
-/// Where the first of `marks` begins in `text`, and which it is; the longer one of two at the same place.
+/// Position of the first of `marks` in `text`, and the mark; the longest of those at the same position.
 pub(super) fn first<'m>(text: &str, marks: &[&'m str]) -> Option<(usize, &'m str)> {
     let found = marks.iter().filter_map(|&mark| Some((text.find(mark)?, mark)));
     found.min_by_key(|&(at, mark)| (at, usize::MAX - mark.len()))
 }
 
-/// Bytes at the end of `text` that may become one of `marks` with more text.
+/// Number of bytes at the end of `text` that may become one of `marks` with more text.
 pub(super) fn pending(text: &str, marks: &[&str]) -> usize {
     let overlap = |mark: &str| {
         let most = text.len().min(mark.len().saturating_sub(1));
         (1..=most).rev().find(|&len| text.as_bytes().ends_with(&mark.as_bytes()[..len])).unwrap_or(0)
     };
-    // an overlap starts where the mark does, on a character
+    // an overlap begins where the mark begins, at a character boundary
     marks.iter().map(|mark| overlap(mark)).max().unwrap_or(0)
 }
 
-/// Bytes of white space at the end.
+/// Number of bytes of trailing white space.
 pub(super) fn trailing_blank(text: &str) -> usize {
     text.len() - text.trim_end().len()
 }

@@ -1,10 +1,10 @@
-//! Which marks a model uses, as its chat template shows.
+//! The marks that a model uses for tool calls and reasoning, recognized from its chat template.
 
-/// How a family of models writes calls of tools.
+/// Notation of tool calls in a family of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallStyle {
-    /// The template knows no calls.
+    /// The template has no calls.
     None,
     /// `<tool_call>{"name": N, "arguments": {...}}</tool_call>`: Qwen 2.5 and 3, Hermes, `QwQ`, `SmolLM3`.
     Hermes,
@@ -25,22 +25,22 @@ pub enum CallStyle {
 /// The marks around reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thinking {
-    /// The mark in front.
+    /// The opening mark.
     pub open: &'static str,
-    /// The mark behind.
+    /// The closing mark.
     pub close: &'static str,
 }
 
 /// The marks of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Of calls.
+    /// Marks of calls.
     pub calls: CallStyle,
-    /// Of reasoning; harmony has its own.
+    /// Marks of reasoning; the harmony format has its own.
     pub thinking: Option<Thinking>,
 }
 
-/// What a template contains, and the style that it shows; the first that fits counts.
+/// Texts in a template and the style that they indicate; the first match counts.
 const SIGNS: [(&str, CallStyle); 9] = [
     ("<|channel|>", CallStyle::Harmony),
     ("[TOOL_CALLS]", CallStyle::Bracketed),
@@ -57,10 +57,10 @@ const THINKING: [Thinking; 2] =
     [Thinking { open: "<think>", close: "</think>" }, Thinking { open: "[THINK]", close: "[/THINK]" }];
 
 impl Style {
-    /// A model that only writes text.
+    /// The style of a model that only writes text.
     pub const PLAIN: Self = Self { calls: CallStyle::None, thinking: None };
 
-    /// The style that a template shows.
+    /// The style of a template.
     #[must_use]
     pub fn of_template(source: &str) -> Self {
         let calls = SIGNS.iter().find(|(sign, _)| source.contains(sign));
@@ -69,20 +69,20 @@ impl Style {
         Self { calls, thinking: thinking.filter(|_| calls != CallStyle::Harmony) }
     }
 
-    /// Whether the marks are control tokens, which the text of an answer must show then.
+    /// True if the marks are control tokens, which must then appear in the text of an answer.
     #[must_use]
     pub fn needs_control_tokens(&self) -> bool {
         let control = matches!(self.calls, CallStyle::Harmony | CallStyle::Bracketed | CallStyle::DeepSeek);
         control || self.thinking.is_some_and(|marks| marks.open.starts_with('['))
     }
 
-    /// Whether the model can reason apart from its answer.
+    /// True if the model can write reasoning apart from its answer.
     #[must_use]
     pub fn can_think(&self) -> bool {
         self.thinking.is_some() || self.calls == CallStyle::Harmony
     }
 
-    /// Whether a rendered prompt leaves the model in the middle of its reasoning.
+    /// True if a rendered prompt ends within reasoning.
     #[must_use]
     pub fn begins_thinking(&self, prompt: &str) -> bool {
         let Some(marks) = self.thinking else { return false };

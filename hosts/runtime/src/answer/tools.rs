@@ -8,14 +8,14 @@ pub struct Tools {
     functions: Vec<Tool>,
 }
 
-/// One of them.
+/// One tool.
 #[derive(Clone, Debug)]
 pub struct Tool {
-    /// What it is called by.
+    /// Its name.
     pub name: String,
     /// The JSON schema of its parameters; null if there is none.
     pub schema: Value,
-    /// Whether its calls must keep to the schema.
+    /// True if its calls must match the schema.
     pub strict: bool,
 }
 
@@ -33,15 +33,15 @@ pub enum ToolChoice {
     Named(String),
 }
 
-/// Alternatives inside alternatives that are looked at.
+/// Limit of nested alternatives.
 const DEEPEST: u32 = 8;
 
-/// Whether a schema admits texts. What it refers to elsewhere is not looked up.
+/// True if a schema admits strings. References are not followed.
 pub(super) fn admits_text(schema: &Value) -> bool {
     admits(schema, "string", Value::is_string, 0)
 }
 
-/// Whether a schema admits values of the type of this name, which `is` knows.
+/// True if a schema admits values of the type `name`, which `is` recognizes.
 fn admits(schema: &Value, name: &str, is: fn(&Value) -> bool, depth: u32) -> bool {
     let named = match schema.get("type") {
         Some(Value::String(kind)) => kind == name,
@@ -58,7 +58,7 @@ fn admits(schema: &Value, name: &str, is: fn(&Value) -> bool, depth: u32) -> boo
 }
 
 impl Tools {
-    /// Reads the descriptions; those without a name are left out.
+    /// Reads tool descriptions; those without a name are ignored.
     #[must_use]
     pub fn new(tools: &[Value]) -> Self {
         let function = |tool: &Value| {
@@ -71,25 +71,25 @@ impl Tools {
         Self { functions: tools.iter().filter_map(function).collect() }
     }
 
-    /// Whether there are none.
+    /// True if there are no tools.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
 
-    /// Whether there is a tool of this name.
+    /// True if there is a tool of this name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.functions.iter().any(|function| function.name == name)
     }
 
-    /// All of them, in the order of the request.
+    /// The tools in the order of the request.
     pub fn iter(&self) -> impl Iterator<Item = &Tool> {
         self.functions.iter()
     }
 
-    /// The JSON value of an argument that came as text: a string as it stands where the schema wants one, else
-    /// what it is in JSON, else again the text as it stands.
+    /// The JSON value of an argument given as text: a string if the schema admits one, otherwise the text parsed as JSON,
+    /// or a string if it is not JSON.
     pub(super) fn value(&self, tool: &str, parameter: &str, text: &str) -> Value {
         let function = self.functions.iter().find(|function| function.name == tool);
         let parameters = function.map(|function| &function.schema);

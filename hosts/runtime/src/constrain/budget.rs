@@ -1,31 +1,33 @@
-//! A limit for reasoning: after so many tokens of it, the only token that may come is the mark that closes it.
+//! The reasoning budget: once its tokens are used up, only the mark that closes reasoning is allowed.
+//!
+//! Not here: grammars (`constraint`).
 
-use super::marks::{Channel, Marks};
+use super::marks::{HarmonyChannel, ReasoningMarks};
 use doorbell_core::sample::TokenMask;
 use doorbell_core::token::TokenId;
 
-/// A limit for one answer.
+/// Limit of reasoning tokens in one answer.
 #[derive(Clone, Debug)]
-pub struct Budget {
+pub struct ReasoningBudget {
     left: u32,
-    marks: Marks,
-    place: Place,
-    /// A mask that has only the closing mark.
+    marks: ReasoningMarks,
+    state: State,
+    /// Mask of the closing mark alone.
     close: Vec<u32>,
-    /// A mask of the channels that are no reasoning.
+    /// Mask of the tokens that begin a channel other than reasoning.
     others: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum State {
     Before,
-    /// Behind so many bytes of the reasoning channel's name.
-    Head(usize),
-    Within,
-    Behind,
+    /// In a channel's header, after this number of bytes of the reasoning channel's name.
+    Header(usize),
+    Reasoning,
+    After,
 }
 
-/// A mask of these tokens.
+/// Token mask of the given tokens, one bit per token.
 fn mask(tokens: &[TokenId]) -> Vec<u32> {
     let most = tokens.iter().map(|token| token.0).max().unwrap_or(0);
     let mut mask = vec![0; most as usize / 32 + 1];
@@ -35,51 +37,51 @@ fn mask(tokens: &[TokenId]) -> Vec<u32> {
     mask
 }
 
-impl Budget {
-    /// A limit of so many tokens between the marks; the answer begins within if the prompt has the opening one.
+impl ReasoningBudget {
+    /// A budget of `tokens` between the marks; `within` is true if the prompt has already opened reasoning.
     #[must_use]
-    pub fn new(tokens: u32, marks: Marks, within: bool) -> Self {
+    pub fn new(tokens: u32, marks: ReasoningMarks, within: bool) -> Self {
         let close = mask(&[marks.close()]);
         let others = match &marks {
-            Marks::Pair { .. } => Vec::new(),
-            Marks::Channel(channel) => mask(&channel.others),
+            ReasoningMarks::Pair { .. } => Vec::new(),
+            ReasoningMarks::Channel(channel) => mask(&channel.others),
         };
-        let place = if within { Place::Within } else { Place::Before };
-        Self { left: tokens, marks, place, close, others }
+        let state = if within { State::Reasoning } else { State::Before };
+        Self { left: tokens, marks, state, close, others }
     }
 
-    /// The mask if the limit is reached within reasoning.
+    /// The mask of the closing mark if the budget is used up within reasoning.
     #[must_use]
     pub fn mask(&self) -> Option<TokenMask<'_>> {
-        (self.place == Place::Within && self.left == 0).then(|| TokenMask::new(&self.close))
+        (self.state == State::Reasoning && self.left == 0).then(|| TokenMask::new(&self.close))
     }
 
-    /// The mask if the limit is reached and reasoning might begin again. A grammar has a say before it: none lets it
-    /// begin without end.
+    /// The mask of other channels if the budget is used up and a header could open reasoning again. A grammar takes
+    /// precedence: none allows reasoning without end.
     #[must_use]
-    pub fn mask_of_heads(&self) -> Option<TokenMask<'_>> {
-        (self.place == Place::Head(0) && self.left == 0).then(|| TokenMask::new(&self.others))
+    pub fn mask_of_headers(&self) -> Option<TokenMask<'_>> {
+        (self.state == State::Header(0) && self.left == 0).then(|| TokenMask::new(&self.others))
     }
 
-    /// Follows the token that was picked.
+    /// Advances by the sampled token.
     pub fn accept(&mut self, token: TokenId) {
-        self.place = match (&self.marks, self.place) {
-            (marks, Place::Within) if token != marks.close() => {
+        self.state = match (&self.marks, self.state) {
+            (marks, State::Reasoning) if token != marks.close() => {
                 self.left = self.left.saturating_sub(1);
-                Place::Within
+                State::Reasoning
             }
-            (Marks::Pair { .. }, Place::Within) => Place::Behind,
-            (Marks::Pair { open, .. }, Place::Before) if token == *open => Place::Within,
-            (Marks::Channel(marks), _) if token == marks.channel => Place::Head(0),
-            (Marks::Channel(marks), Place::Head(read)) => {
-                if token == marks.message && Channel::named(read) {
-                    Place::Within
+            (ReasoningMarks::Pair { .. }, State::Reasoning) => State::After,
+            (ReasoningMarks::Pair { open, .. }, State::Before) if token == *open => State::Reasoning,
+            (ReasoningMarks::Channel(marks), _) if token == marks.channel => State::Header(0),
+            (ReasoningMarks::Channel(marks), State::Header(read)) => {
+                if token == marks.message && HarmonyChannel::named(read) {
+                    State::Reasoning
                 } else {
-                    marks.name(read, token).map_or(Place::Before, Place::Head)
+                    marks.name(read, token).map_or(State::Before, State::Header)
                 }
             }
-            (Marks::Channel(_), Place::Within) => Place::Before,
-            (_, place) => place,
+            (ReasoningMarks::Channel(_), State::Reasoning) => State::Before,
+            (_, state) => state,
         };
     }
 }
@@ -91,8 +93,8 @@ mod tests {
     #[test]
     fn the_closing_mark_is_forced_once() {
         let (open, close, other) = (TokenId(3), TokenId(40), TokenId(5));
-        let marks = Marks::Pair { open, close };
-        let mut budget = Budget::new(2, marks.clone(), false);
+        let marks = ReasoningMarks::Pair { open, close };
+        let mut budget = ReasoningBudget::new(2, marks.clone(), false);
         for token in [other, other, other, open, other] {
             budget.accept(token);
             assert!(budget.mask().is_none());
@@ -102,8 +104,8 @@ mod tests {
         assert!(mask.allows(close) && !mask.allows(other) && !mask.allows(TokenId(8)));
         budget.accept(close);
         budget.accept(open);
-        assert!(budget.mask().is_none() && budget.mask_of_heads().is_none());
-        assert!(Budget::new(0, marks, true).mask().is_some());
+        assert!(budget.mask().is_none() && budget.mask_of_headers().is_none());
+        assert!(ReasoningBudget::new(0, marks, true).mask().is_some());
     }
 
     /// Every letter is a token, and so are `analys` and `fin`.
@@ -114,9 +116,9 @@ mod tests {
         let pieces = ["a", "n", "l", "y", "s", "i"].map(|text| (TokenId(text.as_bytes()[0].into()), text));
         let pieces = pieces.into_iter().chain([(TokenId(200), "analys")]).collect();
         let others = vec![letter('f'), letter('c'), TokenId(201)];
-        let marks = Marks::Channel(Channel { channel, message, end, pieces, others });
-        let mut budget = Budget::new(3, marks.clone(), false);
-        let write = |budget: &mut Budget, tokens: &[TokenId]| {
+        let marks = ReasoningMarks::Channel(HarmonyChannel { channel, message, end, pieces, others });
+        let mut budget = ReasoningBudget::new(3, marks.clone(), false);
+        let write = |budget: &mut ReasoningBudget, tokens: &[TokenId]| {
             for &token in tokens {
                 assert!(budget.mask().is_none(), "{budget:?}");
                 budget.accept(token);
@@ -132,19 +134,19 @@ mod tests {
         write(&mut budget, &[channel]);
         write(&mut budget, &letters);
         write(&mut budget, &[message, letter('x'), end, channel]);
-        assert!(budget.mask_of_heads().is_none());
+        assert!(budget.mask_of_headers().is_none());
         write(&mut budget, &[TokenId(200), letter('i'), letter('s'), message, letter('x'), letter('x')]);
         let mask = budget.mask().unwrap();
         assert!(mask.allows(end) && !mask.allows(letter('x')));
         budget.accept(end);
         write(&mut budget, &[letter('x'), channel]);
-        let mask = budget.mask_of_heads().unwrap();
+        let mask = budget.mask_of_headers().unwrap();
         assert!(mask.allows(letter('f')) && mask.allows(TokenId(201)) && !mask.allows(letter('a')));
         write(&mut budget, &[TokenId(201)]);
-        assert!(budget.mask_of_heads().is_none());
+        assert!(budget.mask_of_headers().is_none());
         // and none of it at all
-        let mut budget = Budget::new(0, marks, false);
+        let mut budget = ReasoningBudget::new(0, marks, false);
         write(&mut budget, &[channel]);
-        assert!(budget.mask_of_heads().is_some());
+        assert!(budget.mask_of_headers().is_some());
     }
 }

@@ -1,4 +1,6 @@
-//! From a wanted shape to a parser that follows one answer and says which tokens may come next.
+//! From a grammar specification to a parser that follows one answer and gives the mask of allowed next tokens.
+//!
+//! Not here: GBNF (`gbnf`), and the vocabulary as a trie (`vocabulary`).
 
 use super::error::GrammarError;
 use super::gbnf;
@@ -12,10 +14,10 @@ use llguidance::{Matcher, ParserFactory};
 use serde_json::{Value, json};
 use std::sync::OnceLock;
 
-/// What an answer must look like.
+/// A grammar for an answer.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Shape {
+pub enum GrammarSpec {
     /// Any JSON object.
     JsonObject,
     /// JSON that a schema accepts.
@@ -28,50 +30,54 @@ pub enum Shape {
     Lark(String),
 }
 
-/// Makes constraints for one vocabulary. The search tree is made when it is first needed.
+/// Compiles constraints for one vocabulary. The vocabulary's trie is built on first use.
 #[derive(Default)]
 pub struct Grammars {
     factory: OnceLock<Result<ParserFactory, GrammarError>>,
 }
 
 impl Grammars {
-    /// For one vocabulary, always the same one.
+    /// A compiler without a trie; every call must pass the same tokenizer.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A constraint at the beginning of an answer. Takes milliseconds, more for large schemas.
+    /// Compiles a constraint for the beginning of an answer. This takes milliseconds, more for large schemas.
     ///
     /// # Errors
-    /// [`GrammarError`], which names what is not supported.
-    pub fn constraint(&self, tokenizer: &Tokenizer<'_>, shape: &Shape) -> Result<Constraint, GrammarError> {
+    /// [`GrammarError`], which names an unsupported feature.
+    pub fn constraint(
+        &self,
+        tokenizer: &Tokenizer<'_>,
+        shape: &GrammarSpec,
+    ) -> Result<Constraint, GrammarError> {
         let factory = self.factory.get_or_init(|| factory(tokenizer)).as_ref().map_err(Clone::clone)?;
         let grammar = match shape {
-            Shape::JsonObject => TopLevelGrammar::from_json_schema(spaced(&json!({ "type": "object" }))),
-            Shape::JsonSchema(schema) => TopLevelGrammar::from_json_schema(spaced(schema)),
-            Shape::Regex(regex) => TopLevelGrammar::from_regex(regex),
-            Shape::Gbnf(text) => TopLevelGrammar::from_lark(gbnf::to_lark(text)?),
-            Shape::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
+            GrammarSpec::JsonObject => {
+                TopLevelGrammar::from_json_schema(spaced(&json!({ "type": "object" })))
+            }
+            GrammarSpec::JsonSchema(schema) => TopLevelGrammar::from_json_schema(spaced(schema)),
+            GrammarSpec::Regex(regex) => TopLevelGrammar::from_regex(regex),
+            GrammarSpec::Gbnf(text) => TopLevelGrammar::from_lark(gbnf::to_lark(text)?),
+            GrammarSpec::Lark(text) => TopLevelGrammar::from_lark(text.clone()),
         };
         let mut matcher = Matcher::new(factory.create_parser(grammar));
-        // a shape that nothing has would otherwise show only with the first token
+        // a grammar without any text would otherwise fail only at the first token
         let first = matcher.compute_mask_or_eos();
         match first {
-            Ok(mask) if mask.is_zero() => {
-                Err(GrammarError::Unusable { reason: "no text has this shape".into() })
-            }
+            Ok(mask) if mask.is_zero() => Err(GrammarError::Unusable { reason: "no text matches it".into() }),
             Ok(mask) => Ok(Constraint { matcher, mask, failure: None }),
             Err(error) => Err(GrammarError::Unusable { reason: first_line(&error.to_string()) }),
         }
     }
 }
 
-/// White space between the parts of a JSON document, as a regular expression: enough for any layout, not enough to go on for ever.
+/// Regular expression of the white space between parts of a JSON document: enough for any layout, but bounded.
 pub const BLANK: &str = "[ \\n\\r\\t]{0,32}";
 
-/// A schema whose documents have bounded white space. Options that came with it are dropped, as they could make the
-/// parser overlook what it doesn't know.
+/// A schema whose documents have bounded white space. Parser options in the schema are removed, since they could make
+/// the parser ignore unsupported keywords.
 #[must_use]
 pub fn spaced(schema: &Value) -> Value {
     let mut schema = schema.clone();
@@ -85,7 +91,7 @@ fn factory(tokenizer: &Tokenizer<'_>) -> Result<ParserFactory, GrammarError> {
     let none = || GrammarError::Vocabulary { reason: "no token ends a turn".into() };
     let trie = vocabulary::trie(tokenizer).ok_or_else(none)?;
     let environment: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
-    // without forced tokens: every token is the model's own choice among those allowed
+    // without forced tokens: the model chooses every token among the allowed ones
     let mut factory = ParserFactory::new(
         &environment,
         InferenceCapabilities::default(),
@@ -97,13 +103,13 @@ fn factory(tokenizer: &Tokenizer<'_>) -> Result<ParserFactory, GrammarError> {
     Ok(factory)
 }
 
-/// The parser's reason, without its inner life.
+/// The first line of the parser's error, without its internals.
 fn first_line(reason: &str) -> String {
     if reason.starts_with("panic: ") {
         return "a keyword has a value of the wrong type".into();
     }
     let line = reason.lines().next().unwrap_or_default();
-    // options are the parser's inner life, too
+    // names of options are internals, too
     line.split(". Enable '").next().unwrap_or_default().to_owned()
 }
 
@@ -115,7 +121,7 @@ pub struct Constraint {
 }
 
 impl Constraint {
-    /// Which tokens may come next. A failed grammar allows none.
+    /// The mask of allowed next tokens. A failed grammar allows none.
     pub fn mask(&mut self) -> Option<TokenMask<'_>> {
         match self.matcher.compute_mask_or_eos() {
             Ok(mask) => self.mask = mask,
@@ -127,20 +133,20 @@ impl Constraint {
         Some(TokenMask::new(self.mask.as_slice()))
     }
 
-    /// Follows the token that was picked.
+    /// Advances by the sampled token.
     pub fn accept(&mut self, token: TokenId) {
         if let Err(error) = self.matcher.consume_token(token.0) {
             self.failure.get_or_insert_with(|| first_line(&error.to_string()));
         }
     }
 
-    /// Whether nothing can follow any more.
+    /// True if no token may follow.
     #[must_use]
     pub fn complete(&self) -> bool {
         self.failure.is_none() && self.matcher.is_stopped()
     }
 
-    /// Why the grammar failed, if it did.
+    /// Reason of the failure, if the grammar has failed.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()

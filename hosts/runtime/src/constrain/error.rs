@@ -1,26 +1,26 @@
-//! What can go wrong when a grammar is made.
+//! Errors of compiling a grammar.
 
 use core::fmt;
 
-/// Why an output shape can't be used.
+/// Reason why a grammar can't be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GrammarError {
     /// The vocabulary can't be searched by text.
     Vocabulary {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The schema or grammar is wrong or uses what is not supported; the reason names it.
+    /// The schema or grammar is wrong or uses an unsupported feature, which the reason names.
     Unusable {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A line of a GBNF grammar can't be read.
     Gbnf {
         /// The line, from 1.
         line: usize,
-        /// What was expected.
+        /// The expected text.
         reason: &'static str,
     },
 }

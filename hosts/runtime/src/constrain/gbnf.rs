@@ -1,11 +1,11 @@
-//! GBNF, the grammar notation of llama.cpp, as the Lark notation that llguidance reads.
+//! Translation of GBNF, the grammar notation of llama.cpp, to the Lark notation that llguidance reads.
 //!
-//! Literals, character classes, `.`, groups, repetition and comments; not the token terminals `<[id]>`.
+//! Supported: literals, character classes, `.`, groups, repetition and comments. Not here: token terminals `<[id]>`.
 
 use super::error::GrammarError;
 use core::fmt::Write as _;
 
-/// The same grammar in Lark. Rules keep their names, in lower case and with `_` for `-`, behind `r_`.
+/// The same grammar in Lark. Rules keep their names, in lower case, with `_` for `-`, and with the prefix `r_`.
 pub(super) fn to_lark(text: &str) -> Result<String, GrammarError> {
     let mut reader = Reader { chars: text.chars().collect(), at: 0, line: 1, depth: 0 };
     let mut out = String::new();
@@ -44,7 +44,7 @@ fn rule(name: &str) -> String {
     out
 }
 
-/// Groups inside groups; the reader recurses for each.
+/// Limit of nested groups; the reader recurses for each.
 const DEEPEST: usize = 64;
 
 struct Reader {
@@ -74,7 +74,7 @@ impl Reader {
         GrammarError::Gbnf { line: self.line, reason }
     }
 
-    /// Skips blanks and comments, and line ends if they mean nothing here.
+    /// Skips blanks and comments, and line ends if `lines` is true.
     fn blank(&mut self, lines: bool) {
         while let Some(c) = self.peek() {
             match c {
@@ -113,7 +113,7 @@ impl Reader {
     fn alternatives(&mut self) -> Result<String, GrammarError> {
         let mut out = self.sequence()?;
         loop {
-            // a new line may go on with another alternative
+            // the next line may continue with another alternative
             let (at, line) = (self.at, self.line);
             self.blank(true);
             if self.peek() != Some('|') {

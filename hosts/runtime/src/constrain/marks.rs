@@ -1,40 +1,42 @@
-//! The tokens between which a model reasons. Their texts in an answer are `crate::answer`'s matter.
+//! The tokens that open and close reasoning.
+//!
+//! Not here: the same marks as text (`crate::answer`).
 
 use crate::answer::{CallStyle, Style};
 use doorbell_core::token::{TokenId, Tokenizer};
 
-/// The channel of gpt-oss that is reasoning, and those that aren't.
+/// The reasoning channel of gpt-oss, and its other channels.
 const REASONING: &str = "analysis";
 const OTHERS: [&str; 2] = ["final", "commentary"];
 
-/// Where reasoning begins and ends.
+/// The marks around reasoning.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Marks {
-    /// Between two tokens, once in an answer.
+pub enum ReasoningMarks {
+    /// A pair of tokens, once in an answer.
     Pair {
-        /// In front.
+        /// The opening token.
         open: TokenId,
-        /// Behind.
+        /// The closing token.
         close: TokenId,
     },
-    /// In messages of a channel, as many as the model likes.
-    Channel(Channel),
+    /// Messages in a channel, any number of them.
+    Channel(HarmonyChannel),
 }
 
 /// The markup of gpt-oss: `<|channel|>analysis<|message|>...<|end|>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Channel {
+pub struct HarmonyChannel {
     pub(super) channel: TokenId,
     pub(super) message: TokenId,
     pub(super) end: TokenId,
-    /// Tokens of which the name of the channel can consist, with their texts.
+    /// Tokens that the name of the channel can consist of, with their texts.
     pub(super) pieces: Vec<(TokenId, &'static str)>,
     /// Tokens that begin the names of other channels.
     pub(super) others: Vec<TokenId>,
 }
 
-impl Marks {
-    /// The marks of a style; `None` if it has none, or if they are no tokens of the vocabulary.
+impl ReasoningMarks {
+    /// The marks of a style; `None` if it has none, or if the vocabulary has no tokens for them.
     #[must_use]
     pub fn of(style: Style, tokenizer: &Tokenizer<'_>) -> Option<Self> {
         let find = |text: &str| tokenizer.find(text.as_bytes());
@@ -49,11 +51,11 @@ impl Marks {
         let beginnings = OTHERS.iter().flat_map(|name| (1..=name.len()).map(move |end| &name[..end]));
         let others: Vec<TokenId> = beginnings.filter_map(find).collect();
         let [channel, message, end] = [find("<|channel|>")?, find("<|message|>")?, find("<|end|>")?];
-        let marks = Channel { channel, message, end, pieces: pieces.collect(), others };
+        let marks = HarmonyChannel { channel, message, end, pieces: pieces.collect(), others };
         (!marks.others.is_empty()).then_some(Self::Channel(marks))
     }
 
-    /// What ends reasoning.
+    /// The token that ends reasoning.
     pub(super) fn close(&self) -> TokenId {
         match self {
             Self::Pair { close, .. } => *close,
@@ -62,15 +64,15 @@ impl Marks {
     }
 }
 
-impl Channel {
-    /// How many bytes of the name are there with `token`, behind so many; `None` if it's another name.
+impl HarmonyChannel {
+    /// The length of the name's prefix after `token` extends a prefix of `read` bytes; `None` if the name differs.
     pub(super) fn name(&self, read: usize, token: TokenId) -> Option<usize> {
         let rest = REASONING.get(read..)?;
         let mut pieces = self.pieces.iter().filter(|(piece, _)| *piece == token);
         pieces.find(|(_, text)| rest.starts_with(text)).map(|(_, text)| read + text.len())
     }
 
-    /// Whether so many bytes are the whole name.
+    /// True if a prefix of `read` bytes is the whole name.
     pub(super) fn named(read: usize) -> bool {
         read == REASONING.len()
     }

@@ -1,7 +1,7 @@
 //! Structured output: JSON schemas, regular expressions and grammars as masks over the vocabulary.
 //!
-//! The parser is llguidance; core only applies the masks. What a grammar can't express is an error before the
-//! first token, never silently left out.
+//! The parser is llguidance. An unsupported feature of a schema or grammar is an error before the first token; it is never
+//! silently ignored. Not here: applying the masks (core).
 
 mod budget;
 mod constraint;
@@ -10,7 +10,7 @@ mod gbnf;
 mod marks;
 mod vocabulary;
 
-pub use budget::Budget;
-pub use constraint::{BLANK, Constraint, Grammars, Shape, spaced};
+pub use budget::ReasoningBudget;
+pub use constraint::{BLANK, Constraint, GrammarSpec, Grammars, spaced};
 pub use error::GrammarError;
-pub use marks::{Channel, Marks};
+pub use marks::{HarmonyChannel, ReasoningMarks};

@@ -1,4 +1,4 @@
-//! The vocabulary as llguidance searches it: a trie of the tokens' bytes.
+//! The vocabulary as a trie of the tokens' bytes, which llguidance searches.
 
 use doorbell_core::token::{Kind, TokenId, Tokenizer};
 use llguidance::toktrie::{TokRxInfo, TokTrie};
@@ -21,7 +21,7 @@ fn word(tokenizer: &Tokenizer<'_>, id: TokenId) -> Vec<u8> {
         Kind::Unused => Vec::new(),
         _ => {
             let bytes: Vec<u8> = tokenizer.bytes(id, false).collect();
-            // the mark is no byte of UTF-8, so that a lone token of it is of no use to any grammar
+            // the marker byte does not occur in UTF-8, so no grammar needs a token that begins with it
             if bytes.first() == Some(&TokTrie::SPECIAL_TOKEN_MARKER) { Vec::new() } else { bytes }
         }
     }

@@ -1,14 +1,14 @@
-//! What can go wrong between a path and the bytes of a model.
+//! Errors of opening a model file.
 
 use core::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a model file can't be opened.
+/// Reason why a model file can't be opened.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Nothing is at the path.
+    /// There is no file at the path.
     NotFound {
         /// The path.
         path: PathBuf,
@@ -25,7 +25,7 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
-    /// The file has no bytes.
+    /// The file is empty.
     Empty {
         /// The path.
         path: PathBuf,
@@ -34,27 +34,27 @@ pub enum OpenError {
     NotGguf {
         /// The path.
         path: PathBuf,
-        /// What it looks like instead, in a few words.
+        /// Kind of file that it probably is, and the next step.
         looks_like: Option<&'static str>,
     },
-    /// A part of a split model isn't beside the part that was named.
+    /// A part of a split model is not in the folder of the named part.
     PartMissing {
         /// The path of the missing part.
         path: PathBuf,
-        /// How many parts the name promises.
+        /// Number of parts in the name.
         count: u32,
     },
-    /// The system refused.
+    /// The system returned an error.
     Io {
         /// The path.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         error: io::Error,
     },
 }
 
 impl OpenError {
-    /// Whether there was too little memory, or too few addresses, to map the file.
+    /// True if there was too little memory or address space to map the file.
     #[must_use]
     pub fn is_memory(&self) -> bool {
         matches!(self, Self::Io { error, .. } if error.kind() == io::ErrorKind::OutOfMemory)
@@ -104,7 +104,7 @@ impl fmt::Display for OpenError {
             }
             Self::Io { path, error } => {
                 let step = match error.kind() {
-                    io::ErrorKind::PermissionDenied => "; `ls -lL` tells who may read it",
+                    io::ErrorKind::PermissionDenied => "; `ls -lL` shows who may read it",
                     io::ErrorKind::OutOfMemory => "; `ulimit -v unlimited` lets the whole file be mapped",
                     _ => "",
                 };

@@ -6,10 +6,10 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use std::fs::File;
 use std::io;
 
-/// The bytes of a file for as long as this lives.
+/// A file mapped into memory until this value is dropped.
 ///
 /// The file must not shrink meanwhile: reading a page that has been cut off ends the process with `SIGBUS`.
-/// That's the price of starting at once and of sharing memory with other processes that use the model.
+/// In return the program starts at once and shares memory with other processes that use the model.
 pub(super) struct Mapping {
     start: *mut core::ffi::c_void,
     len: usize,
@@ -29,20 +29,21 @@ impl Mapping {
         Ok(Self { start, len })
     }
 
+    /// The bytes of the file.
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: start and len are those of a mapping that lives until drop, readable and at a page
-        // boundary. That no one writes to the file meanwhile is the documented demand on the user.
+        // boundary. The documentation requires that nobody writes to the file meanwhile.
         unsafe { core::slice::from_raw_parts(self.start.cast(), self.len) }
     }
 
-    /// Reads the pages of a range into memory ahead of their use; the range starts at a page boundary.
+    /// Reads the pages of a range into memory before they are used; the range starts at a page boundary.
     pub(super) fn populate(&self, range: Range<usize>) -> io::Result<()> {
         let start = range.start.min(self.len);
         let len = range.end.min(self.len) - start;
         for advice in [Advice::LinuxPopulateRead, Advice::WillNeed] {
             // SAFETY: the range lies inside the mapping, and both kinds of advice leave its contents alone.
             match unsafe { madvise(self.start.wrapping_byte_add(start), len, advice) } {
-                // kernels before 5.14 don't know the first
+                // kernels before 5.14 don't have the first
                 Err(rustix::io::Errno::INVAL) => {}
                 result => return Ok(result?),
             }

@@ -1,7 +1,7 @@
-//! Model files: found by path, split sets completed by name, mapped into memory.
+//! Model files: found by path, split files completed by name, mapped into memory.
 //!
-//! The rest of the program sees bytes. What the bytes mean is core's matter; the only glance at them here is
-//! the first four, so that a wrong file is named for what it is.
+//! The rest of the program sees bytes. Only the first bytes are looked at here, so that an error can name the kind of a
+//! wrong file. Not here: the GGUF format (core).
 
 mod error;
 mod mapping;

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How much is read ahead between two reports of progress, in bytes; a multiple of every page size.
+/// Bytes read ahead between two reports of progress; a multiple of every page size.
 const STEP: usize = 64 << 20;
 
 /// The mapped bytes of a model.
@@ -23,9 +23,9 @@ impl ModelFile {
     ///
     /// # Errors
     ///
-    /// Nothing there, not a file, not GGUF, a part missing, or the system refused.
+    /// The path has no file, the file is not GGUF, a part is missing, or the system returns an error.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        // the named file first, so that its own errors win over those of its siblings
+        // the named file first, so that its errors are reported before those of the other parts
         let first = map(path)?;
         let Some(paths) = split::parts(path) else {
             return Ok(Self { paths: vec![path.to_owned()], mappings: vec![first] });
@@ -42,7 +42,7 @@ impl ModelFile {
         Ok(Self { paths, mappings })
     }
 
-    /// The bytes of each file, in order of their numbers.
+    /// The bytes of each file, in the order of the part numbers.
     #[must_use]
     pub fn parts(&self) -> Vec<&[u8]> {
         self.mappings.iter().map(Mapping::bytes).collect()
@@ -60,13 +60,13 @@ impl ModelFile {
         self.mappings.iter().map(|mapping| mapping.bytes().len() as u64).sum()
     }
 
-    /// Whether the files have no bytes; never the case for an opened model.
+    /// True if the files have no bytes, which is never so for an opened model.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Reads all bytes into memory ahead of their use, reporting (done, all) in bytes now and then.
+    /// Reads all bytes into memory before they are used, and reports (done, all) in bytes after each step.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl ModelFile {
     }
 }
 
-/// Maps one file after a look at what it is.
+/// Maps one file and checks that it is GGUF.
 fn map(path: &Path) -> Result<Mapping, OpenError> {
     let io_error = |error| OpenError::Io { path: path.to_owned(), error };
     let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
@@ -123,7 +123,7 @@ fn candidate(directory: &Path) -> Option<PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "gguf")).min()
 }
 
-/// What a file that isn't GGUF probably is, with the next step.
+/// The probable kind of a file that isn't GGUF, with the next step.
 fn looks_like(bytes: &[u8]) -> Option<&'static str> {
     const SIGNS: [(&[u8], &str); 8] = [
         (b"version https://git-lfs", "a Git LFS pointer; fetch the file itself with `git lfs pull`"),

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-/// More parts than this in a name mean that it's not a split model's name.
+/// Limit of parts: a name with more is not the name of a split model.
 const PARTS_MAX: u32 = 1000;
 
-/// The paths of all parts that `path`'s name promises, in order; `None` if it isn't part of a split model.
+/// The paths of all parts of the split model that `path` belongs to, in order; `None` if the name has no part number.
 pub(super) fn parts(path: &Path) -> Option<Vec<PathBuf>> {
     let name = path.file_name()?.to_str()?.strip_suffix(".gguf")?;
     let (rest, count) = name.rsplit_once("-of-")?;

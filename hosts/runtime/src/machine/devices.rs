@@ -1,4 +1,4 @@
-//! The list of devices: GPUs, software GPUs, the processor; for people and as JSON.
+//! The list of devices: GPUs, software GPUs, the host's processor; as text and as JSON.
 
 use super::read::Machine;
 use super::size::Size;
@@ -8,29 +8,29 @@ use doorbell_kfd::topology::{Budget, Candidate, Node, Support};
 use doorbell_soft::kernel::CHIPS;
 use serde_json::{Map, Value as Json, json};
 
-/// One device under the name that `--device` takes.
+/// One device, under its name for `--device`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Description {
+pub struct DeviceDescription {
     /// `kfd:0`, `soft:gfx1100`, `cpu`.
     pub name: String,
     /// Its instruction set.
     pub isa: String,
-    /// What computes: compute units or threads.
+    /// Its compute units or threads.
     pub compute: String,
-    /// Memory in words.
+    /// Its memory, as text.
     pub memory: String,
-    /// Where it is and what names it across boots; empty for what is software.
+    /// Its PCI address and the id that stays the same across boots; empty for software GPUs and the CPU.
     pub identity: String,
-    /// The GPU that is taken when none is named.
+    /// True for the GPU that `auto` chooses.
     pub is_preferred: bool,
     json: Map<String, Json>,
 }
 
 /// All devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Devices {
-    list: Vec<Description>,
-    /// Why the preferred GPU is preferred, or why there is none.
+pub struct DeviceList {
+    list: Vec<DeviceDescription>,
+    /// Reason for the preferred GPU, or for there being none.
     reason: String,
 }
 
@@ -41,7 +41,7 @@ fn object(json: Json) -> Map<String, Json> {
     }
 }
 
-impl Devices {
+impl DeviceList {
     pub(super) fn new(machine: &Machine) -> Self {
         let mut list = gpus(machine);
         list.extend(software());
@@ -49,15 +49,15 @@ impl Devices {
         let reason = match (&machine.choice, machine.examination.findings.first()) {
             (Some(choice), _) => format!("* {choice}"),
             (None, Some(finding @ Finding::NoGpu)) => finding.to_string(),
-            (None, Some(finding)) => format!("{finding}; `doorbell doctor` tells more"),
-            (None, None) => "no GPU can be used; `doorbell doctor` tells more".into(),
+            (None, Some(finding)) => format!("{finding}; `doorbell doctor` shows details"),
+            (None, None) => "no GPU can be used; `doorbell doctor` shows details".into(),
         };
         Self { list, reason }
     }
 
     /// The devices, GPUs first.
     #[must_use]
-    pub fn list(&self) -> &[Description] {
+    pub fn list(&self) -> &[DeviceDescription] {
         &self.list
     }
 
@@ -69,11 +69,11 @@ impl Devices {
     }
 }
 
-impl fmt::Display for Devices {
+impl fmt::Display for DeviceList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<16}{:<9}{:<26}{:<49}PLACE", "DEVICE", "ISA", "COMPUTES WITH", "MEMORY")?;
+        writeln!(f, "{:<16}{:<9}{:<26}{:<49}LOCATION", "DEVICE", "ISA", "COMPUTES WITH", "MEMORY")?;
         for device in &self.list {
-            let Description { name, isa, compute, memory, identity, is_preferred, .. } = device;
+            let DeviceDescription { name, isa, compute, memory, identity, is_preferred, .. } = device;
             let mark = if *is_preferred { " *" } else { "" };
             let line = format!("{:<16}{isa:<9}{compute:<26}{memory:<49}{identity}", format!("{name}{mark}"));
             writeln!(f, "{}", line.trim_end())?;
@@ -83,17 +83,19 @@ impl fmt::Display for Devices {
 }
 
 /// GPUs that can be opened, numbered as `--device kfd:N` numbers them.
-fn gpus(machine: &Machine) -> Vec<Description> {
+fn gpus(machine: &Machine) -> Vec<DeviceDescription> {
     let examination = &machine.examination;
     let nodes = examination.topology.iter().flat_map(|topology| topology.devices());
-    let known = |node: &Node| {
+    let found = |node: &Node| {
         let at = examination.devices.iter().position(|candidate| candidate.gpu_id == node.gpu_id)?;
         Some((examination.devices.get(at)?, examination.budgets.get(at)?))
     };
-    nodes.filter_map(|node| known(node).map(|found| gpu(machine, node, found))).collect()
+    nodes
+        .filter_map(|node| found(node).map(|(candidate, budget)| gpu(machine, node, candidate, budget)))
+        .collect()
 }
 
-fn gpu(machine: &Machine, node: &Node, (candidate, budget): (&Candidate, &Budget)) -> Description {
+fn gpu(machine: &Machine, node: &Node, candidate: &Candidate, budget: &Budget) -> DeviceDescription {
     let Candidate { isa, kind, identity, .. } = *candidate;
     let is_preferred = machine.choice.is_some_and(|choice| choice.device == *candidate);
     let limit = budget.first.decisive();
@@ -118,7 +120,7 @@ fn gpu(machine: &Machine, node: &Node, (candidate, budget): (&Candidate, &Budget
         "render_node": node.render_minor().map(|minor| format!("/dev/dri/renderD{minor}")),
         "preferred": is_preferred,
     }));
-    Description {
+    DeviceDescription {
         name,
         isa: isa.to_string(),
         compute: format!("{units} compute units{runs}"),
@@ -130,10 +132,10 @@ fn gpu(machine: &Machine, node: &Node, (candidate, budget): (&Candidate, &Budget
 }
 
 /// The software GPUs, one of each instruction set.
-fn software() -> Vec<Description> {
+fn software() -> Vec<DeviceDescription> {
     let mut names: Vec<&str> = CHIPS.iter().map(|chip| chip.target.name()).collect();
     names.dedup();
-    let describe = |isa: &str| Description {
+    let describe = |isa: &str| DeviceDescription {
         name: format!("soft:{isa}"),
         isa: isa.to_owned(),
         compute: "software, for tests".into(),
@@ -145,11 +147,11 @@ fn software() -> Vec<Description> {
     names.into_iter().map(describe).collect()
 }
 
-fn processor(machine: &Machine) -> Description {
+fn processor(machine: &Machine) -> DeviceDescription {
     let host = &machine.host;
     let isa = if cfg!(target_arch = "x86_64") { "x86-64" } else { std::env::consts::ARCH };
     let memory = host.memory.map(|memory| memory.available);
-    Description {
+    DeviceDescription {
         name: "cpu".into(),
         isa: isa.into(),
         compute: format!("{} threads, {}", host.threads, host.extensions),

@@ -1,4 +1,4 @@
-//! What `doctor` says: findings with their remedies, in the order in which they would stop somebody.
+//! The report of `doctor`: findings with their remedies, in the order in which they prevent the use of a GPU.
 
 use super::read::Machine;
 use super::size::Size;
@@ -7,12 +7,12 @@ use doorbell_kfd::doctor::{Finding, Severity};
 use doorbell_kfd::topology::Candidate;
 use serde_json::{Value as Json, json};
 
-/// Whether a GPU can be used.
+/// The overall result: can a GPU be used?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// Yes.
     Usable,
-    /// Yes, and something ought to be mended, or the model doesn't fit.
+    /// Yes, but something should be fixed, or the model doesn't fit.
     Warned,
     /// No.
     Unusable,
@@ -33,7 +33,7 @@ impl<'m> Diagnosis<'m> {
         &self.machine.examination.findings
     }
 
-    /// Whether a GPU can be used. What is fatal for one GPU is a warning where another one works.
+    /// The overall result. What is fatal for one GPU is a warning where another one works.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let worst = self.machine.examination.worst();
@@ -68,22 +68,22 @@ impl<'m> Diagnosis<'m> {
             "interface": examination.version.map(|version| version.to_string()),
             "gpus": examination.devices.len(),
             "preferred": self.machine.choice.map(|choice| choice.device.identity.to_string()),
-            "model": self.machine.wanted.as_ref().map(|wanted| json!({
-                "name": wanted.name,
-                "bytes": wanted.bytes,
-                "fits": self.machine.choice.map(|choice| wanted.bytes <= choice.device.bytes),
+            "model": self.machine.footprint.as_ref().map(|footprint| json!({
+                "name": footprint.name,
+                "bytes": footprint.bytes,
+                "fits": self.machine.choice.map(|choice| footprint.bytes <= choice.device.bytes),
             })),
             "findings": self.findings().iter().map(finding).collect::<Vec<_>>(),
         })
     }
 
     fn model(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Some(wanted), Some(choice)) = (&self.machine.wanted, &self.machine.choice) else {
+        let (Some(footprint), Some(choice)) = (&self.machine.footprint, &self.machine.choice) else {
             return Ok(());
         };
-        let verb = if wanted.bytes <= choice.device.bytes { "fits" } else { "does not fit" };
-        let (needed, there) = (Size(wanted.bytes), Size(choice.device.bytes));
-        writeln!(f, "{} needs {needed}: {verb} into {there}", wanted.name)
+        let verb = if footprint.bytes <= choice.device.bytes { "fits" } else { "does not fit" };
+        let (needed, available) = (Size(footprint.bytes), Size(choice.device.bytes));
+        writeln!(f, "{} needs {needed}: {verb} into {available}", footprint.name)
     }
 }
 
@@ -98,7 +98,7 @@ fn severity(severity: Severity) -> &'static str {
 impl fmt::Display for Diagnosis<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let examination = &self.machine.examination;
-        // nothing else is worth a word then
+        // nothing else matters then
         if let [only @ Finding::NoGpu] = self.findings() {
             return writeln!(f, "{only}");
         }

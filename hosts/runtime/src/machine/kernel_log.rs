@@ -1,12 +1,12 @@
-//! The kernel's log, where this process may read it. What its lines mean is not known here.
+//! The kernel's log, if this process may read it. Not here: the meaning of its lines (`doorbell-kfd`).
 
 use rustix::fs::{Mode, OFlags};
 use std::io::{ErrorKind, Read as _};
 
-/// Most bytes that are kept: the log of a machine that has run for long.
+/// Limit of bytes that are kept.
 const LIMIT: usize = 4 << 20;
 
-/// Most records that are read, so that a log that grows while it's read comes to an end.
+/// Limit of records that are read, so that reading ends even if the log keeps growing.
 const RECORDS: usize = 65_536;
 
 /// All of the log that can be read now; empty where only root may read it (`kernel.dmesg_restrict`).

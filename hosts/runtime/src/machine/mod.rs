@@ -1,6 +1,6 @@
-//! What this machine can compute with, and what keeps a GPU from it: the data of `doorbell devices` and `doctor`.
+//! The devices of this machine and the findings about its GPUs: the data of `doorbell devices` and `doorbell doctor`.
 //!
-//! Reading only; no device is bound to this process. Which device then runs a model is [`crate::device`]'s matter.
+//! It only reads; no device is bound to this process. Not here: the choice of the device for a model ([`crate::device`]).
 
 mod devices;
 mod diagnosis;
@@ -8,7 +8,7 @@ mod kernel_log;
 mod read;
 mod size;
 
-pub use devices::{Description, Devices};
+pub use devices::{DeviceDescription, DeviceList};
 pub use diagnosis::{Diagnosis, Verdict};
 pub use kernel_log::kernel_log;
-pub use read::{Host, Machine, MachineError, Wanted};
+pub use read::{Host, Machine, MachineError, ModelFootprint};

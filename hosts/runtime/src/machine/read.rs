@@ -1,8 +1,8 @@
-//! Looks at the machine, the real one or one made up by a test.
+//! Examines the machine: the real one, or one made up by a test.
 
-use super::devices::Devices;
+use super::devices::DeviceList;
 use super::diagnosis::Diagnosis;
-use crate::memory::{Memory, memory};
+use crate::memory::{HostMemory, host_memory};
 use core::fmt;
 use core::num::NonZeroUsize;
 use doorbell_cpu::features::Features;
@@ -11,24 +11,24 @@ use doorbell_kfd::doctor::{Examination, ExamineInputs, examine};
 use doorbell_kfd::sys::{Kernel, Linux};
 use doorbell_kfd::topology::{Choice, choose};
 
-/// A model that is to run.
+/// The memory that a model needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// What it's called.
+pub struct ModelFootprint {
+    /// Name of the model.
     pub name: String,
     /// Bytes of weights, keys and values, and buffers on one device.
     pub bytes: u64,
 }
 
-/// What is known of the host's processor.
+/// The host's processor and memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     /// Threads that run at the same time.
     pub threads: usize,
     /// Instruction-set extensions that the kernels use.
     pub extensions: &'static str,
-    /// Memory; `None` where the system doesn't tell.
-    pub memory: Option<Memory>,
+    /// Memory; `None` if the system doesn't report it.
+    pub memory: Option<HostMemory>,
 }
 
 impl Host {
@@ -41,11 +41,11 @@ impl Host {
             Features { avx2: true, .. } => "AVX2",
             Features { .. } => "portable code",
         };
-        Self { threads, extensions, memory: memory() }
+        Self { threads, extensions, memory: host_memory() }
     }
 }
 
-/// Why a machine couldn't be looked at.
+/// Reason why a machine couldn't be examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MachineError {
@@ -63,27 +63,27 @@ impl fmt::Display for MachineError {
 
 impl core::error::Error for MachineError {}
 
-/// A machine that was looked at.
+/// An examined machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
     pub(super) host: Host,
     pub(super) examination: Examination,
-    /// The GPU that is the best one, and why.
+    /// The best GPU, with the reason.
     pub(super) choice: Option<Choice>,
-    pub(super) wanted: Option<Wanted>,
+    pub(super) footprint: Option<ModelFootprint>,
 }
 
 impl Machine {
-    /// Looks at this machine.
+    /// Examines this machine.
     ///
     /// # Errors
     ///
     /// The host has no memory for the tables.
-    pub fn read(wanted: Option<Wanted>) -> Result<Self, MachineError> {
-        Self::read_from(&Linux, Host::read(), &super::kernel_log(), wanted)
+    pub fn read(footprint: Option<ModelFootprint>) -> Result<Self, MachineError> {
+        Self::read_from(&Linux, Host::read(), &super::kernel_log(), footprint)
     }
 
-    /// Looks at a machine through the kernel given, whose log says `log`.
+    /// Examines a machine through `kernel`, with the text of its log.
     ///
     /// # Errors
     ///
@@ -92,16 +92,16 @@ impl Machine {
         kernel: &dyn Kernel,
         host: Host,
         log: &[u8],
-        wanted: Option<Wanted>,
+        footprint: Option<ModelFootprint>,
     ) -> Result<Self, MachineError> {
-        let model_bytes = wanted.as_ref().map(|wanted| wanted.bytes);
+        let model_bytes = footprint.as_ref().map(|footprint| footprint.bytes);
         let examination =
             examine(kernel, ExamineInputs { log, model_bytes }).map_err(MachineError::Memory)?;
         let choice = choose(&examination.devices);
-        Ok(Self { host, examination, choice, wanted })
+        Ok(Self { host, examination, choice, footprint })
     }
 
-    /// The name under which `--device` takes a GPU: its place among those that can be opened.
+    /// The name of a GPU for `--device`: its number among those that can be opened.
     pub(super) fn name(&self, gpu_id: u32) -> String {
         let mut nodes = self.examination.topology.iter().flat_map(|topology| topology.devices());
         nodes
@@ -109,13 +109,13 @@ impl Machine {
             .map_or_else(|| "kfd".into(), |number| format!("kfd:{number}"))
     }
 
-    /// What could compute.
+    /// All devices.
     #[must_use]
-    pub fn devices(&self) -> Devices {
-        Devices::new(self)
+    pub fn devices(&self) -> DeviceList {
+        DeviceList::new(self)
     }
 
-    /// What keeps GPUs from computing, or from doing it well.
+    /// The findings about GPUs that can't be used, or not at full speed.
     #[must_use]
     pub fn diagnosis(&self) -> Diagnosis<'_> {
         Diagnosis::new(self)

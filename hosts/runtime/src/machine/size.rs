@@ -1,4 +1,4 @@
-//! Bytes as people compare them.
+//! Printed sizes in bytes.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! A checksum for what a disk may have changed; no protection from somebody who can compute it, too.
+//! A checksum against accidental changes of a file. It does not protect from deliberate ones.
 
 /// Running checksum over words of eight bytes.
 ///
@@ -18,7 +18,7 @@ impl Checksum {
         self.0 = mixed ^ (mixed >> 32);
     }
 
-    /// Takes bytes; what is no whole word is filled up with zeros, and the length goes in, too.
+    /// Adds bytes; the last word is padded with zeros, and the length is added, too.
     pub(super) fn update(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         words.iter().for_each(|&word| self.word(u64::from_le_bytes(word)));

@@ -1,4 +1,4 @@
-//! Why a prefix can't be saved or restored.
+//! Errors of saving and restoring prefixes.
 
 use crate::serve::ServiceError;
 use core::fmt;
@@ -7,66 +7,66 @@ use doorbell_core::engine::AllocateError;
 use doorbell_core::heap::OutOfMemory;
 use std::io;
 
-/// Why a prefix can't be saved or restored. No message has a path in it.
+/// Reason why a prefix can't be saved or restored. No message contains a path.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PrefixError {
-    /// Not a plain name.
+    /// The name is not a plain file name.
     Name,
     /// There is no such slot.
     Slot {
         /// Its number.
         slot: u32,
-        /// Slots there are.
+        /// Number of slots.
         slots: usize,
     },
     /// Another prefix is being saved or restored.
     Busy,
     /// There is no such file.
     Missing,
-    /// Something that is no file has that name.
+    /// The name is not that of a regular file.
     NotAFile,
-    /// The file is none of these, or one of another version.
+    /// The file is not a saved prefix, or was saved by another version.
     Foreign,
-    /// The length doesn't fit what the file says of itself.
+    /// The length of the file differs from that in its header.
     Length {
-        /// Bytes that it should have.
+        /// Bytes according to the header.
         expected: u64,
-        /// Bytes that it has.
+        /// Bytes of the file.
         found: u64,
     },
-    /// A checksum doesn't fit.
+    /// A checksum is wrong.
     Damaged {
-        /// What it is of.
+        /// The damaged part of the file.
         part: &'static str,
     },
-    /// Saved with another model.
+    /// The file was saved with another model.
     Model,
-    /// Saved by another backend, or with another type of keys and values.
+    /// The file was saved by another backend, or with another type of keys and values.
     Form {
-        /// What is here.
+        /// Format of this engine's pages.
         expected: String,
-        /// What the file says.
+        /// Format of the file's pages.
         found: String,
     },
-    /// More tokens than the cache has room for.
+    /// The prefix is larger than the cache.
     TooLong {
         /// Pages of the file.
         needed: u64,
-        /// Pages there are.
+        /// Pages of the cache.
         pages: u32,
     },
-    /// A token that is not in the vocabulary.
+    /// A token is not in the vocabulary.
     Token,
-    /// The device keeps its pages to itself.
+    /// The device can't copy its pages.
     Page(PageError),
-    /// Pages can't be had.
+    /// Pages can't be allocated.
     Take(AllocateError),
-    /// The heap refused.
+    /// There is not enough memory.
     Memory(OutOfMemory),
     /// The engine has ended.
     Service(ServiceError),
-    /// The system refused.
+    /// The system returned an error.
     System(io::ErrorKind),
 }
 
@@ -79,21 +79,18 @@ impl fmt::Display for PrefixError {
             Self::Slot { slot, slots } => write!(f, "there is no slot {slot}; there are {slots}"),
             Self::Busy => f.write_str("another prefix is being saved or restored; try again later"),
             Self::Missing => f.write_str("there is no such file"),
-            Self::NotAFile => f.write_str("what has that name is not a file"),
-            Self::Foreign => f.write_str("not a prefix that this version of doorbell saved; save it anew"),
+            Self::NotAFile => f.write_str("it is not a regular file"),
+            Self::Foreign => f.write_str("not a prefix that this version of doorbell saved; save it again"),
             Self::Length { expected, found } => {
-                write!(f, "the file should have {expected} bytes and has {found}; save it anew")
+                write!(f, "the file should have {expected} bytes and has {found}; save it again")
             }
-            Self::Damaged { part } => write!(f, "the file is damaged in its {part}; save it anew"),
+            Self::Damaged { part } => write!(f, "the file is damaged in its {part}; save it again"),
             Self::Model => f.write_str("the file was saved with another model"),
             Self::Form { expected, found } => {
                 write!(f, "the file has keys and values as {found}, and this server has {expected}")
             }
             Self::TooLong { needed, pages } => {
-                write!(
-                    f,
-                    "the file has {needed} pages, and the cache has room for {pages}; use a larger --ctx"
-                )
+                write!(f, "the file has {needed} pages and the cache {pages}; use a larger --ctx")
             }
             Self::Token => f.write_str("the file has tokens that this model doesn't have"),
             Self::Page(error) => error.fmt(f),

@@ -1,12 +1,14 @@
-//! Saving and restoring. Both take their time, so not on threads that serve sockets; the engine goes on meanwhile and
-//! lends its thread page by page.
+//! Saving and restoring prefixes. Both may take long and must not run on threads that serve sockets; the engine continues
+//! meanwhile and copies one page at a time.
+//!
+//! Not here: the file format (`header`), and copying pages (`crate::serve`).
 
 use super::checksum::Checksum;
 use super::error::PrefixError;
 use super::header::{self, BYTES, Header, SUM};
 use super::identity::identity;
 use super::name::FileName;
-use crate::serve::{Service, Store};
+use crate::serve::{EnginePages, Service};
 use doorbell_core::backend::{PageError, PageFormat};
 use doorbell_core::gguf::Gguf;
 use doorbell_core::plan::{PAGE_TOKENS, PageId};
@@ -16,16 +18,16 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-/// The folder of an operator for prefixes of one model.
+/// A folder for the saved prefixes of one model.
 #[derive(Debug)]
-pub struct Folder {
+pub struct PrefixFolder {
     path: PathBuf,
     model: u64,
     /// Held while a file is written or read: one at a time.
-    turn: Mutex<()>,
+    busy: Mutex<()>,
 }
 
-/// What was saved.
+/// A saved prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saved {
     /// Tokens of whole pages.
@@ -34,7 +36,7 @@ pub struct Saved {
     pub bytes: u64,
 }
 
-/// What was restored.
+/// A restored prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// Tokens of whole pages.
@@ -43,7 +45,7 @@ pub struct Restored {
     pub bytes: u64,
 }
 
-/// Pages that are given back when this goes.
+/// Pages that are released on drop.
 struct Held<'s> {
     service: &'s Service,
     pages: Vec<PageId>,
@@ -52,61 +54,63 @@ struct Held<'s> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         let pages = core::mem::take(&mut self.pages);
-        // an engine that has ended holds nothing
-        _ = self.service.visit(move |store| store.give(&pages));
+        // if the engine has ended, its pages are gone, too
+        _ = self.service.run_task(move |engine| engine.release_pages(&pages));
     }
 }
 
-/// Errands with a buffer that goes there and back.
+/// Reads one page into the buffer and returns the buffer.
 fn read_page(service: &Service, page: PageId, mut buffer: Vec<u8>) -> Result<Vec<u8>, PrefixError> {
-    let read = service.visit(move |store| store.read(page, &mut buffer).map(|()| buffer))?;
+    let read = service.run_task(move |engine| engine.read_page(page, &mut buffer).map(|()| buffer))?;
     Ok(read?)
 }
 
+/// Fills one page from the buffer and returns the buffer.
 fn write_page(service: &Service, page: PageId, buffer: Vec<u8>) -> Result<Vec<u8>, PrefixError> {
-    let written = service.visit(move |store| store.write(page, &buffer).map(|()| buffer))?;
+    let written = service.run_task(move |engine| engine.write_page(page, &buffer).map(|()| buffer))?;
     Ok(written?)
 }
 
-/// What the engine's pages look like, its vocabulary, and its pages in all.
-fn facts(service: &Service) -> Result<(PageFormat, u32, u32), PrefixError> {
-    let (form, vocabulary, pages) =
-        service.visit(|store: &mut dyn Store| (store.form(), store.vocabulary(), store.pages()))?;
+/// The format of the engine's pages, the size of its vocabulary, and the number of its pages.
+fn page_info(service: &Service) -> Result<(PageFormat, u32, u32), PrefixError> {
+    let (form, vocabulary, pages) = service.run_task(|engine: &mut dyn EnginePages| {
+        (engine.page_format(), engine.vocabulary(), engine.pages())
+    })?;
     Ok((form.ok_or(PageError::Unsupported)?, vocabulary, pages))
 }
 
-impl Folder {
+impl PrefixFolder {
     /// A folder for the prefixes of a model.
     ///
     /// # Errors
-    /// There is no such folder, or the system refused.
+    /// There is no such folder, or the system returns an error.
     pub fn new(path: &Path, gguf: &Gguf<'_>) -> Result<Self, PrefixError> {
         if !fs::metadata(path)?.is_dir() {
             return Err(PrefixError::System(io::ErrorKind::NotADirectory));
         }
-        Ok(Self { path: path.to_owned(), model: identity(gguf), turn: Mutex::new(()) })
+        Ok(Self { path: path.to_owned(), model: identity(gguf), busy: Mutex::new(()) })
     }
 
-    fn turn(&self) -> Result<MutexGuard<'_, ()>, PrefixError> {
-        match self.turn.try_lock() {
-            Ok(turn) => Ok(turn),
-            // whoever panicked left at worst an unfinished file
-            Err(TryLockError::Poisoned(turn)) => Ok(turn.into_inner()),
+    fn lock(&self) -> Result<MutexGuard<'_, ()>, PrefixError> {
+        match self.busy.try_lock() {
+            Ok(guard) => Ok(guard),
+            // a panic leaves at worst an unfinished file
+            Err(TryLockError::Poisoned(guard)) => Ok(guard.into_inner()),
             Err(TryLockError::WouldBlock) => Err(PrefixError::Busy),
         }
     }
 
-    /// Saves what the cache has of a slot's tokens.
+    /// Saves the cached pages of a slot's tokens.
     ///
     /// # Errors
-    /// [`PrefixError`]; a file of that name that was there before is still there then.
+    /// [`PrefixError`]; an earlier file of that name then still exists.
     pub fn save(&self, service: &Service, slot: u32, name: &FileName) -> Result<Saved, PrefixError> {
-        let _turn = self.turn()?;
+        let _lock = self.lock()?;
         let slots = service.slots().count();
         let mut tokens = service.slots().tokens(slot).ok_or(PrefixError::Slot { slot, slots })?;
-        let (form, ..) = facts(service)?;
+        let (form, ..) = page_info(service)?;
         let wanted = tokens.clone();
-        let pages = service.visit(move |store| store.hold(&wanted))??;
+        let pages = service.run_task(move |engine| engine.acquire_prefix(&wanted))??;
         let held = Held { service, pages };
         tokens.truncate(held.pages.len() * PAGE_TOKENS);
         let unfinished = self.path.join(name.unfinished());
@@ -116,7 +120,7 @@ impl Folder {
             Ok(saved)
         });
         if finished.is_err() {
-            // what is left of it is of no use, and nobody can be told a second failure
+            // the rest is useless, and the first error is the one to report
             _ = fs::remove_file(&unfinished);
         }
         finished
@@ -154,24 +158,24 @@ impl Folder {
         Ok(Saved { tokens: count, bytes })
     }
 
-    /// Puts the tokens of a file into a slot, and their keys and values into the cache.
+    /// Assigns the tokens of a file to a slot, and adds their keys and values to the prefix cache.
     ///
     /// # Errors
-    /// [`PrefixError`]; the slot is as before then.
+    /// [`PrefixError`]; the slot is then unchanged.
     pub fn restore(&self, service: &Service, slot: u32, name: &FileName) -> Result<Restored, PrefixError> {
-        let _turn = self.turn()?;
+        let _lock = self.lock()?;
         let slots = service.slots().count();
         if slot as usize >= slots {
             return Err(PrefixError::Slot { slot, slots });
         }
         let path = self.path.join(name.as_str());
-        // neither a link nor something that would never end
+        // neither a link nor a pipe, which would never end
         if !fs::symlink_metadata(&path)?.is_file() {
             return Err(PrefixError::NotAFile);
         }
         let file = File::open(&path)?;
         let found = file.metadata()?.len();
-        let (form, vocabulary, pages) = facts(service)?;
+        let (form, vocabulary, pages) = page_info(service)?;
         let mut file = BufReader::new(file);
         let header = self.header(&mut file, &form, found)?;
         if header.pages() > u64::from(pages) {
@@ -179,7 +183,7 @@ impl Folder {
         }
         let (tokens, sum) = read_tokens(&mut file, &header, vocabulary)?;
         let count = u32::try_from(header.pages()).unwrap_or(u32::MAX);
-        let taken = service.visit(move |store| store.take(count))??;
+        let taken = service.run_task(move |engine| engine.allocate_pages(count))??;
         let mut held = Held { service, pages: taken };
         let mut buffer = vec![0; form.bytes];
         for (number, &page) in (0..).zip(&held.pages) {
@@ -190,12 +194,12 @@ impl Folder {
             buffer = write_page(service, page, buffer)?;
         }
         let (pages, adopted) = (core::mem::take(&mut held.pages), tokens.clone());
-        service.visit(move |store| store.adopt(&adopted, &pages))?;
+        service.run_task(move |engine| engine.insert_prefix(&adopted, &pages))?;
         service.slots().set(slot, tokens.clone());
         Ok(Restored { tokens, bytes: found })
     }
 
-    /// A header that fits the file, the model and the engine.
+    /// Reads the header and checks it against the file's length, the model and the engine.
     fn header(&self, file: &mut impl Read, form: &PageFormat, found: u64) -> Result<Header, PrefixError> {
         let mut bytes = [0; BYTES];
         file.read_exact(&mut bytes).map_err(|_| PrefixError::Foreign)?;
@@ -206,8 +210,8 @@ impl Folder {
         let own = header::names(form);
         if header.form != own || header.page_bytes != form.bytes as u64 {
             return Err(PrefixError::Form {
-                expected: format!("{}, {} bytes a page", header::told(&own), form.bytes),
-                found: format!("{}, {} bytes a page", header::told(&header.form), header.page_bytes),
+                expected: format!("{}, {} bytes a page", header::display_names(&own), form.bytes),
+                found: format!("{}, {} bytes a page", header::display_names(&header.form), header.page_bytes),
             });
         }
         let expected = header.file_bytes().filter(|_| (header.tokens as usize).is_multiple_of(PAGE_TOKENS));
@@ -215,7 +219,7 @@ impl Folder {
         if expected == found { Ok(header) } else { Err(PrefixError::Length { expected, found }) }
     }
 
-    /// Makes the cache forget a slot's tokens; gives how many the slot had.
+    /// Removes a slot's tokens from the slot and from the prefix cache; returns their number.
     ///
     /// # Errors
     /// [`PrefixError::Slot`], [`PrefixError::Service`]
@@ -223,13 +227,13 @@ impl Folder {
         let slots = service.slots().count();
         let tokens = service.slots().tokens(slot).ok_or(PrefixError::Slot { slot, slots })?;
         let count = tokens.len();
-        service.visit(move |store| store.forget(&tokens))?;
+        service.run_task(move |engine| engine.evict_prefix(&tokens))?;
         service.slots().set(slot, Vec::new());
         Ok(count)
     }
 }
 
-/// Of each page another one, so that pages can't change places.
+/// Seed of a page's checksum: it differs for each page, so that swapped pages are detected.
 fn page_seed(tokens: u64, number: u64) -> u64 {
     tokens.wrapping_add(number)
 }
@@ -240,7 +244,7 @@ fn read_sum(file: &mut impl Read) -> Result<u64, PrefixError> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// The tokens and their checksum. The file is known to be long enough for them.
+/// Reads the tokens and their checksum. The length of the file has been checked.
 fn read_tokens(
     file: &mut impl Read,
     header: &Header,

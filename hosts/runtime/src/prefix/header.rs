@@ -1,7 +1,7 @@
-//! The first bytes of a file: what it is, what it belongs to, how much follows.
+//! The header of a prefix file: its format, its model, and the number of tokens and bytes that follow.
 //!
-//! All numbers are little-endian. Behind the header come the tokens (four bytes each) and their checksum, then the
-//! pages, each with its checksum.
+//! All numbers are little-endian. After the header come the tokens (four bytes each) and their checksum, then the pages,
+//! each with its checksum.
 
 use super::checksum::Checksum;
 use super::error::PrefixError;
@@ -10,23 +10,23 @@ use doorbell_core::plan::PAGE_TOKENS;
 
 const MAGIC: [u8; 8] = *b"DBPREFX1";
 
-/// Bytes of a header, with its checksum.
+/// Bytes of a header, checksum included.
 pub(super) const BYTES: usize = 64;
 
 /// Bytes of a checksum.
 pub(super) const SUM: usize = 8;
 
-/// What a header says.
+/// The fields of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) model: u64,
-    /// Names of layout and KV type, filled up with zeros.
+    /// Names of the page layout and the KV type, padded with zeros.
     pub(super) form: [u8; 24],
     pub(super) tokens: u32,
     pub(super) page_bytes: u64,
 }
 
-/// The names of a form.
+/// The names of a page format, padded with zeros.
 pub(super) fn names(form: &PageFormat) -> [u8; 24] {
     let mut names = [0; 24];
     let text = format!("{} {}", form.layout, form.kv.name());
@@ -35,8 +35,8 @@ pub(super) fn names(form: &PageFormat) -> [u8; 24] {
     names
 }
 
-/// The names, for people.
-pub(super) fn told(names: &[u8; 24]) -> String {
+/// The names as text.
+pub(super) fn display_names(names: &[u8; 24]) -> String {
     let end = names.iter().position(|&byte| byte == 0).unwrap_or(names.len());
     names[..end].escape_ascii().to_string()
 }
@@ -55,7 +55,7 @@ impl Header {
         bytes
     }
 
-    /// Reads a header; everything in it may be a lie yet.
+    /// Reads a header. Its fields are not yet checked against the file.
     pub(super) fn parse(bytes: &[u8; BYTES]) -> Result<Self, PrefixError> {
         let word = |at: usize| u64::from_le_bytes(core::array::from_fn(|i| bytes[at + i]));
         let half = |at: usize| u32::from_le_bytes(core::array::from_fn(|i| bytes[at + i]));
@@ -72,12 +72,12 @@ impl Header {
         Ok(Self { model: word(8), form, tokens: half(44), page_bytes: word(48) })
     }
 
-    /// Pages that follow.
+    /// Number of pages that follow.
     pub(super) fn pages(&self) -> u64 {
         u64::from(self.tokens) / PAGE_TOKENS as u64
     }
 
-    /// Bytes of the whole file; `None` if no file has so many.
+    /// Bytes of the whole file; `None` on overflow.
     pub(super) fn file_bytes(&self) -> Option<u64> {
         let tokens = u64::from(self.tokens) * 4 + SUM as u64;
         let pages = self.pages().checked_mul(self.page_bytes.checked_add(SUM as u64)?)?;
@@ -97,10 +97,10 @@ mod tests {
     };
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_header_is_read_back() {
         let bytes = HEADER.to_bytes();
         assert_eq!(Header::parse(&bytes).unwrap(), HEADER);
-        assert_eq!(told(&HEADER.form), "cpu f16");
+        assert_eq!(display_names(&HEADER.form), "cpu f16");
         assert_eq!(HEADER.file_bytes(), Some(64 + 64 * 4 + 8 + 2 * 108));
         assert_eq!(Header { page_bytes: u64::MAX, ..HEADER }.file_bytes(), None);
         assert_eq!(Header { page_bytes: u64::MAX / 2, ..HEADER }.file_bytes(), None);

@@ -1,10 +1,10 @@
-//! Which model a file belongs to.
+//! A number that identifies the model of a prefix file.
 
 use super::checksum::Checksum;
 use core::fmt::{self, Write};
 use doorbell_core::gguf::{Gguf, Value};
 
-/// Bytes from either end of a tensor that are looked at: other weights differ there.
+/// Bytes at either end of a tensor that are hashed: different weights differ there.
 const SAMPLE: usize = 16 << 10;
 
 struct Sink(Checksum);
@@ -16,7 +16,7 @@ impl Write for Sink {
     }
 }
 
-/// A number for all that the file says of the model, and a sample of every tensor.
+/// Hash of all metadata and of a sample of every tensor.
 pub(super) fn identity(gguf: &Gguf<'_>) -> u64 {
     let mut sink = Sink(Checksum::new(gguf.version().into()));
     for entry in gguf.metadata() {
@@ -24,15 +24,15 @@ pub(super) fn identity(gguf: &Gguf<'_>) -> u64 {
         match entry.value {
             Value::Array(array) => {
                 for value in array.iter() {
-                    value_of(&mut sink, value);
+                    add_value(&mut sink, value);
                 }
             }
-            value => value_of(&mut sink, value),
+            value => add_value(&mut sink, value),
         }
     }
     for tensor in gguf.tensors() {
         sink.0.update(tensor.name);
-        // nothing that is written to a checksum is refused
+        // writing to a checksum can't fail
         _ = write!(sink, "{:?} {}", tensor.dims, tensor.ty.name());
         let ends = [
             &tensor.data[..SAMPLE.min(tensor.data.len())],
@@ -43,7 +43,7 @@ pub(super) fn identity(gguf: &Gguf<'_>) -> u64 {
     sink.0.value()
 }
 
-fn value_of(sink: &mut Sink, value: Value<'_>) {
+fn add_value(sink: &mut Sink, value: Value<'_>) {
     match value.as_bytes() {
         Some(bytes) => sink.0.update(bytes),
         None => _ = write!(sink, "{value:?}"),

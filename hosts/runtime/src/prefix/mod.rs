@@ -1,7 +1,7 @@
-//! Prefixes of conversations on disk: the keys and values of a slot's tokens, whole pages of them.
+//! Prefixes of conversations on disk: the keys and values of a slot's tokens, in whole pages.
 //!
-//! A file belongs to one model, one backend and one type of keys and values, which it names; everything in it is under
-//! a checksum. Files have plain names and lie in one folder that the operator chose. Not here: who may ask for it.
+//! A file belongs to one model, one backend and one type of keys and values, which its header names; checksums cover all of
+//! it. Files have plain names and are in one folder that the operator chooses. Not here: access control (`doorbell-server`).
 
 mod checksum;
 mod error;
@@ -11,5 +11,5 @@ mod identity;
 mod name;
 
 pub use error::PrefixError;
-pub use folder::{Folder, Restored, Saved};
+pub use folder::{PrefixFolder, Restored, Saved};
 pub use name::FileName;

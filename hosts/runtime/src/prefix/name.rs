@@ -1,17 +1,17 @@
-//! Names of files that come from strangers.
+//! Checked file names from clients.
 
 use super::error::PrefixError;
 use core::fmt;
 
-/// A name that means a file in a folder and nothing else.
+/// A plain file name: it can't leave its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileName(String);
 
-/// Longest name; with what is added for a file that is being written still below every file system's limit.
+/// Longest name in bytes; with the suffix of an unfinished file it is still below every file system's limit.
 const LONGEST: usize = 128;
 
 impl FileName {
-    /// Takes a plain name: letters, digits, dots, dashes and underscores, not beginning with a dot.
+    /// Checks a name: letters, digits, dots, dashes and underscores, not beginning with a dot.
     ///
     /// # Errors
     /// [`PrefixError::Name`]
@@ -27,7 +27,7 @@ impl FileName {
         &self.0
     }
 
-    /// The name while the file is being written; no name that could be asked for.
+    /// The name while the file is written; clients can't request it.
     pub(super) fn unfinished(&self) -> String {
         format!(".{}.part", self.0)
     }

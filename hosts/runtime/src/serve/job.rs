@@ -1,62 +1,64 @@
-//! One job for the engine, and what its owner hears of it.
+//! A generation job for the engine, and the updates that its owner receives.
+//!
+//! Not here: pooling jobs (`pooling`).
 
-use crate::constrain::{Budget, Constraint};
+use crate::constrain::{Constraint, ReasoningBudget};
 use alloc::sync::Arc;
 use core::fmt;
 use doorbell_core::engine::{self, SubmitError, Usage};
 use doorbell_core::sample::{DryBreakers, LogProbs, LogitBias, SampleError};
 use doorbell_core::token::TokenId;
 
-/// The parameters of a generation with lists of its own; DRY breakers are shared by jobs that have the same.
+/// Parameters of a generation that owns its logit biases. DRY breakers are shared by jobs with the same ones.
 pub type GenerationParams = engine::GenerationParams<Vec<LogitBias>, Arc<DryBreakers<'static>>>;
 
-/// What is to be generated, and who hears of it.
+/// A request to generate, and the receiver of its updates.
 pub struct Job {
     /// The prompt; at least one token.
     pub prompt: Vec<TokenId>,
-    /// How to continue it.
+    /// Parameters of the generation.
     pub params: GenerationParams,
-    /// Texts that end the answer and do not show; empty ones are ignored.
+    /// Stop texts: each ends the answer and is not part of it; empty ones are ignored.
     pub stops: Vec<String>,
-    /// Whether control tokens show as their texts.
+    /// True if control tokens appear in the text.
     pub special: bool,
-    /// What the answer must look like, if anything.
+    /// Grammar of the answer, if any.
     pub constraint: Option<Constraint>,
-    /// How long reasoning may go on, if not for ever.
-    pub budget: Option<Budget>,
-    /// The slot that it wants to be noted in.
+    /// Limit of reasoning tokens, if any.
+    pub budget: Option<ReasoningBudget>,
+    /// The conversation slot that the client asks for.
     pub slot: Option<u32>,
-    /// Hears every update, in order; called on the engine's thread, so that it must not block.
+    /// Receives every update, in order. It is called on the engine's thread and must not block.
     pub on_update: Box<dyn FnMut(Update) + Send>,
 }
 
-/// Something that happened to a job.
+/// An event of a job.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Update {
-    /// It was taken, and waits or runs.
+    /// The engine has accepted it; it waits or runs.
     Accepted,
-    /// It was not taken; the last update.
+    /// The engine has refused it; the last update.
     Refused(SubmitError),
     /// Part of the prompt has been computed.
     Prefill {
         /// Prompt tokens computed so far.
         done: u32,
-        /// Prompt tokens in all.
+        /// All prompt tokens.
         total: u32,
     },
-    /// Tokens came.
+    /// Tokens were generated.
     Piece(Piece),
-    /// It is over; the last update.
+    /// It has ended; the last update.
     Finished(Finish),
 }
 
-/// What one or more tokens added to an answer.
+/// An addition to an answer from one or more tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Piece {
-    /// Text that may be shown now: whole characters, and nothing that may become a stop text.
+    /// Text that may be shown now: whole characters, without a possible beginning of a stop text.
     pub text: String,
-    /// The tokens that came.
+    /// The tokens.
     pub tokens: Vec<TokenReport>,
 }
 
@@ -65,7 +67,7 @@ pub struct Piece {
 pub struct TokenReport {
     /// The token.
     pub token: TokenId,
-    /// Its log-probability, and the likeliest tokens with theirs, if the job asked for them.
+    /// Its log-probability, and those of the most likely tokens, if the job asked for them.
     pub log_probs: Option<(f32, Vec<(TokenId, f32)>)>,
 }
 

@@ -1,11 +1,13 @@
-//! How busy the engine is, readable from any thread without waiting for it.
+//! Counters of the engine's load, which any thread can read without waiting.
+//!
+//! Not here: metrics in the format of a protocol (`doorbell-server`).
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Classes of steps by the requests in them: up to 1, 2, 4 and so on, of which the last holds all that are allowed.
+/// Classes of steps by the number of their requests: up to 1, 2, 4 and so on to 256, the largest `--parallel`.
 pub(super) const CLASSES: usize = 9;
 
-/// Numbers that the engine's thread keeps up to date.
+/// Counters that the engine's thread keeps up to date.
 #[derive(Debug, Default)]
 pub struct Load {
     pub(super) live: AtomicU64,
@@ -20,36 +22,36 @@ pub struct Load {
     pub(super) ended: AtomicBool,
 }
 
-/// The numbers at one moment.
+/// Values of the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct LoadSnapshot {
     /// Requests that run or wait.
     pub live: u64,
-    /// Requests that have produced something or are being computed.
+    /// Requests that have started: part of the prompt is computed.
     pub running: u64,
-    /// Polls of the engine in which something happened.
+    /// Polls of the engine that reported events.
     pub steps: u64,
-    /// Requests that were being computed in these, summed.
+    /// Sum of the running requests over these polls.
     pub busy: u64,
-    /// How many of the polls had up to 1, 2, 4 ... 256 requests being computed.
+    /// Numbers of these polls with up to 1, 2, 4 ... 256 running requests.
     pub batches: [u64; CLASSES],
-    /// Tokens generated in these.
+    /// Generated tokens.
     pub tokens: u64,
-    /// KV pages that nobody holds.
+    /// KV pages that are free or can be evicted.
     pub pages_free: u64,
-    /// KV pages in all.
+    /// All KV pages.
     pub pages: u64,
-    /// Whether the last step failed on the device.
+    /// True if the last step failed on the device.
     pub device_lost: bool,
-    /// Whether the engine's thread has ended.
+    /// True if the engine's thread has ended.
     pub ended: bool,
 }
 
 impl Load {
-    /// The numbers now; each is right, together they may be from two moments.
-    pub fn snapshot(&self) -> Snapshot {
+    /// Reads the counters. Each value is correct, but they may be from different moments.
+    pub fn snapshot(&self) -> LoadSnapshot {
         let number = |value: &AtomicU64| value.load(Ordering::Relaxed);
-        Snapshot {
+        LoadSnapshot {
             live: number(&self.live),
             running: number(&self.running),
             steps: number(&self.steps),

@@ -1,18 +1,18 @@
-//! The engine on a thread of its own: jobs go in through a channel, what happens to them comes out of callbacks.
+//! The engine on a thread of its own: jobs arrive through a channel, and callbacks report their progress.
 //!
-//! The thread sleeps while there is nothing to do. Not here: protocols, and who is allowed to ask.
+//! The thread sleeps while there is nothing to do. Not here: protocols and access control (`doorbell-server`).
 
 mod job;
 mod load;
-mod reading;
+mod pooling;
 mod service;
 mod slots;
-mod store;
+mod engine_task;
 mod worker;
 
+pub use engine_task::EnginePages;
 pub use job::{End, Finish, GenerationParams, Job, Piece, TokenReport, Update};
-pub use load::{Load, Snapshot};
-pub use reading::{Aim, ReadError, ReadJob, ReadResult};
-pub use service::{Service, ServiceError, Ticket};
-pub use slots::{Slot, Slots};
-pub use store::Store;
+pub use load::{Load, LoadSnapshot};
+pub use pooling::{PoolingError, PoolingJob, PoolingResult, PoolingTask};
+pub use service::{JobHandle, Service, ServiceError};
+pub use slots::{ConversationSlot, ConversationSlots};

@@ -1,11 +1,11 @@
-//! The handle to the engine's thread: start it, give it jobs, end it.
+//! The handle to the engine's thread: it starts the thread, submits jobs and ends it.
 
+use super::engine_task::EnginePages;
 use super::job::Job;
-use super::load::{Load, Snapshot};
-use super::reading::ReadJob;
-use super::slots::Slots;
-use super::store::Store;
-use super::worker::{Board, Command, REST_AFTER, Worker};
+use super::load::{Load, LoadSnapshot};
+use super::pooling::PoolingJob;
+use super::slots::ConversationSlots;
+use super::worker::{Command, REST_AFTER, SharedState, Worker};
 use alloc::sync::Arc;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -16,20 +16,20 @@ use doorbell_core::token::Tokenizer;
 use std::io;
 use std::sync::mpsc::{Sender, channel};
 
-/// The engine's thread, shared by all who give it jobs.
+/// A handle to the engine's thread; clones share the thread.
 #[derive(Clone)]
 pub struct Service {
     commands: Sender<Command>,
     load: Arc<Load>,
-    slots: Arc<Slots>,
+    slots: Arc<ConversationSlots>,
     next: Arc<AtomicU64>,
 }
 
-/// Why a service can't be started or used.
+/// Reason why a service can't be started or used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServiceError {
-    /// The system gives no thread.
+    /// The system can't create a thread.
     Thread(io::Error),
     /// The engine's thread has ended.
     Ended,
@@ -48,13 +48,13 @@ impl fmt::Display for ServiceError {
 
 impl core::error::Error for ServiceError {}
 
-/// A job that was handed over. Dropping it cancels the job within one step.
-pub struct Ticket {
+/// A submitted job. Dropping the handle cancels the job within one step.
+pub struct JobHandle {
     id: RequestId,
     commands: Sender<Command>,
 }
 
-impl Drop for Ticket {
+impl Drop for JobHandle {
     fn drop(&mut self) {
         // a thread that has ended has cancelled everything
         _ = self.commands.send(Command::Cancel(self.id));
@@ -62,7 +62,7 @@ impl Drop for Ticket {
 }
 
 impl Service {
-    /// Starts the thread. Model and tokenizer live as long as the process, as what a server serves does.
+    /// Starts the thread. Model and tokenizer live as long as the process.
     ///
     /// # Errors
     /// [`ServiceError::Thread`]
@@ -76,7 +76,7 @@ impl Service {
         Self::start_resting(engine, tokenizer, REST_AFTER)
     }
 
-    /// As [`Self::start`]; the device rests when nothing has been asked for so long.
+    /// As [`Self::start`]; after `rest_after` without a command the device is put to rest.
     ///
     /// # Errors
     /// [`ServiceError::Thread`]
@@ -90,61 +90,61 @@ impl Service {
     {
         let (commands, receiver) = channel();
         let load = Arc::new(Load::default());
-        let slots = Arc::new(Slots::new(engine.config().sequences));
-        let board = Board { load: Arc::clone(&load), slots: Arc::clone(&slots) };
-        let worker = Worker::new(engine, tokenizer, receiver, board, rest_after);
+        let slots = Arc::new(ConversationSlots::new(engine.config().sequences));
+        let shared = SharedState { load: Arc::clone(&load), slots: Arc::clone(&slots) };
+        let worker = Worker::new(engine, tokenizer, receiver, shared, rest_after);
         let thread = std::thread::Builder::new().name("engine".into());
         thread.spawn(move || worker.run()).map_err(ServiceError::Thread)?;
         Ok(Self { commands, load, slots, next: Arc::default() })
     }
 
-    /// Hands a job over; everything else comes through its callback.
+    /// Submits a job; its callback reports everything else.
     ///
     /// # Errors
     /// [`ServiceError::Ended`]
-    pub fn submit(&self, job: Job) -> Result<Ticket, ServiceError> {
+    pub fn submit(&self, job: Job) -> Result<JobHandle, ServiceError> {
         let id = RequestId(self.next.fetch_add(1, Ordering::Relaxed));
         let sent = self.commands.send(Command::Submit(id, Box::new(job)));
         sent.map_err(|_| ServiceError::Ended)?;
-        Ok(Ticket { id, commands: self.commands.clone() })
+        Ok(JobHandle { id, commands: self.commands.clone() })
     }
 
-    /// Hands a text to be read over; what comes of it comes through its callback.
+    /// Submits a pooling job; its callback reports the result.
     ///
     /// # Errors
     /// [`ServiceError::Ended`]
-    pub fn read(&self, job: ReadJob) -> Result<Ticket, ServiceError> {
+    pub fn read(&self, job: PoolingJob) -> Result<JobHandle, ServiceError> {
         let id = RequestId(self.next.fetch_add(1, Ordering::Relaxed));
         self.commands.send(Command::Read(id, job)).map_err(|_| ServiceError::Ended)?;
-        Ok(Ticket { id, commands: self.commands.clone() })
+        Ok(JobHandle { id, commands: self.commands.clone() })
     }
 
-    /// Does something with the engine's pages between two steps, and waits until it is done. Must be short.
+    /// Runs a task with access to the engine's pages between two steps, and waits for its result. The task must be short.
     ///
     /// # Errors
     /// [`ServiceError::Ended`]
-    pub fn visit<T: Send + 'static>(
+    pub fn run_task<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&mut dyn Store) -> T + Send + 'static,
+        act: impl FnOnce(&mut dyn EnginePages) -> T + Send + 'static,
     ) -> Result<T, ServiceError> {
-        let (tell, told) = channel();
-        // whoever asked has gone if nobody hears the answer
-        let errand = Box::new(move |store: &mut dyn Store| _ = tell.send(act(store)));
-        self.commands.send(Command::Visit(errand)).map_err(|_| ServiceError::Ended)?;
-        told.recv().map_err(|_| ServiceError::Ended)
+        let (result_sender, result) = channel();
+        // the send fails only if the caller no longer waits
+        let task = Box::new(move |store: &mut dyn EnginePages| _ = result_sender.send(act(store)));
+        self.commands.send(Command::RunTask(task)).map_err(|_| ServiceError::Ended)?;
+        result.recv().map_err(|_| ServiceError::Ended)
     }
 
-    /// The numbered places of conversations.
-    pub fn slots(&self) -> &Slots {
+    /// The conversation slots.
+    pub fn slots(&self) -> &ConversationSlots {
         &self.slots
     }
 
-    /// How busy the engine is.
-    pub fn load(&self) -> Snapshot {
+    /// The engine's load.
+    pub fn load(&self) -> LoadSnapshot {
         self.load.snapshot()
     }
 
-    /// Takes no more jobs; the thread ends when those it has are over.
+    /// Accepts no more jobs; the thread ends when all jobs have ended.
     pub fn drain(&self) {
         _ = self.commands.send(Command::Drain);
     }

@@ -1,48 +1,48 @@
-//! Numbered places for conversations, as llama-server has them: which tokens the last request of each had.
+//! Numbered conversation slots, as in llama-server: each remembers the tokens of its last request.
 //!
-//! Only names for prefixes: pages belong to no slot, and any request finds them by its tokens.
+//! A slot is only a name for a prefix: KV pages belong to no slot, and every request finds them by its tokens.
 
 use core::cmp::Reverse;
 use doorbell_core::token::TokenId;
 use std::sync::{Mutex, PoisonError};
 
-/// What is known of one slot.
+/// State of one slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Slot {
-    /// Requests that are being computed in it.
+pub struct ConversationSlot {
+    /// Requests that run in it.
     pub busy: u32,
-    /// Tokens of the last request that ended, or of what was restored.
+    /// Tokens of the last ended request, or of the restored prefix.
     pub tokens: Vec<TokenId>,
-    /// Prompt tokens of the request that runs.
+    /// Prompt tokens of the running request.
     pub prompt: u32,
     /// Tokens generated for it so far.
     pub decoded: u32,
-    /// Tokens it may still generate at most.
+    /// Limit of tokens to generate.
     pub limit: u32,
-    /// A number that grows with every use.
+    /// Number of the last use: larger is later.
     pub used: u64,
 }
 
 /// All slots.
 #[derive(Debug)]
-pub struct Slots(Mutex<Vec<Slot>>);
+pub struct ConversationSlots(Mutex<Vec<ConversationSlot>>);
 
-impl Slots {
+impl ConversationSlots {
     pub(super) fn new(count: u32) -> Self {
-        Self(Mutex::new((0..count).map(|_| Slot::default()).collect()))
+        Self(Mutex::new((0..count).map(|_| ConversationSlot::default()).collect()))
     }
 
-    /// What somebody who panicked left is still a list of slots.
-    fn with<T>(&self, act: impl FnOnce(&mut Vec<Slot>) -> T) -> T {
+    /// A poisoned lock is used: every change leaves the list valid.
+    fn with<T>(&self, act: impl FnOnce(&mut Vec<ConversationSlot>) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// All slots as they are now, without their tokens.
-    pub fn list(&self) -> Vec<Slot> {
-        self.with(|slots| slots.iter().map(|slot| Slot { tokens: Vec::new(), ..*slot }).collect())
+    /// The current slots, without their tokens.
+    pub fn list(&self) -> Vec<ConversationSlot> {
+        self.with(|slots| slots.iter().map(|slot| ConversationSlot { tokens: Vec::new(), ..*slot }).collect())
     }
 
-    /// How many there are.
+    /// Number of slots.
     pub fn count(&self) -> usize {
         self.with(|slots| slots.len())
     }
@@ -61,12 +61,13 @@ impl Slots {
         });
     }
 
-    /// Seats a request: in the slot that it wants, or among the free ones in that whose tokens begin likest, else in
-    /// the one used least lately.
-    pub(super) fn seat(&self, wanted: Option<u32>, prompt: &[TokenId], limit: u32) -> Option<u32> {
+    /// Assigns a request to a slot: the wanted one, or else the free slot with the longest common prefix of tokens; among
+    /// equals the least recently used. Returns its number.
+    pub(super) fn assign(&self, wanted: Option<u32>, prompt: &[TokenId], limit: u32) -> Option<u32> {
         self.with(|slots| {
             let next = slots.iter().map(|slot| slot.used).max().unwrap_or(0) + 1;
-            let common = |slot: &Slot| slot.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+            let common =
+                |slot: &ConversationSlot| slot.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
             let free = slots.iter().enumerate().max_by_key(|&(index, slot)| {
                 (Reverse(slot.busy), common(slot), Reverse(slot.used), Reverse(index))
             });
@@ -80,7 +81,7 @@ impl Slots {
         })
     }
 
-    /// Notes a token of the request in a slot.
+    /// Counts a generated token of a slot's request.
     pub(super) fn decoded(&self, slot: u32) {
         self.with(|slots| {
             if let Some(slot) = slots.get_mut(slot as usize) {
@@ -89,8 +90,8 @@ impl Slots {
         });
     }
 
-    /// A request leaves its slot, and its tokens stay.
-    pub(super) fn leave(&self, slot: u32, tokens: Vec<TokenId>) {
+    /// Ends a request in its slot, which keeps the request's tokens.
+    pub(super) fn release(&self, slot: u32, tokens: Vec<TokenId>) {
         self.with(|slots| {
             if let Some(slot) = slots.get_mut(slot as usize) {
                 slot.busy = slot.busy.saturating_sub(1);

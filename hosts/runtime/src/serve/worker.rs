@@ -1,11 +1,11 @@
-//! The loop of the engine's thread: take commands, poll, tell.
+//! The loop of the engine's thread: it takes commands, polls the engine and reports events.
 
+use super::engine_task::EngineTask;
 use super::job::{End, Finish, Job, Piece, TokenReport, Update};
 use super::load::{CLASSES, Load};
-use super::reading::{ReadError, ReadJob, Reader};
-use super::slots::Slots;
-use super::store::Errand;
-use crate::constrain::{Budget, Constraint};
+use super::pooling::{PoolingError, PoolingJob, PoolingRun};
+use super::slots::ConversationSlots;
+use crate::constrain::{Constraint, ReasoningBudget};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -21,80 +21,80 @@ use doorbell_core::token::{TokenId, Tokenizer};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Instant;
 
-/// How long to leave a device alone that has not finished its step.
+/// Time between two polls of a device that has not finished its step.
 const DEVICE_PAUSE: Duration = Duration::from_micros(50);
 
-/// What the thread is told.
+/// A command for the thread.
 pub(super) enum Command {
     Submit(RequestId, Box<Job>),
-    Read(RequestId, ReadJob),
+    Read(RequestId, PoolingJob),
     Cancel(RequestId),
-    Visit(Errand),
+    RunTask(EngineTask),
     Drain,
     Stop,
 }
 
-/// What other threads can read.
-pub(super) struct Board {
+/// State that other threads can read.
+pub(super) struct SharedState {
     pub(super) load: Arc<Load>,
-    pub(super) slots: Arc<Slots>,
+    pub(super) slots: Arc<ConversationSlots>,
 }
 
-/// How long nothing has to be asked before the device rests.
+/// Time without commands before the device is put to rest.
 pub(super) const REST_AFTER: Duration = Duration::from_secs(5);
 
 /// The state of the thread.
 pub(super) struct Worker<B> {
     engine: Engine<'static, 'static, B>,
     commands: Receiver<Command>,
-    /// No new jobs are taken.
+    /// True if no new jobs are accepted.
     draining: bool,
-    /// Nobody is left who could send commands, or the end was ordered.
+    /// True if all senders of commands are gone.
     stopping: bool,
-    live: Live,
+    live: ActiveJobs,
     load: Arc<Load>,
     rest_after: Duration,
-    /// Tokens that had been made when the device failed.
+    /// Number of generated tokens when the device failed.
     lost_at: Option<u64>,
     clock: Instant,
-    /// Polls in which something happened, and the requests that were being computed in each.
+    /// Polls that reported events, and the sum of the running requests over them.
     steps: u64,
     busy: u64,
 }
 
-/// Notes the end of the thread, whatever brings it about.
-struct EndMark(Arc<Load>);
+/// Marks the thread as ended when it is dropped, also by a panic.
+struct EndedOnDrop(Arc<Load>);
 
-impl Drop for EndMark {
+impl Drop for EndedOnDrop {
     fn drop(&mut self) {
         self.0.ended.store(true, Ordering::Relaxed);
     }
 }
 
-/// The jobs that the engine has.
-struct Live {
+/// The jobs in the engine.
+struct ActiveJobs {
     tokenizer: &'static Tokenizer<'static>,
-    slots: Arc<Slots>,
-    jobs: BTreeMap<RequestId, Running>,
-    readers: BTreeMap<RequestId, Reader>,
+    slots: Arc<ConversationSlots>,
+    jobs: BTreeMap<RequestId, RunningJob>,
+    readers: BTreeMap<RequestId, PoolingRun>,
     constraints: Constraints,
-    /// Jobs to be cancelled after this poll.
-    cut: Vec<RequestId>,
-    /// Jobs that are over, to be told when the numbers are up to date.
-    over: Vec<(Running, Finish)>,
+    /// Jobs to cancel after this poll.
+    to_cancel: Vec<RequestId>,
+    /// Ended jobs, reported once the counters are up to date.
+    ended: Vec<(RunningJob, Finish)>,
     tokens: u64,
     events: u64,
 }
 
-/// The grammars and limits of the jobs that have some.
-struct Constraints(BTreeMap<RequestId, (Option<Constraint>, Option<Budget>)>);
+/// The grammars and reasoning budgets of the jobs that have one.
+struct Constraints(BTreeMap<RequestId, (Option<Constraint>, Option<ReasoningBudget>)>);
 
 impl TokenConstraints for Constraints {
     fn mask(&mut self, request: RequestId) -> Option<TokenMask<'_>> {
         let (constraint, budget) = self.0.get_mut(&request)?;
         let budget = budget.as_ref();
-        let forced = budget.and_then(Budget::mask).or_else(|| constraint.as_mut()?.mask());
-        forced.or_else(|| budget?.mask_of_heads())
+        let forced = budget.and_then(ReasoningBudget::mask).or_else(|| constraint.as_mut()?.mask());
+        forced.or_else(|| budget?.mask_of_headers())
     }
 
     fn is_constrained(&self, request: RequestId) -> bool {
@@ -113,14 +113,14 @@ impl TokenConstraints for Constraints {
 }
 
 /// A job in the engine.
-struct Running {
+struct RunningJob {
     stream: TextStream<'static>,
     stops: Vec<String>,
     on_update: Box<dyn FnMut(Update) + Send>,
-    /// Why it was cut, if the engine only knows that it was cancelled.
+    /// Reason of the end if the job was cancelled here: the engine reports only the cancellation.
     end: Option<End>,
     started: bool,
-    /// The prompt, and what came of it.
+    /// Tokens of the prompt and of the answer.
     tokens: Vec<TokenId>,
     limit: u32,
     wanted: Option<u32>,
@@ -132,19 +132,19 @@ impl<B: Backend> Worker<B> {
         engine: Engine<'static, 'static, B>,
         tokenizer: &'static Tokenizer<'static>,
         commands: Receiver<Command>,
-        board: Board,
+        shared: SharedState,
         rest_after: Duration,
     ) -> Self {
-        let Board { load, slots } = board;
+        let SharedState { load, slots } = shared;
         let constraints = Constraints(BTreeMap::new());
-        let live = Live {
+        let live = ActiveJobs {
             tokenizer,
             slots,
             jobs: BTreeMap::new(),
             readers: BTreeMap::new(),
             constraints,
-            cut: Vec::new(),
-            over: Vec::new(),
+            to_cancel: Vec::new(),
+            ended: Vec::new(),
             tokens: 0,
             events: 0,
         };
@@ -168,7 +168,7 @@ impl<B: Backend> Worker<B> {
     }
 
     pub(super) fn run(mut self) {
-        let _mark = EndMark(Arc::clone(&self.load));
+        let _mark = EndedOnDrop(Arc::clone(&self.load));
         let mut progress = Progress::Idle;
         let mut quiet = false;
         loop {
@@ -185,32 +185,32 @@ impl<B: Backend> Worker<B> {
                 let class = running.next_power_of_two().trailing_zeros() as usize;
                 self.load.batches[class.min(CLASSES - 1)].fetch_add(1, Ordering::Relaxed);
             }
-            // the device is busy, or pages that somebody waits for are held outside
+            // the device is busy, or a request waits for pages that a task holds
             quiet = self.live.events == before;
             self.publish();
-            for (mut job, finish) in self.live.over.drain(..) {
+            for (mut job, finish) in self.live.ended.drain(..) {
                 (job.on_update)(Update::Finished(finish));
             }
         }
     }
 
-    /// Waits for a command if there is nothing else to do, then takes all there are.
+    /// Waits for a command if there is nothing else to do, then handles all queued commands.
     fn take_commands(&mut self, progress: Progress, quiet: bool) {
         if progress == Progress::Idle && self.live.idle() && !self.draining {
             match self.next_command() {
-                Some(command) => self.obey(command),
+                Some(command) => self.handle(command),
                 None => self.stopping = true,
             }
         } else if quiet {
             match self.commands.recv_timeout(DEVICE_PAUSE) {
-                Ok(command) => self.obey(command),
+                Ok(command) => self.handle(command),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => self.stopping = true,
             }
         }
         loop {
             match self.commands.try_recv() {
-                Ok(command) => self.obey(command),
+                Ok(command) => self.handle(command),
                 Err(TryRecvError::Empty) => return,
                 Err(TryRecvError::Disconnected) => {
                     self.stopping = true;
@@ -220,11 +220,11 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// Waits for a command. A device that nobody asks for a while rests meanwhile.
+    /// Waits for a command; after a while without one the device is put to rest.
     fn next_command(&mut self) -> Option<Command> {
         match self.commands.recv_timeout(self.rest_after) {
             Err(RecvTimeoutError::Timeout) => {
-                // one that does not draws more power, and nothing else
+                // if this fails, the device only draws more power
                 let _ = self.engine.suspend();
                 self.commands.recv().ok()
             }
@@ -232,12 +232,12 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    fn obey(&mut self, command: Command) {
+    fn handle(&mut self, command: Command) {
         match command {
             Command::Submit(id, job) => self.submit(id, *job),
-            Command::Read(id, job) => self.read(id, Reader::new(job)),
+            Command::Read(id, job) => self.read(id, PoolingRun::new(job)),
             Command::Cancel(id) => self.engine.cancel(id),
-            Command::Visit(errand) => errand(&mut self.engine),
+            Command::RunTask(task) => task(&mut self.engine),
             Command::Drain => self.draining = true,
             Command::Stop => {
                 self.draining = true;
@@ -269,7 +269,7 @@ impl<B: Backend> Worker<B> {
             self.live.constraints.0.insert(id, (job.constraint, job.budget));
         }
         (job.on_update)(Update::Accepted);
-        let running = Running {
+        let running = RunningJob {
             stream,
             stops: job.stops,
             on_update: job.on_update,
@@ -283,14 +283,14 @@ impl<B: Backend> Worker<B> {
         self.live.jobs.insert(id, running);
     }
 
-    fn read(&mut self, id: RequestId, reader: Reader) {
+    fn read(&mut self, id: RequestId, reader: PoolingRun) {
         if self.draining {
-            return reader.refuse(ReadError::Cancelled);
+            return reader.refuse(PoolingError::Cancelled);
         }
         let reading = PoolingRequest { id, tokens: reader.tokens(), output: reader.output() };
         match self.engine.submit_pooling(&reading, self.now()) {
             Ok(()) => _ = self.live.readers.insert(id, reader),
-            Err(error) => reader.refuse(ReadError::Refused(error)),
+            Err(error) => reader.refuse(PoolingError::Refused(error)),
         }
     }
 
@@ -300,33 +300,33 @@ impl<B: Backend> Worker<B> {
 
     fn poll(&mut self) -> Progress {
         let now = self.now();
-        // taken out, because the engine asks for masks while it tells what happened
+        // taken out, because the engine asks for masks while it reports events
         let mut constraints = core::mem::replace(&mut self.live.constraints, Constraints(BTreeMap::new()));
         let live = &mut self.live;
         let polled = self.engine.poll_constrained(now, &mut constraints, &mut |event| live.take(event));
-        // those of jobs that are over go, too
+        // constraints of ended jobs are removed, too
         constraints.0.retain(|id, _| self.live.jobs.contains_key(id));
         self.live.constraints = constraints;
         for id in self.live.ended_grammars() {
-            self.live.cut.push(id);
+            self.live.to_cancel.push(id);
         }
-        while let Some(id) = self.live.cut.pop() {
+        while let Some(id) = self.live.to_cancel.pop() {
             self.engine.cancel(id);
         }
         if let Err(error) = &polled {
             if self.lost_at.is_none() {
-                // whoever asks is told that it failed; why, is for whoever runs the server
+                // clients get only the failure; the cause is for the operator
                 tracing::error!("{error}");
             }
             self.lost_at = Some(self.live.tokens);
         }
-        // a device that answers again is not lost
+        // a device that generates tokens again is not lost
         self.lost_at = self.lost_at.filter(|&tokens| tokens == self.live.tokens);
         self.load.device_lost.store(self.lost_at.is_some(), Ordering::Relaxed);
         polled.unwrap_or(Progress::Waiting)
     }
 
-    /// Requests that are being computed.
+    /// Number of jobs that have started.
     fn running(&self) -> u64 {
         self.live.jobs.values().filter(|job| job.started).count() as u64
     }
@@ -343,8 +343,8 @@ impl<B: Backend> Worker<B> {
     }
 }
 
-impl Live {
-    /// Whether nobody waits for anything.
+impl ActiveJobs {
+    /// True if there are no jobs.
     fn idle(&self) -> bool {
         self.jobs.is_empty() && self.readers.is_empty()
     }
@@ -382,11 +382,11 @@ impl Live {
         }
         let Ok(text) = job.stream.push(self.tokenizer, token).map(ToOwned::to_owned) else {
             job.end = Some(End::Memory);
-            self.cut.push(request);
+            self.to_cancel.push(request);
             return;
         };
         (job.on_update)(Update::Piece(Piece { text, tokens: vec![TokenReport::new(token, log_probs)] }));
-        job.stop(request, &mut self.cut);
+        job.stop(request, &mut self.to_cancel);
     }
 
     fn finish(&mut self, request: RequestId, reason: &FinishReason, usage: Usage) {
@@ -395,7 +395,7 @@ impl Live {
         }
         let Some(mut job) = self.jobs.remove(&request) else { return };
         if let Some(slot) = job.slot {
-            self.slots.leave(slot, core::mem::take(&mut job.tokens));
+            self.slots.release(slot, core::mem::take(&mut job.tokens));
         }
         if job.end.is_none() {
             job.flush();
@@ -409,7 +409,7 @@ impl Live {
             FinishReason::DeviceFailed => End::DeviceFailed,
             _ => End::Cancelled,
         });
-        self.over.push((job, Finish { end, usage }));
+        self.ended.push((job, Finish { end, usage }));
     }
 
     /// Jobs whose grammar has failed or allows nothing more.
@@ -432,8 +432,8 @@ impl Live {
     }
 }
 
-impl Running {
-    /// Hands over the text that was held back.
+impl RunningJob {
+    /// Reports the text that was held back.
     fn flush(&mut self) {
         let text = self.stream.finish().map(ToOwned::to_owned).unwrap_or_default();
         if !text.is_empty() {
@@ -441,18 +441,18 @@ impl Running {
         }
     }
 
-    /// Notes that it is being computed.
-    fn start(&mut self, slots: &Slots) {
+    /// Marks the job as started and assigns its slot.
+    fn start(&mut self, slots: &ConversationSlots) {
         if !core::mem::replace(&mut self.started, true) {
-            self.slot = slots.seat(self.wanted, &self.tokens, self.limit);
+            self.slot = slots.assign(self.wanted, &self.tokens, self.limit);
         }
     }
 
-    /// Notes the stop text that came, if one did, and has the job cut.
-    fn stop(&mut self, request: RequestId, cut: &mut Vec<RequestId>) {
+    /// Ends the job if a stop text has been generated.
+    fn stop(&mut self, request: RequestId, to_cancel: &mut Vec<RequestId>) {
         if let Some(stop) = self.stream.stop() {
             self.end = Some(End::Stop(self.stops.get(stop).cloned().unwrap_or_default()));
-            cut.push(request);
+            to_cancel.push(request);
         }
     }
 }

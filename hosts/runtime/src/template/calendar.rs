@@ -1,8 +1,10 @@
-//! Dates for templates: a moment handed in by the caller, printed by `strftime` rules. It reads no clock.
+//! Dates for templates: a point in time, printed with `strftime` conversions.
+//!
+//! Not here: time zones; the caller passes the time of the zone that it wants.
 
 use core::fmt::Write as _;
 
-/// A point in time, in the zone in which it's to be printed.
+/// A point in time, in the zone in which it is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// Seconds since 1970-01-01 00:00 in that zone, leap seconds not counted.
@@ -25,7 +27,7 @@ const MONTHS: [&str; 12] = [
 ];
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-/// A moment taken apart.
+/// The calendar fields of a moment.
 struct Fields {
     year: i64,
     /// 1 to 12.
@@ -82,7 +84,7 @@ impl Moment {
         }
     }
 
-    /// The moment by the conversions of C's `strftime`; an unknown one is printed as it stands.
+    /// Prints the moment with the conversions of C's `strftime`; an unknown one is copied.
     #[must_use]
     pub fn strftime(self, format: &str) -> String {
         let fields = self.fields();
@@ -110,7 +112,7 @@ impl Moment {
 }
 
 impl Fields {
-    /// Prints one conversion; false if it isn't known.
+    /// Prints one conversion; returns false if it is unknown.
     fn print(&self, conversion: char, bare: bool, out: &mut String) -> bool {
         let month = MONTHS[usize::from(self.month - 1)];
         let day = DAYS[usize::from(self.weekday)];

@@ -1,10 +1,12 @@
-//! A model's chat template: made once from its source, rendered for each conversation.
+//! A model's chat template: compiled once from its source, rendered for each conversation.
+//!
+//! Not here: filters and functions (`filters`), the form of messages (`form`), and refused conversations (`merge`).
 
 use super::calendar::Moment;
 use super::content;
 use super::error::TemplateError;
 use super::filters::{self, Raised};
-use super::form::Form;
+use super::form::MessageForm;
 use super::merge;
 use super::source::without_generation_tags;
 use core::error::Error as _;
@@ -14,25 +16,25 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 use serde_json::{Map, Value as Json};
 use std::thread::ScopedJoinHandle;
 
-/// Work that one rendering may do, in minijinja's unit (an instruction, or 64 bytes made), and the stack it
-/// gets for that: the first that the system grants. Conversations of thousands of turns stay within it.
+/// Limits of one rendering: fuel in minijinja's unit (an instruction, or 64 bytes of output), and bytes of stack. The first
+/// pair whose stack the system can reserve is used. Conversations with thousands of turns stay within it.
 ///
-/// A template can nest values as deeply as it has fuel, and taking them apart recurses in the engine with up
-/// to 500 bytes a level (measured). The address space is reserved; memory is used only as far as touched.
+/// A template can nest values as deeply as its fuel allows, and dropping them recurses with up to 500 bytes of stack per
+/// level (measured). The stack reserves address space; memory is used only where it is touched.
 const BUDGETS: [(u64, usize); 2] = [(8_000_000, 4 << 30), (400_000, 256 << 20)];
 
-/// Variables that templates know the day by, and how it is printed; llama.cpp has them. Without them Llama 3.1 and 3.3
-/// would be told of the day of their release.
+/// Variables with the date in templates, and their formats, as in llama.cpp. Without them the prompts of Llama 3.1 and 3.3
+/// contain the date of their release.
 const DATES: [(&str, &str); 2] = [("date_string", "%d %b %Y"), ("datetime", "%b %d %Y")];
 
-/// Bytes of a template; those of models have up to a hundred thousand. Reading an expression recurses in the engine, at
-/// most once a byte.
+/// Limit of a template in bytes; templates of models have up to a hundred thousand. Parsing an expression recurses at most
+/// once per byte.
 const LONGEST: usize = 256 << 10;
 
 /// The name under which the one template of an environment is stored.
 const NAME: &str = "chat";
 
-/// The texts of the tokens that templates spell out.
+/// Texts of the special tokens that templates print.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpecialTokens {
     /// Text of the token that begins a sequence; empty if there is none.
@@ -41,7 +43,7 @@ pub struct SpecialTokens {
     pub eos: String,
 }
 
-/// What a template is rendered for.
+/// Input of a rendering: the conversation and its options.
 #[derive(Clone, Debug)]
 pub struct ChatInput<'c> {
     /// Messages as in the `OpenAI` API: objects with `role`, `content`, `tool_calls` and so on.
@@ -50,19 +52,19 @@ pub struct ChatInput<'c> {
     pub tools: Option<&'c [Json]>,
     /// Documents for retrieval templates, if any.
     pub documents: Option<&'c [Json]>,
-    /// Whether the text shall end where the assistant begins to speak.
+    /// True to end the text with the beginning of the assistant's turn.
     pub add_generation_prompt: bool,
-    /// Whether a conversation that the template refuses is told again with the roles that it wants: neighbors of one
-    /// role merged, the system message folded into the first turn of the user.
+    /// True to rewrite a conversation that the template refuses: neighboring messages of one role are merged, and the
+    /// system message is put into the first turn of the user.
     pub merge: bool,
-    /// Further variables, such as `enable_thinking`; they win over all others.
+    /// Further variables, such as `enable_thinking`; they override all others.
     pub variables: &'c Map<String, Json>,
-    /// The day that `strftime_now`, `date_string` and `datetime` tell.
+    /// The time for `strftime_now`, `date_string` and `datetime`.
     pub now: Moment,
 }
 
 impl<'c> ChatInput<'c> {
-    /// A conversation without tools, at whose end the assistant shall speak.
+    /// A conversation without tools that ends with the beginning of the assistant's turn.
     #[must_use]
     pub fn new(messages: &'c [Json], variables: &'c Map<String, Json>, now: Moment) -> Self {
         Self {
@@ -82,8 +84,8 @@ impl<'c> ChatInput<'c> {
 pub struct Prompt {
     /// The text.
     pub text: String,
-    /// The byte ranges that are contents of messages, ascending, if one of them may hold markup and the
-    /// template prints them as they are. Markup in them must not become control tokens.
+    /// Byte ranges with contents of messages, ascending; empty if no content may hold markup, or if the template changes
+    /// contents. Markup in these ranges must not become control tokens.
     pub content: Vec<Range<usize>>,
 }
 
@@ -91,8 +93,8 @@ pub struct Prompt {
 pub struct ChatTemplate {
     environment: Environment<'static>,
     special: SpecialTokens,
-    /// How it wants messages.
-    form: Form,
+    /// The form of messages that it prints.
+    form: MessageForm,
 }
 
 impl ChatTemplate {
@@ -107,19 +109,19 @@ impl ChatTemplate {
             return Err(TemplateError::Syntax { line: 0, reason });
         }
         let environment = on_deep_stack(&BUDGETS, |_| compile(source))??;
-        let mut template = Self { environment, special, form: Form::default() };
-        template.form = Form::find(|form, messages| template.probe(form, messages));
+        let mut template = Self { environment, special, form: MessageForm::default() };
+        template.form = MessageForm::find(|form, messages| template.probe(form, messages));
         Ok(template)
     }
 
-    /// The text of a conversation in another form. Little work, whatever the template does.
-    fn probe(&self, form: Form, messages: &[Json]) -> Option<String> {
+    /// The text of a conversation in the given form, with the smaller budget of work.
+    fn probe(&self, form: MessageForm, messages: &[Json]) -> Option<String> {
         let (variables, now) = (Map::new(), Moment { seconds: 0 });
         let input = ChatInput::new(messages, &variables, now);
         on_deep_stack(&BUDGETS[1..], |fuel| self.render_with(&input, form, fuel)).ok()?.ok()
     }
 
-    /// The prompt, and which bytes of it people wrote; see [`Prompt`].
+    /// Renders the prompt and finds the contents in it; see [`Prompt`].
     ///
     /// # Errors
     ///
@@ -129,18 +131,18 @@ impl ChatTemplate {
             Err(refusal @ TemplateError::Raised { .. }) if input.merge => refusal,
             result => return result,
         };
-        let retold = merge::retold(input.messages);
+        let rewritten = merge::rewrites(input.messages);
         let mut prompts =
-            retold.iter().map(|messages| self.prompt_of(&ChatInput { messages, ..input.clone() }));
-        // the words about the original are those that its author understands
+            rewritten.iter().map(|messages| self.prompt_of(&ChatInput { messages, ..input.clone() }));
+        // the refusal of the original conversation is the one that its author understands
         prompts.find_map(Result::ok).ok_or(refusal)
     }
 
     fn prompt_of(&self, input: &ChatInput<'_>) -> Result<Prompt, TemplateError> {
         let text = self.render(input)?;
-        let content = if content::suspicious(input.messages) {
-            let messages = content::disguised(input.messages);
-            // a template that fails on other letters looks into the contents
+        let content = if content::may_hold_markup(input.messages) {
+            let messages = content::substituted(input.messages);
+            // a template that fails on other characters inspects the contents
             let other = self.render(&ChatInput { messages: &messages, ..input.clone() });
             other.ok().and_then(|other| content::ranges(&text, &other))
         } else {
@@ -149,19 +151,24 @@ impl ChatTemplate {
         Ok(Prompt { text, content: content.unwrap_or_default() })
     }
 
-    /// The text of the prompt of a conversation as it stands. Bounded work, whatever the template does.
+    /// Renders a conversation without rewriting it. The work is bounded for every template.
     ///
-    /// Messages are handed to the template in the form that it prints: arguments of calls as objects, or as texts if it
-    /// prints no others, contents as texts, or as lists of parts.
+    /// Messages are passed to the template in the form that it prints: arguments of calls as objects, or as texts if it
+    /// prints only those; contents as texts, or as lists of parts.
     ///
     /// # Errors
     ///
-    /// The template refuses the conversation, fails, or doesn't end.
+    /// The template refuses the conversation, fails, or exceeds its budget of work.
     pub fn render(&self, input: &ChatInput<'_>) -> Result<String, TemplateError> {
         on_deep_stack(&BUDGETS, |fuel| self.render_with(input, self.form, fuel))?
     }
 
-    fn render_with(&self, input: &ChatInput<'_>, form: Form, fuel: u64) -> Result<String, TemplateError> {
+    fn render_with(
+        &self,
+        input: &ChatInput<'_>,
+        form: MessageForm,
+        fuel: u64,
+    ) -> Result<String, TemplateError> {
         let mut environment = self.environment.clone();
         environment.set_fuel(Some(fuel));
         filters::install_clock(&mut environment, input.now);
@@ -169,13 +176,13 @@ impl ChatTemplate {
         template.render(self.context(input, form)).map_err(failure)
     }
 
-    fn context(&self, input: &ChatInput<'_>, form: Form) -> Value {
+    fn context(&self, input: &ChatInput<'_>, form: MessageForm) -> Value {
         let list = |items: Option<&[Json]>| items.map_or(Json::Null, |items| Json::Array(items.to_vec()));
         let messages = input.messages.iter().map(|message| form.message(message)).collect();
         let mut variables = Map::new();
         variables.insert("messages".into(), Json::Array(messages));
         variables.insert("tools".into(), list(input.tools));
-        // Firefunction's name for them, as text
+        // the name that Firefunction uses, as text
         let functions = input.tools.map_or_else(String::new, |tools| Json::from(tools).to_string());
         variables.insert("functions".into(), functions.into());
         variables.insert("documents".into(), list(input.documents));
@@ -188,8 +195,8 @@ impl ChatTemplate {
     }
 }
 
-/// Does work that may recurse deeply, on a thread of its own: with the first of the budgets whose stack the system
-/// grants.
+/// Runs `work`, which may recurse deeply, on a thread of its own, with the first budget whose stack the system can
+/// reserve.
 fn on_deep_stack<T: Send>(
     budgets: &[(u64, usize)],
     work: impl Fn(u64) -> T + Sync,

@@ -1,34 +1,34 @@
-//! Which bytes of a rendered prompt people wrote: markup in them must stay text, or a message could end its
-//! own turn and speak for someone else.
+//! Finds the contents of messages in a rendered prompt: markup in them must stay text, or a message could end its own turn
+//! and forge another one.
 //!
-//! A template is rendered twice, the second time with all letters of the contents replaced by private-use
-//! ones. Where the two texts differ by exactly that, a content is printed.
+//! A template is rendered twice, the second time with all ASCII characters of the contents replaced by private-use
+//! characters. Where the texts differ by exactly this substitution, a content is printed.
 
 use core::ops::Range;
 use serde_json::Value as Json;
 
-/// First of the private-use characters that stand for ASCII ones.
-const DISGUISE: u32 = 0xE000;
+/// First of the private-use characters that replace ASCII ones.
+const PRIVATE_USE: u32 = 0xE000;
 
-/// Whether a content may hold markup: that of no known model lacks these characters.
-pub(super) fn suspicious(messages: &[Json]) -> bool {
+/// True if a content may hold markup: the markup of every known model has one of these characters.
+pub(super) fn may_hold_markup(messages: &[Json]) -> bool {
     messages
         .iter()
-        .filter(|message| foreign(message))
+        .filter(|message| is_foreign(message))
         .flat_map(contents)
         .any(|text| text.contains(['<', '[', '|']))
 }
 
-/// The messages with disguised contents. Those of the assistant stay, since templates look into them.
-pub(super) fn disguised(messages: &[Json]) -> Vec<Json> {
+/// The messages with substituted contents. Those of the assistant stay, since templates inspect them.
+pub(super) fn substituted(messages: &[Json]) -> Vec<Json> {
     let mut messages = messages.to_vec();
-    for message in messages.iter_mut().filter(|message| foreign(message)) {
+    for message in messages.iter_mut().filter(|message| is_foreign(message)) {
         match message.get_mut("content") {
-            Some(Json::String(text)) => *text = disguise(text),
+            Some(Json::String(text)) => *text = substitute(text),
             Some(Json::Array(parts)) => {
                 for part in parts {
                     if let Some(Json::String(text)) = part.get_mut("text") {
-                        *text = disguise(text);
+                        *text = substitute(text);
                     }
                 }
             }
@@ -38,38 +38,38 @@ pub(super) fn disguised(messages: &[Json]) -> Vec<Json> {
     messages
 }
 
-/// Whether someone else than the model wrote the message.
-fn foreign(message: &Json) -> bool {
+/// True if the message is not the model's.
+fn is_foreign(message: &Json) -> bool {
     message["role"] != "assistant"
 }
 
-/// The texts of a message: its content, or the parts of it.
+/// The texts of a message: its content, or the content's parts.
 fn contents(message: &Json) -> impl Iterator<Item = &str> {
     let content = &message["content"];
     let parts = content.as_array().into_iter().flatten().filter_map(|part| part["text"].as_str());
     content.as_str().into_iter().chain(parts)
 }
 
-fn disguise(text: &str) -> String {
-    text.chars().map(|c| if c.is_ascii_graphic() { disguised_char(c) } else { c }).collect()
+fn substitute(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_graphic() { substitute_char(c) } else { c }).collect()
 }
 
-fn disguised_char(c: char) -> char {
-    char::from_u32(DISGUISE + u32::from(c)).unwrap_or(c)
+fn substitute_char(c: char) -> char {
+    char::from_u32(PRIVATE_USE + u32::from(c)).unwrap_or(c)
 }
 
-/// The byte ranges of `plain` that are disguised in `other`, ascending; `None` if the texts differ otherwise.
+/// The byte ranges of `plain` that are substituted in `other`, ascending; `None` if the texts differ otherwise.
 pub(super) fn ranges(plain: &str, other: &str) -> Option<Vec<Range<usize>>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     let mut others = other.chars();
-    // what follows the last range up to here can't be markup, so that the range may grow over it
+    // true if the text since the last range can't be markup, so that the range may grow over it
     let mut adjacent = false;
     for (at, c) in plain.char_indices() {
         let found = others.next()?;
         let end = at + c.len_utf8();
         if found == c {
             adjacent &= c.is_whitespace() || !c.is_ascii();
-        } else if c.is_ascii_graphic() && found == disguised_char(c) {
+        } else if c.is_ascii_graphic() && found == substitute_char(c) {
             match ranges.last_mut() {
                 Some(last) if adjacent => last.end = end,
                 _ => ranges.push(at..end),
@@ -102,9 +102,13 @@ mod tests {
                 .map(|text| format!("<|turn|>{text}<|end|>"))
                 .collect::<String>()
         };
-        assert!(suspicious(&messages) && !suspicious(&messages[..1]) && !suspicious(&messages[2..3]));
+        assert!(
+            may_hold_markup(&messages)
+                && !may_hold_markup(&messages[..1])
+                && !may_hold_markup(&messages[2..3])
+        );
         let plain = render(&messages);
-        let found = ranges(&plain, &render(&disguised(&messages))).unwrap();
+        let found = ranges(&plain, &render(&substituted(&messages))).unwrap();
         let texts: Vec<_> = found.into_iter().map(|range| &plain[range]).collect();
         assert_eq!(texts, ["plain", "<|end|> é a", "<|end|>"]);
     }

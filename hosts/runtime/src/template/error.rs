@@ -1,8 +1,8 @@
-//! What can go wrong with a chat template.
+//! Errors of chat templates.
 
 use core::fmt;
 
-/// Why a template gave no prompt.
+/// Reason why a template gives no prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TemplateError {
@@ -10,24 +10,24 @@ pub enum TemplateError {
     Syntax {
         /// Line in the template, from 1; 0 if unknown.
         line: usize,
-        /// What the parser says.
+        /// The parser's message.
         reason: String,
     },
     /// The template refused the conversation through `raise_exception`.
     Raised {
-        /// The template's own words.
+        /// The template's message.
         message: String,
     },
     /// The template failed while running.
     Failed {
         /// Line in the template, from 1; 0 if unknown.
         line: usize,
-        /// What the engine says.
+        /// The engine's message.
         reason: String,
     },
-    /// The template did more work than any sane template needs.
+    /// The template has exceeded its budget of work.
     TooMuchWork,
-    /// The system has no thread to run the template on.
+    /// The system can't create a thread for the template.
     NoThread,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for TemplateError {
             Self::NoThread => {
                 f.write_str("no thread for the chat template; free some memory or raise the limit of threads")
             }
-            Self::TooMuchWork => f.write_str("the chat template does not come to an end"),
+            Self::TooMuchWork => f.write_str("the chat template does not end"),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Filters, tests and functions where minijinja differs from Jinja2, or that `transformers` adds.
+//! Filters, tests and functions that differ between minijinja and Jinja2, or that `transformers` adds.
 
 use super::calendar::Moment;
 use super::{json, python};
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State};
 
-/// Marks the error of `raise_exception` among all other errors.
+/// The error of `raise_exception`, so that it can be told from all others.
 #[derive(Debug)]
 pub(super) struct Raised(pub(super) String);
 
@@ -34,12 +34,12 @@ pub(super) fn install(environment: &mut Environment<'_>) {
     });
     environment.add_filter("join", join);
     environment.add_filter("tojson", json::tojson);
-    // no template needs it, and it prints without end what refers to one thing many times
+    // no template needs it, and its output is unbounded for values that share parts
     environment.remove_filter("pprint");
     environment.add_function("raise_exception", raise_exception);
 }
 
-/// Adds the function that prints the present date, as the caller sees the present.
+/// Adds `strftime_now`, which prints the caller's time.
 pub(super) fn install_clock(environment: &mut Environment<'_>, now: Moment) {
     environment.add_function("strftime_now", move |format: &str| now.strftime(format));
 }
@@ -83,12 +83,12 @@ fn join(
     Ok(out)
 }
 
-/// Jinja2's undefined can be iterated, none can't.
+/// As in Jinja2: undefined can be iterated, none can't.
 fn is_iterable(value: &Value) -> bool {
     !value.is_none() && value.try_iter().is_ok()
 }
 
-/// Whatever has a length and can be indexed, which strings, mappings and undefined are too.
+/// True for values with a length and an index, which include strings, mappings and undefined.
 fn is_sequence(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Seq | ValueKind::String | ValueKind::Map | ValueKind::Undefined)
 }

@@ -1,14 +1,14 @@
-//! Messages in the form that a template prints: contents as texts or as lists of parts, arguments of calls as objects or
-//! as texts, beside a content that is empty or none. Which one it is, is tried out.
+//! The form of messages that a template prints: contents as texts or as lists of parts, arguments of calls as objects or
+//! as texts, with an empty content or none. Each template is tried with probe messages.
 
 use serde_json::{Map, Value as Json, json};
 
-/// What is rendered to see whether it shows.
+/// A text that is rendered to see if it is printed.
 const PROBE: &str = "probe";
 
-/// How a template wants messages.
+/// The form of messages for a template.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Form {
+pub(super) struct MessageForm {
     /// It prints contents that are lists of parts, and none that are texts.
     parts: bool,
     /// It prints arguments that are texts, and none that are objects.
@@ -17,8 +17,9 @@ pub(super) struct Form {
     absent: bool,
 }
 
-impl Form {
-    /// The first form in which what it is about shows. `render` gives the text of a conversation, if there is one.
+impl MessageForm {
+    /// The first form in which the template prints the probes. `render` returns the text of a conversation in a form, if the
+    /// template accepts it.
     pub(super) fn find(render: impl Fn(Self, &[Json]) -> Option<String>) -> Self {
         let mut form = Self::default();
         let user = [json!({ "role": "user", "content": PROBE })];
@@ -33,10 +34,10 @@ impl Form {
         ];
         let forms = [(false, false), (false, true), (true, false), (true, true)];
         let mut forms = forms.into_iter().map(|(texts, absent)| Self { texts, absent, ..form });
-        // an object in Python's own notation was not meant to be one
+        // an object printed in Python's notation is a mistake of the form
         let python = format!("'{PROBE}'");
-        let told = |text: String| text.contains(PROBE) && !text.contains(&python);
-        forms.find(|&form| render(form, &called).is_some_and(told)).unwrap_or(form)
+        let prints = |text: String| text.contains(PROBE) && !text.contains(&python);
+        forms.find(|&form| render(form, &called).is_some_and(prints)).unwrap_or(form)
     }
 
     /// The message in this form.
@@ -62,7 +63,7 @@ impl Form {
 
     fn arguments(self, function: &mut Map<String, Json>) {
         let arguments = function.entry("arguments").or_insert(Json::Null);
-        // clients leave out what a tool without parameters doesn't take
+        // clients may omit the arguments of a tool without parameters
         if arguments.is_null() || arguments.as_str().is_some_and(|text| text.trim().is_empty()) {
             *arguments = json!({});
         }
@@ -82,9 +83,10 @@ impl Form {
 mod tests {
     use super::*;
 
-    /// As templates do: `prints` is handed the assistant's content and the arguments.
-    fn found(prints: impl Fn(&Json, &Json) -> Option<String>) -> Form {
-        Form::find(|form, messages| {
+    /// The form of a template that prints the user's content, or the result of `prints` for the assistant's content and
+    /// arguments.
+    fn found(prints: impl Fn(&Json, &Json) -> Option<String>) -> MessageForm {
+        MessageForm::find(|form, messages| {
             let messages: Vec<Json> = messages.iter().map(|message| form.message(message)).collect();
             match messages.get(1) {
                 None => Some(messages[0]["content"].as_str()?.to_owned()),
@@ -94,38 +96,39 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_told_in_the_form_that_shows() {
+    fn calls_get_the_form_that_is_printed() {
         let json = |_: &Json, arguments: &Json| Some(arguments.to_string());
-        assert_eq!(found(json), Form::default());
+        assert_eq!(found(json), MessageForm::default());
         let texts = |_: &Json, arguments: &Json| Some(arguments.as_str()?.to_owned());
-        assert_eq!(found(texts), Form { texts: true, ..Form::default() });
+        assert_eq!(found(texts), MessageForm { texts: true, ..MessageForm::default() });
         // an object printed as Python prints it
         let python = |_: &Json, arguments: &Json| {
             Some(arguments.as_str().map_or_else(|| arguments.to_string().replace('"', "'"), str::to_owned))
         };
-        assert_eq!(found(python), Form { texts: true, ..Form::default() });
+        assert_eq!(found(python), MessageForm { texts: true, ..MessageForm::default() });
         let absent = |content: &Json, arguments: &Json| content.is_null().then(|| arguments.to_string());
-        assert_eq!(found(absent), Form { absent: true, ..Form::default() });
+        assert_eq!(found(absent), MessageForm { absent: true, ..MessageForm::default() });
         let both = |content: &Json, arguments: &Json| {
             Some(arguments.as_str().filter(|_| content.is_null()).unwrap_or_default().to_owned())
         };
-        assert_eq!(found(both), Form { texts: true, absent: true, ..Form::default() });
-        assert_eq!(found(|_, _| None), Form::default(), "none shows");
+        assert_eq!(found(both), MessageForm { texts: true, absent: true, ..MessageForm::default() });
+        assert_eq!(found(|_, _| None), MessageForm::default(), "none shows");
     }
 
     #[test]
-    fn no_arguments_are_none_of_them() {
+    fn missing_arguments_are_an_empty_object() {
         for arguments in [json!(null), json!(""), json!(" \n"), json!("{}"), json!({})] {
             let message = json!({ "tool_calls": [{ "function": { "name": "f", "arguments": arguments } }] });
-            let told = |form: Form| form.message(&message)["tool_calls"][0]["function"]["arguments"].clone();
-            assert_eq!(told(Form::default()), json!({}), "{arguments}");
-            assert_eq!(told(Form { texts: true, ..Form::default() }), "{}", "{arguments}");
+            let rendered =
+                |form: MessageForm| form.message(&message)["tool_calls"][0]["function"]["arguments"].clone();
+            assert_eq!(rendered(MessageForm::default()), json!({}), "{arguments}");
+            assert_eq!(rendered(MessageForm { texts: true, ..MessageForm::default() }), "{}", "{arguments}");
         }
         let left_out = json!({ "tool_calls": [{ "function": { "name": "f" } }] });
-        let told = Form::default().message(&left_out);
-        assert_eq!(told["tool_calls"][0]["function"]["arguments"], json!({}));
-        // what is no JSON stays what it is
+        let message = MessageForm::default().message(&left_out);
+        assert_eq!(message["tool_calls"][0]["function"]["arguments"], json!({}));
+        // text that is not JSON is unchanged
         let broken = json!({ "tool_calls": [{ "function": { "name": "f", "arguments": "{\"a" } }] });
-        assert_eq!(Form::default().message(&broken), broken);
+        assert_eq!(MessageForm::default().message(&broken), broken);
     }
 }

@@ -1,12 +1,12 @@
-//! The `tojson` filter: JSON as Python's `json.dumps` writes it, with the arguments `transformers` gives it.
+//! The `tojson` filter: JSON as Python's `json.dumps` writes it, with the arguments that `transformers` passes.
 
 use super::python::{self, DEPTH_MAX, charge, too_deep};
 use core::fmt::Write as _;
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
-/// How to write, after the arguments were looked at.
-struct Style<'s, 't, 'e> {
+/// Layout of the output, from the filter's arguments.
+struct JsonLayout<'s, 't, 'e> {
     state: &'s State<'t, 'e>,
     ascii: bool,
     indent: Option<String>,
@@ -36,7 +36,7 @@ pub(super) fn tojson(
     };
     let sort_keys = arguments.get::<Option<Value>>("sort_keys")?.is_some_and(|sort| sort.is_true());
     arguments.assert_all_used()?;
-    let style = Style { state, ascii, indent, item_separator, key_separator, sort_keys };
+    let style = JsonLayout { state, ascii, indent, item_separator, key_separator, sort_keys };
     let mut out = String::new();
     style.write(value, 0, &mut out)?;
     Ok(out)
@@ -46,7 +46,7 @@ fn part(pair: &Value, index: usize, state: &State<'_, '_>) -> Result<String, Err
     python::str_of(&pair.get_item_by_index(index)?, state)
 }
 
-impl Style<'_, '_, '_> {
+impl JsonLayout<'_, '_, '_> {
     fn write(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
         if depth > DEPTH_MAX {
             return Err(too_deep());
@@ -107,7 +107,7 @@ impl Style<'_, '_, '_> {
         Ok(())
     }
 
-    /// A new line at this depth, if lines are wanted.
+    /// A line break with the indentation of `depth`, if there is an indentation.
     fn line(&self, depth: usize, out: &mut String) {
         if let Some(indent) = &self.indent {
             out.push('\n');

@@ -1,14 +1,15 @@
-//! Conversations that a template refuses, told again with the roles that it wants. What it wants is the template's
-//! matter: the result is tried on it.
+//! Rewrites conversations that a template refuses, so that their roles alternate and no system message is left.
+//!
+//! Not here: the choice among the rewrites (`chat` renders each until the template accepts one).
 
 use serde_json::Value as Json;
 
-/// What stands between two contents that become one.
-const BETWEEN: &str = "\n\n";
+/// Separator of two merged contents.
+const SEPARATOR: &str = "\n\n";
 
-/// The conversation told again, the nearest to the original first: messages of one role merged, the system message
-/// folded into the first turn of the user, both.
-pub(super) fn retold(messages: &[Json]) -> Vec<Vec<Json>> {
+/// The rewrites of a conversation, the smallest change first: neighbors of one role merged, the system message put into the
+/// first turn of the user, and both.
+pub(super) fn rewrites(messages: &[Json]) -> Vec<Vec<Json>> {
     let (merged, folded) = (merge(messages), fold(messages));
     let both = merge(&fold(&merged));
     let mut all: Vec<Vec<Json>> = Vec::new();
@@ -20,8 +21,7 @@ pub(super) fn retold(messages: &[Json]) -> Vec<Vec<Json>> {
     all
 }
 
-/// Neighbors of one role as one message. Results of tools answer one call each, and calls belong to one turn: they
-/// stay.
+/// Merges neighboring messages of one role. Results of tools and messages with calls stay separate.
 fn merge(messages: &[Json]) -> Vec<Json> {
     let mut merged: Vec<Json> = Vec::new();
     for message in messages {
@@ -38,7 +38,7 @@ fn joins(one: &Json, other: &Json) -> bool {
     one["role"] == other["role"] && one["role"] != "tool" && !calls(one) && !calls(other)
 }
 
-/// The first message, if it's of the system, in front of the first turn of the user.
+/// Puts the first message, if it is the system's, into the first turn of the user.
 fn fold(messages: &[Json]) -> Vec<Json> {
     let Some((system, rest)) = messages.split_first().filter(|(first, _)| first["role"] == "system") else {
         return messages.to_vec();
@@ -57,7 +57,7 @@ fn fold(messages: &[Json]) -> Vec<Json> {
     core::iter::once(first).chain(rest.iter().cloned()).collect()
 }
 
-/// Adds the content of `more`, and what was thought before it.
+/// Appends the content and the reasoning of `more`.
 fn append(message: &mut Json, more: &Json) {
     let Some(message) = message.as_object_mut() else { return };
     for field in ["content", "reasoning_content"] {
@@ -67,14 +67,14 @@ fn append(message: &mut Json, more: &Json) {
     }
 }
 
-/// Two contents in one: texts as a text, else as a list of parts.
+/// Joins two contents: two texts as a text, others as a list of parts.
 fn joined(one: Json, other: Json) -> Json {
     match (one, other) {
         (Json::Null, other) => other,
         (one, Json::Null) => one,
         (Json::String(one), other) if one.is_empty() => other,
         (Json::String(one), Json::String(other)) if other.is_empty() => one.into(),
-        (Json::String(one), Json::String(other)) => format!("{one}{BETWEEN}{other}").into(),
+        (Json::String(one), Json::String(other)) => format!("{one}{SEPARATOR}{other}").into(),
         (one, other) => {
             let parts = |content: Json| match content {
                 Json::Array(parts) => parts,
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_comes_first() {
+    fn the_smallest_change_comes_first() {
         let messages = [
             message("system", "s"),
             message("user", "a"),
@@ -104,31 +104,31 @@ mod tests {
             message("user", "d"),
         ];
         let rest = [message("assistant", "c"), message("user", "d")];
-        let told = |first: &[Json]| [first, &rest].concat();
+        let conversation = |first: &[Json]| [first, &rest].concat();
         assert_eq!(
-            retold(&messages),
+            rewrites(&messages),
             [
-                told(&[message("system", "s"), message("user", "a\n\nb")]),
-                told(&[message("user", "s\n\na"), message("user", "b")]),
-                told(&[message("user", "s\n\na\n\nb")]),
+                conversation(&[message("system", "s"), message("user", "a\n\nb")]),
+                conversation(&[message("user", "s\n\na"), message("user", "b")]),
+                conversation(&[message("user", "s\n\na\n\nb")]),
             ]
         );
-        assert!(retold(&rest).is_empty() && retold(&[]).is_empty());
+        assert!(rewrites(&rest).is_empty() && rewrites(&[]).is_empty());
     }
 
     #[test]
     fn a_system_message_alone_is_the_users_turn() {
         let messages = [message("system", "s"), message("assistant", "a")];
-        assert_eq!(retold(&messages), [[message("user", "s"), message("assistant", "a")]]);
-        // one in the midst of a conversation has no turn to go to
-        assert!(retold(&[message("user", "a"), message("system", "s")]).is_empty());
+        assert_eq!(rewrites(&messages), [[message("user", "s"), message("assistant", "a")]]);
+        // a later system message has no turn to go to
+        assert!(rewrites(&[message("user", "a"), message("system", "s")]).is_empty());
     }
 
     #[test]
     fn calls_and_results_stay_apart() {
         let call = json!({ "role": "assistant", "content": "", "tool_calls": [{}] });
         let result = json!({ "role": "tool", "content": "1", "tool_call_id": "x" });
-        assert!(retold(&[call.clone(), call, result.clone(), result]).is_empty());
+        assert!(rewrites(&[call.clone(), call, result.clone(), result]).is_empty());
     }
 
     #[test]
@@ -137,10 +137,10 @@ mod tests {
         let messages = [json!({ "role": "user", "content": parts }), message("user", "b")];
         let expected =
             json!([{ "type": "text", "text": "a" }, { "type": "image" }, { "type": "text", "text": "b" }]);
-        assert_eq!(retold(&messages)[0][0]["content"], expected);
+        assert_eq!(rewrites(&messages)[0][0]["content"], expected);
         assert_eq!(joined(json!(""), json!("a")), "a");
         assert_eq!(joined(json!("a"), Json::Null), "a");
         let thoughts = json!({ "role": "assistant", "content": "b", "reasoning_content": "c" });
-        assert_eq!(retold(&[message("assistant", "a"), thoughts])[0][0]["reasoning_content"], "c");
+        assert_eq!(rewrites(&[message("assistant", "a"), thoughts])[0][0]["reasoning_content"], "c");
     }
 }

@@ -1,8 +1,9 @@
-//! Chat templates: the Jinja program inside a model file turns a conversation into the text of a prompt.
+//! Chat templates: the Jinja program in a model file turns a conversation into the text of a prompt.
 //!
-//! The engine is minijinja; this module makes it behave as Python's Jinja2 does inside `transformers`, which
-//! is what template authors test against. Templates are hostile input: work, memory and depth are bounded.
-//! Not here: tokenizing the text (core's `encode_chat` also sees to it that there's one BOS token), and reading tool calls or reasoning out of an answer.
+//! The engine is minijinja; this module makes it behave as Python's Jinja2 inside `transformers`, against which template
+//! authors test. Templates are hostile input: work, memory and depth are bounded. Not here: tokenizing the text (core's
+//! `encode_chat`, which also ensures a single BOS token), and reading tool calls or reasoning in an answer
+//! (`crate::answer`).
 
 mod calendar;
 mod chat;

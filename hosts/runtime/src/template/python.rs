@@ -4,16 +4,16 @@ use core::fmt::Write as _;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
-/// Values nested deeper than this aren't printed: neither Python nor a conversation goes there.
+/// Limit of nested values that are printed; real conversations stay far below.
 pub(super) const DEPTH_MAX: usize = 200;
 
-/// The error of a value nested too deeply.
+/// The error for a value that is nested too deeply.
 pub(super) fn too_deep() -> Error {
     Error::new(ErrorKind::InvalidOperation, "value is nested too deeply")
 }
 
-/// Takes the work of printing so many bytes from what the rendering may do: a unit for every eight, at least one. Values
-/// may refer to one thing in many places, so what is printed of them has no bound of its own.
+/// Consumes the fuel for printing `bytes` bytes: one unit for each eight, plus one. Values can share parts, so their
+/// printed size is not bounded by the work of building them.
 pub(super) fn charge(state: &State<'_, '_>, bytes: usize) -> Result<(), Error> {
     state.consume_fuel(u64::try_from(bytes).unwrap_or(u64::MAX) / 8 + 1)
 }
@@ -72,7 +72,7 @@ fn repr(value: &Value, depth: usize, out: &mut String, state: &State<'_, '_>) ->
     Ok(())
 }
 
-/// A number; floats by Python's rule: shortest digits, scientific from 1e16 on and below 1e-4.
+/// A number; floats as Python prints them: shortest digits, scientific from 1e16 on and below 1e-4.
 pub(super) fn number(value: &Value, out: &mut String) {
     let float = if value.is_integer() { None } else { f64::try_from(value.clone()).ok() };
     let Some(float) = float.filter(|float| float.is_finite()) else {
@@ -94,7 +94,8 @@ pub(super) fn number(value: &Value, out: &mut String) {
     };
 }
 
-/// `repr` of a string: single quotes unless only those occur in it, escapes for what can't be printed.
+/// `repr` of a string: double quotes if it has single ones only, otherwise single quotes; escapes for characters that
+/// are not printable.
 fn string_repr(text: &str, out: &mut String) {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.push(quote);
@@ -115,12 +116,12 @@ fn string_repr(text: &str, out: &mut String) {
     out.push(quote);
 }
 
-/// Whether Python prints the character as it is: neither control, unassigned nor a separator but space.
+/// True if Python prints the character unescaped: no control character, unassigned code point, or separator but space.
 fn printable(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();
     }
-    // escape_debug knows the same categories; the letter in front keeps combining marks from being escaped
+    // escape_debug uses the same categories; the letter before it prevents escapes of combining marks
     let mut pair = String::from("a");
     pair.push(c);
     !pair.escape_debug().any(|escaped| escaped == '\\')

@@ -1,7 +1,7 @@
-//! Preparing a template's source: tags that only `transformers` knows become ones that Jinja has.
+//! Preparation of a template's source: tags of `transformers` alone become tags of Jinja.
 
-/// Replaces `{% generation %}` and `{% endgeneration %}`, which mark the assistant's tokens for training, by
-/// an `if` that is always true. So white space around them is handled as their authors saw it.
+/// Replaces `{% generation %}` and `{% endgeneration %}`, which mark the assistant's tokens for training, by an `if` that is
+/// always true, so that white space around them is handled as in `transformers`.
 pub(super) fn without_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
@@ -19,7 +19,7 @@ pub(super) fn without_generation_tags(source: &str) -> String {
     out + rest
 }
 
-/// The replacement of the tag that `tag` starts with, and the tag's length, if it's one of the two.
+/// The replacement of the tag at the beginning of `tag`, and the tag's length, if it is one of the two.
 fn replaced(tag: &str) -> Option<(String, usize)> {
     let end = tag.find("%}")?;
     let inner = &tag[2..end];

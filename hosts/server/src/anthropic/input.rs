@@ -6,7 +6,7 @@ use crate::fields::Fields;
 use crate::openai::options;
 use crate::request_context::RequestContext;
 use doorbell_runtime::answer::{Continuation, ToolChoice};
-use doorbell_runtime::constrain::Shape;
+use doorbell_runtime::constrain::GrammarSpec;
 use serde_json::{Map, Value, json};
 
 pub(super) fn conversation(request: &RequestContext, fields: &Fields<'_>) -> Result<Conversation, Failure> {
@@ -51,13 +51,13 @@ pub(super) fn conversation(request: &RequestContext, fields: &Fields<'_>) -> Res
 }
 
 /// What the answer must look like.
-fn shape(format: &Value) -> Result<Shape, Failure> {
+fn shape(format: &Value) -> Result<GrammarSpec, Failure> {
     let format = Fields::of(format, "output_config.format")?;
     if format.text("type")? != Some("json_schema") {
         return Err(format.wrong("type", "must be json_schema"));
     }
     let schema = format.get("schema").ok_or_else(|| format.wrong("schema", "is missing"))?;
-    Ok(Shape::JsonSchema(schema.clone()))
+    Ok(GrammarSpec::JsonSchema(schema.clone()))
 }
 
 /// The text of a string or of text blocks.

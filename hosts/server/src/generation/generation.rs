@@ -10,8 +10,8 @@ use doorbell_core::engine::{Nanos, Usage};
 use doorbell_core::sample::{DryBreakers, LogitBias, SamplerParams};
 use doorbell_core::token::TokenId;
 use doorbell_runtime::answer::{AnswerParser, Delta};
-use doorbell_runtime::constrain::{Budget, Constraint, Shape};
-use doorbell_runtime::serve::{End, Finish, GenerationParams, Job, Ticket, TokenReport, Update};
+use doorbell_runtime::constrain::{Constraint, GrammarSpec, ReasoningBudget};
+use doorbell_runtime::serve::{End, Finish, GenerationParams, Job, JobHandle, TokenReport, Update};
 use serde_json::{Value, json};
 use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -55,16 +55,16 @@ pub(crate) struct GenerationRequest {
     pub(crate) parser: Option<AnswerParser>,
     /// Whether control tokens show.
     pub(crate) special: bool,
-    pub(crate) shape: Option<Shape>,
+    pub(crate) shape: Option<GrammarSpec>,
     /// How long reasoning may go on.
-    pub(crate) budget: Option<Budget>,
+    pub(crate) budget: Option<ReasoningBudget>,
     /// Whether an answer ends with its first call.
     pub(crate) one_call: bool,
 }
 
 impl GenerationRequest {
     /// Text, as the model says it.
-    pub(crate) fn text(prompt: Vec<TokenId>, options: GenerationOptions, shape: Option<Shape>) -> Self {
+    pub(crate) fn text(prompt: Vec<TokenId>, options: GenerationOptions, shape: Option<GrammarSpec>) -> Self {
         let text = String::new();
         Self { prompt, text, options, parser: None, special: false, shape, budget: None, one_call: false }
     }
@@ -148,7 +148,7 @@ struct Answer {
     /// Tokens so far.
     tokens: u32,
     parser: Option<AnswerParser>,
-    ticket: Option<Ticket>,
+    ticket: Option<JobHandle>,
     one_call: bool,
     /// Cut behind its first call.
     cut: bool,
@@ -184,7 +184,11 @@ pub(crate) fn random_seed() -> u64 {
 }
 
 /// A constraint for each answer. Compiling takes its time, so not on the threads that serve sockets.
-async fn constraints(app: &Arc<App>, shape: Option<Shape>, count: u32) -> Result<Vec<Constraint>, Failure> {
+async fn constraints(
+    app: &Arc<App>,
+    shape: Option<GrammarSpec>,
+    count: u32,
+) -> Result<Vec<Constraint>, Failure> {
     let Some(shape) = shape else { return Ok(Vec::new()) };
     let app = Arc::clone(app);
     let compiling = tokio::task::spawn_blocking(move || {

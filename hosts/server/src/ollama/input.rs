@@ -9,7 +9,7 @@ use crate::openai::options;
 use crate::request_context::RequestContext;
 use doorbell_core::token::TokenId;
 use doorbell_runtime::answer::{Continuation, ToolChoice};
-use doorbell_runtime::constrain::Shape;
+use doorbell_runtime::constrain::GrammarSpec;
 use serde_json::{Map, Value, json};
 
 /// The sampling options, which Ollama keeps in an object of their own.
@@ -40,12 +40,12 @@ pub(super) fn context(app: &App, fields: &Fields<'_>) -> Result<Vec<TokenId>, Fa
 }
 
 /// What the answer must look like.
-pub(super) fn shape(fields: &Fields<'_>) -> Result<Option<Shape>, Failure> {
+pub(super) fn shape(fields: &Fields<'_>) -> Result<Option<GrammarSpec>, Failure> {
     match fields.get("format") {
         None => Ok(None),
         Some(Value::String(word)) if word.is_empty() => Ok(None),
-        Some(Value::String(word)) if word == "json" => Ok(Some(Shape::JsonObject)),
-        Some(schema @ Value::Object(_)) => Ok(Some(Shape::JsonSchema(schema.clone()))),
+        Some(Value::String(word)) if word == "json" => Ok(Some(GrammarSpec::JsonObject)),
+        Some(schema @ Value::Object(_)) => Ok(Some(GrammarSpec::JsonSchema(schema.clone()))),
         Some(_) => Err(fields.wrong("format", "must be \"json\" or a JSON schema")),
     }
 }

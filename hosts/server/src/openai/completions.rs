@@ -14,7 +14,7 @@ use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
 use doorbell_core::token::TokenId;
-use doorbell_runtime::serve::{Aim, ReadResult, TokenReport};
+use doorbell_runtime::serve::{PoolingResult, PoolingTask, TokenReport};
 use serde_json::{Map, Value, json};
 
 /// Prompts of one request.
@@ -104,9 +104,9 @@ struct Run {
 
 /// How likely the tokens of a prompt are.
 async fn prompt_tokens(app: &App, tokens: Vec<TokenId>, top: u8) -> Result<Vec<TokenReport>, Failure> {
-    match pool(app, tokens, Aim::LogProbs(top)).await? {
-        ReadResult::LogProbs(reports) => Ok(reports),
-        ReadResult::Embedding(_) => Ok(Vec::new()),
+    match pool(app, tokens, PoolingTask::LogProbs(top)).await? {
+        PoolingResult::LogProbs(reports) => Ok(reports),
+        PoolingResult::Embedding(_) => Ok(Vec::new()),
     }
 }
 

@@ -14,7 +14,7 @@ use axum::response::Response;
 use core::fmt::Write as _;
 use doorbell_core::engine::SubmitError;
 use doorbell_core::token::TokenId;
-use doorbell_runtime::serve::{Aim, ReadResult};
+use doorbell_runtime::serve::{PoolingResult, PoolingTask};
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -128,8 +128,8 @@ async fn vectors(app: &App, fields: &Fields<'_>, texts: Vec<Vec<TokenId>>) -> Re
     }
     let mut vectors = Vec::new();
     for tokens in texts {
-        match pool(app, tokens, Aim::Embedding).await? {
-            ReadResult::Embedding(vector) if vector.iter().all(|x| x.is_finite()) => vectors.push(vector),
+        match pool(app, tokens, PoolingTask::Embedding).await? {
+            PoolingResult::Embedding(vector) if vector.iter().all(|x| x.is_finite()) => vectors.push(vector),
             _ => return Err(Failure::new(Kind::Internal, "the model gave no numbers for this text")),
         }
     }

@@ -7,7 +7,7 @@ use crate::generation::{GenerationOptions, MAX_ANSWERS};
 use alloc::sync::Arc;
 use doorbell_core::sample::{DryBreakers, LogitBias, MirostatVersion, SamplerParams};
 use doorbell_core::token::{EncodeOptions, TokenId};
-use doorbell_runtime::constrain::Shape;
+use doorbell_runtime::constrain::GrammarSpec;
 use serde_json::Value;
 
 /// A field that is a number, and where it goes.
@@ -203,16 +203,16 @@ fn logit_bias(app: &App, fields: &Fields<'_>, out: &mut Vec<LogitBias>) -> Resul
 }
 
 /// What the answer must look like: `response_format`, or llama-server's and vLLM's fields.
-pub(crate) fn shape(fields: &Fields<'_>) -> Result<Option<Shape>, Failure> {
+pub(crate) fn shape(fields: &Fields<'_>) -> Result<Option<GrammarSpec>, Failure> {
     if let Some(grammar) = fields.text("grammar")?.filter(|grammar| !grammar.trim().is_empty()) {
-        return Ok(Some(Shape::Gbnf(grammar.to_owned())));
+        return Ok(Some(GrammarSpec::Gbnf(grammar.to_owned())));
     }
     if let Some(regex) = fields.text("guided_regex")? {
-        return Ok(Some(Shape::Regex(regex.to_owned())));
+        return Ok(Some(GrammarSpec::Regex(regex.to_owned())));
     }
     for name in ["json_schema", "guided_json"] {
         if let Some(schema) = fields.get(name) {
-            return Ok(Some(Shape::JsonSchema(schema.clone())));
+            return Ok(Some(GrammarSpec::JsonSchema(schema.clone())));
         }
     }
     let Some(format) = fields.get("response_format") else { return Ok(None) };
@@ -220,8 +220,8 @@ pub(crate) fn shape(fields: &Fields<'_>) -> Result<Option<Shape>, Failure> {
     match format.text("type")?.unwrap_or("text") {
         "text" => Ok(None),
         "json_object" => Ok(Some(match format.get("schema") {
-            Some(schema) => Shape::JsonSchema(schema.clone()),
-            None => Shape::JsonObject,
+            Some(schema) => GrammarSpec::JsonSchema(schema.clone()),
+            None => GrammarSpec::JsonObject,
         })),
         "json_schema" => {
             let inner =
@@ -229,12 +229,12 @@ pub(crate) fn shape(fields: &Fields<'_>) -> Result<Option<Shape>, Failure> {
             let inner = inner.transpose()?;
             let schema = inner.and_then(|inner| inner.get("schema")).or_else(|| format.get("schema"));
             let schema = schema.ok_or_else(|| format.wrong("json_schema.schema", "is missing"))?;
-            Ok(Some(Shape::JsonSchema(schema.clone())))
+            Ok(Some(GrammarSpec::JsonSchema(schema.clone())))
         }
         "regex" => {
             let pattern = format.text("pattern")?.or(format.text("regex")?);
             let pattern = pattern.ok_or_else(|| format.wrong("pattern", "is missing"))?;
-            Ok(Some(Shape::Regex(pattern.to_owned())))
+            Ok(Some(GrammarSpec::Regex(pattern.to_owned())))
         }
         other => Err(format.wrong("type", format_args!("{other:?} is not known"))),
     }

@@ -6,7 +6,7 @@ use crate::conversation::{self, Conversation};
 use crate::error::Failure;
 use crate::fields::Fields;
 use doorbell_runtime::answer::Continuation;
-use doorbell_runtime::constrain::Shape;
+use doorbell_runtime::constrain::GrammarSpec;
 use serde_json::{Map, Value, json};
 
 /// Fields that name what a server with a memory would have.
@@ -159,16 +159,16 @@ fn tools(fields: &Fields<'_>) -> Result<Vec<Value>, Failure> {
     Ok(tools.iter().filter_map(function).collect())
 }
 
-fn shape(fields: &Fields<'_>) -> Result<Option<Shape>, Failure> {
+fn shape(fields: &Fields<'_>) -> Result<Option<GrammarSpec>, Failure> {
     let Some(text) = fields.get("text") else { return Ok(None) };
     let Some(format) = Fields::of(text, "text")?.get("format") else { return Ok(None) };
     let format = Fields::of(format, "text.format")?;
     match format.text("type")?.unwrap_or("text") {
         "text" => Ok(None),
-        "json_object" => Ok(Some(Shape::JsonObject)),
+        "json_object" => Ok(Some(GrammarSpec::JsonObject)),
         "json_schema" => {
             let schema = format.get("schema").ok_or_else(|| format.wrong("schema", "is missing"))?;
-            Ok(Some(Shape::JsonSchema(schema.clone())))
+            Ok(Some(GrammarSpec::JsonSchema(schema.clone())))
         }
         other => Err(format.wrong("type", format_args!("{other:?} is not known"))),
     }

@@ -4,7 +4,7 @@ use crate::failure::{Failure, Kind};
 use crate::output::print;
 use alloc::collections::BTreeMap;
 use core::fmt;
-use doorbell_runtime::compute::Timing;
+use doorbell_runtime::backend::Timing;
 use serde_json::{Value, json};
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 //! From a device to the backend on it. The hosts see no driver.
 
 use crate::cpu_fallback::CpuDriverFallback;
-use crate::device::{Device, DrilledFault};
-use crate::notices;
-use crate::verdicts;
+use crate::device::{Device, InjectedFault};
+use crate::gpu_events;
+use crate::kernel_check_cache;
 use core::fmt;
 use core::time::Duration;
 use doorbell_core::backend::{Backend, KvType, Output, PageError, PageFormat};
@@ -29,7 +29,7 @@ pub use doorbell_gpu::{Encoding, Timing, layers};
 /// Why a device can't run a model.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum ComputeError {
+pub enum BackendError {
     /// There isn't memory for keys, values and buffers.
     Memory(OutOfMemory),
     /// The CPU driver can't run it.
@@ -44,7 +44,7 @@ pub enum ComputeError {
     Gpu(Box<GpuError>),
 }
 
-impl ComputeError {
+impl BackendError {
     /// Whether there was too little memory.
     #[must_use]
     pub fn is_memory(&self) -> bool {
@@ -56,7 +56,7 @@ impl ComputeError {
     }
 }
 
-impl fmt::Display for ComputeError {
+impl fmt::Display for BackendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory(error) => write!(f, "{error}; use a smaller context"),
@@ -79,9 +79,9 @@ fn tell(finding: &Finding, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if remedy.is_empty() { Ok(()) } else { write!(f, "; {remedy}") }
 }
 
-impl core::error::Error for ComputeError {}
+impl core::error::Error for BackendError {}
 
-impl From<CpuError> for ComputeError {
+impl From<CpuError> for BackendError {
     fn from(error: CpuError) -> Self {
         match error {
             CpuError::Memory(error) => Self::Memory(error),
@@ -90,7 +90,7 @@ impl From<CpuError> for ComputeError {
     }
 }
 
-impl From<GpuError> for ComputeError {
+impl From<GpuError> for BackendError {
     fn from(error: GpuError) -> Self {
         Self::Gpu(Box::new(error))
     }
@@ -98,14 +98,14 @@ impl From<GpuError> for ComputeError {
 
 /// A backend on one of the devices.
 #[derive(Debug)]
-pub enum Computing<'m, 'a> {
+pub enum AnyBackend<'m, 'a> {
     /// The host's processor.
     Cpu(Box<CpuBackend<'m, 'a>>),
     /// A GPU, real or software.
     Gpu(Box<GpuBackend<'static, 'm, 'a>>),
 }
 
-impl Computing<'_, '_> {
+impl AnyBackend<'_, '_> {
     /// What the user should be told about how the model was loaded, in lines.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
@@ -121,15 +121,15 @@ impl Computing<'_, '_> {
 
     /// Logs from now on what the kernel tells about the device: heat, resets, queues that wait. Software GPUs and the CPU
     /// have nobody who tells.
-    pub fn log_notices(&self) {
+    pub fn log_gpu_events(&self) {
         let Self::Gpu(backend) = self else { return };
         match backend.gpu_events() {
-            Ok(notices) => notices::follow(notices),
-            Err(error) => tracing::debug!(%error, "the kernel tells nothing about the GPU"),
+            Ok(events) => gpu_events::follow(events),
+            Err(error) => tracing::debug!(%error, "the kernel reports no events of the GPU"),
         }
     }
 
-    /// When each kernel ran since the last call, if [`Setup::profile`] is set; the CPU tells nothing.
+    /// When each kernel ran since the last call, if [`BackendConfig::profile`] is set; the CPU tells nothing.
     pub fn take_timings(&mut self) -> Vec<Timing> {
         match self {
             Self::Cpu(_) => Vec::new(),
@@ -138,8 +138,8 @@ impl Computing<'_, '_> {
     }
 }
 
-impl Backend for Computing<'_, '_> {
-    type Error = ComputeError;
+impl Backend for AnyBackend<'_, '_> {
+    type Error = BackendError;
 
     fn supports(&self, op: &Op) -> bool {
         match self {
@@ -148,14 +148,14 @@ impl Backend for Computing<'_, '_> {
         }
     }
 
-    fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), ComputeError> {
+    fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), BackendError> {
         match self {
             Self::Cpu(backend) => Ok(backend.reserve(plan)?),
             Self::Gpu(backend) => Ok(backend.reserve(plan)?),
         }
     }
 
-    fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), ComputeError> {
+    fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), BackendError> {
         match self {
             Self::Cpu(backend) => Ok(backend.submit(plan, batch)?),
             Self::Gpu(backend) => Ok(backend.submit(plan, batch)?),
@@ -181,21 +181,21 @@ impl Backend for Computing<'_, '_> {
         plan: &Plan<'_>,
         batch: &Batch<'_>,
         steps: u32,
-    ) -> Result<(), ComputeError> {
+    ) -> Result<(), BackendError> {
         match self {
             Self::Cpu(backend) => Ok(backend.submit_multi_step(plan, batch, steps)?),
             Self::Gpu(backend) => Ok(backend.submit_multi_step(plan, batch, steps)?),
         }
     }
 
-    fn poll(&mut self) -> Result<Option<Output<'_>>, ComputeError> {
+    fn poll(&mut self) -> Result<Option<Output<'_>>, BackendError> {
         match self {
             Self::Cpu(backend) => Ok(backend.poll()?),
             Self::Gpu(backend) => Ok(backend.poll()?),
         }
     }
 
-    fn suspend(&mut self) -> Result<(), ComputeError> {
+    fn suspend(&mut self) -> Result<(), BackendError> {
         match self {
             Self::Cpu(backend) => Ok(backend.suspend()?),
             Self::Gpu(backend) => Ok(backend.suspend()?),
@@ -245,7 +245,7 @@ impl DelayNs for Sleeper {
 
 /// How a backend is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setup {
+pub struct BackendConfig {
     /// How keys and values are kept.
     pub kv: KvType,
     /// Threads on the CPU.
@@ -259,7 +259,7 @@ pub struct Setup {
     pub submit: Encoding,
 }
 
-impl Setup {
+impl BackendConfig {
     /// All of a model on the device if it fits, without times.
     #[must_use]
     pub fn new(kv: KvType, threads: usize) -> Self {
@@ -279,7 +279,7 @@ impl Setup {
 }
 
 /// Patience with a GPU that hangs on purpose.
-const DRILLED_HANG_MS: u32 = 500;
+const INJECTED_HANG_MS: u32 = 500;
 
 /// A backend for `model` on `device` within the limits of `config`. What a GPU does not run the CPU does.
 ///
@@ -290,19 +290,19 @@ pub fn backend<'m, 'a>(
     device: Device,
     model: &'m Model<'a>,
     config: &Config,
-    setup: &Setup,
+    setup: &BackendConfig,
     heap: Heap<'m>,
-) -> Result<Computing<'m, 'a>, ComputeError> {
-    let Setup { kv, threads, profile, submit, .. } = *setup;
+) -> Result<AnyBackend<'m, 'a>, BackendError> {
+    let BackendConfig { kv, threads, profile, submit, .. } = *setup;
     let (process, index) = match device {
         Device::Cpu => {
             let backend = CpuBackend::new(model, config.pages, kv, threads, heap)?;
-            return Ok(Computing::Cpu(Box::new(backend)));
+            return Ok(AnyBackend::Cpu(Box::new(backend)));
         }
         Device::Kfd(number) => open(&Linux, number, device)?,
-        Device::Soft { chip, strict, drill } => {
+        Device::Soft { chip, strict, inject } => {
             let kernel = software(chip, options(strict, threads, profile))?;
-            drill.into_iter().for_each(|drill| kernel.inject(|injection| drill.inject(injection)));
+            inject.into_iter().for_each(|inject| kernel.inject(|injection| inject.inject(injection)));
             open(kernel, 0, device)?
         }
     };
@@ -310,21 +310,21 @@ pub fn backend<'m, 'a>(
     let known = format!("{}:{:x}", node.isa(), node.identity().unique);
     let placement = setup.placement(model);
     let plain = Settings::new(config.pages, kv, config.largest_shape());
-    let drilled =
-        matches!(device, Device::Soft { drill: Some(drill), .. } if drill.fault == DrilledFault::Hang);
-    let hang_ms = if drilled { DRILLED_HANG_MS } else { plain.hang_ms };
+    let injected_hang =
+        matches!(device, Device::Soft { inject: Some(inject), .. } if inject.fault == InjectedFault::Hang);
+    let hang_ms = if injected_hang { INJECTED_HANG_MS } else { plain.hang_ms };
     let settings = Settings { profile, placement, hang_ms, submit, ..plain };
     let rest: BoxedCpuFallback<'m> = Box::new(CpuDriverFallback::new(model, config.pages, kv, threads, heap));
     let mut backend = GpuBackend::new(process, index, model, settings, Box::new(Sleeper), Some(rest), heap)?;
     // software GPUs are checked by tests, instruction by instruction
     if matches!(device, Device::Kfd(_)) {
-        let mut verdicts = verdicts::File::open(known);
-        let checked = backend.check_kernels(&mut verdicts, heap);
+        let mut cache = kernel_check_cache::KernelCheckFile::open(known);
+        let checked = backend.check_kernels(&mut cache, heap);
         // What a check has cost the device is not to be tried again.
-        verdicts.save();
+        cache.save();
         checked?;
     }
-    Ok(Computing::Gpu(Box::new(backend)))
+    Ok(AnyBackend::Gpu(Box::new(backend)))
 }
 
 /// Opens one GPU of a kernel.
@@ -332,11 +332,11 @@ pub(crate) fn open(
     kernel: &'static dyn Kernel,
     number: u32,
     device: Device,
-) -> Result<(Process<'static>, DeviceIndex), ComputeError> {
-    let topology = Topology::scan(kernel).map_err(ComputeError::Topology)?;
+) -> Result<(Process<'static>, DeviceIndex), BackendError> {
+    let topology = Topology::scan(kernel).map_err(BackendError::Topology)?;
     let node: Option<&Node> = topology.devices().nth(number as usize);
-    let node = node.ok_or(ComputeError::Gone(device))?;
-    let process = Process::open(kernel, &[node]).map_err(ComputeError::Open)?;
+    let node = node.ok_or(BackendError::Gone(device))?;
+    let process = Process::open(kernel, &[node]).map_err(BackendError::Open)?;
     Ok((process, DeviceIndex(0)))
 }
 
@@ -347,11 +347,11 @@ pub(crate) fn options(strict: bool, threads: usize, count: bool) -> Options {
 }
 
 /// A machine with one software GPU. It stays until the program ends, as real ones do.
-pub(crate) fn software(chip: Chip, options: Options) -> Result<&'static SoftKernel, ComputeError> {
-    let ram = crate::memory::memory().map_or(64 << 30, |memory| memory.total.max(64 << 30));
+pub(crate) fn software(chip: Chip, options: Options) -> Result<&'static SoftKernel, BackendError> {
+    let ram = crate::memory::host_memory().map_or(64 << 30, |memory| memory.total.max(64 << 30));
     let machine = Machine::new(Release::V7_2, ram, &[chip]);
     let kernel = SoftKernel::new(machine, &options);
-    let kernel = kernel.map_err(|_| ComputeError::Memory(OutOfMemory { bytes: size_of::<SoftKernel>() }))?;
+    let kernel = kernel.map_err(|_| BackendError::Memory(OutOfMemory { bytes: size_of::<SoftKernel>() }))?;
     Ok(Box::leak(Box::new(kernel)))
 }
 
@@ -389,10 +389,10 @@ pub fn estimate(
     device: Device,
     model: &Model<'_>,
     plan: &Plan<'_>,
-    setup: &Setup,
+    setup: &BackendConfig,
     positions: u32,
     heap: Heap<'_>,
-) -> Result<Option<PlanEstimate>, ComputeError> {
+) -> Result<Option<PlanEstimate>, BackendError> {
     let (process, index) = match device {
         Device::Cpu => return Ok(None),
         Device::Kfd(number) => open(&Linux, number, device)?,
@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn what_keeps_a_gpu_from_opening_comes_with_its_remedy() {
-        let told = |stage, errno| ComputeError::Open(BringUpError::Refused(stage, errno)).to_string();
+        let told = |stage, errno| BackendError::Open(BringUpError::Refused(stage, errno)).to_string();
         let taken = told(Stage::AcquireVm(128), Errno::EBUSY);
         assert!(taken.ends_with("owns the device; only one GPU runtime may be in a program: restart it"));
         let refused = told(Stage::GetVersion, Errno::EIO);
@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn a_refused_queue_comes_with_its_remedy() {
-        let told = |error| ComputeError::from(GpuError::Queue(error)).to_string();
+        let told = |error| BackendError::from(GpuError::Queue(error)).to_string();
         let sizes = SaveArea { ctl_stack: 0x4000, save: 0xaa4000, debug: 0, xcc: 1, buffer: 0xaa4000 };
         let refused = told(CreateError::Queue { errno: Errno::EINVAL, sizes, stated: (0x5000, 0x1000) });
         assert!(

@@ -1,4 +1,4 @@
-//! Texts that are read and not continued: their meaning as a vector, or how likely each token was.
+//! Pooling jobs: texts that are computed without generating, for an embedding or for the log-probabilities of their tokens.
 
 use super::job::TokenReport;
 use core::fmt;
@@ -6,47 +6,47 @@ use doorbell_core::engine::{FinishReason, PoolingOutput, SubmitError};
 use doorbell_core::sample::log_probs;
 use doorbell_core::token::TokenId;
 
-/// A text to be read, and who hears what came of it.
-pub struct ReadJob {
+/// A text to compute, and the receiver of the result.
+pub struct PoolingJob {
     /// The text; at least one token.
     pub tokens: Vec<TokenId>,
-    /// What is wanted.
-    pub aim: Aim,
-    /// Hears the end; called on the engine's thread, so that it must not block.
-    pub on_end: Box<dyn FnOnce(Result<ReadResult, ReadError>) + Send>,
+    /// The requested result.
+    pub task: PoolingTask,
+    /// Receives the result. It is called on the engine's thread and must not block.
+    pub on_end: Box<dyn FnOnce(Result<PoolingResult, PoolingError>) + Send>,
 }
 
-/// What is wanted of a text.
+/// The result that a pooling job asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aim {
-    /// The mean of the hidden states, of length 1.
+pub enum PoolingTask {
+    /// The mean of the hidden states, normalized to length 1.
     Embedding,
-    /// How likely each token but the first was, and so many of the likeliest in its place.
+    /// The log-probability of each token but the first, and of this number of most likely tokens at its position.
     LogProbs(u8),
 }
 
-/// What came of a text.
+/// The result of a pooling job.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ReadResult {
+pub enum PoolingResult {
     /// `[width]`
     Embedding(Vec<f32>),
     /// One for each token; the first has no log-probability.
     LogProbs(Vec<TokenReport>),
 }
 
-/// Why a text could not be read.
+/// Reason why a pooling job failed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum ReadError {
-    /// The engine didn't take it.
+pub enum PoolingError {
+    /// The engine has refused it.
     Refused(SubmitError),
-    /// The service ends, or nobody waits any more.
+    /// The service ends, or the job's handle was dropped.
     Cancelled,
     /// The device failed.
     DeviceFailed,
 }
 
-impl fmt::Display for ReadError {
+impl fmt::Display for PoolingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(error) => error.fmt(f),
@@ -56,17 +56,17 @@ impl fmt::Display for ReadError {
     }
 }
 
-impl core::error::Error for ReadError {}
+impl core::error::Error for PoolingError {}
 
-/// A text under way.
-pub(super) struct Reader {
-    job: ReadJob,
+/// A pooling job in the engine.
+pub(super) struct PoolingRun {
+    job: PoolingJob,
     sum: Vec<f64>,
     reports: Vec<TokenReport>,
 }
 
-impl Reader {
-    pub(super) fn new(job: ReadJob) -> Self {
+impl PoolingRun {
+    pub(super) fn new(job: PoolingJob) -> Self {
         Self { job, sum: Vec::new(), reports: Vec::new() }
     }
 
@@ -75,21 +75,21 @@ impl Reader {
     }
 
     pub(super) fn output(&self) -> PoolingOutput {
-        match self.job.aim {
-            Aim::Embedding => PoolingOutput::Hidden,
-            Aim::LogProbs(_) => PoolingOutput::Logits,
+        match self.job.task {
+            PoolingTask::Embedding => PoolingOutput::Hidden,
+            PoolingTask::LogProbs(_) => PoolingOutput::Logits,
         }
     }
 
-    /// Takes what the engine tells of one token.
+    /// Takes the row of one token: `[width]` hidden state or `[vocabulary]` logits.
     pub(super) fn take(&mut self, position: u32, row: &[f32]) {
-        match self.job.aim {
-            Aim::Embedding => {
+        match self.job.task {
+            PoolingTask::Embedding => {
                 self.sum.resize(row.len(), 0.0);
                 self.sum.iter_mut().zip(row).for_each(|(sum, &x)| *sum += f64::from(x));
             }
-            Aim::LogProbs(count) => {
-                // the scores behind one token are about the next
+            PoolingTask::LogProbs(count) => {
+                // the logits after one token are those of the next
                 let Some(&token) = self.job.tokens.get(position as usize + 1) else { return };
                 let log_probs = log_probs(row, token, count.into());
                 self.reports.push(TokenReport::new(token, Some(&log_probs)));
@@ -97,31 +97,31 @@ impl Reader {
         }
     }
 
-    /// Tells what came of it.
+    /// Reports the result.
     pub(super) fn end(mut self, reason: &FinishReason) {
         let result = match reason {
             FinishReason::Pooled => Ok(self.result()),
-            FinishReason::DeviceFailed => Err(ReadError::DeviceFailed),
-            _ => Err(ReadError::Cancelled),
+            FinishReason::DeviceFailed => Err(PoolingError::DeviceFailed),
+            _ => Err(PoolingError::Cancelled),
         };
         (self.job.on_end)(result);
     }
 
-    pub(super) fn refuse(self, error: ReadError) {
+    pub(super) fn refuse(self, error: PoolingError) {
         (self.job.on_end)(Err(error));
     }
 
-    fn result(&mut self) -> ReadResult {
-        match self.job.aim {
-            Aim::Embedding => {
+    fn result(&mut self) -> PoolingResult {
+        match self.job.task {
+            PoolingTask::Embedding => {
                 let length = self.sum.iter().map(|x| x * x).sum::<f64>().sqrt();
                 let scale = if length > 0.0 { 1.0 / length } else { 0.0 };
-                ReadResult::Embedding(self.sum.iter().map(|x| (x * scale) as f32).collect())
+                PoolingResult::Embedding(self.sum.iter().map(|x| (x * scale) as f32).collect())
             }
-            Aim::LogProbs(_) => {
+            PoolingTask::LogProbs(_) => {
                 let first = self.job.tokens.first().map(|&token| TokenReport::new(token, None));
                 let rest = core::mem::take(&mut self.reports);
-                ReadResult::LogProbs(first.into_iter().chain(rest).collect())
+                PoolingResult::LogProbs(first.into_iter().chain(rest).collect())
             }
         }
     }

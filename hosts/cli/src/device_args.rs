@@ -9,13 +9,13 @@ use doorbell_core::engine::{Config, Memory};
 use doorbell_core::model::Model;
 use doorbell_core::plan::PlanError;
 use doorbell_core::sample::SamplerParams;
-use doorbell_runtime::compute::{self, ComputeError, Computing, Encoding, Setup};
+use doorbell_runtime::backend::{self, AnyBackend, BackendConfig, BackendError, Encoding};
 use doorbell_runtime::device::{Device, DeviceRequest};
-use doorbell_runtime::memory::memory;
+use doorbell_runtime::memory::host_memory;
 
 /// Which device computes, with how many threads.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Compute {
+pub(crate) struct DeviceArgs {
     /// Who computes: auto, cpu, kfd, kfd:N, or a software GPU: soft, soft:GFX or soft:GFX,strict, which watches
     /// every access and is slower
     #[arg(long, value_name = "DEVICE", default_value_t)]
@@ -40,7 +40,7 @@ pub(crate) struct Compute {
 
 /// A device that was found usable.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Computer {
+pub(crate) struct ResolvedDevice {
     /// Which.
     pub(crate) device: Device,
     /// Threads on the CPU.
@@ -57,9 +57,9 @@ pub(crate) struct Computer {
     reason: Option<&'static str>,
 }
 
-impl Compute {
+impl DeviceArgs {
     /// Finds the device.
-    pub(crate) fn resolve(&self) -> Result<Computer, Failure> {
+    pub(crate) fn resolve(&self) -> Result<ResolvedDevice, Failure> {
         let choice = self.device.resolve().map_err(|error| Failure::new(Kind::Device, error))?;
         let wants_gpu =
             [self.gpu_layers, self.gpu_experts].iter().any(|layers| layers.is_some_and(|n| n > 0));
@@ -76,38 +76,42 @@ impl Compute {
         let reason = choice.reason.map(|reason| &*reason.leak());
         let layers = [self.gpu_layers, self.gpu_experts];
         let Self { kv, submit, .. } = *self;
-        Ok(Computer { device: choice.device, threads, kv, layers, profile: false, submit, reason })
+        Ok(ResolvedDevice { device: choice.device, threads, kv, layers, profile: false, submit, reason })
     }
 }
 
-impl Computer {
+impl ResolvedDevice {
     /// How its backend is made.
-    pub(crate) fn setup(self) -> Setup {
+    pub(crate) fn setup(self) -> BackendConfig {
         let Self { kv, threads, layers, profile, submit, .. } = self;
-        Setup { kv, threads, layers, profile, submit }
+        BackendConfig { kv, threads, layers, profile, submit }
     }
 }
 
 /// Refuses limits whose buffers don't fit into memory, before anything is reserved.
 ///
 /// Requests may ask for penalties over the whole context.
-pub(crate) fn check_memory(model: &Model<'_>, config: &Config, computer: Computer) -> Result<(), Failure> {
+pub(crate) fn check_memory(
+    model: &Model<'_>,
+    config: &Config,
+    computer: ResolvedDevice,
+) -> Result<(), Failure> {
     let short = |error| {
         let kind = if matches!(error, PlanError::Kv(_)) { Kind::Input } else { Kind::Memory };
         Failure::new(kind, error)
     };
-    let Computer { device, threads, kv, .. } = computer;
+    let ResolvedDevice { device, threads, kv, .. } = computer;
     let needed = config.memory(model, kv, HEAP).map_err(short)?;
     if matches!(device, Device::Kfd(_)) {
         // the driver asks the device itself
         return Ok(());
     }
-    let scratch = compute::scratch_bytes(device, model, config, kv, threads, HEAP).map_err(short)?;
+    let scratch = backend::scratch_bytes(device, model, config, kv, threads, HEAP).map_err(short)?;
     let mut dearest = SamplerParams::default();
     dearest.dry.multiplier = 1.0;
     let buffers =
         Memory { sampling: config.sampling_bytes(&dearest), scratch: scratch as u64, ..needed }.heap();
-    match memory() {
+    match host_memory() {
         Some(memory) if buffers > memory.available => Err(Failure::new(
             Kind::Memory,
             format_args!(
@@ -126,8 +130,8 @@ pub(crate) fn check_memory(model: &Model<'_>, config: &Config, computer: Compute
 pub(crate) fn open<'m, 'a>(
     model: &'m Model<'a>,
     config: &Config,
-    computer: Computer,
-) -> Result<Computing<'m, 'a>, Failure> {
+    computer: ResolvedDevice,
+) -> Result<AnyBackend<'m, 'a>, Failure> {
     let trained = model.hparams.context;
     if config.context > trained {
         note(format_args!(
@@ -137,12 +141,12 @@ pub(crate) fn open<'m, 'a>(
     if let Some(reason) = computer.reason {
         note(format_args!("device {}: {reason}", computer.device));
     }
-    let backend = compute::backend(computer.device, model, config, &computer.setup(), HEAP);
+    let backend = backend::backend(computer.device, model, config, &computer.setup(), HEAP);
     let backend = backend.map_err(failure)?;
     backend.remarks().into_iter().for_each(note);
     Ok(backend)
 }
 
-pub(crate) fn failure(error: ComputeError) -> Failure {
+pub(crate) fn failure(error: BackendError) -> Failure {
     Failure::new(if error.is_memory() { Kind::Memory } else { Kind::Device }, error)
 }

@@ -1,7 +1,9 @@
-//! What the operations of a plan cost on a chip: each different one is run once, by itself, on the software GPU, which
-//! counts it and gives it a time by its model of the chip. Nothing here was ever measured.
+//! Modelled cost of the operations of a plan on a chip: each distinct operation runs once on the software GPU, which
+//! counts its work and computes a time from a model of the chip.
+//!
+//! Not here: measured times (`AnyBackend::take_timings`).
 
-use crate::compute::{ComputeError, PlanEstimate, Sleeper, open, options, software};
+use crate::backend::{BackendError, PlanEstimate, Sleeper, open, options, software};
 use crate::device::Device;
 use doorbell_core::backend::KvType;
 use doorbell_core::heap::Heap;
@@ -11,12 +13,12 @@ use doorbell_gpu::{GpuBackend, Settings};
 use doorbell_soft::kernel::Chip;
 use doorbell_soft::processor::{Model as Chips, Modelled};
 
-/// One dispatch that was counted.
+/// Counts and modelled time of one dispatch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Counted {
-    /// Nanoseconds by the model of the chip, part by part.
+pub struct DispatchProfile {
+    /// Nanoseconds from the model of the chip, for each part.
     pub time: Modelled,
-    /// Bytes that came from memory or went there, beyond all caches.
+    /// Bytes read from and written to device memory, behind all caches.
     pub moved: u64,
     /// Wave instructions.
     pub instructions: u64,
@@ -24,34 +26,35 @@ pub struct Counted {
 
 /// The dispatches of every operation of a plan.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rehearsal {
-    /// By operation, then dispatch; those of alike operations are alike.
-    pub ops: Vec<Vec<Counted>>,
-    /// The chip of the model.
+pub struct OpProfile {
+    /// For each operation its dispatches; equal operations have equal profiles.
+    pub ops: Vec<Vec<DispatchProfile>>,
+    /// Name of the modelled chip.
     pub chip: &'static str,
-    /// Bytes a second from memory that whole kernels reached on it.
+    /// Memory bandwidth of the chip that whole kernels reach, in bytes per second.
     pub bandwidth: f64,
 }
 
-/// Rehearses a step of all the plan's rows, the last ones of `positions`; only what differs in `estimate` is run.
+/// Profiles a step with all rows of the plan, which are the last of `positions` positions. Operations with equal dispatches
+/// in `estimate` run once.
 ///
 /// # Errors
 ///
-/// Memory, or a fault of the software GPU.
-pub fn rehearse(
+/// There is not enough memory, or the software GPU reports a fault.
+pub fn profile_ops(
     chip: Chip,
     model: &Model<'_>,
     (plan, estimate): (&Plan<'_>, &PlanEstimate),
     kv: KvType,
     positions: u32,
     heap: Heap<'_>,
-) -> Result<Rehearsal, ComputeError> {
-    let alike = alike(estimate);
-    let mut first: Vec<usize> = alike.iter().flatten().copied().collect();
+) -> Result<OpProfile, BackendError> {
+    let first_equal = first_equal(estimate);
+    let mut first: Vec<usize> = first_equal.iter().flatten().copied().collect();
     first.sort_unstable();
     first.dedup();
     let kernel = software(chip, options(false, 1, true))?;
-    let (process, index) = open(kernel, 0, Device::Soft { chip, strict: false, drill: None })?;
+    let (process, index) = open(kernel, 0, Device::Soft { chip, strict: false, inject: None })?;
     let gpu = process.device(index).gpu_id();
     let positions = positions.max(plan.shape.rows);
     let settings = Settings::new(positions.div_ceil(PAGE_TOKENS as u32), kv, plan.shape);
@@ -60,28 +63,28 @@ pub fn rehearse(
         GpuBackend::for_single_ops(process, index, model, settings, wanted, Box::new(Sleeper), heap)?;
     let chips = Chips::of(chip.name).unwrap_or_else(|| Chips::of_target(chip.target));
     let chips = chips.submitting(estimate.submit);
-    let mut counted: Vec<Vec<Counted>> = vec![Vec::new(); plan.ops.len()];
+    let mut counted: Vec<Vec<DispatchProfile>> = vec![Vec::new(); plan.ops.len()];
     for &op in &first {
         let _ = kernel.take_profiles(gpu);
         backend.run_op(plan, positions - plan.shape.rows, op)?;
         counted[op] = kernel
             .take_profiles(gpu)
             .iter()
-            .map(|profile| Counted {
+            .map(|profile| DispatchProfile {
                 time: chips.time(profile),
                 moved: profile.traffic.memory,
                 instructions: profile.instructions(),
             })
             .collect();
     }
-    let ops = alike.iter().map(|first| first.map(|op| counted[op].clone()).unwrap_or_default());
-    Ok(Rehearsal { ops: ops.collect(), chip: chip.name, bandwidth: chips.bandwidth * 1e9 })
+    let ops = first_equal.iter().map(|first| first.map(|op| counted[op].clone()).unwrap_or_default());
+    Ok(OpProfile { ops: ops.collect(), chip: chip.name, bandwidth: chips.bandwidth * 1e9 })
 }
 
-/// The first operation with the same dispatches as each; `None` for those of the host.
-fn alike(estimate: &PlanEstimate) -> Vec<Option<usize>> {
+/// For each operation the first one with equal dispatches; `None` for operations that run on the host.
+fn first_equal(estimate: &PlanEstimate) -> Vec<Option<usize>> {
     let mut first: Vec<usize> = Vec::new();
-    let of = |(index, op): (usize, &crate::compute::OpEstimate)| {
+    let of = |(index, op): (usize, &crate::backend::OpEstimate)| {
         if op.dispatches.is_empty() {
             return None;
         }
