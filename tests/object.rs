@@ -2,7 +2,7 @@
 
 use doorbell_compiler::ir::Builder;
 use doorbell_compiler::object::{CODE_END, PADDING_WORDS};
-use doorbell_compiler::sample::SAMPLES;
+use doorbell_compiler::sample_kernels::SAMPLES;
 use doorbell_compiler::{Kernel, ObjectError, Options, compile, object};
 use doorbell_isa::Target;
 use doorbell_kfd::code::Object;

@@ -1,7 +1,7 @@
 //! Runs one kernel: buffers in, buffers and findings out.
 
 use doorbell_compiler::object::{ArgumentValue, pack_arguments};
-use doorbell_compiler::sample::SAMPLES;
+use doorbell_compiler::sample_kernels::SAMPLES;
 use doorbell_compiler::{Kernel, Options, compile};
 use doorbell_isa::Target;
 use doorbell_soft::code::{CodeObject, Descriptor, Launch};

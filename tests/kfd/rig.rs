@@ -3,7 +3,7 @@
 use core::fmt::Display;
 use doorbell_compiler::ir::{Builder, Elem, Function, Width};
 use doorbell_compiler::object::{ArgumentValue, pack_arguments};
-use doorbell_compiler::sample::SAMPLES;
+use doorbell_compiler::sample_kernels::SAMPLES;
 use doorbell_compiler::{Options as CompilerOptions, compile};
 use doorbell_isa::Target;
 use doorbell_kfd::code::Program;

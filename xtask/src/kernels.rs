@@ -9,7 +9,7 @@ mod time;
 
 use crate::{opencl, process};
 use anyhow::{Context, Result, bail};
-use doorbell_compiler::sample::SAMPLES;
+use doorbell_compiler::sample_kernels::SAMPLES;
 use doorbell_compiler::{Kernel, Options, compile};
 use doorbell_isa::Target;
 use std::path::{Path, PathBuf};

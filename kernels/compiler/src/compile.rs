@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::fmt::{self, Write as _};
 use doorbell_isa::{Target, decode};
 
-/// What a compilation may do.
+/// Options of a compilation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Most VGPRs: fewer keep more waves resident.
@@ -36,7 +36,7 @@ impl Default for Options {
     }
 }
 
-/// Why a function did not become a kernel.
+/// The reason why a function did not become a kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum CompileError {
@@ -45,7 +45,7 @@ pub enum CompileError {
     /// A value is wrongly declared uniform.
     Uniformity(uniformity::UniformityError),
     /// The target lacks something.
-    Legalize(legalize::LegaliseError),
+    Legalize(legalize::LegalizeError),
     /// Too many registers.
     Pressure(allocate::PressureError),
     /// The code does not encode.

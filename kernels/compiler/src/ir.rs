@@ -7,12 +7,14 @@
 mod alu;
 mod build;
 mod control;
+mod expr;
 mod pipeline;
 mod print;
 
 pub use alu::{ALU, Alu, AluRow};
 pub use build::Builder;
 pub use control::Counted;
+pub use expr::{Expr, Location, global, lds};
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -99,7 +101,7 @@ pub enum Space {
     Lds,
 }
 
-/// What a load or store moves.
+/// Width of a load or store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Width {
     /// Zero-extended byte.
@@ -168,7 +170,7 @@ pub enum AtomicOp {
 /// an acquire makes what others released visible to later vector loads. Scalar loads are not ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fence {
-    /// Before the access that tells others.
+    /// Before the access that signals other waves.
     Release,
     /// After the access that learns of others.
     Acquire,
@@ -297,9 +299,9 @@ pub enum Node {
     If {
         /// The condition.
         condition: Value,
-        /// Where it holds.
+        /// Region of the lanes where it holds.
         then: Region,
-        /// Where it does not.
+        /// Region of the other lanes.
         otherwise: Region,
         /// Values of both.
         merged: Vec<Merged>,
@@ -324,7 +326,7 @@ pub struct Region {
     pub nodes: Vec<Node>,
 }
 
-/// How an argument is used, for the metadata of the code object.
+/// Use of an argument, for the metadata of the code object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ArgumentKind {
     /// Address of a global buffer, 8 bytes.

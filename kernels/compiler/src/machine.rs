@@ -29,7 +29,7 @@ pub enum Bank {
     Scalar,
 }
 
-/// What a virtual register is.
+/// Description of a virtual register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegInfo {
     /// Register file.
@@ -42,7 +42,7 @@ pub struct RegInfo {
     pub value: Option<Value>,
 }
 
-/// A block, by its place in the layout.
+/// A block, by its index in the layout.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BlockId(pub u32);
 
@@ -75,7 +75,7 @@ pub enum Arg {
     Block(BlockId),
 }
 
-/// Waits that memory ordering asks for, as far as something is outstanding.
+/// Waits that memory ordering needs, as far as operations are outstanding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Release {
     /// Vector-memory loads and stores.
@@ -123,7 +123,7 @@ pub struct Block {
     pub items: Vec<Item>,
 }
 
-/// What the start of a wave provides.
+/// Registers that the hardware fills when a wave starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Entry {
     /// User SGPRs, padding included.
@@ -211,7 +211,7 @@ impl Instr {
         self.args.iter().find_map(|arg| if let Arg::Block(block) = arg { Some(*block) } else { None })
     }
 
-    /// Whether control may go on to the next instruction.
+    /// True if control may go on to the next instruction.
     pub fn falls_through(&self) -> bool {
         self.op != doorbell_isa::op::s_branch && !self.op.row().has(Flags::ENDS)
     }

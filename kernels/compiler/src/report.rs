@@ -1,4 +1,4 @@
-//! What a compiled kernel costs: registers, occupancy, instruction mix, issue cycles, bytes.
+//! Static figures of a compiled kernel: registers, occupancy, instruction mix, issue cycles, bytes.
 
 use crate::object::Resources;
 use core::fmt;

@@ -2,7 +2,7 @@
 //!
 //! `DOORBELL_BLESS=1 cargo test -p doorbell-compiler --test golden` writes them after an intended change.
 
-use doorbell_compiler::sample::SAMPLES;
+use doorbell_compiler::sample_kernels::SAMPLES;
 use doorbell_compiler::{Options, compile};
 use doorbell_isa::Target;
 use std::path::Path;

@@ -4,7 +4,7 @@ use doorbell_compiler::machine::{Arg, Instr, Item, Line, Physical};
 use doorbell_compiler::pass::fit::{Limits, fit};
 use doorbell_compiler::pass::split::Split;
 use doorbell_compiler::pass::{allocate, legalize, schedule, vopd};
-use doorbell_compiler::sample::SAMPLES;
+use doorbell_compiler::sample_kernels::SAMPLES;
 use doorbell_compiler::{Options, check, compile};
 use doorbell_isa::{Format, Inst, Operand, Operands, Target, decode, encode, op};
 

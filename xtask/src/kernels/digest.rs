@@ -5,7 +5,7 @@
 
 use anyhow::{Result, anyhow};
 use doorbell_compiler::ir::Function;
-use doorbell_compiler::sample::SAMPLES;
+use doorbell_compiler::sample_kernels::SAMPLES;
 use doorbell_compiler::{Options, compile};
 use doorbell_core::backend::KvType;
 use doorbell_core::gguf::Gguf;

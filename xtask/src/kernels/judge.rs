@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use doorbell_compiler::ir::Function;
 use doorbell_compiler::object::Descriptor;
-use doorbell_compiler::sample::SAMPLES;
+use doorbell_compiler::sample_kernels::SAMPLES;
 use doorbell_compiler::{CompileError, Kernel, Options, compile};
 use doorbell_isa::{Generation, Target};
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use crate::process::{command, output};
 use anyhow::{Context, Result};
-use doorbell_compiler::sample::SAMPLES;
+use doorbell_compiler::sample_kernels::SAMPLES;
 use doorbell_compiler::{Options, compile};
 use doorbell_isa::{Flags, Inst, Operand, Target, decode, op};
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Whether the allocated program computes what the program with virtual registers does.
+//! Checks that the allocated program computes the same as the program with virtual registers.
 //!
 //! Symbolic: follows which dword of which virtual register every physical register holds, on all paths. Every read
 //! must find what it names. Not here: anything of the allocator; what splitting did before (`split`).
@@ -152,7 +152,7 @@ fn walk(
     }
 }
 
-/// Which of two instructions each half of a dual-issue instruction is.
+/// The two instructions that the halves of a dual-issue instruction are.
 fn halves<'a>(
     dual: [(Op, Operands); 2],
     instrs: [&'a Instr; 2],
@@ -222,7 +222,7 @@ fn step(
     Ok(())
 }
 
-/// Whether an allocated instruction is the one with virtual registers, operands aside; the 64-bit form may stand for
+/// True if an allocated instruction is the one with virtual registers, operands aside; the 64-bit form may stand for
 /// the 32-bit one.
 fn same(instr: &Instr, inst: &Inst) -> bool {
     inst.op == instr.op
@@ -233,7 +233,7 @@ fn same(instr: &Instr, inst: &Inst) -> bool {
         && inst.second.is_none()
 }
 
-/// Whether an operand holds a part, dword by dword.
+/// True if an operand holds a part, dword by dword.
 fn holds(state: &State<'_>, part: Part, operand: Operand) -> bool {
     slots(operand).is_some_and(|(first, count)| {
         count == part.count

@@ -1,6 +1,6 @@
 //! Control flow of decoded code: instructions by number with what they touch, successors by branch distance.
 
-use super::binary::{BinaryError, Origin};
+use super::fault::{BinaryError, Origin};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -33,7 +33,7 @@ pub(super) struct Code {
     pub(super) origin: Origin,
     pub(super) insts: Vec<Inst>,
     pub(super) successors: Vec<Successors>,
-    /// Whether control may come from elsewhere than the instruction before.
+    /// True if control may come from elsewhere than the instruction before.
     pub(super) leaders: Vec<bool>,
     touched: Vec<Vec<(Access, Range<u16>)>>,
 }
@@ -92,17 +92,17 @@ impl Code {
         Ok(())
     }
 
-    /// What an instruction reads and writes.
+    /// Registers that an instruction reads and writes.
     pub(super) fn touched(&self, at: usize) -> &[(Access, Range<u16>)] {
         &self.touched[at]
     }
 
-    /// What an instruction reads.
+    /// Registers that an instruction reads.
     pub(super) fn reads(&self, at: usize) -> impl Iterator<Item = Range<u16>> + '_ {
         self.ranges(at, Access::Read)
     }
 
-    /// What an instruction writes.
+    /// Registers that an instruction writes.
     pub(super) fn writes(&self, at: usize) -> impl Iterator<Item = Range<u16>> + '_ {
         self.ranges(at, Access::Write)
     }
@@ -191,12 +191,12 @@ pub(super) fn meet(a: &Range<u16>, b: &Range<u16>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// Whether an instruction is executed by the vector ALU.
+/// True if an instruction is executed by the vector ALU.
 pub(super) fn is_valu(inst: &Inst) -> bool {
     inst.row().is_vector()
 }
 
-/// Whether an instruction is executed by the scalar ALU (waits and branches are not).
+/// True if an instruction is executed by the scalar ALU (waits and branches are not).
 pub(super) fn is_salu(inst: &Inst) -> bool {
     matches!(inst.row().format, Format::Sop1 | Format::Sop2 | Format::Sopc | Format::Sopk)
         && !inst.row().name.starts_with("s_waitcnt")

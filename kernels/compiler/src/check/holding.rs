@@ -1,4 +1,4 @@
-//! What every place holds, on all paths to a point of the program.
+//! Contents of every register and memory slot, on all paths to a point of the program.
 //!
 //! Places are numbers: physical registers, or registers and memory slots of a program that was split. So are the dwords
 //! of virtual registers. Not here: which steps there are (`allocation`, `split`).
@@ -44,7 +44,7 @@ impl Dwords {
         self.first[reg.index()] as usize
     }
 
-    /// How many there are.
+    /// Their number.
     pub(super) fn count(&self) -> usize {
         self.first.last().map_or(0, |count| *count as usize)
     }
@@ -121,7 +121,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Whether a place holds a dword, or the dword is nothing in particular.
+    /// True if a register or slot holds a dword, or the dword is undefined.
     pub(super) fn holds(&self, place: usize, dword: Dword) -> bool {
         let number = self.dwords.number(dword);
         self.places.get(place) == Some(&number) || self.undefined[number as usize]

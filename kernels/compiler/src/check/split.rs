@@ -1,4 +1,4 @@
-//! Whether a program whose live ranges were split computes what the one before does.
+//! Checks that a program whose live ranges were split computes the same as the one before.
 //!
 //! Symbolic, as the check of allocation: follows what every register and every scratch slot holds. What splitting
 //! adds is recognized by itself: scratch accesses, which nothing else makes, and instructions that repeat the only
@@ -51,7 +51,7 @@ fn shape(name: &str) -> AllocationError {
     AllocationError::Shape { instruction: name.to_string() }
 }
 
-/// What is known at a point.
+/// Facts at a point of the program.
 #[derive(Clone)]
 struct Known<'a> {
     /// Registers of the split program by dword, then its scratch slots.
@@ -282,7 +282,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// What a definition makes current, and what no longer is.
+    /// Makes a definition current and forgets the copies of the value before.
     fn defined(&self, instr: &Instr, known: &mut Known<'_>) {
         for (part, _) in instr.defs() {
             known.current.retain(|reg| {
@@ -311,7 +311,7 @@ fn whole_part(machine: &Machine, reg: Reg) -> Part {
     Part { reg, first: 0, count: machine.info(reg).dwords }
 }
 
-/// Whether two instructions are the same, registers aside.
+/// True if two instructions are the same, registers aside.
 fn same(old: &Instr, new: &Instr) -> bool {
     let alike = |(old, new): (&Arg, &Arg)| match (old, new) {
         (Arg::Reg(old), Arg::Reg(new)) => old.count == new.count,
@@ -327,7 +327,7 @@ fn same(old: &Instr, new: &Instr) -> bool {
         && old.args.iter().zip(&new.args).all(alike)
 }
 
-/// Whether an instruction does nothing but give a result that depends on its sources alone. Arguments of the kernel
+/// True if an instruction only gives a result that depends on its sources alone. Arguments of the kernel
 /// count as constants; that the base is theirs is checked as any source.
 fn is_pure(instr: &Instr) -> bool {
     const EFFECTS: [Flags; 10] = [

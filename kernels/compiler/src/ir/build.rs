@@ -3,8 +3,8 @@
 //! The builder makes no checks of its own: `verify` reports what is wrong with the result.
 
 use super::{
-    Address, Alu, Argument, ArgumentKind, AtomicOp, Axis, Elem, Fence, Fragment, Function, Logic, MatrixOp,
-    Node, Op, Region, Scope, Space, Type, Value, Width,
+    Address, Alu, Argument, ArgumentKind, AtomicOp, Axis, Elem, Expr, Fence, Fragment, Function, Location,
+    Logic, MatrixOp, Node, Op, Region, Scope, Space, Type, Value, Width,
 };
 use alloc::string::ToString;
 use alloc::vec;
@@ -20,7 +20,8 @@ pub struct Builder {
 macro_rules! binary {
     ($($name:ident)*) => {$(
         #[doc = concat!("Arithmetic `", stringify!($name), "`.")]
-        pub fn $name(&mut self, a: Value, b: Value) -> Value {
+        pub fn $name(&mut self, a: impl Into<Expr>, b: impl Into<Expr>) -> Value {
+            let (a, b) = (self.eval(a), self.eval(b));
             self.alu(Alu::$name, &[a, b])
         }
     )*};
@@ -29,7 +30,8 @@ macro_rules! binary {
 macro_rules! unary {
     ($($name:ident)*) => {$(
         #[doc = concat!("Arithmetic `", stringify!($name), "`.")]
-        pub fn $name(&mut self, a: Value) -> Value {
+        pub fn $name(&mut self, a: impl Into<Expr>) -> Value {
+            let a = self.eval(a);
             self.alu(Alu::$name, &[a])
         }
     )*};
@@ -133,12 +135,14 @@ impl Builder {
     unary! { not rint floor trunc exp2 log2 rcp rsq sqrt sin cos cvt_f_u cvt_f_i cvt_f_h cvt_u_f cvt_i_f cvt_h_f }
 
     /// `-a`, by its sign bit.
-    pub fn fneg(&mut self, a: Value) -> Value {
+    pub fn fneg(&mut self, a: impl Into<Expr>) -> Value {
+        let a = self.eval(a);
         self.sign(Alu::xor, 1 << 31, a)
     }
 
     /// `|a|`, by its sign bit.
-    pub fn fabs(&mut self, a: Value) -> Value {
+    pub fn fabs(&mut self, a: impl Into<Expr>) -> Value {
+        let a = self.eval(a);
         self.sign(Alu::and, !(1 << 31), a)
     }
 
@@ -150,49 +154,57 @@ impl Builder {
     }
 
     /// `a` limited to `low ..= high`; NaN gives `low`.
-    pub fn clamp(&mut self, a: Value, low: Value, high: Value) -> Value {
+    pub fn clamp(&mut self, a: impl Into<Expr>, low: impl Into<Expr>, high: impl Into<Expr>) -> Value {
+        let (a, low, high) = (self.eval(a), self.eval(low), self.eval(high));
         self.alu(Alu::med3, &[a, low, high])
     }
 
     /// `a` rounded to the nearest integer, ties to even, as a signed integer; saturates, NaN gives 0.
-    pub fn round_to_int(&mut self, a: Value) -> Value {
+    pub fn round_to_int(&mut self, a: impl Into<Expr>) -> Value {
+        let a = self.eval(a);
         let rounded = self.rint(a);
         self.cvt_i_f(rounded)
     }
 
     /// Two floats as a pair of f16, each rounded to nearest even (`cvt_h_f` of one float leaves the high half
     /// undefined, which `Width::U16` stores do not see; `cvt_pk_h` rounds toward zero).
-    pub fn half_pair(&mut self, low: Value, high: Value) -> Value {
+    pub fn half_pair(&mut self, low: impl Into<Expr>, high: impl Into<Expr>) -> Value {
+        let (low, high) = (self.eval(low), self.eval(high));
         let (low, high) = (self.cvt_h_f(low), self.cvt_h_f(high));
         self.pack_h(low, high)
     }
 
     /// The high half of a pair of bf16 as a float.
-    pub fn bf16_high(&mut self, pair: Value) -> Value {
+    pub fn bf16_high(&mut self, pair: impl Into<Expr>) -> Value {
+        let pair = self.eval(pair);
         let mask = self.int(0xffff_0000);
         let bits = self.and(pair, mask);
         self.bits(bits, Elem::Float)
     }
 
     /// The low half of a pair of bf16 as a float.
-    pub fn bf16_low(&mut self, pair: Value) -> Value {
+    pub fn bf16_low(&mut self, pair: impl Into<Expr>) -> Value {
+        let pair = self.eval(pair);
         let sixteen = self.int(16);
         let bits = self.shl(pair, sixteen);
         self.bits(bits, Elem::Float)
     }
 
     /// Both conditions.
-    pub fn both(&mut self, a: Value, b: Value) -> Value {
+    pub fn both(&mut self, a: impl Into<Expr>, b: impl Into<Expr>) -> Value {
+        let (a, b) = (self.eval(a), self.eval(b));
         self.logic(Logic::And, &[a, b])
     }
 
     /// Either condition.
-    pub fn either(&mut self, a: Value, b: Value) -> Value {
+    pub fn either(&mut self, a: impl Into<Expr>, b: impl Into<Expr>) -> Value {
+        let (a, b) = (self.eval(a), self.eval(b));
         self.logic(Logic::Or, &[a, b])
     }
 
     /// The condition's opposite.
-    pub fn negate(&mut self, a: Value) -> Value {
+    pub fn negate(&mut self, a: impl Into<Expr>) -> Value {
+        let a = self.eval(a);
         self.logic(Logic::Not, &[a])
     }
 
@@ -202,52 +214,61 @@ impl Builder {
     }
 
     /// Uniform 64-bit base moved by a uniform offset: 32 bits unsigned, or a 64-bit value (`wide_mul`).
-    pub fn wide_add(&mut self, base: Value, offset: Value) -> Value {
+    pub fn wide_add(&mut self, base: impl Into<Expr>, offset: impl Into<Expr>) -> Value {
+        let (base, offset) = (self.eval(base), self.eval(offset));
         self.emit(Type::of(Elem::Wide, true), Op::WideAdd(base, offset))
     }
 
     /// 64-bit product of uniform unsigned values, as an offset for `wide_add` in buffers over 4 GiB.
-    pub fn wide_mul(&mut self, a: Value, b: Value) -> Value {
+    pub fn wide_mul(&mut self, a: impl Into<Expr>, b: impl Into<Expr>) -> Value {
+        let (a, b) = (self.eval(a), self.eval(b));
         self.emit(Type::of(Elem::Wide, true), Op::WideMul(a, b))
     }
 
     /// `a * b + c`, one rounding.
-    pub fn fma(&mut self, a: Value, b: Value, c: Value) -> Value {
+    pub fn fma(&mut self, a: impl Into<Expr>, b: impl Into<Expr>, c: impl Into<Expr>) -> Value {
+        let (a, b, c) = (self.eval(a), self.eval(b), self.eval(c));
         self.alu(Alu::fma, &[a, b, c])
     }
 
     /// `(a << b) + c`.
-    pub fn shl_add(&mut self, a: Value, b: Value, c: Value) -> Value {
+    pub fn shl_add(&mut self, a: impl Into<Expr>, b: impl Into<Expr>, c: impl Into<Expr>) -> Value {
+        let (a, b, c) = (self.eval(a), self.eval(b), self.eval(c));
         self.alu(Alu::shl_add, &[a, b, c])
     }
 
     /// `count` bits of `a` from bit `low`.
-    pub fn bfe(&mut self, a: Value, low: u32, count: u32) -> Value {
+    pub fn bfe(&mut self, a: impl Into<Expr>, low: u32, count: u32) -> Value {
+        let a = self.eval(a);
         let (low, count) = (self.int(low), self.int(count));
         self.alu(Alu::bfe, &[a, low, count])
     }
 
     /// Byte `index` of `a` as a float.
-    pub fn byte_to_float(&mut self, a: Value, index: u8) -> Value {
+    pub fn byte_to_float(&mut self, a: impl Into<Expr>, index: u8) -> Value {
+        let a = self.eval(a);
         let rows = [Alu::cvt_f_u8_0, Alu::cvt_f_u8_1, Alu::cvt_f_u8_2, Alu::cvt_f_u8_3];
         self.alu(rows[usize::from(index & 3)], &[a])
     }
 
     /// The same bits as another 32-bit element type.
-    pub fn bits(&mut self, a: Value, elem: Elem) -> Value {
+    pub fn bits(&mut self, a: impl Into<Expr>, elem: Elem) -> Value {
+        let a = self.eval(a);
         let ty = Type { elem, ..self.ty(a) };
         self.emit(ty, Op::Pack(vec![a]))
     }
 
     /// `a` where the condition holds, else `b`.
-    pub fn select(&mut self, condition: Value, a: Value, b: Value) -> Value {
+    pub fn select(&mut self, condition: impl Into<Expr>, a: impl Into<Expr>, b: impl Into<Expr>) -> Value {
+        let (condition, a, b) = (self.eval(condition), self.eval(a), self.eval(b));
         let uniform = self.all_uniform(&[condition, a, b]);
         let ty = Type { uniform, ..self.ty(a) };
         self.emit(ty, Op::Select(condition, a, b))
     }
 
     /// One element.
-    pub fn extract(&mut self, a: Value, index: u8) -> Value {
+    pub fn extract(&mut self, a: impl Into<Expr>, index: u8) -> Value {
+        let a = self.eval(a);
         let ty = Type { count: 1, ..self.ty(a) };
         self.emit(ty, Op::Extract(a, index))
     }
@@ -282,20 +303,24 @@ impl Builder {
     }
 
     /// Reads memory through the vector caches, whatever the address; elements of 32 bits each.
-    pub fn load(&mut self, address: Address, width: Width, elem: Elem) -> Value {
+    pub fn load(&mut self, address: impl Into<Location>, width: Width, elem: Elem) -> Value {
+        let address = self.address(address);
         let ty = Type { elem, count: width.dwords(), uniform: false };
         self.emit(ty, Op::Load(address, width))
     }
 
     /// Reads memory through the scalar cache, the same for all lanes. Only for memory that nothing in the same dispatch
     /// writes: the start of a dispatch empties this cache, fences and barriers do not.
-    pub fn load_uniform(&mut self, address: Address, width: Width, elem: Elem) -> Value {
+    pub fn load_uniform(&mut self, address: impl Into<Location>, width: Width, elem: Elem) -> Value {
+        let address = self.address(address);
         let ty = Type { elem, count: width.dwords(), uniform: true };
         self.emit(ty, Op::Load(address, width))
     }
 
     /// Writes memory.
-    pub fn store(&mut self, address: Address, width: Width, value: Value) {
+    pub fn store(&mut self, address: impl Into<Location>, width: Width, value: impl Into<Expr>) {
+        let address = self.address(address);
+        let value = self.eval(value);
         self.effect(Op::Store(address, width, value));
     }
 
@@ -306,7 +331,8 @@ impl Builder {
 
     /// Reads 32 bits through the vector caches at an address that is the same for all lanes: for memory that the same
     /// dispatch writes, after an acquire. The result is uniform.
-    pub fn load_uniform_fresh(&mut self, address: Address, elem: Elem) -> Value {
+    pub fn load_uniform_fresh(&mut self, address: impl Into<Location>, elem: Elem) -> Value {
+        let address = self.address(address);
         let value = self.load(address, Width::Dwords(1), elem);
         self.first_lane(value)
     }
@@ -317,12 +343,12 @@ impl Builder {
         self.emit(ty, Op::Atomic(op, scope, address, value))
     }
 
-    /// Orders this wave's global memory accesses: `Release` before telling others, `Acquire` after learning of them.
+    /// Orders this wave's global memory accesses: `Release` before signalling other waves, `Acquire` after waiting for them.
     pub fn fence(&mut self, fence: Fence, scope: Scope) {
         self.effect(Op::Fence(fence, scope));
     }
 
-    /// Whether this workgroup is the last of `total` to get here; the counter starts at zero. What the others wrote
+    /// True in the last of `total` workgroups that get here; the counter starts at zero. What the others wrote
     /// before is visible afterwards to vector loads (not to `load_uniform`). Needs 4 bytes of LDS at `slot`.
     pub fn last_arrival(&mut self, counter: Address, total: Value, slot: u32) -> Value {
         self.barrier(true);
@@ -349,13 +375,15 @@ impl Builder {
     }
 
     /// The value of lane `lane xor mask`.
-    pub fn lane_xor(&mut self, a: Value, mask: u8) -> Value {
+    pub fn lane_xor(&mut self, a: impl Into<Expr>, mask: u8) -> Value {
+        let a = self.eval(a);
         let ty = Type { uniform: false, ..self.ty(a) };
         self.emit(ty, Op::LaneXor(a, mask))
     }
 
     /// The first active lane's value.
-    pub fn first_lane(&mut self, a: Value) -> Value {
+    pub fn first_lane(&mut self, a: impl Into<Expr>) -> Value {
+        let a = self.eval(a);
         let ty = Type { uniform: true, ..self.ty(a) };
         self.emit(ty, Op::FirstLane(a))
     }
@@ -373,7 +401,8 @@ impl Builder {
     }
 
     /// Combines the values of all 32 lanes; every lane gets the result.
-    pub fn reduce_wave(&mut self, mut a: Value, combine: Alu) -> Value {
+    pub fn reduce_wave(&mut self, a: impl Into<Expr>, combine: Alu) -> Value {
+        let mut a = self.eval(a);
         for mask in [1, 2, 4, 8, 16] {
             let other = self.lane_xor(a, mask);
             a = self.alu(combine, &[a, other]);
@@ -382,7 +411,8 @@ impl Builder {
     }
 
     /// Dot product of two pairs of f16 plus `c`, in f32.
-    pub fn dot2(&mut self, a: Value, b: Value, c: Value) -> Value {
+    pub fn dot2(&mut self, a: impl Into<Expr>, b: impl Into<Expr>, c: impl Into<Expr>) -> Value {
+        let (a, b, c) = (self.eval(a), self.eval(b), self.eval(c));
         self.alu(Alu::dot2, &[a, b, c])
     }
 

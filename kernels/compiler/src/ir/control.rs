@@ -2,7 +2,7 @@
 //!
 //! Not here: operations (`build`).
 
-use super::{Builder, Carried, Elem, Merged, Node, Region, Type, Value};
+use super::{Builder, Carried, Elem, Expr, Merged, Node, Region, Type, Value};
 use alloc::vec::Vec;
 use core::mem;
 
@@ -11,13 +11,13 @@ use core::mem;
 pub struct Counted {
     /// First number.
     pub start: Value,
-    /// Where it ends.
+    /// The first number that is not taken.
     pub end: Value,
     /// Distance.
     pub step: Value,
     /// The loop may have no trips; otherwise there is one at least.
     pub maybe: bool,
-    /// How many of the carried values, from the first, stay uniform (bases, counters).
+    /// Number of carried values, from the first, that stay uniform (bases, counters).
     pub uniform: usize,
 }
 
@@ -29,7 +29,8 @@ impl Builder {
     }
 
     /// Runs `then` in the lanes where the condition holds.
-    pub fn when(&mut self, condition: Value, then: impl FnOnce(&mut Self)) {
+    pub fn when(&mut self, condition: impl Into<Expr>, then: impl FnOnce(&mut Self)) {
+        let condition = self.eval(condition);
         let then = self.region(then);
         let node = Node::If { condition, then, otherwise: Region::default(), merged: Vec::new() };
         self.current.nodes.push(node);
@@ -38,10 +39,11 @@ impl Builder {
     /// Values of `then` where the condition holds, of `otherwise` elsewhere.
     pub fn choose(
         &mut self,
-        condition: Value,
+        condition: impl Into<Expr>,
         then: impl FnOnce(&mut Self) -> Vec<Value>,
         otherwise: impl FnOnce(&mut Self) -> Vec<Value>,
     ) -> Vec<Value> {
+        let condition = self.eval(condition);
         let (mut first, mut second) = (Vec::new(), Vec::new());
         let then = self.region(|b| first = then(b));
         let otherwise = self.region(|b| second = otherwise(b));
@@ -55,6 +57,16 @@ impl Builder {
         let results = merged.iter().map(|merge| merge.result).collect();
         self.current.nodes.push(Node::If { condition, then, otherwise, merged });
         results
+    }
+
+    /// Start, end and step of a loop.
+    pub fn range(
+        &mut self,
+        start: impl Into<Expr>,
+        end: impl Into<Expr>,
+        step: impl Into<Expr>,
+    ) -> [Value; 3] {
+        [self.eval(start), self.eval(end), self.eval(step)]
     }
 
     /// Runs the body for `i = start, start + step, ...` while `i < end`, at least once. The body gets `i` and the

@@ -9,7 +9,7 @@ pub const PADDING_WORDS: usize = 96;
 /// `s_code_end`.
 pub const CODE_END: u32 = 0xbf9f_0000;
 
-/// What a kernel needs of the chip.
+/// Resources of the chip that a kernel needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resources {
     /// VGPRs.

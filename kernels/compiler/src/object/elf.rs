@@ -86,14 +86,14 @@ fn hash_table(names: &[String]) -> Vec<u8> {
     bytes
 }
 
-/// What one kernel contributes.
+/// One kernel's part of a code object.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
     /// Its name and arguments.
     pub function: &'a Function,
     /// Its code.
     pub words: &'a [u32],
-    /// What it needs.
+    /// Registers, LDS and arguments that it needs.
     pub resources: &'a Resources,
 }
 

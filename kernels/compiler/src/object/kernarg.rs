@@ -29,7 +29,7 @@ pub enum ArgumentError {
     Kind {
         /// Position.
         index: usize,
-        /// What the kernel expects.
+        /// The kind that the kernel expects.
         expected: ArgumentKind,
     },
 }

@@ -55,7 +55,7 @@ pub struct PressureError {
     pub block: BlockId,
     /// Its place among the block's items.
     pub item: usize,
-    /// What is live there, widest first; the register for which none was left is among them.
+    /// Registers that are live there, widest first; the register for which none was left is among them.
     pub live: Vec<Live>,
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for PressureError {
 
 impl core::error::Error for PressureError {}
 
-/// Where every virtual register went.
+/// The physical register of every virtual register.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Allocation {
     /// First physical register by virtual register; `None` if it is never live.
@@ -183,7 +183,7 @@ fn at(machine: &Machine, position: u32) -> (BlockId, usize, String) {
 
 /// Registers of one bank.
 struct File {
-    /// What each register holds when, as far as it matters to later registers.
+    /// Live ranges in each register, as far as they matter to later registers.
     held: Vec<Vec<Span>>,
     used: u16,
     /// Single VGPRs alternate between banks.
@@ -202,7 +202,7 @@ impl File {
         self.held.len() as u16
     }
 
-    /// Whether each dword finds its register free whenever it is live.
+    /// True if each dword finds its register free whenever it is live.
     fn is_free(&self, first: u16, range: &Range) -> bool {
         let slots = self.held.get(usize::from(first)..usize::from(first) + range.spans.len());
         slots.is_some_and(|slots| {

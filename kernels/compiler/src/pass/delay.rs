@@ -1,4 +1,4 @@
-//! Delay: tells the vector ALU how far back the result lies that an instruction waits for.
+//! Delay hints: how far back the result lies that an instruction of the vector ALU waits for.
 //!
 //! `s_delay_alu` is a hint: the hardware interlocks anyway, but with the hint other waves run meanwhile. Within blocks
 //! only. Not here: hazards, which are no hints.

@@ -10,7 +10,7 @@ use crate::machine::{Arg, Bank, BlockId, Instr, Item, Machine, Reg};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What allocation may do.
+/// Limits of the allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Most VGPRs.
@@ -150,12 +150,12 @@ fn relieve(split: &mut Split, error: &PressureError, spill: bool, budget: u32) -
     (!split_now.is_empty()).then_some(cost)
 }
 
-/// What is known of a register's instructions.
+/// The instructions of a register.
 #[derive(Clone, Default)]
 struct Places {
     definitions: u32,
     definition: Option<Instr>,
-    /// Where it stands in the code.
+    /// Its position in the code.
     items: Vec<usize>,
     /// Uses and definitions, weighed by loops.
     uses: u32,

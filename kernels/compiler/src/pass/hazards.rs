@@ -172,7 +172,7 @@ impl Pass {
         depctr
     }
 
-    /// Whether a pending matrix result overlaps input A or B (or the sparse index).
+    /// True if a pending matrix result overlaps input A or B (or the sparse index).
     fn feeds_matrix(&self, state: &State, inst: &Inst) -> bool {
         let sparse = inst.row().has(Flags::READS_DST);
         let inputs = inst.src().iter().take(if sparse { 3 } else { 2 });

@@ -23,7 +23,7 @@ pub(crate) use uses::operands;
 /// A function that the target cannot run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum LegaliseError {
+pub enum LegalizeError {
     /// The target has no instruction for an operation.
     NoInstruction {
         /// The operation.
@@ -43,7 +43,7 @@ pub enum LegaliseError {
     },
 }
 
-impl fmt::Display for LegaliseError {
+impl fmt::Display for LegalizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoInstruction { operation, target } => {
@@ -57,9 +57,9 @@ impl fmt::Display for LegaliseError {
     }
 }
 
-impl core::error::Error for LegaliseError {}
+impl core::error::Error for LegalizeError {}
 
-/// Where a value is.
+/// The location of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Place {
     /// In registers.
@@ -95,7 +95,7 @@ struct Lower<'a> {
 /// # Errors
 ///
 /// If the target lacks an instruction that the function needs.
-pub fn legalize(function: &Function, target: Target) -> Result<Machine, LegaliseError> {
+pub fn legalize(function: &Function, target: Target) -> Result<Machine, LegalizeError> {
     let mut machine = Machine::new(target);
     let kernarg = machine.reg(Bank::Scalar, 2);
     machine.regs[kernarg.index()].fixed = Some(0);
@@ -191,12 +191,12 @@ impl Lower<'_> {
         self.places.get(value.index())?.as_ref()
     }
 
-    fn misplaced(op: &Op) -> LegaliseError {
-        LegaliseError::Misplaced { operation: op.to_string() }
+    fn misplaced(op: &Op) -> LegalizeError {
+        LegalizeError::Misplaced { operation: op.to_string() }
     }
 
     /// The value as an argument that is not a condition.
-    fn arg(&self, value: Value, op: &Op) -> Result<Arg, LegaliseError> {
+    fn arg(&self, value: Value, op: &Op) -> Result<Arg, LegalizeError> {
         match self.place(value) {
             Some(Place::Part(part)) => Ok(Arg::Reg(*part)),
             Some(Place::Constant(bits)) => Ok(Arg::Fixed(Operand::int(bits.cast_signed()))),
@@ -258,7 +258,7 @@ impl Lower<'_> {
         part
     }
 
-    /// Where the result of an operation goes.
+    /// The registers for the result of an operation.
     fn result(&mut self, value: Value, bank: Bank) -> Part {
         let count = self.dwords(self.ty(value));
         let wanted = self.wanted[value.index()];
@@ -324,7 +324,7 @@ impl Lower<'_> {
     }
 
     /// Pushes an instruction in the first form that takes its operands, moving operands to registers as needed.
-    fn emit(&mut self, mut instr: Instr, commutes: bool) -> Result<(), LegaliseError> {
+    fn emit(&mut self, mut instr: Instr, commutes: bool) -> Result<(), LegalizeError> {
         for _ in 0..6 {
             if self.fit(&mut instr, commutes) {
                 self.block().push(Item::Instr(instr));
@@ -334,7 +334,7 @@ impl Lower<'_> {
                 break;
             }
         }
-        Err(LegaliseError::Operands { instruction: instr.op })
+        Err(LegalizeError::Operands { instruction: instr.op })
     }
 
     /// Tries the forms of an instruction.
@@ -360,7 +360,7 @@ impl Lower<'_> {
         false
     }
 
-    /// Whether the instruction set takes the operands, whatever their registers will be.
+    /// True if the instruction set takes the operands, whatever their registers will be.
     fn encodes(&self, instr: &Instr) -> bool {
         let mut regs: Vec<Reg> = Vec::new();
         for part in
@@ -413,7 +413,7 @@ impl Lower<'_> {
         false
     }
 
-    fn region(&mut self, region: &Region) -> Result<(), LegaliseError> {
+    fn region(&mut self, region: &Region) -> Result<(), LegalizeError> {
         for node in &region.nodes {
             match node {
                 Node::Op(result, operation) => self.operation(*result, operation)?,
@@ -426,7 +426,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    fn operation(&mut self, result: Option<Value>, operation: &Op) -> Result<(), LegaliseError> {
+    fn operation(&mut self, result: Option<Value>, operation: &Op) -> Result<(), LegalizeError> {
         if let Some(value) = result {
             match operation {
                 Op::Constant(bits) => {

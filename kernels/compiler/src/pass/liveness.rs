@@ -30,7 +30,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Whether any dword is live at a position.
+    /// True if any dword is live at a position.
     pub(super) fn is_live(&self, position: u32) -> bool {
         self.spans.iter().flatten().any(|span| span.start <= position && position <= span.end)
     }
@@ -114,7 +114,7 @@ impl Set {
     }
 }
 
-/// What a block does to the live dwords, seen from its end: some are made live, others end there.
+/// The change that a block makes to the live dwords, seen from its end: some become live, others end there.
 struct Summary {
     used: Set,
     defined: Set,

@@ -37,7 +37,7 @@ pub fn schedule(machine: &mut Machine) {
 /// Clocks for which what was loaded elsewhere is taken to be on its way still: enough to compute addresses first.
 const ON_ITS_WAY: u32 = 40;
 
-/// Whether a register is written by a load from global memory, by register.
+/// For each register: true if a load from global memory writes it.
 fn loaded(machine: &Machine) -> Vec<bool> {
     let mut loaded = vec![false; machine.regs.len()];
     for item in machine.blocks.iter().flat_map(|block| &block.items) {
@@ -65,7 +65,7 @@ fn arrivals(accesses: &[Accesses], loaded: &[bool]) -> Vec<u32> {
     arrivals
 }
 
-/// Whether nothing may move across an item.
+/// True if nothing may move across an item.
 fn is_fence(item: &Item) -> bool {
     match item {
         Item::Instr(instr) => {
@@ -80,7 +80,7 @@ fn is_fence(item: &Item) -> bool {
     }
 }
 
-/// What an item reads and writes.
+/// Registers and memory that an item reads and writes.
 struct Accesses {
     reads: Vec<Part>,
     writes: Vec<Part>,
@@ -133,7 +133,7 @@ fn fixed(resource: &Resource) -> core::ops::Range<usize> {
 /// Items that touched something, in order: by the register part or place, whether they wrote it.
 type Touched<K> = Vec<(usize, K, bool)>;
 
-/// What must stay behind what, as far as one looks back.
+/// Order that must be kept between items, as far as the scheduler looks back.
 struct Graph {
     /// Later items and the clocks they wait for, by item.
     successors: Vec<Vec<(usize, u32)>>,

@@ -56,7 +56,7 @@ impl Split {
         }
     }
 
-    /// Whether any register is split.
+    /// True if any register is split.
     pub fn is_changed(&self) -> bool {
         self.spilled > 0 || !self.copies.is_empty()
     }
@@ -188,13 +188,13 @@ fn rename(instr: &mut Instr, from: Reg, to: Reg) {
     }
 }
 
-/// Whether an instruction changes which lanes are active.
+/// True if an instruction changes which lanes are active.
 pub(crate) fn writes_exec(instr: &Instr) -> bool {
     let exec = Arg::Fixed(Operand::EXEC_LO);
     instr.op.row().has(Flags::EXEC_OUT) || instr.args.iter().take(instr.dst_count()).any(|arg| *arg == exec)
 }
 
-/// Whether an instruction reads what other lanes have in its vector sources; a register filled just before it has
+/// True if an instruction reads values of other lanes in its vector sources; a register filled just before it has
 /// that in active lanes only.
 pub(crate) fn crosses_lanes(instr: &Instr) -> bool {
     let name = instr.op.name();
@@ -203,7 +203,7 @@ pub(crate) fn crosses_lanes(instr: &Instr) -> bool {
         || ["v_permlane", "v_readlane", "v_writelane"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether an instruction gives the same result wherever its sources are the same, in one cheap step, and changes
+/// True if an instruction gives the same result wherever its sources are the same, in one cheap step, and changes
 /// nothing else.
 pub(crate) fn repeatable(instr: &Instr, machine: &Machine) -> bool {
     const EFFECTS: Flags = Flags::READS_DST

@@ -12,7 +12,7 @@ use core::fmt;
 /// LDS that a workgroup can have.
 pub const MAX_LDS: u32 = 64 * 1024;
 
-/// What is wrong with a function.
+/// A fault of a function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum VerifyError {

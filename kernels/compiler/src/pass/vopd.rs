@@ -58,7 +58,7 @@ fn overlaps(a: Vgpr, b: Vgpr) -> bool {
     u16::from(a.first) < end(b) && u16::from(b.first) < end(a)
 }
 
-/// Whether `second` reads or writes a VGPR that `first` writes.
+/// True if `second` reads or writes a VGPR that `first` writes.
 fn needs(first: &Inst, second: &Inst) -> bool {
     let (first, second) = (Effects::of(first), Effects::of(second));
     first.writes().any(|written| {

@@ -129,7 +129,7 @@ impl Pass {
         }
     }
 
-    /// What must have completed before a line.
+    /// Operations that must have completed before a line.
     fn need(&self, state: &State, line: &Line) -> Need {
         let mut need: Need = [None; COUNTERS];
         match line {

@@ -2,8 +2,9 @@
 //!
 //! Not here: gfx12's scalar registers (`scalars`).
 
+use super::super::fault::BinaryError;
 use super::super::flow::{Code, depctr, is_valu, meet, numbers};
-use super::{BinaryError, hazard};
+use super::hazard;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use doorbell_isa::{Flags, Format, Generation, Inst, Operand, Resource, Timing};
@@ -147,7 +148,7 @@ fn messages(code: &Code) -> Result<(), BinaryError> {
     Ok(())
 }
 
-/// What may stand together in a clause.
+/// Kinds of instructions that may stand together in a clause.
 fn clause_kind(inst: &Inst) -> Option<(Format, bool)> {
     let row = inst.row();
     let memory = row.has(Flags::LOAD.with(Flags::STORE));

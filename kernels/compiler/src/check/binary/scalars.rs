@@ -4,8 +4,9 @@
 //! Registers are bits of a set. A write counts for the register it names, the first read for its pair. Not here: other
 //! distances (`hazards`).
 
+use super::super::fault::{BinaryError, Origin};
 use super::super::flow::{Code, SCALARS, depctr, forward, is_salu, is_valu};
-use super::{BinaryError, Origin, hazard};
+use super::hazard;
 use core::ops::Range;
 use doorbell_isa::{Format, Generation, op};
 

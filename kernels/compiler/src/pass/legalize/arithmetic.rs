@@ -1,6 +1,6 @@
 //! Arithmetic, selection, lanes, dot products and matrices.
 
-use super::{LegaliseError, Lower, Place, whole};
+use super::{LegalizeError, Lower, Place, whole};
 use crate::ir::{Alu, Elem, MatrixOp, Op, Value};
 use crate::machine::{Arg, Bank, Instr, Item, Part};
 use alloc::string::ToString;
@@ -13,7 +13,7 @@ impl Lower<'_> {
         candidates.iter().copied().find(|op| op.row().opcode(self.target).is_some())
     }
 
-    pub(super) fn arithmetic(&mut self, value: Value, operation: &Op) -> Result<(), LegaliseError> {
+    pub(super) fn arithmetic(&mut self, value: Value, operation: &Op) -> Result<(), LegalizeError> {
         match operation {
             Op::Alu(alu, values) => self.alu(value, *alu, values, operation),
             Op::Select(condition, a, b) => self.select(value, [*condition, *a, *b], operation),
@@ -59,7 +59,7 @@ impl Lower<'_> {
         }
     }
 
-    fn alu(&mut self, value: Value, alu: Alu, values: &[Value], operation: &Op) -> Result<(), LegaliseError> {
+    fn alu(&mut self, value: Value, alu: Alu, values: &[Value], operation: &Op) -> Result<(), LegalizeError> {
         let row = alu.row();
         let mut args = Vec::new();
         for operand in values {
@@ -79,7 +79,7 @@ impl Lower<'_> {
             return Ok(());
         }
         let Some(mut op) = self.available(row.vector) else {
-            return Err(LegaliseError::NoInstruction {
+            return Err(LegalizeError::NoInstruction {
                 operation: operation.to_string(),
                 target: self.target,
             });
@@ -109,11 +109,11 @@ impl Lower<'_> {
     }
 
     /// Repeats a uniform comparison so that SCC holds it.
-    pub(super) fn compare(&mut self, op: isa::Op, args: [Arg; 2]) -> Result<(), LegaliseError> {
+    pub(super) fn compare(&mut self, op: isa::Op, args: [Arg; 2]) -> Result<(), LegalizeError> {
         self.emit(Instr::new(op, args.to_vec()), false)
     }
 
-    fn select(&mut self, value: Value, values: [Value; 3], operation: &Op) -> Result<(), LegaliseError> {
+    fn select(&mut self, value: Value, values: [Value; 3], operation: &Op) -> Result<(), LegalizeError> {
         let a = self.arg(values[1], operation)?;
         let b = self.arg(values[2], operation)?;
         let condition = self.place(values[0]).cloned();
@@ -136,7 +136,7 @@ impl Lower<'_> {
         self.masked_select(value, mask, a, b)
     }
 
-    fn masked_select(&mut self, value: Value, mask: Arg, a: Arg, b: Arg) -> Result<(), LegaliseError> {
+    fn masked_select(&mut self, value: Value, mask: Arg, a: Arg, b: Arg) -> Result<(), LegalizeError> {
         let part = self.result(value, Bank::Vector);
         let mut instr = Instr::new(op::v_cndmask_b32, vec![Arg::Reg(part), b, a, mask]);
         instr.form = Form::Long;
@@ -145,7 +145,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    fn pack(&mut self, value: Value, values: &[Value], operation: &Op) -> Result<(), LegaliseError> {
+    fn pack(&mut self, value: Value, values: &[Value], operation: &Op) -> Result<(), LegalizeError> {
         if let [single] = values
             && self.dwords(self.ty(*single)) == self.dwords(self.ty(value))
         {
@@ -170,7 +170,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    fn lane_xor(&mut self, value: Value, a: Value, mask: u8, operation: &Op) -> Result<(), LegaliseError> {
+    fn lane_xor(&mut self, value: Value, a: Value, mask: u8, operation: &Op) -> Result<(), LegalizeError> {
         let source = self.arg(a, operation)?;
         let mut source = self.in_vector(source);
         let part = self.result(value, Bank::Vector);
@@ -202,7 +202,7 @@ impl Lower<'_> {
     }
 
     /// Values of other lanes.
-    fn lanes(&mut self, value: Value, operation: &Op) -> Result<(), LegaliseError> {
+    fn lanes(&mut self, value: Value, operation: &Op) -> Result<(), LegalizeError> {
         match operation {
             Op::FirstLane(a) => {
                 let source = self.arg(*a, operation)?;
@@ -252,7 +252,7 @@ impl Lower<'_> {
         matrix: MatrixOp,
         values: &[Value; 3],
         operation: &Op,
-    ) -> Result<(), LegaliseError> {
+    ) -> Result<(), LegalizeError> {
         let gfx12 = self.target.generation() == Generation::Gfx12;
         let op = match (matrix, gfx12) {
             (MatrixOp::Half, false) => op::v_wmma_f32_16x16x16_f16,

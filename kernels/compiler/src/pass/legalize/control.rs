@@ -1,6 +1,6 @@
 //! Branches and loops: uniform conditions jump, others mask lanes.
 
-use super::{LegaliseError, Lower, Place, whole};
+use super::{LegalizeError, Lower, Place, whole};
 use crate::ir::{Carried, Merged, Op, Region, Value};
 use crate::machine::{Arg, Bank, BlockId, Item, Part};
 use alloc::vec;
@@ -29,7 +29,7 @@ impl Lower<'_> {
         then: &Region,
         otherwise: &Region,
         merged: &[Merged],
-    ) -> Result<(), LegaliseError> {
+    ) -> Result<(), LegalizeError> {
         let Some(place) = self.place(condition).cloned() else {
             return Err(Self::misplaced(&Op::FirstLane(condition)));
         };
@@ -76,7 +76,7 @@ impl Lower<'_> {
         otherwise: &Region,
         merged: &[Merged],
         results: &[Part],
-    ) -> Result<(), LegaliseError> {
+    ) -> Result<(), LegalizeError> {
         let saved = self.machine.reg(Bank::Scalar, 1);
         let saved = Arg::Reg(whole(&self.machine, saved));
         self.push(op::s_and_saveexec_b32, vec![saved, Arg::Reg(mask)]);
@@ -106,7 +106,7 @@ impl Lower<'_> {
         results: &[Part],
         side: impl Fn(&Merged) -> Value,
         keeps: bool,
-    ) -> Result<(), LegaliseError> {
+    ) -> Result<(), LegalizeError> {
         for (merge, part) in merged.iter().zip(results) {
             let arg = self.arg(side(merge), &Op::FirstLane(merge.result))?;
             self.copy(*part, arg, keeps);
@@ -120,7 +120,7 @@ impl Lower<'_> {
         carried: &[Carried],
         body: &Region,
         again: Value,
-    ) -> Result<(), LegaliseError> {
+    ) -> Result<(), LegalizeError> {
         let mut parts = Vec::new();
         for value in carried {
             let ty = self.ty(value.inside);
@@ -191,7 +191,7 @@ impl Lower<'_> {
         first: Option<Value>,
         saved: Option<Arg>,
         operation: &Op,
-    ) -> Result<Option<(usize, usize)>, LegaliseError> {
+    ) -> Result<Option<(usize, usize)>, LegalizeError> {
         match (first, saved) {
             (None, None) => Ok(None),
             (None, Some(saved)) => {
@@ -216,7 +216,7 @@ impl Lower<'_> {
         }
     }
 
-    /// What follows a loop.
+    /// Emits the code after a loop.
     fn leave(&mut self, skip: Option<(usize, usize)>, carried: &[Carried], parts: &[Part]) {
         let after = self.next_block();
         if let Some(skip) = skip {
@@ -228,7 +228,7 @@ impl Lower<'_> {
     }
 
     /// Moves the next values into the carried registers, through temporaries where they cross.
-    fn carry(&mut self, carried: &[Carried], parts: &[Part]) -> Result<(), LegaliseError> {
+    fn carry(&mut self, carried: &[Carried], parts: &[Part]) -> Result<(), LegalizeError> {
         let mut moves = Vec::new();
         for (value, part) in carried.iter().zip(parts) {
             let arg = self.arg(value.next, &Op::FirstLane(value.inside))?;

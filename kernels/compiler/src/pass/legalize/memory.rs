@@ -1,6 +1,6 @@
 //! Loads, stores, atomics and barriers with their ordering.
 
-use super::{LegaliseError, Lower, Place, whole};
+use super::{LegalizeError, Lower, Place, whole};
 use crate::ir::{Address, AtomicOp, Fence, Op, Scope, Space, Value, Width};
 use crate::machine::{Arg, Bank, Instr, Item, Part, Release};
 use alloc::vec;
@@ -40,7 +40,7 @@ impl Lower<'_> {
         &mut self,
         result: Option<Value>,
         operation: &Op,
-    ) -> Result<(), LegaliseError> {
+    ) -> Result<(), LegalizeError> {
         match operation {
             Op::Load(address, width) => {
                 let Some(value) = result else { return Ok(()) };
@@ -139,7 +139,7 @@ impl Lower<'_> {
         data: Option<Part>,
         address: &Address,
         operation: &Op,
-    ) -> Result<(), LegaliseError> {
+    ) -> Result<(), LegalizeError> {
         let mut constant = address.constant;
         let mut offset = match address.offset {
             Some(value) => self.arg(value, operation)?,
@@ -177,7 +177,7 @@ impl Lower<'_> {
         address: &Address,
         width: Width,
         operation: &Op,
-    ) -> Result<(), LegaliseError> {
+    ) -> Result<(), LegalizeError> {
         let op = match width {
             Width::Dwords(1) => op::s_load_b32,
             Width::Dwords(2) => op::s_load_b64,

@@ -3,7 +3,7 @@
 //! A varying condition is a mask of lanes in an SGPR; a uniform one is a comparison that sets SCC, or a mask that is
 //! zero where it does not hold.
 
-use super::{LegaliseError, Lower, Place, element, whole};
+use super::{LegalizeError, Lower, Place, element, whole};
 use crate::ir::{Elem, Logic, Op, Value};
 use crate::machine::{Arg, Bank, Instr, Item, Part};
 use alloc::vec;
@@ -14,7 +14,7 @@ const ONES: Arg = Arg::Fixed(Operand::Int(-1));
 
 impl Lower<'_> {
     /// A condition as a mask: not zero in the active lanes where it holds.
-    pub(super) fn mask(&mut self, condition: Value, operation: &Op) -> Result<Arg, LegaliseError> {
+    pub(super) fn mask(&mut self, condition: Value, operation: &Op) -> Result<Arg, LegalizeError> {
         match self.place(condition).cloned() {
             Some(Place::Part(part)) => Ok(Arg::Reg(part)),
             Some(Place::Compare(compare, args)) => {
@@ -38,7 +38,7 @@ impl Lower<'_> {
         logic: Logic,
         values: &[Value],
         operation: &Op,
-    ) -> Result<(), LegaliseError> {
+    ) -> Result<(), LegalizeError> {
         let mut masks = vec![];
         for operand in values {
             masks.push(self.mask(*operand, operation)?);
@@ -81,7 +81,7 @@ impl Lower<'_> {
         a: Value,
         b: Value,
         operation: &Op,
-    ) -> Result<(), LegaliseError> {
+    ) -> Result<(), LegalizeError> {
         let wide = self.ty(b).elem == Elem::Wide;
         let (a, b) = (self.arg(a, operation)?, self.arg(b, operation)?);
         let (a, b) = (self.in_scalar(a), self.in_scalar(b));
@@ -101,7 +101,7 @@ impl Lower<'_> {
         a: Value,
         b: Value,
         operation: &Op,
-    ) -> Result<(), LegaliseError> {
+    ) -> Result<(), LegalizeError> {
         let (a, b) = (self.arg(a, operation)?, self.arg(b, operation)?);
         let (a, b) = (self.in_scalar(a), self.in_scalar(b));
         let to = self.wide_result(value);

@@ -1,4 +1,4 @@
-//! Where values are defined and used: what may be defined in place.
+//! Definitions and uses of values, and which of them may share registers.
 
 use crate::ir::{Carried, Elem, Function, Node, Op, Region, Value};
 use alloc::vec;
@@ -20,7 +20,7 @@ pub(super) struct Uses {
     compared: Vec<Vec<Value>>,
     /// The value whose registers a value names.
     alias: Vec<Option<Value>>,
-    /// Whether an operation puts its result into registers of its own.
+    /// True if an operation puts its result into registers of its own.
     own: Vec<bool>,
     /// Results in such registers that a loop of the same region begins with.
     starts: Vec<bool>,
@@ -152,13 +152,13 @@ impl Uses {
         }
     }
 
-    /// Whether a loop may take over the registers of a value it begins with: nothing else reads them, and they are
+    /// True if a loop may take over the registers of a value it begins with: nothing else reads them, and they are
     /// written anew whenever the loop is entered.
     pub(super) fn begins(&self, value: Value) -> bool {
         self.starts[value.index()] && self.count[value.index()] == 1
     }
 
-    /// Where a value's registers are first written: those of a pack with its first element.
+    /// The first write to a value's registers: those of a pack with its first element.
     fn written(&self, value: Value) -> Option<u32> {
         let (position, _) = self.defined[value.index()]?;
         let elements = self.packed.iter().zip(&self.defined);
@@ -166,7 +166,7 @@ impl Uses {
         Some(elements.filter_map(|(_, defined)| defined.map(|(at, _)| at)).fold(position, u32::min))
     }
 
-    /// Whether the next value of a carried one may be defined in the register of the current: the current is not
+    /// True if the next value of a carried one may be defined in the register of the current: the current is not
     /// needed afterwards, and the next is computed directly in the body (`region` is the body's number).
     pub(super) fn in_place(&self, value: &Carried, all: &[Carried], body: &Region) -> bool {
         let Some(position) = self.written(value.next) else { return false };
@@ -188,7 +188,7 @@ fn named(op: &Op) -> Option<Value> {
     }
 }
 
-/// Whether the result of an operation is no register, or one that other results share.
+/// True if the result of an operation is no register, or one that other results share.
 fn is_elsewhere(op: &Op) -> bool {
     matches!(op, Op::Constant(_) | Op::Argument { .. } | Op::WorkgroupId(_))
 }

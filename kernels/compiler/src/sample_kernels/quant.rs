@@ -132,7 +132,7 @@ fn sub_block(
     k.fma(value, activation_scale, sum)
 }
 
-/// Where a lane of the matrix-vector product finds its data: byte offsets of what does not change from trip to trip.
+/// Byte offsets of a lane's data in the matrix-vector product, as far as they stay the same from trip to trip.
 struct Places {
     weights: Value,
     activations: Value,
@@ -144,7 +144,7 @@ struct Places {
     half_bytes: Value,
 }
 
-/// What a trip from block `block` on needs: block header, nibbles, and for each of two sub-blocks the header and
+/// Loads of a trip that starts at block `block`: block header, nibbles, and for each of two sub-blocks the header and
 /// bytes of the activations.
 fn fetch(k: &mut Builder, places: &Places, block: Value) -> Vec<Value> {
     let (size, eight_blocks) = (k.int(BLOCK), k.int(8 * ACTIVATIONS));

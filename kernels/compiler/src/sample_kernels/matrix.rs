@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use doorbell_isa::{Generation, Target};
 
-/// How a fragment of 16 k lies in memory: bytes of one k, pieces of 16 or 8 bytes and where a lane finds them.
+/// Memory layout of a fragment of 16 k: bytes of one k, pieces of 16 or 8 bytes and where a lane finds them.
 struct Layout {
     /// Bytes of 16 k.
     row_bytes: u32,
@@ -28,7 +28,7 @@ fn layout(fragment: Fragment, target: Target) -> Layout {
     }
 }
 
-/// What a tile multiplies, and how.
+/// The operands and the instruction of a tile.
 struct Kind {
     fragment: Fragment,
     op: MatrixOp,

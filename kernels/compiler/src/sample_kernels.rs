@@ -1,4 +1,4 @@
-//! Small kernels that exercise the compiler; golden files and command-line tools use them.
+//! Small kernels that exercise the compiler: golden files and command-line tools use them.
 //!
 //! Not here: the kernels of the product (`kernels/library`).
 

@@ -1,9 +1,9 @@
-//! Outstanding memory operations: each is a ticket until a wait says that it is done.
+//! Outstanding memory operations: an operation is pending until a wait shows that it is done.
 //!
 //! Not here: distances between instructions (`hazards`).
 
+use super::super::fault::{BinaryError, Origin};
 use super::super::flow::{Code, forward, meet};
-use super::{BinaryError, Origin};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -11,7 +11,7 @@ use doorbell_isa::{Access, Counter, Flags, Format, Generation, Inst, Operand, Ta
 
 /// An outstanding operation.
 #[derive(Clone, PartialEq)]
-struct Ticket {
+struct Pending {
     /// Its instruction, and the counter.
     at: usize,
     class: Class,
@@ -23,8 +23,8 @@ struct Ticket {
     result: Range<u16>,
 }
 
-/// Tickets by instruction and counter.
-type Open = Vec<Ticket>;
+/// Pending operations by instruction and counter.
+type Open = Vec<Pending>;
 
 /// Hardware counters as the manuals name them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -35,7 +35,7 @@ enum Class {
     Km,
 }
 
-/// Most operations that a counter tells apart.
+/// Most operations that a counter can count.
 const MOST: u32 = 64;
 
 /// Checks all waits.
@@ -45,15 +45,15 @@ pub(super) fn check(code: &Code) -> Result<(), BinaryError> {
 
 fn join(mine: &mut Open, theirs: &Open) -> bool {
     let mut changed = false;
-    for ticket in theirs {
-        match mine.binary_search_by_key(&(ticket.at, ticket.class), |own| (own.at, own.class)) {
+    for pending in theirs {
+        match mine.binary_search_by_key(&(pending.at, pending.class), |own| (own.at, own.class)) {
             Ok(place) => {
-                let newer = mine[place].newer.min(ticket.newer);
+                let newer = mine[place].newer.min(pending.newer);
                 changed |= newer != mine[place].newer;
                 mine[place].newer = newer;
             }
             Err(place) => {
-                mine.insert(place, ticket.clone());
+                mine.insert(place, pending.clone());
                 changed = true;
             }
         }
@@ -74,7 +74,7 @@ fn classes(inst: &Inst, target: Target) -> impl Iterator<Item = (Class, bool)> {
     all.into_iter().filter(move |row| counters.has(row.0)).map(|row| (row.1, row.2))
 }
 
-/// What a wait instruction waits for: at most so many outstanding, by two counters.
+/// Operations that a wait instruction leaves outstanding at most, by two counters.
 fn waits(inst: &Inst) -> [Option<(Class, u32)>; 2] {
     let [.., Operand::Immediate(bits)] = inst.operands.as_slice() else { return [None; 2] };
     let bits = bits.cast_unsigned();
@@ -92,7 +92,7 @@ fn waits(inst: &Inst) -> [Option<(Class, u32)>; 2] {
     }
 }
 
-/// Whether two in-order vector loads may write the same registers.
+/// True if two in-order vector loads may write the same registers.
 fn ordered_loads(first: &Inst, second: &Inst, target: Target) -> bool {
     let vector = |inst: &Inst| {
         let row = inst.row();
@@ -103,42 +103,42 @@ fn ordered_loads(first: &Inst, second: &Inst, target: Target) -> bool {
     target.generation() != Generation::Gfx12 && vector(first) && vector(second)
 }
 
-/// Tickets after an instruction, or the fault it commits.
+/// Pending operations after an instruction, or the rule that it breaks.
 fn execute(code: &Code, at: usize, open: &mut Open) -> Result<(), BinaryError> {
     let inst = &code.insts[at];
     for (class, most) in waits(inst).into_iter().flatten() {
-        let exact = most == 0 || !open.iter().any(|ticket| ticket.class == class && !ticket.ordered);
-        open.retain(|ticket| ticket.class != class || !exact || ticket.newer < most);
+        let exact = most == 0 || !open.iter().any(|pending| pending.class == class && !pending.ordered);
+        open.retain(|pending| pending.class != class || !exact || pending.newer < most);
     }
-    let early = |ticket: &&Ticket| {
-        let mut touched = code.touched(at).iter().filter(|(_, range)| meet(range, &ticket.result));
+    let early = |pending: &&Pending| {
+        let mut touched = code.touched(at).iter().filter(|(_, range)| meet(range, &pending.result));
         touched.any(|(access, _)| {
-            !(*access == Access::Write && ordered_loads(&code.insts[ticket.at], inst, code.target))
+            !(*access == Access::Write && ordered_loads(&code.insts[pending.at], inst, code.target))
         })
     };
-    let blocked = |ticket: &&Ticket| code.origin == Origin::Ours && is_blocked(inst, ticket, code);
-    let fault = open.iter().find(|ticket| early(ticket) || blocked(ticket));
-    let fault = fault.map(|ticket| BinaryError::Wait {
+    let blocked = |pending: &&Pending| code.origin == Origin::Ours && is_blocked(inst, pending, code);
+    let fault = open.iter().find(|pending| early(pending) || blocked(pending));
+    let fault = fault.map(|pending| BinaryError::Wait {
         instruction: inst.text(code.target).to_string(),
-        outstanding: code.insts[ticket.at].text(code.target).to_string(),
+        outstanding: code.insts[pending.at].text(code.target).to_string(),
     });
     if code.origin == Origin::Foreign && inst.op == op::s_swappc_b64 {
         // What is called waits for all at its start, and for all but stores at its end.
-        open.retain(|ticket| ticket.class == Class::Vs);
+        open.retain(|pending| pending.class == Class::Vs);
     }
     issue(code, at, open);
     fault.map_or(Ok(()), Err)
 }
 
-/// Whether an instruction must not overtake an operation, though it shares no register with it.
-fn is_blocked(inst: &Inst, ticket: &Ticket, code: &Code) -> bool {
+/// True if an instruction must not overtake an operation, though it shares no register with it.
+fn is_blocked(inst: &Inst, pending: &Pending, code: &Code) -> bool {
     match inst.row().name {
         // Other waves must see what this one did in LDS.
-        "s_barrier" | "s_barrier_signal" => ticket.class == Class::Lgkm,
+        "s_barrier" | "s_barrier_signal" => pending.class == Class::Lgkm,
         // Invalidation must not overtake the accesses it follows; scratch is the lane's own.
         "buffer_gl0_inv" | "buffer_gl1_inv" | "global_inv" => {
-            matches!(ticket.class, Class::Vm | Class::Vs)
-                && code.insts[ticket.at].row().format != Format::Scratch
+            matches!(pending.class, Class::Vm | Class::Vs)
+                && code.insts[pending.at].row().format != Format::Scratch
         }
         _ => false,
     }
@@ -146,15 +146,15 @@ fn is_blocked(inst: &Inst, ticket: &Ticket, code: &Code) -> bool {
 
 fn issue(code: &Code, at: usize, open: &mut Open) {
     for (class, ordered) in classes(&code.insts[at], code.target) {
-        for ticket in open.iter_mut().filter(|ticket| ticket.class == class) {
-            ticket.newer = (ticket.newer + 1).min(MOST);
+        for pending in open.iter_mut().filter(|pending| pending.class == class) {
+            pending.newer = (pending.newer + 1).min(MOST);
         }
         // One result each, in consecutive registers.
         let result = code.writes(at).next().unwrap_or(0..0);
-        let ticket = Ticket { at, class, newer: 0, ordered, result };
+        let pending = Pending { at, class, newer: 0, ordered, result };
         match open.binary_search_by_key(&(at, class), |own| (own.at, own.class)) {
-            Ok(place) => open[place] = ticket,
-            Err(place) => open.insert(place, ticket),
+            Ok(place) => open[place] = pending,
+            Err(place) => open.insert(place, pending),
         }
     }
 }
