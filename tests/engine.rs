@@ -69,7 +69,7 @@ fn run_on<B: Backend<Error: core::fmt::Debug>>(
             _ => {}
         });
         if progress.unwrap() == Progress::Idle && next == prompts.len() {
-            assert_eq!(engine.pool().available(), config.pages, "leaked pages");
+            assert_eq!(engine.kv().available(), config.pages, "leaked pages");
             let ended = |(tokens, reason): (Vec<_>, Option<_>)| Outcome { tokens, reason: reason.unwrap() };
             return outcomes.into_iter().map(ended).collect();
         }

@@ -96,7 +96,7 @@ fn outcomes(
             }
         }
     }
-    assert_eq!(engine.pool().available(), engine.config().pages, "leaked pages");
+    assert_eq!(engine.kv().available(), engine.config().pages, "leaked pages");
     outcomes
 }
 

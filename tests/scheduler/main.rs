@@ -418,7 +418,7 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
         now += 1;
         assert!(now < 1_000_000, "requests starve");
     }
-    assert_eq!(engine.pool().available(), config.pages, "leaked pages");
+    assert_eq!(engine.kv().available(), config.pages, "leaked pages");
     assert_eq!(streams.failures, usize::from(engine.backend().failed), "no other step fails");
     assert_eq!(outcomes.len(), jobs.len() + readings.len(), "every request ends once");
     seen.brought += outside.brought;

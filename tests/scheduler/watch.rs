@@ -3,7 +3,7 @@
 
 use crate::fake::Fake;
 use doorbell_core::engine::{Engine, RequestId};
-use doorbell_core::plan::{PAGE_TOKENS, PageId};
+use doorbell_core::plan::{GroupId, PAGE_TOKENS, PageId};
 use doorbell_core::token::TokenId;
 use std::collections::{HashMap, HashSet};
 
@@ -75,7 +75,7 @@ impl Watch {
     /// Looks at the engine after a poll, while somebody else holds `held`.
     pub(crate) fn look(&mut self, engine: &mut Engine<'_, '_, Fake>, held: &[PageId]) {
         let mut tables: Vec<(RequestId, Vec<PageId>)> =
-            engine.tables().map(|(id, pages)| (id, pages.to_vec())).collect();
+            engine.tables(GroupId(0)).map(|(id, pages)| (id, pages.to_vec())).collect();
         // numbers grow as they arrive
         tables.sort_unstable_by_key(|&(id, _)| id);
         let with_pages = tables.iter().filter(|(_, pages)| !pages.is_empty()).count();
@@ -99,7 +99,7 @@ impl Watch {
         held: &[PageId],
         flying: &[PageId],
     ) {
-        let pool = engine.pool();
+        let pool = engine.kv().pool(GroupId(0)).unwrap();
         let mut holders = vec![0; pool.total() as usize];
         let pages = tables.iter().flat_map(|(_, pages)| pages).chain(held);
         pages.for_each(|page| holders[page.0 as usize] += 1);
@@ -156,7 +156,11 @@ impl Watch {
             }
         }
         for (page, offset) in core::mem::take(&mut engine.backend().writes) {
-            assert_eq!(engine.pool().ref_count(page), 1, "a page that is written is nobody else's");
+            assert_eq!(
+                engine.kv().pool(GroupId(0)).unwrap().ref_count(page),
+                1,
+                "a page that is written is nobody else's"
+            );
             let &[(id, index)] = owners[&page].as_slice() else { panic!("{page:?} belongs to several") };
             let position = index * PAGE_TOKENS as u32 + offset;
             let seat = self.seats.entry(id).or_default();
@@ -194,7 +198,7 @@ impl Watch {
                 prompt = prompt.or(Some(*id));
             } else if !rows.contains_key(id) {
                 let full = seat.next == Some((pages.len() * PAGE_TOKENS) as u32);
-                assert!(full && engine.pool().available() == 0, "{id:?} stands still");
+                assert!(full && engine.kv().available() == 0, "{id:?} stands still");
             }
         }
         assert!(prompt.is_none_or(|id| rows.contains_key(&id)), "{prompt:?} stands still");

@@ -1,7 +1,7 @@
 //! What may restrict the tokens of a request: a grammar that lives in the host.
 
-use super::request::RequestId;
 use crate::sample::TokenMask;
+use crate::scheduler::RequestId;
 use crate::token::TokenId;
 
 /// The grammars of all requests that have one. Preempted requests keep their state here: tokens are picked once.

@@ -1,7 +1,7 @@
 //! What the engine reports: tokens, progress and ends of requests.
 
-use super::request::RequestId;
 use crate::sample::{LogProbs, SampleError};
+use crate::scheduler::RequestId;
 use crate::token::TokenId;
 use core::fmt;
 

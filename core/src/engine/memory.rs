@@ -1,15 +1,13 @@
 //! The memory that an engine needs, part by part, before it is reserved.
 
-use super::admit::StepBuffers;
-use super::config::{Config, pages_of};
-use super::reading::PoolingPlans;
-use super::sequence::Sequence;
+use super::plans::PoolingPlans;
+use super::state::RequestState;
 use crate::backend::KvType;
 use crate::heap::Heap;
-use crate::kv::BlockPool;
 use crate::model::Model;
-use crate::plan::{HeadResult, PAGE_TOKENS, PageId, PlanError};
+use crate::plan::{HeadResult, PAGE_TOKENS, PlanError};
 use crate::sample::{Sampler, SamplerParams, Scratch};
+use crate::scheduler::{Config, Scheduler};
 use crate::token::TokenId;
 
 /// Bytes that an engine needs. [`Config::memory`] knows all but what is zero there.
@@ -67,21 +65,15 @@ impl Config {
     pub fn memory(&self, model: &Model<'_>, kv: KvType, heap: Heap<'_>) -> Result<Memory, PlanError> {
         let decode = model.plan(self.decode_shape(), HeadResult::Logits, heap)?;
         let full = model.plan(self.largest_shape(), HeadResult::Logits, heap)?;
-        let readings = PoolingPlans::new(self, model, heap)?;
-        let (reading_bytes, reading_arena) = readings.as_ref().map_or((0, 0), PoolingPlans::sizes);
-        let sequences = u64::from(self.sequences);
-        let live = sequences.saturating_add(self.waiting.into());
-        let per_request = size_of::<Sequence<'_>>()
-            + size_of::<TokenId>() * self.context as usize
-            + size_of::<PageId>() * pages_of(self.context) as usize;
+        let pooling = PoolingPlans::new(self, model, heap)?;
+        let pooling_arena = pooling.as_ref().map_or(0, PoolingPlans::arena);
         let scheduling = [
-            decode.heap_bytes() as u64,
-            full.heap_bytes() as u64,
-            reading_bytes as u64,
-            StepBuffers::bytes(self, model.groups.len()) as u64,
-            BlockPool::bytes(self.pages) as u64,
-            live.saturating_mul(per_request as u64),
+            decode.heap_bytes(),
+            full.heap_bytes(),
+            pooling.as_ref().map_or(0, PoolingPlans::heap_bytes),
+            Scheduler::<RequestState<'_>>::bytes(self, model.groups.len()),
         ];
+        let sequences = u64::from(self.sequences);
         let outputs = sequences.max(self.pooling_rows.into());
         let positions = u64::from(self.pages).saturating_mul(PAGE_TOKENS as u64);
         let vocabulary = model.vocabulary as usize;
@@ -90,9 +82,9 @@ impl Config {
             weights: model.weights.iter().map(|weight| weight.data.len() as u64).sum(),
             model: model.heap_bytes() as u64,
             kv: positions.saturating_mul(model.kv_bytes_per_token(kv)?),
-            activations: decode.arena.max(full.arena).max(reading_arena) as u64 * 4,
+            activations: decode.arena.max(full.arena).max(pooling_arena) as u64 * 4,
             outputs: outputs.saturating_mul(results).saturating_add(Scratch::bytes(vocabulary) as u64),
-            scheduling: scheduling.into_iter().fold(0, u64::saturating_add),
+            scheduling: scheduling.into_iter().fold(0, usize::saturating_add) as u64,
             ..Memory::default()
         })
     }

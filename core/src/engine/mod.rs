@@ -1,29 +1,32 @@
-//! The engine: admits requests, forms batches, submits plans, samples, and tells what happened.
+//! The engine: accepts requests, runs the scheduler's batches on a backend, samples, and reports events.
 //!
 //! Sans-IO: the time is an argument, the device is a [`crate::backend::Backend`]. Text does not occur here; hosts
-//! tokenize prompts and decode tokens with [`crate::token`].
+//! tokenize prompts and decode tokens with [`crate::token`]. Which rows a batch has is decided in
+//! [`crate::scheduler`].
 
-mod admit;
-mod chain;
-mod config;
 mod constraints;
+#[expect(clippy::module_inception, reason = "the file of the type that the module is named for")]
+mod engine;
+mod error;
 mod event;
 mod memory;
-mod place;
+mod multi_step;
+mod plans;
+mod pooling;
 mod prefix;
-mod reading;
 mod request;
 mod score;
-mod sequence;
+mod state;
 mod step;
 mod text;
 
-pub use admit::Engine;
-pub use config::{Config, EngineError};
+pub use crate::kv::AllocateError;
+pub use crate::scheduler::{Config, RequestId};
 pub use constraints::TokenConstraints;
+pub use engine::Engine;
+pub use error::EngineError;
 pub use event::{Event, FinishReason, Nanos, Progress, Usage};
 pub use memory::Memory;
-pub use prefix::AllocateError;
-pub use request::{GenerationParams, PoolingOutput, PoolingRequest, Request, RequestId, SubmitError};
+pub use request::{GenerationParams, PoolingOutput, PoolingRequest, Request, SubmitError};
 pub use score::{ScoreError, score};
 pub use text::TextStream;

@@ -1,87 +1,39 @@
-//! Prefixes that leave the engine and come back: pages held, taken and known by their tokens.
+//! Prefixes that leave the engine and come back: a host copies pages to a file, or fills pages from one.
 //!
-//! Whoever carries a prefix away holds its pages meanwhile, and whoever brings one takes pages first; in between the
-//! engine goes on. Where the bytes go is the host's business.
+//! A host holds the pages of a prefix while it reads them, and allocates pages before it fills them; meanwhile the engine
+//! serves its requests. Where the bytes go is the host's business.
 
-use super::admit::Engine;
+use super::engine::Engine;
 use crate::backend::{Backend, PageError, PageFormat};
-use crate::heap::{self, OutOfMemory, Vec};
-use crate::plan::{PAGE_TOKENS, PageId};
+use crate::heap::{OutOfMemory, Vec};
+use crate::kv::AllocateError;
+use crate::plan::PageId;
 use crate::token::TokenId;
-use core::fmt;
-
-/// Why pages can't be taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum AllocateError {
-    /// Too few are free.
-    Short {
-        /// Pages that are needed.
-        needed: u32,
-        /// Pages that can be had now.
-        available: u32,
-    },
-    /// The heap refused.
-    Memory(OutOfMemory),
-}
-
-impl From<OutOfMemory> for AllocateError {
-    fn from(error: OutOfMemory) -> Self {
-        Self::Memory(error)
-    }
-}
-
-impl fmt::Display for AllocateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Short { needed, available } => {
-                write!(f, "{needed} pages are needed and {available} are free; try again later")
-            }
-            Self::Memory(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for AllocateError {}
 
 impl<'m, B: Backend> Engine<'m, '_, B> {
-    /// What pages look like outside; `None` where the device keeps them to itself.
+    /// Layout and size of a page's contents; `None` if the device gives no access to them.
     pub fn page_format(&self) -> Option<PageFormat> {
         self.backend.page_format()
     }
 
-    /// Holds the pages of the longest prefix of `tokens` that the cache knows, in order. They must be given back.
+    /// Holds the pages of the longest cached prefix of `tokens` and returns them in order of position. They must be
+    /// released.
     ///
     /// # Errors
     /// [`OutOfMemory`]; nothing is held then.
     pub fn acquire_prefix(&mut self, tokens: &[TokenId]) -> Result<Vec<'m, PageId>, OutOfMemory> {
-        let whole = tokens.as_chunks::<PAGE_TOKENS>().0;
-        let mut pages = heap::with_capacity(self.heap, whole.len())?;
-        let mut chain = None;
-        for tokens in whole {
-            let Some((page, key)) = self.pool.acquire(chain, tokens) else { break };
-            pages.push(page);
-            chain = Some(key);
-        }
-        Ok(pages)
+        self.scheduler.kv_mut().acquire_pages(tokens)
     }
 
-    /// Takes so many pages, whose contents do not matter. They must be given back.
+    /// Allocates `needed` pages of undefined contents. They must be inserted or released.
     ///
     /// # Errors
-    /// [`AllocateError`]; nothing is taken then.
+    /// [`AllocateError`]; nothing is allocated then.
     pub fn allocate_pages(&mut self, needed: u32) -> Result<Vec<'m, PageId>, AllocateError> {
-        let available = self.pool.available();
-        if needed > available {
-            return Err(AllocateError::Short { needed, available });
-        }
-        let mut pages = heap::with_capacity(self.heap, needed as usize)?;
-        pages.extend((0..needed).map_while(|_| self.pool.allocate()));
-        Ok(pages)
+        self.scheduler.kv_mut().allocate_pages(needed)
     }
 
-    /// Copies a page that is held.
+    /// Copies the contents of a held page to `to`.
     ///
     /// # Errors
     /// [`PageError`]
@@ -89,7 +41,7 @@ impl<'m, B: Backend> Engine<'m, '_, B> {
         self.backend.read_page(page, to)
     }
 
-    /// Fills a page that was taken.
+    /// Fills an allocated page with `from`.
     ///
     /// # Errors
     /// [`PageError`]
@@ -97,30 +49,19 @@ impl<'m, B: Backend> Engine<'m, '_, B> {
         self.backend.write_page(page, from)
     }
 
-    /// Makes pages that were taken and filled known as those of a prefix, whole pages long, and gives them back.
+    /// Adds pages that were allocated and filled to the cache, as those of the prefix `tokens` of whole pages, and
+    /// releases them.
     pub fn insert_prefix(&mut self, tokens: &[TokenId], pages: &[PageId]) {
-        let mut chain = None;
-        for (tokens, &page) in tokens.as_chunks::<PAGE_TOKENS>().0.iter().zip(pages) {
-            chain = Some(self.pool.insert(page, chain, tokens));
-        }
-        self.release_pages(pages);
+        self.scheduler.kv_mut().insert_pages(tokens, pages);
     }
 
-    /// Gives pages back that were held or taken.
+    /// Releases pages that were acquired or allocated.
     pub fn release_pages(&mut self, pages: &[PageId]) {
-        // tails first, so that they are evicted first
-        pages.iter().rev().for_each(|&page| self.pool.release(page));
+        self.scheduler.kv_mut().release_pages(pages);
     }
 
-    /// Makes the pages of a prefix unknown; gives how many. Requests that use them keep them.
+    /// Removes the pages of a prefix from the cache and returns their number. Requests that use them keep them.
     pub fn evict_prefix(&mut self, tokens: &[TokenId]) -> u32 {
-        let (mut chain, mut count) = (None, 0);
-        for tokens in tokens.as_chunks::<PAGE_TOKENS>().0 {
-            let Some((page, key)) = self.pool.find(chain, tokens) else { break };
-            self.pool.evict(page);
-            chain = Some(key);
-            count += 1;
-        }
-        count
+        self.scheduler.kv_mut().evict_prefix(tokens)
     }
 }

@@ -3,14 +3,10 @@
 
 use crate::heap::OutOfMemory;
 use crate::sample::{DryBreakers, LogitBias, SamplerError, SamplerParams};
+use crate::scheduler::RequestId;
 use crate::token::TokenId;
 use core::borrow::Borrow;
 use core::fmt;
-
-/// Identifies a request; chosen by the caller, who keeps it unique among live requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct RequestId(pub u64);
 
 /// Everything a generation consists of besides its prompt and its id.
 ///

@@ -1,34 +1,35 @@
-//! The pool of KV pages: reference counts, and a cache of the pages that nobody holds but somebody may want again.
+//! A pool of KV pages: reference counts, and the computed pages that no sequence holds but a later one can reuse.
 //!
-//! Every group has storage of its own under the same page numbers, so one pool serves all groups. A page is free,
-//! held by one or more sequences, or cached: held by none, but full, known by its tokens, and in the line of those
-//! to be evicted, the least recently held first.
+//! A page is in one of three states: free; held by one or more sequences; or cached, which means that no sequence
+//! holds it but the prefix cache can find it by its tokens. Cached pages are evicted in the order of their release,
+//! the least recently held first.
 
 use super::prefix_cache::{PageHash, PrefixCache, PrefixKey};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::plan::{PAGE_TOKENS, PageId};
 use crate::token::TokenId;
 
-/// No page, in the links of the eviction line.
+/// No page, in the links of the lists.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone)]
 struct Page {
     ref_count: u32,
-    /// Whether the page can be found by its tokens.
-    known: bool,
-    /// Neighbors in the eviction line, or the next free page.
+    /// True if the prefix cache can find the page by its tokens.
+    in_cache: bool,
+    /// Neighbors in the eviction list, or the next free page.
     previous: u32,
     next: u32,
 }
 
-/// The pool.
+/// The pages of one pool and their states; the contents are the backend's.
 pub struct BlockPool<'a> {
     pages: Vec<'a, Page>,
-    index: PrefixCache<'a>,
+    prefixes: PrefixCache<'a>,
+    /// First page of the list of free ones.
     free: u32,
     free_count: u32,
-    /// Ends of the eviction line.
+    /// Ends of the eviction list.
     oldest: u32,
     newest: u32,
     cached_count: u32,
@@ -38,49 +39,52 @@ impl<'a> BlockPool<'a> {
     /// A pool of `count` free pages; nothing is allocated afterwards.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when the bookkeeping can't be had.
+    /// [`OutOfMemory`] when the heap has no room for the bookkeeping.
     pub fn new(count: u32, heap: Heap<'a>) -> Result<Self, OutOfMemory> {
         let mut pages = heap::with_capacity(heap, count as usize)?;
         for id in 0..count {
             let next = if id + 1 < count { id + 1 } else { NONE };
-            pages.push(Page { ref_count: 0, known: false, previous: NONE, next });
+            pages.push(Page { ref_count: 0, in_cache: false, previous: NONE, next });
         }
         let free = if count > 0 { 0 } else { NONE };
-        let index = PrefixCache::new(count, heap)?;
-        Ok(Self { pages, index, free, free_count: count, oldest: NONE, newest: NONE, cached_count: 0 })
+        let prefixes = PrefixCache::new(count, heap)?;
+        Ok(Self { pages, prefixes, free, free_count: count, oldest: NONE, newest: NONE, cached_count: 0 })
     }
 
-    /// Bytes that a pool of `count` pages takes.
+    /// Bytes of heap that a pool of `count` pages takes.
     pub fn bytes(count: u32) -> usize {
         (count as usize).saturating_mul(size_of::<Page>()).saturating_add(PrefixCache::bytes(count))
     }
 
-    /// Looks pages up by another hash; results stay the same. For a pool that knows nothing yet.
+    /// Replaces the hash of the prefix cache; results stay the same. Only for a pool without cached pages.
     pub fn set_hash(&mut self, hash: PageHash) {
-        self.index.set_hash(hash);
+        self.prefixes.set_hash(hash);
     }
 
-    /// Pages that can be had: free and cached ones.
+    /// Number of pages that can be allocated: the free and the cached ones.
     pub fn available(&self) -> u32 {
         self.free_count + self.cached_count
     }
 
-    /// Cached pages.
+    /// Number of cached pages.
     pub fn cached(&self) -> u32 {
         self.cached_count
     }
 
-    /// All pages.
+    /// Number of all pages.
     pub fn total(&self) -> u32 {
         self.pages.len() as u32
     }
 
-    /// Sequences that hold a page.
+    /// Number of holders of a page.
+    ///
+    /// # Panics
+    /// When the pool has no such page.
     pub fn ref_count(&self, page: PageId) -> u32 {
         self.pages[page.0 as usize].ref_count
     }
 
-    /// Takes a page whose contents do not matter, evicting the oldest cached one if none is free.
+    /// Takes a page of undefined contents; if none is free, the oldest cached one is evicted for it.
     pub fn allocate(&mut self) -> Option<PageId> {
         let id = if self.free != NONE {
             let id = self.free;
@@ -90,7 +94,7 @@ impl<'a> BlockPool<'a> {
         } else if self.oldest != NONE {
             let id = self.oldest;
             self.unlink(id);
-            self.forget(id);
+            self.uncache(id);
             id
         } else {
             return None;
@@ -99,13 +103,14 @@ impl<'a> BlockPool<'a> {
         Some(PageId(id))
     }
 
-    /// Finds the page that follows the chain `parent` with exactly these tokens, holds it, and extends the chain.
+    /// Finds the page that holds exactly these tokens after the prefix `parent`, and holds it. The key is that of
+    /// the prefix that ends with the page.
     pub fn acquire(
         &mut self,
         parent: Option<PrefixKey>,
         tokens: &[TokenId; PAGE_TOKENS],
     ) -> Option<(PageId, PrefixKey)> {
-        let (id, key) = self.index.find(parent, tokens)?;
+        let (id, key) = self.prefixes.find(parent, tokens)?;
         if self.pages[id.0 as usize].ref_count == 0 {
             self.unlink(id.0);
         }
@@ -113,45 +118,46 @@ impl<'a> BlockPool<'a> {
         Some((id, key))
     }
 
-    /// Makes a held, full and computed page findable after the chain `parent`, and extends the chain. Where the
-    /// same content is known already, that page stays the known one.
+    /// As [`Self::acquire`], without holding the page.
+    pub fn find(
+        &self,
+        parent: Option<PrefixKey>,
+        tokens: &[TokenId; PAGE_TOKENS],
+    ) -> Option<(PageId, PrefixKey)> {
+        self.prefixes.find(parent, tokens)
+    }
+
+    /// Adds a held, full and computed page to the prefix cache and returns the key of the prefix that ends with it.
+    /// If the cache already has a page with this content, that page stays the one that is found.
     pub fn insert(
         &mut self,
         page: PageId,
         parent: Option<PrefixKey>,
         tokens: &[TokenId; PAGE_TOKENS],
     ) -> PrefixKey {
-        if let Some((_, key)) = self.index.find(parent, tokens) {
+        if let Some((_, key)) = self.prefixes.find(parent, tokens) {
             return key;
         }
-        self.pages[page.0 as usize].known = true;
-        self.index.insert(page, parent, tokens)
+        self.pages[page.0 as usize].in_cache = true;
+        self.prefixes.insert(page, parent, tokens)
     }
 
-    /// Finds the page that follows the chain `parent` with exactly these tokens, without holding it.
-    pub fn find(
-        &self,
-        parent: Option<PrefixKey>,
-        tokens: &[TokenId; PAGE_TOKENS],
-    ) -> Option<(PageId, PrefixKey)> {
-        self.index.find(parent, tokens)
-    }
-
-    /// Makes a page that can be found one that can't; nobody's contents change.
+    /// Removes a page from the prefix cache; sequences that hold it keep it.
     pub fn evict(&mut self, page: PageId) {
         let id = page.0;
-        let Page { ref_count, known, .. } = self.pages[id as usize];
-        if !known {
+        let Page { ref_count, in_cache, .. } = self.pages[id as usize];
+        if !in_cache {
             return;
         }
-        self.forget(id);
+        self.uncache(id);
         if ref_count == 0 {
             self.unlink(id);
-            self.give(id);
+            self.push_free(id);
         }
     }
 
-    /// Gives a page back; known pages become cached, others free. Give tails first: they are then evicted first.
+    /// Gives up one hold of a page. Without holders it is cached if the prefix cache has it, else free. Release the
+    /// last pages of a sequence first: they are then evicted first.
     pub fn release(&mut self, page: PageId) {
         let id = page.0;
         let entry = &mut self.pages[id as usize];
@@ -160,26 +166,26 @@ impl<'a> BlockPool<'a> {
         if entry.ref_count > 0 {
             return;
         }
-        if entry.known {
+        if entry.in_cache {
             self.link(id);
         } else {
-            self.give(id);
+            self.push_free(id);
         }
     }
 
-    fn forget(&mut self, id: u32) {
-        if core::mem::take(&mut self.pages[id as usize].known) {
-            self.index.remove(PageId(id));
+    fn uncache(&mut self, id: u32) {
+        if core::mem::take(&mut self.pages[id as usize].in_cache) {
+            self.prefixes.remove(PageId(id));
         }
     }
 
-    fn give(&mut self, id: u32) {
+    fn push_free(&mut self, id: u32) {
         self.pages[id as usize].next = self.free;
         self.free = id;
         self.free_count += 1;
     }
 
-    /// Appends to the eviction line.
+    /// Appends a page to the eviction list.
     fn link(&mut self, id: u32) {
         let last = self.newest;
         self.pages[id as usize].previous = last;

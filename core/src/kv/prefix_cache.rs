@@ -1,19 +1,19 @@
-//! Which page holds which tokens after which prefix.
+//! The prefix cache of a pool: finds the page that holds given tokens after a given prefix.
 //!
 //! A page is found by the key of its parent and its own tokens; both are compared, so a collision of hashes costs
-//! time and never gives one conversation's keys to another. Keys are never reused, so a page whose parent was
-//! evicted can't be mistaken for the child of the parent's successor.
+//! time but never gives one conversation's keys and values to another. Keys are never reused, so a page whose parent
+//! was evicted is never mistaken for a child of the parent's successor.
 
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::plan::{PAGE_TOKENS, PageId};
 use crate::token::TokenId;
 use hashbrown::HashTable;
 
-/// A chain of tokens from the start of a sequence, whole pages long; never given twice.
+/// Identifies a prefix: tokens from the start of a sequence, whole pages long. No key is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefixKey(u64);
 
-/// A hash of a page's tokens and the chain in front of them.
+/// A hash of a page's tokens and the key of the prefix before them.
 pub type PageHash = fn(Option<PrefixKey>, &[TokenId; PAGE_TOKENS]) -> u64;
 
 #[derive(Clone)]
@@ -23,16 +23,17 @@ struct Entry {
     tokens: [TokenId; PAGE_TOKENS],
 }
 
+/// The cached pages of a pool, by prefix and tokens.
 pub(super) struct PrefixCache<'a> {
-    /// By page; meaningful for pages in `table` only.
+    /// `[pages]`, indexed by page; valid for the pages in `table` only.
     entries: Vec<'a, Entry>,
     table: HashTable<PageId, Heap<'a>>,
     hash: PageHash,
     next: u64,
 }
 
-/// A mix of the parent's key and the tokens. Not keyed: the comparison makes collisions harmless to correctness,
-/// and a caller who makes many of them slows down only lookups among their own prompts' pages.
+/// Mixes the parent's key and the tokens. The hash has no secret: the comparison of tokens makes collisions harmless to
+/// correctness, and a caller who provokes them slows down only the lookups of their own prompts.
 fn hash(parent: Option<PrefixKey>, tokens: &[TokenId; PAGE_TOKENS]) -> u64 {
     let start = parent.map_or(0x9e37_79b9_7f4a_7c15, |key| key.0.wrapping_mul(0xd6e8_feb8_6659_fd93));
     tokens.iter().fold(start, |hash, token| {
@@ -51,11 +52,12 @@ impl<'a> PrefixCache<'a> {
         Ok(Self { entries: heap::filled(heap, count, entry)?, table, hash, next: 1 })
     }
 
-    /// Another hash, while nothing is known.
+    /// Replaces the hash while the cache is empty.
     pub(super) fn set_hash(&mut self, hash: PageHash) {
         self.hash = hash;
     }
 
+    /// Bytes of heap for a pool of `pages` pages.
     pub(super) fn bytes(pages: u32) -> usize {
         let entries = (pages as usize).saturating_mul(size_of::<Entry>());
         entries.saturating_add(heap::table_bytes::<PageId>(pages as usize))
@@ -75,7 +77,7 @@ impl<'a> PrefixCache<'a> {
         Some((page, entries[page.0 as usize].key))
     }
 
-    /// Adds content that is not there yet.
+    /// Adds a page whose content is not in the cache yet.
     pub(super) fn insert(
         &mut self,
         page: PageId,
@@ -90,7 +92,7 @@ impl<'a> PrefixCache<'a> {
             let entry = &entries[page.0 as usize];
             hash(entry.parent, &entry.tokens)
         };
-        // There is room for every page, so nothing grows.
+        // The table has room for every page, so nothing grows.
         self.table.insert_unique(hash(parent, tokens), page, hasher);
         key
     }

@@ -7,6 +7,11 @@ use core::fmt;
 /// Tokens per KV page.
 pub const PAGE_TOKENS: usize = 32;
 
+/// Number of pages that hold `tokens` tokens.
+pub const fn pages_of(tokens: u32) -> u32 {
+    tokens.div_ceil(PAGE_TOKENS as u32)
+}
+
 /// A page of a KV group's pool: [`PAGE_TOKENS`] positions of every layer of the group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]

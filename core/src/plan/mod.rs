@@ -8,7 +8,9 @@ mod id;
 mod memory;
 mod op;
 
-pub use batch::{Batch, BatchError, BatchLimits, PAGE_TOKENS, PageId, PageSpan, PageTables, RowRun};
+pub use batch::{
+    Batch, BatchError, BatchLimits, PAGE_TOKENS, PageId, PageSpan, PageTables, RowRun, pages_of,
+};
 pub use id::{GroupId, RopeId, VectorId, WeightId};
 pub(crate) use memory::Builder;
 pub use memory::{Element, Plan, PlanError, Rows, Shape, Tensor, TensorId};

@@ -1,5 +1,19 @@
-//! Policy: how many prompt rows and steps fit a target time.
+//! Decides which sequences get KV pages and which of their rows are in the next step.
+//!
+//! The scheduler owns sequences, page pools and pacing. [`Scheduler::schedule`] returns the next [`StepBatch`]; whoever
+//! runs it reports back with [`Scheduler::register_computed`], [`Scheduler::append`] and [`Scheduler::remove`].
+//! Not here: plans, devices, clocks and sampling ([`crate::engine`]).
 
+mod admission;
+mod batch;
+mod config;
 mod pacing;
+mod preemption;
+mod scheduler;
+mod sequence;
 
+pub use batch::{StepBatch, StepKind};
+pub use config::Config;
 pub use pacing::Pacing;
+pub use scheduler::Scheduler;
+pub use sequence::{NewSequence, RequestId, Sequence};

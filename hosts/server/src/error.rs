@@ -198,7 +198,7 @@ impl From<PrefixError> for Failure {
     fn from(error: PrefixError) -> Self {
         let kind = match &error {
             PrefixError::Page(_) => Kind::NotSupported,
-            PrefixError::Busy | PrefixError::Take(AllocateError::Short { .. }) => Kind::Busy,
+            PrefixError::Busy | PrefixError::Take(AllocateError::TooFew { .. }) => Kind::Busy,
             PrefixError::Take(_) | PrefixError::Memory(_) | PrefixError::Service(_) => Kind::Unavailable,
             PrefixError::System(_) => Kind::Internal,
             _ => Kind::Invalid,

@@ -57,7 +57,7 @@ impl<B: Backend> EnginePages for Engine<'_, '_, B> {
     }
 
     fn pages(&self) -> u32 {
-        self.pool().total()
+        self.kv().total()
     }
 
     fn acquire_prefix(&mut self, tokens: &[TokenId]) -> Result<Vec<PageId>, OutOfMemory> {

@@ -338,8 +338,8 @@ impl<B: Backend> Worker<B> {
         set(&self.load.steps, self.steps);
         set(&self.load.busy, self.busy);
         set(&self.load.tokens, self.live.tokens);
-        set(&self.load.pages_free, self.engine.pool().available().into());
-        set(&self.load.pages, self.engine.pool().total().into());
+        set(&self.load.pages_free, self.engine.kv().available().into());
+        set(&self.load.pages, self.engine.kv().total().into());
     }
 }
 
