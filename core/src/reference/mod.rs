@@ -4,6 +4,7 @@
 
 mod attend;
 mod elementwise;
+mod interpreter;
 mod mixture;
 mod product;
 mod run;
@@ -12,6 +13,7 @@ mod state;
 
 pub use attend::{AttendBuffers, Cache, Cached, Heads, attend_row};
 pub use elementwise::{glu, rms_norm, rotate, sigmoid, soft_cap, softmax};
+pub use interpreter::{Interpreter, KvStore};
 pub use mixture::route_row;
 pub use product::{Products, product};
 pub use run::{Reference, ReferenceError};

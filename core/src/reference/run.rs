@@ -1,22 +1,15 @@
-//! The reference backend: walks a plan operation by operation, row by row.
+//! The reference backend: the interpreter with activations, keys and values in host memory.
 
-use super::attend::{AttendBuffers, Cached, Heads, attend_row};
-use super::elementwise::{glu, rms_norm, rotate, sigmoid, soft_cap};
-use super::mixture::route_row;
-use super::product::{Products, product};
-use super::scratch::{ProductScratch, Scratch, Sizes, clear};
+use super::attend::Cached;
+use super::interpreter::{Interpreter, KvStore};
+use super::product::Products;
+use super::scratch::Sizes;
 use super::state::Pool;
 use crate::backend::{Backend, KvError, KvType, Output, PageError, PageFormat};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::model::Model;
-use crate::plan::{
-    Attend, Batch, BatchError, Epilogue, Experts, Head, HeadResult, KvSlot, Matrix, Norm, Op, PageId, Part,
-    Plan, Project, RopeId, Route, TensorId, WeightId,
-};
-use crate::quant;
-use crate::token::TokenId;
+use crate::plan::{Batch, BatchError, HeadResult, KvSlot, Op, PageId, Plan};
 use core::fmt;
-use core::ops::Range;
 
 /// Why a reference step failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,14 +51,11 @@ impl core::error::Error for ReferenceError {}
 /// Executes plans with scalar code.
 pub struct Reference<'m, 'a> {
     model: &'m Model<'a>,
-    products: Products,
+    interpreter: Interpreter<'m, 'a>,
     pages: u32,
     kv: KvType,
     pools: Vec<'m, Pool<'m>>,
     arena: Vec<'m, f32>,
-    scratch: Scratch<'m>,
-    logits: Vec<'m, f32>,
-    tokens: Vec<'m, TokenId>,
     finished: Option<HeadResult>,
 }
 
@@ -86,16 +76,8 @@ impl<'m, 'a> Reference<'m, 'a> {
         for group in &model.groups {
             pools.push(Pool::new(*group, pages, kv, heap)?);
         }
-        let scratch = Scratch::new(&Sizes::new(model, pages), heap)?;
-        let (arena, logits, tokens) = (Vec::new_in(heap), Vec::new_in(heap), Vec::new_in(heap));
-        Ok(Self { model, products, pages, kv, pools, arena, scratch, logits, tokens, finished: None })
-    }
-
-    /// Numbers of one output row of a plan.
-    fn result_width(&self, plan: &Plan<'_>) -> usize {
-        let hidden =
-            plan.ops.iter().any(|op| matches!(op, Op::Head(head) if head.result == HeadResult::Hidden));
-        if hidden { self.model.hparams.width as usize } else { self.model.vocabulary as usize }
+        let interpreter = Interpreter::new(model, pages, products, heap)?;
+        Ok(Self { model, interpreter, pages, kv, pools, arena: Vec::new_in(heap), finished: None })
     }
 
     /// Bytes that a backend of the model takes beside KV pages, activations and logits.
@@ -111,6 +93,27 @@ impl Reference<'_, '_> {
     }
 }
 
+/// The pools of all groups.
+struct HostPools<'p, 'm>(&'p mut [Pool<'m>]);
+
+impl KvStore for HostPools<'_, '_> {
+    fn write(&mut self, which: Cached, slot: KvSlot, pages: &[PageId], position: u32, heads: &[f32]) {
+        self.0[slot.group.index()].write(which, slot, pages, position, heads);
+    }
+
+    fn read(
+        &self,
+        which: Cached,
+        slot: KvSlot,
+        pages: &[PageId],
+        position: u32,
+        head: usize,
+        to: &mut [f32],
+    ) {
+        self.0[slot.group.index()].read(which, slot, pages, position, head, to);
+    }
+}
+
 impl Backend for Reference<'_, '_> {
     type Error = ReferenceError;
 
@@ -120,32 +123,16 @@ impl Backend for Reference<'_, '_> {
 
     fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), ReferenceError> {
         heap::grow(&mut self.arena, plan.arena)?;
-        let outputs = plan.shape.outputs as usize;
-        let width = self.result_width(plan);
-        heap::grow(&mut self.logits, outputs.saturating_mul(width))?;
-        Ok(heap::grow(&mut self.tokens, outputs)?)
+        Ok(self.interpreter.reserve(plan)?)
     }
 
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), ReferenceError> {
         self.finished = None;
         batch.check(&self.model.limits(plan.shape, self.pages)).map_err(ReferenceError::Batch)?;
         self.reserve(plan)?;
-        let width = self.result_width(plan);
-        clear(&mut self.logits, batch.outputs.len() * width);
-        self.tokens.clear();
         self.arena.resize(plan.arena.max(self.arena.len()), 0.0);
-        let mut step = Step {
-            model: self.model,
-            products: self.products,
-            plan,
-            batch,
-            arena: &mut self.arena,
-            pools: &mut self.pools,
-            scratch: &mut self.scratch,
-            logits: &mut self.logits,
-            tokens: &mut self.tokens,
-        };
-        plan.ops.iter().for_each(|op| step.run(op));
+        let mut kv = HostPools(&mut self.pools);
+        self.interpreter.run(plan, batch, &plan.ops, &mut self.arena, &mut kv);
         self.finished = plan.ops.iter().find_map(|op| match op {
             Op::Head(head) => Some(head.result),
             _ => None,
@@ -155,9 +142,9 @@ impl Backend for Reference<'_, '_> {
 
     fn poll(&mut self) -> Result<Option<Output<'_>>, ReferenceError> {
         Ok(self.finished.take().map(|result| match result {
-            HeadResult::Logits => Output::Logits(&self.logits),
-            HeadResult::ArgMax => Output::Tokens(&self.tokens),
-            HeadResult::Hidden => Output::Hidden(&self.logits),
+            HeadResult::Logits => Output::Logits(self.interpreter.logits()),
+            HeadResult::ArgMax => Output::Tokens(self.interpreter.tokens()),
+            HeadResult::Hidden => Output::Hidden(self.interpreter.logits()),
         }))
     }
 
@@ -183,290 +170,5 @@ impl Backend for Reference<'_, '_> {
             from = rest;
         }
         Ok(())
-    }
-}
-
-/// One plan over one batch.
-struct Step<'s, 'm, 'a, 'p, 'b> {
-    model: &'m Model<'a>,
-    products: Products,
-    plan: &'s Plan<'p>,
-    batch: &'s Batch<'b>,
-    arena: &'s mut [f32],
-    pools: &'s mut [Pool<'m>],
-    scratch: &'s mut Scratch<'m>,
-    logits: &'s mut [f32],
-    /// Has room for a token per output.
-    tokens: &'s mut Vec<'m, TokenId>,
-}
-
-impl Step<'_, '_, '_, '_, '_> {
-    fn run(&mut self, op: &Op) {
-        match op {
-            Op::Embed { table, scale, out } => self.embed(*table, *scale, *out),
-            Op::Select { input, out } => self.select(*input, *out),
-            Op::Project(op) => self.project(op),
-            Op::Attend(op) => self.attend(op),
-            Op::Route(op) => self.route(op),
-            Op::Experts(op) => self.experts(op),
-            Op::NormAdd { input, norm, to } => self.norm_add(*input, *norm, *to),
-            Op::Head(op) => self.head(op),
-        }
-    }
-
-    /// Rows of a tensor in this batch.
-    fn rows(&self, id: TensorId) -> usize {
-        self.batch.rows_of(self.plan.tensor(id).rows)
-    }
-
-    /// The batch row behind a tensor's row.
-    fn batch_row(&self, id: TensorId, row: usize) -> u32 {
-        self.batch.batch_row(self.plan.tensor(id).rows, row)
-    }
-
-    /// The arena's cells of a tensor's row.
-    fn cells(&self, id: TensorId, row: usize) -> Range<usize> {
-        let tensor = self.plan.tensor(id);
-        let width = tensor.width as usize;
-        tensor.offset + row * width..tensor.offset + (row + 1) * width
-    }
-
-    fn row_mut(&mut self, id: TensorId, row: usize) -> &mut [f32] {
-        let cells = self.cells(id, row);
-        &mut self.arena[cells]
-    }
-
-    /// Puts a copy of a row, normalized if asked, into the scratch.
-    fn load(&mut self, id: TensorId, row: usize, norm: Option<Norm>) {
-        let x = &self.arena[self.cells(id, row)];
-        let input = &mut self.scratch.input;
-        input.clear();
-        input.extend_from_slice(x);
-        if let Some(norm) = norm {
-            rms_norm(x, self.model.vector(norm.weight), norm.eps, input);
-        }
-    }
-
-    /// Adds the first row of products to a row.
-    fn add_first(&mut self, to: TensorId, row: usize, factor: f32) {
-        let cells = self.cells(to, row);
-        self.arena[cells].iter_mut().zip(&self.scratch.first).for_each(|(to, y)| *to += factor * y);
-    }
-
-    fn embed(&mut self, table: WeightId, scale: f32, out: TensorId) {
-        let weight = *self.model.weight(table);
-        for row in 0..self.batch.rows() {
-            let token = self.batch.tokens[row].0 as usize;
-            let target = self.row_mut(out, row);
-            // The binder has checked type and length.
-            let _ = quant::dequantize(weight.ty, weight.slice(0, token, 1), target);
-            target.iter_mut().for_each(|x| *x *= scale);
-        }
-    }
-
-    fn select(&mut self, input: TensorId, out: TensorId) {
-        for row in 0..self.batch.outputs.len() {
-            let from = self.cells(input, self.batch.outputs[row] as usize);
-            let to = self.cells(out, row).start;
-            self.arena.copy_within(from, to);
-        }
-    }
-
-    fn project(&mut self, op: &Project) {
-        for row in 0..self.rows(op.input) {
-            self.load(op.input, row, op.norm);
-            for part in &op.parts {
-                self.part(part, row, self.batch_row(op.input, row));
-            }
-        }
-    }
-
-    fn part(&mut self, part: &Part, row: usize, batch_row: u32) {
-        let (model, products) = (self.model, self.products);
-        let Scratch { input, first, second, product: room, .. } = &mut *self.scratch;
-        multiply(model, &part.matrix, 0, input, products, first, room);
-        match part.epilogue {
-            Epilogue::Store { out } => self.store_first(out, row),
-            Epilogue::Add { to } => self.add_first(to, row, 1.0),
-            Epilogue::AddGated { to, gate } => {
-                let factor = sigmoid(self.row_mut(gate, row)[0]);
-                self.add_first(to, row, factor);
-            }
-            Epilogue::Gate { up, glu: kind, out } => {
-                multiply(model, &up, 0, input, products, second, room);
-                first.iter_mut().zip(second.iter()).for_each(|(gate, &up)| *gate = glu(kind, *gate, up));
-                self.store_first(out, row);
-            }
-            Epilogue::Query { norm, rope, head_dim, out } => {
-                self.heads(head_dim, norm, rope, batch_row);
-                self.store_first(out, row);
-            }
-            Epilogue::Key { norm, rope, kv } => {
-                self.heads(model.groups[kv.group.index()].key_dim, norm, rope, batch_row);
-                self.cache(Cached::Key, kv, batch_row);
-            }
-            Epilogue::Value { kv } => self.cache(Cached::Value, kv, batch_row),
-        }
-    }
-
-    fn store_first(&mut self, out: TensorId, row: usize) {
-        let cells = self.cells(out, row);
-        self.arena[cells].copy_from_slice(&self.scratch.first);
-    }
-
-    /// Per-head norm, then rotation, of the first row of products.
-    fn heads(&mut self, head_dim: u32, norm: Option<Norm>, rope: Option<RopeId>, batch_row: u32) {
-        let rope = rope.map(|id| &self.model.ropes[id.index()]);
-        let pairs = rope.map_or(0, |rope| rope.frequencies.len());
-        let Scratch { first, angles, head: copy, .. } = &mut *self.scratch;
-        clear(angles, 2 * pairs);
-        let (cos, sin) = angles.split_at_mut(pairs);
-        if let Some(rope) = rope {
-            let (_, position) = self.batch.locate(batch_row).unwrap_or_default();
-            rope.angles(position, cos, sin);
-        }
-        for head in first.chunks_exact_mut(head_dim as usize) {
-            if let Some(norm) = norm {
-                copy.clear();
-                copy.extend_from_slice(head);
-                rms_norm(copy, self.model.vector(norm.weight), norm.eps, head);
-            }
-            if let Some(rope) = rope {
-                rotate(rope.pairing, head, cos, sin);
-            }
-        }
-    }
-
-    /// Caches the first row of products.
-    fn cache(&mut self, which: Cached, kv: KvSlot, batch_row: u32) {
-        let (sequence, position) = self.batch.locate(batch_row).unwrap_or_default();
-        let pages = self.batch.tables.of(sequence, kv.group);
-        self.pools[kv.group.index()].write(which, kv, pages, position, &self.scratch.first);
-    }
-
-    fn attend(&mut self, op: &Attend) {
-        for row in 0..self.rows(op.query) {
-            let (sequence, position) = self.batch.locate(self.batch_row(op.query, row)).unwrap_or_default();
-            let pages = self.batch.tables.of(sequence, op.kv.group);
-            self.load(op.query, row, None);
-            let pool = &self.pools[op.kv.group.index()];
-            let group = *pool.group();
-            let heads = Heads {
-                query: op.heads as usize,
-                kv: group.heads as usize,
-                key_dim: group.key_dim as usize,
-                value_dim: group.value_dim as usize,
-            };
-            let Scratch { input, first, scores, head, .. } = &mut *self.scratch;
-            clear(first, heads.query * heads.value_dim);
-            clear(scores, position as usize + 1);
-            clear(head, heads.key_dim.max(heads.value_dim));
-            let sinks = op.sinks.map(|id| self.model.vector(id));
-            let buffers = AttendBuffers { scores, vector: head, out: first };
-            attend_row(op, heads, position, input, &pool.slot(op.kv, pages), sinks, buffers);
-            self.store_first(op.out, row);
-        }
-    }
-
-    fn route(&mut self, op: &Route) {
-        let bias = op.selection_bias.map(|id| self.model.vector(id));
-        for row in 0..self.rows(op.input) {
-            self.load(op.input, row, op.norm);
-            let Scratch { input, first, ids, weights, product: room, .. } = &mut *self.scratch;
-            multiply(self.model, &op.router, 0, input, self.products, first, room);
-            clear(ids, op.top_k as usize);
-            clear(weights, op.top_k as usize);
-            route_row(op, bias, first, ids, weights);
-            let (id_cells, weight_cells) = (self.cells(op.ids, row), self.cells(op.weights, row));
-            bytemuck::cast_slice_mut(&mut self.arena[id_cells]).copy_from_slice(&self.scratch.ids);
-            self.arena[weight_cells].copy_from_slice(&self.scratch.weights);
-        }
-    }
-
-    fn experts(&mut self, op: &Experts) {
-        let (model, products) = (self.model, self.products);
-        for row in 0..self.rows(op.input) {
-            self.load(op.input, row, op.norm);
-            let (ids, weights) = (self.cells(op.ids, row), self.cells(op.weights, row));
-            let Scratch { input, first, second, sum, product: room, .. } = &mut *self.scratch;
-            clear(sum, op.down.rows as usize);
-            for (id, weight) in self.arena[ids].iter().zip(&self.arena[weights]) {
-                let expert = id.to_bits() as usize;
-                multiply(model, &op.gate, expert, input, products, first, room);
-                multiply(model, &op.up, expert, input, products, second, room);
-                first.iter_mut().zip(second.iter()).for_each(|(gate, &up)| *gate = glu(op.glu, *gate, up));
-                multiply(model, &op.down, expert, first, products, second, room);
-                sum.iter_mut().zip(second.iter()).for_each(|(sum, down)| *sum += weight * down);
-            }
-            let to = self.cells(op.to, row);
-            self.arena[to].iter_mut().zip(&self.scratch.sum).for_each(|(to, sum)| *to += sum);
-        }
-    }
-
-    fn norm_add(&mut self, input: TensorId, norm: Norm, to: TensorId) {
-        for row in 0..self.rows(input) {
-            self.load(input, row, Some(norm));
-            let cells = self.cells(to, row);
-            self.arena[cells].iter_mut().zip(&self.scratch.input).for_each(|(to, y)| *to += y);
-        }
-    }
-
-    fn head(&mut self, op: &Head) {
-        let width = op.matrix.rows as usize;
-        for row in 0..self.batch.outputs.len() {
-            self.load(op.input, row, Some(op.norm));
-            if op.result == HeadResult::Hidden {
-                let hidden = &self.scratch.input;
-                self.logits[row * hidden.len()..(row + 1) * hidden.len()].copy_from_slice(hidden);
-                continue;
-            }
-            let logits = &mut self.logits[row * width..(row + 1) * width];
-            let Scratch { input, product: room, .. } = &mut *self.scratch;
-            product(self.model, &op.matrix, 0, input, self.products, logits, room);
-            for logit in logits.iter_mut() {
-                *logit *= op.scale;
-                if let Some(cap) = op.soft_cap {
-                    *logit = soft_cap(*logit, cap);
-                }
-            }
-            if op.result == HeadResult::ArgMax {
-                self.tokens.push(arg_max(logits));
-            }
-        }
-    }
-}
-
-/// [`product`] into a row of the scratch.
-fn multiply(
-    model: &Model<'_>,
-    matrix: &Matrix,
-    expert: usize,
-    x: &[f32],
-    products: Products,
-    out: &mut Vec<'_, f32>,
-    scratch: &mut ProductScratch<'_>,
-) {
-    clear(out, matrix.rows as usize);
-    product(model, matrix, expert, x, products, out, scratch);
-}
-
-/// The token of the largest logit, the lowest id on ties; NaN loses.
-fn arg_max(logits: &[f32]) -> TokenId {
-    let better =
-        |id: usize, best: usize| logits[id] > logits[best] || (logits[best].is_nan() && !logits[id].is_nan());
-    let best = (0..logits.len()).reduce(|best, id| if better(id, best) { id } else { best });
-    TokenId(best.unwrap_or(0) as u32)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_best_token_is_a_number_wherever_there_is_one() {
-        assert_eq!(arg_max(&[1.0, 3.0, 3.0, 2.0]), TokenId(1));
-        assert_eq!(arg_max(&[f32::NAN, -1.0, f32::NAN, -2.0]), TokenId(1));
-        assert_eq!(arg_max(&[f32::NAN, f32::NEG_INFINITY]), TokenId(1));
-        assert_eq!(arg_max(&[f32::NAN, f32::NAN]), TokenId(0));
     }
 }

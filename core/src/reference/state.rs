@@ -1,6 +1,6 @@
 //! The reference KV cache: pools of pages, in the KV type.
 
-use super::attend::{Cache, Cached};
+use super::attend::Cached;
 use crate::backend::KvType;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::model::KvGroup;
@@ -147,10 +147,6 @@ impl<'h> Pool<'h> {
         Ok(Self { group, keys, values })
     }
 
-    pub(super) fn group(&self) -> &KvGroup {
-        &self.group
-    }
-
     /// First token-row of a position: `heads` heads follow.
     fn token(&self, slot: KvSlot, pages: &[PageId], position: u32) -> usize {
         let page = pages[position as usize / PAGE_TOKENS].0 as usize;
@@ -174,27 +170,21 @@ impl<'h> Pool<'h> {
         }
     }
 
-    /// What a sequence with these pages has in a slot.
-    pub(super) fn slot<'s>(&'s self, slot: KvSlot, pages: &'s [PageId]) -> Slot<'s> {
-        Slot { pool: self, slot, pages }
-    }
-}
-
-/// The keys and values of one sequence in one layer.
-pub(super) struct Slot<'s> {
-    pool: &'s Pool<'s>,
-    slot: KvSlot,
-    pages: &'s [PageId],
-}
-
-impl Cache for Slot<'_> {
-    fn read(&self, which: Cached, position: u32, head: usize, to: &mut [f32]) {
-        let pool = self.pool;
-        let token = pool.token(self.slot, self.pages, position);
-        let at = (token * pool.group.heads as usize + head) * to.len();
+    /// Reads the key or value of one head at a position.
+    pub(super) fn read(
+        &self,
+        which: Cached,
+        slot: KvSlot,
+        pages: &[PageId],
+        position: u32,
+        head: usize,
+        to: &mut [f32],
+    ) {
+        let token = self.token(slot, pages, position);
+        let at = (token * self.group.heads as usize + head) * to.len();
         match which {
-            Cached::Key => pool.keys.read(at, to),
-            Cached::Value => pool.values.read(at, to),
+            Cached::Key => self.keys.read(at, to),
+            Cached::Value => self.values.read(at, to),
         }
     }
 }
