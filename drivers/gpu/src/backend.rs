@@ -4,10 +4,10 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
-use doorbell_core::backend::{Backend, KvType, Output};
+use doorbell_core::backend::{Backend, Output};
 use doorbell_core::heap::Heap;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, HeadResult, KvSlot, Op, Plan, Shape};
+use doorbell_core::plan::{Batch, HeadResult, KvSlot, Op, Plan};
 use doorbell_core::token::TokenId;
 use doorbell_kernels::isa::Target;
 use doorbell_kernels::{KernelSpec, supports};
@@ -15,69 +15,31 @@ use doorbell_kfd::fault::Fault;
 use doorbell_kfd::memory::Buffer;
 use doorbell_kfd::packet::{Encoding, Packet};
 use doorbell_kfd::process::{DeviceIndex, GpuEvents, Leak, Process};
-use doorbell_kfd::queue::{Profile, Queue, QueueOptions, Submission, WaitProgress};
+use doorbell_kfd::queue::{Profile, Queue, Submission, WaitProgress};
 use doorbell_kfd::sys::Errno;
 
 use crate::chip;
 use crate::convert::{self, Conversions};
-use crate::cpu_fallback::BoxedCpuFallback;
-use crate::cpu_fallback::Host;
+use crate::cpu_fallback::{BoxedCpuFallback, ReferenceFallback};
 use crate::device::{Delay, GpuDevice};
 use crate::error::GpuError;
-use crate::kernel_check::WrongKernel;
+use crate::fit::fit;
+use crate::kernel_check::{Pm4CheckFailure, WrongKernel};
 use crate::kernels::LoadedKernels;
 use crate::model_buffers::ModelBuffers;
 use crate::placement::{Placement, SplitReport, kept_layers, weights};
 use crate::record::{Recordings, StepSize, covered};
+use crate::settings::{PACKETS, Settings};
 
 mod kernel_check;
+mod memory;
 mod pm4_check;
 mod profile;
-mod memory;
 mod step;
 mod wait;
 
-pub(crate) use memory::fit;
-pub use pm4_check::Pm4CheckFailure;
 pub use profile::Timing;
 use profile::Timings;
-
-/// How a model is put on a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// KV pages per group.
-    pub pages: u32,
-    /// Element type of keys and values.
-    pub kv: KvType,
-    /// The largest step.
-    pub shape: Shape,
-    /// Milliseconds without progress after which the device counts as hanging.
-    pub hang_ms: u32,
-    /// Which operations the device runs.
-    pub placement: Placement,
-    /// Time every dispatch. They are then submitted as [`Encoding::Aql`], whose packets each tell when they ran.
-    pub profile: bool,
-    /// How dispatches are submitted. [`GpuBackend::check_kernels`] goes back to packets where lists do not work.
-    pub submit: Encoding,
-}
-
-impl Settings {
-    /// Everything on the device that it has kernels for, unchecked, and ten seconds of patience.
-    pub fn new(pages: u32, kv: KvType, shape: Shape) -> Self {
-        let (placement, submit) = (Placement::Device, Encoding::Pm4);
-        Self { pages, kv, shape, hang_ms: 10_000, placement, profile: false, submit }
-    }
-}
-
-impl Settings {
-    /// How its queue is made.
-    fn queue(&self) -> QueueOptions {
-        QueueOptions { packets: PACKETS, profile: self.profile, ..QueueOptions::default() }
-    }
-}
-
-/// Packets of the ring.
-const PACKETS: u32 = 4096;
 
 /// A step whose packets the device has.
 #[derive(Clone, Copy, Debug)]
@@ -115,8 +77,8 @@ pub struct GpuBackend<'k, 'm, 'a> {
     conversions: Conversions,
     target: Target,
     settings: Settings,
-    host: Host<'m, 'a>,
-    /// What runs what the device does not, if not [`Host`].
+    reference: ReferenceFallback<'m, 'a>,
+    /// What runs what the device does not, if not the reference interpreter.
     fallback: Option<BoxedCpuFallback<'m>>,
     split_report: Option<SplitReport>,
     programs: LoadedKernels,
@@ -228,7 +190,7 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
             conversions,
             target,
             settings,
-            host: Host::new(model, heap)?,
+            reference: ReferenceFallback::new(model, settings.pages, heap)?,
             fallback: None,
             split_report: None,
             programs: LoadedKernels::new(target),
@@ -284,6 +246,11 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
     /// What the device runs if it does not run everything, to be told to the user.
     pub fn split_report(&self) -> Option<SplitReport> {
         self.split_report
+    }
+
+    /// The dispatches since the last call, in their order; none unless [`Settings::profile`] is set.
+    pub fn take_timings(&mut self) -> Vec<Timing> {
+        self.timings.take()
     }
 
     /// Kernels on the device, and bytes of their code.

@@ -12,6 +12,8 @@ use doorbell_kfd::memory::{Bytes, Source};
 use doorbell_kfd::sys::{Errno, Kernel, Window};
 use half::f16;
 
+use crate::operands::each_weight;
+
 /// A weight that the device keeps in another type than the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conversion {
@@ -45,14 +47,6 @@ impl fmt::Display for Conversions {
 
 /// Types that a weight may be converted to, the smallest first.
 const TARGETS: [Type; 3] = [Type::Q8_0, Type::F16, Type::F32];
-
-/// Calls `visit` with every weight that an operation reads.
-pub(crate) fn each_weight(op: &Op, mut visit: impl FnMut(WeightId)) {
-    if let Op::Embed { table, .. } = op {
-        visit(*table);
-    }
-    op.each_matrix(|matrix| visit(matrix.weight));
-}
 
 /// Changes the types in `model`, a copy, until every operation has kernels or no conversion helps.
 ///

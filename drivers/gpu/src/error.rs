@@ -22,6 +22,7 @@ use crate::memory_needs::MemoryShortage;
 
 /// Why a GPU can't run a model or a step.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum GpuError {
     /// There are no kernels for the chip.
@@ -47,11 +48,11 @@ pub enum GpuError {
     /// The host's part.
     CpuFallback(CpuFallbackError),
     /// A kernel can't be built for the chip.
-    KernelSpec(String, SpecError),
+    KernelSpec(String, #[cfg_attr(feature = "defmt", defmt(Debug2Format))] SpecError),
     /// A kernel does not compile: a fault of this program.
-    Compile(String, Box<CompileError>),
+    Compile(String, #[cfg_attr(feature = "defmt", defmt(Debug2Format))] Box<CompileError>),
     /// A kernel's arguments are not those it was built with: a fault of this program.
-    Arguments(String, ArgumentError),
+    Arguments(String, #[cfg_attr(feature = "defmt", defmt(Debug2Format))] ArgumentError),
     /// A kernel can't be loaded.
     Load(String, Box<LoadError>),
     /// Packets can't be written.

@@ -15,12 +15,13 @@ use doorbell_kernels::{Cost, DryRun, Launch, lower};
 use doorbell_kfd::packet::{self, Encoding};
 use doorbell_kfd::topology::{Isa, MemoryPool};
 
-use crate::backend::{Settings, fit};
 use crate::chip::{self, Peak, peak};
 use crate::convert::{self, Conversions};
 use crate::error::GpuError;
+use crate::fit::fit;
 use crate::kernels::build;
 use crate::placement::{SplitReport, bind, on_device};
+use crate::settings::Settings;
 
 /// One dispatch.
 #[derive(Clone, Debug, PartialEq)]

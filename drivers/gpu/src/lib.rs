@@ -8,27 +8,31 @@
 
 extern crate alloc;
 
-mod device;
-mod kernel_check;
+mod backend;
 pub mod chip;
 mod convert;
-mod backend;
-mod error;
 mod cpu_fallback;
-mod input_block;
-mod memory_needs;
-mod placement;
-mod kernels;
-mod record;
-mod model_buffers;
+mod device;
+mod error;
 pub mod estimate;
+mod fit;
+mod input_block;
+mod kernel_check;
+mod kernels;
+mod memory_needs;
+mod model_buffers;
+mod operands;
+mod placement;
+mod record;
+mod settings;
 
-pub use backend::{GpuBackend, Pm4CheckFailure, Settings, Timing};
+pub use backend::{GpuBackend, Timing};
 pub use convert::{Conversion, Conversions};
 pub use cpu_fallback::{BoxedCpuFallback, CpuFallback, CpuFallbackError};
 pub use device::Delay;
 pub use doorbell_kfd::packet::Encoding;
 pub use error::GpuError;
-pub use kernel_check::{KernelCheckCache, WrongKernel};
+pub use kernel_check::{KernelCheckCache, Pm4CheckFailure, WrongKernel};
 pub use memory_needs::{MemoryNeeds, MemoryShortage};
 pub use placement::{LayerSplit, Placement, SplitReport, layers};
+pub use settings::Settings;

@@ -11,6 +11,7 @@ use crate::placement::LayerSplit;
 
 /// Bytes that a model takes on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MemoryNeeds {
     /// Matrices and vectors.
     pub weights: u64,
@@ -31,6 +32,7 @@ impl MemoryNeeds {
 
 /// A model that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MemoryShortage {
     /// What it takes.
     pub needs: MemoryNeeds,

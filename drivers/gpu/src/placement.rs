@@ -3,14 +3,15 @@
 use alloc::vec::Vec;
 use core::fmt;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Epilogue, KvSlot, Op, Plan};
+use doorbell_core::plan::{KvSlot, Op, Plan};
 use doorbell_kernels::isa::Target;
 use doorbell_kernels::supports;
 
-use crate::convert::each_weight;
+use crate::operands::{each_weight, kv_slots};
 
 /// Which operations the device runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Placement {
     /// All that it has kernels for.
     Device,
@@ -24,6 +25,7 @@ pub enum Placement {
 
 /// What the device runs when not everything fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct LayerSplit {
     /// The first layers, and with them the embedding and the head; the host has the others.
     pub layers: u32,
@@ -41,6 +43,7 @@ impl LayerSplit {
 
 /// A split of a model, to be told to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SplitReport {
     /// What the device has.
     pub split: LayerSplit,
@@ -87,32 +90,18 @@ pub fn layers(plan: &Plan<'_>, model: &Model<'_>) -> Vec<Option<u32>> {
     plan.ops.iter().map(layer).collect()
 }
 
-/// Where an operation's keys and values are.
-pub(crate) fn slots(op: &Op) -> impl Iterator<Item = KvSlot> {
-    let of_part = |epilogue: Epilogue| match epilogue {
-        Epilogue::Key { kv, .. } | Epilogue::Value { kv } => Some(kv),
-        _ => None,
-    };
-    let (parts, own) = match op {
-        Op::Project(op) => (&op.parts[..], None),
-        Op::Attend(op) => (&[][..], Some(op.kv)),
-        _ => (&[][..], None),
-    };
-    parts.iter().filter_map(move |part| of_part(part.epilogue)).chain(own)
-}
-
 /// Gives the host every operation on keys and values that it has another operation on, in this step or one before:
 /// each side has its own. `of_host` are those known so far, and gets the new ones.
 pub(crate) fn bind(plan: &Plan<'_>, on_device: &mut [bool], of_host: &mut Vec<KvSlot>) {
     for (op, _) in plan.ops.iter().zip(&*on_device).filter(|(_, on_device)| !**on_device) {
-        for slot in slots(op) {
+        for slot in kv_slots(op) {
             if !of_host.contains(&slot) {
                 of_host.push(slot);
             }
         }
     }
     for (op, on_device) in plan.ops.iter().zip(on_device) {
-        *on_device &= !slots(op).any(|slot| of_host.contains(&slot));
+        *on_device &= !kv_slots(op).any(|slot| of_host.contains(&slot));
     }
 }
 
@@ -153,7 +142,7 @@ pub(crate) fn weights(plan: &Plan<'_>, kept: &Model<'_>, on_device: &[bool]) -> 
 pub(crate) fn kept_layers(plan: &Plan<'_>, kept: &Model<'_>, on_device: &[bool]) -> Vec<u16> {
     let mut layers = alloc::vec![0; kept.groups.len()];
     for (op, _) in plan.ops.iter().zip(on_device).filter(|(_, on_device)| **on_device) {
-        for slot in slots(op) {
+        for slot in kv_slots(op) {
             let kept: &mut u16 = &mut layers[slot.group.index()];
             *kept = (*kept).max(slot.layer + 1);
         }

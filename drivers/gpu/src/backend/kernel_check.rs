@@ -14,13 +14,13 @@ use doorbell_kfd::packet::Encoding;
 
 use super::wait::wait;
 use super::{GpuBackend, StepSize};
-use crate::cpu_fallback::{Memory, read_words};
+use crate::cpu_fallback::{DeviceKv, ReferenceFallback, StepMemory, read_words};
 use crate::error::GpuError;
 use crate::input_block::Layout;
 use crate::kernel_check::{
-    KernelCheckCache, NO_KEY, Noise, TOLERANCE, WrongKernel, difference, key, missed, outputs, picks,
-    result_words, weighed,
+    KernelCheckCache, NO_KEY, Noise, TOLERANCE, WrongKernel, difference, judging_op, key, token_error,
 };
+use crate::operands::{chooses_tokens, outputs, result_words};
 use crate::placement::{Placement, bind, on_device};
 use crate::record::{Recording, Segment};
 
@@ -39,7 +39,7 @@ impl OpResult {
         let error = tensors.map(|(found, expected)| difference(found.0, &found.1, &expected.1));
         let result = if picked {
             let logits: Vec<f32> = expected.result.iter().copied().map(f32::from_bits).collect();
-            missed(&self.result, &logits)
+            token_error(&self.result, &logits)
         } else {
             difference(Element::F32, &self.result, &expected.result)
         };
@@ -289,11 +289,13 @@ impl GpuBackend<'_, '_, '_> {
         let mut answers = Vec::new();
         for on_device in [true, false] {
             self.prepare_one(plan, batch, op)?;
-            let judge = weighed(op);
+            let judge = judging_op(op);
             if on_device {
                 self.run_recording(&recording)?;
             } else {
-                self.with_memory(plan, batch, |host, memory| host.run(&judge, memory))?;
+                self.with_memory(plan, batch, |reference, memory, kv| {
+                    reference.run(memory, kv, core::slice::from_ref(&judge))
+                })?;
             }
             answers.push(self.answer(plan, batch, if on_device { op } else { &judge })?);
         }
@@ -301,11 +303,11 @@ impl GpuBackend<'_, '_, '_> {
             recording.free(device);
         }
         let [found, expected] = answers.as_mut_slice() else { return Ok(0.0) };
-        if size.chained && picks(op) {
+        if size.chained && chooses_tokens(op) {
             found.fed = self.fed(plan, batch);
             expected.fed = to_feed(batch, &found.result);
         }
-        Ok(found.difference(expected, picks(op)))
+        Ok(found.difference(expected, chooses_tokens(op)))
     }
 
     /// The inputs of the next step of a chain as they lie, and the token that was told: as [`to_feed`].
@@ -332,12 +334,12 @@ impl GpuBackend<'_, '_, '_> {
             Op::Experts(op) => self.model.weight(op.gate.weight).stack as u32,
             _ => 1,
         };
-        self.with_memory(plan, batch, |_, memory| {
+        self.with_memory(plan, batch, |_, memory, _| {
             let (mut noise, mut written) = (Noise::new(1), Ok(()));
             op.each_tensor(|id| {
                 let cells = noise.fill(plan, id, memory.rows(id), experts);
                 if written.is_ok() {
-                    written = memory.put(id, &cells);
+                    written = memory.write(id, &cells);
                 }
             });
             written?;
@@ -349,31 +351,35 @@ impl GpuBackend<'_, '_, '_> {
     fn answer(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, op: &Op) -> Result<OpResult, GpuError> {
         let result = result_words(op, plan, batch.outputs.len());
         let groups = self.model.groups.len();
-        self.with_memory(plan, batch, |host, memory| {
+        self.with_memory(plan, batch, |_, memory, kv| {
             let element = |id| plan.tensor(id).element;
             let mut tensors: Vec<_> =
                 outputs(op).into_iter().map(|id| (element(id), memory.words(id))).collect();
             for group in 0..groups {
-                tensors.extend(host.cached(op, group, memory).map(|values| (Element::F32, values)));
+                tensors.extend(kv.written_by(op, group, memory).map(|values| (Element::F32, values)));
             }
             Ok(OpResult { tensors, result: read_words(memory.result, 0, result), fed: Vec::new() })
         })
     }
 
-    /// Lends the host what it needs of a step.
+    /// Lends the reference interpreter and what it runs on.
     fn with_memory<T>(
         &mut self,
         plan: &Plan<'_>,
         batch: &Batch<'_>,
-        work: impl FnOnce(&mut crate::cpu_fallback::Host<'_, '_>, &mut Memory<'_, '_>) -> Result<T, GpuError>,
+        work: impl FnOnce(
+            &mut ReferenceFallback<'_, '_>,
+            &mut StepMemory<'_, '_>,
+            &mut DeviceKv<'_>,
+        ) -> Result<T, GpuError>,
     ) -> Result<T, GpuError> {
-        let Self { device, buffers, store, settings, host, kept, .. } = self;
+        let Self { device, buffers, store, settings, reference, kept, .. } = self;
         let lost = || GpuError::Lost(None);
         let device = device.as_mut().ok_or_else(lost)?;
         let (arena, result) =
             (buffers.arena.as_ref().ok_or_else(lost)?, buffers.result.as_ref().ok_or_else(lost)?);
-        let (kv, groups, pools) = (settings.kv, &kept.groups[..], &store.pools[..]);
-        let mut memory = Memory { device, plan, batch, arena, result, pools, groups, kv };
-        work(host, &mut memory)
+        let mut kv = DeviceKv::new(&store.pools, &kept.groups, settings.kv);
+        let mut memory = StepMemory { device, plan, batch, arena, result, model: kept };
+        work(reference, &mut memory, &mut kv)
     }
 }

@@ -3,42 +3,16 @@
 //! Pm4Target are how others' command streams reach the same firmware, but nobody promises that a firmware takes them from an
 //! AQL queue. Where it does not, steps are packets, which every runtime uses. Not here: what lists are made of (`record`).
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::fmt;
 use doorbell_core::heap::Heap;
 use doorbell_core::plan::{HeadResult, Plan, Shape};
-use doorbell_kfd::fault::Fault;
 use doorbell_kfd::packet::Encoding;
 use doorbell_kfd::queue::Queue;
 
 use super::GpuBackend;
 use super::kernel_check::TestBatch;
 use crate::error::GpuError;
-use crate::kernel_check::{KernelCheckCache, NO_KEY, key};
-
-/// Why steps are AQL packets although PM4 lists were wanted.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Pm4CheckFailure {
-    /// A list computed something else than packets.
-    Differs,
-    /// The device failed with a list.
-    Failed(Box<Fault>),
-    /// One of these was found by an earlier run.
-    Known,
-}
-
-impl fmt::Display for Pm4CheckFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("dispatches are submitted as AQL packets, which take longer: ")?;
-        match self {
-            Self::Differs => f.write_str("a PM4 list computed something else"),
-            Self::Failed(fault) => write!(f, "a PM4 list failed: {fault}"),
-            Self::Known => f.write_str("PM4 lists have failed on this device before"),
-        }
-    }
-}
+use crate::kernel_check::{KernelCheckCache, NO_KEY, Pm4CheckFailure, key};
 
 /// Milliseconds without progress after which a list counts as refused: a step of a few rows takes less by far.
 const PATIENCE_MS: u32 = 2_000;

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 use doorbell_kfd::packet::Packet;
 use doorbell_kfd::queue::{Interval, Profile, Queue};
 
-use super::GpuBackend;
 use crate::error::GpuError;
 
 /// When one kernel ran.
@@ -37,6 +36,11 @@ impl Timings {
         self.signals.take()
     }
 
+    /// The dispatches since the last call.
+    pub(super) fn take(&mut self) -> Vec<Timing> {
+        core::mem::take(&mut self.list)
+    }
+
     /// Has every packet of the next submission timed.
     pub(super) fn attach(&mut self, packets: &mut [Packet]) -> Result<(), GpuError> {
         let attached = self.signals.as_mut().is_none_or(|signals| signals.attach(packets));
@@ -55,13 +59,5 @@ impl Timings {
             let [start, end] = [interval.start, interval.end].map(since_zero);
             Some(Timing { kernel: kernel.clone(), rows, start, end })
         }));
-    }
-}
-
-impl GpuBackend<'_, '_, '_> {
-    /// The dispatches since the last call, in their order; none unless
-    /// [`Settings::profile`](super::Settings::profile) is set.
-    pub fn take_timings(&mut self) -> Vec<Timing> {
-        core::mem::take(&mut self.timings.list)
     }
 }

@@ -9,13 +9,13 @@ use doorbell_kfd::packet::Encoding;
 use doorbell_kfd::queue::{Submission, WaitProgress};
 
 use super::wait::{look, wait};
-use super::{GpuBackend, InFlight, PACKETS};
-use crate::cpu_fallback::Border;
-use crate::cpu_fallback::{Memory, read_words};
+use super::{GpuBackend, InFlight};
+use crate::cpu_fallback::{DeviceKv, StepMemory, read_words};
 use crate::error::GpuError;
 use crate::input_block::Layout;
 use crate::placement::{Placement, on_device};
 use crate::record::{Pm4Target, Recording, Segment, StepRecorder, StepSize, covered};
+use crate::settings::PACKETS;
 
 /// Most steps of a chain: half the ring, so that no step's place is used twice.
 const MOST_STEPS: u32 = RING / 2;
@@ -205,7 +205,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
         index: usize,
         (size, steps): (StepSize, u32),
     ) -> Result<Option<Submission>, GpuError> {
-        let Self { device, queue, buffers, store, recordings, settings, host, .. } = self;
+        let Self { device, queue, buffers, store, recordings, settings, reference, .. } = self;
         let Self { watch, timings, names, packets, fallback, kept, .. } = self;
         let (Some(device), Some(queue)) = (device, queue) else { return Err(GpuError::Lost(None)) };
         let (Some(arena), Some(result)) = (&buffers.arena, &buffers.result) else {
@@ -226,20 +226,16 @@ impl<'k> GpuBackend<'k, '_, '_> {
                     timings.attach(packets)?;
                     last = Some(queue.submit(&device.process, packets, plan.shape.rows)?);
                 }
-                Segment::Host(ops) => match fallback {
-                    Some(fallback) => {
-                        let mut border = Border { device, arena, result, model: kept };
-                        border.run(&mut **fallback, (plan, batch), ops.clone())?;
-                    }
-                    None => {
-                        let (kv, groups) = (settings.kv, &kept.groups[..]);
-                        let pools = &store.pools[..];
-                        let mut memory = Memory { device, plan, batch, arena, result, pools, groups, kv };
-                        for op in &plan.ops[ops.clone()] {
-                            host.run(op, &mut memory)?;
+                Segment::Host(ops) => {
+                    let mut memory = StepMemory { device, plan, batch, arena, result, model: kept };
+                    match fallback {
+                        Some(fallback) => memory.run(&mut **fallback, ops.clone())?,
+                        None => {
+                            let mut kv = DeviceKv::new(&store.pools, &kept.groups, settings.kv);
+                            reference.run(&mut memory, &mut kv, &plan.ops[ops.clone()])?;
                         }
                     }
-                },
+                }
             }
         }
         Ok(last)

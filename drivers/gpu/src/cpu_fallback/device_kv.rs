@@ -1,80 +1,159 @@
-//! Keys and values in the device's layout, one element at a time.
+//! Keys and values in device memory, in the layout of the kernels, as the reference interpreter reads and writes them.
 
 use alloc::vec::Vec;
 use doorbell_core::backend::KvType;
-use doorbell_core::plan::{KvSlot, PAGE_TOKENS, PageId};
+use doorbell_core::model::KvGroup;
+use doorbell_core::plan::{Epilogue, KvSlot, Op, PAGE_TOKENS, PageId};
 use doorbell_core::quant::{self, Activation, Type};
-use doorbell_core::reference::{Cache, Cached};
+use doorbell_core::reference::{Cached, KvStore};
 use doorbell_kernels::KvLayout;
 use doorbell_kfd::memory::Buffer;
 use half::f16;
 
-/// The keys and values of one sequence in one layer.
-pub(crate) struct Slot<'s> {
-    pub(crate) buffers: [&'s Buffer; 2],
-    pub(crate) layouts: [KvLayout; 2],
-    pub(crate) slot: KvSlot,
-    pub(crate) pages: &'s [PageId],
+use super::step_memory::StepMemory;
+use crate::device::GpuDevice;
+use crate::error::GpuError;
+use crate::model_buffers::KvBuffers;
+
+/// The keys and values of all sequences on the device.
+pub(crate) struct DeviceKv<'c> {
+    buffers: &'c [KvBuffers],
+    groups: &'c [KvGroup],
+    kv: KvType,
+    /// The vector that was written last.
+    last: Option<Written<'c>>,
 }
 
-impl Slot<'_> {
-    /// The buffer, and the byte at which a head's vector starts.
-    fn place(&self, which: Cached, position: u32, head: usize) -> (&Buffer, KvLayout, u64) {
-        let index = usize::from(which == Cached::Value);
-        let layout = self.layouts[index];
-        let (page, within) = (position as usize / PAGE_TOKENS, position as usize % PAGE_TOKENS);
-        // The batch has been checked: the page is there.
-        let page = self.pages.get(page).map_or(0, |page| u64::from(page.0));
-        let at = page * layout.page_bytes()
-            + u64::from(self.slot.layer) * layout.layer_bytes()
-            + head as u64 * layout.head_bytes()
-            + within as u64 * layout.row_bytes();
-        (self.buffers[index], layout, at)
+/// A vector in device memory.
+struct Written<'c> {
+    buffer: &'c Buffer,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'c> DeviceKv<'c> {
+    /// `groups` describe what `buffers` are laid out for.
+    pub(crate) fn new(buffers: &'c [KvBuffers], groups: &'c [KvGroup], kv: KvType) -> Self {
+        Self { buffers, groups, kv, last: None }
     }
 
-    /// Where a vector goes and what its bytes are.
-    pub(crate) fn encoded(
+    fn layout(&self, which: Cached, slot: KvSlot) -> (&'c Buffer, KvLayout) {
+        let (group, buffers) = (&self.groups[slot.group.index()], &self.buffers[slot.group.index()]);
+        match which {
+            Cached::Key => (&buffers.keys, KvLayout::keys(group, self.kv)),
+            Cached::Value => (&buffers.values, KvLayout::values(group, self.kv)),
+        }
+    }
+
+    /// Writes the last vector once more, by the path that makes all of them visible to the device.
+    pub(super) fn flush(&mut self, device: &mut GpuDevice<'_>) -> Result<(), GpuError> {
+        match self.last.take() {
+            Some(Written { buffer, offset, bytes }) => device.write(buffer, offset, &bytes),
+            None => Ok(()),
+        }
+    }
+
+    /// Keys and values of a group that an operation has written for the batch's rows, as bits of f32; `None` if it writes
+    /// none.
+    pub(crate) fn written_by(&self, op: &Op, group: usize, memory: &StepMemory<'_, '_>) -> Option<Vec<u32>> {
+        let Op::Project(op) = op else { return None };
+        let shape = &self.groups[group];
+        let (batch, rows) = (memory.batch, memory.plan.tensor(op.input).rows);
+        let mut words = Vec::new();
+        for part in &op.parts {
+            let (which, slot, dim) = match part.epilogue {
+                Epilogue::Key { kv, .. } => (Cached::Key, kv, shape.key_dim),
+                Epilogue::Value { kv } => (Cached::Value, kv, shape.value_dim),
+                _ => continue,
+            };
+            if slot.group.index() != group {
+                continue;
+            }
+            for row in 0..memory.rows(op.input) {
+                // The batch has been checked.
+                let (sequence, position) = batch.locate(batch.batch_row(rows, row)).unwrap_or_default();
+                let pages = batch.tables.of(sequence, slot.group);
+                let mut vector = alloc::vec![0.0; dim as usize];
+                for head in 0..shape.heads as usize {
+                    self.read(which, slot, pages, position, head, &mut vector);
+                    words.extend(vector.iter().map(|value| value.to_bits()));
+                }
+            }
+        }
+        (!words.is_empty()).then_some(words)
+    }
+}
+
+/// Byte at which the vector of a head starts.
+fn offset(layout: KvLayout, slot: KvSlot, pages: &[PageId], position: u32, head: usize) -> u64 {
+    let (page, within) = (position as usize / PAGE_TOKENS, position as usize % PAGE_TOKENS);
+    // The batch has been checked: the page exists.
+    let page = pages.get(page).map_or(0, |page| u64::from(page.0));
+    page * layout.page_bytes()
+        + u64::from(slot.layer) * layout.layer_bytes()
+        + head as u64 * layout.head_bytes()
+        + within as u64 * layout.row_bytes()
+}
+
+/// The bytes of a vector in its KV type.
+fn encode(layout: KvLayout, values: &[f32]) -> Vec<u8> {
+    match layout.kv {
+        KvType::F32 => bytemuck::cast_slice(values).to_vec(),
+        KvType::F16 => values.iter().flat_map(|&value| f16::from_f32(value).to_le_bytes()).collect(),
+        KvType::Q8_0 => {
+            let mut bytes = alloc::vec![0; layout.row_bytes() as usize];
+            // The vector is made of whole blocks and has their bytes, so this cannot fail.
+            let _ = Activation::Q8_0.quantize(values, &mut bytes);
+            bytes
+        }
+    }
+}
+
+fn decode(layout: KvLayout, bytes: &[u8], to: &mut [f32]) {
+    match layout.kv {
+        KvType::F32 => {
+            let words = bytes.as_chunks().0;
+            to.iter_mut().zip(words).for_each(|(to, word)| *to = f32::from_le_bytes(*word));
+        }
+        KvType::F16 => {
+            let words = bytes.as_chunks().0;
+            to.iter_mut().zip(words).for_each(|(to, word)| *to = f16::from_le_bytes(*word).to_f32());
+        }
+        KvType::Q8_0 => {
+            // As in `encode`.
+            let _ = quant::dequantize(Type::Q8_0, bytes, to);
+        }
+    }
+}
+
+impl KvStore for DeviceKv<'_> {
+    fn write(&mut self, which: Cached, slot: KvSlot, pages: &[PageId], position: u32, heads: &[f32]) {
+        let (buffer, layout) = self.layout(which, slot);
+        let group = &self.groups[slot.group.index()];
+        let dim = if which == Cached::Key { group.key_dim } else { group.value_dim };
+        for (head, values) in heads.chunks_exact(dim as usize).enumerate() {
+            let (offset, bytes) = (offset(layout, slot, pages, position, head), encode(layout, values));
+            if let Some(window) = buffer.window() {
+                window.write(offset as usize, &bytes);
+            }
+            self.last = Some(Written { buffer, offset, bytes });
+        }
+    }
+
+    fn read(
         &self,
         which: Cached,
+        slot: KvSlot,
+        pages: &[PageId],
         position: u32,
         head: usize,
-        values: &[f32],
-    ) -> (&Buffer, u64, Vec<u8>) {
-        let (buffer, layout, at) = self.place(which, position, head);
-        let bytes = match layout.kv {
-            KvType::F32 => bytemuck::cast_slice(values).to_vec(),
-            KvType::F16 => values.iter().flat_map(|&value| f16::from_f32(value).to_le_bytes()).collect(),
-            KvType::Q8_0 => {
-                let mut bytes = alloc::vec![0; layout.row_bytes() as usize];
-                // The vector is whole blocks and the bytes are theirs.
-                let _ = Activation::Q8_0.quantize(values, &mut bytes);
-                bytes
-            }
-        };
-        (buffer, at, bytes)
-    }
-}
-
-impl Cache for Slot<'_> {
-    fn read(&self, which: Cached, position: u32, head: usize, to: &mut [f32]) {
-        let (buffer, layout, at) = self.place(which, position, head);
+        to: &mut [f32],
+    ) {
+        let (buffer, layout) = self.layout(which, slot);
         let mut bytes = alloc::vec![0; layout.row_bytes() as usize];
         if let Some(window) = buffer.window() {
-            window.read(at as usize, &mut bytes);
+            window.read(offset(layout, slot, pages, position, head) as usize, &mut bytes);
         }
-        match layout.kv {
-            KvType::F32 => {
-                let words = bytes.as_chunks().0;
-                to.iter_mut().zip(words).for_each(|(to, word)| *to = f32::from_le_bytes(*word));
-            }
-            KvType::F16 => {
-                let words = bytes.as_chunks().0;
-                to.iter_mut().zip(words).for_each(|(to, word)| *to = f16::from_le_bytes(*word).to_f32());
-            }
-            KvType::Q8_0 => {
-                // As above.
-                let _ = quant::dequantize(Type::Q8_0, &bytes, to);
-            }
-        }
+        decode(layout, &bytes, to);
     }
 }

@@ -1,12 +1,16 @@
-//! Operations that the device does not run, run on the host between submissions: the values that they read are copied
-//! out of device memory, computed, and copied back.
+//! The CPU fallback: operations that the device does not run are run on the host, between submissions. Their operands are
+//! copied out of device memory and their results back.
+//!
+//! Two implementations compute them: a [`CpuFallback`] that the caller lends (the CPU driver, which keeps keys and values
+//! of its own), and without one core's reference interpreter, with keys and values in device memory. The interpreter is
+//! also what kernels are checked against.
 
 mod device_kv;
-mod lent;
-mod memory;
-mod run;
+mod interface;
+mod reference;
+mod step_memory;
 
-pub(crate) use lent::Border;
-pub use lent::{BoxedCpuFallback, CpuFallback, CpuFallbackError};
-pub(crate) use memory::{Memory, read_words};
-pub(crate) use run::Host;
+pub(crate) use device_kv::DeviceKv;
+pub use interface::{BoxedCpuFallback, CpuFallback, CpuFallbackError};
+pub(crate) use reference::ReferenceFallback;
+pub(crate) use step_memory::{StepMemory, read_words};

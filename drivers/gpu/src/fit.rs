@@ -1,0 +1,108 @@
+//! Admission: which part of a model fits the device, found before anything is loaded.
+
+use alloc::vec::Vec;
+use doorbell_core::model::{KvGroup, Model};
+use doorbell_core::plan::Plan;
+use doorbell_kernels::isa::Target;
+use doorbell_kernels::scratch_bytes;
+use doorbell_kfd::topology::MemoryPool;
+
+use crate::error::GpuError;
+use crate::memory_needs::{MemoryNeeds, MemoryShortage, kv_bytes, rope_bytes, weight_bytes};
+use crate::placement::{LayerSplit, Placement, SplitReport, bind, kept_layers, on_device, weights};
+use crate::settings::Settings;
+
+/// What of a model goes to the device.
+pub(crate) struct Fitting {
+    pub(crate) placement: Placement,
+    /// By weight.
+    pub(crate) loaded: Vec<bool>,
+    /// Layers whose keys and values the device keeps, by group.
+    layers: Vec<u16>,
+    /// If that isn't everything.
+    pub(crate) split_report: Option<SplitReport>,
+}
+
+/// Finds what fits of a model by what the device says that it has; `kept` gets the layers whose keys and values stay.
+///
+/// With a fallback and no wish about the placement the experts of the last layers give way first, then whole layers.
+pub(crate) fn fit(
+    budget: &MemoryPool,
+    kept: &mut Model<'_>,
+    plan: &Plan<'_>,
+    (settings, target): (&Settings, Target),
+    has_fallback: bool,
+) -> Result<Fitting, GpuError> {
+    let limit = budget.decisive();
+    let tried = |placement| {
+        let (fitting, needs) = fitting(kept, plan, (settings, target), (placement, has_fallback));
+        if needs.total() <= limit.bytes { Ok(fitting) } else { Err(needs) }
+    };
+    let mut found = tried(settings.placement);
+    if let Err(needs) = &found {
+        let splits = if has_fallback { splits(kept) } else { Vec::new() };
+        let split = splits.into_iter().find(|&split| tried(Placement::Split(split)).is_ok());
+        match split {
+            Some(split) if settings.placement == Placement::Device => found = tried(Placement::Split(split)),
+            _ => return Err(MemoryShortage { needs: *needs, limit, placement: budget.domain, split }.into()),
+        }
+    }
+    let fitting =
+        found.map_err(|needs| MemoryShortage { needs, limit, placement: budget.domain, split: None })?;
+    for (group, layers) in kept.groups.iter_mut().zip(&fitting.layers) {
+        group.layers = *layers;
+    }
+    Ok(fitting)
+}
+
+/// What may be on the device, the most first.
+fn splits(model: &Model<'_>) -> Vec<LayerSplit> {
+    let all = LayerSplit::all(model);
+    let has_experts = model.weights.iter().any(|weight| weight.stack > 1);
+    let mut splits: Vec<LayerSplit> = Vec::new();
+    if has_experts {
+        splits.extend((0..all.layers).rev().map(|experts| LayerSplit { experts, ..all }));
+    }
+    let experts = |layers| if has_experts { 0 } else { layers };
+    splits.extend((1..all.layers).rev().map(|layers| LayerSplit { layers, experts: experts(layers) }));
+    splits
+}
+
+/// What goes to the device with a placement, and the bytes that it takes there.
+fn fitting(
+    kept: &Model<'_>,
+    plan: &Plan<'_>,
+    (settings, target): (&Settings, Target),
+    (placement, has_fallback): (Placement, bool),
+) -> (Fitting, MemoryNeeds) {
+    let mut chosen = on_device(plan, kept, target, placement);
+    if has_fallback {
+        bind(plan, &mut chosen, &mut Vec::new());
+    }
+    let all_layers = || kept.groups.iter().map(|group| group.layers).collect();
+    let layers: Vec<u16> = if has_fallback { kept_layers(plan, kept, &chosen) } else { all_layers() };
+    let loaded = match placement {
+        // Which ones are wanted is said later.
+        Placement::Host | Placement::Only(_) => alloc::vec![true; kept.weights.len()],
+        Placement::Device | Placement::Split(_) => weights(plan, kept, &chosen),
+    };
+    let result = 4 * u64::from(plan.shape.outputs) * u64::from(kept.vocabulary);
+    let working = [4 * plan.arena as u64, scratch_bytes(plan, kept), result];
+    let pages = settings.pages;
+    let groups = kept.groups.iter().zip(&layers).map(|(group, &layers)| KvGroup { layers, ..*group });
+    let needs = MemoryNeeds {
+        weights: weight_bytes(kept, &loaded),
+        context: kv_bytes(groups, settings.kv, pages).saturating_add(rope_bytes(kept, pages)),
+        working: working.into_iter().fold(0, u64::saturating_add),
+        pages,
+    };
+    let [on_device, in_all] =
+        [&loaded, &alloc::vec![true; loaded.len()]].map(|which| weight_bytes(kept, which));
+    let of_model =
+        |split: LayerSplit| SplitReport { split, layers: kept.layers.len() as u32, on_device, in_all };
+    let split_report = match placement {
+        Placement::Split(split) if split != LayerSplit::all(kept) => Some(of_model(split)),
+        _ => None,
+    };
+    (Fitting { placement, loaded, layers, split_report }, needs)
+}

@@ -1,0 +1,78 @@
+//! Tensors, weights, keys and values that an operation of a plan reads or writes.
+
+use alloc::vec::Vec;
+use doorbell_core::plan::{Epilogue, HeadResult, KvSlot, Op, Plan, TensorId, WeightId};
+
+/// Calls `visit` with every weight that an operation reads.
+pub(crate) fn each_weight(op: &Op, mut visit: impl FnMut(WeightId)) {
+    if let Op::Embed { table, .. } = op {
+        visit(*table);
+    }
+    op.each_matrix(|matrix| visit(matrix.weight));
+}
+
+/// Tensors that an operation writes.
+pub(crate) fn outputs(op: &Op) -> Vec<TensorId> {
+    match op {
+        Op::Embed { out, .. } | Op::Select { out, .. } => alloc::vec![*out],
+        Op::Project(project) => {
+            let parts = project.parts.iter().filter_map(|part| match part.epilogue {
+                Epilogue::Store { out } | Epilogue::Gate { out, .. } | Epilogue::Query { out, .. } => {
+                    Some(out)
+                }
+                Epilogue::Add { to } | Epilogue::AddGated { to, .. } => Some(to),
+                Epilogue::Key { .. } | Epilogue::Value { .. } => None,
+            });
+            parts.collect()
+        }
+        Op::Attend(attend) => alloc::vec![attend.out],
+        Op::Route(route) => alloc::vec![route.ids, route.weights],
+        Op::Experts(experts) => alloc::vec![experts.to],
+        Op::NormAdd { to, .. } => alloc::vec![*to],
+        Op::Head(_) => Vec::new(),
+    }
+}
+
+/// True if an operation overwrites a tensor without reading it.
+pub(crate) fn overwrites(op: &Op, id: TensorId) -> bool {
+    match op {
+        Op::Embed { out, .. } | Op::Select { out, .. } => *out == id,
+        Op::Project(op) => op.parts.iter().any(|part| match part.epilogue {
+            Epilogue::Store { out } | Epilogue::Gate { out, .. } | Epilogue::Query { out, .. } => out == id,
+            _ => false,
+        }),
+        Op::Attend(op) => op.out == id,
+        Op::Route(op) => op.ids == id || op.weights == id,
+        Op::Experts(_) | Op::NormAdd { .. } | Op::Head(_) => false,
+    }
+}
+
+/// Keys and values that an operation reads or writes.
+pub(crate) fn kv_slots(op: &Op) -> impl Iterator<Item = KvSlot> {
+    let of_part = |epilogue: Epilogue| match epilogue {
+        Epilogue::Key { kv, .. } | Epilogue::Value { kv } => Some(kv),
+        _ => None,
+    };
+    let (parts, own) = match op {
+        Op::Project(op) => (&op.parts[..], None),
+        Op::Attend(op) => (&[][..], Some(op.kv)),
+        _ => (&[][..], None),
+    };
+    parts.iter().filter_map(move |part| of_part(part.epilogue)).chain(own)
+}
+
+/// 4-byte words that a head writes for `rows` output rows; 0 for other operations.
+pub(crate) fn result_words(op: &Op, plan: &Plan<'_>, rows: usize) -> usize {
+    let Op::Head(head) = op else { return 0 };
+    let width = match head.result {
+        HeadResult::Logits => head.matrix.rows,
+        HeadResult::ArgMax => 1,
+        HeadResult::Hidden => plan.tensor(head.input).width,
+    };
+    rows * width as usize
+}
+
+/// True for a head that chooses tokens.
+pub(crate) fn chooses_tokens(op: &Op) -> bool {
+    matches!(op, Op::Head(head) if head.result == HeadResult::ArgMax)
+}
