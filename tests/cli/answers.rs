@@ -1,4 +1,4 @@
-//! What the verbs print when all is well.
+//! Output of the commands when they succeed.
 
 use crate::program::{ids, json, model, path, refused, run_with, stdout, tiny, write};
 use doorbell_core::quant::Type;
@@ -34,7 +34,7 @@ fn tokens_there_and_back() {
     assert_eq!(special["pieces"], serde_json::json!(["<|im_end|>"]));
 }
 
-/// What `run` picks greedily is what `score` finds likeliest, position by position.
+/// The greedy tokens of `run` are the most likely ones by `score` at each position.
 #[test]
 fn run_and_score_agree() {
     for family in Family::ALL {
@@ -71,7 +71,7 @@ fn run_and_score_agree() {
         assert!((score["nll"].as_f64().unwrap() - nll).abs() < 1e-3);
         let perplexity = (nll / (all.len() - 1) as f64).exp();
         assert!((score["perplexity"].as_f64().unwrap() / perplexity - 1.0).abs() < 1e-4);
-        // the text that streams is the text of the document
+        // the streamed text is that of the document
         let streamed = stdout(&run[..run.len() - 1], b"");
         assert_eq!(streamed.trim_end_matches('\n'), answer["text"].as_str().unwrap().trim_end_matches('\n'));
     }
@@ -93,12 +93,12 @@ fn prompts_come_from_everywhere() {
     assert_ne!(tokens(&["-p", "one two", "--system", "Be brief."], b""), expected);
 }
 
-/// As Gemma 2's: no system message.
+/// A template without system messages, like Gemma 2's.
 const NO_SYSTEM: &str = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}\
 {{ m.role + m.content }}{% endfor %}";
 
 #[test]
-fn a_system_message_that_the_template_refuses_can_be_told_by_the_user() {
+fn a_refused_system_message_can_be_merged_into_the_users() {
     let mut file = tiny(Family::Llama);
     file.metadata.retain(|(key, _)| key != b"tokenizer.chat_template");
     file.meta("tokenizer.chat_template", Value::from(NO_SYSTEM));
@@ -114,9 +114,9 @@ fn a_system_message_that_the_template_refuses_can_be_told_by_the_user() {
     assert_ne!(run(&["-p", "one"]), by_hand);
 }
 
-/// What `score` finds likely with keys and values in blocks is what `run` says with them, and near what it is without.
+/// `score` and `run` agree with keys and values as q8_0, and the result is close to that with f16.
 #[test]
-fn keys_and_values_can_be_kept_in_blocks() {
+fn keys_and_values_can_be_quantized() {
     let model = model("blocks", Family::Qwen3);
     let answer = |kv| {
         let run = ["run", &model, "-p", "of the", "--raw", "-n", "8", "--temp", "0", "--kv", kv, "--json"];
@@ -159,7 +159,7 @@ fn the_file_recommends_sampling() {
     refused(&["run", &model, "-p", "of"], 4, &["min_p is 7; it must be from 0 to 1"]);
 }
 
-/// A message that spells out the end of its turn doesn't end it.
+/// Markup in a message does not end its turn.
 #[test]
 fn markup_in_a_message_is_text() {
     let model = model("markup", Family::Qwen3);
@@ -226,10 +226,14 @@ fn bench_measures() {
     assert_eq!(figures["threads"], 1);
 }
 
-/// On a software GPU the verbs answer as on the CPU, and tell what the GPU does.
+/// A model whose rows are wide enough for the kernels of GPUs.
+fn wide(name: &str) -> String {
+    write(name, &tiny::model(Family::Qwen3, Shape::WIDE, Type::Q8_0, 7).to_bytes())
+}
+
 #[test]
-fn software_gpus_run_and_tell() {
-    let model = write("gpu.gguf", &tiny::model(Family::Qwen3, Shape::WIDE, Type::Q8_0, 7).to_bytes());
+fn a_software_gpu_answers_as_the_cpu() {
+    let model = wide("gpu-run.gguf");
     let answer = |more: &[&str]| {
         let run =
             ["run", &model, "--raw", "--json", "--temp", "0", "-n", "12", "-t", "1", "-p", "the world is"];
@@ -246,7 +250,11 @@ fn software_gpus_run_and_tell() {
         parts.contains("the GPU runs 1 of 2 layers") && parts.contains("the CPU runs the rest"),
         "{parts}"
     );
+}
 
+#[test]
+fn a_software_gpu_scores_as_the_cpu() {
+    let model = wide("gpu-score.gguf");
     let text = write("gpu.txt", b"the quick brown fox and the lazy dog");
     let nll = |device: &str| {
         json(&["score", &model, "--text", &text, "--json", "-t", "1", "--device", device])["nll"]
@@ -255,7 +263,11 @@ fn software_gpus_run_and_tell() {
     };
     let [cpu, gpu] = [nll("cpu"), nll("soft:gfx1100")];
     assert!((cpu - gpu).abs() < 0.01 * cpu, "{cpu} {gpu}");
+}
 
+#[test]
+fn bench_profiles_the_kernels_of_a_software_gpu() {
+    let model = wide("gpu-bench.gguf");
     let trace = path("trace.json").to_str().unwrap().to_owned();
     let bench = ["bench", &model, "-p", "8", "-n", "4", "--json", "-t", "1", "--device", "soft:gfx1100"];
     let profile = json(&[&bench[..], &["--profile", "--trace", &trace]].concat());
@@ -275,7 +287,11 @@ fn software_gpus_run_and_tell() {
         last = start + length;
     }
     refused(&["bench", &model, "--profile", "--device", "cpu"], 4, &["use --device kfd or soft"]);
+}
 
+#[test]
+fn plan_lists_the_dispatches_of_a_software_gpu() {
+    let model = wide("gpu-plan.gguf");
     for batch in ["1", "40"] {
         let plan = ["plan", &model, "--json", "--device", "soft:gfx1100", "--ctx", "64", "--batch", batch];
         let plan = json(&plan);

@@ -1,5 +1,4 @@
-//! Command lines: numbers below zero, texts that begin like flags, words that people try first, settings that
-//! contradict each other.
+//! Command lines: negative numbers, texts that begin like flags, common mistakes, and settings that contradict each other.
 
 use crate::program::{command, finish, json, model, refused, run_with, stdout, write};
 use doorbell_tests::tiny::Family;
@@ -15,7 +14,7 @@ fn unknown(arguments: &[&str], words: &str) {
     assert!(output.stdout.is_empty() && stderr.contains(words), "{arguments:?}: {stderr}");
 }
 
-/// A number below zero is told to be out of range, not to be a flag that nobody knows.
+/// A negative number is reported as out of range, not as an unknown flag.
 #[test]
 fn numbers_below_zero_are_numbers() {
     let model = model("below", Family::Llama);
@@ -42,7 +41,7 @@ fn texts_may_begin_like_flags() {
     stdout(&["run", &model, "-n", "1", "-p", "x", "--system", "-v", "--dry-sequence-breaker", "-"], b"");
 }
 
-/// What is asked of a GPU is not left out in silence where there is none.
+/// Flags for a GPU are an error without one; they are not ignored.
 #[test]
 fn a_gpu_that_is_asked_for_must_be_there() {
     let model = model("layers", Family::Llama);
@@ -54,12 +53,12 @@ fn a_gpu_that_is_asked_for_must_be_there() {
 }
 
 #[test]
-fn nothing_to_measure_is_said() {
+fn a_bench_without_tests_is_refused() {
     let model = model("nothing", Family::Llama);
     refused(&["bench", &model, "-p", "0", "-n", "0"], 4, &["nothing to measure"]);
 }
 
-/// An empty key would open a server that its owner believes locked.
+/// An empty key would leave a server open although its owner set one.
 #[test]
 fn keys_are_never_empty() {
     let serve = ["serve", "nowhere.gguf", "--port", "0"];
@@ -79,7 +78,7 @@ fn addresses_and_origins_are_checked() {
     for (flag, value) in [("--host", "example.org"), ("--origin", "localhost:3000")] {
         unknown(&[&serve[..], &[flag, value]].concat(), &format!("invalid value '{value}' for '{flag}"));
     }
-    // these are taken: the model is what lacks
+    // these are valid: only the model is missing
     for (flag, value) in
         [("--host", "localhost"), ("--host", "0.0.0.0"), ("--origin", "http://localhost:3000/")]
     {
@@ -87,14 +86,14 @@ fn addresses_and_origins_are_checked() {
     }
 }
 
-/// What a template or a folder has wrong is told with what helps there: a server can't do without them.
+/// A wrong template or folder is an error that names the next step: a server does not start without them.
 #[test]
 fn templates_and_folders_of_a_server_are_named() {
     let model = model("template", Family::Llama);
     let template = write("wrong.jinja", b"{% if %}");
     let serve = ["serve", &model, "--port", "0", "--device", "cpu"];
     let arguments = [&serve[..], &["--chat-template-file", &template]].concat();
-    refused(&arguments, 4, &["wrong.jinja: chat template, line 1: ", "; mend it"]);
+    refused(&arguments, 4, &["wrong.jinja: chat template, line 1: ", "; fix it"]);
     let arguments = [&serve[..], &["--slot-save-path", &template]].concat();
     refused(&arguments, 4, &["wrong.jinja: ", "not a directory; it must be a folder"]);
     unknown(&[&serve[..], &["--name", ""]].concat(), "for '--name <NAME>'");

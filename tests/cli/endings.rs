@@ -1,4 +1,4 @@
-//! Readers that go, and signals.
+//! Closed outputs, and signals.
 
 use crate::program::{PROGRAM, command, finish, model, tiny, write};
 use doorbell_tests::gguf_writer::Value;
@@ -7,9 +7,9 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
-/// A reader that goes away ends the program quietly.
+/// A closed pipe ends the program without a message.
 #[test]
-fn a_closed_pipe_is_no_panic() {
+fn a_closed_pipe_ends_the_program_quietly() {
     let model = model("pipe", Family::Llama);
     for arguments in [&["run", &model, "-p", "x", "--temp", "0"][..], &["info", &model], &["--help"]] {
         let mut command = Command::new(&*PROGRAM);
@@ -23,9 +23,9 @@ fn a_closed_pipe_is_no_panic() {
     }
 }
 
-/// What can't be written is told, once.
+/// A failed write is reported once.
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let model = model("full", Family::Llama);
     for arguments in [&["run", &model, "-p", "x", "-n", "3"][..], &["info", &model], &["devices"]] {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
@@ -36,7 +36,7 @@ fn a_full_disk_is_told() {
     }
 }
 
-/// A model whose answers only the context ends.
+/// A model whose answers end only with the context.
 fn endless(name: &str) -> String {
     let mut file = tiny(Family::Llama);
     let context = file.metadata.iter_mut().find(|(key, _)| key == b"llama.context_length").unwrap();
@@ -59,7 +59,7 @@ fn served(model: &str) -> (Child, String, impl Iterator<Item = String> + use<>) 
     (child, address, lines)
 }
 
-/// Asks for so many tokens, one by one as they come.
+/// Requests a streamed answer of `tokens` tokens.
 fn ask(address: &str, tokens: u32) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     let body = format!(r#"{{"prompt": "x", "stream": true, "max_tokens": {tokens}, "ignore_eos": true}}"#);
@@ -69,7 +69,7 @@ fn ask(address: &str, tokens: u32) -> TcpStream {
     stream
 }
 
-/// A server lets answers go on for a while after Ctrl-C, unless it comes again.
+/// After Ctrl-C a server lets answers continue for a while; a second Ctrl-C ends it at once.
 #[test]
 fn a_second_ctrl_c_ends_the_server() {
     let model = endless("endless-served.gguf");
@@ -82,12 +82,12 @@ fn a_second_ctrl_c_ends_the_server() {
         interrupt(&child);
         child.wait().unwrap().code()
     };
-    // on a busy machine that while may be over before the second one comes
+    // on a busy machine the grace period may end before the second one
     let mut ends = (0..10).map(|_| end()).skip_while(|&code| code == Some(0));
     assert_eq!(ends.next(), Some(Some(130)));
 }
 
-/// A log that nobody reads any more, as after `serve 2>&1 | head`, takes no request with it.
+/// A closed log, as after `serve 2>&1 | head`, does not fail requests.
 #[test]
 fn a_server_outlives_the_reader_of_its_log() {
     let (mut child, address, lines) = served(&endless("endless-unread.gguf"));
@@ -101,7 +101,7 @@ fn a_server_outlives_the_reader_of_its_log() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// Ctrl-C stops an answer; what was generated stays, and the closing line comes.
+/// Ctrl-C stops an answer; the text so far is kept, and the status line is printed.
 #[test]
 fn ctrl_c_stops_the_answer() {
     let model = endless("endless.gguf");
@@ -109,7 +109,7 @@ fn ctrl_c_stops_the_answer() {
     let mut command = Command::new(&*PROGRAM);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // the first text is there: the signal is caught from now on
+    // the first text has been printed: the signal handler is installed
     let mut first = [0];
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
     interrupt(&child);

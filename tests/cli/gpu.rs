@@ -1,4 +1,4 @@
-//! What the program says of GPUs: who runs what, what doesn't fit, and what failed. The GPUs are of software.
+//! The program on software GPUs: which device runs which operation, models that don't fit, and failing devices.
 
 use crate::program::{json, refused, run_with, write};
 use alloc::collections::BTreeSet;
@@ -11,7 +11,7 @@ fn wide(name: &str, family: Family) -> String {
     write(name, &tiny::model(family, Shape::WIDE, Type::Q8_0, 7).to_bytes())
 }
 
-/// What was said until then stays, the reason is told, and the exit code is that of the device or of memory.
+/// The text so far is kept, the reason is reported, and the exit code is that of the device or of memory.
 #[test]
 fn a_device_that_fails_ends_the_program_with_its_message() {
     let model = wide("failing.gguf", Family::Qwen3);
@@ -51,7 +51,7 @@ fn what_does_not_fit_a_gpu_is_refused_with_figures() {
     too_much("200000", 460, &[&figures[..], &part].concat());
 }
 
-/// A plan is what would run: with the layers that fit, or not at all.
+/// A plan equals a run: with the layers that fit, or refused.
 #[test]
 fn plans_of_what_does_not_fit() {
     let file = tiny::model(Family::Qwen3, Shape { context: 1 << 20, ..Shape::WIDE }, Type::Q8_0, 7);
@@ -78,7 +78,7 @@ fn plans_of_what_does_not_fit() {
     assert!(text.contains("the GPU runs 1 of 2 layers"), "{text}");
 }
 
-/// No row sees what comes behind it, or what is out of its window.
+/// A row does not attend to later positions, nor to those outside of its window.
 #[test]
 fn plans_count_what_attention_sees() {
     let products = |family, context: &str| {
@@ -110,7 +110,7 @@ fn plans_count_what_attention_sees() {
 }
 
 #[test]
-fn a_gpu_that_is_not_there_is_told() {
+fn a_missing_gpu_is_reported() {
     let model = wide("absent.gguf", Family::Llama);
     for verb in [&["plan", &model][..], &["run", &model, "-p", "x"], &["serve", &model]] {
         refused(&[verb, &["--device", "kfd:99"]].concat(), 5, &["device kfd:99 can't be used: "]);
@@ -122,7 +122,7 @@ fn a_gpu_that_is_not_there_is_told() {
 }
 
 #[test]
-fn plan_tells_who_runs_what() {
+fn plan_shows_the_device_of_each_operation() {
     let model = wide("divided.gguf", Family::Qwen3Moe);
     let plan = |more: &[&str]| {
         let plan = ["plan", &model, "--json", "--quick", "--device", "soft:gfx1100", "--ctx", "64"];
@@ -146,7 +146,7 @@ fn plan_tells_who_runs_what() {
     });
 }
 
-/// The fields of a section of `docs/plan.md`, of which some are always there.
+/// The fields of a section of `docs/plan.md`, for the given conditions.
 fn documented(section: &str, when: &[&str]) -> BTreeSet<String> {
     let page = include_str!("../../docs/plan.md");
     let section = page.split("\n## ").find(|text| text.starts_with(section)).unwrap();
@@ -182,7 +182,7 @@ fn plans_have_the_fields_that_are_documented() {
     }
 }
 
-/// What the parts take is what the whole takes, and shares are of the figures beside them.
+/// The costs of the parts add up to that of the whole, and shares match the figures that they are computed from.
 fn sums_agree(document: &Json) {
     let number = |entry: &Json, field: &str| entry[field].as_f64().unwrap();
     let entries = |entry: &Json, field: &str| entry[field].as_array().unwrap().clone();

@@ -1,4 +1,4 @@
-//! The machine around the program.
+//! The program and its machine: devices, ports and address space.
 
 use crate::program::{PROGRAM, finish, model, refused, run_with, stdout};
 use doorbell_tests::tiny::Family;
@@ -33,17 +33,17 @@ fn devices_and_doctor_agree_about_this_machine() {
     assert!(names.iter().all(|name| people.contains(name)), "{people}");
 }
 
-/// An address that is taken is told before the model is loaded: here there isn't even one.
+/// A port in use is reported before the model is loaded: here there is no model at all.
 #[test]
-fn a_port_in_use_is_told_at_once() {
+fn a_port_in_use_is_reported_first() {
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = other.local_addr().unwrap().port().to_string();
     refused(&["serve", "nowhere.gguf", "--port", &port], 1, &["cannot listen on 127.0.0.1:", "--port"]);
 }
 
-/// Addresses that are rationed end in a word about memory, not in an abort.
+/// A limit of the address space ends in a message about memory, not in an abort.
 #[test]
-fn little_room_is_told() {
+fn too_little_address_space_is_reported() {
     let model = model("room", Family::Llama);
     for limit in ["80000", "120000", "200000", "400000"] {
         let script = format!("ulimit -v {limit} && exec \"$0\" \"$@\"");

@@ -1,4 +1,4 @@
-//! The program as scripts use it: what it prints, what it refuses in which words, and its exit codes.
+//! The program as scripts use it: its output, its messages, and its exit codes.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 extern crate alloc;

@@ -1,4 +1,4 @@
-//! The program as a script starts it, and what is asserted of all its endings.
+//! Starts the program as a script does, and checks how it ends.
 
 use doorbell_core::quant::Type;
 use doorbell_tests::gguf_writer::GgufFile;
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
 
-/// The program, built as this test is.
+/// The program, built with the profile of this test.
 pub(crate) static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
-    // all packages with what examples need, as for tests: other features would build most of them once more
+    // the same features as for the tests, so that nothing is built twice
     let arguments = ["build", "--quiet", "--workspace", "--bin", "doorbell", "--example", "scripted_server"];
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(arguments).args(["--message-format", "json"]).stderr(Stdio::inherit());
@@ -24,7 +24,7 @@ pub(crate) static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     programs.find_map(|message| message["executable"].as_str().map(PathBuf::from)).unwrap()
 });
 
-/// A file in a folder of this test's own.
+/// A file in a folder of this test binary.
 pub(crate) fn path(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli");
     std::fs::create_dir_all(&folder).unwrap();
@@ -46,7 +46,7 @@ pub(crate) fn model(test: &str, family: Family) -> String {
     write(&format!("{test}-{}.gguf", family.name()), &tiny(family).to_bytes())
 }
 
-/// The program with these arguments; its surroundings may be changed before it starts.
+/// The program with these arguments, not yet started.
 pub(crate) fn command<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
     let mut command = Command::new(&*PROGRAM);
     command.args(arguments).env_remove("DOORBELL_API_KEY");
@@ -54,10 +54,10 @@ pub(crate) fn command<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
     command
 }
 
-/// Starts a program, gives it its input and waits.
+/// Starts a program, writes its input and waits for its end.
 pub(crate) fn finish(command: &mut Command, stdin: &[u8]) -> Output {
     let mut child = command.spawn().unwrap();
-    // a program that refuses early doesn't read
+    // a program that fails early doesn't read its input
     let _ = child.stdin.take().unwrap().write_all(stdin);
     child.wait_with_output().unwrap()
 }
@@ -66,7 +66,7 @@ pub(crate) fn run_with(arguments: &[&str], stdin: &[u8]) -> Output {
     finish(&mut command(arguments), stdin)
 }
 
-/// What the program prints when it succeeds.
+/// The output of a successful run.
 #[track_caller]
 pub(crate) fn stdout(arguments: &[&str], stdin: &[u8]) -> String {
     let output = run_with(arguments, stdin);
@@ -82,7 +82,7 @@ pub(crate) fn json(arguments: &[&str]) -> Json {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Checks a refusal: the code, nothing on stdout, one line on stderr that has these words in it.
+/// Checks a failure: the exit code, an empty stdout, and one line on stderr that contains these texts.
 #[track_caller]
 pub(crate) fn refused_with(arguments: &[&str], stdin: &[u8], code: i32, words: &[&str]) {
     let output = run_with(arguments, stdin);

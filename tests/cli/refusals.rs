@@ -1,4 +1,4 @@
-//! Files, models and texts that can't be used: in which words they are refused, and with which code.
+//! Files, models and texts that can't be used: messages and exit codes.
 
 use crate::program::{
     command, finish, json, model, path, refused, refused_with, run_with, stdout, tiny, write,
@@ -20,13 +20,13 @@ fn bad_files_are_refused() {
     let bytes = tiny(Family::Llama).to_bytes();
     for len in [5, 24, 200, bytes.len() / 2, bytes.len() - 100] {
         let cut = write("cut.gguf", &bytes[..len]);
-        refused(&["run", &cut, "-p", "x"], 3, &["cut.gguf: ", "get the file anew"]);
+        refused(&["run", &cut, "-p", "x"], 3, &["cut.gguf: ", "download the file again"]);
     }
 }
 
-/// Parts of a model: all of them beside each other, under their own names.
+/// All parts of a split model must be in one folder, under their own names.
 #[test]
-fn sets_that_are_not_whole_are_refused() {
+fn incomplete_split_models_are_refused() {
     let parts = tiny(Family::Llama).to_parts(3);
     let names: Vec<_> = (1..=3).map(|part| format!("set-{part:05}-of-00003.gguf")).collect();
     let paths: Vec<_> = names.iter().zip(&parts).map(|(name, part)| write(name, part)).collect();
@@ -38,7 +38,7 @@ fn sets_that_are_not_whole_are_refused() {
     refused(&["run", &paths[2], "-p", "x"], 3, &["set-00003-of-00003.gguf: no such file"]);
 }
 
-/// Names are the system's: blanks, any alphabet, and bytes that are no text.
+/// File names may have blanks, letters of any alphabet, and bytes that are not UTF-8.
 #[test]
 fn models_may_have_any_name() {
     let bytes = tiny(Family::Llama).to_bytes();
@@ -54,9 +54,9 @@ fn models_may_have_any_name() {
     }
 }
 
-/// A model that isn't one is refused before anybody types a prompt for it.
+/// A file that is not a model is refused before the prompt is read.
 #[test]
-fn the_model_is_looked_at_before_the_prompt() {
+fn the_model_is_checked_before_the_prompt_is_read() {
     let model = write("no-model.gguf", b"hello");
     refused(&["run", &model, "-p", ""], 3, &["is not a GGUF model"]);
 }
@@ -70,7 +70,7 @@ fn bad_models_are_refused() {
     };
     let architecture = changed("architecture.gguf", &|file| file.metadata[0].1 = "perceptron".into());
     refused(&["run", &architecture, "-p", "x"], 3, &["architecture.gguf: ", "perceptron", "supported are"]);
-    // what the file holds can be looked at all the same
+    // `info` shows the contents all the same
     let info = json(&["info", &architecture, "--json"]);
     assert!(info["memory"].is_null() && info["cannot_run"].as_str().unwrap().contains("perceptron"));
 
@@ -102,13 +102,13 @@ fn bad_models_are_refused() {
     assert_eq!(plain, stdout(&["run", &without, "-p", "x", "--temp", "0", "-n", "4", "--raw"], b""));
 }
 
-/// A flipped bit is refused or makes another answer; it never ends the program by a panic or a signal.
+/// A flipped bit is refused or changes the answer; it never causes a panic or a signal.
 #[test]
 fn flipped_bits_do_not_crash() {
     let bytes = tiny(Family::Qwen3Moe).to_bytes();
     for i in 0..60 {
         let mut bytes = bytes.clone();
-        // most in the description, some in the weights
+        // most in the metadata, some in the weights
         let place = if i % 6 == 0 { i * 7919 * 13 % bytes.len() } else { i * 331 % 20_000 };
         bytes[place] ^= 1 << (i % 8);
         let model = write("flipped.gguf", &bytes);

@@ -1,4 +1,4 @@
-//! `doorbell serve` on a software GPU: the same answers as from the CPU, and what remains when the GPU fails.
+//! `doorbell serve` on a software GPU: the same answers as on the CPU, and a server that survives a failing GPU.
 
 use crate::program::{PROGRAM, write};
 use core::time::Duration;
@@ -10,14 +10,14 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
-/// What takes longer is taken for a hang: more than anything here needs, on a machine however slow and busy.
+/// Time limit of a request: more than any needs on a slow and busy machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The program while it serves.
+/// A running server.
 struct Serving {
     child: Child,
     address: String,
-    /// What it writes to stderr.
+    /// Its stderr.
     log: JoinHandle<String>,
 }
 
@@ -26,7 +26,7 @@ impl Serving {
         Self::start_by(&mut Command::new(&*PROGRAM), model, device)
     }
 
-    /// By a command that ends with the program.
+    /// Starts a server by a command that ends with it.
     fn start_by(command: &mut Command, model: &str, device: &str) -> Self {
         command.args(["serve", model, "--port", "0", "-t", "1", "--ctx", "128", "--device", device]);
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -41,7 +41,7 @@ impl Serving {
         Self { child, address, log }
     }
 
-    /// Status and body of an answer.
+    /// The status and body of a response.
     fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -65,7 +65,7 @@ impl Serving {
         serde_json::from_str(&body).unwrap()
     }
 
-    /// Text and error of a chat that is streamed.
+    /// The text and error of a streamed chat.
     fn chat(&self, settings: Json) -> (String, Option<String>) {
         let mut body = settings;
         body["messages"] = json!([{ "role": "user", "content": "the world is" }]);
@@ -81,7 +81,7 @@ impl Serving {
         (text, error)
     }
 
-    /// Tells it to end, which it has to do well; what it wrote to stderr.
+    /// Ends it, which must succeed; returns its stderr.
     fn end(mut self) -> String {
         let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(told.success());
@@ -90,7 +90,7 @@ impl Serving {
     }
 }
 
-/// A body out of its chunks.
+/// Decodes a chunked body.
 fn joined(mut chunks: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     while let Some(line) = chunks.windows(2).position(|window| window == b"\r\n") {
@@ -115,7 +115,7 @@ fn a_software_gpu_serves_what_the_cpu_does() {
         }
         let (text, error) = server.chat(json!({ "temperature": 0, "max_tokens": 12 }));
         assert_eq!(error, None);
-        // from the prefix that it has kept, and by itself
+        // with a cached prefix, and without
         assert_eq!(server.chat(json!({ "temperature": 0, "max_tokens": 12 })).0, text);
         server.end();
         text
@@ -127,7 +127,7 @@ fn a_software_gpu_serves_what_the_cpu_does() {
     }
 }
 
-/// The answer under way ends with an error, its reason is told where the server runs, and the server stays.
+/// The running answer ends with an error, the log has its reason, and the server continues.
 #[test]
 fn a_server_outlives_its_device() {
     let model = served("serve-faults.gguf");
@@ -139,7 +139,7 @@ fn a_server_outlives_its_device() {
     for (fault, told) in faults {
         let server = Serving::start(&model, &format!("soft:gfx1151,{fault}=6"));
         assert_eq!(server.get("/health")["status"], "ok");
-        // each token is a doorbell; greedy ones would come in chains
+        // one doorbell per token; greedy requests would run several steps at a time
         let (text, error) = server.chat(json!({ "temperature": 1, "seed": 3, "max_tokens": 40 }));
         assert!(!text.is_empty(), "{fault}: the device failed too early");
         assert_eq!(error.as_deref(), Some("the device failed; try again"), "{fault}");
@@ -157,9 +157,9 @@ fn a_server_outlives_its_device() {
     }
 }
 
-/// Each of its clients is a file to the system, which grants few to begin with.
+/// Each client takes a file descriptor, of which the default limit is low.
 #[test]
-fn a_server_may_have_more_clients_than_programs_usually_have() {
+fn a_server_may_have_more_clients_than_the_default_limit_of_files() {
     let model = served("serve-files.gguf");
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -Sn 64; exec \"$@\" -v", "sh"]).arg(&*PROGRAM);

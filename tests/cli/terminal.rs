@@ -1,4 +1,4 @@
-//! The chat on a terminal, which is a pseudo one.
+//! The chat on a pseudoterminal.
 
 use crate::program::{command, model};
 use core::time::Duration;
@@ -12,13 +12,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 
-/// A chat at its prompt.
+/// A running chat.
 struct Chat {
     child: Child,
-    /// Where a person would sit.
+    /// The controlling side of the pseudoterminal.
     person: File,
     terminal: OwnedFd,
-    /// How the terminal was before.
+    /// The terminal's mode before the chat.
     before: Termios,
 }
 
@@ -49,7 +49,7 @@ impl Chat {
         chat
     }
 
-    /// Whether lines are edited by the program and not by the system.
+    /// True if the program edits lines (raw mode).
     fn raw(&self) -> bool {
         !tcgetattr(&self.terminal).unwrap().local_modes.contains(LocalModes::ICANON)
     }
@@ -65,7 +65,7 @@ impl Chat {
         panic!("no {what}");
     }
 
-    /// Reads until a text has come; all that was read.
+    /// Reads until `text` appears; returns everything read.
     fn read_to(&mut self, text: &str) -> String {
         let mut shown = Vec::new();
         let mut bytes = [0; 1024];
@@ -80,7 +80,7 @@ impl Chat {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits for the end, which has to leave the terminal as it was.
+    /// Waits for the end, and checks that the terminal is restored.
     fn end(mut self) -> ExitStatus {
         let status = self.child.wait().unwrap();
         let after = tcgetattr(&self.terminal).unwrap();
@@ -93,7 +93,7 @@ impl Chat {
 }
 
 #[test]
-fn signals_at_the_prompt_leave_the_terminal_as_it_was() {
+fn signals_at_the_prompt_restore_the_terminal() {
     for signal in [Signal::TERM, Signal::HUP] {
         let chat = Chat::start("signals", "4");
         chat.send(signal);
@@ -102,9 +102,9 @@ fn signals_at_the_prompt_leave_the_terminal_as_it_was() {
 }
 
 #[test]
-fn a_second_interrupt_at_the_prompt_leaves_the_terminal_as_it_was() {
+fn a_second_interrupt_at_the_prompt_restores_the_terminal() {
     let mut chat = Chat::start("interrupts", "4");
-    // those that come at once count as one
+    // two interrupts at once may count as one
     for _ in 0..3000 {
         if chat.child.try_wait().unwrap().is_some() {
             break;
@@ -131,7 +131,7 @@ fn an_interrupt_stops_the_answer_and_not_the_chat() {
     let mut chat = Chat::start("stop", "32000");
     chat.read_to("> ");
     chat.person.write_all(b"the way\r").unwrap();
-    // the line is shown once more as it's typed; what goes on behind it is the answer
+    // the typed line is echoed; the text after it is the answer
     let mut bytes = [0; 1024];
     let mut count = 0;
     while count < 1024 {
