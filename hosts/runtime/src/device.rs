@@ -91,12 +91,12 @@ impl FaultInjection {
     }
 
     /// Sets the fault in the software kernel's injection.
-    pub(crate) fn inject(self, injection: &mut Injection) {
+    pub(crate) fn inject(self, state: &mut Injection) {
         let counter = match self.fault {
-            InjectedFault::NoMemory => &mut injection.allocations_left,
-            InjectedFault::Reset => &mut injection.reset_after,
-            InjectedFault::Hang => &mut injection.hang_after,
-            InjectedFault::PageFault => &mut injection.fault_after,
+            InjectedFault::NoMemory => &mut state.allocations_left,
+            InjectedFault::Reset => &mut state.reset_after,
+            InjectedFault::Hang => &mut state.hang_after,
+            InjectedFault::PageFault => &mut state.fault_after,
         };
         *counter = Some(self.after);
     }
@@ -124,7 +124,7 @@ pub enum Device {
         /// True if the sanitizers are on.
         strict: bool,
         /// A fault that it injects.
-        inject: Option<FaultInjection>,
+        injection: Option<FaultInjection>,
     },
 }
 
@@ -133,9 +133,9 @@ impl fmt::Display for Device {
         match self {
             Self::Cpu => f.write_str("cpu"),
             Self::Kfd(number) => write!(f, "kfd:{number}"),
-            Self::Soft { chip, strict, inject } => {
+            Self::Soft { chip, strict, injection } => {
                 write!(f, "soft:{}{}", chip.target.name(), if *strict { ",strict" } else { "" })?;
-                inject.map_or(Ok(()), |inject| write!(f, ",{inject}"))
+                injection.map_or(Ok(()), |injection| write!(f, ",{injection}"))
             }
         }
     }
@@ -234,7 +234,7 @@ fn software(name: &str) -> Result<Device, DeviceError> {
     let mut options = name.split(',');
     let chip = options.next().and_then(doorbell_soft::kernel::chip);
     let mut chip = chip.ok_or_else(|| DeviceError::Chip { name: name.to_owned() })?;
-    let (mut strict, mut inject) = (false, None);
+    let (mut strict, mut injection) = (false, None);
     for option in options {
         let unknown = || DeviceError::Option { option: option.to_owned() };
         match option.split_once('=') {
@@ -243,11 +243,13 @@ fn software(name: &str) -> Result<Device, DeviceError> {
                 let mib: u32 = mib.parse().map_err(|_| unknown())?;
                 chip.vram = u64::from(mib) << 20;
             }
-            Some((fault, after)) => inject = Some(FaultInjection::parse(fault, after).ok_or_else(unknown)?),
+            Some((fault, after)) => {
+                injection = Some(FaultInjection::parse(fault, after).ok_or_else(unknown)?)
+            }
             None => return Err(unknown()),
         }
     }
-    Ok(Device::Soft { chip, strict, inject })
+    Ok(Device::Soft { chip, strict, injection })
 }
 
 /// A GPU if one can be used, otherwise the host's processor.

@@ -3,7 +3,9 @@
 //!
 //! Not here: measured times (`AnyBackend::take_timings`).
 
-use crate::backend::{BackendError, PlanEstimate, Sleeper, open, options, software};
+use crate::backend::{
+    BackendError, OpEstimate, PlanEstimate, Sleeper, open_gpu, software_machine, software_options,
+};
 use crate::device::Device;
 use doorbell_core::backend::KvType;
 use doorbell_core::heap::Heap;
@@ -44,7 +46,8 @@ pub struct OpProfile {
 pub fn profile_ops(
     chip: Chip,
     model: &Model<'_>,
-    (plan, estimate): (&Plan<'_>, &PlanEstimate),
+    plan: &Plan<'_>,
+    estimate: &PlanEstimate,
     kv: KvType,
     positions: u32,
     heap: Heap<'_>,
@@ -53,8 +56,8 @@ pub fn profile_ops(
     let mut first: Vec<usize> = first_equal.iter().flatten().copied().collect();
     first.sort_unstable();
     first.dedup();
-    let kernel = software(chip, options(false, 1, true))?;
-    let (process, index) = open(kernel, 0, Device::Soft { chip, strict: false, inject: None })?;
+    let kernel = software_machine(chip, software_options(false, 1, true))?;
+    let (process, index) = open_gpu(kernel, 0, Device::Soft { chip, strict: false, injection: None })?;
     let gpu = process.device(index).gpu_id();
     let positions = positions.max(plan.shape.rows);
     let settings = Settings::new(positions.div_ceil(PAGE_TOKENS as u32), kv, plan.shape);
@@ -84,7 +87,7 @@ pub fn profile_ops(
 /// For each operation the first one with equal dispatches; `None` for operations that run on the host.
 fn first_equal(estimate: &PlanEstimate) -> Vec<Option<usize>> {
     let mut first: Vec<usize> = Vec::new();
-    let of = |(index, op): (usize, &crate::backend::OpEstimate)| {
+    let of = |(index, op): (usize, &OpEstimate)| {
         if op.dispatches.is_empty() {
             return None;
         }
