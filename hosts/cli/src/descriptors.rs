@@ -1,8 +1,8 @@
-//! How many files and sockets the program may have open.
+//! The limit of open files and sockets.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit to the most that the system grants this user: the usual one is for programs with few clients.
+/// Raises the limit to the maximum of this user: the default is too low for many clients.
 pub(crate) fn raise_limit() {
     let found = getrlimit(Resource::Nofile);
     if found.current == found.maximum {

@@ -1,4 +1,4 @@
-//! The device and the backend on it: from the command line to something that computes.
+//! The device flags, the resolved device, and the backend on it.
 
 use crate::failure::{Failure, Kind};
 use crate::loaded::HEAP;
@@ -13,52 +13,54 @@ use doorbell_runtime::backend::{self, AnyBackend, BackendConfig, BackendError, E
 use doorbell_runtime::device::{Device, DeviceRequest};
 use doorbell_runtime::memory::host_memory;
 
-/// Which device computes, with how many threads.
+/// Flags that choose the device and how the model runs on it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DeviceArgs {
-    /// Who computes: auto, cpu, kfd, kfd:N, or a software GPU: soft, soft:GFX or soft:GFX,strict, which watches
+    /// The device: auto, cpu, kfd, kfd:N, or a software GPU: soft, soft:GFX or soft:GFX,strict, which checks
     /// every access and is slower
     #[arg(long, value_name = "DEVICE", default_value_t)]
     device: DeviceRequest,
     /// Threads on the CPU [default: all cores]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// How keys and values are kept: f16, f32, or q8_0, which takes about half as much memory as f16
+    /// Type of keys and values: f16, f32, or q8_0, which takes about half as much memory as f16
     #[arg(long, value_name = "TYPE", default_value_t)]
     kv: KvType,
     /// Layers that the GPU runs, the first ones; the CPU runs the others [default: all that fit]
     #[arg(long, value_name = "N")]
     gpu_layers: Option<u32>,
-    /// Of those the layers, the first ones, whose experts the GPU runs, too [default: all that fit]
+    /// Of these layers those, the first ones, whose experts the GPU runs, too [default: all that fit]
     #[arg(long, value_name = "N")]
     gpu_experts: Option<u32>,
     /// How dispatches reach a GPU: pm4, lists that stay in memory, or aql, a packet for each, which takes longer; a GPU
-    /// whose firmware does not take lists gets packets by itself
+    /// whose firmware does not support lists always gets packets
     #[arg(long, value_name = "KIND", default_value_t = Encoding::Pm4)]
     submit: Encoding,
 }
 
-/// A device that was found usable.
+/// A usable device, with the options of the backend on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResolvedDevice {
-    /// Which.
+    /// The device.
     pub(crate) device: Device,
     /// Threads on the CPU.
     pub(crate) threads: usize,
-    /// How keys and values are kept.
+    /// Type of keys and values.
     pub(crate) kv: KvType,
-    /// Layers on the GPU, and those with their experts.
-    layers: [Option<u32>; 2],
-    /// Whether the device tells when each kernel ran.
+    /// Layers on the GPU; `None` for all that fit.
+    gpu_layers: Option<u32>,
+    /// Layers on the GPU with their experts; `None` for all that fit.
+    gpu_experts: Option<u32>,
+    /// True to record the time of each kernel.
     pub(crate) profile: bool,
-    /// How dispatches reach a GPU.
+    /// The packets that carry dispatches to a GPU.
     submit: Encoding,
-    /// Why this device, if it wasn't named.
+    /// Reason for the device, if it wasn't named.
     reason: Option<&'static str>,
 }
 
 impl DeviceArgs {
-    /// Finds the device.
+    /// Resolves the device.
     pub(crate) fn resolve(&self) -> Result<ResolvedDevice, Failure> {
         let choice = self.device.resolve().map_err(|error| Failure::new(Kind::Device, error))?;
         let wants_gpu =
@@ -72,25 +74,25 @@ impl DeviceArgs {
         }
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let threads = self.threads.map_or(cores, usize::from);
-        // it's said once, and the program has one device
+        // leaked once: the program has one device
         let reason = choice.reason.map(|reason| &*reason.leak());
-        let layers = [self.gpu_layers, self.gpu_experts];
-        let Self { kv, submit, .. } = *self;
-        Ok(ResolvedDevice { device: choice.device, threads, kv, layers, profile: false, submit, reason })
+        let Self { kv, submit, gpu_layers, gpu_experts, .. } = *self;
+        let device = choice.device;
+        Ok(ResolvedDevice { device, threads, kv, gpu_layers, gpu_experts, profile: false, submit, reason })
     }
 }
 
 impl ResolvedDevice {
-    /// How its backend is made.
-    pub(crate) fn setup(self) -> BackendConfig {
-        let Self { kv, threads, layers, profile, submit, .. } = self;
-        BackendConfig { kv, threads, layers, profile, submit }
+    /// The options of its backend.
+    pub(crate) fn backend_config(self) -> BackendConfig {
+        let Self { kv, threads, gpu_layers, gpu_experts, profile, submit, .. } = self;
+        BackendConfig { kv, threads, gpu_layers, gpu_experts, profile, submit }
     }
 }
 
-/// Refuses limits whose buffers don't fit into memory, before anything is reserved.
+/// Checks that the buffers for the limits of `config` fit into memory, before they are allocated.
 ///
-/// Requests may ask for penalties over the whole context.
+/// Sampling is counted with penalties over the whole context, which requests may ask for.
 pub(crate) fn check_memory(
     model: &Model<'_>,
     config: &Config,
@@ -103,14 +105,14 @@ pub(crate) fn check_memory(
     let ResolvedDevice { device, threads, kv, .. } = computer;
     let needed = config.memory(model, kv, HEAP).map_err(short)?;
     if matches!(device, Device::Kfd(_)) {
-        // the driver asks the device itself
+        // the driver checks the device's memory
         return Ok(());
     }
     let scratch = backend::scratch_bytes(device, model, config, kv, threads, HEAP).map_err(short)?;
-    let mut dearest = SamplerParams::default();
-    dearest.dry.multiplier = 1.0;
+    let mut largest = SamplerParams::default();
+    largest.dry.multiplier = 1.0;
     let buffers =
-        Memory { sampling: config.sampling_bytes(&dearest), scratch: scratch as u64, ..needed }.heap();
+        Memory { sampling: config.sampling_bytes(&largest), scratch: scratch as u64, ..needed }.heap();
     match host_memory() {
         Some(memory) if buffers > memory.available => Err(Failure::new(
             Kind::Memory,
@@ -125,8 +127,8 @@ pub(crate) fn check_memory(
     }
 }
 
-/// A backend within the limits of `config`. Of a device that wasn't named, one line on stderr says why; of a context that
-/// the model doesn't know, another.
+/// Opens a backend within the limits of `config`. Notes on stderr give the reason for a device that wasn't named, warn about
+/// a context longer than that of the training, and describe how the model was loaded.
 pub(crate) fn open<'m, 'a>(
     model: &'m Model<'a>,
     config: &Config,
@@ -135,13 +137,13 @@ pub(crate) fn open<'m, 'a>(
     let trained = model.hparams.context;
     if config.context > trained {
         note(format_args!(
-            "the model was trained for {trained} tokens; answers beyond that may make no sense"
+            "the model was trained for {trained} tokens; longer contexts may give poor answers"
         ));
     }
     if let Some(reason) = computer.reason {
         note(format_args!("device {}: {reason}", computer.device));
     }
-    let backend = backend::backend(computer.device, model, config, &computer.setup(), HEAP);
+    let backend = backend::open_backend(computer.device, model, config, &computer.backend_config(), HEAP);
     let backend = backend.map_err(failure)?;
     backend.remarks().into_iter().for_each(note);
     Ok(backend)

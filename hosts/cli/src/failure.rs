@@ -1,10 +1,10 @@
-//! How the program fails: one line on stderr, and an exit code by whose fault it is.
+//! Failures of the program: one line on stderr, and an exit code for each kind of cause.
 
 use core::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
-/// Whose fault it is; decides the exit code.
+/// The kind of cause, which decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Computation, output or listening failed.
@@ -17,11 +17,11 @@ pub(crate) enum Kind {
     Device,
     /// There isn't enough memory.
     Memory,
-    /// The device can be used, and something about it should be mended.
+    /// The device can be used, but something about it should be fixed.
     Warned,
     /// Ctrl-C.
     Interrupted,
-    /// Whoever read the output has gone. Nothing is reported.
+    /// The reader of the output has closed it. Nothing is reported.
     Closed,
 }
 
@@ -29,7 +29,7 @@ impl Kind {
     fn code(self) -> u8 {
         match self {
             Self::Internal => 1,
-            // 2 is clap's, for the command line
+            // 2 is clap's code for wrong command lines
             Self::Model => 3,
             Self::Input => 4,
             Self::Device => 5,
@@ -50,11 +50,11 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
     4  the prompt, text, token ids or a setting can't be used
     5  the device can't be used
     6  there isn't enough memory
-    7  doctor: a GPU can be used, and something should be mended
+    7  doctor: a GPU can be used, but something should be fixed
   130  stopped by Ctrl-C
   141  the output was closed by its reader";
 
-/// Why a verb ended early.
+/// Reason why a command ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     kind: Kind,
@@ -62,7 +62,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure of this kind, told by its message: what is wrong, and the next step where there is one.
+    /// A failure of this kind. The message states what is wrong, and the next step if there is one.
     pub(crate) fn new(kind: Kind, message: impl Display) -> Self {
         Self { kind, message: message.to_string() }
     }
@@ -72,15 +72,15 @@ impl Failure {
         Self { kind, message: String::new() }
     }
 
-    /// Whether something else might be given instead.
+    /// True if another input might work.
     pub(crate) fn is_input(&self) -> bool {
         self.kind == Kind::Input
     }
 
-    /// Says what is wrong on stderr and gives the exit code.
+    /// Prints the message on stderr and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         if !self.message.is_empty() {
-            // the message stays one line, whatever names and texts it quotes; a closed stderr is no reason to fail
+            // control characters in quoted names and texts must not break the line; a closed stderr is ignored
             let line: String = self.message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
             let _ = io::Write::write_all(&mut io::stderr(), format!("doorbell: {line}\n").as_bytes());
         }

@@ -1,5 +1,5 @@
-//! Ctrl-C: the first stops the answer, a second one the program. A terminal is left as it was found, whatever signal ends
-//! the program while a line is being edited.
+//! Ctrl-C: the first stops the answer, a second one the program. The terminal is restored when a signal ends the program
+//! while a line is edited.
 
 use crate::failure::{Failure, Kind};
 use alloc::sync::Arc;
@@ -14,12 +14,12 @@ use std::io;
 /// The exit code after a second Ctrl-C.
 const STOPPED: i32 = 130;
 
-/// Whether Ctrl-C was pressed.
+/// A flag that is set when Ctrl-C is pressed.
 #[derive(Clone)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Takes over the signal.
+    /// Installs a handler for Ctrl-C.
     pub(crate) fn install() -> Result<Self, Failure> {
         let pressed = Arc::new(AtomicBool::new(false));
         let registered = flag::register_conditional_shutdown(SIGINT, STOPPED, Arc::clone(&pressed))
@@ -28,8 +28,8 @@ impl Interrupt {
         Ok(Self(pressed))
     }
 
-    /// Takes over the signals that end a program which edits lines on stdin's terminal: the editor has made it raw,
-    /// and it is made what it is now before the program ends.
+    /// Installs handlers for the signals that end a program which edits lines on stdin's terminal. The editor sets the
+    /// terminal to raw mode; its present mode is restored before the program ends.
     pub(crate) fn install_on_terminal() -> Result<Self, Failure> {
         let terminal = tcgetattr(io::stdin()).map_err(|error| failure(error.into()))?;
         let pressed = Arc::new(AtomicBool::new(false));
@@ -44,7 +44,7 @@ impl Interrupt {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Forgets that it was pressed.
+    /// Clears the flag.
     pub(crate) fn reset(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
@@ -60,12 +60,12 @@ fn watch(mut signals: Signals, terminal: &Termios, pressed: &AtomicBool) {
         if signal == SIGINT && !pressed.swap(true, Ordering::Relaxed) {
             continue;
         }
-        // a terminal that has gone needs nothing
+        // fails only if the terminal is gone
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, terminal);
         if signal == SIGINT {
             std::process::exit(STOPPED);
         }
-        // whoever waits for the program shall see what ended it
+        // the parent process must see the signal that ended the program
         let _ = emulate_default_handler(signal);
     }
 }

@@ -1,4 +1,4 @@
-//! From a path to what the verbs work with: the file's description, its tokenizer, its chat template.
+//! Loading of a model file: its metadata, weights, tokenizer and chat template; and reading of texts.
 
 use crate::failure::{Failure, Kind};
 use crate::output::note;
@@ -9,11 +9,11 @@ use doorbell_core::model::{Model, ModelError};
 use doorbell_core::token::{EncodeOptions, TokenId, Tokenizer};
 use doorbell_runtime::file::{ModelFile, OpenError};
 use doorbell_runtime::memory::host_memory;
-use doorbell_runtime::template::{ChatTemplate, SpecialTokens, TemplateError};
+use doorbell_runtime::template::{ChatTemplate, TemplateError};
 use std::io::IsTerminal as _;
 use std::path::Path;
 
-/// Where everything on the host allocates.
+/// The heap for all allocations on the host.
 pub(crate) const HEAP: Heap<'static> = &Global;
 
 /// Opens a model file.
@@ -26,7 +26,7 @@ fn unopened(error: OpenError) -> Failure {
     Failure::new(kind, error)
 }
 
-/// Reads the weights into memory ahead of their use, if they fit.
+/// Reads the weights into memory before they are used, if they fit.
 pub(crate) fn read_ahead(file: &ModelFile) -> Result<(), Failure> {
     let fits = host_memory().is_some_and(|memory| file.len() < memory.available / 10 * 9);
     if !fits {
@@ -36,7 +36,7 @@ pub(crate) fn read_ahead(file: &ModelFile) -> Result<(), Failure> {
     file.populate(|done, _| bar.set(done)).map_err(unopened)
 }
 
-/// Reads the description in the file.
+/// Parses the file's metadata and tensor list.
 pub(crate) fn parse(file: &ModelFile) -> Result<Gguf<'_>, Failure> {
     Gguf::parse_split(&file.parts(), HEAP).map_err(|error| {
         let path = file.paths().get(error.part).or_else(|| file.paths().first());
@@ -48,7 +48,7 @@ pub(crate) fn parse(file: &ModelFile) -> Result<Gguf<'_>, Failure> {
     })
 }
 
-/// What to do about a file that was refused, where the refusal doesn't say it.
+/// The next step after a refused file, if the error has none.
 fn remedy(fault: Fault) -> &'static str {
     match fault {
         Fault::Version { found: 1 } | Fault::BigEndian | Fault::RemovedType { .. } | Fault::PrivateQ2_0 => "",
@@ -56,7 +56,7 @@ fn remedy(fault: Fault) -> &'static str {
         Fault::SplitKeys | Fault::SplitCount { .. } | Fault::SplitNumber { .. } => {
             "; keep the parts' own names, NAME-00001-of-0000N.gguf, and all of them in one folder"
         }
-        _ => "; get the file anew",
+        _ => "; download the file again",
     }
 }
 
@@ -82,18 +82,11 @@ pub(crate) fn chat_template(
     gguf: &Gguf<'_>,
     tokenizer: &Tokenizer<'_>,
 ) -> Result<Option<ChatTemplate>, Failure> {
-    let Some(source) = gguf.get("tokenizer.chat_template").and_then(|value| value.text()) else {
-        return Ok(None);
-    };
-    let text = |token: Option<TokenId>| {
-        let text = token.and_then(|token| tokenizer.text(token)).unwrap_or_default();
-        String::from_utf8_lossy(text).into_owned()
-    };
-    let special = SpecialTokens { bos: text(tokenizer.bos()), eos: text(tokenizer.eos()) };
-    ChatTemplate::new(source, special).map(Some).map_err(|error| template_failure(error, Kind::Model))
+    ChatTemplate::of_model(gguf, tokenizer).map_err(|error| template_failure(error, Kind::Model))
 }
 
-/// A failure of a template that can be done without: all but a refusal of what is said, and a lack of memory.
+/// The failure of a chat template. The message recommends --raw unless the template refuses the conversation or memory is
+/// short.
 pub(crate) fn template_failure(error: TemplateError, kind: Kind) -> Failure {
     match error {
         TemplateError::NoThread => Failure::new(Kind::Memory, error),
@@ -113,7 +106,7 @@ pub(crate) fn encode(
     Ok(tokens)
 }
 
-/// A text from a file or stdin, which must be UTF-8; `name` is what it's called in messages.
+/// Checks that a text is UTF-8; `name` names its source in messages.
 pub(crate) fn utf8(bytes: Vec<u8>, name: &str) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

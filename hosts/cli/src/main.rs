@@ -1,4 +1,4 @@
-//! The program `doorbell`: parses the command line, runs one verb, turns its failure into a line and a code.
+//! The program `doorbell`: it parses the command line, runs one command, and reports its failure by a line and an exit code.
 
 extern crate alloc;
 

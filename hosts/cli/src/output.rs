@@ -1,4 +1,4 @@
-//! What goes to stdout: text as it comes, or one JSON document. Notes for people go to stderr.
+//! Output on stdout: streamed text, or one JSON document. Notes for people go to stderr.
 
 use crate::failure::Failure;
 use core::fmt::Display;
@@ -17,13 +17,13 @@ pub(crate) fn print_json(document: &Value) -> Result<(), Failure> {
     print(format!("{document}\n"))
 }
 
-/// A line on stderr for whoever watches.
+/// Prints a line on stderr for the user.
 pub(crate) fn note(line: impl Display) {
-    // a closed stderr is no reason to stop
+    // a closed stderr is ignored
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Bytes in a unit that people can compare.
+/// A number of bytes as text in a suitable unit.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {

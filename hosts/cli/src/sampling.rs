@@ -1,25 +1,26 @@
-//! The sampling flags, over the model's own defaults, over ours.
+//! The sampling flags. They override the defaults in the model file, which override the program's.
 
 use crate::failure::{Failure, Kind};
+use crate::generate::Params;
 use crate::loaded::HEAP;
 use core::hash::BuildHasher as _;
 use doorbell_core::gguf::Gguf;
 use doorbell_core::sample::{DryBreakers, Generator, LogitBias, MirostatVersion, SamplerParams};
 use doorbell_core::token::Tokenizer;
 
-/// How tokens are picked. What isn't given comes from the file (`general.sampling.*`), else is the default.
+/// How tokens are sampled. A flag that is not given has its value from the file (`general.sampling.*`), or the default.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Sampling {
-    /// Temperature; 0 always takes the likeliest token [default: 0.8]
+    /// Temperature; 0 always takes the most likely token [default: 0.8]
     #[arg(long, value_name = "T")]
     temp: Option<f32>,
-    /// Keep the K likeliest tokens; 0 is off [default: 40]
+    /// Keep the K most likely tokens; 0 is off [default: 40]
     #[arg(long, value_name = "K")]
     top_k: Option<u32>,
-    /// Keep the likeliest tokens up to this probability; 1 is off [default: 0.95]
+    /// Keep the most likely tokens up to this total probability; 1 is off [default: 0.95]
     #[arg(long, value_name = "P")]
     top_p: Option<f32>,
-    /// Keep tokens at least this fraction as likely as the likeliest; 0 is off [default: 0.05]
+    /// Keep tokens at least this fraction as likely as the most likely one; 0 is off [default: 0.05]
     #[arg(long, value_name = "M")]
     min_p: Option<f32>,
     /// Seed of the random numbers [default: random]
@@ -32,16 +33,16 @@ pub(crate) struct Sampling {
 /// Flags that only the long help lists, named as in llama.cpp.
 #[derive(Clone, Debug, clap::Args)]
 struct More {
-    /// Keep tokens of typical surprise up to this probability; 1 is off [default: 1]
+    /// Keep tokens of typical information content up to this total probability; 1 is off [default: 1]
     #[arg(long, value_name = "P", hide_short_help = true)]
     typical: Option<f32>,
     /// Keep tokens within N standard deviations of the highest logit; 0 is off [default: 0]
     #[arg(long, value_name = "N", hide_short_help = true)]
     top_nsigma: Option<f32>,
-    /// How often likely tokens but the least likely of them are dropped (XTC); 0 is off [default: 0]
+    /// Probability of removing all tokens above the XTC threshold but the least likely of them; 0 is off [default: 0]
     #[arg(long, value_name = "P", hide_short_help = true)]
     xtc_probability: Option<f32>,
-    /// From which probability XTC drops a token; above 0.5 is off [default: 0.1]
+    /// Probability from which XTC removes a token; above 0.5 is off [default: 0.1]
     #[arg(long, value_name = "P", hide_short_help = true)]
     xtc_threshold: Option<f32>,
     /// Half the width of a temperature range that follows the entropy; 0 is off [default: 0]
@@ -50,7 +51,7 @@ struct More {
     /// Exponent of the entropy in that range [default: 1]
     #[arg(long, value_name = "E", hide_short_help = true)]
     dynatemp_exp: Option<f32>,
-    /// Tokens that penalties look at; 0 is off [default: 64]
+    /// Number of last tokens that penalties apply to; 0 is off [default: 64]
     #[arg(long, value_name = "N", hide_short_help = true)]
     repeat_last_n: Option<u32>,
     /// Divide the logits of tokens seen before; 1 is off [default: 1]
@@ -68,26 +69,26 @@ struct More {
     /// Base of that penalty, which grows with the sequence's length [default: 1.75]
     #[arg(long, value_name = "B", hide_short_help = true)]
     dry_base: Option<f32>,
-    /// Length from which a repeated sequence costs anything [default: 2]
+    /// Length from which a repeated sequence is penalized [default: 2]
     #[arg(long, value_name = "N", hide_short_help = true)]
     dry_allowed_length: Option<u32>,
-    /// Tokens that DRY looks at [default: the whole context]
+    /// Number of last tokens that DRY searches [default: the whole context]
     #[arg(long, value_name = "N", hide_short_help = true)]
     dry_penalty_last_n: Option<u32>,
     /// A text that ends a sequence for DRY, in place of line break, colon, quotation mark and asterisk; can be
-    /// given several times; "none" is no such text
+    /// given several times; "none" disables them
     #[arg(long, value_name = "TEXT", hide_short_help = true, allow_hyphen_values = true)]
     dry_sequence_breaker: Vec<String>,
     /// Version of mirostat: 1, 2, or 0 for none [default: 0]
     #[arg(long, value_name = "V", hide_short_help = true, value_parser = clap::value_parser!(u8).range(0..=2))]
     mirostat: Option<u8>,
-    /// Surprise that mirostat aims at, in bits [default: 5]
+    /// Target entropy of mirostat, in bits [default: 5]
     #[arg(long, value_name = "TAU", hide_short_help = true)]
     mirostat_ent: Option<f32>,
     /// Learning rate of mirostat [default: 0.1]
     #[arg(long, value_name = "ETA", hide_short_help = true)]
     mirostat_lr: Option<f32>,
-    /// Probability that adaptive-p aims at; below 0 is off [default: -1]
+    /// Target probability of adaptive-p; below 0 is off [default: -1]
     #[arg(long, value_name = "P", hide_short_help = true)]
     adaptive_target: Option<f32>,
     /// Decay of adaptive-p's average over past picks [default: 0.9]
@@ -105,7 +106,24 @@ enum Rng {
 }
 
 impl Sampling {
-    /// The parameters for a model, checked.
+    /// The parameters of a generation for a model, checked.
+    pub(crate) fn generation_params(
+        &self,
+        gguf: &Gguf<'_>,
+        tokenizer: &Tokenizer<'_>,
+        max_tokens: Option<u32>,
+    ) -> Result<Params, Failure> {
+        let sampler = self.params(gguf)?;
+        Ok(Params {
+            max_tokens: max_tokens.unwrap_or(u32::MAX),
+            bias: suppressed(tokenizer),
+            dry_breakers: self.breakers(&sampler, tokenizer)?,
+            sampler,
+            ..Params::default()
+        })
+    }
+
+    /// The sampler's parameters for a model, checked.
     pub(crate) fn params(&self, gguf: &Gguf<'_>) -> Result<SamplerParams, Failure> {
         let mut params = SamplerParams::of_model(gguf)
             .map_err(|error| Failure::new(Kind::Model, format_args!("metadata: {error}")))?;
@@ -125,7 +143,7 @@ impl Sampling {
         self.seed
     }
 
-    /// Where repetitions end, if DRY is on.
+    /// The DRY sequence breakers; `None` if DRY is off.
     pub(crate) fn breakers(
         &self,
         params: &SamplerParams,
@@ -177,20 +195,20 @@ impl More {
     }
 }
 
-fn set<T>(place: &mut T, value: Option<T>) {
+fn set<T>(param: &mut T, value: Option<T>) {
     if let Some(value) = value {
-        *place = value;
+        *param = value;
     }
 }
 
 /// A seed that differs from run to run: the standard library's hash keys come from the system.
 fn random_seed() -> u64 {
-    // below 2^53, so that it survives JSON readers that know only doubles
+    // below 2^53, so that JSON readers with only doubles keep it exact
     std::hash::RandomState::new().hash_one(0) >> 11
 }
 
-/// The tokens that the file says must never be picked.
-pub(crate) fn suppressed(tokenizer: &Tokenizer<'_>) -> Vec<LogitBias> {
+/// Biases for the tokens that the file forbids.
+fn suppressed(tokenizer: &Tokenizer<'_>) -> Vec<LogitBias> {
     let ban = |&token| LogitBias { token, bias: f32::NEG_INFINITY };
     tokenizer.suppressed().iter().map(ban).collect()
 }

@@ -1,4 +1,4 @@
-//! The verbs of the program, one file each.
+//! The commands of the program, one file each.
 
 mod bench;
 mod chat;
@@ -29,28 +29,28 @@ enum Verb {
     Run(Box<run::Arguments>),
     /// Serve the model over HTTP
     Serve(Box<serve::Arguments>),
-    /// Tell how likely the model finds a text
+    /// Compute how likely the model finds a text
     Score(score::Arguments),
     /// Turn text into token ids
     Tokenize(tokenize::Arguments),
     /// Turn token ids into text
     Detokenize(detokenize::Arguments),
-    /// Show what a model file holds
+    /// Show the contents of a model file
     Info(info::Arguments),
-    /// Show the operations of a step and who runs them
+    /// Show the operations of a step and the device of each
     Plan(plan::Arguments),
     /// Measure speed
     Bench(bench::Arguments),
-    /// List what can compute
+    /// List the devices
     Devices(devices::Arguments),
-    /// Say why a GPU can't be used, and what to do
+    /// Show why a GPU can't be used, and how to fix it
     Doctor(doctor::Arguments),
 }
 
 impl Program {
-    /// The command line; where it's wrong, the program ends and says why.
+    /// Parses the command line; if it is wrong, the program ends with a message.
     pub(crate) fn read() -> Self {
-        // what begins like a negative number is a value, if a wrong one, and no flag that nobody knows
+        // an argument that begins like a negative number is a value, not an unknown flag
         let number = |arg: clap::Arg| {
             let takes = !arg.is_positional() && arg.get_action().takes_values();
             if takes { arg.allow_negative_numbers(true) } else { arg }

@@ -19,3 +19,4 @@ pub mod op_profile;
 pub mod prefix;
 pub mod serve;
 pub mod template;
+pub mod timings;

@@ -38,7 +38,8 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new(model: ModelHandle, settings: Settings) -> Self {
-        let style = model.template.as_ref().map_or(Style::PLAIN, |(_, source)| Style::of_template(source));
+        let style =
+            model.template.as_ref().map_or(Style::PLAIN, |template| Style::of_template(template.source()));
         let metrics = Metrics::new(&model);
         Self {
             model,

@@ -11,7 +11,7 @@ use doorbell_runtime::answer::{
     append_continued, normalize_tool_call_ids,
 };
 use doorbell_runtime::constrain::{GrammarSpec, ReasoningBudget, ReasoningMarks};
-use doorbell_runtime::template::{ChatInput, Moment};
+use doorbell_runtime::template::{ChatInput, ChatTemplate, Moment};
 use serde_json::{Map, Value};
 
 /// A conversation at whose end the model shall speak.
@@ -42,7 +42,7 @@ pub(crate) struct Rendered {
 
 /// The prompt of a conversation. Work of milliseconds, not for the threads that serve sockets.
 fn render(app: &App, conversation: &Conversation) -> Result<Rendered, Failure> {
-    let Some((template, _)) = &app.model.template else {
+    let Some(template) = &app.model.template else {
         return Err(Failure::new(
             Kind::NotSupported,
             "the model file has no chat template; use /v1/completions",
@@ -95,7 +95,7 @@ pub(crate) async fn order(app: &Arc<App>, conversation: Conversation) -> Result<
         style.calls = CallStyle::Hermes;
     }
     let mut begin = rendered.begin;
-    let template = app.model.template.as_ref().map_or("", |(_, source)| source.as_str());
+    let template = app.model.template.as_ref().map_or("", ChatTemplate::source);
     let grammar = OutputGrammar {
         markup: ModelMarkup { tokenizer: app.model.tokenizer, template, style },
         begin,

@@ -2,10 +2,10 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use doorbell_core::engine::{AllocateError, SubmitError};
+use doorbell_core::engine::{AllocateError, FinishReason, SubmitError};
 use doorbell_runtime::constrain::GrammarError;
 use doorbell_runtime::prefix::PrefixError;
-use doorbell_runtime::serve::{End, ServiceError};
+use doorbell_runtime::serve::{Finish, ServiceError};
 use doorbell_runtime::template::TemplateError;
 use serde_json::{Map, Value, json};
 
@@ -138,11 +138,13 @@ impl Failure {
     }
 
     /// The failure in how a generation ended, if it is one.
-    pub(crate) fn of_end(end: &End) -> Option<Self> {
-        match end {
-            End::Sampling(_) | End::Memory | End::Grammar(_) => Some(Self::new(Kind::Internal, end)),
-            End::DeviceFailed => Some(Self::new(Kind::Unavailable, end)),
-            End::Cancelled => Some(Self::new(Kind::Unavailable, "the server is shutting down")),
+    pub(crate) fn of_finish(finish: &Finish) -> Option<Self> {
+        match finish.reason {
+            FinishReason::Sampling(_) | FinishReason::OutOfMemory | FinishReason::GrammarFailed => {
+                Some(Self::new(Kind::Internal, finish))
+            }
+            FinishReason::DeviceFailed => Some(Self::new(Kind::Unavailable, finish)),
+            FinishReason::Cancelled => Some(Self::new(Kind::Unavailable, "the server is shutting down")),
             _ => None,
         }
     }

@@ -35,8 +35,8 @@ pub struct ModelHandle {
     pub name: String,
     /// Its tokenizer.
     pub tokenizer: &'static Tokenizer<'static>,
-    /// Its chat template and the source of that, if it has one.
-    pub template: Option<(ChatTemplate, String)>,
+    /// Its chat template, if it has one.
+    pub template: Option<ChatTemplate>,
     /// The engine that runs it.
     pub service: Service,
     /// How tokens are picked where a request doesn't say.
@@ -105,8 +105,7 @@ impl ModelHandle {
         tokenizer: &'static Tokenizer<'static>,
         running: RunningEngine,
     ) -> Result<Self, ModelHandleError> {
-        let source = gguf.get("tokenizer.chat_template").and_then(|value| value.text());
-        let template = source.map(|source| compiled(source, tokenizer)).transpose()?;
+        let template = ChatTemplate::of_model(gguf, tokenizer).map_err(ModelHandleError::Template)?;
         let ban = |&token: &TokenId| LogitBias { token, bias: f32::NEG_INFINITY };
         Ok(Self {
             name,
@@ -132,20 +131,10 @@ impl ModelHandle {
     /// # Errors
     /// [`ModelHandleError::Template`]
     pub fn with_template(self, source: &str) -> Result<Self, ModelHandleError> {
-        let template = Some(compiled(source, self.tokenizer)?);
+        let template = ChatTemplate::new(source, SpecialTokens::of(self.tokenizer));
+        let template = Some(template.map_err(ModelHandleError::Template)?);
         Ok(Self { template, ..self })
     }
-}
-
-/// A template and its source.
-fn compiled(source: &str, tokenizer: &Tokenizer<'_>) -> Result<(ChatTemplate, String), ModelHandleError> {
-    let text = |token: Option<TokenId>| {
-        let text = token.and_then(|token| tokenizer.text(token)).unwrap_or_default();
-        String::from_utf8_lossy(text).into_owned()
-    };
-    let special = SpecialTokens { bos: text(tokenizer.bos()), eos: text(tokenizer.eos()) };
-    let template = ChatTemplate::new(source, special).map_err(ModelHandleError::Template)?;
-    Ok((template, source.to_owned()))
 }
 
 fn model_info(gguf: &Gguf<'_>) -> ModelInfo {

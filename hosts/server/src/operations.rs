@@ -14,6 +14,7 @@ use axum::response::Response;
 use core::sync::atomic::Ordering;
 use doorbell_core::token::{EncodeOptions, TokenId};
 use doorbell_runtime::memory;
+use doorbell_runtime::template::ChatTemplate;
 use serde_json::{Value, json};
 
 pub(crate) async fn health(request: RequestContext) -> Result<Response, Failure> {
@@ -89,7 +90,7 @@ pub(crate) async fn system_info(request: RequestContext) -> Result<Response, Fai
 pub(crate) async fn props(request: RequestContext) -> Result<Response, Failure> {
     let app = &request.app;
     let defaults = &app.model.defaults;
-    let template = app.model.template.as_ref().map(|(_, source)| source.as_str());
+    let template = app.model.template.as_ref().map(ChatTemplate::source);
     let document = json!({
         "default_generation_settings": {
             "n_ctx": app.model.context,

@@ -1,4 +1,4 @@
-//! `doorbell bench`: prompt and generation speed, as llama-bench measures them.
+//! `doorbell bench`: prompt and generation speed, measured as by llama-bench.
 
 mod profile;
 
@@ -6,18 +6,19 @@ use self::profile::Phase;
 use super::plan::bytes_per_token;
 use crate::device_args::DeviceArgs;
 use crate::failure::{Failure, Kind};
-use crate::generate::{self, BATCH_ROWS, Generator, Task};
+use crate::generate::{self, BATCH_ROWS, Generator, Params};
 use crate::interrupt::Interrupt;
 use crate::loaded::{self, HEAP};
 use crate::output::{print, print_json};
 use doorbell_core::backend::Backend;
-use doorbell_core::engine::{Config, FinishReason, Nanos};
+use doorbell_core::engine::{Config, FinishReason};
 use doorbell_core::plan::{HeadResult, Shape};
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::TokenId;
 use doorbell_runtime::backend::{AnyBackend, read_bandwidth};
 use doorbell_runtime::device::Device;
 use doorbell_runtime::memory::peak_resident;
+use doorbell_runtime::timings::RequestTimings;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -25,21 +26,21 @@ use std::path::PathBuf;
 pub(crate) struct Arguments {
     /// The model, a .gguf file
     model: PathBuf,
-    /// Tokens of the prompt test; 0 leaves it out
+    /// Tokens of the prompt test; 0 skips it
     #[arg(short, long, value_name = "N", default_value_t = 512)]
     prompt: u16,
-    /// Tokens of the generation test; 0 leaves it out
+    /// Tokens of the generation test; 0 skips it
     #[arg(short = 'n', value_name = "N", default_value_t = 128)]
     generate: u16,
-    /// Repetitions of each test, after one that doesn't count
+    /// Repetitions of each test, after a warm-up run
     #[arg(short, long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     repetitions: u16,
     #[command(flatten)]
     compute: DeviceArgs,
-    /// Instead of rates tell how long each kernel ran, once for each test; a GPU measures, a software GPU models
+    /// Instead of rates show the time of each kernel, for one run of each test; a GPU measures, a software GPU models
     #[arg(long)]
     profile: bool,
-    /// Also write when each kernel ran, for Chrome and Perfetto
+    /// Also write a trace of the kernels for Chrome and Perfetto
     #[arg(long, value_name = "FILE", requires = "profile")]
     trace: Option<PathBuf>,
     /// Print one JSON document: pp, tg, bandwidth; or profile
@@ -47,7 +48,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Rates of one test, in tokens a second.
+/// Rates of one test in tokens per second.
 struct Rates(Vec<f64>);
 
 impl Rates {
@@ -83,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut computer = arguments.compute.resolve()?;
     computer.profile = arguments.profile;
     if arguments.profile && computer.device == Device::Cpu {
-        let reason = "the CPU has no kernels to tell the times of; use --device kfd or soft";
+        let reason = "the CPU has no timed kernels; use --device kfd or soft";
         return Err(Failure::new(Kind::Input, reason));
     }
     let file = loaded::open(&arguments.model)?;
@@ -105,7 +106,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let pp = (arguments.prompt > 0).then(|| test(arguments.prompt, 0)).transpose()?;
     let tg = (arguments.generate > 0).then(|| test(1, arguments.generate)).transpose()?;
-    // of the processor's memory: another device's can't be measured from here
+    // only the host's memory bandwidth is measured here
     let read = (computer.device == Device::Cpu).then(|| read_bandwidth(computer.threads));
     let used = tg.as_ref().map(|tg| tg.mean() * per_token as f64);
     if arguments.json {
@@ -134,13 +135,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     print(lines.join("\n") + "\n")
 }
 
-/// A prompt. Another first token each time, or the engine would find it in its cache.
+/// A prompt. Its first token differs for each repetition, so that the engine doesn't find it in its prefix cache.
 fn tokens(prompt: u16, repetition: u16, vocabulary: u32) -> Vec<TokenId> {
     let numbers = (0..u32::from(prompt)).map(|i| mixed(i + u32::from(repetition)));
     numbers.map(|number| TokenId(number % vocabulary)).collect()
 }
 
-/// Tells how long the kernels of each test ran, after a run that doesn't count.
+/// Prints the times of the kernels of each test, after a warm-up run.
 fn profiled(
     arguments: &Arguments,
     generator: &mut Generator<'_, '_, AnyBackend<'_, '_>>,
@@ -164,48 +165,39 @@ fn profiled(
     if let Some(path) = &arguments.trace {
         profile::write_trace(path, &phases, device)?;
     }
-    profile::tell(&phases, device, arguments.json)
+    profile::print_times(&phases, device, arguments.json)
 }
 
-/// A fixed sequence of token numbers without pattern; what they are doesn't matter.
+/// A fixed pseudorandom sequence of token numbers.
 fn mixed(index: u32) -> u32 {
     (index.wrapping_mul(2_654_435_761) ^ 0x5bd1_e995).rotate_left(13)
 }
 
-/// Tokens a second of each repetition: of the prompt, or of `generated` tokens after it if there are any.
+/// Tokens per second of each repetition: of the prompt, or of `generated` tokens after it if there are any.
 fn measure<B: Backend>(
     generator: &mut Generator<'_, '_, B>,
     prompt: &dyn Fn(u16) -> Vec<TokenId>,
     generated: u16,
     repetitions: u16,
 ) -> Result<Vec<f64>, Failure> {
-    let params = SamplerParams::greedy();
-    // the first token comes with the prompt
-    let max_tokens = u32::from(generated) + 1;
+    let params = Params {
+        // the first token comes with the prompt
+        max_tokens: u32::from(generated) + 1,
+        sampler: SamplerParams::greedy(),
+        ignore_end: true,
+        ..Params::default()
+    };
     let mut rates = Vec::new();
     for repetition in 0..=repetitions {
         let prompt = prompt(repetition);
-        let task = Task {
-            prompt: &prompt,
-            max_tokens,
-            params: &params,
-            bias: &[],
-            breakers: None,
-            ignore_end: true,
-        };
-        let answer = generator.run(&task, &mut |_| Ok(()))?;
+        let answer = generator.run(&prompt, &params, &mut |_| Ok(()))?;
         match answer.reason {
             FinishReason::Cancelled => return Err(Failure::silent(Kind::Interrupted)),
             FinishReason::Sampling(error) => return Err(Failure::new(Kind::Internal, error)),
             _ => {}
         }
-        let usage = answer.usage;
-        let seconds = |from: Nanos, to: Nanos| to.0.saturating_sub(from.0).max(1) as f64 / 1e9;
-        let rate = if generated == 0 {
-            f64::from(usage.prompt_tokens - usage.cached_tokens) / seconds(usage.started, usage.first_token)
-        } else {
-            f64::from(generated) / seconds(usage.first_token, usage.finished)
-        };
+        let timings = RequestTimings::new(&answer.usage);
+        let rate = if generated == 0 { timings.prefill_rate() } else { timings.decode_rate() };
         if repetition > 0 {
             rates.push(rate);
         }

@@ -1,39 +1,35 @@
-//! The chat of `doorbell run` on a terminal: lines in, answers out, until `/exit`.
+//! The chat of `doorbell run` on a terminal: it reads lines and prints answers until `/exit`.
 
 use super::run::{Closing, chat_tokens, ending};
 use crate::device_args::ResolvedDevice;
 use crate::failure::{Failure, Kind};
-use crate::generate::{Generator, Task};
+use crate::generate::{Generator, Params};
 use crate::output::{note, print};
 use doorbell_core::backend::Backend;
 use doorbell_core::engine::FinishReason;
-use doorbell_core::sample::{DryBreakers, LogitBias, SamplerParams};
 use doorbell_core::token::Tokenizer;
 use doorbell_runtime::template::ChatTemplate;
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 use serde_json::{Value, json};
 
-/// What stays the same over a chat.
-pub(crate) struct Settings<'s> {
-    pub(crate) max_tokens: u32,
-    pub(crate) params: &'s SamplerParams,
-    pub(crate) bias: &'s [LogitBias],
-    pub(crate) breakers: Option<&'s DryBreakers<'s>>,
+/// Settings of a chat.
+pub(crate) struct ChatSettings<'s> {
+    pub(crate) params: &'s Params,
     pub(crate) system: Option<&'s str>,
-    /// Whether a conversation that the template refuses is told again with the roles that it wants.
+    /// True to rewrite a conversation that the template refuses.
     pub(crate) merge: bool,
     pub(crate) computer: ResolvedDevice,
 }
 
-const HELP: &str = "/exit or Ctrl-D ends, /clear forgets the conversation, Ctrl-C stops an answer, arrows go back in history";
+const HELP: &str = "/exit or Ctrl-D ends, /clear starts a new conversation, Ctrl-C stops an answer, arrow keys browse the history";
 
 /// Chats until `/exit` or the end of input.
 pub(crate) fn chat<B: Backend>(
     generator: &mut Generator<'_, '_, B>,
     tokenizer: &Tokenizer<'_>,
     template: &ChatTemplate,
-    settings: &Settings<'_>,
+    settings: &ChatSettings<'_>,
 ) -> Result<(), Failure> {
     let terminal = |error: ReadlineError| Failure::new(Kind::Internal, format_args!("terminal: {error}"));
     let mut editor = DefaultEditor::new().map_err(terminal)?;
@@ -62,16 +58,16 @@ pub(crate) fn chat<B: Backend>(
             }
             _ => {}
         }
-        // a history that can't grow is no reason to stop
+        // a failure only loses the history entry
         let _ = editor.add_history_entry(&line);
         messages.push(json!({ "role": "user", "content": line }));
         match turn(generator, tokenizer, template, settings, &messages) {
             Ok(text) => messages.push(json!({ "role": "assistant", "content": text })),
             Err(failure) if failure.is_input() => {
-                // the conversation has become too long, or the template refuses the line: only that turn is lost
+                // the conversation is too long, or the template refuses the line: only this turn is dropped
                 messages.pop();
                 let _ = failure.report();
-                note("that line was left out; /clear starts anew");
+                note("that line was dropped; /clear starts a new conversation");
             }
             Err(failure) => return Err(failure),
         }
@@ -82,26 +78,18 @@ fn opening(system: Option<&str>) -> Vec<Value> {
     system.map(|content| json!({ "role": "system", "content": content })).into_iter().collect()
 }
 
-/// One answer; its text.
+/// Generates and prints one answer; returns its text.
 fn turn<B: Backend>(
     generator: &mut Generator<'_, '_, B>,
     tokenizer: &Tokenizer<'_>,
     template: &ChatTemplate,
-    settings: &Settings<'_>,
+    settings: &ChatSettings<'_>,
     messages: &[Value],
 ) -> Result<String, Failure> {
     let prompt = chat_tokens(tokenizer, template, messages, settings.merge)?;
-    let task = Task {
-        prompt: &prompt,
-        max_tokens: settings.max_tokens,
-        params: settings.params,
-        bias: settings.bias,
-        breakers: settings.breakers,
-        ignore_end: false,
-    };
-    // what was pressed before concerned something else
+    // an earlier Ctrl-C does not concern this answer
     generator.interrupt().reset();
-    let answer = generator.run(&task, &mut |text| print(text))?;
+    let answer = generator.run(&prompt, settings.params, &mut |text| print(text))?;
     print("\n")?;
     note(Closing { answer: &answer, computer: settings.computer });
     if answer.reason != FinishReason::Cancelled {

@@ -26,14 +26,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut bytes = heap::Vec::new_in(HEAP);
     let options = DetokenizeOptions { remove_special: false, special: true };
     tokenizer.detokenize(&tokens, options, &mut bytes).map_err(|error| Failure::new(Kind::Memory, error))?;
-    // exactly the text, so that what is piped on can be tokenized again
+    // exactly the text when piped, so that it can be tokenized again
     if std::io::stdout().is_terminal() {
         bytes.push(b'\n');
     }
     print(&bytes)
 }
 
-/// One token id of a list, as people and programs write lists: with blanks or without.
+/// One token id of a list; blanks around it are allowed.
 pub(crate) fn token_id(text: &str) -> Result<u32, ParseIntError> {
     text.trim().parse()
 }

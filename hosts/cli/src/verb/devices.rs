@@ -1,4 +1,4 @@
-//! `doorbell devices`: what can compute on this machine.
+//! `doorbell devices`: the devices of this machine.
 
 use crate::failure::{Failure, Kind};
 use crate::output::{print, print_json};

@@ -1,4 +1,4 @@
-//! `doorbell doctor`: why a GPU can't be used, or not as well as it could, and what to do about it.
+//! `doorbell doctor`: why a GPU can't be used, or not at full speed, and how to fix it.
 
 use crate::failure::{Failure, Kind};
 use crate::generate;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A model that is to run, a .gguf file
+    /// A model to check for, a .gguf file
     model: Option<PathBuf>,
     /// Its context [default: the model's, at most 4096]
     #[arg(long = "ctx", value_name = "N", requires = "model", value_parser = clap::value_parser!(u32).range(1..))]
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// What the model takes on a device.
+/// The memory that the model needs on a device.
 fn footprint(path: &Path, context: Option<u32>) -> Result<ModelFootprint, Failure> {
     let file = loaded::open(path)?;
     let gguf = loaded::parse(&file)?;

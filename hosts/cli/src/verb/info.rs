@@ -1,4 +1,4 @@
-//! `doorbell info`: what a model file holds, and how much memory it needs.
+//! `doorbell info`: the contents of a model file, and the memory that it needs.
 
 use crate::failure::Failure;
 use crate::generate;
@@ -20,23 +20,23 @@ use doorbell_runtime::file::ModelFile;
 use serde_json::{Map, Value as Json, json};
 use std::path::PathBuf;
 
-/// Longer arrays are told by kind and length only.
+/// Longer arrays are shown only by type and length.
 const ARRAY_MAX: usize = 32;
 
-/// Longer strings are cut in the table for people, in characters.
+/// Limit of strings in the text output, in characters.
 const STRING_MAX: usize = 100;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The model, a .gguf file
     model: PathBuf,
-    /// The context for which memory is reckoned [default: the model's, at most 4096]
+    /// The context for the memory estimate [default: the model's, at most 4096]
     #[arg(long = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
-    /// How keys and values are kept for which memory is reckoned: f16, f32 or q8_0
+    /// The type of keys and values for the memory estimate: f16, f32 or q8_0
     #[arg(long, value_name = "TYPE", default_value_t)]
     kv: KvType,
-    /// Also list the tensors, in the table for people
+    /// Also list the tensors in the text output
     #[arg(long)]
     tensors: bool,
     /// Print one JSON document: metadata, tensors, types, bytes, memory
@@ -63,16 +63,16 @@ struct Summary<'f> {
     file: &'f ModelFile,
     gguf: &'f Gguf<'f>,
     types: BTreeMap<&'static str, Share>,
-    /// What it takes to run the model, or why it can't be run.
+    /// The needs of the model, or the reason why it can't run.
     memory: Result<Needs, String>,
 }
 
-/// What it takes to run a model.
+/// Memory that a model needs to run.
 struct Needs {
     context: u32,
     kv: KvType,
     memory: Memory,
-    /// Bytes of a KV page over all layers, by type; `None` where heads can't be kept so.
+    /// Bytes of a KV page over all layers for each type; `None` if the model's heads don't fit the type.
     pages: [(KvType, Option<u64>); KvType::ALL.len()],
 }
 
@@ -145,7 +145,7 @@ impl<'f> Summary<'f> {
         })
     }
 
-    /// The table for people. Writing to a String can't fail.
+    /// The text output. Writing to a String can't fail.
     fn text(&self, tensors: bool) -> String {
         let mut out = String::new();
         for path in self.file.paths() {
@@ -195,7 +195,7 @@ impl fmt::Display for Needs {
         write!(
             f,
             "memory for {context} tokens: {} (weights {}, keys and values as {kv} {}, activations {}, outputs {}, \
-             books {})\n{PAGE_TOKENS} tokens of keys and values take",
+             bookkeeping {})\n{PAGE_TOKENS} tokens of keys and values take",
             size(memory.total()),
             size(memory.weights),
             size(memory.kv),
@@ -216,7 +216,7 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Text for a terminal: one line, nothing that controls it.
+/// Text for a terminal: control characters are escaped.
 fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -241,7 +241,7 @@ fn json_tensor(tensor: &Tensor<'_>) -> Json {
 fn json_value(value: Value<'_>) -> Json {
     match value {
         Value::Bool(truth) => json!(truth),
-        // the shortest digits of the single, not those of the double next to it
+        // the shortest digits of the f32, not those of the nearest f64
         Value::F32(number) => json!(number.to_string().parse::<f64>().ok()),
         Value::F64(number) => json!(number),
         Value::String(bytes) => json!(lossy(bytes)),

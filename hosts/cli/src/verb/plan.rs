@@ -1,4 +1,4 @@
-//! `doorbell plan`: the operations of a step, who runs each, and what it reads.
+//! `doorbell plan`: the operations of a step, the device of each, and the bytes that it reads.
 
 use crate::device_args::{self, DeviceArgs};
 use crate::failure::{Failure, Kind};
@@ -22,17 +22,17 @@ pub(crate) struct Arguments {
     /// Rows of the step
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     batch: u32,
-    /// Rows of the step whose logits are wanted
+    /// Rows of the step with logits
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     outputs: u32,
-    /// Tokens of context that attention looks at
+    /// Tokens of context that attention reads
     #[arg(long = "ctx", value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
     context: u32,
-    /// Don't run the kernels on the software GPU for modelled times; times are then what a GPU takes at best
+    /// Don't run the kernels on the software GPU for modelled times; times are then lower bounds
     #[arg(long)]
     quick: bool,
     /// Print one JSON document: ops, bytes_per_token; of a GPU also layers, dispatches_per_token, modelled_us,
-    /// roofline_share, matrix_share and more: docs/plan.md says what each is
+    /// roofline_share, matrix_share and more: see docs/plan.md for their meaning
     #[arg(long)]
     json: bool,
 }
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (rows, outputs) = (arguments.batch, arguments.outputs.min(arguments.batch));
     let plan = model.plan(Shape { rows, outputs }, HeadResult::Logits, HEAP);
     let plan = plan.map_err(|error| Failure::new(Kind::Memory, error))?;
-    let setup = computer.setup();
+    let setup = computer.backend_config();
     let estimate = backend::estimate(computer.device, &model, &plan, &setup, arguments.context, HEAP);
     let estimate = estimate.map_err(device_args::failure)?;
     let chip = match computer.device {
@@ -53,12 +53,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         _ => None,
     };
     let profile = estimate.as_ref().zip(chip).map(|(estimate, chip)| {
-        profile_ops(chip, &model, (&plan, estimate), computer.kv, arguments.context, HEAP)
+        profile_ops(chip, &model, &plan, estimate, computer.kv, arguments.context, HEAP)
     });
     let profile = profile.transpose().map_err(device_args::failure)?;
     let device = computer.device.to_string();
     let layers = layers(&plan, &model);
-    let sheet = Sheet {
+    let report = PlanReport {
         model: &model,
         plan: &plan,
         estimate: estimate.as_ref(),
@@ -67,54 +67,54 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         device: &device,
     };
     if arguments.json {
-        return print_json(&sheet.json());
+        return print_json(&report.json());
     }
-    print(sheet.to_string())
+    print(report.to_string())
 }
 
-/// A plan as it's printed.
-struct Sheet<'s> {
+/// The printed form of a plan.
+struct PlanReport<'s> {
     model: &'s Model<'s>,
     plan: &'s Plan<'s>,
-    /// Of a GPU.
+    /// Estimate for a GPU.
     estimate: Option<&'s PlanEstimate>,
-    /// What it did on the software GPU.
+    /// Profile from the software GPU.
     profile: Option<&'s OpProfile>,
-    /// By operation.
+    /// The layer of each operation.
     layers: Vec<Option<u32>>,
     device: &'s str,
 }
 
-/// What some operations of a step take on a GPU.
+/// Cost of some operations of a step on a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sum {
     dispatches: usize,
-    /// Bytes that have to be moved, and that were.
+    /// Bytes that must be moved, and bytes that were moved on the software GPU.
     ideal: u64,
     moved: Option<u64>,
     /// Multiply-adds.
     products: u64,
-    /// Microseconds at the rates that whole kernels reach, nothing else in the way, and those of the multiply-adds alone.
+    /// Microseconds at the rates that whole kernels reach, and those of the multiply-adds alone.
     ideal_us: f64,
     matrix_us: f64,
-    /// Microseconds, modelled if the kernels were run.
+    /// Microseconds; modelled if the kernels ran on the software GPU.
     us: f64,
 }
 
-/// Shares of the matrix peak that are worth a word.
-const WORTH_TELLING: f64 = 0.05;
+/// Smallest share of the matrix peak that is printed.
+const MIN_PRINTED_SHARE: f64 = 0.05;
 
 impl Sum {
     fn share(&self) -> f64 {
         if self.us > 0.0 { self.ideal_us / self.us } else { 0.0 }
     }
 
-    /// Of the peak of the matrix units.
+    /// Share of the peak of the matrix units.
     fn matrix_share(&self) -> f64 {
         if self.us > 0.0 { self.matrix_us / self.us } else { 0.0 }
     }
 
-    /// The fields that layers and operations have.
+    /// The common fields of layers and operations.
     fn json(&self) -> Map<String, Value> {
         let fields: [(&str, Value); 6] = [
             ("bytes_ideal", self.ideal.into()),
@@ -136,13 +136,13 @@ impl fmt::Display for Sum {
         }
         write!(f, ", modelled {:.1} us, {:.0} % of the roofline", self.us, self.share() * 100.0)?;
         match self.matrix_share() {
-            share if share >= WORTH_TELLING => write!(f, ", {:.0} % of the matrix peak", share * 100.0),
+            share if share >= MIN_PRINTED_SHARE => write!(f, ", {:.0} % of the matrix peak", share * 100.0),
             _ => Ok(()),
         }
     }
 }
 
-impl Sheet<'_> {
+impl PlanReport<'_> {
     fn runner(&self, index: usize) -> &str {
         let on_device = self.estimate.is_none_or(|estimate| estimate.ops[index].on_device);
         if on_device { self.device } else { "cpu" }
@@ -152,20 +152,21 @@ impl Sheet<'_> {
         self.estimate.map_or(&[], |estimate| &estimate.ops[index].dispatches)
     }
 
-    fn counted(&self, index: usize, dispatch: usize) -> Option<&DispatchProfile> {
+    fn profile_of(&self, index: usize, dispatch: usize) -> Option<&DispatchProfile> {
         self.profile?.ops[index].get(dispatch)
     }
 
-    /// Modelled microseconds of a dispatch, or what it takes at best. One that waits for nothing is launched beside the one
-    /// before it.
+    /// Modelled microseconds of a dispatch, or its lower bound without a profile. A dispatch that doesn't wait has no launch
+    /// time: it is launched during the one before it.
     fn us(&self, index: usize, at: usize) -> f64 {
         let dispatch = &self.dispatches(index)[at];
         let launched = |counted: &DispatchProfile| if dispatch.waits { 0.0 } else { counted.time.launch };
-        let counted = self.counted(index, at).map(|counted| (counted.time.total() - launched(counted)) / 1e3);
+        let counted =
+            self.profile_of(index, at).map(|counted| (counted.time.total() - launched(counted)) / 1e3);
         counted.unwrap_or(dispatch.modelled_us)
     }
 
-    /// What operations take together.
+    /// The total cost of operations.
     fn sum(&self, ops: impl Iterator<Item = usize>) -> Sum {
         let mut sum = Sum::default();
         let Some(estimate) = self.estimate else { return sum };
@@ -181,14 +182,14 @@ impl Sheet<'_> {
                 sum.matrix_us += arithmetic * 1e6;
                 sum.ideal_us += (bytes as f64 / bandwidth).max(arithmetic) * 1e6;
                 sum.us += self.us(index, dispatch);
-                moved += self.counted(index, dispatch).map_or(0, |counted| counted.moved);
+                moved += self.profile_of(index, dispatch).map_or(0, |counted| counted.moved);
             }
         }
         sum.moved = self.profile.map(|_| moved);
         sum
     }
 
-    /// The layers, in order, and what each takes.
+    /// The layers in order, with their costs.
     fn by_layer(&self) -> Vec<(u32, Sum)> {
         let last = self.layers.iter().flatten().max().map_or(0, |last| last + 1);
         let of = |layer| (0..self.layers.len()).filter(move |&index| self.layers[index] == Some(layer));
@@ -264,7 +265,7 @@ impl Sheet<'_> {
             "least_us": dispatch.modelled_us,
             "modelled_us": self.us(index, at),
         });
-        if let Some(counted) = self.counted(index, at) {
+        if let Some(counted) = self.profile_of(index, at) {
             entry["bytes_moved"] = json!(counted.moved);
             entry["instructions"] = json!(counted.instructions);
             entry["bound_by"] = json!(counted.time.bound());
@@ -274,7 +275,7 @@ impl Sheet<'_> {
     }
 }
 
-impl fmt::Display for Sheet<'_> {
+impl fmt::Display for PlanReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, op) in self.plan.ops.iter().enumerate() {
             let (names, bytes) = weights(self.model, op);
@@ -293,13 +294,13 @@ impl fmt::Display for Sheet<'_> {
                     report.waves,
                     self.us(index, at)
                 )?;
-                match self.counted(index, at) {
+                match self.profile_of(index, at) {
                     Some(counted) => writeln!(f, ", by {}", counted.time.bound())?,
                     None => writeln!(f)?,
                 }
             }
             let share = self.sum([index].into_iter()).matrix_share();
-            if share >= WORTH_TELLING {
+            if share >= MIN_PRINTED_SHARE {
                 writeln!(f, "     {:.0} % of the matrix peak", share * 100.0)?;
             }
         }
@@ -315,14 +316,14 @@ impl fmt::Display for Sheet<'_> {
     }
 }
 
-impl Sheet<'_> {
-    /// What layers and the whole take on a GPU.
+impl PlanReport<'_> {
+    /// The costs of layers and of the whole step on a GPU.
     fn totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(estimate) = self.estimate else { return Ok(()) };
         let layers = self.by_layer();
-        for alike in layers.chunk_by(|(_, one), (_, other)| one == other) {
-            let [(first, sum), ..] = alike else { continue };
-            match alike.len() {
+        for equal in layers.chunk_by(|(_, one), (_, other)| one == other) {
+            let [(first, sum), ..] = equal else { continue };
+            match equal.len() {
                 1 => writeln!(f, "layer {first}: {sum}")?,
                 more => writeln!(f, "layers {first} to {}, each: {sum}", first + more as u32 - 1)?,
             }
@@ -338,7 +339,7 @@ impl Sheet<'_> {
             let bandwidth = profile.bandwidth / 1e9;
             writeln!(
                 f,
-                "times are those of a model of {}, which reaches {bandwidth:.0} GB/s; none was measured",
+                "times are from a model of {}, which reaches {bandwidth:.0} GB/s; none was measured",
                 profile.chip
             )?;
         }
@@ -352,7 +353,7 @@ impl Sheet<'_> {
     }
 }
 
-/// The names of an operation's weights, and the bytes that it reads of them for one token.
+/// The names of an operation's weights, and the bytes of them that it reads for one token.
 fn weights(model: &Model<'_>, op: &Op) -> (Vec<String>, u64) {
     let mut names = Vec::new();
     let mut bytes = 0;
@@ -372,7 +373,7 @@ fn weights(model: &Model<'_>, op: &Op) -> (Vec<String>, u64) {
     (names, bytes)
 }
 
-/// Bytes of weights that one token reads.
+/// Bytes of weights that are read for one token.
 pub(crate) fn bytes_per_token(model: &Model<'_>, ops: &[Op]) -> u64 {
     ops.iter().map(|op| weights(model, op).1).sum()
 }

@@ -3,24 +3,25 @@
 use super::chat;
 use crate::device_args::{DeviceArgs, ResolvedDevice};
 use crate::failure::{Failure, Kind};
-use crate::generate::{self, Answer, Task, Timings};
+use crate::generate::{self, Generation};
 use crate::interrupt::Interrupt;
 use crate::loaded::{self, HEAP};
 use crate::output::{note, print, print_json};
-use crate::sampling::{Sampling, suppressed};
+use crate::sampling::Sampling;
 use core::fmt;
 use doorbell_core::engine::FinishReason;
 use doorbell_core::heap;
 use doorbell_core::token::{EncodeOptions, Scratch, TokenId, Tokenizer};
 use doorbell_runtime::memory::peak_resident;
 use doorbell_runtime::template::{ChatInput, ChatTemplate, Moment, TemplateError};
+use doorbell_runtime::timings::{RequestTimings, seconds};
 use serde_json::{Map, Value, json};
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The model, a .gguf file; of a split one any part
+    /// The model, a .gguf file, or any part of a split one
     model: PathBuf,
     /// The prompt [default: a chat on a terminal, else stdin]
     #[arg(short, long, value_name = "TEXT", conflicts_with = "file", allow_hyphen_values = true)]
@@ -28,16 +29,16 @@ pub(crate) struct Arguments {
     /// Read the prompt from a file
     #[arg(long, value_name = "F")]
     file: Option<PathBuf>,
-    /// The most tokens of an answer [default: what the context holds]
+    /// Limit of tokens in an answer [default: what the context holds]
     #[arg(short = 'n', value_name = "N")]
     max_tokens: Option<u32>,
-    /// What the model is told before the conversation
+    /// The system message: instructions before the conversation
     #[arg(long, value_name = "S", conflicts_with = "raw", allow_hyphen_values = true)]
     system: Option<String>,
-    /// Where the chat template refuses the conversation, put the system message into the first turn of the user
+    /// If the chat template refuses the conversation, put the system message into the first turn of the user
     #[arg(long, conflicts_with = "raw")]
     merge_messages: bool,
-    /// Continue the prompt as it stands, without the chat template
+    /// Continue the prompt itself, without the chat template
     #[arg(long)]
     raw: bool,
     /// Tokens of prompt and answer together [default: the model's, at most 4096]
@@ -58,13 +59,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let gguf = loaded::parse(&file)?;
     let model = loaded::bind(&file, &gguf)?;
     let tokenizer = loaded::tokenizer(&file, &gguf)?;
-    // not before the model is known to be one: a prompt may have to be typed
+    // only after the model is loaded: the user may have to type the prompt
     let prompt = prompt(arguments)?;
-    let params = arguments.sampling.params(&gguf)?;
+    let params = arguments.sampling.generation_params(&gguf, &tokenizer, arguments.max_tokens)?;
     let template = if arguments.raw { None } else { loaded::chat_template(&gguf, &tokenizer)? };
     let config = generate::config(&model, arguments.context);
-    let bias = suppressed(&tokenizer);
-    let breakers = arguments.sampling.breakers(&params, &tokenizer)?;
     let Some(prompt) = prompt else {
         let template = template.ok_or_else(|| {
             Failure::new(
@@ -75,11 +74,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         loaded::read_ahead(&file)?;
         let interrupt = Interrupt::install_on_terminal()?;
         let mut generator = generate::generator(&model, &tokenizer, config, computer, interrupt)?;
-        let settings = chat::Settings {
-            max_tokens: arguments.max_tokens.unwrap_or(u32::MAX),
+        let settings = chat::ChatSettings {
             params: &params,
-            bias: &bias,
-            breakers: breakers.as_ref(),
             system: arguments.system.as_deref(),
             merge: arguments.merge_messages,
             computer,
@@ -89,20 +85,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let tokens = tokens(arguments, &tokenizer, template.as_ref(), &prompt)?;
     loaded::read_ahead(&file)?;
     let mut generator = generate::generator(&model, &tokenizer, config, computer, Interrupt::install()?)?;
-    let task = Task {
-        prompt: &tokens,
-        max_tokens: arguments.max_tokens.unwrap_or(u32::MAX),
-        params: &params,
-        bias: &bias,
-        breakers: breakers.as_ref(),
-        ignore_end: false,
-    };
     if arguments.json {
-        let answer = generator.run(&task, &mut |_| Ok(()))?;
-        print_json(&document(&answer, computer, params.seed))?;
+        let answer = generator.run(&tokens, &params, &mut |_| Ok(()))?;
+        print_json(&document(&answer, computer, params.sampler.seed))?;
         return ending(&answer);
     }
-    let answer = generator.run(&task, &mut |text| print(text))?;
+    let answer = generator.run(&tokens, &params, &mut |text| print(text))?;
     if !answer.text.ends_with('\n') {
         print("\n")?;
     }
@@ -122,12 +110,12 @@ fn tokens(
         return chat_tokens(tokenizer, template, &messages, arguments.merge_messages);
     }
     if !arguments.raw {
-        note("the file has no chat template; continuing the prompt as it stands");
+        note("the file has no chat template; continuing the prompt itself");
     }
     loaded::encode(tokenizer, prompt, EncodeOptions { add_special: true, parse_special: true })
 }
 
-/// The prompt; `None` if there shall be a chat.
+/// The prompt; `None` for a chat.
 fn prompt(arguments: &Arguments) -> Result<Option<String>, Failure> {
     let text = match (&arguments.prompt, &arguments.file) {
         (Some(text), _) => text.clone(),
@@ -150,8 +138,8 @@ fn messages(system: Option<&str>, prompt: &str) -> Vec<Value> {
     system.into_iter().chain([json!({ "role": "user", "content": prompt })]).collect()
 }
 
-/// The tokens of a conversation at whose end the model shall speak. With `merge`, one that the template refuses is told
-/// again with the roles that it wants.
+/// The tokens of a conversation, with the beginning of the model's turn. With `merge` a conversation that the template
+/// refuses is rewritten.
 pub(crate) fn chat_tokens(
     tokenizer: &Tokenizer<'_>,
     template: &ChatTemplate,
@@ -173,36 +161,36 @@ pub(crate) fn chat_tokens(
     Ok(tokens)
 }
 
-/// The line after an answer.
+/// The status line after an answer.
 pub(crate) struct Closing<'a> {
-    pub(crate) answer: &'a Answer,
+    pub(crate) answer: &'a Generation,
     pub(crate) computer: ResolvedDevice,
 }
 
 impl fmt::Display for Closing<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let usage = &self.answer.usage;
-        let timings = Timings::new(usage);
+        let timings = RequestTimings::new(usage);
         let ResolvedDevice { device, threads, .. } = self.computer;
         write!(
             f,
             "prompt {} tokens ({} cached), {:.1} tok/s; answer {} tokens, {:.1} tok/s; device {device}, {threads} threads",
             usage.prompt_tokens,
             usage.cached_tokens,
-            timings.prefill_rate,
+            timings.prefill_rate(),
             usage.generated_tokens,
-            timings.decode_rate,
+            timings.decode_rate(),
         )?;
         if self.answer.reason == FinishReason::ContextFull {
-            f.write_str("; the context is full, --ctx gives more")?;
+            f.write_str("; the context is full; --ctx sets a larger one")?;
         }
         Ok(())
     }
 }
 
-/// What `--json` prints.
-fn document(answer: &Answer, computer: ResolvedDevice, seed: u64) -> Value {
-    let timings = Timings::new(&answer.usage);
+/// The document of `--json`.
+fn document(answer: &Generation, computer: ResolvedDevice, seed: u64) -> Value {
+    let timings = RequestTimings::new(&answer.usage);
     let ids: Vec<_> = answer.tokens.iter().map(|token| token.0).collect();
     json!({
         "tokens": ids,
@@ -212,10 +200,10 @@ fn document(answer: &Answer, computer: ResolvedDevice, seed: u64) -> Value {
         "finish_reason": reason(&answer.reason),
         "seed": seed,
         "timings": {
-            "prefill_seconds": timings.prefill,
-            "prefill_tokens_per_second": timings.prefill_rate,
-            "decode_seconds": timings.decode,
-            "decode_tokens_per_second": timings.decode_rate,
+            "prefill_seconds": seconds(timings.prefill),
+            "prefill_tokens_per_second": timings.prefill_rate(),
+            "decode_seconds": seconds(timings.decode),
+            "decode_tokens_per_second": timings.decode_rate(),
         },
         "device": computer.device.to_string(),
         "threads": computer.threads,
@@ -233,8 +221,8 @@ fn reason(reason: &FinishReason) -> &'static str {
     }
 }
 
-/// The failure in how an answer ended, if it's one.
-pub(crate) fn ending(answer: &Answer) -> Result<(), Failure> {
+/// The failure that ended an answer, if there is one.
+pub(crate) fn ending(answer: &Generation) -> Result<(), Failure> {
     match &answer.reason {
         FinishReason::Cancelled => Err(Failure::silent(Kind::Interrupted)),
         FinishReason::Sampling(error) => Err(Failure::new(Kind::Internal, error)),

@@ -1,4 +1,4 @@
-//! `doorbell score`: how likely the model finds each token of a text.
+//! `doorbell score`: the log-probability of each token of a text.
 
 use super::detokenize::{token_id, token_ids};
 use crate::device_args::{self, DeviceArgs};
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// Write all logits to a file: little-endian f32, [tokens, vocabulary]
     #[arg(long, value_name = "OUT.f32")]
     logits: Option<PathBuf>,
-    /// The most tokens [default: the model's context]
+    /// Limit of tokens [default: the model's context]
     #[arg(long = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
     #[command(flatten)]
@@ -122,7 +122,7 @@ fn tokens(
     Ok(tokens)
 }
 
-/// Where `--logits` go, if anywhere.
+/// The file of `--logits`, if given.
 struct LogitsFile {
     file: Option<BufWriter<File>>,
     name: String,

@@ -1,4 +1,6 @@
-//! `doorbell serve`: the model behind HTTP.
+//! `doorbell serve`: serves the model over HTTP.
+//!
+//! Not here: the HTTP API (`doorbell-server`).
 
 use crate::descriptors;
 use crate::device_args::{self, DeviceArgs, ResolvedDevice};
@@ -24,69 +26,69 @@ use std::env::VarError;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-/// Requests that may wait for a place.
+/// Limit of waiting requests.
 const WAITING: u32 = 256;
 
-/// Rows of a step that computes embeddings or how likely a prompt is.
-const READING_ROWS: u32 = 32;
+/// Rows of a pooling step: embeddings, or log-probabilities of a prompt.
+const POOLING_ROWS: u32 = 32;
 
-/// Threads that render templates and compile grammars; what comes beyond waits for them, so that a crowd of requests
-/// doesn't starve the sockets.
+/// Threads that render templates and compile grammars. Further requests wait for them, so that many requests at once don't
+/// starve the sockets.
 const PARSING_THREADS: usize = 8;
 
-/// Where a key can be given without everybody seeing it in the list of processes.
+/// Environment variable with an API key, which the list of processes does not show.
 const KEY_VARIABLE: &str = "DOORBELL_API_KEY";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The model, a .gguf file; of a split one any part
+    /// The model, a .gguf file, or any part of a split one
     model: PathBuf,
-    /// Address to listen on; others than loopback should have a key
+    /// Address to listen on; use a key with any address but loopback
     #[arg(long, value_name = "ADDRESS", default_value = "localhost", value_parser = host)]
     host: IpAddr,
-    /// Port to listen on; 0 takes any that's free
+    /// Port to listen on; 0 chooses a free one
     #[arg(long, value_name = "N", default_value_t = DEFAULT_PORT)]
     port: u16,
     /// A key that clients must send; may be given several times, or as DOORBELL_API_KEY
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     api_key: Vec<String>,
-    /// An origin whose web pages may use the server; may be given several times, * is any
+    /// An origin whose web pages may use the server; may be given several times, * allows all
     #[arg(long, value_name = "URL", value_parser = origin)]
     origin: Vec<String>,
-    /// Requests that are computed at a time
+    /// Requests that run at the same time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     parallel: u32,
     /// Tokens of a prompt and its answer together [default: the model's, at most 4096]
     #[arg(long = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
-    /// What clients call the model [default: the name of the file]
+    /// Name of the model for clients [default: the name of the file]
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     name: Option<String>,
     /// A folder where clients may save prefixes of conversations, and restore them [default: none]
     #[arg(long, value_name = "FOLDER")]
     slot_save_path: Option<PathBuf>,
-    /// A file with a chat template in place of the model's own
+    /// A file with a chat template that replaces the model's
     #[arg(long, value_name = "FILE")]
     chat_template_file: Option<PathBuf>,
-    /// Where the chat template refuses a conversation, merge neighbors of one role, and put the system message into the
-    /// first turn of the user
+    /// If the chat template refuses a conversation, merge neighboring messages of one role, and put the system message into
+    /// the first turn of the user
     #[arg(long)]
     merge_messages: bool,
     #[command(flatten)]
     compute: DeviceArgs,
-    /// How tokens are picked where a request doesn't say
+    /// Sampling parameters for requests that have none
     #[command(flatten)]
     sampling: Sampling,
-    /// Tell about every request, not only about those that are refused
+    /// Log every request, not only the refused ones
     #[arg(short, long)]
     verbose: bool,
 }
 
-/// Serves until the end is ordered. One thread serves answers, so that a token wakes no second one; probes, and what
-/// takes its time, have others.
+/// Serves until a signal ends the program. One thread serves answers, so that a token wakes only one thread; health probes
+/// and slow work have threads of their own.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let level = if arguments.verbose { tracing::Level::DEBUG } else { tracing::Level::INFO };
-    // whoever read stderr may go; that is no reason to stop, least of all by complaining there
+    // a closed stderr must not stop the server, nor produce errors about logging
     let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
     log.with_target(false).log_internal_errors(false).init();
     let mut settings = Settings::new(SocketAddr::new(arguments.host, arguments.port));
@@ -99,11 +101,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let builder = builder.max_blocking_threads(PARSING_THREADS).thread_name("parsing").enable_all();
     let runtime = builder.build().map_err(no_thread)?;
     let name = served.name.clone();
-    // the first Ctrl-C ends in good order, a second one at once
+    // the first Ctrl-C shuts down gracefully, a second one exits at once
     Interrupt::install()?;
     let socket = std::thread::Builder::new().name("socket".into()).spawn(move || {
         let served = runtime.block_on(serve(served, settings, &name));
-        // what is still at work there has nobody to work for
+        // work that is still running there has no client any more
         runtime.shutdown_background();
         served
     });
@@ -112,7 +114,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     ended.map_err(|error| Failure::new(Kind::Internal, error))
 }
 
-/// The system refused a thread, or what one needs.
+/// The failure of creating a thread or its resources.
 fn no_thread(error: impl core::fmt::Display) -> Failure {
     Failure::new(
         Kind::Memory,
@@ -120,7 +122,7 @@ fn no_thread(error: impl core::fmt::Display) -> Failure {
     )
 }
 
-/// The address of a name: this machine's, or any that is a number.
+/// Parses the address: localhost, or a numeric one.
 fn host(name: &str) -> Result<IpAddr, &'static str> {
     match name {
         "localhost" => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
@@ -128,7 +130,7 @@ fn host(name: &str) -> Result<IpAddr, &'static str> {
     }
 }
 
-/// An origin as browsers send it: no path, no capitals.
+/// An origin as browsers send it: without a path, in lower case.
 fn origin(text: &str) -> Result<String, &'static str> {
     let text = text.trim_end_matches('/');
     let name = text.split_once("://").filter(|(scheme, _)| !scheme.is_empty()).map(|(_, name)| name);
@@ -139,15 +141,15 @@ fn origin(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// All keys that were given. One that is empty would leave the server open while its owner believes it locked.
+/// All keys that were given. An empty key is an error: it would leave the server open although its owner set a key.
 fn keys(given: &[String]) -> Result<Vec<String>, Failure> {
-    let wrong = |what: &str| Failure::new(Kind::Input, format_args!("{what}; give a key, or leave it out"));
+    let wrong = |what: &str| Failure::new(Kind::Input, format_args!("{what}; give a key, or omit it"));
     let variable = match std::env::var(KEY_VARIABLE) {
         Ok(key) => Some(key),
         Err(VarError::NotPresent) => None,
         Err(VarError::NotUnicode(_)) => return Err(wrong("DOORBELL_API_KEY is not UTF-8 text")),
     };
-    // clients can't send blanks around a key
+    // HTTP removes blanks around a key
     let keys: Vec<_> = given.iter().chain(&variable).map(|key| key.trim().to_owned()).collect();
     if keys.iter().any(String::is_empty) {
         return Err(wrong("a key of --api-key or DOORBELL_API_KEY is empty"));
@@ -155,7 +157,7 @@ fn keys(given: &[String]) -> Result<Vec<String>, Failure> {
     Ok(keys)
 }
 
-/// Refuses an address that can't be listened on now, before a large model is loaded in vain.
+/// Checks that the address can be listened on, before a large model is loaded.
 fn check_address(address: SocketAddr) -> Result<(), Failure> {
     let found = TcpListener::bind(address);
     found.map(drop).map_err(|error| Failure::new(Kind::Internal, ServerError::Listen { address, error }))
@@ -168,7 +170,7 @@ async fn serve(served: ModelHandle, settings: Settings, name: &str) -> Result<()
     server.run(end).await
 }
 
-/// Loads the model. It stays until the process ends, and so does all that it consists of.
+/// Loads the model. It lives until the process ends, with everything that it refers to.
 fn load(arguments: &Arguments, settings: &mut Settings) -> Result<ModelHandle, Failure> {
     let computer = arguments.compute.resolve()?;
     let file: &'static ModelFile = Box::leak(Box::new(loaded::open(&arguments.model)?));
@@ -176,7 +178,7 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<ModelHandle, F
     let model: &'static Model<'static> = Box::leak(Box::new(loaded::bind(file, gguf)?));
     let tokenizer: &'static Tokenizer<'static> = Box::leak(Box::new(loaded::tokenizer(file, gguf)?));
     let config = config(model, arguments, computer)?;
-    // what is wrong with the arguments is told before the weights are read
+    // wrong arguments are reported before the weights are read
     let defaults = arguments.sampling.params(gguf)?;
     let breakers = arguments.sampling.breakers(&defaults, tokenizer)?.map(Arc::new);
     let template = arguments.chat_template_file.as_deref();
@@ -199,7 +201,7 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<ModelHandle, F
     let mut served = ModelHandle::new(name, gguf, tokenizer, running).map_err(model_failure)?;
     if let Some((path, text)) = template {
         served = served.with_template(&text).map_err(|error| {
-            Failure::new(Kind::Input, format_args!("{}: {error}; mend it", path.display()))
+            Failure::new(Kind::Input, format_args!("{}: {error}; fix it", path.display()))
         })?;
     }
     served.file = arguments.model.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
@@ -210,7 +212,7 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<ModelHandle, F
     Ok(served)
 }
 
-/// The folder for prefixes of a model.
+/// The folder for saved prefixes of a model.
 fn folder(path: &Path, gguf: &Gguf<'_>) -> Result<Arc<PrefixFolder>, Failure> {
     let found = PrefixFolder::new(path, gguf).map_err(|error| {
         let path = path.display();
@@ -219,13 +221,13 @@ fn folder(path: &Path, gguf: &Gguf<'_>) -> Result<Arc<PrefixFolder>, Failure> {
     found.map(Arc::new)
 }
 
-/// Limits whose buffers fit into memory: if need be, requests share fewer pages than all of them could fill.
+/// Limits whose buffers fit into memory: if necessary, there are fewer pages than all requests could fill.
 fn config(model: &Model<'_>, arguments: &Arguments, computer: ResolvedDevice) -> Result<Config, Failure> {
     let trained = model.hparams.context.max(1);
     let context = arguments.context.unwrap_or_else(|| trained.min(CONTEXT));
     let mut config = Config::new(context, arguments.parallel, BATCH_ROWS.min(context));
     config.waiting = WAITING;
-    config.pooling_rows = READING_ROWS.min(context);
+    config.pooling_rows = POOLING_ROWS.min(context);
     let all = config.pages;
     for contexts in (1..=arguments.parallel).rev() {
         config.pages = all / arguments.parallel * contexts;

@@ -5,8 +5,8 @@
 use crate::constrain::{Constraint, ReasoningBudget};
 use alloc::sync::Arc;
 use core::fmt;
-use doorbell_core::engine::{self, SubmitError, Usage};
-use doorbell_core::sample::{DryBreakers, LogProbs, LogitBias, SampleError};
+use doorbell_core::engine::{self, FinishReason, SubmitError, Usage};
+use doorbell_core::sample::{DryBreakers, LogProbs, LogitBias};
 use doorbell_core::token::TokenId;
 
 /// Parameters of a generation that owns its logit biases. DRY breakers are shared by jobs with the same ones.
@@ -78,54 +78,34 @@ impl TokenReport {
     }
 }
 
-/// How a job ended.
+/// The end of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finish {
-    /// Why.
-    pub end: End,
+    /// The reason.
+    pub reason: FinishReason,
+    /// The stop text that ended the job, for [`FinishReason::StopString`].
+    pub stop_text: Option<String>,
+    /// The grammar's error, for [`FinishReason::GrammarFailed`].
+    pub grammar_error: Option<String>,
     /// Counts and times.
     pub usage: Usage,
 }
 
-/// Why a job ended.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum End {
-    /// The model ended its turn.
-    Turn,
-    /// This stop text came.
-    Stop(String),
-    /// The limit of tokens.
-    MaxTokens,
-    /// The context is full.
-    ContextFull,
-    /// The grammar allows nothing more.
-    GrammarComplete,
-    /// Nobody listens any more, or the service ends.
-    Cancelled,
-    /// The device failed.
-    DeviceFailed,
-    /// No token could be picked.
-    Sampling(SampleError),
-    /// The grammar failed.
-    Grammar(String),
-    /// The heap refused.
-    Memory,
+impl Finish {
+    /// The end of a job that was cancelled before it started.
+    pub(super) fn cancelled() -> Self {
+        Self {
+            reason: FinishReason::Cancelled,
+            stop_text: None,
+            grammar_error: None,
+            usage: Usage::default(),
+        }
+    }
 }
 
-impl fmt::Display for End {
+impl fmt::Display for Finish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Turn => f.write_str("the model ended its turn"),
-            Self::Stop(text) => write!(f, "the stop text {text:?} came"),
-            Self::MaxTokens => f.write_str("the limit of tokens was reached"),
-            Self::ContextFull => f.write_str("the context is full"),
-            Self::GrammarComplete => f.write_str("the answer is complete"),
-            Self::Cancelled => f.write_str("the request was cancelled"),
-            Self::DeviceFailed => f.write_str("the device failed; try again"),
-            Self::Sampling(error) => error.fmt(f),
-            Self::Grammar(reason) => write!(f, "the grammar failed: {reason}"),
-            Self::Memory => f.write_str("out of memory; ask for fewer tokens"),
-        }
+        self.reason.fmt(f)?;
+        self.grammar_error.as_ref().map_or(Ok(()), |error| write!(f, ": {error}"))
     }
 }

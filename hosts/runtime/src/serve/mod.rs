@@ -11,7 +11,7 @@ mod engine_task;
 mod worker;
 
 pub use engine_task::EnginePages;
-pub use job::{End, Finish, GenerationParams, Job, Piece, TokenReport, Update};
+pub use job::{Finish, GenerationParams, Job, Piece, TokenReport, Update};
 pub use load::{Load, LoadSnapshot};
 pub use pooling::{PoolingError, PoolingJob, PoolingResult, PoolingTask};
 pub use service::{JobHandle, Service, ServiceError};

@@ -1,7 +1,7 @@
 //! The loop of the engine's thread: it takes commands, polls the engine and reports events.
 
 use super::engine_task::EngineTask;
-use super::job::{End, Finish, Job, Piece, TokenReport, Update};
+use super::job::{Finish, Job, Piece, TokenReport, Update};
 use super::load::{CLASSES, Load};
 use super::pooling::{PoolingError, PoolingJob, PoolingRun};
 use super::slots::ConversationSlots;
@@ -78,8 +78,8 @@ struct ActiveJobs {
     jobs: BTreeMap<RequestId, RunningJob>,
     readers: BTreeMap<RequestId, PoolingRun>,
     constraints: Constraints,
-    /// Jobs to cancel after this poll.
-    to_cancel: Vec<RequestId>,
+    /// Jobs to end after this poll, for reasons that were found here.
+    to_finish: Vec<(RequestId, FinishReason)>,
     /// Ended jobs, reported once the counters are up to date.
     ended: Vec<(RunningJob, Finish)>,
     tokens: u64,
@@ -117,8 +117,9 @@ struct RunningJob {
     stream: TextStream<'static>,
     stops: Vec<String>,
     on_update: Box<dyn FnMut(Update) + Send>,
-    /// Reason of the end if the job was cancelled here: the engine reports only the cancellation.
-    end: Option<End>,
+    /// Reason of the end if it was found here; no text is reported after it.
+    end: Option<FinishReason>,
+    grammar_error: Option<String>,
     started: bool,
     /// Tokens of the prompt and of the answer.
     tokens: Vec<TokenId>,
@@ -143,7 +144,7 @@ impl<B: Backend> Worker<B> {
             jobs: BTreeMap::new(),
             readers: BTreeMap::new(),
             constraints,
-            to_cancel: Vec::new(),
+            to_finish: Vec::new(),
             ended: Vec::new(),
             tokens: 0,
             events: 0,
@@ -249,10 +250,7 @@ impl<B: Backend> Worker<B> {
 
     fn submit(&mut self, id: RequestId, mut job: Job) {
         if self.draining {
-            return (job.on_update)(Update::Finished(Finish {
-                end: End::Cancelled,
-                usage: Usage::default(),
-            }));
+            return (job.on_update)(Update::Finished(Finish::cancelled()));
         }
         let request = Request { id, prompt: &job.prompt, params: job.params.borrowed() };
         let now = self.now();
@@ -274,6 +272,7 @@ impl<B: Backend> Worker<B> {
             stops: job.stops,
             on_update: job.on_update,
             end: None,
+            grammar_error: None,
             started: false,
             tokens: job.prompt,
             limit: job.params.max_tokens,
@@ -307,11 +306,9 @@ impl<B: Backend> Worker<B> {
         // constraints of ended jobs are removed, too
         constraints.0.retain(|id, _| self.live.jobs.contains_key(id));
         self.live.constraints = constraints;
-        for id in self.live.ended_grammars() {
-            self.live.to_cancel.push(id);
-        }
-        while let Some(id) = self.live.to_cancel.pop() {
-            self.engine.cancel(id);
+        self.live.end_grammars();
+        while let Some((id, reason)) = self.live.to_finish.pop() {
+            self.engine.finish(id, reason);
         }
         if let Err(error) = &polled {
             if self.lost_at.is_none() {
@@ -381,12 +378,12 @@ impl ActiveJobs {
             return;
         }
         let Ok(text) = job.stream.push(self.tokenizer, token).map(ToOwned::to_owned) else {
-            job.end = Some(End::Memory);
-            self.to_cancel.push(request);
+            job.end = Some(FinishReason::OutOfMemory);
+            self.to_finish.push((request, FinishReason::OutOfMemory));
             return;
         };
         (job.on_update)(Update::Piece(Piece { text, tokens: vec![TokenReport::new(token, log_probs)] }));
-        job.stop(request, &mut self.to_cancel);
+        job.stop(request, &mut self.to_finish);
     }
 
     fn finish(&mut self, request: RequestId, reason: &FinishReason, usage: Usage) {
@@ -401,34 +398,31 @@ impl ActiveJobs {
             job.flush();
             job.stop(request, &mut Vec::new());
         }
-        let end = job.end.take().unwrap_or(match reason {
-            FinishReason::EndOfGeneration(_) => End::Turn,
-            FinishReason::MaxTokens => End::MaxTokens,
-            FinishReason::ContextFull => End::ContextFull,
-            FinishReason::Sampling(error) => End::Sampling(*error),
-            FinishReason::DeviceFailed => End::DeviceFailed,
-            _ => End::Cancelled,
-        });
-        self.ended.push((job, Finish { end, usage }));
+        let reason = job.end.take().unwrap_or(*reason);
+        let stop_text = match reason {
+            FinishReason::StopString(stop) => job.stops.get(stop as usize).cloned(),
+            _ => None,
+        };
+        let grammar_error = job.grammar_error.take();
+        let finish = Finish { reason, stop_text, grammar_error, usage };
+        self.ended.push((job, finish));
     }
 
-    /// Jobs whose grammar has failed or allows nothing more.
-    fn ended_grammars(&mut self) -> Vec<RequestId> {
-        let mut ended = Vec::new();
+    /// Ends the jobs whose grammar has failed or allows no further token.
+    fn end_grammars(&mut self) {
         for (&id, (constraint, _)) in &self.constraints.0 {
             let Some(constraint) = constraint else { continue };
             let Some(job) = self.jobs.get_mut(&id).filter(|job| job.end.is_none()) else { continue };
-            job.end = match constraint.failure() {
-                Some(reason) => Some(End::Grammar(reason.to_owned())),
-                None if constraint.complete() => Some(End::GrammarComplete),
-                None => None,
+            job.grammar_error = constraint.failure().map(str::to_owned);
+            job.end = match job.grammar_error {
+                Some(_) => Some(FinishReason::GrammarFailed),
+                None => constraint.complete().then_some(FinishReason::GrammarComplete),
             };
-            if job.end.is_some() {
+            if let Some(reason) = job.end {
                 job.flush();
-                ended.push(id);
+                self.to_finish.push((id, reason));
             }
         }
-        ended
     }
 }
 
@@ -449,10 +443,11 @@ impl RunningJob {
     }
 
     /// Ends the job if a stop text has been generated.
-    fn stop(&mut self, request: RequestId, to_cancel: &mut Vec<RequestId>) {
+    fn stop(&mut self, request: RequestId, to_finish: &mut Vec<(RequestId, FinishReason)>) {
         if let Some(stop) = self.stream.stop() {
-            self.end = Some(End::Stop(self.stops.get(stop).cloned().unwrap_or_default()));
-            to_cancel.push(request);
+            let reason = FinishReason::StopString(u32::try_from(stop).unwrap_or(u32::MAX));
+            self.end = Some(reason);
+            to_finish.push((request, reason));
         }
     }
 }

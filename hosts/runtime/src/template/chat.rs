@@ -11,6 +11,8 @@ use super::merge;
 use super::source::without_generation_tags;
 use core::error::Error as _;
 use core::ops::Range;
+use doorbell_core::gguf::Gguf;
+use doorbell_core::token::{TokenId, Tokenizer};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, Value};
 use serde_json::{Map, Value as Json};
@@ -41,6 +43,18 @@ pub struct SpecialTokens {
     pub bos: String,
     /// Text of the token that ends a sequence; empty if there is none.
     pub eos: String,
+}
+
+impl SpecialTokens {
+    /// The texts of a tokenizer's special tokens.
+    #[must_use]
+    pub fn of(tokenizer: &Tokenizer<'_>) -> Self {
+        let text = |token: Option<TokenId>| {
+            let text = token.and_then(|token| tokenizer.text(token)).unwrap_or_default();
+            String::from_utf8_lossy(text).into_owned()
+        };
+        Self { bos: text(tokenizer.bos()), eos: text(tokenizer.eos()) }
+    }
 }
 
 /// Input of a rendering: the conversation and its options.
@@ -92,6 +106,7 @@ pub struct Prompt {
 /// A compiled chat template.
 pub struct ChatTemplate {
     environment: Environment<'static>,
+    source: String,
     special: SpecialTokens,
     /// The form of messages that it prints.
     form: MessageForm,
@@ -109,9 +124,26 @@ impl ChatTemplate {
             return Err(TemplateError::Syntax { line: 0, reason });
         }
         let environment = on_deep_stack(&BUDGETS, |_| compile(source))??;
-        let mut template = Self { environment, special, form: MessageForm::default() };
+        let mut template =
+            Self { environment, source: source.to_owned(), special, form: MessageForm::default() };
         template.form = MessageForm::find(|form, messages| template.probe(form, messages));
         Ok(template)
+    }
+
+    /// Compiles the chat template in a model file; `None` if the file has none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn of_model(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_>) -> Result<Option<Self>, TemplateError> {
+        let source = gguf.get("tokenizer.chat_template").and_then(|value| value.text());
+        source.map(|source| Self::new(source, SpecialTokens::of(tokenizer))).transpose()
+    }
+
+    /// The source, as it was compiled.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// The text of a conversation in the given form, with the smaller budget of work.

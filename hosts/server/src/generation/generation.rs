@@ -6,12 +6,13 @@ use alloc::sync::Arc;
 use core::future::Future;
 use core::hash::BuildHasher as _;
 use core::pin::Pin;
-use doorbell_core::engine::{Nanos, Usage};
+use doorbell_core::engine::{FinishReason, Usage};
 use doorbell_core::sample::{DryBreakers, LogitBias, SamplerParams};
 use doorbell_core::token::TokenId;
 use doorbell_runtime::answer::{AnswerParser, Delta};
 use doorbell_runtime::constrain::{Constraint, GrammarSpec, ReasoningBudget};
-use doorbell_runtime::serve::{End, Finish, GenerationParams, Job, JobHandle, TokenReport, Update};
+use doorbell_runtime::serve::{Finish, GenerationParams, Job, JobHandle, TokenReport, Update};
+use doorbell_runtime::timings::{RequestTimings, milliseconds};
 use serde_json::{Value, json};
 use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -273,7 +274,7 @@ impl Generation {
                     self.app.metrics.refused();
                     return Err(error.into());
                 }
-                Some((_, Update::Finished(Finish { end: End::Cancelled, .. }))) | None => {
+                Some((_, Update::Finished(Finish { reason: FinishReason::Cancelled, .. }))) | None => {
                     return Err(Failure::new(Kind::Unavailable, "the server is shutting down"));
                 }
                 Some(early) => self.early.push(early),
@@ -355,16 +356,16 @@ impl Generation {
         answer.over = true;
         answer.ticket = None;
         if !answer.cut
-            && let Some(failure) = Failure::of_end(&finish.end)
+            && let Some(failure) = Failure::of_finish(&finish)
         {
             self.app.metrics.failed();
             return Event::Failed(failure);
         }
-        let truncated = finish.end == End::ContextFull;
-        let reason = match finish.end {
-            End::MaxTokens | End::ContextFull => Reason::Length,
+        let truncated = finish.reason == FinishReason::ContextFull;
+        let reason = match finish.reason {
+            FinishReason::MaxTokens | FinishReason::ContextFull => Reason::Length,
             _ if answer.cut => Reason::Calls,
-            End::Stop(text) => Reason::StopText(text),
+            FinishReason::StopString(_) => Reason::StopText(finish.stop_text.unwrap_or_default()),
             _ => Reason::Stop,
         };
         let (usage, reasoning_tokens) = (finish.usage, answer.reasoning_tokens);
@@ -440,11 +441,6 @@ impl Answer {
     }
 }
 
-/// Milliseconds from one time to another.
-fn milliseconds(from: Nanos, to: Nanos) -> f64 {
-    to.0.saturating_sub(from.0) as f64 / 1e6
-}
-
 /// Times of an ending, ms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
@@ -458,15 +454,12 @@ pub(crate) struct Times {
 
 impl Ending {
     pub(crate) fn times(&self) -> Times {
-        let usage = &self.usage;
-        // what never was is no time
-        let started = usage.started.max(usage.submitted);
-        let first = if usage.first_token.0 == 0 { usage.finished } else { usage.first_token };
+        let timings = RequestTimings::new(&self.usage);
         Times {
-            queue: milliseconds(usage.submitted, started),
-            prompt: milliseconds(started, first),
-            predicted: milliseconds(first, usage.finished),
-            total: milliseconds(usage.submitted, usage.finished),
+            queue: milliseconds(timings.queue),
+            prompt: milliseconds(timings.prefill),
+            predicted: milliseconds(timings.decode),
+            total: milliseconds(timings.total),
         }
     }
 

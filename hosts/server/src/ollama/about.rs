@@ -9,6 +9,7 @@ use crate::stream::json;
 use axum::http::StatusCode;
 use axum::response::Response;
 use core::time::Duration;
+use doorbell_runtime::template::ChatTemplate;
 use serde_json::{Value, json};
 
 /// The version of Ollama whose protocol this is; clients compare it.
@@ -85,7 +86,7 @@ pub(crate) async fn show(request: RequestContext) -> Result<Response, Failure> {
     if app.style.can_think() {
         capabilities.push("thinking");
     }
-    let template = app.model.template.as_ref().map(|(_, source)| source.as_str()).unwrap_or_default();
+    let template = app.model.template.as_ref().map(ChatTemplate::source).unwrap_or_default();
     let family = &info.architecture;
     let document = json!({
         "modelfile": "",

@@ -16,6 +16,7 @@ use axum::response::Response;
 use doorbell_core::token::{EncodeOptions, Special, TokenId};
 use doorbell_runtime::answer::Delta;
 use doorbell_runtime::serve::TokenReport;
+use doorbell_runtime::timings::RequestTimings;
 use serde_json::{Map, Value, json};
 use std::time::SystemTime;
 
@@ -248,19 +249,16 @@ impl Lines {
     fn end(&self, message: &Message, ending: &Ending) -> Value {
         let mut document = self.document(message);
         let usage = &ending.usage;
-        let between = |from: doorbell_core::engine::Nanos, to: doorbell_core::engine::Nanos| {
-            to.0.saturating_sub(from.0)
-        };
-        let first = if usage.first_token.0 == 0 { usage.finished } else { usage.first_token };
+        let timings = RequestTimings::new(usage);
         document.insert("done".into(), true.into());
         let reason = if ending.reason == Reason::Length { "length" } else { "stop" };
         document.insert("done_reason".into(), reason.into());
-        document.insert("total_duration".into(), between(usage.submitted, usage.finished).into());
+        document.insert("total_duration".into(), timings.total.0.into());
         document.insert("load_duration".into(), 0.into());
         document.insert("prompt_eval_count".into(), usage.prompt_tokens.into());
-        document.insert("prompt_eval_duration".into(), between(usage.started, first).into());
+        document.insert("prompt_eval_duration".into(), timings.prefill.0.into());
         document.insert("eval_count".into(), usage.generated_tokens.into());
-        document.insert("eval_duration".into(), between(first, usage.finished).into());
+        document.insert("eval_duration".into(), timings.decode.0.into());
         if self.form == Form::Generate {
             let tokenizer = self.app.model.tokenizer;
             let mut context: Vec<u32> = self.context.iter().map(|token| token.0).collect();

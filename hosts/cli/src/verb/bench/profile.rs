@@ -1,4 +1,4 @@
-//! When each kernel ran: as a table by kernel, and as a trace that Chrome and Perfetto show.
+//! Times of kernels: as a table by kernel, and as a trace for Chrome and Perfetto.
 
 use crate::failure::{Failure, Kind};
 use crate::output::print;
@@ -10,12 +10,12 @@ use std::path::Path;
 
 /// The dispatches of one test.
 pub(super) struct Phase {
-    /// What was run.
+    /// The test.
     pub(super) name: String,
     pub(super) timings: Vec<Timing>,
 }
 
-/// The dispatches of one kernel.
+/// Total of the dispatches of one kernel.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     calls: u64,
@@ -37,7 +37,7 @@ fn nanoseconds(timing: &Timing) -> u64 {
 }
 
 impl Phase {
-    /// Kernels, the dearest first.
+    /// The kernels, those with the longest total time first.
     fn kernels(&self) -> Vec<(&str, Sum)> {
         let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
         for timing in &self.timings {
@@ -50,7 +50,7 @@ impl Phase {
         sums
     }
 
-    /// Microseconds in kernels, and from the first one's start to the last one's end.
+    /// Microseconds in kernels, and from the start of the first to the end of the last.
     fn times(&self) -> [f64; 2] {
         let busy: u64 = self.timings.iter().map(nanoseconds).sum();
         let start = self.timings.iter().map(|timing| timing.start).min().unwrap_or(0);
@@ -107,8 +107,8 @@ impl fmt::Display for Phase {
     }
 }
 
-/// Tells what was timed.
-pub(super) fn tell(phases: &[Phase], device: &str, as_json: bool) -> Result<(), Failure> {
+/// Prints the times.
+pub(super) fn print_times(phases: &[Phase], device: &str, as_json: bool) -> Result<(), Failure> {
     if as_json {
         let phases: Vec<_> = phases.iter().map(Phase::json).collect();
         return crate::output::print_json(&json!({ "profile": phases, "device": device }));
