@@ -96,13 +96,13 @@ impl ResolvedDevice {
 pub(crate) fn check_memory(
     model: &Model<'_>,
     config: &Config,
-    computer: ResolvedDevice,
+    resolved: ResolvedDevice,
 ) -> Result<(), Failure> {
     let short = |error| {
         let kind = if matches!(error, PlanError::Kv(_)) { Kind::Input } else { Kind::Memory };
         Failure::new(kind, error)
     };
-    let ResolvedDevice { device, threads, kv, .. } = computer;
+    let ResolvedDevice { device, threads, kv, .. } = resolved;
     let needed = config.memory(model, kv, HEAP).map_err(short)?;
     if matches!(device, Device::Kfd(_)) {
         // the driver checks the device's memory
@@ -117,7 +117,7 @@ pub(crate) fn check_memory(
         Some(memory) if buffers > memory.available => Err(Failure::new(
             Kind::Memory,
             format_args!(
-                "a context of {} tokens needs {} beside the weights and {} are available; use a smaller --ctx",
+                "a context of {} tokens needs {} in addition to the weights, and {} are available; use a smaller --ctx",
                 config.context,
                 size(buffers),
                 size(memory.available)
@@ -132,7 +132,7 @@ pub(crate) fn check_memory(
 pub(crate) fn open<'m, 'a>(
     model: &'m Model<'a>,
     config: &Config,
-    computer: ResolvedDevice,
+    resolved: ResolvedDevice,
 ) -> Result<AnyBackend<'m, 'a>, Failure> {
     let trained = model.hparams.context;
     if config.context > trained {
@@ -140,10 +140,10 @@ pub(crate) fn open<'m, 'a>(
             "the model was trained for {trained} tokens; longer contexts may give poor answers"
         ));
     }
-    if let Some(reason) = computer.reason {
-        note(format_args!("device {}: {reason}", computer.device));
+    if let Some(reason) = resolved.reason {
+        note(format_args!("device {}: {reason}", resolved.device));
     }
-    let backend = backend::open_backend(computer.device, model, config, &computer.backend_config(), HEAP);
+    let backend = backend::open_backend(resolved.device, model, config, &resolved.backend_config(), HEAP);
     let backend = backend.map_err(failure)?;
     backend.remarks().into_iter().for_each(note);
     Ok(backend)

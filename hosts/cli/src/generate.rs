@@ -60,11 +60,11 @@ pub(crate) fn generator<'m, 'a>(
     model: &'m Model<'a>,
     tokenizer: &'m Tokenizer<'a>,
     config: Config,
-    computer: ResolvedDevice,
+    resolved: ResolvedDevice,
     interrupt: Interrupt,
 ) -> Result<Generator<'m, 'a, AnyBackend<'m, 'a>>, Failure> {
-    device_args::check_memory(model, &config, computer)?;
-    let backend = device_args::open(model, &config, computer)?;
+    device_args::check_memory(model, &config, resolved)?;
+    let backend = device_args::open(model, &config, resolved)?;
     let end_tokens: Vec<_> = tokenizer.eog().collect();
     let engine = Engine::new(model, backend, config, &end_tokens, HEAP)
         .map_err(|error| Failure::new(Kind::Memory, format_args!("{error}; use a smaller --ctx")))?;

@@ -2,8 +2,9 @@
 
 extern crate alloc;
 
-mod device_args;
+mod command;
 mod descriptors;
+mod device_args;
 mod failure;
 mod generate;
 mod interrupt;
@@ -11,12 +12,11 @@ mod loaded;
 mod output;
 mod progress;
 mod sampling;
-mod verb;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match verb::Program::read().run() {
+    match command::Program::read().run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -1,4 +1,4 @@
-//! Answers of every family, whole and in pieces: the parts are the same however the text comes.
+//! Answers of every family, whole and split: the parts are the same for every split of the text.
 
 use doorbell_runtime::answer::{AnswerParser, Begin, Delta, Style, Tools};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ fn tools() -> Tools {
     ])
 }
 
-/// The parts, neighbors of a kind joined.
+/// The parts; neighbors of the same kind are joined.
 fn parts(style: Style, begin: Begin, pieces: &[&str]) -> Vec<Delta> {
     let mut parser = AnswerParser::new(style, tools(), begin);
     let mut out = Vec::new();
@@ -61,7 +61,7 @@ fn check_from(template: &str, begin: Begin, answer: &str, expected: &[Delta]) {
     same_in_pieces(style, begin, answer);
 }
 
-/// Requires the same parts of a text in two pieces at every place, letter by letter, and in random pieces.
+/// Checks that a text has the same parts when it is split in two at every position, letter by letter, and randomly.
 #[track_caller]
 fn same_in_pieces(style: Style, begin: Begin, answer: &str) {
     let expected = parts(style, begin, &[answer]);
@@ -97,7 +97,7 @@ impl Random {
     }
 }
 
-/// What answers of all families are made of, whole and in part, in its place and out of it.
+/// Texts that the answers of all families consist of, complete and incomplete, in usual and unusual order.
 const FRAGMENTS: [&str; 52] = [
     "<think>",
     "</think>",
@@ -172,7 +172,7 @@ const TEMPLATES: [&str; 14] = [
 ];
 
 #[test]
-fn any_text_in_any_pieces_is_the_same_answer() {
+fn any_split_of_a_text_gives_the_same_answer() {
     let mut random = Random(1);
     for round in 0..2_800 {
         let template = TEMPLATES[round % TEMPLATES.len()];
@@ -222,7 +222,7 @@ fn a_call_ends_unclosed_reasoning() {
 }
 
 #[test]
-fn what_is_no_call_stays_text() {
+fn text_that_is_not_a_call_stays_text() {
     for answer in [
         "<tool_call>\nnot JSON\n</tool_call> rest",
         "<tool_call>{\"name\": \"now\"",
@@ -248,7 +248,7 @@ fn parameters_in_tags_have_the_types_of_the_schema() {
 }
 
 #[test]
-fn an_argument_that_is_neither_json_nor_literal_is_passed_as_it_stands() {
+fn an_argument_that_is_neither_json_nor_literal_is_passed_unchanged() {
     let [a, b] = call(0, "weather", &json!({"tags": "{'a': 1}", "days": "three"}));
     let answer = "<tool_call>\n<function=weather>\n<parameter=tags>\n{'a': 1}\n</parameter>\n<parameter=days>\nthree\n\
                   </parameter>\n</function>\n</tool_call>";
@@ -319,7 +319,7 @@ fn without_tools_nothing_is_a_call() {
 }
 
 #[test]
-fn arguments_are_handed_on_before_the_call_is_whole() {
+fn arguments_are_streamed_before_the_call_is_complete() {
     let style = Style::of_template(QWEN3);
     let tools = [json!({"function": {"name": "weather", "parameters": {}}})];
     let mut parser = AnswerParser::new(style, Tools::new(&tools), Begin::Turn);
@@ -343,7 +343,7 @@ fn arguments_are_handed_on_before_the_call_is_whole() {
 }
 
 #[test]
-fn a_call_that_breaks_off_is_none() {
+fn an_incomplete_call_is_text() {
     let functions = "<tool_call>\n<function=weather>\n<parameter=city>\nNew York\n</parameter>\n</function>";
     for (template, answer) in [
         ("<function=", &functions[..functions.find(" York").unwrap()]),
@@ -358,7 +358,7 @@ fn a_call_that_breaks_off_is_none() {
     ] {
         check(template, false, answer, &[text(answer)]);
     }
-    // what is whole may lack the marks that close it
+    // a complete call may lack the closing marks
     let [a, b] = call(0, "weather", &json!({"city": "New York"}));
     for answer in [functions, functions.trim_end_matches("\n</function>")] {
         check("<function=", false, answer, &[a.clone(), b.clone()]);
@@ -411,13 +411,13 @@ fn a_mention_of_a_closing_mark_does_not_end_reasoning() {
 }
 
 #[test]
-fn names_that_are_no_tools_are_no_calls_between_weak_marks() {
+fn unknown_tools_between_ambiguous_marks_are_text() {
     let answer = "write <tool_call> and </tool_call>";
     check("<arg_key>", false, answer, &[text(answer)]);
 }
 
 #[test]
-fn an_answer_goes_on_where_it_was_begun() {
+fn an_answer_continues_the_part_that_the_prompt_began() {
     let json = "{\"name\": \"weather\", \"parameters\": {}}";
     check_from("<|python_tag|>", Begin::Text, json, &[text(json)]);
     check_from(QWEN3, Begin::Text, "\n<think>x", &[text("\n<think>x")]);
@@ -426,7 +426,7 @@ fn an_answer_goes_on_where_it_was_begun() {
     check_from("<|channel|>", Begin::Text, more, &[text("llo"), a.clone(), b.clone()]);
     let hm = "m.<|end|><|start|>assistant<|channel|>final<|message|>Yes";
     check_from("<|channel|>", Begin::Reasoning, hm, &[reasoning("m."), text("Yes")]);
-    // no arguments are none of them
+    // missing arguments are an empty object
     let empty = "<|channel|>commentary to=functions.now<|message|>";
     for end in ["", "<|call|>"] {
         check("<|channel|>", false, &format!("{empty}{end}"), &[a.clone(), b.clone()]);
@@ -434,7 +434,7 @@ fn an_answer_goes_on_where_it_was_begun() {
 }
 
 #[test]
-fn without_tools_a_recipient_is_nobody() {
+fn without_tools_a_recipient_is_ignored() {
     let mut parser = AnswerParser::new(Style::of_template("<|channel|>"), Tools::default(), Begin::Turn);
     let mut out = Vec::new();
     parser.push("<|channel|>commentary to=functions.now<|message|>{}", &mut out);

@@ -54,7 +54,7 @@ fn any_part_opens_the_whole_set() {
 }
 
 #[test]
-fn other_things_are_named_for_what_they_are() {
+fn files_of_other_kinds_are_named() {
     let directory = directory("other");
     let path = directory.join("file.gguf");
     assert_eq!(refused(&path), "PATH: no such file; check the path");
@@ -89,7 +89,7 @@ fn other_things_are_named_for_what_they_are() {
 
 /// An error of the system comes with the next step; a name that is not a path comes with what a path is.
 #[test]
-fn refusals_of_the_system_have_a_next_step() {
+fn errors_of_the_system_have_a_next_step() {
     use std::io::{Error, ErrorKind};
     let report = |kind: ErrorKind| {
         let error = OpenError::Io { path: "m.gguf".into(), error: Error::from(kind) };

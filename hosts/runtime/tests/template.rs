@@ -1,4 +1,4 @@
-//! Chat templates against Jinja2's recorded output, and against templates that mean harm.
+//! Chat templates: equality with Jinja2's recorded output, and limits for hostile templates.
 
 use doorbell_runtime::template::{ChatInput, ChatTemplate, Moment, SpecialTokens, TemplateError};
 use serde_json::{Map, Value, json};
@@ -49,7 +49,7 @@ fn render(source: &str) -> Result<String, TemplateError> {
 }
 
 #[test]
-fn templates_are_told_the_day_unless_the_request_does() {
+fn templates_get_the_date_unless_the_request_sets_it() {
     let llama = "{% if not date_string is defined %}{% set date_string = '26 Jul 2024' %}{% endif %}{{ date_string }}";
     assert_eq!(render(llama).unwrap(), "22 Aug 2026");
     assert_eq!(render("Today is {{ datetime }}.").unwrap(), "Today is Aug 22 2026.");
@@ -58,7 +58,7 @@ fn templates_are_told_the_day_unless_the_request_does() {
 }
 
 #[test]
-fn tools_are_told_as_text_where_a_template_wants_that() {
+fn tools_are_passed_as_text_under_the_name_functions() {
     let template = template("{{ 'Tools: ' + functions }}").unwrap();
     let tools = [json!({ "type": "function" })];
     let variables = Map::new();
@@ -69,7 +69,7 @@ fn tools_are_told_as_text_where_a_template_wants_that() {
 }
 
 #[test]
-fn endless_work_ends() {
+fn endless_templates_are_stopped() {
     let endless = "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}";
     assert_eq!(render(endless), Err(TemplateError::TooMuchWork));
     assert!(render("{{ 'a' * 100000000000 }}").is_err());
@@ -78,7 +78,7 @@ fn endless_work_ends() {
     assert_eq!(render(doubling), Err(TemplateError::TooMuchWork));
 }
 
-/// Nesting as deep as the allowed work permits: printing refuses, and taking it apart needs no deep stack.
+/// Nesting as deep as the budget of work permits: printing refuses it, and dropping it does not overflow the stack.
 #[test]
 fn deep_values_do_not_overflow_the_stack() {
     let nest = "{% set ns = namespace(x=[]) %}{% for a in range(10) %}{% for b in range(10000) %}{% set ns.x = [ns.x] %}{% endfor %}{% endfor %}";
@@ -87,9 +87,9 @@ fn deep_values_do_not_overflow_the_stack() {
     }
 }
 
-/// Values that refer to one thing twice, forty times over: printing them has no end.
+/// Values that contain one value twice, nested forty times: printing them is practically endless.
 #[test]
-fn what_is_printed_is_work() {
+fn printing_counts_as_work() {
     let nest = "{% set ns = namespace(x=['aaaa']) %}{% for i in range(40) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}";
     for end in [
         "{{ ns.x }}",
@@ -106,7 +106,7 @@ fn what_is_printed_is_work() {
     assert_eq!(render(wide), Err(TemplateError::TooMuchWork));
 }
 
-/// As deep as a template's length permits: reading it needs no deep stack of the caller.
+/// Expressions as deep as a template's length permits: parsing them does not overflow the caller's stack.
 #[test]
 fn deep_expressions_do_not_overflow_the_stack() {
     let long = |part: &str| part.repeat(200_000 / part.len());
@@ -133,24 +133,24 @@ fn lists_are_joined_as_python_prints_them() {
     assert_eq!(render(source).unwrap(), "1, True, None, a, 1.0  1-2 34 x y a.b.c");
 }
 
-/// As `DeepSeek`'s R1 has it: calls stand where there is no content, and their arguments are appended to a text.
+/// Like the template of `DeepSeek` R1: it prints calls only without a content, and appends arguments to a text.
 #[test]
-fn calls_are_told_in_the_form_that_the_template_prints() {
+fn calls_are_passed_in_the_form_that_the_template_prints() {
     let source = "{% for m in messages %}{% if m.role == 'assistant' and m.content is none %}{% for call in m.tool_calls %}\
                   {{ 'call ' + call.function.name + call.function.arguments }}{% endfor %}{% else %}{{ m.content }}{% endif %}{% endfor %}";
-    let told = |arguments: Value| {
+    let rendered = |arguments: Value| {
         let call =
             json!({ "id": "x", "type": "function", "function": { "name": "f", "arguments": arguments } });
         let messages = [json!({ "role": "assistant", "content": "", "tool_calls": [call] })];
         template(source).unwrap().render(&ChatInput::new(&messages, &Map::new(), NOW)).unwrap()
     };
-    assert_eq!(told(json!("{\"a\": 1}")), "call f{\"a\": 1}");
-    assert_eq!(told(json!({ "a": 1 })), "call f{\"a\":1}");
-    assert_eq!(told(json!("")), "call f{}");
+    assert_eq!(rendered(json!("{\"a\": 1}")), "call f{\"a\": 1}");
+    assert_eq!(rendered(json!({ "a": 1 })), "call f{\"a\":1}");
+    assert_eq!(rendered(json!("")), "call f{}");
 }
 
 #[test]
-fn errors_say_where() {
+fn errors_have_a_line() {
     let error = |source: &str| render(source).unwrap_err().to_string();
     let syntax = error("line one\n{% if %}");
     assert!(syntax.starts_with("chat template, line 2: ") && !syntax.contains("--raw"), "{syntax}");
@@ -159,13 +159,13 @@ fn errors_say_where() {
     assert_eq!(error("{{ raise_exception('no') }}"), "the chat template refuses this conversation: no");
 }
 
-/// Strict as those of Gemma 2 and Mistral: no system, users and assistants in turn.
+/// Strict like the templates of Gemma 2 and Mistral: no system message, and alternating roles.
 const STRICT: &str = "{{ bos_token }}{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}\
 {% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('no turns') }}\
 {% endif %}<{{ m.role }}>{{ m.content }}</>{% endfor %}";
 
 #[test]
-fn what_a_template_refuses_is_told_again_if_wanted() {
+fn a_refused_conversation_is_rewritten_on_request() {
     let template = template(STRICT).unwrap();
     let message = |role: &str, content: &str| json!({ "role": role, "content": content });
     let prompt = |messages: &[Value], merge: bool| {
@@ -192,7 +192,7 @@ fn what_a_template_refuses_is_told_again_if_wanted() {
         let by_hand = [&[message("user", first)][..], &answer].concat();
         assert_eq!(prompt(&messages, true), prompt(&by_hand, false), "{first}");
     }
-    // what it takes is left alone, and what nothing helps is refused in the words about the original
+    // an accepted conversation is not rewritten; if no rewrite is accepted, the original refusal is reported
     let good = [message("user", "a")];
     assert_eq!(prompt(&good, true), prompt(&good, false));
     let odd = [message("user", "a"), message("assistant", "b"), message("system", "s")];
@@ -201,7 +201,7 @@ fn what_a_template_refuses_is_told_again_if_wanted() {
 }
 
 #[test]
-fn contents_are_told_from_markup() {
+fn contents_are_separated_from_markup() {
     let source = "{% for m in messages %}<|{{ m.role }}|>{{ m.content|trim }}<|end|>{% endfor %}";
     let prompt = |content: &str| {
         let messages =

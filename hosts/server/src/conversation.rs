@@ -104,7 +104,7 @@ pub(crate) async fn order(app: &Arc<App>, conversation: Conversation) -> Result<
         one_call: conversation.one_call,
         format: conversation.shape.as_ref(),
     };
-    let shape = grammar.shape().map_err(|error| Failure::field("tool_choice", error))?;
+    let shape = grammar.spec().map_err(|error| Failure::field("tool_choice", error))?;
     let within = begin == Begin::Reasoning;
     let budget = budget(app, style, within, conversation.options.reasoning_budget);
     let special = style.needs_control_tokens();

@@ -16,7 +16,7 @@ pub(crate) async fn pool(
     let (tell, told) = oneshot::channel();
     // a reader that has gone drops the ticket, too
     let job = PoolingJob { tokens, task, on_end: Box::new(move |result| _ = tell.send(result)) };
-    let _ticket = app.model.service.read(job)?;
+    let _handle = app.model.service.pool(job)?;
     match told.await {
         Ok(Ok(result)) => {
             app.metrics.read(count);

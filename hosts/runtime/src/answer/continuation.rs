@@ -73,7 +73,7 @@ impl Continuation {
     }
 }
 
-/// Appends the continued message to a prompt: its reasoning, then its text. Returns where the model goes on. The texts
+/// Appends the continued message to a prompt: its reasoning, then its text. Returns the part in which the model continues. The texts
 /// come from the client and are marked as content, so that markup in them is not read as control tokens. With
 /// `reason` false, reasoning that the template has opened is closed.
 pub fn append_continued(prompt: &mut Prompt, continued: Option<&Value>, style: Style, reason: bool) -> Begin {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub struct OutputGrammar<'r> {
     /// Vocabulary, template and marks.
     pub markup: ModelMarkup<'r>,
-    /// Where the answer goes on behind its prompt.
+    /// The part of the answer in which generation begins.
     pub begin: Begin,
     /// Tools that the request offers.
     pub tools: &'r Tools,
@@ -41,11 +41,11 @@ impl fmt::Display for UnknownToolError {
 impl core::error::Error for UnknownToolError {}
 
 impl OutputGrammar<'_> {
-    /// The shape of the answer with reasoning before it; `None` if the answer is free.
+    /// The grammar of the answer with reasoning before it; `None` if the answer is free.
     ///
     /// # Errors
     /// [`UnknownToolError`]
-    pub fn shape(&self) -> Result<Option<GrammarSpec>, UnknownToolError> {
+    pub fn spec(&self) -> Result<Option<GrammarSpec>, UnknownToolError> {
         let forced = match self.choice {
             ToolChoice::Required => Some(None),
             ToolChoice::Named(name) => Some(Some(name.as_str())),

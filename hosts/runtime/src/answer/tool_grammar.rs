@@ -40,7 +40,7 @@ pub(super) fn mark(tokenizer: &Tokenizer<'_>, text: &str) -> String {
     }
 }
 
-/// The part of a rule behind its name that matches any text up to and including a quoted one.
+/// The part of a rule after its name that matches any text up to and including a quoted one.
 pub(super) fn lazy_until(quoted: &str) -> String {
     let text = quoted.trim_matches('"').replace("\\n", "\n");
     let mut pattern = String::new();

@@ -104,7 +104,7 @@ impl Reader {
     fn expect(&mut self, text: &'static str) -> Result<(), GrammarError> {
         for c in text.chars() {
             if self.next() != Some(c) {
-                return Err(self.error("expected \"::=\" behind the name of a rule"));
+                return Err(self.error("expected \"::=\" after the name of a rule"));
             }
         }
         Ok(())
@@ -281,7 +281,7 @@ mod tests {
     fn mistakes_are_named_with_their_line() {
         for (text, line, reason) in [
             ("item ::= \"a\"", 1, "there is no rule \"root\""),
-            ("root ::= \"a\"\nroot2 = x", 2, "expected \"::=\" behind the name of a rule"),
+            ("root ::= \"a\"\nroot2 = x", 2, "expected \"::=\" after the name of a rule"),
             ("root ::= \"a", 1, "the text ends inside quotes or brackets"),
             ("root ::= (\"a\"", 1, "expected \")\""),
             ("root ::= <[1]>", 1, "token terminals are not supported"),

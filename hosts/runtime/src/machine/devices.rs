@@ -41,8 +41,16 @@ fn object(json: Json) -> Map<String, Json> {
     }
 }
 
+impl Machine {
+    /// All devices.
+    #[must_use]
+    pub fn devices(&self) -> DeviceList {
+        DeviceList::new(self)
+    }
+}
+
 impl DeviceList {
-    pub(super) fn new(machine: &Machine) -> Self {
+    fn new(machine: &Machine) -> Self {
         let mut list = gpus(machine);
         list.extend(software());
         list.push(processor(machine));

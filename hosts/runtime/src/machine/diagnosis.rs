@@ -24,11 +24,15 @@ pub struct Diagnosis<'m> {
     machine: &'m Machine,
 }
 
-impl<'m> Diagnosis<'m> {
-    pub(super) fn new(machine: &'m Machine) -> Self {
-        Self { machine }
+impl Machine {
+    /// The findings about GPUs that can't be used, or not at full speed.
+    #[must_use]
+    pub fn diagnosis(&self) -> Diagnosis<'_> {
+        Diagnosis { machine: self }
     }
+}
 
+impl<'m> Diagnosis<'m> {
     fn findings(&self) -> &'m [Finding] {
         &self.machine.examination.findings
     }

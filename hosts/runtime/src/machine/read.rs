@@ -1,7 +1,7 @@
 //! Examines the machine: the real one, or one made up by a test.
+//!
+//! Not here: the list of its devices (`devices`), and the report about its GPUs (`diagnosis`).
 
-use super::devices::DeviceList;
-use super::diagnosis::Diagnosis;
 use crate::memory::{HostMemory, host_memory};
 use core::fmt;
 use core::num::NonZeroUsize;
@@ -107,17 +107,5 @@ impl Machine {
         nodes
             .position(|node| node.gpu_id == gpu_id)
             .map_or_else(|| "kfd".into(), |number| format!("kfd:{number}"))
-    }
-
-    /// All devices.
-    #[must_use]
-    pub fn devices(&self) -> DeviceList {
-        DeviceList::new(self)
-    }
-
-    /// The findings about GPUs that can't be used, or not at full speed.
-    #[must_use]
-    pub fn diagnosis(&self) -> Diagnosis<'_> {
-        Diagnosis::new(self)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Not here: metrics in the format of a protocol (`doorbell-server`).
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use super::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Classes of steps by the number of their requests: up to 1, 2, 4 and so on to 256, the largest `--parallel`.
 pub(super) const CLASSES: usize = 9;

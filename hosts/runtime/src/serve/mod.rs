@@ -6,7 +6,12 @@ mod job;
 mod load;
 mod pooling;
 mod service;
+mod shared_state;
 mod slots;
+mod sync;
+mod active_jobs;
+mod commands;
+mod constraints;
 mod engine_task;
 mod worker;
 

@@ -2,9 +2,10 @@
 //!
 //! A slot is only a name for a prefix: KV pages belong to no slot, and every request finds them by its tokens.
 
+use super::sync::Mutex;
 use core::cmp::Reverse;
 use doorbell_core::token::TokenId;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 /// State of one slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -13,7 +13,7 @@ pub(super) struct MessageForm {
     parts: bool,
     /// It prints arguments that are texts, and none that are objects.
     texts: bool,
-    /// It prints calls beside no content, and none beside an empty one.
+    /// It prints calls only if the content is null, not if it is empty.
     absent: bool,
 }
 

@@ -33,14 +33,14 @@ pub(crate) struct Arguments {
     #[arg(long = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
     #[command(flatten)]
-    compute: DeviceArgs,
+    device: DeviceArgs,
     /// Print one JSON document: tokens, log_probs, nll, perplexity
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let computer = arguments.compute.resolve()?;
+    let resolved = arguments.device.resolve()?;
     let file = loaded::open(&arguments.model)?;
     let gguf = loaded::parse(&file)?;
     let model = loaded::bind(&file, &gguf)?;
@@ -56,9 +56,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         )
     })?;
     let config = Config::new(context, 1, context.min(32));
-    device_args::check_memory(&model, &config, computer)?;
+    device_args::check_memory(&model, &config, resolved)?;
     loaded::read_ahead(&file)?;
-    let mut backend = device_args::open(&model, &config, computer)?;
+    let mut backend = device_args::open(&model, &config, resolved)?;
     let mut sink = LogitsFile::create(arguments.logits.as_deref())?;
     let bar = Progress::prefill(context.into());
     // the log-probability of each token but the first, given those before it
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             "nll": nll,
             "perplexity": perplexity,
             "vocabulary": model.vocabulary,
-            "device": computer.device.to_string(),
+            "device": resolved.device.to_string(),
         }));
     }
     for (token, log_prob) in tokens.iter().skip(1).zip(&log_probs) {
@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     note(format_args!(
         "{} tokens, nll {nll:.4}, perplexity {perplexity}, device {}",
         tokens.len(),
-        computer.device
+        resolved.device
     ));
     Ok(())
 }

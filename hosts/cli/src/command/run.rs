@@ -1,21 +1,21 @@
 //! `doorbell run`: answers one prompt, or chats.
 
+use super::answer::{StatusLine, chat_tokens, ending};
 use super::chat;
 use crate::device_args::{DeviceArgs, ResolvedDevice};
 use crate::failure::{Failure, Kind};
 use crate::generate::{self, Generation};
 use crate::interrupt::Interrupt;
-use crate::loaded::{self, HEAP};
+use crate::loaded;
 use crate::output::{note, print, print_json};
 use crate::sampling::Sampling;
-use core::fmt;
 use doorbell_core::engine::FinishReason;
 use doorbell_core::heap;
-use doorbell_core::token::{EncodeOptions, Scratch, TokenId, Tokenizer};
+use doorbell_core::token::{EncodeOptions, TokenId, Tokenizer};
 use doorbell_runtime::memory::peak_resident;
-use doorbell_runtime::template::{ChatInput, ChatTemplate, Moment, TemplateError};
+use doorbell_runtime::template::ChatTemplate;
 use doorbell_runtime::timings::{RequestTimings, seconds};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
@@ -47,14 +47,14 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     sampling: Sampling,
     #[command(flatten)]
-    compute: DeviceArgs,
+    device: DeviceArgs,
     /// Print one JSON document: tokens, text, prompt_tokens, timings, device
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let computer = arguments.compute.resolve()?;
+    let resolved = arguments.device.resolve()?;
     let file = loaded::open(&arguments.model)?;
     let gguf = loaded::parse(&file)?;
     let model = loaded::bind(&file, &gguf)?;
@@ -73,28 +73,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         })?;
         loaded::read_ahead(&file)?;
         let interrupt = Interrupt::install_on_terminal()?;
-        let mut generator = generate::generator(&model, &tokenizer, config, computer, interrupt)?;
+        let mut generator = generate::generator(&model, &tokenizer, config, resolved, interrupt)?;
         let settings = chat::ChatSettings {
             params: &params,
             system: arguments.system.as_deref(),
             merge: arguments.merge_messages,
-            computer,
+            resolved,
         };
         return chat::chat(&mut generator, &tokenizer, &template, &settings);
     };
     let tokens = tokens(arguments, &tokenizer, template.as_ref(), &prompt)?;
     loaded::read_ahead(&file)?;
-    let mut generator = generate::generator(&model, &tokenizer, config, computer, Interrupt::install()?)?;
+    let mut generator = generate::generator(&model, &tokenizer, config, resolved, Interrupt::install()?)?;
     if arguments.json {
         let answer = generator.run(&tokens, &params, &mut |_| Ok(()))?;
-        print_json(&document(&answer, computer, params.sampler.seed))?;
+        print_json(&document(&answer, resolved, params.sampler.seed))?;
         return ending(&answer);
     }
     let answer = generator.run(&tokens, &params, &mut |text| print(text))?;
     if !answer.text.ends_with('\n') {
         print("\n")?;
     }
-    note(Closing { answer: &answer, computer });
+    note(StatusLine { answer: &answer, resolved });
     ending(&answer)
 }
 
@@ -138,58 +138,8 @@ fn messages(system: Option<&str>, prompt: &str) -> Vec<Value> {
     system.into_iter().chain([json!({ "role": "user", "content": prompt })]).collect()
 }
 
-/// The tokens of a conversation, with the beginning of the model's turn. With `merge` a conversation that the template
-/// refuses is rewritten.
-pub(crate) fn chat_tokens(
-    tokenizer: &Tokenizer<'_>,
-    template: &ChatTemplate,
-    messages: &[Value],
-    merge: bool,
-) -> Result<heap::Vec<'static, TokenId>, Failure> {
-    let prompt =
-        template.prompt(&ChatInput { merge, ..ChatInput::new(messages, &Map::new(), Moment::now()) });
-    let prompt = prompt.map_err(|error| match error {
-        TemplateError::Raised { .. } if !merge => {
-            Failure::new(Kind::Input, format_args!("{error}; --merge-messages may help"))
-        }
-        error => loaded::template_failure(error, Kind::Input),
-    })?;
-    let mut tokens = heap::Vec::new_in(HEAP);
-    tokenizer
-        .encode_chat(prompt.text.as_bytes(), &prompt.content, &mut Scratch::new(HEAP), &mut tokens)
-        .map_err(|error| Failure::new(Kind::Input, error))?;
-    Ok(tokens)
-}
-
-/// The status line after an answer.
-pub(crate) struct Closing<'a> {
-    pub(crate) answer: &'a Generation,
-    pub(crate) computer: ResolvedDevice,
-}
-
-impl fmt::Display for Closing<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let usage = &self.answer.usage;
-        let timings = RequestTimings::new(usage);
-        let ResolvedDevice { device, threads, .. } = self.computer;
-        write!(
-            f,
-            "prompt {} tokens ({} cached), {:.1} tok/s; answer {} tokens, {:.1} tok/s; device {device}, {threads} threads",
-            usage.prompt_tokens,
-            usage.cached_tokens,
-            timings.prefill_rate(),
-            usage.generated_tokens,
-            timings.decode_rate(),
-        )?;
-        if self.answer.reason == FinishReason::ContextFull {
-            f.write_str("; the context is full; --ctx sets a larger one")?;
-        }
-        Ok(())
-    }
-}
-
 /// The document of `--json`.
-fn document(answer: &Generation, computer: ResolvedDevice, seed: u64) -> Value {
+fn document(answer: &Generation, resolved: ResolvedDevice, seed: u64) -> Value {
     let timings = RequestTimings::new(&answer.usage);
     let ids: Vec<_> = answer.tokens.iter().map(|token| token.0).collect();
     json!({
@@ -205,8 +155,8 @@ fn document(answer: &Generation, computer: ResolvedDevice, seed: u64) -> Value {
             "decode_seconds": seconds(timings.decode),
             "decode_tokens_per_second": timings.decode_rate(),
         },
-        "device": computer.device.to_string(),
-        "threads": computer.threads,
+        "device": resolved.device.to_string(),
+        "threads": resolved.threads,
         "peak_resident_bytes": peak_resident(),
     })
 }
@@ -218,15 +168,5 @@ fn reason(reason: &FinishReason) -> &'static str {
         FinishReason::ContextFull => "context_full",
         FinishReason::Cancelled => "cancelled",
         _ => "error",
-    }
-}
-
-/// The failure that ended an answer, if there is one.
-pub(crate) fn ending(answer: &Generation) -> Result<(), Failure> {
-    match &answer.reason {
-        FinishReason::Cancelled => Err(Failure::silent(Kind::Interrupted)),
-        FinishReason::Sampling(error) => Err(Failure::new(Kind::Internal, error)),
-        FinishReason::DeviceFailed => Err(Failure::new(Kind::Device, "the device failed; try again")),
-        _ => Ok(()),
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     /// The model, a .gguf file
     model: PathBuf,
     #[command(flatten)]
-    compute: DeviceArgs,
+    device: DeviceArgs,
     /// Rows of the step
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     batch: u32,
@@ -38,25 +38,25 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let computer = arguments.compute.resolve()?;
+    let resolved = arguments.device.resolve()?;
     let file = loaded::open(&arguments.model)?;
     let gguf = loaded::parse(&file)?;
     let model = loaded::bind(&file, &gguf)?;
     let (rows, outputs) = (arguments.batch, arguments.outputs.min(arguments.batch));
     let plan = model.plan(Shape { rows, outputs }, HeadResult::Logits, HEAP);
     let plan = plan.map_err(|error| Failure::new(Kind::Memory, error))?;
-    let setup = computer.backend_config();
-    let estimate = backend::estimate(computer.device, &model, &plan, &setup, arguments.context, HEAP);
+    let setup = resolved.backend_config();
+    let estimate = backend::estimate(resolved.device, &model, &plan, &setup, arguments.context, HEAP);
     let estimate = estimate.map_err(device_args::failure)?;
-    let chip = match computer.device {
+    let chip = match resolved.device {
         Device::Soft { chip, .. } if !arguments.quick => Some(chip),
         _ => None,
     };
     let profile = estimate.as_ref().zip(chip).map(|(estimate, chip)| {
-        profile_ops(chip, &model, &plan, estimate, computer.kv, arguments.context, HEAP)
+        profile_ops(chip, &model, &plan, estimate, resolved.kv, arguments.context, HEAP)
     });
     let profile = profile.transpose().map_err(device_args::failure)?;
-    let device = computer.device.to_string();
+    let device = resolved.device.to_string();
     let layers = layers(&plan, &model);
     let report = PlanReport {
         model: &model,

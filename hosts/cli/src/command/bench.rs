@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     repetitions: u16,
     #[command(flatten)]
-    compute: DeviceArgs,
+    device: DeviceArgs,
     /// Instead of rates show the time of each kernel, for one run of each test; a GPU measures, a software GPU models
     #[arg(long)]
     profile: bool,
@@ -81,9 +81,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.prompt == 0 && arguments.generate == 0 {
         return Err(Failure::new(Kind::Input, "nothing to measure: -p and -n are 0; give one of them"));
     }
-    let mut computer = arguments.compute.resolve()?;
-    computer.profile = arguments.profile;
-    if arguments.profile && computer.device == Device::Cpu {
+    let mut resolved = arguments.device.resolve()?;
+    resolved.profile = arguments.profile;
+    if arguments.profile && resolved.device == Device::Cpu {
         let reason = "the CPU has no timed kernels; use --device kfd or soft";
         return Err(Failure::new(Kind::Input, reason));
     }
@@ -96,9 +96,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     loaded::read_ahead(&file)?;
     let context = u32::from(arguments.prompt.max(arguments.generate)) + 2;
     let config = Config::new(context, 1, BATCH_ROWS);
-    let mut generator = generate::generator(&model, &tokenizer, config, computer, Interrupt::install()?)?;
+    let mut generator = generate::generator(&model, &tokenizer, config, resolved, Interrupt::install()?)?;
     if arguments.profile {
-        return profiled(arguments, &mut generator, model.vocabulary, &computer.device.to_string());
+        return profiled(arguments, &mut generator, model.vocabulary, &resolved.device.to_string());
     }
     let mut test = |prompt: u16, generated: u16| -> Result<Rates, Failure> {
         let tokens = |repetition| tokens(prompt, repetition, model.vocabulary);
@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let pp = (arguments.prompt > 0).then(|| test(arguments.prompt, 0)).transpose()?;
     let tg = (arguments.generate > 0).then(|| test(1, arguments.generate)).transpose()?;
     // only the host's memory bandwidth is measured here
-    let read = (computer.device == Device::Cpu).then(|| read_bandwidth(computer.threads));
+    let read = (resolved.device == Device::Cpu).then(|| read_bandwidth(resolved.threads));
     let used = tg.as_ref().map(|tg| tg.mean() * per_token as f64);
     if arguments.json {
         return print_json(&json!({
@@ -117,8 +117,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             "weight_bytes_per_second": used,
             "read_bytes_per_second": read,
             "read_share": used.zip(read).map(|(used, read)| used / read),
-            "device": computer.device.to_string(),
-            "threads": computer.threads,
+            "device": resolved.device.to_string(),
+            "threads": resolved.threads,
             "peak_resident_bytes": peak_resident(),
         }));
     }
@@ -131,7 +131,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             "weights  {used:>10.2} GB/s, {share:.0} % of the {read:.2} GB/s that reading alone reaches"
         ));
     }
-    lines.push(format!("device {}, {} threads", computer.device, computer.threads));
+    lines.push(format!("device {}, {} threads", resolved.device, resolved.threads));
     print(lines.join("\n") + "\n")
 }
 

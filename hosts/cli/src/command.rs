@@ -1,5 +1,6 @@
 //! The commands of the program, one file each.
 
+mod answer;
 mod bench;
 mod chat;
 mod detokenize;
@@ -20,11 +21,11 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 #[command(name = "doorbell", version, after_help = EXIT_CODES, subcommand_required = true)]
 pub(crate) struct Program {
     #[command(subcommand)]
-    verb: Verb,
+    command: Command,
 }
 
 #[derive(clap::Subcommand)]
-enum Verb {
+enum Command {
     /// Answer a prompt, or chat
     Run(Box<run::Arguments>),
     /// Serve the model over HTTP
@@ -55,23 +56,23 @@ impl Program {
             let takes = !arg.is_positional() && arg.get_action().takes_values();
             if takes { arg.allow_negative_numbers(true) } else { arg }
         };
-        let mut command = Self::command().mut_subcommands(|verb| verb.mut_args(number));
+        let mut command = Self::command().mut_subcommands(|subcommand| subcommand.mut_args(number));
         let read = Self::from_arg_matches_mut(&mut command.get_matches_mut());
         read.unwrap_or_else(|error| error.format(&mut command).exit())
     }
 
     pub(crate) fn run(self) -> Result<(), Failure> {
-        match self.verb {
-            Verb::Run(arguments) => run::run(&arguments),
-            Verb::Serve(arguments) => serve::run(*arguments),
-            Verb::Score(arguments) => score::run(&arguments),
-            Verb::Tokenize(arguments) => tokenize::run(arguments),
-            Verb::Detokenize(arguments) => detokenize::run(&arguments),
-            Verb::Info(arguments) => info::run(&arguments),
-            Verb::Plan(arguments) => plan::run(&arguments),
-            Verb::Bench(arguments) => bench::run(&arguments),
-            Verb::Devices(arguments) => devices::run(&arguments),
-            Verb::Doctor(arguments) => doctor::run(&arguments),
+        match self.command {
+            Command::Run(arguments) => run::run(&arguments),
+            Command::Serve(arguments) => serve::run(*arguments),
+            Command::Score(arguments) => score::run(&arguments),
+            Command::Tokenize(arguments) => tokenize::run(arguments),
+            Command::Detokenize(arguments) => detokenize::run(&arguments),
+            Command::Info(arguments) => info::run(&arguments),
+            Command::Plan(arguments) => plan::run(&arguments),
+            Command::Bench(arguments) => bench::run(&arguments),
+            Command::Devices(arguments) => devices::run(&arguments),
+            Command::Doctor(arguments) => doctor::run(&arguments),
         }
     }
 }

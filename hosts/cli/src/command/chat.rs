@@ -1,6 +1,6 @@
 //! The chat of `doorbell run` on a terminal: it reads lines and prints answers until `/exit`.
 
-use super::run::{Closing, chat_tokens, ending};
+use super::answer::{StatusLine, chat_tokens, ending};
 use crate::device_args::ResolvedDevice;
 use crate::failure::{Failure, Kind};
 use crate::generate::{Generator, Params};
@@ -19,7 +19,7 @@ pub(crate) struct ChatSettings<'s> {
     pub(crate) system: Option<&'s str>,
     /// True to rewrite a conversation that the template refuses.
     pub(crate) merge: bool,
-    pub(crate) computer: ResolvedDevice,
+    pub(crate) resolved: ResolvedDevice,
 }
 
 const HELP: &str = "/exit or Ctrl-D ends, /clear starts a new conversation, Ctrl-C stops an answer, arrow keys browse the history";
@@ -91,7 +91,7 @@ fn turn<B: Backend>(
     generator.interrupt().reset();
     let answer = generator.run(&prompt, settings.params, &mut |text| print(text))?;
     print("\n")?;
-    note(Closing { answer: &answer, computer: settings.computer });
+    note(StatusLine { answer: &answer, resolved: settings.resolved });
     if answer.reason != FinishReason::Cancelled {
         ending(&answer)?;
     }

@@ -75,7 +75,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     merge_messages: bool,
     #[command(flatten)]
-    compute: DeviceArgs,
+    device: DeviceArgs,
     /// Sampling parameters for requests that have none
     #[command(flatten)]
     sampling: Sampling,
@@ -95,19 +95,19 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     settings.api_keys = keys(&arguments.api_key)?;
     descriptors::raise_limit();
     check_address(settings.address)?;
-    let served = load(&arguments, &mut settings)?;
+    let model_handle = load(&arguments, &mut settings)?;
     settings.origins = arguments.origin;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let builder = builder.max_blocking_threads(PARSING_THREADS).thread_name("parsing").enable_all();
     let runtime = builder.build().map_err(no_thread)?;
-    let name = served.name.clone();
+    let name = model_handle.name.clone();
     // the first Ctrl-C shuts down gracefully, a second one exits at once
     Interrupt::install()?;
     let socket = std::thread::Builder::new().name("socket".into()).spawn(move || {
-        let served = runtime.block_on(serve(served, settings, &name));
+        let ended = runtime.block_on(serve(model_handle, settings, &name));
         // work that is still running there has no client any more
         runtime.shutdown_background();
-        served
+        ended
     });
     let socket = socket.map_err(no_thread)?;
     let ended = socket.join().map_err(|_| Failure::new(Kind::Internal, "the server panicked"))?;
@@ -163,21 +163,21 @@ fn check_address(address: SocketAddr) -> Result<(), Failure> {
     found.map(drop).map_err(|error| Failure::new(Kind::Internal, ServerError::Listen { address, error }))
 }
 
-async fn serve(served: ModelHandle, settings: Settings, name: &str) -> Result<(), ServerError> {
+async fn serve(model_handle: ModelHandle, settings: Settings, name: &str) -> Result<(), ServerError> {
     let end = signals()?;
-    let server = Server::bind(served, settings).await?;
+    let server = Server::bind(model_handle, settings).await?;
     note(format_args!("serving {name} on http://{}", server.address()?));
     server.run(end).await
 }
 
 /// Loads the model. It lives until the process ends, with everything that it refers to.
 fn load(arguments: &Arguments, settings: &mut Settings) -> Result<ModelHandle, Failure> {
-    let computer = arguments.compute.resolve()?;
+    let resolved = arguments.device.resolve()?;
     let file: &'static ModelFile = Box::leak(Box::new(loaded::open(&arguments.model)?));
     let gguf: &'static Gguf<'static> = Box::leak(Box::new(loaded::parse(file)?));
     let model: &'static Model<'static> = Box::leak(Box::new(loaded::bind(file, gguf)?));
     let tokenizer: &'static Tokenizer<'static> = Box::leak(Box::new(loaded::tokenizer(file, gguf)?));
-    let config = config(model, arguments, computer)?;
+    let config = config(model, arguments, resolved)?;
     // wrong arguments are reported before the weights are read
     let defaults = arguments.sampling.params(gguf)?;
     let breakers = arguments.sampling.breakers(&defaults, tokenizer)?.map(Arc::new);
@@ -186,30 +186,31 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<ModelHandle, F
     settings.prefix_folder =
         arguments.slot_save_path.as_deref().map(|path| folder(path, gguf)).transpose()?;
     loaded::read_ahead(file)?;
-    let backend = device_args::open(model, &config, computer)?;
+    let backend = device_args::open(model, &config, resolved)?;
     backend.log_gpu_events();
     let end_tokens: Vec<_> = tokenizer.eog().collect();
     let engine = Engine::new(model, backend, config, &end_tokens, HEAP)
         .map_err(|error| Failure::new(Kind::Memory, format_args!("{error}; use a smaller --ctx")))?;
     let service = Service::start(engine, tokenizer).map_err(|error| Failure::new(Kind::Memory, error))?;
-    let device = format!("{}, {} threads", computer.device, computer.threads);
-    let on_gpu = computer.device != Device::Cpu;
+    let device = format!("{}, {} threads", resolved.device, resolved.threads);
+    let on_gpu = resolved.device != Device::Cpu;
     let (context, parallel) = (config.context, config.sequences);
     let running = RunningEngine { service, context, parallel, device, on_gpu };
     let name = arguments.name.clone().unwrap_or_else(|| stem(&arguments.model));
     let model_failure = |error| Failure::new(Kind::Model, error);
-    let mut served = ModelHandle::new(name, gguf, tokenizer, running).map_err(model_failure)?;
+    let mut model_handle = ModelHandle::new(name, gguf, tokenizer, running).map_err(model_failure)?;
     if let Some((path, text)) = template {
-        served = served.with_template(&text).map_err(|error| {
+        model_handle = model_handle.with_template(&text).map_err(|error| {
             Failure::new(Kind::Input, format_args!("{}: {error}; fix it", path.display()))
         })?;
     }
-    served.file = arguments.model.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
-    served.merge_messages = arguments.merge_messages;
-    served.defaults = defaults;
-    served.seed = arguments.sampling.seed();
-    served.breakers = breakers;
-    Ok(served)
+    model_handle.file =
+        arguments.model.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
+    model_handle.merge_messages = arguments.merge_messages;
+    model_handle.defaults = defaults;
+    model_handle.seed = arguments.sampling.seed();
+    model_handle.breakers = breakers;
+    Ok(model_handle)
 }
 
 /// The folder for saved prefixes of a model.
@@ -222,7 +223,7 @@ fn folder(path: &Path, gguf: &Gguf<'_>) -> Result<Arc<PrefixFolder>, Failure> {
 }
 
 /// Limits whose buffers fit into memory: if necessary, there are fewer pages than all requests could fill.
-fn config(model: &Model<'_>, arguments: &Arguments, computer: ResolvedDevice) -> Result<Config, Failure> {
+fn config(model: &Model<'_>, arguments: &Arguments, resolved: ResolvedDevice) -> Result<Config, Failure> {
     let trained = model.hparams.context.max(1);
     let context = arguments.context.unwrap_or_else(|| trained.min(CONTEXT));
     let mut config = Config::new(context, arguments.parallel, BATCH_ROWS.min(context));
@@ -231,7 +232,7 @@ fn config(model: &Model<'_>, arguments: &Arguments, computer: ResolvedDevice) ->
     let all = config.pages;
     for contexts in (1..=arguments.parallel).rev() {
         config.pages = all / arguments.parallel * contexts;
-        match device_args::check_memory(model, &config, computer) {
+        match device_args::check_memory(model, &config, resolved) {
             Ok(()) => return Ok(config),
             Err(failure) if contexts == 1 => return Err(failure),
             Err(_) => {}
