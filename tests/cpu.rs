@@ -1,5 +1,5 @@
-//! The CPU driver: golden logits, the reference's results on quantized weights, and independence of everything
-//! that must not matter.
+//! The CPU driver: golden logits, the reference's results on quantized weights, and results that do not depend on batch,
+//! chunks or threads.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use doorbell_core::backend::{Backend, KvType, Output};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 const HEAP: Heap<'static> = &Global;
 
-/// A sequence's rows of one step: sequence, tokens, position of the first.
+/// Rows of a sequence in one step: sequence, tokens, position of the first.
 type Piece<'t> = (u32, &'t [TokenId], u32);
 
 /// Runs a batch of pieces of up to three sequences, each with its own pages, and returns all rows' logits.
@@ -112,7 +112,7 @@ fn golden_models_give_their_logits() {
     }
 }
 
-/// Types that tiny models are made of here; the kernels' own tests cover all types.
+/// Weight types of the tiny models; the tests of the products cover all types.
 const TYPES: [Type; 3] = [Type::Q8_0, Type::Q4_K, Type::F16];
 
 #[test]
@@ -130,14 +130,14 @@ fn quantized_models_agree_with_the_reference() {
                 let mut backend = cpu(&model, KvType::F16, 2, isa);
                 let found = step(&model, &mut backend, &[(0, &tokens, 0)], HeadResult::Logits);
                 let error = nmse(&found, &expected);
-                // Two terms of eight bits are as good as f32; a half-precision key may round the other way.
+                // Two terms of eight bits are as exact as f32; a half-precision key may round the other way.
                 assert!(error < 1e-6, "{} {} {}: NMSE {error:e}", family.name(), kind.name(), isa.name());
             }
         }
     }
 }
 
-/// Both quantize the same blocks, but for codes that lie between two; against plain numbers they cost little.
+/// Both quantize to the same blocks, except for values between two codes; the error against F32 is small.
 #[test]
 fn keys_and_values_in_blocks_agree_with_the_reference() {
     for family in FAMILIES {
@@ -160,8 +160,8 @@ fn keys_and_values_in_blocks_agree_with_the_reference() {
     }
 }
 
-/// Requires the bits of a text's logits to be those of the whole however it comes in chunks, every other one of them
-/// between the rows of strangers.
+/// Asserts that the bits of a text's logits do not depend on its chunks. Every other chunk is computed between rows of
+/// other sequences.
 fn bits_stay<B: Backend>(
     model: &Model<'_>,
     backend: &mut B,
@@ -175,7 +175,7 @@ fn bits_stay<B: Backend>(
     for chunk in [1, 1, 3, 59, 1, 200, 300, 5, 29, 1].iter().cycle() {
         let end = tokens.len().min(position + chunk);
         let piece = (1, &tokens[position..end], position as u32);
-        // Every other step has company, before and behind.
+        // Every other step has rows of other sequences before and after.
         let alone = position % 2 == 0;
         let logits = if alone {
             step(model, backend, &[piece], HeadResult::Logits)
@@ -197,7 +197,7 @@ fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|x| x.to_bits()).collect()
 }
 
-/// One row alone, chunks, a batch with strangers, any number of threads: the same bits.
+/// One row alone, chunks, a batch with other sequences, any number of threads: the same bits.
 #[test]
 fn a_rows_logits_depend_on_its_sequence_alone() {
     let plain = FAMILIES.map(|family| (family, KvType::F16));
@@ -218,7 +218,7 @@ fn a_rows_logits_depend_on_its_sequence_alone() {
     }
 }
 
-/// The same of the reference, which everything else is measured by.
+/// The same for the reference, with which everything else is compared.
 #[test]
 fn the_references_logits_depend_on_the_sequence_alone() {
     for (family, kv) in FAMILIES.iter().zip(KvType::ALL.iter().cycle()) {

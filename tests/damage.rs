@@ -1,5 +1,6 @@
-//! Damaged model files: cut short, bits flipped, tensors missing or misshapen, metadata missing or absurd.
-//! Whatever is wrong is an error with a name, never a panic; what is still a model computes.
+//! Damaged model files: truncated, bits flipped, tensors missing or misshapen, metadata missing or absurd.
+//!
+//! Every fault is a typed error, never a panic; a file that is still a model computes.
 
 use doorbell_core::backend::KvType;
 use doorbell_core::engine::score;
@@ -32,7 +33,7 @@ fn file(family: Family) -> GgufFile {
     tiny::model(family, SHAPE, Type::F32, 3)
 }
 
-/// Loads the file and computes with it as far as it lets us; the error is that of the model.
+/// Loads the file and computes with it as far as possible. The error is the model's.
 fn load(bytes: &[u8]) -> Result<(), Option<ModelError>> {
     let gguf = Gguf::parse(bytes, HEAP).map_err(|error| {
         assert!(!error.to_string().is_empty());
@@ -58,7 +59,7 @@ fn whole_files_load() {
 }
 
 #[test]
-fn files_cut_short_are_refused() {
+fn truncated_files_are_refused() {
     for family in Family::ALL {
         let bytes = file(family).to_bytes();
         let data: usize = file(family).tensors.iter().map(|(_, data)| data.len()).sum();
@@ -77,7 +78,7 @@ fn flipped_bits_never_panic() {
     for family in Family::ALL {
         let bytes = file(family).to_bytes();
         let data: usize = file(family).tensors.iter().map(|(_, data)| data.len()).sum();
-        // The vocabulary is most of the header; what is before and after it is what matters most.
+        // The vocabulary is most of the header; the bytes before and after it matter most.
         let header = bytes.len() - data;
         for _ in 0..400 {
             let mut damaged = bytes.clone();
@@ -99,7 +100,7 @@ fn flipped_bits_never_panic() {
 
 #[test]
 fn a_missing_tensor_is_named_unless_it_is_optional() {
-    // An output matrix may be missing: the embedding takes its place. Biases and head norms are used when there.
+    // An output matrix may be missing: the embedding is used instead. Biases and head norms are optional.
     let optional =
         |name: &str| name.starts_with("output.") || name.contains(".bias") || name.contains("_norm.");
     for family in Family::ALL {
@@ -111,7 +112,7 @@ fn a_missing_tensor_is_named_unless_it_is_optional() {
             match load(&damaged.to_bytes()) {
                 Ok(()) => assert!(optional(&missing), "{family:?} loads without {missing}"),
                 Err(Some(ModelError::Tensor { name, fault: TensorFault::Missing })) => {
-                    // Without a gate the file could have gate and up in one, so that is what is missed.
+                    // Without a gate the file could have gate and up in one, so the fused tensor is the missing one.
                     let fused = missing.replace("_gate_exps.", "_gate_up_exps.");
                     assert!([&missing, &fused].contains(&&name.to_string()), "{name} for {missing}");
                 }
@@ -210,7 +211,7 @@ fn an_array_has_a_value_for_each_layer() {
 }
 
 #[test]
-fn an_unknown_architecture_is_told_with_those_that_are_known() {
+fn an_unknown_architecture_is_refused_with_the_known_ones() {
     let mut file = file(Family::Llama);
     file.metadata[0].1 = "mamba".into();
     let Err(Some(error)) = load(&file.to_bytes()) else { panic!("loaded") };

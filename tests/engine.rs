@@ -1,4 +1,4 @@
-//! The engine on the reference backend: results depend on the request alone, pages come back, ends are reported.
+//! The engine on the reference backend: results depend on the request alone, pages are released, ends are reported.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use doorbell_core::backend::{Backend, KvType, Output};
@@ -26,7 +26,7 @@ struct Outcome {
     reason: FinishReason,
 }
 
-/// Runs requests to their end, each submitted as soon as there is a place.
+/// Runs requests to their end, each submitted as soon as the queue accepts it.
 fn run(model: &Model<'_>, config: Config, prompts: &[Vec<TokenId>], params: &SamplerParams) -> Vec<Outcome> {
     let backend = Reference::new(model, config.pages, KvType::F16, Products::Exact, HEAP).unwrap();
     run_on(backend, model, config, prompts, params)
@@ -84,7 +84,7 @@ fn with_model(family: Family, test: impl FnOnce(&Model<'_>)) {
 }
 
 #[test]
-fn tokens_do_not_depend_on_chunks_or_company() {
+fn tokens_do_not_depend_on_chunks_or_batch() {
     let params = SamplerParams { seed: 5, temperature: 0.9, ..SamplerParams::default() };
     for family in Family::ALL {
         with_model(family, |model| {
@@ -122,7 +122,7 @@ fn greedy_tokens_follow_the_scores() {
     });
 }
 
-/// A device that answers every step alike.
+/// A device with the same output for every step.
 struct Odd(Output<'static>);
 
 impl Backend for Odd {
@@ -146,12 +146,12 @@ impl Backend for Odd {
 }
 
 #[test]
-fn a_device_that_gives_no_scores_is_told() {
+fn a_device_without_scores_is_an_error() {
     with_model(Family::Qwen3, |model| {
         let vocabulary = model.vocabulary as usize;
         let logits: &'static [f32] = vec![0.0; 33 * vocabulary].leak();
         let tokens = prompt(1, 40);
-        let told = |output| {
+        let outcome = |output| {
             let mut positions = 0;
             let result =
                 score(model, &mut Odd(output), &tokens, HEAP, &mut || (), &mut |_, _| positions += 1);
@@ -163,18 +163,18 @@ fn a_device_that_gives_no_scores_is_told() {
             found,
         };
         for output in [Output::Tokens(&[]), Output::Hidden(logits)] {
-            assert_eq!(told(output), (error(0, 32, 0), 0));
+            assert_eq!(outcome(output), (error(0, 32, 0), 0));
         }
         let short = &logits[..31 * vocabulary];
-        assert_eq!(told(Output::Logits(short)), (error(0, 32, short.len()), 0));
+        assert_eq!(outcome(Output::Logits(short)), (error(0, 32, short.len()), 0));
         // the last step has eight rows
         let whole = &logits[..32 * vocabulary];
-        assert_eq!(told(Output::Logits(whole)), (error(32, 8, whole.len()), 32));
+        assert_eq!(outcome(Output::Logits(whole)), (error(32, 8, whole.len()), 32));
     });
 }
 
 #[test]
-fn a_device_that_gives_no_logits_ends_the_request() {
+fn a_device_without_logits_ends_the_request() {
     with_model(Family::Qwen3, |model| {
         let logits: &'static [f32] = vec![0.0; model.vocabulary as usize].leak();
         for output in [Output::Tokens(&[]), Output::Hidden(logits), Output::Logits(&logits[1..])] {
@@ -186,7 +186,7 @@ fn a_device_that_gives_no_logits_ends_the_request() {
 }
 
 #[test]
-fn a_full_context_ends_the_request_and_gives_its_pages_back() {
+fn a_full_context_ends_the_request_and_releases_its_pages() {
     with_model(Family::Llama, |model| {
         let config = Config::new(40, 1, 64);
         let prompts = [prompt(1, 35), prompt(2, 39), prompt(3, 30)];
@@ -273,7 +273,7 @@ fn steps_without_prompts_do_not_shrink_prompt_chunks() {
         let backend = Reference::new(model, config.pages, KvType::F16, Products::Exact, HEAP).unwrap();
         let mut engine = Engine::new(model, backend, config, &[], HEAP).unwrap();
         let (mut now, mut first_chunk) = (Nanos(0), None);
-        // prompt rows take no time to speak of, a step without any takes twice the target
+        // prompt rows take almost no time; a step without prompt rows takes twice the target
         for (requests, len, polls, step) in
             [(0..16, 2, 3, 1000), (0..0, 0, 6, 2 * config.step_target), (16..17, 60, 3, 1000)]
         {

@@ -1,5 +1,6 @@
-//! The fixtures judged by core: random blocks have the deviation they were asked for, split files the logits of
-//! whole ones. Where core and the fixtures agree, both follow the format; neither knows the other's code.
+//! The fixtures, checked with core: random blocks have the given deviation, split files the logits of whole ones.
+//!
+//! Core and the fixtures share no code, so where they agree, both follow the format.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use doorbell_core::backend::KvType;
@@ -17,21 +18,21 @@ use doorbell_tests::{blocks, vocabulary};
 const HEAP: Heap<'static> = &Global;
 
 #[test]
-fn random_blocks_have_mean_zero_and_the_wanted_deviation() {
+fn random_blocks_have_mean_zero_and_the_given_deviation() {
     const ELEMENTS: usize = 65_536;
     let mut random = Random::new(9);
-    for kind in blocks::KINDS {
+    for ty in blocks::TYPES {
         for std in [0.02, 0.5] {
-            let mut data = vec![0; kind.row_bytes(ELEMENTS).unwrap()];
-            blocks::fill(kind, std, &mut random, &mut data);
+            let mut data = vec![0; ty.row_bytes(ELEMENTS).unwrap()];
+            blocks::fill(ty, std, &mut random, &mut data);
             let mut values = vec![0.0; ELEMENTS];
-            quant::dequantize(kind, &data, &mut values).unwrap();
+            quant::dequantize(ty, &data, &mut values).unwrap();
             let mean = values.iter().sum::<f32>() / ELEMENTS as f32;
             let rms = (values.iter().map(|x| x * x).sum::<f32>() / ELEMENTS as f32).sqrt();
             // MXFP4 has powers of two for scales, so it can miss by the square root of two.
-            let slack = if kind == quant::Type::MXFP4 { 1.45 } else { 1.05 };
-            assert!(mean.abs() < std / 20.0, "{kind} {std}: mean {mean}");
-            assert!(rms < std * slack && rms > std / slack, "{kind} {std}: deviation {rms}");
+            let slack = if ty == quant::Type::MXFP4 { 1.45 } else { 1.05 };
+            assert!(mean.abs() < std / 20.0, "{ty} {std}: mean {mean}");
+            assert!(rms < std * slack && rms > std / slack, "{ty} {std}: deviation {rms}");
         }
     }
 }
@@ -61,13 +62,13 @@ fn split_files_compute_what_whole_files_compute() {
 
 #[test]
 fn every_quantized_family_computes_finite_logits() {
-    for kind in blocks::KINDS {
+    for ty in blocks::TYPES {
         for family in Family::ALL {
-            let bytes = tiny::model(family, Shape::WIDE, kind, 5).to_bytes();
+            let bytes = tiny::model(family, Shape::WIDE, ty, 5).to_bytes();
             let model = Model::new(&Gguf::parse(&bytes, HEAP).unwrap(), HEAP).unwrap();
             let logits = logits(&model);
-            assert!(logits.iter().all(|x| x.is_finite()), "{family:?} {kind}");
-            assert!(logits.iter().any(|x| x.abs() > 0.1), "{family:?} {kind}");
+            assert!(logits.iter().all(|x| x.is_finite()), "{family:?} {ty}");
+            assert!(logits.iter().any(|x| x.abs() > 0.1), "{family:?} {ty}");
         }
     }
 }

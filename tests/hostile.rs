@@ -1,5 +1,5 @@
-//! Hostile input, in numbers that fit a test run: every truncation, many mutations, random bytes through every driver of
-//! `doorbell_tests::hostile`. More of it is `DOORBELL_MUTATIONS=100000 cargo test` and `cargo xtask fuzz`.
+//! Hostile input, as much as fits a test run: every truncation, many mutations, random bytes for every driver of
+//! `doorbell_tests::hostile`. `DOORBELL_MUTATIONS=100000` and `cargo xtask fuzz` try more.
 
 use doorbell_core::quant::Type;
 use doorbell_tests::hostile::{Reached, bind, detoken, edited, gguf, open, sample, token};
@@ -7,7 +7,7 @@ use doorbell_tests::random::Random;
 use doorbell_tests::tiny::{self, Family, Shape};
 use std::path::Path;
 
-/// A vocabulary of either kind, and experts in quantized stacks.
+/// Models with both kinds of vocabulary, and with quantized experts.
 fn three() -> [Vec<u8>; 3] {
     [(Family::Llama, Type::F32), (Family::Gemma3, Type::Q8_0), (Family::Qwen3Moe, Type::Q4_0)]
         .map(|(family, kind)| tiny::model(family, Shape::TINY, kind, 9).to_bytes())
@@ -17,30 +17,30 @@ fn three() -> [Vec<u8>; 3] {
 fn every_truncation_is_survived() {
     for file in three() {
         assert_eq!(open(&file), Reached::Logits);
-        // The padding behind the last tensor may lack.
+        // The padding after the last tensor may be missing.
         let whole = (0..file.len()).filter(|&len| open(&file[..len]) != Reached::Nothing).count();
         assert!(whole < 32, "{whole} truncations were read");
     }
 }
 
-/// How many mutations to try.
+/// Number of mutations.
 fn count() -> u64 {
     std::env::var("DOORBELL_MUTATIONS").map_or(3000, |count| count.parse().expect("a number"))
 }
 
-/// Overwrites, inserts or removes a few bytes anywhere, mostly in the part that is not data.
+/// Overwrites, inserts or removes a few bytes anywhere, mostly before the data.
 fn mutate(file: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..=random.below(4) {
         let front = if random.below(4) == 0 { file.len() } else { file.len().min(14 << 10) };
-        let place = random.below(front);
-        let end = (place + [1, 1, 4, 8][random.below(4)]).min(file.len());
+        let position = random.below(front);
+        let end = (position + [1, 1, 4, 8][random.below(4)]).min(file.len());
         match random.below(6) {
-            0 => file[place..end].fill(0xff),
-            1 => file[place..end].fill(0),
-            2 => file[place] ^= 1 << random.below(8),
-            3 => drop(file.drain(place..end)),
-            4 => drop(file.splice(place..place, (0..end - place).map(|_| random.below(256) as u8))),
-            _ => file[place] = random.below(256) as u8,
+            0 => file[position..end].fill(0xff),
+            1 => file[position..end].fill(0),
+            2 => file[position] ^= 1 << random.below(8),
+            3 => drop(file.drain(position..end)),
+            4 => drop(file.splice(position..position, (0..end - position).map(|_| random.below(256) as u8))),
+            _ => file[position] = random.below(256) as u8,
         }
         if file.is_empty() {
             return;
@@ -75,7 +75,7 @@ fn random_edits_are_survived() {
     assert!(reached[Reached::File as usize] > 0 && reached[Reached::Logits as usize] > 0);
 }
 
-/// Does all that a host would do with the bytes.
+/// Uses the bytes as a host would.
 type Driver = fn(&[u8]);
 
 fn with_random_bytes(most: usize, driver: Driver) {
@@ -102,7 +102,7 @@ fn any_logits_are_sampled_or_refused() {
     with_random_bytes(600, sample);
 }
 
-/// Inputs that once broke a rule, and the seeds of the fuzz targets, each through its driver.
+/// Inputs that broke a rule before, and the seeds of the fuzz targets, each with its driver.
 #[test]
 fn kept_inputs_are_survived() {
     let drivers: [(&str, Driver); 5] =

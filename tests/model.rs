@@ -1,5 +1,5 @@
-//! Every golden model through the scalar reference: the logits must be those that NumPy computed from the
-//! published equations, and that llama.cpp agrees with (`goldens/model/make.py`).
+//! Every golden model on the scalar reference: its logits are those that NumPy computes from the published equations and
+//! that llama.cpp confirms (`goldens/model/make.py`).
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use doorbell_core::backend::KvType;
@@ -52,7 +52,7 @@ fn logits(name: &str, file: &[u8], kv: KvType) -> Vec<f32> {
     logits
 }
 
-/// The largest difference as a share of the largest expected logit, after checking the form.
+/// The largest difference as a share of the largest expected logit, after checking the length.
 fn difference(name: &str, file: &[u8], expected: &[f32], kv: KvType) -> f32 {
     let logits = logits(name, file, kv);
     assert_eq!(logits.len(), expected.len(), "{name}");
@@ -72,7 +72,7 @@ fn logits_equal_those_of_the_equations() {
     assert!(differences.iter().all(|(_, difference)| *difference < 1e-5), "{differences:?}");
 }
 
-/// Half-precision keys and values cost a few bits and nothing more.
+/// Half-precision keys and values change only a few bits.
 #[test]
 fn half_precision_keys_and_values_stay_close() {
     for (name, file, expected) in &goldens() {
@@ -81,7 +81,7 @@ fn half_precision_keys_and_values_stay_close() {
     }
 }
 
-/// Puts gate and up, whose names end in `suffix`, into one tensor: of every expert the gate's part first.
+/// Joins gate and up, whose names end in `suffix`, into one tensor; the gate comes first for every expert.
 fn fuse(file: &mut GgufFile, suffix: &str, experts: usize) {
     for layer in 0..SHAPE.layers {
         for part in ["weight", "bias"] {

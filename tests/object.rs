@@ -38,7 +38,7 @@ fn check(file: &[u8], kernels: &[Kernel]) {
         let words: Vec<u32> =
             image[at..].as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
         assert_eq!(words[..kernel.words.len()], kernel.words);
-        // Prefetch runs into other code or into padding, never out of the image.
+        // Prefetch reads other code or padding, never beyond the image.
         assert!(words.len() >= kernel.words.len() + PADDING_WORDS);
     }
 }

@@ -40,7 +40,7 @@ fn set(file: &mut GgufFile, key: &str, value: Option<Value>) {
     }
 }
 
-/// A BPE vocabulary of 300 tokens with changes, and what comes of it.
+/// Runs `check` with the tokenizer of a BPE vocabulary of 300 tokens, after some changes.
 fn with_vocabulary<T>(
     changes: &[(&str, Option<Value>)],
     check: impl FnOnce(Result<Tokenizer<'_>, TokenizerError>) -> T,
@@ -87,7 +87,7 @@ fn a_required_bos_that_is_missing_is_refused() {
         let key = "tokenizer.ggml.bos_token_id";
         assert_eq!(error, TokenizerError::NoToken { wanted_by, key });
     });
-    // where nobody asks for it, a text begins without
+    // if it is not required, texts begin without it
     let plain = [changes.as_slice(), &[("add_bos_token", None)]].concat();
     with_vocabulary(&plain, |tokenizer| {
         let tokenizer = tokenizer.unwrap();
@@ -220,30 +220,30 @@ fn scores(model: &Model<'_>, tokens: &[TokenId], kv: KvType) -> Vec<f32> {
 /// llama.cpp PR #21652, ik_llama.cpp PR #1659, ik_llama.cpp#292, ik_llama.cpp#194; ds4 PR #484.
 #[test]
 fn large_activations_of_one_sign_stay_finite() {
-    let values: Vec<f32> = (0..256).map(|place| 3000.0 + place as f32).collect();
+    let values: Vec<f32> = (0..256).map(|index| 3000.0 + index as f32).collect();
     let mut random = Random::new(1);
-    let minima = blocks::KINDS.into_iter().filter(|kind| {
-        matches!(kind.activation(), Some(Activation::Q8_1 | Activation::Q8_K | Activation::Q8_0))
-    });
+    let minima = blocks::TYPES
+        .into_iter()
+        .filter(|ty| matches!(ty.activation(), Some(Activation::Q8_1 | Activation::Q8_K | Activation::Q8_0)));
     let mut count = 0;
-    for kind in minima {
-        let format = kind.activation().unwrap();
+    for ty in minima {
+        let format = ty.activation().unwrap();
         let mut activation = vec![0; format.row_bytes(256).unwrap()];
         format.quantize(&values, &mut activation).unwrap();
-        let mut weights = vec![0; kind.row_bytes(256).unwrap()];
-        blocks::fill(kind, 0.5, &mut random, &mut weights);
+        let mut weights = vec![0; ty.row_bytes(256).unwrap()];
+        blocks::fill(ty, 0.5, &mut random, &mut weights);
         let mut plain = [0.0; 256];
-        quant::dequantize(kind, &weights, &mut plain).unwrap();
+        quant::dequantize(ty, &weights, &mut plain).unwrap();
         let terms = || plain.iter().zip(&values).map(|(w, x)| f64::from(w * x));
         let (expected, size) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
-        let found = f64::from(quant::dot(kind, &weights, &activation).unwrap());
-        assert!((found - expected).abs() < size * 0.01, "{kind}: {found} instead of {expected}");
+        let found = f64::from(quant::dot(ty, &weights, &activation).unwrap());
+        assert!((found - expected).abs() < size * 0.01, "{ty}: {found} instead of {expected}");
         count += 1;
     }
     assert!(count > 8);
 }
 
-/// A model whose embedding of token 5 is no number.
+/// A model whose embedding of token 5 is NaN.
 fn poisoned() -> GgufFile {
     let mut file = tiny::model(Family::Llama, Shape::TINY, Type::F32, 2);
     let row = Shape::TINY.hidden * 4;
@@ -292,7 +292,7 @@ fn nan_logits_end_one_request_and_affect_no_other() {
         let good: &[u32] = &[1, 2, 3, 4];
         let alone = answers(&model, &[good], false);
         assert_eq!(alone[0].1, FinishReason::MaxTokens);
-        // Before it, so that its pages are used again; and beside it in the same steps.
+        // Before the other request, so that its pages are reused, and in the same steps.
         for together in [false, true] {
             let both = answers(&model, &[&[1, 5, 2], good], together);
             let ended = &both[0];
@@ -304,7 +304,7 @@ fn nan_logits_end_one_request_and_affect_no_other() {
     });
 }
 
-/// Keys and values that are their positions; the future is no number.
+/// Keys and values that are their positions; later positions are NaN.
 struct Positions(u32);
 
 impl Cache for Positions {
@@ -337,7 +337,7 @@ fn a_row_attends_to_its_window_only() {
     // A window of one is never empty: a row sees itself.
     assert_eq!(attend(9, Some(1), 1.0), [9.0; 4]);
     assert_eq!(attend(0, None, 1.0), [0.0; 4]);
-    // Equal scores: the mean of what is seen.
+    // Equal scores: the mean of the window.
     assert_eq!(attend(9, Some(4), 0.0), [7.5; 4]);
     assert_eq!(attend(3, Some(100), 0.0), [1.5; 4]);
 }
@@ -348,7 +348,7 @@ fn batch_sizes_near_a_page_change_nothing() {
     with_model(&tiny::model(Family::Gemma3, Shape { context: 128, ..Shape::TINY }, Type::F32, 4), |model| {
         let model = model.unwrap();
         for len in [31, 32, 33, 63, 64, 65] {
-            let prompt: Vec<TokenId> = (0..len).map(|place| TokenId(place * 7 % 380)).collect();
+            let prompt: Vec<TokenId> = (0..len).map(|index| TokenId(index * 7 % 380)).collect();
             let answer = |batch_rows| {
                 let config = Config::new(96, 1, batch_rows);
                 let backend =
@@ -418,12 +418,12 @@ fn route(gating: Gating, renormalize: bool, products: &[f32], top_k: usize) -> (
 
 /// AstrAI PR 57.
 #[test]
-fn experts_that_differ_in_the_last_bit_are_told_apart() {
+fn experts_that_differ_in_the_last_bit_are_distinguished() {
     let close = [1.0, 1.0_f32.next_up(), 1.0, 0.5];
     for gating in [Gating::SoftmaxOfChosen, Gating::Sigmoid] {
         let (ids, _) = route(gating, false, &close, 2);
         let wanted = if gating == Gating::Sigmoid { [0, 1] } else { [1, 0] };
-        // The sigmoid of both is the same number; then the lower expert is the first.
+        // The sigmoid of both is the same number; then the lower expert comes first.
         assert_eq!(ids, wanted, "{gating:?}");
     }
     assert_eq!(route(Gating::Softmax, false, &[2.0; 4], 3).0, [0, 1, 2]);
@@ -463,7 +463,7 @@ fn logits_far_into_a_text_are_finite_and_not_zero() {
     for (family, shape, kv) in cases {
         with_model(&tiny::model(family, shape, Type::F32, 5), |model| {
             let model = model.unwrap();
-            let tokens: Vec<TokenId> = (0..2176).map(|place| TokenId(place * 31 % 380)).collect();
+            let tokens: Vec<TokenId> = (0..2176).map(|index| TokenId(index * 31 % 380)).collect();
             let logits = scores(&model, &tokens, kv);
             for row in logits.chunks_exact(model.vocabulary as usize).skip(2000) {
                 let size = row.iter().fold(0_f32, |size, logit| size.max(logit.abs()));
@@ -479,7 +479,7 @@ fn quantized_keys_and_values_suit_every_attention() {
     for family in Family::ALL {
         with_model(&tiny::model(family, Shape::NARROW, Type::F32, 4), |model| {
             let model = model.unwrap();
-            let tokens: Vec<TokenId> = (0..100).map(|place| TokenId(place * 31 % 380)).collect();
+            let tokens: Vec<TokenId> = (0..100).map(|index| TokenId(index * 31 % 380)).collect();
             let [plain, blocks] = [KvType::F32, KvType::Q8_0].map(|kv| scores(&model, &tokens, kv));
             let difference = plain.iter().zip(&blocks).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>();
             let size = plain.iter().map(|logit| f64::from(*logit).powi(2)).sum::<f64>();
@@ -496,11 +496,11 @@ fn rows_of_zeros_are_quantized_to_zeros() {
     for format in formats {
         let mut out = vec![0xff; format.row_bytes(256).unwrap()];
         format.quantize(&[0.0; 256], &mut out).unwrap();
-        let kinds = blocks::KINDS.into_iter().filter(|kind| kind.activation() == Some(format));
-        for kind in kinds {
-            let mut weights = vec![0; kind.row_bytes(256).unwrap()];
-            blocks::fill(kind, 0.5, &mut Random::new(3), &mut weights);
-            assert_eq!(quant::dot(kind, &weights, &out).unwrap(), 0.0, "{kind}");
+        let types = blocks::TYPES.into_iter().filter(|ty| ty.activation() == Some(format));
+        for ty in types {
+            let mut weights = vec![0; ty.row_bytes(256).unwrap()];
+            blocks::fill(ty, 0.5, &mut Random::new(3), &mut weights);
+            assert_eq!(quant::dot(ty, &weights, &out).unwrap(), 0.0, "{ty}");
         }
     }
 }

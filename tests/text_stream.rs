@@ -1,4 +1,4 @@
-//! Streams of text: the parts add up, stop strings never show, characters stay whole.
+//! Streams of text: the parts are the whole text, stop strings never appear, characters are never split.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use doorbell_core::engine::TextStream;

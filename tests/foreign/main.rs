@@ -1,20 +1,20 @@
-//! The preload shim: a small client of ours with everything checked, and Debian's rocminfo where it is unpacked.
+//! The preload shim: a small client of ours with all checks, and Debian's rocminfo if it is unpacked.
 //!
-//! The other foreign clients take longer and are fetched: `cargo xtask shim --check` (`run.sh`).
+//! The other foreign clients take longer and have to be fetched: `cargo xtask shim --check` (`run.sh`).
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie in the workspace").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are in the workspace").to_path_buf()
 }
 
-/// Builds the library and the client; answers where they are.
+/// Builds the library and the client. Returns their paths.
 fn built() -> (PathBuf, PathBuf) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    // all packages, as for tests: other features would build the software GPU once more
+    // all packages with the features of tests: others would build the software GPU once more
     command.args(["build", "--quiet", "--workspace", "--lib", "--example", "probe"]);
     command.args(["--message-format", "json"]).current_dir(root());
     let output = command.output().expect("cargo starts");
@@ -42,11 +42,11 @@ fn output(command: &mut Command) -> String {
 }
 
 #[test]
-fn a_client_meets_the_software_kernel_behind_its_own_calls() {
+fn a_clients_calls_reach_the_software_kernel() {
     let (library, probe) = built();
     let text = output(Command::new(probe).env("LD_PRELOAD", library).envs([
         ("DOORBELL_SHIM_CHIP", "gfx1151"),
-        // 6.12 wants a save area as well.
+        // 6.12 also requires a save area.
         ("DOORBELL_SHIM_KERNEL", "6.1"),
     ]));
     let expected = [
@@ -74,7 +74,7 @@ fn rocminfo_lists_the_gpu() {
     let libraries = clients.join("lib/x86_64-linux-gnu");
     let rocminfo = clients.join("bin/rocminfo");
     if !rocminfo.is_file() {
-        eprintln!("rocminfo isn't there: skipped; `cargo xtask shim --check` fetches it");
+        eprintln!("rocminfo is not unpacked: skipped; `cargo xtask shim --check` fetches it");
         return;
     }
     let (library, _) = built();

@@ -95,9 +95,9 @@ fn every_tensor_may_be_of_another_type() {
     for family in [Family::Qwen2, Family::Qwen3Moe] {
         let shape = tiny::Shape { layers: 1, ..tiny::Shape::WIDE };
         let files: Vec<GgufFile> =
-            blocks::KINDS.iter().map(|&kind| tiny::model(family, shape, kind, 3)).collect();
+            blocks::TYPES.iter().map(|&kind| tiny::model(family, shape, kind, 3)).collect();
         // Norms and the router stay what they are.
-        let varies = |index: usize| files[0].tensors[index].0.kind != files[1].tensors[index].0.kind;
+        let varies = |index: usize| files[0].tensors[index].0.ty != files[1].tensors[index].0.ty;
         let mut kinds = (0..files.len()).cycle();
         for turn in 0..3 {
             let mut mixed = files[0].clone();
@@ -105,7 +105,7 @@ fn every_tensor_may_be_of_another_type() {
                 *tensor = files[kinds.next().unwrap()].tensors[index].clone();
             }
             let strange = |kind: Type| matches!(kind, Type::Q2_K | Type::Q3_K);
-            let converts = mixed.tensors.iter().any(|(info, _)| strange(info.kind));
+            let converts = mixed.tensors.iter().any(|(info, _)| strange(info.ty));
             with_model(&mixed.to_bytes(), |model| {
                 let what = format!("{} {turn}", family.name());
                 agrees(model, CHIPS[turn % 2], Level::Strict, 2, &what);
@@ -122,7 +122,7 @@ fn every_tensor_may_be_of_another_type() {
             });
         }
         let matrices = (0..files[0].tensors.len()).filter(|&index| varies(index)).count();
-        assert!(3 * matrices >= blocks::KINDS.len(), "{}: not every type had its turn", family.name());
+        assert!(3 * matrices >= blocks::TYPES.len(), "{}: not every type had its turn", family.name());
     }
 }
 

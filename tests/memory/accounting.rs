@@ -1,6 +1,6 @@
-//! What is taken: nothing per token and chunk, and in all as many bytes as were predicted.
+//! Allocations: none per token and chunk, and the peak is the predicted one.
 
-use crate::service::{Computer, Report, Service, run};
+use crate::service::{BackendKind, Report, Service, run};
 use doorbell_core::backend::KvType;
 use doorbell_core::engine::Config;
 use doorbell_core::heap::Global;
@@ -19,41 +19,41 @@ fn report(file: &[u8], service: &Service<'_>) -> (Report, usize) {
     (report, budget.peak())
 }
 
-const COMPUTERS: [Computer; 3] =
-    [Computer::Reference(Products::Quantized), Computer::Cpu(1), Computer::Cpu(2)];
+const BACKENDS: [BackendKind; 3] =
+    [BackendKind::Reference(Products::Quantized), BackendKind::Cpu(1), BackendKind::Cpu(2)];
 
 #[test]
 fn tokens_and_chunks_cost_no_allocation() {
-    for (family, computer) in Family::ALL.into_iter().flat_map(|f| COMPUTERS.map(|computer| (f, computer))) {
+    for (family, backend) in Family::ALL.into_iter().flat_map(|f| BACKENDS.map(|backend| (f, backend))) {
         let file = tiny::f32_model(family, 7);
-        // One sequence of several chunks; three that share steps; prompts that take turns.
+        // One sequence of several chunks; three that share steps; prompts in turns.
         for (sequences, batch_rows) in [(1, 8), (3, 64), (2, 3)] {
             let config = Config::new(128, sequences, batch_rows);
-            let service = Service { config, kv: KvType::F16, computer, text: TEXT, tokens: 64 };
+            let service = Service { config, kv: KvType::F16, backend, text: TEXT, tokens: 64 };
             let (report, _) = report(&file, &service);
             let [before, first, end] = report.allocations;
-            assert_eq!((before, first), (end, end), "{family:?} {computer:?} {sequences} {batch_rows}");
+            assert_eq!((before, first), (end, end), "{family:?} {backend:?} {sequences} {batch_rows}");
         }
     }
 }
 
 #[test]
-fn the_peak_is_what_was_predicted() {
+fn the_peak_is_the_predicted_one() {
     let narrow = Family::ALL.map(|family| (family, Shape::NARROW, Type::Q8_0));
     let wide = [(Family::Qwen3Moe, Shape::WIDE, Type::Q4_K)];
     let mut worst = 0.0_f64;
-    for (family, shape, kind) in narrow.into_iter().chain(wide) {
-        let file = tiny::model(family, shape, kind, 8).to_bytes();
-        for (kv, computer) in
-            KvType::ALL.into_iter().flat_map(|kv| [COMPUTERS[0], COMPUTERS[2]].map(|c| (kv, c)))
+    for (family, shape, ty) in narrow.into_iter().chain(wide) {
+        let file = tiny::model(family, shape, ty, 8).to_bytes();
+        for (kv, backend) in
+            KvType::ALL.into_iter().flat_map(|kv| [BACKENDS[0], BACKENDS[2]].map(|c| (kv, c)))
         {
             for config in [Config::new(64, 1, 32), Config::new(256, 1, 64), Config::new(128, 3, 16)] {
                 let tokens = config.context;
-                let service = Service { config, kv, computer, text: TEXT, tokens };
+                let service = Service { config, kv, backend, text: TEXT, tokens };
                 let (report, peak) = report(&file, &service);
                 let predicted = report.predicted.heap() as f64;
                 let error = (peak as f64 - predicted) / predicted;
-                let case = format!("{family:?} {kind} {kv:?} {computer:?} {config:?}");
+                let case = format!("{family:?} {ty} {kv:?} {backend:?} {config:?}");
                 assert!(error.abs() <= 0.02, "{case}: peak {peak}, {:?}", report.predicted);
                 worst = if error.abs() > worst.abs() { error } else { worst };
             }

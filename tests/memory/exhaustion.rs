@@ -1,6 +1,6 @@
-//! A heap that refuses, at every allocation in turn and below every size: a typed error, and everything comes back.
+//! A heap that refuses, at every allocation in turn and below every size: a typed error, and all memory is released.
 
-use crate::service::{Computer, Service, Step, run};
+use crate::service::{BackendKind, Service, Step, run};
 use doorbell_core::backend::KvType;
 use doorbell_core::engine::Config;
 use doorbell_core::heap::Global;
@@ -12,7 +12,7 @@ fn service() -> Service<'static> {
     Service {
         config: Config::new(64, 2, 8),
         kv: KvType::F16,
-        computer: Computer::Reference(Products::Quantized),
+        backend: BackendKind::Reference(Products::Quantized),
         text: "the people could write more than two numbers",
         tokens: 2,
     }
@@ -37,7 +37,7 @@ fn refusing_the_nth_allocation_is_a_typed_error_for_every_n() {
             }
             count += 1;
         }
-        // The backend takes all of its memory before the first step, so no step can fail.
+        // The backend allocates all of its memory before the first step, so no step can fail.
         let steps = [
             Step::Parse,
             Step::Tokenizer,

@@ -1,4 +1,4 @@
-//! A whole run over one heap, from the bytes of a file to the tokens of an answer. What it shows is elsewhere.
+//! A whole run on one heap, from the bytes of a file to the tokens of an answer. The assertions are in the tests.
 
 use doorbell_core::backend::{Backend, KvType};
 use doorbell_core::engine::{
@@ -14,26 +14,26 @@ use doorbell_core::sample::{SamplerError, SamplerParams};
 use doorbell_core::token::{Detokenizer, EncodeError, EncodeOptions, TokenId, Tokenizer, TokenizerError};
 use doorbell_cpu::backend::{CpuBackend, CpuError};
 
-/// What to run.
+/// Parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Service<'s> {
     pub(crate) config: Config,
     pub(crate) kv: KvType,
-    pub(crate) computer: Computer,
+    pub(crate) backend: BackendKind,
     pub(crate) text: &'s str,
     /// Tokens that each of the sequences generates at most.
     pub(crate) tokens: u32,
 }
 
-/// Who computes.
+/// The backend of a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Computer {
+pub(crate) enum BackendKind {
     Reference(Products),
-    /// With so many threads.
+    /// With this number of threads.
     Cpu(usize),
 }
 
-/// The step that failed; every one of them because of the heap.
+/// The step that failed, for lack of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
     Parse,
@@ -47,12 +47,12 @@ pub(crate) enum Step {
     Detokenize,
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) text: String,
     pub(crate) predicted: Memory,
-    /// Counts of the heap's allocations: when requests were in, after the first step, at the end.
+    /// Number of allocations: after the requests are submitted, after the first step, at the end.
     pub(crate) allocations: [usize; 3],
 }
 
@@ -62,7 +62,7 @@ fn refused(step: Step, memory: bool, error: &dyn core::error::Error) -> Step {
     step
 }
 
-/// Runs on `heap`, of which `allocations` counts.
+/// Runs on `heap`; `allocations` returns its number of allocations.
 pub(crate) fn run<'h>(
     file: &'h [u8],
     service: &Service<'_>,
@@ -86,7 +86,7 @@ fn serve<'m, 'a>(
     heap: Heap<'m>,
     allocations: &dyn Fn() -> usize,
 ) -> Result<Report, Step> {
-    let Service { config, kv, computer, .. } = *service;
+    let Service { config, kv, backend, .. } = *service;
     let unplanned = |error: PlanError| refused(Step::Engine, matches!(error, PlanError::Memory(_)), &error);
     let memory = config.memory(model, kv, heap).map_err(unplanned)?;
     let mut prompt = heap::Vec::new_in(heap);
@@ -95,14 +95,14 @@ fn serve<'m, 'a>(
         .map_err(|error| refused(Step::Encode, matches!(error, EncodeError::OutOfMemory(_)), &error))?;
     let no_backend =
         |error: ReferenceError| refused(Step::Backend, matches!(error, ReferenceError::Memory(_)), &error);
-    let (scratch, generated, allocations) = match computer {
-        Computer::Reference(products) => {
+    let (scratch, generated, allocations) = match backend {
+        BackendKind::Reference(products) => {
             let backend = Reference::new(model, config.pages, kv, products, heap).map_err(no_backend)?;
             let scratch = Reference::scratch_bytes(model, config.pages);
             let (tokens, counts) = generate(model, backend, &prompt, service, heap, allocations)?;
             (scratch, tokens, counts)
         }
-        Computer::Cpu(threads) => {
+        BackendKind::Cpu(threads) => {
             let plan = model.plan(config.largest_shape(), HeadResult::Logits, heap).map_err(unplanned)?;
             let scratch = CpuBackend::scratch_bytes(model, config.pages, kv, threads, &plan, heap)
                 .map_err(|error| refused(Step::Backend, true, &error))?;

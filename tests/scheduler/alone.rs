@@ -1,4 +1,4 @@
-//! What a request gets with nobody around: token after token from the same scores, without an engine.
+//! The expected answer of a request: token after token from the same scores, without an engine or other requests.
 
 use crate::Job;
 use crate::fake::{END, Grammars, after, scores};
@@ -9,16 +9,16 @@ use doorbell_core::token::TokenId;
 
 const HEAP: Heap<'static> = &Global;
 
-/// A token, and the bits of the log-probabilities that came with it.
-pub(crate) type Said = (TokenId, Vec<(TokenId, u32)>);
+/// A token, and the bits of the log probabilities that came with it.
+pub(crate) type OutputToken = (TokenId, Vec<(TokenId, u32)>);
 
-pub(crate) fn said(token: TokenId, log_probs: Option<&LogProbs>) -> Said {
+pub(crate) fn output_token(token: TokenId, log_probs: Option<&LogProbs>) -> OutputToken {
     let reports = log_probs.into_iter().flat_map(|all| core::iter::once(&all.chosen).chain(&all.top));
     (token, reports.map(|report| (report.token, report.log_prob.to_bits())).collect())
 }
 
-/// The output of a job, and why it ends, where a sequence holds so many tokens.
-pub(crate) fn alone(vocabulary: u32, context: u32, nan: bool, job: &Job) -> (Vec<Said>, FinishReason) {
+/// The output of a job and the reason of its end, for sequences of at most `context` tokens.
+pub(crate) fn alone(vocabulary: u32, context: u32, nan: bool, job: &Job) -> (Vec<OutputToken>, FinishReason) {
     let wanted = job.prompt.len() as u32 + job.max_tokens;
     let limit = context.min(wanted);
     let vocab_len = vocabulary as usize;
@@ -48,7 +48,7 @@ pub(crate) fn alone(vocabulary: u32, context: u32, nan: bool, job: &Job) -> (Vec
             return (output, FinishReason::EndOfGeneration(token));
         }
         sampler.accept(token);
-        output.push(said(token, sampled.logprobs.as_ref()));
+        output.push(output_token(token, sampled.logprobs.as_ref()));
         hash = after(hash, token, position);
         position += 1;
         if position == limit {

@@ -13,36 +13,36 @@ use std::collections::HashMap;
 pub(crate) const TOKENS: u32 = 3;
 pub(crate) const END: TokenId = TokenId(7);
 
-/// What a device is like.
+/// Behavior of a device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Nature {
     /// Polls until a step is done.
     pub(crate) delay: u32,
-    /// Steps that it can feed itself; with less than two it can't.
-    pub(crate) chain: u32,
-    /// Steps until one fails, and whether that one fails when it is polled.
+    /// Steps in a row that it can feed itself; it can't if this is below two.
+    pub(crate) steps: u32,
+    /// Steps until one fails, and true if that one fails in `poll` rather than in `submit`.
     pub(crate) fails: Option<(u32, bool)>,
-    /// Whether some logits are no numbers.
+    /// True if some logits are NaN.
     pub(crate) nan: bool,
 }
 
 /// The device.
 pub(crate) struct Fake {
     pub(crate) cells: Vec<u64>,
-    /// Cells that were written since the last look, in order.
+    /// Cells that were written since the last check, in order.
     pub(crate) writes: Vec<(PageId, u32)>,
     /// Pages that the step in flight refers to.
     pub(crate) flying: Vec<PageId>,
-    /// Steps in chains.
-    pub(crate) chained: u32,
-    /// Whether a step has failed.
+    /// Steps of multi-step submissions.
+    pub(crate) multi_step: u32,
+    /// True once a step has failed.
     pub(crate) failed: bool,
     nature: Nature,
     limits: BatchLimits,
     /// Rows and runs that a step may have.
     most: (u32, u32),
     logits: Vec<f32>,
-    /// What the steps of a chain have picked.
+    /// Tokens that the steps of a multi-step submission have picked.
     picked: VecDeque<Vec<TokenId>>,
     current: Vec<TokenId>,
     failing: bool,
@@ -70,7 +70,7 @@ pub(crate) fn scores(hash: u64, nan: bool, out: &mut [f32]) {
     out[END.0 as usize] = (mix(hash, 99) % 1000) as f32 / 300.0 - 1.0;
 }
 
-/// The first of the likeliest tokens.
+/// The first token with the largest logit.
 fn best(logits: &[f32]) -> TokenId {
     let better = |best: usize, at: usize| if logits[at] > logits[best] { at } else { best };
     TokenId((1..logits.len()).fold(0, better) as u32)
@@ -88,7 +88,7 @@ impl Fake {
             cells: vec![0; config.pages as usize * PAGE_TOKENS],
             writes: Vec::new(),
             flying: Vec::new(),
-            chained: 0,
+            multi_step: 0,
             failed: false,
             nature,
             limits,
@@ -101,22 +101,22 @@ impl Fake {
         }
     }
 
-    /// Writes a cell, and gives its hash.
+    /// Writes a cell. Returns its hash.
     fn write(&mut self, pages: &[PageId], position: u32, token: TokenId) -> u64 {
-        let place = |position: u32| {
+        let cell_of = |position: u32| {
             let position = position as usize;
             (pages[position / PAGE_TOKENS], (position % PAGE_TOKENS) as u32)
         };
         let cell = |(page, offset): (PageId, u32)| page.0 as usize * PAGE_TOKENS + offset as usize;
-        let before = if position == 0 { 0 } else { self.cells[cell(place(position - 1))] };
+        let before = if position == 0 { 0 } else { self.cells[cell(cell_of(position - 1))] };
         let hash = after(before, token, position);
-        // what a step leaves behind that failed is of no use
-        self.cells[cell(place(position))] = if self.failing { !hash } else { hash };
-        self.writes.push(place(position));
+        // cells of a failed step must not be used
+        self.cells[cell(cell_of(position))] = if self.failing { !hash } else { hash };
+        self.writes.push(cell_of(position));
         hash
     }
 
-    /// Whether this step is the one that fails, and is refused at once.
+    /// True if this step fails and is refused at once.
     fn begin(&mut self, batch: &Batch<'_>) -> bool {
         assert!(self.in_flight.is_none(), "two steps in flight");
         self.failing = matches!(self.nature.fails, Some((0, _)));
@@ -144,11 +144,11 @@ impl Backend for Fake {
     }
 
     fn supports_multi_step(&self) -> bool {
-        self.nature.chain > 1
+        self.nature.steps > 1
     }
 
     fn max_steps(&self, _plan: &Plan<'_>) -> u32 {
-        self.nature.chain.max(1)
+        self.nature.steps.max(1)
     }
 
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), BatchError> {
@@ -176,9 +176,9 @@ impl Backend for Fake {
         steps: u32,
     ) -> Result<(), BatchError> {
         batch.check_multi_step(&BatchLimits { shape: plan.shape, ..self.limits }, steps).unwrap();
-        assert!((2..=self.nature.chain).contains(&steps) && batch.runs.len() as u32 <= self.most.1);
+        assert!((2..=self.nature.steps).contains(&steps) && batch.runs.len() as u32 <= self.most.1);
         let refused = self.begin(batch);
-        self.chained += steps;
+        self.multi_step += steps;
         let mut tokens = batch.tokens.to_vec();
         let mut row = vec![0.0; self.limits.vocabulary as usize];
         for step in 0..steps {
@@ -210,9 +210,9 @@ impl Backend for Fake {
                 Err(BatchError::Output { row: 0 })
             }
             Some(0) => {
-                let chained = self.picked.pop_front();
+                let multi_step = self.picked.pop_front();
                 self.in_flight = (!self.picked.is_empty()).then_some(self.nature.delay);
-                Ok(Some(match chained {
+                Ok(Some(match multi_step {
                     Some(tokens) => {
                         self.current = tokens;
                         Output::Tokens(&self.current)
@@ -229,7 +229,7 @@ impl Backend for Fake {
     }
 }
 
-/// The grammars of some requests: which token may not come next follows from all that came.
+/// The grammars of some requests: the forbidden next token follows from all tokens before it.
 #[derive(Default)]
 pub(crate) struct Grammars(HashMap<RequestId, (u64, [u32; 1])>);
 

@@ -1,6 +1,6 @@
 //! The scheduler under random scripts, with a fake model whose logits depend on nothing but the tokens that the KV
 //! pages say came before: a page that is lost, reused too early or written by the wrong sequence changes the output.
-//! `watch` looks after every poll at what the output does not tell.
+//! `watch` checks after every poll what the output does not show.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 extern crate alloc;
@@ -9,7 +9,7 @@ mod alone;
 mod fake;
 mod watch;
 
-use alone::{Said, alone, said};
+use alone::{OutputToken, alone, output_token};
 use arbitrary::{Result, Unstructured};
 use doorbell_core::engine::{
     Config, Engine, Event, FinishReason, GenerationParams, Nanos, PoolingOutput, PoolingRequest, Progress,
@@ -34,20 +34,20 @@ struct Job {
     max_tokens: u32,
     params: SamplerParams,
     ignore_end: bool,
-    /// Whether a grammar restricts it.
+    /// True if a grammar restricts it.
     grammar: bool,
-    /// Whether it takes nothing from the cache.
+    /// True if it takes nothing from the cache.
     skip_cache: bool,
 }
 
-/// The likeliest tokens, just so many.
+/// A greedy job of exactly `max_tokens` tokens.
 fn greedy(prompt: Vec<TokenId>, max_tokens: u32) -> Job {
     let params = SamplerParams::greedy();
     Job { prompt, max_tokens, params, ignore_end: true, grammar: false, skip_cache: false }
 }
 
 struct Outcome {
-    tokens: Vec<Said>,
+    tokens: Vec<OutputToken>,
     reason: FinishReason,
     usage: Usage,
 }
@@ -86,20 +86,20 @@ fn submit(
 
 type Outcomes = HashMap<RequestId, Outcome>;
 
-/// What live requests and readings have given so far.
+/// Output of live requests so far.
 #[derive(Default)]
 struct Streams {
-    tokens: HashMap<RequestId, Vec<Said>>,
-    /// Of each reading the scores behind every token.
-    reads: HashMap<RequestId, Vec<Vec<f32>>>,
+    tokens: HashMap<RequestId, Vec<OutputToken>>,
+    /// For each pooling request, the scores after every token.
+    pooled: HashMap<RequestId, Vec<Vec<f32>>>,
     watch: Watch,
     grammars: Grammars,
     /// Steps that failed.
     failures: usize,
 }
 
-/// The scores behind every token of a text.
-fn read_alone(text: &[TokenId], vocabulary: u32, nan: bool) -> Vec<Vec<f32>> {
+/// The scores after every token of a text.
+fn scores_alone(text: &[TokenId], vocabulary: u32, nan: bool) -> Vec<Vec<f32>> {
     let mut hash = 0;
     let row = |(position, &token)| {
         hash = after(hash, token, position);
@@ -120,11 +120,11 @@ fn poll(
     let progress = engine.poll_constrained(Nanos(now), &mut streams.grammars, &mut |event| match event {
         Event::Token { request, token, logprobs } => {
             assert!(!outcomes.contains_key(&request), "a token after the end");
-            streams.tokens.entry(request).or_default().push(said(token, logprobs));
+            streams.tokens.entry(request).or_default().push(output_token(token, logprobs));
             streams.watch.token(request);
         }
         Event::Pooled { request, position, row } => {
-            let rows = streams.reads.entry(request).or_default();
+            let rows = streams.pooled.entry(request).or_default();
             assert_eq!(position as usize, rows.len(), "rows come in order, each once");
             rows.push(row.to_vec());
         }
@@ -135,7 +135,7 @@ fn poll(
         }
         _ => {}
     });
-    streams.watch.look(engine, held);
+    streams.watch.check(engine, held);
     let Ok(progress) = progress else {
         streams.failures += 1;
         return Progress::Waiting;
@@ -143,8 +143,11 @@ fn poll(
     if progress == Progress::Idle {
         streams.watch.idle();
     }
-    // whoever waits for pages that are held outside may stand still
-    assert!(progress != Progress::Idle || engine.live() == 0 || !held.is_empty(), "nobody goes on");
+    // requests that wait for pages held outside may make no progress
+    assert!(
+        progress != Progress::Idle || engine.live() == 0 || !held.is_empty(),
+        "no request makes progress"
+    );
     progress
 }
 
@@ -152,7 +155,7 @@ fn drain(engine: &mut Engine<'_, '_, Fake>, mut now: u64, outcomes: &mut Outcome
     let mut streams = Streams::default();
     while poll(engine, now, &mut streams, outcomes, &[]) != Progress::Idle {
         now += 1;
-        assert!(now < 100_000, "requests starve");
+        assert!(now < 100_000, "requests make no progress");
     }
     assert_eq!(streams.failures, 0);
 }
@@ -169,7 +172,7 @@ fn job(u: &mut Unstructured<'_>, context: u32) -> Result<Job> {
     Ok(Job { prompt, max_tokens, params, ignore_end, grammar: u.ratio(1, 8)?, skip_cache: u.ratio(1, 10)? })
 }
 
-/// Random ways of picking, some of which remember what was picked.
+/// Random sampler parameters, some with a memory of earlier tokens.
 fn params(u: &mut Unstructured<'_>) -> Result<SamplerParams> {
     let temperature = if u.arbitrary()? { 0.0 } else { 1.0 };
     let seed = u.int_in_range(0..=3)?;
@@ -185,48 +188,49 @@ fn params(u: &mut Unstructured<'_>) -> Result<SamplerParams> {
     Ok(params)
 }
 
-/// How often scripts met what they are for.
+/// Counts of the situations that scripts are meant to meet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     preempted: usize,
     held: usize,
-    brought: usize,
+    imported: usize,
     cached: usize,
     cancelled: usize,
-    read: usize,
-    chained: usize,
+    pooled: usize,
+    multi_step: usize,
     failed: usize,
-    unnumbered: usize,
+    nan: usize,
 }
 
 const SCRIPTS: usize = 10_000;
 
-/// Requires of every reading all its rows, or its first if it was cut off; answers how many ended.
-fn judge_readings(
+/// Asserts that every pooling request got all its rows, or the first ones if it was cut off. Returns the number that
+/// ended.
+fn judge_pooling(
     model: &Model<'_>,
-    readings: &HashMap<RequestId, Job>,
+    pooled: &HashMap<RequestId, Job>,
     outcomes: &Outcomes,
     streams: &mut Streams,
     nan: bool,
 ) -> usize {
-    let mut read = 0;
-    for (id, job) in readings {
-        let rows = streams.reads.remove(id).unwrap_or_default();
-        let expected = read_alone(&job.prompt, model.vocabulary, nan);
+    let mut ended = 0;
+    for (id, job) in pooled {
+        let rows = streams.pooled.remove(id).unwrap_or_default();
+        let expected = scores_alone(&job.prompt, model.vocabulary, nan);
         let bits = |rows: &[Vec<f32>]| rows.concat().into_iter().map(f32::to_bits).collect::<Vec<_>>();
         let reason = outcomes[id].reason;
         if reason == FinishReason::Pooled {
             assert_eq!(bits(&rows), bits(&expected), "{id:?}");
-            read += 1;
+            ended += 1;
         } else {
             assert!(cut(reason, streams.watch.is_cancelled(*id), streams.failures), "{id:?} {reason:?}");
             assert_eq!(bits(&rows), bits(&expected[..rows.len()]), "{id:?}");
         }
     }
-    read
+    ended
 }
 
-/// Whether it ended for a reason that is not its own, and that reason was there.
+/// True if a request was cancelled or failed with a step; asserts that this has happened.
 fn cut(reason: FinishReason, cancelled: bool, failures: usize) -> bool {
     match reason {
         FinishReason::Cancelled => cancelled,
@@ -235,33 +239,34 @@ fn cut(reason: FinishReason, cancelled: bool, failures: usize) -> bool {
     }
 }
 
-/// Requires what a request got beside others to be what it gets alone, or its beginning if it was cut off.
-fn judge(together: &Outcome, (tokens, alone): (&[Said], FinishReason), is_cut: bool, what: &str) {
+/// Asserts that a request's output in company is its output alone, or the beginning of it if it was cut off.
+fn judge(together: &Outcome, alone: &(Vec<OutputToken>, FinishReason), is_cut: bool, label: &str) {
+    let (tokens, reason) = (&alone.0, alone.1);
     if is_cut {
-        assert_eq!(together.tokens, tokens[..together.tokens.len()], "{what}");
+        assert_eq!(together.tokens, tokens[..together.tokens.len()], "{label}");
     } else {
-        assert_eq!(together.tokens, tokens, "{what}");
-        // a device that picks by itself does not tell which logit was none
-        let unnumbered = |reason| matches!(reason, FinishReason::Sampling(_));
-        let same = together.reason == alone || unnumbered(together.reason) && unnumbered(alone);
-        assert!(same, "{:?} {alone:?} {what}", together.reason);
+        assert_eq!(together.tokens, *tokens, "{label}");
+        // a device that picks tokens by itself does not report which logit was NaN
+        let is_nan = |reason| matches!(reason, FinishReason::Sampling(_));
+        let same = together.reason == reason || is_nan(together.reason) && is_nan(reason);
+        assert!(same, "{:?} {reason:?} {label}", together.reason);
     }
     assert!(together.usage.cached_tokens < together.usage.prompt_tokens);
 }
 
-/// Prefixes that somebody outside has to do with.
+/// Prefixes that are held or exported outside the engine.
 #[derive(Default)]
 struct Outside {
     /// Pages that are held.
     held: Vec<PageId>,
-    /// A prefix that was carried away, and its cells.
-    away: Option<(Vec<TokenId>, Vec<u64>)>,
-    brought: usize,
+    /// An exported prefix and its cells.
+    exported: Option<(Vec<TokenId>, Vec<u64>)>,
+    imported: usize,
 }
 
 impl Outside {
-    /// Gives back what was held, and carries away, brings back or forgets a prefix of whole pages.
-    fn carry(
+    /// Releases held pages, and exports, imports or drops a prefix of whole pages.
+    fn change(
         &mut self,
         engine: &mut Engine<'_, '_, Fake>,
         prompt: &[TokenId],
@@ -274,62 +279,66 @@ impl Outside {
             let tokens = &prompt[..self.held.len() * PAGE_TOKENS];
             let fake = engine.backend();
             let away = self.held.iter().flat_map(|page| fake.cells[cells(page)].to_vec()).collect();
-            self.away = (!tokens.is_empty()).then(|| (tokens.to_vec(), away));
+            self.exported = (!tokens.is_empty()).then(|| (tokens.to_vec(), away));
         }
         if u.ratio(1, 8)? {
             engine.evict_prefix(prompt);
             assert!(engine.acquire_prefix(prompt).unwrap().is_empty(), "what was forgotten is found");
         }
         if u.ratio(1, 6)?
-            && let Some((tokens, away)) = &self.away
+            && let Some((tokens, away)) = &self.exported
             && let Ok(pages) = engine.allocate_pages((tokens.len() / PAGE_TOKENS) as u32)
         {
             for (page, away) in pages.iter().zip(away.chunks(PAGE_TOKENS)) {
                 engine.backend().cells[cells(page)].copy_from_slice(away);
             }
             engine.insert_prefix(tokens, &pages);
-            self.brought += 1;
+            self.imported += 1;
         }
         Ok(())
     }
 }
 
-/// Requires every request to have got what it gets alone, and counts what the script exercised.
-fn judge_all(
-    model: &Model<'_>,
-    (config, nature): (&Config, Nature),
-    (jobs, outcomes): (&HashMap<RequestId, Job>, &HashMap<RequestId, Outcome>),
-    streams: &Streams,
-    seen: &mut Seen,
-) {
-    for (id, job) in jobs {
-        let together = &outcomes[id];
-        let (tokens, reason) = alone(model.vocabulary, config.context, nature.nan, job);
+/// A script that has ended.
+struct Run<'r> {
+    vocabulary: u32,
+    config: &'r Config,
+    nature: Nature,
+    jobs: &'r HashMap<RequestId, Job>,
+    outcomes: &'r Outcomes,
+}
+
+/// Asserts that every request got its output alone, and counts the situations that the script met.
+fn judge_all(run: &Run<'_>, streams: &Streams, seen: &mut Seen) {
+    let Run { config, nature, .. } = *run;
+    for (id, job) in run.jobs {
+        let together = &run.outcomes[id];
+        let alone = alone(run.vocabulary, config.context, nature.nan, job);
         let is_cut = cut(together.reason, streams.watch.is_cancelled(*id), streams.failures);
         assert!(
             !job.skip_cache || together.usage.cached_tokens == 0,
-            "what is computed anew is not from the cache"
+            "a request that skips the cache uses none of it"
         );
-        judge(together, (&tokens, reason), is_cut, &format!("{id:?} {job:?} {config:?} {nature:?}"));
+        judge(together, &alone, is_cut, &format!("{id:?} {job:?} {config:?} {nature:?}"));
         let usage = &together.usage;
-        if let Some(seat) = streams.watch.seats.get(id) {
-            // no more work than the request is worth, each time that it has a place
+        if let Some(admission) = streams.watch.admissions.get(id) {
+            // each admission computes each position at most once
             let most =
-                (1 + usage.preemptions) * (usage.prompt_tokens + usage.generated_tokens + nature.chain);
-            assert!(seat.rows <= most, "{id:?}: {} rows of {most}", seat.rows);
+                (1 + usage.preemptions) * (usage.prompt_tokens + usage.generated_tokens + nature.steps);
+            assert!(admission.rows <= most, "{id:?}: {} rows of {most}", admission.rows);
             assert!(usage.preemptions <= usage.generated_tokens);
             let limit = config.context.min(job.prompt.len() as u32 + job.max_tokens);
-            assert!(seat.next.is_none_or(|next| next <= limit), "{id:?}: no more than it may hold");
+            assert!(admission.next.is_none_or(|next| next <= limit), "{id:?}: positions within the limit");
             assert!(
-                seat.first.is_none_or(|first| first == usage.cached_tokens),
-                "what was found is computed"
+                admission.first.is_none_or(|first| first == usage.cached_tokens),
+                "the first written position follows the cached ones"
             );
         }
         seen.preempted += usize::from(usage.preemptions > 0);
         seen.cached += usize::from(usage.cached_tokens > 0);
         seen.cancelled += usize::from(together.reason == FinishReason::Cancelled);
         seen.failed += usize::from(together.reason == FinishReason::DeviceFailed);
-        seen.unnumbered += usize::from(matches!(together.reason, FinishReason::Sampling(_)));
+        seen.nan += usize::from(matches!(together.reason, FinishReason::Sampling(_)));
     }
 }
 
@@ -339,7 +348,7 @@ fn config(u: &mut Unstructured<'_>) -> Result<Config> {
     let mut config = Config::new(context, u.int_in_range(1..=5)?, u.int_in_range(1..=64)?);
     config.waiting = u.int_in_range(0..=4)?;
     let least = context.div_ceil(PAGE_TOKENS as u32);
-    // often so few that sequences have to give way
+    // often so few that sequences are preempted
     let most = if u.arbitrary()? { config.full_pages() } else { config.full_pages().min(least + 2) };
     config.pages = u.int_in_range(least..=most)?;
     config.step_target = u.int_in_range(1..=1000)?;
@@ -348,24 +357,26 @@ fn config(u: &mut Unstructured<'_>) -> Result<Config> {
 }
 
 fn nature(u: &mut Unstructured<'_>) -> Result<Nature> {
-    let chain = if u.ratio(1, 3)? { u.int_in_range(2..=9)? } else { 0 };
+    let steps = if u.ratio(1, 3)? { u.int_in_range(2..=9)? } else { 0 };
     let fails = if u.ratio(1, 8)? { Some((u.int_in_range(0..=60)?, u.arbitrary()?)) } else { None };
-    Ok(Nature { delay: u.int_in_range(0..=2)?, chain, fails, nan: u.ratio(1, 4)? })
+    Ok(Nature { delay: u.int_in_range(0..=2)?, steps, fails, nan: u.ratio(1, 4)? })
 }
 
-/// Submits a job, or its prompt as a text to be read.
+/// Submits a job, or its prompt as a pooling request.
 fn enter(
     engine: &mut Engine<'_, '_, Fake>,
     streams: &mut Streams,
-    (id, job, reads): (RequestId, &Job, bool),
+    id: RequestId,
+    job: &Job,
+    pools: bool,
     now: u64,
 ) -> core::result::Result<(), SubmitError> {
-    if reads {
+    if pools {
         engine.submit_pooling(
             &PoolingRequest { id, tokens: &job.prompt, output: PoolingOutput::Logits },
             Nanos(now),
         )?;
-        streams.watch.reads(id);
+        streams.watch.pools(id);
         return Ok(());
     }
     submit(engine, id, job, now)?;
@@ -387,18 +398,18 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
         engine.set_page_hash(|_, _| 0);
     }
     let (mut outcomes, mut streams) = (HashMap::new(), Streams::default());
-    let (mut jobs, mut readings, mut outside) = (HashMap::new(), HashMap::new(), Outside::default());
+    let (mut jobs, mut pooled, mut outside) = (HashMap::new(), HashMap::new(), Outside::default());
     let mut now = 0;
     for number in 0..u.int_in_range(1..=12)? {
         let (id, job) = (RequestId(number), job(u, config.context)?);
-        outside.carry(&mut engine, &job.prompt, u)?;
+        outside.change(&mut engine, &job.prompt, u)?;
         seen.held += usize::from(!outside.held.is_empty());
-        let reads = u.ratio(1, 5)?;
+        let pools = u.ratio(1, 5)?;
         let most = config.sequences + config.waiting;
-        match enter(&mut engine, &mut streams, (id, &job, reads), now) {
+        match enter(&mut engine, &mut streams, id, &job, pools, now) {
             Ok(()) => {
                 assert!(engine.live() as u32 <= most);
-                assert!(if reads { &mut readings } else { &mut jobs }.insert(id, job).is_none());
+                assert!(if pools { &mut pooled } else { &mut jobs }.insert(id, job).is_none());
             }
             Err(SubmitError::Busy) => assert_eq!(engine.live() as u32, most),
             Err(error) => panic!("{error}"),
@@ -416,15 +427,17 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
     engine.release_pages(&outside.held);
     while poll(&mut engine, now, &mut streams, &mut outcomes, &[]) != Progress::Idle {
         now += 1;
-        assert!(now < 1_000_000, "requests starve");
+        assert!(now < 1_000_000, "requests make no progress");
     }
     assert_eq!(engine.kv().available(), config.pages, "leaked pages");
     assert_eq!(streams.failures, usize::from(engine.backend().failed), "no other step fails");
-    assert_eq!(outcomes.len(), jobs.len() + readings.len(), "every request ends once");
-    seen.brought += outside.brought;
-    seen.chained += engine.backend().chained as usize;
-    seen.read += judge_readings(model, &readings, &outcomes, &mut streams, nature.nan);
-    judge_all(model, (&config, nature), (&jobs, &outcomes), &streams, seen);
+    assert_eq!(outcomes.len(), jobs.len() + pooled.len(), "every request ends once");
+    seen.imported += outside.imported;
+    seen.multi_step += engine.backend().multi_step as usize;
+    seen.pooled += judge_pooling(model, &pooled, &outcomes, &mut streams, nature.nan);
+    let vocabulary = model.vocabulary;
+    let run = Run { vocabulary, config: &config, nature, jobs: &jobs, outcomes: &outcomes };
+    judge_all(&run, &streams, seen);
     Ok(())
 }
 
@@ -440,17 +453,17 @@ fn random_scripts_end_as_if_each_request_were_alone() {
         }
         println!("{SCRIPTS} scripts: {seen:?}");
         // Scripts that exercise nothing would prove nothing.
-        let Seen { preempted, held, brought, cached, cancelled, read, chained, failed, unnumbered } = seen;
+        let Seen { preempted, held, imported, cached, cancelled, pooled, multi_step, failed, nan } = seen;
         for (count, least) in [
             (preempted, 20),
             (held, 20),
-            (brought, 50),
+            (imported, 50),
             (cached, 5),
             (cancelled, 4),
-            (read, 4),
-            (chained, 1),
+            (pooled, 4),
+            (multi_step, 1),
             (failed, 20),
-            (unnumbered, 50),
+            (nan, 50),
         ] {
             assert!(count > SCRIPTS / least, "{seen:?}");
         }
@@ -478,14 +491,14 @@ fn a_shared_prefix_is_computed_once() {
 }
 
 #[test]
-fn what_comes_at_once_is_computed_once() {
+fn a_prefix_of_simultaneous_requests_is_computed_once() {
     with_model(|model| {
         let mut engine = engine(model, Config::new(256, 5, 64), Nature::default());
         let (mut streams, mut outcomes) = (Streams::default(), HashMap::new());
         let prompt: Vec<_> = (0..200).map(|i| TokenId(i % TOKENS)).collect();
         let job = greedy(prompt, 1);
         for number in 0..4 {
-            enter(&mut engine, &mut streams, (RequestId(number), &job, false), 0).unwrap();
+            enter(&mut engine, &mut streams, RequestId(number), &job, false, 0).unwrap();
         }
         submit_long(&mut engine, 4, 20, 1, 0);
         let mut ends = Vec::new();
@@ -494,13 +507,13 @@ fn what_comes_at_once_is_computed_once() {
         }
         assert!(ends.contains(&1), "who begins otherwise does not wait");
         assert_eq!([0, 1, 2, 3].map(|id| outcomes[&RequestId(id)].usage.cached_tokens), [0, 192, 192, 192]);
-        let rows = [0, 1].map(|id| streams.watch.seats[&RequestId(id)].rows);
+        let rows = [0, 1].map(|id| streams.watch.admissions[&RequestId(id)].rows);
         assert_eq!(rows, [200, 8]);
     });
 }
 
 #[test]
-fn what_was_used_least_lately_is_forgotten_first_from_its_end() {
+fn the_least_recently_used_prefix_is_evicted_first_from_its_end() {
     with_model(|model| {
         let mut config = Config::new(512, 1, 64);
         config.pages = 16;
@@ -511,16 +524,16 @@ fn what_was_used_least_lately_is_forgotten_first_from_its_end() {
             drain(engine, 1, &mut outcomes);
             outcomes.remove(&RequestId(number)).unwrap().usage.cached_tokens
         };
-        // four whole pages each, and the first is used once more
+        // four whole pages each; the first prefix is used again
         assert_eq!([1, 2, 1].map(|number| found(&mut engine, number, 129)), [0, 0, 128]);
-        // eight pages are free, and eleven wanted
+        // eight pages are free, eleven are needed
         assert_eq!(found(&mut engine, 3, 351), 0);
         assert_eq!([1, 2].map(|number| found(&mut engine, number, 129)), [128, 32]);
     });
 }
 
 #[test]
-fn sequences_give_way_when_pages_run_out_and_still_finish() {
+fn sequences_are_preempted_when_pages_run_out_and_still_finish() {
     with_model(|model| {
         let mut config = Config::new(200, 4, 64);
         config.pages = 9;
@@ -541,7 +554,7 @@ fn sequences_give_way_when_pages_run_out_and_still_finish() {
 
 /// The first comes to need three of the five pages, the second needs three at once.
 #[test]
-fn nobody_is_placed_where_somebody_grows() {
+fn pages_of_a_growing_sequence_admit_no_other() {
     with_model(|model| {
         let mut config = Config::new(128, 2, 64);
         config.pages = 5;
@@ -557,7 +570,7 @@ fn nobody_is_placed_where_somebody_grows() {
 }
 
 #[test]
-fn what_never_fits_is_refused_at_once() {
+fn a_request_that_never_fits_is_refused_at_once() {
     with_model(|model| {
         let mut config = Config::new(200, 1, 64);
         config.pages = 3;
@@ -572,7 +585,7 @@ fn what_never_fits_is_refused_at_once() {
     });
 }
 
-/// Submits a prompt of so many tokens; they are not those of other numbers.
+/// Submits a prompt of `length` tokens that shares no prefix with those of other numbers.
 fn submit_long(engine: &mut Engine<'_, '_, Fake>, number: u64, length: usize, max_tokens: u32, now: u64) {
     let prompt = (0..length).map(|i| TokenId((number as usize * 3 + i) as u32 % 500)).collect();
     let job = greedy(prompt, max_tokens);
@@ -592,7 +605,7 @@ fn a_short_prompt_does_not_wait_for_a_long_one() {
         };
         assert_eq!(step(&mut engine), (false, false));
         submit_long(&mut engine, 1, 200, 1, 0);
-        // the step in flight, its own, and the end
+        // the step in flight, its own step, and the end
         assert_eq!([(); 2].map(|()| step(&mut engine)), [(false, false), (false, true)]);
     });
 }
@@ -614,7 +627,7 @@ fn a_long_prompt_does_not_wait_for_short_ones() {
             poll(&mut engine, 1, &mut streams, &mut outcomes, &[]);
             steps += 1;
         }
-        // half of each step's rows are its own
+        // half of the rows of each step belong to it
         assert!((32..=34).contains(&steps), "{steps} steps");
         assert!(outcomes.len() > 20, "{}", outcomes.len());
     });
@@ -622,7 +635,7 @@ fn a_long_prompt_does_not_wait_for_short_ones() {
 
 /// With 10 ns a row, a target of 1,000 ns is 100 rows.
 #[test]
-fn prompts_keep_to_the_target_while_somebody_streams() {
+fn prompts_keep_to_the_target_while_a_request_streams() {
     with_model(|model| {
         let mut config = Config::new(4096, 2, 512);
         config.step_target = 1000;
@@ -634,14 +647,14 @@ fn prompts_keep_to_the_target_while_somebody_streams() {
             if step == 12 {
                 submit_long(&mut engine, 1, 2000, 50, now);
             }
-            let seats = &streams.watch.seats;
-            let before: u32 = seats.values().map(|seat| seat.rows).sum();
+            let admissions = &streams.watch.admissions;
+            let before: u32 = admissions.values().map(|admission| admission.rows).sum();
             poll(&mut engine, now, &mut streams, &mut outcomes, &[]);
-            let seats = &streams.watch.seats;
-            rows.push(seats.values().map(|seat| seat.rows).sum::<u32>() - before);
+            let admissions = &streams.watch.admissions;
+            rows.push(admissions.values().map(|admission| admission.rows).sum::<u32>() - before);
             now += 10 * u64::from(rows[step]);
         }
-        // the first is alone, then it streams, and the second comes; what is measured has rows that stream
+        // the first runs alone, then it streams while the second one comes; only steps with streaming rows count
         assert_eq!(rows[..4], [512, 512, 512, 464]);
         assert_eq!(rows[4..12], [1; 8]);
         assert_eq!(rows[12..], [101; 12]);

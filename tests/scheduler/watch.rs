@@ -1,5 +1,5 @@
-//! What must hold after every poll, whatever the requests are: who holds which pages, what was written where, and who
-//! waits for whom.
+//! Properties that hold after every poll: which request holds which pages, where keys and values are written, and which
+//! request waits for which.
 
 use crate::fake::Fake;
 use doorbell_core::engine::{Engine, RequestId};
@@ -7,16 +7,16 @@ use doorbell_core::plan::{GroupId, PAGE_TOKENS, PageId};
 use doorbell_core::token::TokenId;
 use std::collections::{HashMap, HashSet};
 
-/// What is known of one request.
+/// Observations about one request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seat {
-    /// Whether it has a place now.
-    seated: bool,
-    /// The position that is written next; none before the first since it has its place.
+pub(crate) struct Admission {
+    /// True while it is admitted.
+    is_admitted: bool,
+    /// The position that is written next; none before the first one since its admission.
     pub(crate) next: Option<u32>,
     /// The first position that it ever wrote.
     pub(crate) first: Option<u32>,
-    /// Tokens since it has its place.
+    /// Tokens since its admission.
     tokens: u32,
     /// Rows that were computed for it.
     pub(crate) rows: u32,
@@ -25,36 +25,38 @@ pub(crate) struct Seat {
 /// Watches an engine.
 #[derive(Default)]
 pub(crate) struct Watch {
-    pub(crate) seats: HashMap<RequestId, Seat>,
-    readings: HashSet<RequestId>,
+    pub(crate) admissions: HashMap<RequestId, Admission>,
+    pooled: HashSet<RequestId>,
     prompts: HashMap<RequestId, Vec<TokenId>>,
     cancelled: HashSet<RequestId>,
-    /// Whether the step before read.
-    read_last: bool,
+    /// True if the step before had pooling rows.
+    pooled_last: bool,
 }
 
 impl Watch {
-    /// Notes that this is a text to be read.
-    pub(crate) fn reads(&mut self, id: RequestId) {
-        self.readings.insert(id);
+    /// Records that this is a pooling request.
+    pub(crate) fn pools(&mut self, id: RequestId) {
+        self.pooled.insert(id);
     }
 
-    /// Notes what a request begins with, if it may find that in the cache.
+    /// Records the prompt of a request that may use the cache.
     pub(crate) fn begins(&mut self, id: RequestId, prompt: &[TokenId]) {
         self.prompts.insert(id, prompt.to_vec());
     }
 
-    /// Whether somebody who has a place may have been computing what this one begins with.
-    fn is_begun(&self, id: RequestId, tables: &[(RequestId, Vec<PageId>)]) -> bool {
+    /// True if an admitted request may be computing the first page of this one's prompt.
+    fn is_being_computed(&self, id: RequestId, tables: &[(RequestId, Vec<PageId>)]) -> bool {
         let Some(prompt) = self.prompts.get(&id) else { return false };
-        let with_places = tables.iter().filter(|(_, pages)| !pages.is_empty());
-        with_places.filter_map(|(id, _)| self.prompts.get(id).zip(self.seats.get(id))).any(|(other, seat)| {
-            let page = (seat.next.unwrap_or(0) as usize / PAGE_TOKENS + 1) * PAGE_TOKENS;
-            page < prompt.len() && page <= other.len() && prompt[..page] == other[..page]
-        })
+        let admitted = tables.iter().filter(|(_, pages)| !pages.is_empty());
+        admitted.filter_map(|(id, _)| self.prompts.get(id).zip(self.admissions.get(id))).any(
+            |(other, admission)| {
+                let page = (admission.next.unwrap_or(0) as usize / PAGE_TOKENS + 1) * PAGE_TOKENS;
+                page < prompt.len() && page <= other.len() && prompt[..page] == other[..page]
+            },
+        )
     }
 
-    /// Notes that this was cancelled.
+    /// Records that this was cancelled.
     pub(crate) fn cancels(&mut self, id: RequestId) {
         self.cancelled.insert(id);
     }
@@ -63,27 +65,27 @@ impl Watch {
         self.cancelled.contains(&id)
     }
 
-    /// Notes that there was nothing to do.
+    /// Records that there was nothing to do.
     pub(crate) fn idle(&mut self) {
-        self.read_last = false;
+        self.pooled_last = false;
     }
 
     pub(crate) fn token(&mut self, id: RequestId) {
-        self.seats.entry(id).or_default().tokens += 1;
+        self.admissions.entry(id).or_default().tokens += 1;
     }
 
-    /// Looks at the engine after a poll, while somebody else holds `held`.
-    pub(crate) fn look(&mut self, engine: &mut Engine<'_, '_, Fake>, held: &[PageId]) {
+    /// Checks the engine after a poll, while `held` pages are held outside.
+    pub(crate) fn check(&mut self, engine: &mut Engine<'_, '_, Fake>, held: &[PageId]) {
         let mut tables: Vec<(RequestId, Vec<PageId>)> =
             engine.tables(GroupId(0)).map(|(id, pages)| (id, pages.to_vec())).collect();
         // numbers grow as they arrive
         tables.sort_unstable_by_key(|&(id, _)| id);
         let with_pages = tables.iter().filter(|(_, pages)| !pages.is_empty()).count();
-        assert!(with_pages as u32 <= engine.config().sequences, "more sequences than places");
+        assert!(with_pages as u32 <= engine.config().sequences, "more sequences than slots");
         let flying = core::mem::take(&mut engine.backend().flying);
         Self::count(engine, &tables, held, &flying);
         engine.backend().flying = flying;
-        self.seat(&tables);
+        self.admitted_in_order(&tables);
         let rows = self.follow(engine, &tables);
         if !rows.is_empty() {
             let stays = tables.iter().find(|(id, _)| self.cancelled.contains(id));
@@ -92,7 +94,7 @@ impl Watch {
         }
     }
 
-    /// Every page is free, cached, or held by as many as refer to it.
+    /// Asserts that every page is free, cached, or held by as many requests as refer to it.
     fn count(
         engine: &Engine<'_, '_, Fake>,
         tables: &[(RequestId, Vec<PageId>)],
@@ -113,26 +115,26 @@ impl Watch {
         assert_eq!(flying.iter().find(given), None, "a page was given back in the midst of a step");
     }
 
-    /// Places are given in order of arrival, and taken from the last to come that has got a token for its own.
-    fn seat(&mut self, tables: &[(RequestId, Vec<PageId>)]) {
+    /// Asserts that requests are admitted in order of arrival, and that the last one which has a token is preempted first.
+    fn admitted_in_order(&mut self, tables: &[(RequestId, Vec<PageId>)]) {
         let (mut somebody_waits, mut lost) = (None, None);
         for (id, pages) in tables {
-            let is_begun = self.is_begun(*id, tables);
-            let seat = self.seats.entry(*id).or_default();
-            match (seat.seated, !pages.is_empty()) {
+            let is_begun = self.is_being_computed(*id, tables);
+            let admission = self.admissions.entry(*id).or_default();
+            match (admission.is_admitted, !pages.is_empty()) {
                 (false, true) => {
                     assert!(somebody_waits.is_none(), "{id:?} overtakes {somebody_waits:?}");
-                    let Seat { first, rows, .. } = *seat;
-                    *seat = Seat { seated: true, next: None, first, tokens: 0, rows };
+                    let Admission { first, rows, .. } = *admission;
+                    *admission = Admission { is_admitted: true, next: None, first, tokens: 0, rows };
                 }
                 (true, false) => {
-                    assert!(seat.tokens > 0, "{id:?} has lost its place for nothing");
-                    seat.seated = false;
+                    assert!(admission.tokens > 0, "{id:?} was preempted without a token");
+                    admission.is_admitted = false;
                     lost = lost.or(Some(*id));
                 }
                 (true, true) => {
                     assert!(
-                        lost.is_none() || seat.tokens == 0,
+                        lost.is_none() || admission.tokens == 0,
                         "{lost:?} gives way before {id:?}, who came later"
                     );
                 }
@@ -141,8 +143,8 @@ impl Watch {
         }
     }
 
-    /// What was written belongs to one sequence alone, and each position of it was written once, in order.
-    /// Gives the rows of each.
+    /// Asserts that a written page belongs to one sequence, and that positions are written once and in order. Returns the
+    /// rows of each request.
     fn follow(
         &mut self,
         engine: &mut Engine<'_, '_, Fake>,
@@ -159,25 +161,25 @@ impl Watch {
             assert_eq!(
                 engine.kv().pool(GroupId(0)).unwrap().ref_count(page),
                 1,
-                "a page that is written is nobody else's"
+                "a written page has one owner"
             );
             let &[(id, index)] = owners[&page].as_slice() else { panic!("{page:?} belongs to several") };
             let position = index * PAGE_TOKENS as u32 + offset;
-            let seat = self.seats.entry(id).or_default();
-            match seat.next {
-                Some(next) => assert_eq!(position, next, "{id:?} goes on"),
-                None => assert_eq!(offset, 0, "what was found ends with a page"),
+            let admission = self.admissions.entry(id).or_default();
+            match admission.next {
+                Some(next) => assert_eq!(position, next, "{id:?} continues"),
+                None => assert_eq!(offset, 0, "a cached prefix ends with a page"),
             }
-            seat.next = Some(position + 1);
-            seat.first = seat.first.or(Some(position));
-            seat.rows += 1;
+            admission.next = Some(position + 1);
+            admission.first = admission.first.or(Some(position));
+            admission.rows += 1;
             *rows.entry(id).or_default() += 1;
         }
         rows
     }
 
-    /// Whoever streams has a row in every step but those of readings, which take turns with the others, and those for
-    /// which there is no page; and of the prompts the earliest goes on.
+    /// Asserts that every streaming request has a row in each step, except in steps of pooling requests, which alternate
+    /// with others, and if there is no page for it; and that the earliest prompt advances.
     fn flow(
         &mut self,
         engine: &Engine<'_, '_, Fake>,
@@ -185,22 +187,22 @@ impl Watch {
         rows: &HashMap<RequestId, u32>,
     ) {
         let read_before =
-            core::mem::replace(&mut self.read_last, rows.keys().any(|id| self.readings.contains(id)));
-        assert!(!self.read_last || rows.len() == 1, "a reading has its steps for itself");
-        if self.read_last && !read_before {
+            core::mem::replace(&mut self.pooled_last, rows.keys().any(|id| self.pooled.contains(id)));
+        assert!(!self.pooled_last || rows.len() == 1, "a pooling request has steps of its own");
+        if self.pooled_last && !read_before {
             return;
         }
-        let texts = tables.iter().filter(|(id, pages)| !pages.is_empty() && !self.readings.contains(id));
+        let generating = tables.iter().filter(|(id, pages)| !pages.is_empty() && !self.pooled.contains(id));
         let mut prompt = None;
-        for (id, pages) in texts {
-            let seat = &self.seats[id];
-            if seat.tokens == 0 {
+        for (id, pages) in generating {
+            let admission = &self.admissions[id];
+            if admission.tokens == 0 {
                 prompt = prompt.or(Some(*id));
             } else if !rows.contains_key(id) {
-                let full = seat.next == Some((pages.len() * PAGE_TOKENS) as u32);
-                assert!(full && engine.kv().available() == 0, "{id:?} stands still");
+                let full = admission.next == Some((pages.len() * PAGE_TOKENS) as u32);
+                assert!(full && engine.kv().available() == 0, "{id:?} makes no progress");
             }
         }
-        assert!(prompt.is_none_or(|id| rows.contains_key(&id)), "{prompt:?} stands still");
+        assert!(prompt.is_none_or(|id| rows.contains_key(&id)), "{prompt:?} makes no progress");
     }
 }

@@ -1,7 +1,7 @@
-//! Random valid blocks of each weight format, of mean zero and a wanted deviation. Floats are never
-//! quantized: block bytes are random and only scales are patched, so gigabytes take seconds.
+//! Random valid blocks of each weight format, with mean zero and a given deviation.
 //!
-//! Block layouts: ggml's `ggml-common.h`. What blocks mean to the engine is core's business.
+//! No floats are quantized: block bytes are random and only scales are set, so gigabytes take seconds. Block layouts:
+//! ggml's `ggml-common.h`. Dequantization is in core.
 
 use crate::random::Random;
 use doorbell_core::quant::Type;
@@ -23,8 +23,8 @@ const SCALE32_RMS: f32 = 48.4;
 /// Root mean square of a scale in 8..16.
 const SCALE8_RMS: f32 = 11.7;
 
-/// The formats that [`fill`] knows, in the order of their ids.
-pub const KINDS: [Type; 16] = [
+/// The formats that [`fill`] supports, in the order of their ids.
+pub const TYPES: [Type; 16] = [
     Type::F32,
     Type::F16,
     Type::Q4_0,
@@ -43,12 +43,12 @@ pub const KINDS: [Type; 16] = [
     Type::MXFP4,
 ];
 
-/// Fills `out` (whole blocks of `kind`) with random weights of mean 0 and deviation `std`.
+/// Fills `out` (whole blocks of `ty`) with random weights of mean 0 and deviation `std`.
 ///
 /// # Panics
-/// When `kind` is none of [`KINDS`]: a fixture that asks for it is wrong.
-pub fn fill(kind: Type, std: f32, random: &mut Random, out: &mut [u8]) {
-    match kind {
+/// If `ty` is not among [`TYPES`].
+pub fn fill(ty: Type, std: f32, random: &mut Random, out: &mut [u8]) {
+    match ty {
         Type::F32 => out
             .as_chunks_mut::<4>()
             .0
@@ -58,8 +58,8 @@ pub fn fill(kind: Type, std: f32, random: &mut Random, out: &mut [u8]) {
         Type::BF16 => each_half(out, || bf16::from_f32(random.normal() * std).to_le_bytes()),
         _ => {
             random.fill(out);
-            let patch = patch(kind, std);
-            out.chunks_exact_mut(kind.block_bytes()).for_each(|block| patch.apply(block));
+            let patch = patch(ty, std);
+            out.chunks_exact_mut(ty.block_bytes()).for_each(|block| patch.apply(block));
         }
     }
 }
@@ -68,18 +68,18 @@ fn each_half(out: &mut [u8], mut next: impl FnMut() -> [u8; 2]) {
     out.as_chunks_mut::<2>().0.iter_mut().for_each(|word| *word = next());
 }
 
-/// How the scales of a random block are made sane.
+/// Values for the scales of a random block.
 struct Patch {
-    /// Where the block's f16 scale is, and its value.
+    /// Offset of the block's f16 scale, and its value.
     scale: Option<(usize, f32)>,
-    /// Where the block's f16 minimum is, and its value. Without one the sign of the scale is random.
+    /// Offset of the block's f16 minimum, and its value. Without one the sign of the scale is random.
     min: Option<(usize, f32)>,
     fields: Fields,
 }
 
 /// The scale fields of sub-blocks.
 enum Fields {
-    /// None, or any bits will do.
+    /// None, or any bits are valid.
     Any,
     /// Q2_K: 16 nibble pairs; the same in both halves, so that `scale * q - min` has mean zero.
     Nibbles,
@@ -91,14 +91,14 @@ enum Fields {
     Exponent(u8),
 }
 
-fn patch(kind: Type, std: f32) -> Patch {
+fn patch(ty: Type, std: f32) -> Patch {
     let plain = |at, scale| Patch { scale: Some((at, scale)), min: None, fields: Fields::Any };
     let with_min = |at, scale, middle: f32, fields| Patch {
         scale: Some((at, scale)),
         min: Some((at + 2, scale * middle)),
         fields,
     };
-    match kind {
+    match ty {
         Type::Q4_0 => plain(0, std / spread(16.0)),
         Type::Q5_0 => plain(0, std / spread(32.0)),
         Type::Q8_0 => plain(0, std / spread(256.0)),
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn float_blocks_have_the_wanted_deviation() {
+    fn float_blocks_have_the_given_deviation() {
         let mut out = vec![0; 4 * 8192];
         fill(Type::F32, 0.5, &mut Random::new(1), &mut out);
         let sum: f32 = out.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b).powi(2)).sum();
@@ -175,17 +175,17 @@ mod tests {
     }
 
     #[test]
-    fn scales_are_patched_where_the_block_has_them() {
-        for kind in KINDS {
-            let mut out = vec![0; kind.row_bytes(4096).unwrap()];
-            fill(kind, 0.1, &mut Random::new(2), &mut out);
-            if kind.block_len() == 1 || kind == Type::MXFP4 {
+    fn scales_are_set_at_their_offsets() {
+        for ty in TYPES {
+            let mut out = vec![0; ty.row_bytes(4096).unwrap()];
+            fill(ty, 0.1, &mut Random::new(2), &mut out);
+            if ty.block_len() == 1 || ty == Type::MXFP4 {
                 continue;
             }
-            let (at, want) = patch(kind, 0.1).scale.unwrap();
-            for block in out.chunks_exact(kind.block_bytes()) {
+            let (at, want) = patch(ty, 0.1).scale.unwrap();
+            for block in out.chunks_exact(ty.block_bytes()) {
                 let scale = f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
-                assert!((scale.abs() - want).abs() < want / 500.0, "{kind} {scale}");
+                assert!((scale.abs() - want).abs() < want / 500.0, "{ty} {scale}");
             }
         }
     }

@@ -1,5 +1,6 @@
-//! Writes GGUF files, versions 2 and 3, whole or split. It checks nothing beyond sizes, so that tests can
-//! write files that a reader must refuse; reading is core's business.
+//! Writes GGUF files, versions 2 and 3, whole or split.
+//!
+//! It checks nothing but sizes, so that tests can write files that a reader must refuse. Reading is in core.
 //!
 //! Source of the layout: ggml's `docs/gguf.md` and `gguf.cpp` (version 3, little endian).
 
@@ -20,7 +21,7 @@ pub enum Value {
     Bool(bool),
     /// Bytes, which need not be UTF-8.
     String(Vec<u8>),
-    /// The element type's id and the elements; nothing makes them agree.
+    /// The element type's id and the elements, which need not agree.
     Array(u32, Vec<Self>),
     U64(u64),
     I64(i64),
@@ -96,7 +97,7 @@ fn put_string(out: &mut Vec<u8>, text: &[u8]) {
     out.extend(text);
 }
 
-/// What the header says of one tensor: name, dimensions (fastest first), type.
+/// Header entry of one tensor: name, dimensions (fastest first), type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
     /// Name bytes, e.g. `blk.0.attn_q.weight`.
@@ -104,20 +105,20 @@ pub struct TensorInfo {
     /// Elements per dimension, row length first.
     pub dims: Vec<u64>,
     /// Element type.
-    pub kind: Type,
+    pub ty: Type,
 }
 
 impl TensorInfo {
     /// A tensor's description.
-    pub fn new(name: impl AsRef<[u8]>, dims: &[u64], kind: Type) -> Self {
-        Self { name: name.as_ref().to_vec(), dims: dims.to_vec(), kind }
+    pub fn new(name: impl AsRef<[u8]>, dims: &[u64], ty: Type) -> Self {
+        Self { name: name.as_ref().to_vec(), dims: dims.to_vec(), ty }
     }
 
-    /// Bytes of the data; a fixture whose rows are no whole blocks is a fault of the test, so it panics.
+    /// Bytes of the data. Panics if a row is not a whole number of blocks.
     pub fn bytes(&self) -> usize {
         let columns = self.dims.first().copied().unwrap_or(1);
         let rows: u64 = self.dims.iter().skip(1).product();
-        let row = self.kind.row_bytes(columns as usize).expect("fixture rows are whole blocks");
+        let row = self.ty.row_bytes(columns as usize).expect("fixture rows are whole blocks");
         row * rows as usize
     }
 }
@@ -153,9 +154,9 @@ impl GgufFile {
         self
     }
 
-    /// Adds a tensor with its bytes as they are, right or wrong in length.
-    pub fn tensor(&mut self, name: &str, dims: &[u64], kind: Type, data: Vec<u8>) -> &mut Self {
-        self.tensors.push((TensorInfo::new(name, dims, kind), data));
+    /// Adds a tensor with these bytes, whose length may be wrong.
+    pub fn tensor(&mut self, name: &str, dims: &[u64], ty: Type, data: Vec<u8>) -> &mut Self {
+        self.tensors.push((TensorInfo::new(name, dims, ty), data));
         self
     }
 
@@ -228,7 +229,7 @@ fn head(
         put_string(&mut out, &info.name);
         out.extend((info.dims.len() as u32).to_le_bytes());
         info.dims.iter().for_each(|dim| out.extend(dim.to_le_bytes()));
-        out.extend(info.kind.id().to_le_bytes());
+        out.extend(info.ty.id().to_le_bytes());
         out.extend((offset as u64).to_le_bytes());
         offset += padded(*len, alignment);
     }
@@ -269,7 +270,7 @@ impl<W: Write> GgufStream<W> {
         Ok(())
     }
 
-    /// Flushes and gives the writer back; an error when a tensor's bytes are still missing.
+    /// Flushes and returns the writer. An error if bytes of a tensor are missing.
     pub fn finish(mut self) -> io::Result<W> {
         if self.left != 0 || self.begun != self.lens.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -284,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_laid_out_as_the_format_says() {
+    fn a_file_has_the_layout_of_the_format() {
         let mut file = GgufFile { alignment: 16, ..GgufFile::default() };
         file.meta("a", Value::Bool(true)).meta("b", Value::strings(["x"]));
         file.tensor_f32("t", &[2], &[1.0, 2.0]).tensor_f32("u", &[1], &[3.0]);
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_share_out_the_tensors() {
+    fn tensors_are_divided_among_the_parts() {
         let mut file = GgufFile::new();
         file.meta("a", Value::U8(1));
         for name in ["t", "u", "v"] {

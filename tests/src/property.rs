@@ -1,5 +1,4 @@
-//! Properties on random bytes: the same ones in every run, so that no run fails by luck. `DOORBELL_CASES` sets how many
-//! there are, for long runs.
+//! Property tests on random bytes, which are the same in every run. `DOORBELL_CASES` sets the number of cases.
 
 use crate::random::Random;
 use arbitrary::{Result, Unstructured};
@@ -7,19 +6,19 @@ use arbitrary::{Result, Unstructured};
 /// Cases of a usual run.
 const CASES: u64 = 300;
 
-/// Lengths of random bytes: 32, 64 and so on, so many different ones.
+/// Number of different lengths of random bytes: 32, 64 and so on.
 const LENGTHS: u64 = 12;
 
-/// Checks a property on many inputs. One that is too short for it doesn't count.
+/// Checks a property on many inputs. Inputs that are too short for it don't count.
 ///
 /// # Panics
 ///
-/// The property doesn't hold, or few inputs were long enough.
+/// If the property doesn't hold, or too few inputs were long enough.
 pub fn always(mut property: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     let cases = std::env::var("DOORBELL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(CASES);
     let mut fit = 0;
     for case in 0..cases {
-        let _told = Told(case);
+        let _told = PrintCase(case);
         let mut bytes = vec![0; 32 << (case % LENGTHS)];
         Random::new(case).fill(&mut bytes);
         fit += u64::from(property(&mut Unstructured::new(&bytes)).is_ok());
@@ -27,10 +26,10 @@ pub fn always(mut property: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     assert!(2 * fit > cases, "{fit} of {cases} inputs were long enough");
 }
 
-/// Tells the case whose property panics.
-struct Told(u64);
+/// Prints the case whose property panics.
+struct PrintCase(u64);
 
-impl Drop for Told {
+impl Drop for PrintCase {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("the property doesn't hold for case {}", self.0);

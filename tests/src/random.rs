@@ -1,5 +1,6 @@
-//! A small seeded generator for fixtures (xoshiro256++), the same on every host. The sampler's own
-//! generator is core's and is not used here, so that a fault in it cannot hide in a fixture.
+//! A small seeded generator for fixtures (xoshiro256++), the same on every host.
+//!
+//! Core's generator is not used, so that a fault in it can't hide in a fixture.
 
 /// A stream of pseudo-random numbers that depends on its seed only.
 #[derive(Clone, Debug)]
@@ -31,12 +32,12 @@ impl Random {
         result
     }
 
-    /// A number in `0..bound` (slightly biased for huge bounds, which fixtures don't mind); 0 for bound 0.
+    /// A number in `0..bound` (slightly biased for huge bounds); 0 for bound 0.
     pub fn below(&mut self, bound: usize) -> usize {
         if bound == 0 {
             return 0;
         }
-        // The remainder is smaller than a usize, so the way back cannot fail.
+        // The remainder is less than a usize, so the conversion can't fail.
         usize::try_from(self.next_u64() % (bound as u64)).unwrap_or(0)
     }
 
@@ -46,7 +47,7 @@ impl Random {
     }
 
     /// A float of mean 0 and variance 1, nearly normal: the scaled sum of four uniform ones.
-    /// Plain arithmetic on purpose: no libm, so every host makes the same fixture.
+    /// Plain arithmetic without libm, so that every host makes the same fixture.
     pub fn normal(&mut self) -> f32 {
         let bits = self.next_u64();
         let sum = [0, 16, 32, 48].map(|shift| ((bits >> shift) & 0xffff) as f32 / 65_536.0 - 0.5);

@@ -1,9 +1,9 @@
-//! A backend that says what the prompt tells it to say, so that answers are known to the byte.
+//! A backend whose answers stand in the prompt, so that tests know every byte of them.
 //!
-//! The text between the last `[[` and `]]` of the prompt is the answer, byte by byte, one token each, as are the marks of
-//! reasoning where the vocabulary has them; without it the answer is `ok`. The hidden state of a token has a one where
-//! its byte is, modulo the width. It reads the tokens that the KV pages say came before, as a real model does. Needs a
-//! byte-level vocabulary whose turns end with `<|im_end|>`.
+//! The text between the last `[[` and `]]` of the prompt is the answer, one token per byte. Marks of
+//! reasoning are one token each if the vocabulary has them. Without `[[` the answer is `ok`. The hidden state of a token is
+//! one at the index of its byte, modulo the width, and zero elsewhere. The backend reads earlier tokens from the KV pages,
+//! as a real model does. It needs a byte-level vocabulary whose turns end with `<|im_end|>`.
 
 use core::time::Duration;
 use doorbell_core::backend::{Backend, KvType, Output, PageError, PageFormat};
@@ -15,23 +15,23 @@ use doorbell_core::token::{TokenId, Tokenizer};
 use std::sync::mpsc::Sender;
 use std::thread;
 
-/// Where the answer to a rendered conversation begins.
+/// Text before the answer in a rendered conversation.
 const TURN: &[u8] = b"<|im_start|>assistant\n";
 
-/// What makes the logits of the next step NaN.
+/// Text that makes the logits of the next step NaN.
 pub const NAN: &str = "{NaN}";
 
-/// What makes the device fail at the next step.
+/// Text that makes the device fail at the next step.
 pub const LOST: &str = "{lost}";
 
-/// What makes the device panic at the next step.
+/// Text that makes the device panic at the next step.
 pub const PANIC: &str = "{panic}";
 
-/// Marks that are said as one token, where the vocabulary has it.
+/// Marks that are generated as one token if the vocabulary has it.
 const MARKS: [&str; 8] =
     ["<think>", "</think>", "<|channel|>", "<|message|>", "<|end|>", "<|start|>", "<|return|>", "<|call|>"];
 
-/// See the module.
+/// The backend; see the module.
 pub struct Scripted {
     tokens: Vec<TokenId>,
     /// The bytes of every token.
@@ -81,22 +81,22 @@ impl Scripted {
         }
     }
 
-    /// Tells whenever it is put to rest.
+    /// Sends a message whenever the backend is suspended.
     #[must_use]
     pub fn telling(mut self, rests: Sender<()>) -> Self {
         self.rests = Some(rests);
         self
     }
 
-    /// Tells whenever a step begins, before its pause.
+    /// Sends a message whenever a step begins, before its pause.
     #[must_use]
     pub fn telling_steps(mut self, steps: Option<Sender<()>>) -> Self {
         self.steps = steps;
         self
     }
 
-    /// The logits behind these tokens: one token is far likelier than the others, of which some have an order. Whether
-    /// there are any.
+    /// Writes the logits after these tokens: one token is far likelier than the others, some of which have an order.
+    /// Returns false if there are none.
     fn scores(&self, history: &[TokenId], out: &mut [f32]) -> bool {
         let text: Vec<u8> = history.iter().flat_map(|token| self.pieces[token.0 as usize].clone()).collect();
         let find = |from: usize, what: &[u8]| {
@@ -111,7 +111,7 @@ impl Scripted {
             None => (&b"ok"[..], turn.unwrap_or(text.len())),
         };
         let said = &text[begin.min(text.len())..];
-        // what a grammar made of it instead does not matter: the place is what counts
+        // counts tokens, so that a token which a grammar has replaced does not matter
         let rest = script.get(said.len()..).unwrap_or_default();
         if rest.starts_with(NAN.as_bytes()) {
             out.fill(f32::NAN);
@@ -150,7 +150,7 @@ impl Backend for Scripted {
 
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), BatchError> {
         batch.check(&BatchLimits { shape: plan.shape, ..self.limits })?;
-        // nobody has to listen
+        // the receiver may be gone
         _ = self.steps.as_ref().map(|steps| steps.send(()));
         thread::sleep(self.pause);
         let head =
@@ -196,7 +196,7 @@ impl Backend for Scripted {
 
     fn suspend(&mut self) -> Result<(), BatchError> {
         if let Some(rests) = &self.rests {
-            // whoever wanted to know may have gone
+            // the receiver may be gone
             let _ = rests.send(());
         }
         Ok(())

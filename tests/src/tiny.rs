@@ -1,5 +1,6 @@
-//! Tiny random-weight models of every family, as GGUF bytes: they load and compute like real ones and say
-//! nothing sensible. The equations they exercise are core's business.
+//! Tiny models of every family with random weights, as GGUF bytes.
+//!
+//! They load and compute like real ones; their answers have no meaning.
 
 use crate::blocks;
 use crate::gguf_writer::{GgufFile, Value};
@@ -7,7 +8,7 @@ use crate::random::Random;
 use crate::vocabulary::{self, Vocabulary};
 use doorbell_core::quant::Type;
 
-/// A model family, by what its files call it.
+/// A model family, named as in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// Plain pre-norm transformer, interleaved rope.
@@ -89,12 +90,12 @@ impl Shape {
         Self { hidden: 256, head_dim: 64, ff: 512, expert_ff: 256, context: 512, ..Self::NARROW };
 }
 
-/// The file of a tiny model, still open for changes: take a tensor away, alter a key, then `to_bytes`.
+/// The file of a tiny model, which a test may change before `to_bytes`: remove a tensor, alter a key.
 ///
-/// Matrices are of type `kind`; norms, biases and the router are F32 as in real files. A matrix whose rows
-/// are no whole blocks of `kind` is F32. The same arguments give the same bytes.
-pub fn model(family: Family, shape: Shape, kind: Type, seed: u64) -> GgufFile {
-    let mut builder = Builder { file: GgufFile::new(), random: Random::new(seed), kind };
+/// Matrices are of type `ty`; norms, biases and the router are F32 as in real files. A matrix whose rows
+/// are not whole blocks of `ty` is F32. The same arguments give the same bytes.
+pub fn model(family: Family, shape: Shape, ty: Type, seed: u64) -> GgufFile {
+    let mut builder = Builder { file: GgufFile::new(), random: Random::new(seed), ty };
     let vocabulary = match family {
         Family::Gemma3 => vocabulary::spm(shape.vocab),
         Family::Llama => vocabulary::bpe(shape.vocab, "smollm"),
@@ -118,7 +119,7 @@ pub fn embedded() -> Vec<u8> {
 struct Builder {
     file: GgufFile,
     random: Random,
-    kind: Type,
+    ty: Type,
 }
 
 impl Builder {
@@ -211,20 +212,20 @@ impl Builder {
     }
 
     fn matrix(&mut self, name: &str, dims: &[usize], std: f32) {
-        let kind = if self.kind.row_bytes(dims[0]).is_some() { self.kind } else { Type::F32 };
-        self.filled(name, dims, kind, std);
+        let ty = if self.ty.row_bytes(dims[0]).is_some() { self.ty } else { Type::F32 };
+        self.filled(name, dims, ty, std);
     }
 
     fn float_matrix(&mut self, name: &str, dims: &[usize], std: f32) {
         self.filled(name, dims, Type::F32, std);
     }
 
-    fn filled(&mut self, name: &str, dims: &[usize], kind: Type, std: f32) {
+    fn filled(&mut self, name: &str, dims: &[usize], ty: Type, std: f32) {
         let rows: usize = dims.iter().skip(1).product();
-        let mut data = vec![0; kind.row_bytes(dims[0]).unwrap_or(0) * rows];
-        blocks::fill(kind, std, &mut self.random, &mut data);
+        let mut data = vec![0; ty.row_bytes(dims[0]).unwrap_or(0) * rows];
+        blocks::fill(ty, std, &mut self.random, &mut data);
         let dims: Vec<u64> = dims.iter().map(|dim| *dim as u64).collect();
-        self.file.tensor(name, &dims, kind, data);
+        self.file.tensor(name, &dims, ty, data);
     }
 
     fn norm(&mut self, name: &str, len: usize) {
@@ -256,12 +257,12 @@ mod tests {
 
     #[test]
     fn quantized_models_have_quantized_matrices_and_float_norms() {
-        for kind in blocks::KINDS {
-            let file = model(Family::Qwen3Moe, Shape::WIDE, kind, 1);
+        for ty in blocks::TYPES {
+            let file = model(Family::Qwen3Moe, Shape::WIDE, ty, 1);
             for (info, data) in &file.tensors {
                 assert_eq!(data.len(), info.bytes());
                 let float = info.dims.len() == 1 || info.name.ends_with(b"gate_inp.weight");
-                assert_eq!(info.kind, if float { Type::F32 } else { kind });
+                assert_eq!(info.ty, if float { Type::F32 } else { ty });
             }
         }
     }

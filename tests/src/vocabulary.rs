@@ -1,15 +1,16 @@
-//! Small self-made vocabularies as metadata pairs: byte-level BPE and SPM. Every text can be tokenized with
-//! them; nobody ever trained on them. Reading them is core's business.
+//! Small vocabularies as metadata pairs: byte-level BPE and SPM.
+//!
+//! Every text can be tokenized with them. Reading them is in core.
 
 use crate::gguf_writer::Value;
 
-/// Words whose merges the vocabularies have; the first letters of the alphabet of ordinary English.
+/// Common English words, whose merges the vocabularies have.
 const WORDS: &str = " the of and to in is that it was for on are with as his they at be this have from or \
 one had by word but not what all were we when your can said there use an each which she do how their if \
 will up other about out many then them these so some her would make like him into time has look two more \
 write go see number no way could people my than first water been call who oil its now find long down day";
 
-/// Texts with a meaning of their own, in the order of their ids.
+/// Control tokens in the order of their ids.
 const SPECIAL: [&str; 3] = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"];
 
 /// A ChatML template, as Qwen-like files have it.
@@ -17,7 +18,7 @@ pub const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + messa
 message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}\
 {{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-/// Token texts, their types, and what else a tokenizer of this kind needs.
+/// Token texts, types, and the other metadata of a tokenizer.
 #[derive(Clone, Debug)]
 pub struct Vocabulary {
     /// Token texts by id.
@@ -32,7 +33,7 @@ const CONTROL: i32 = 3;
 const UNUSED: i32 = 5;
 const BYTE: i32 = 6;
 
-/// The printable character that byte-level BPE writes for a byte: the byte itself where it is printable
+/// The printable character that byte-level BPE writes for a byte: the byte itself if it is printable
 /// Latin-1, else the next free one from U+0100 on.
 fn byte_char(byte: u8) -> char {
     let printable = |b: u8| matches!(b, 33..=126 | 161..=172 | 174..=255);
@@ -69,16 +70,16 @@ fn pair(key: &str, value: Value) -> (String, Value) {
 /// three control tokens, then unused ones. End of text is `<|im_end|>`, nothing is added in front.
 pub fn bpe(len: usize, pre: &str) -> Vocabulary {
     let mut tokens: Vec<String> = (0..=255).map(|byte| byte_char(byte).to_string()).collect();
-    let room = len.saturating_sub(tokens.len() + SPECIAL.len());
+    let free = len.saturating_sub(tokens.len() + SPECIAL.len());
     let spaced: Vec<String> = WORDS.split_whitespace().map(|word| format!("\u{120}{word}")).collect();
     let words = spaced.iter().map(String::as_str).chain(WORDS.split_whitespace());
-    let merges: Vec<(String, String)> = joins(words).into_iter().take(room).collect();
+    let merges: Vec<(String, String)> = joins(words).into_iter().take(free).collect();
     tokens.extend(merges.iter().map(|(left, right)| format!("{left}{right}")));
     let first_special = tokens.len();
     tokens.extend(SPECIAL.map(String::from));
     let mut types = vec![NORMAL; first_special];
     types.resize(tokens.len(), CONTROL);
-    let id = |place: usize| Value::U32((first_special + place) as u32);
+    let id = |index: usize| Value::U32((first_special + index) as u32);
     fill_up(&mut tokens, &mut types, len);
     let metadata = vec![
         pair("ggml.model", "gpt2".into()),
@@ -103,14 +104,14 @@ pub fn spm(len: usize) -> Vocabulary {
     tokens.extend((0..=255).map(|byte: u8| format!("<0x{byte:02X}>")));
     types.resize(tokens.len(), BYTE);
     tokens.extend((33..=126).map(|byte: u8| char::from(byte).to_string()).chain(["\u{2581}".into()]));
-    let room = len.saturating_sub(tokens.len());
+    let free = len.saturating_sub(tokens.len());
     let spaced: Vec<String> = WORDS.split_whitespace().map(|word| format!("\u{2581}{word}")).collect();
-    for (left, right) in joins(spaced.iter().map(String::as_str)).into_iter().take(room) {
+    for (left, right) in joins(spaced.iter().map(String::as_str)).into_iter().take(free) {
         tokens.push(left + &right);
     }
     types.resize(tokens.len(), NORMAL);
     fill_up(&mut tokens, &mut types, len);
-    let scores = tokens.iter().zip(&types).map(|(text, kind)| match *kind {
+    let scores = tokens.iter().zip(&types).map(|(text, ty)| match *ty {
         NORMAL => text.chars().count() as f32 - 100.0,
         _ => -1000.0,
     });
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn vocabularies_have_the_wanted_size_and_no_repeats() {
+    fn vocabularies_have_the_given_size_and_no_repeats() {
         for vocabulary in [bpe(512, "qwen2"), bpe(300, "smollm"), spm(512)] {
             let mut tokens = vocabulary.tokens.clone();
             tokens.sort();

@@ -1,4 +1,4 @@
-//! Texts that end repetitions, against what llama.cpp's DRY penalizes: `goldens/sample/breakers.cpp`.
+//! DRY sequence breakers, compared with llama.cpp: `goldens/sample/breakers.cpp`.
 
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 const HEAP: Heap<'static> = &Global;
 
-/// Tokens and how much less likely they have become, from the probabilities of candidates whose logits were equal.
+/// Tokens and their penalties, from the probabilities of candidates whose logits were equal.
 fn penalized(scratch: &Scratch<'_>) -> BTreeMap<u32, f32> {
     let highest = scratch.survivors().iter().fold(0.0_f32, |highest, c| highest.max(c.probability));
     let amounts = scratch.survivors().iter().map(|c| (c.token.0, -c.logit, c.probability));
@@ -61,11 +61,11 @@ fn texts_end_repetitions_where_llama_cpp_ends_them() {
         }
     }
     assert_eq!(cases, 112);
-    // in many of them the breakers matter
+    // breakers change the result in many of them
     assert!(spared > cases / 4, "{spared}");
 }
 
-/// What a text needs from the vocabulary is found once; no text and the empty text are no breakers.
+/// A text that no token has, and the empty text, are no breakers.
 #[test]
 fn no_text_is_no_breaker() {
     let file = tiny::f32_model(Family::Qwen2, 1);
@@ -99,7 +99,7 @@ fn characters_in_pieces_are_breakers() {
         sampler.sample(&vec![0.0; vocab_len], 0, None, &mut scratch).unwrap();
         penalized(&scratch).len()
     };
-    // right behind the text, the second half of it has just been repeated
+    // directly after the text, its second half has just been repeated
     let behind = seen.iter().rposition(|token| token.0 == 169).unwrap() + 1;
     assert_eq!((pick(None, behind), pick(Some(&breakers), behind)), (1, 0));
 }

@@ -1,4 +1,4 @@
-//! Vocabularies as GGUF files in memory, and calls that hide the heap. Expectations are elsewhere.
+//! Vocabularies as GGUF files in memory, and calls without a heap argument. The assertions are in the tests.
 
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{self, Global};
@@ -7,14 +7,14 @@ use doorbell_core::token::{
 };
 use doorbell_tests::gguf_writer::{GgufFile, Value};
 
-/// Neither BOS nor markup.
+/// Neither BOS nor control tokens.
 pub(crate) const PLAIN: EncodeOptions = EncodeOptions { add_special: false, parse_special: false };
-/// Markup, but no BOS.
+/// Control tokens, but no BOS.
 pub(crate) const MARKUP: EncodeOptions = EncodeOptions { add_special: false, parse_special: true };
 /// Everything, as for a prompt.
 pub(crate) const PROMPT: EncodeOptions = EncodeOptions { add_special: true, parse_special: true };
 
-/// A vocabulary, before it is a file.
+/// A vocabulary that can be written as a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Vocabulary {
     pub(crate) tokens: Vec<(Vec<u8>, i32, f32)>,
@@ -23,12 +23,11 @@ pub(crate) struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// SPM tokens: texts and types, all with score 0 but what `scores` says of texts.
+    /// SPM tokens: texts and types, with score 0 unless `scores` has the text.
     pub(crate) fn spm(tokens: &[(&str, i32)], scores: &[(&str, f32)]) -> Self {
         let score =
             |text: &str| scores.iter().find(|(known, _)| *known == text).map_or(0.0, |(_, score)| *score);
-        let tokens =
-            tokens.iter().map(|(text, kind)| (text.as_bytes().to_vec(), *kind, score(text))).collect();
+        let tokens = tokens.iter().map(|(text, ty)| (text.as_bytes().to_vec(), *ty, score(text))).collect();
         Self { tokens, ..Self::default() }.with("model", "llama".into())
     }
 
@@ -36,12 +35,12 @@ impl Vocabulary {
     pub(crate) fn bytes(pre: &str, merges: &[&str], further: &[(&str, i32)]) -> Self {
         let mut tokens: Vec<_> = (0..=255).map(|byte| (spell(&[byte]).into_bytes(), 1, 0.0)).collect();
         tokens.extend(merges.iter().map(|merge| (merge.replace(' ', "").into_bytes(), 1, 0.0)));
-        tokens.extend(further.iter().map(|(text, kind)| (text.as_bytes().to_vec(), *kind, 0.0)));
+        tokens.extend(further.iter().map(|(text, ty)| (text.as_bytes().to_vec(), *ty, 0.0)));
         let merges = merges.iter().map(|merge| merge.as_bytes().to_vec()).collect();
         Self { tokens, merges, ..Self::default() }.with("model", "gpt2".into()).with("pre", pre.into())
     }
 
-    /// With `tokenizer.ggml.KEY`, in the place of one that is there.
+    /// Sets `tokenizer.ggml.KEY`, replacing an existing value.
     pub(crate) fn with(mut self, key: &str, value: Value) -> Self {
         let key = format!("tokenizer.ggml.{key}");
         self.metadata.retain(|(known, _)| *known != key);
@@ -57,7 +56,7 @@ impl Vocabulary {
         }
         let texts = self.tokens.iter().map(|(text, ..)| text);
         file.meta("tokenizer.ggml.tokens", Value::strings(texts));
-        file.meta("tokenizer.ggml.token_type", Value::i32s(self.tokens.iter().map(|(_, kind, _)| *kind)));
+        file.meta("tokenizer.ggml.token_type", Value::i32s(self.tokens.iter().map(|(_, ty, _)| *ty)));
         file.meta("tokenizer.ggml.scores", Value::f32s(self.tokens.iter().map(|(.., score)| *score)));
         file.meta("tokenizer.ggml.merges", Value::strings(&self.merges));
         file.to_bytes()
@@ -74,7 +73,7 @@ impl Vocabulary {
     }
 }
 
-/// Runs `check` with what a file gives.
+/// Runs `check` with the tokenizer of a file, or its error.
 pub(crate) fn open<T>(bytes: &[u8], check: impl FnOnce(Result<Tokenizer<'_>, TokenizerError>) -> T) -> T {
     let file = Gguf::parse(bytes, &Global).unwrap();
     check(Tokenizer::new(&file, &Global))
@@ -108,7 +107,7 @@ pub(crate) fn decode(tokenizer: &Tokenizer<'_>, ids: &[u32], options: Detokenize
     out.to_vec()
 }
 
-/// The pieces that a stream gives, one for each token and one for its end.
+/// The pieces of a stream, one for each token and one for its end.
 pub(crate) fn stream(tokenizer: &Tokenizer<'_>, ids: &[u32], mut detokenizer: Detokenizer) -> Vec<String> {
     let mut pieces = Vec::new();
     for token in tokens(ids) {
@@ -122,14 +121,14 @@ pub(crate) fn stream(tokenizer: &Tokenizer<'_>, ids: &[u32], mut detokenizer: De
     pieces
 }
 
-/// The bytes of a hexadecimal number, `-` being none.
+/// The bytes of a hexadecimal number, `-` for none.
 pub(crate) fn unhex(text: &str) -> Vec<u8> {
     let digits = text.trim_start_matches('-').as_bytes();
     let value = |digit: &u8| char::from(*digit).to_digit(16).unwrap() as u8;
     digits.chunks(2).map(|pair| value(&pair[0]) << 4 | value(&pair[1])).collect()
 }
 
-/// Numbers between commas, `-` being none.
+/// Numbers between commas, `-` for none.
 pub(crate) fn numbers(text: &str) -> Vec<u32> {
     text.split(',').filter(|number| *number != "-").map(|number| number.parse().unwrap()).collect()
 }

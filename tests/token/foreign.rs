@@ -1,4 +1,4 @@
-//! Comparisons with files that are not ours, for whoever has them; each says so when it has nothing to do.
+//! Comparisons with files that are not in the repository; each test prints that it is skipped without them.
 //!
 //! - `DOORBELL_VOCABS`: a folder of vocabulary-only `*.gguf` with `.inp` (texts between lines
 //!   `__ggml_vocab_test__`) and `.out` (ids, a line for each; `.special.out` with markup), as llama.cpp's `models/`.
@@ -9,13 +9,13 @@ use crate::fixture::{MARKUP, PLAIN, encode, open};
 use crate::goldens::compare_splits;
 use std::path::Path;
 
-/// What llama.cpp has vectors for and we have no code for.
+/// Vocabularies that llama.cpp has vectors for and doorbell does not support.
 const UNSUPPORTED: [&str; 2] = ["ggml-vocab-bert-bge.gguf", "ggml-vocab-nomic-bert-moe.gguf"];
 
 #[test]
 fn vectors_of_vocabulary_files() {
     let Some(folder) = std::env::var_os("DOORBELL_VOCABS") else {
-        println!("skipped: DOORBELL_VOCABS names no folder of vocabulary files");
+        println!("skipped: DOORBELL_VOCABS is not set");
         return;
     };
     let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -60,7 +60,7 @@ fn with_suffix(path: &Path, suffix: &str) -> std::path::PathBuf {
 #[test]
 fn splits_of_many_random_texts() {
     let Some(file) = std::env::var_os("DOORBELL_SPLITS") else {
-        println!("skipped: DOORBELL_SPLITS names no output of splits.py");
+        println!("skipped: DOORBELL_SPLITS is not set");
         return;
     };
     println!("{} texts", compare_splits(&std::fs::read_to_string(file).unwrap()));

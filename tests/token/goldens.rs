@@ -1,4 +1,4 @@
-//! Splits, ids and texts that other libraries gave, see `goldens/token/*.py`.
+//! Splits, ids and texts of other libraries, see `goldens/token/*.py`.
 
 use crate::fixture::{MARKUP, PLAIN, Vocabulary, encode, numbers, stream, unhex};
 use doorbell_core::token::pre::Pre;
@@ -11,7 +11,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// Compares every line of a file of splits; the number of lines.
+/// Compares every line of a file of splits. Returns the number of lines.
 pub(crate) fn compare_splits(lines: &str) -> usize {
     let mut count = 0;
     for line in lines.lines() {
@@ -39,9 +39,9 @@ fn vocabulary(lines: &str) -> Vocabulary {
     let mut vocabulary = Vocabulary::default();
     for line in lines.lines() {
         match line.split(' ').collect::<Vec<_>>()[..] {
-            ["token", kind, text] => vocabulary.tokens.push((unhex(text), kind.parse().unwrap(), 0.0)),
-            ["token", kind, text, score] => {
-                vocabulary.tokens.push((unhex(text), kind.parse().unwrap(), score.parse().unwrap()));
+            ["token", ty, text] => vocabulary.tokens.push((unhex(text), ty.parse().unwrap(), 0.0)),
+            ["token", ty, text, score] => {
+                vocabulary.tokens.push((unhex(text), ty.parse().unwrap(), score.parse().unwrap()));
             }
             ["merge", left, right] => vocabulary.merges.push([unhex(left), unhex(right)].join(&b' ')),
             ["key", "add_space_prefix", value] => {
@@ -54,7 +54,7 @@ fn vocabulary(lines: &str) -> Vocabulary {
     vocabulary
 }
 
-/// Compares the cases of one pre-tokenizer; their number.
+/// Compares the cases of one pre-tokenizer. Returns their number.
 fn compare(lines: &str, pre: &str, tokenizer: &Tokenizer<'_>) -> usize {
     let mut count = 0;
     for line in lines.lines() {
@@ -66,7 +66,7 @@ fn compare(lines: &str, pre: &str, tokenizer: &Tokenizer<'_>) -> usize {
                 count += 1;
             }
             ["decode", skip, ids, expected] => {
-                // A stream, because a whole text is cleaned as well, which is llama.cpp's habit alone.
+                // A stream, since a whole text is also cleaned as only llama.cpp does.
                 let pieces =
                     stream(tokenizer, &numbers(ids), Detokenizer::from_start(tokenizer, skip == "0"));
                 assert_eq!(pieces.concat(), String::from_utf8(unhex(expected)).unwrap(), "{pre} {ids}");

@@ -1,4 +1,4 @@
-//! Files that lie and texts that try to be slow: typed errors or the documented leniency, never a panic.
+//! Damaged files and texts that are slow to tokenize: typed errors or documented leniency, never a panic.
 
 use crate::fixture::{MARKUP, PLAIN, PROMPT, Vocabulary, decode, encode, open, stream};
 use arbitrary::{Result, Unstructured};
@@ -18,18 +18,18 @@ fn bpe() -> Vocabulary {
     Vocabulary::bytes("qwen2", &["a b", "ab c"], &[("<|im_end|>", 3)])
 }
 
-/// What `vocabulary` gives in place of a tokenizer.
+/// The error of `vocabulary`.
 fn refused(vocabulary: &Vocabulary) -> TokenizerError {
     open(&vocabulary.file(), |result| result.unwrap_err())
 }
 
-/// The file with one key's value replaced, or the key left out.
+/// The file with one key's value replaced, or without the key.
 fn with_value(vocabulary: &Vocabulary, key: &str, value: Option<Value>) -> Vec<u8> {
     let full = format!("tokenizer.ggml.{key}");
     let mut file = GgufFile::new();
     let arrays = [
         ("tokenizer.ggml.tokens", Value::strings(vocabulary.tokens.iter().map(|(text, ..)| text))),
-        ("tokenizer.ggml.token_type", Value::i32s(vocabulary.tokens.iter().map(|(_, kind, _)| *kind))),
+        ("tokenizer.ggml.token_type", Value::i32s(vocabulary.tokens.iter().map(|(_, ty, _)| *ty))),
         ("tokenizer.ggml.scores", Value::f32s(vocabulary.tokens.iter().map(|(.., score)| *score))),
         ("tokenizer.ggml.merges", Value::strings(&vocabulary.merges)),
     ];
@@ -69,7 +69,7 @@ fn missing_and_mistyped_keys_are_named() {
     }
 }
 
-/// Files of before there were types and scores.
+/// Old files have no types and scores.
 #[test]
 fn types_and_scores_may_be_missing() {
     for key in ["token_type", "scores"] {
@@ -82,7 +82,7 @@ fn types_and_scores_may_be_missing() {
 }
 
 #[test]
-fn ids_beyond_the_vocabulary_are_passed_over() {
+fn ids_beyond_the_vocabulary_are_ignored() {
     let vocabulary = bpe()
         .with("mask_token_id", Value::U32(259))
         .with("eom_token_id", Value::U64(u64::MAX >> 1))
@@ -103,7 +103,7 @@ fn ids_beyond_the_vocabulary_are_passed_over() {
             assert!(!tokenizer.is_eog(TokenId(id)));
         }
     });
-    // What begins and ends texts is not passed over.
+    // Tokens that begin and end texts are checked.
     for (key, value, id) in [
         ("bos_token_id", Value::U32(259), 259),
         ("eos_token_id", Value::U64(u64::MAX >> 1), i64::MAX),
@@ -117,7 +117,7 @@ fn ids_beyond_the_vocabulary_are_passed_over() {
             );
         });
     }
-    // The defaults are beyond a small vocabulary as well.
+    // The defaults are beyond a small vocabulary too.
     let small = Vocabulary::spm(&[("a", 1)], &[]);
     small.run(|tokenizer| {
         assert_eq!((tokenizer.bos(), tokenizer.eos()), (None, None));
@@ -126,7 +126,7 @@ fn ids_beyond_the_vocabulary_are_passed_over() {
 }
 
 #[test]
-fn strange_tokens_are_kept_as_they_are() {
+fn unusual_tokens_are_kept_unchanged() {
     let mut vocabulary = bpe();
     vocabulary.tokens.push((b"\xff\xfe".to_vec(), 1, f32::NAN));
     vocabulary.tokens.push((Vec::new(), 4, f32::INFINITY));
@@ -181,7 +181,7 @@ fn a_model_without_tokenizer_loads() {
 }
 
 #[test]
-fn an_unknown_rule_is_refused_only_where_it_matters() {
+fn an_unknown_pre_tokenizer_is_refused_only_if_it_is_used() {
     let odd = |vocabulary: Vocabulary| vocabulary.with("pre", "\u{1b}[31m".into());
     let error = refused(&odd(bpe()));
     assert!(!error.to_string().contains('\u{1b}'), "{error}");
@@ -220,7 +220,7 @@ fn budget(bytes: usize) -> Budget {
     Budget { left: AtomicUsize::new(bytes), calls: AtomicUsize::new(0) }
 }
 
-/// Whatever the heap has, the answer is a tokenizer or a typed error.
+/// With any heap, the result is a tokenizer or a typed error.
 #[test]
 fn running_out_of_memory_is_an_error() {
     let file = bpe().file();
@@ -244,7 +244,7 @@ fn running_out_of_memory_is_an_error() {
     assert!(refusals > 5 && built);
 }
 
-/// With a scratch that is kept, encoding the same text again asks the heap for nothing.
+/// With a scratch that is kept, encoding the same text again allocates nothing.
 #[test]
 fn encoding_allocates_nothing_after_warming_up() {
     for vocabulary in
@@ -290,7 +290,7 @@ fn long_runs_are_not_slow() {
     });
 }
 
-/// A vocabulary of random texts, kinds, scores and merges, under a random model and rule.
+/// A vocabulary of random texts, types, scores and merges, with a random model and pre-tokenizer.
 fn nonsense(source: &mut Unstructured<'_>) -> Result<Vocabulary> {
     let mut texts: Vec<Vec<u8>> = Vec::new();
     for _ in 0..source.int_in_range(1..=24)? {
@@ -339,7 +339,7 @@ fn nonsense(source: &mut Unstructured<'_>) -> Result<Vocabulary> {
     Ok(vocabulary.with("model", model.into()).with("pre", pre.into()))
 }
 
-/// Nothing panics on a random tokenizer, and what it gives are its own tokens.
+/// Nothing panics on a random tokenizer, and its output has valid ids.
 #[test]
 fn random_tokenizers_do_not_panic() {
     always(|source| {

@@ -1,4 +1,4 @@
-//! What holds for every text and every vocabulary, on random ones.
+//! Properties of every text and every vocabulary, on random ones.
 
 use crate::fixture::{MARKUP, PLAIN, PROMPT, Vocabulary, decode, encode, spell, stream};
 use arbitrary::{Result, Unstructured};
@@ -9,7 +9,7 @@ use doorbell_tests::property::always;
 
 const SHOWN: DetokenizeOptions = DetokenizeOptions { remove_special: false, special: true };
 
-/// Few different bytes, so that they meet often: letters, blanks, halves of characters.
+/// Few different bytes, so that merges are frequent: letters, spaces, parts of characters.
 fn bytes(source: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let pool = b"aabbcc  \n\n'<>\xe4\xb8\xad\xc3\xa9\xff\x00";
     (0..source.int_in_range(0..=40)?)
@@ -17,7 +17,7 @@ fn bytes(source: &mut Unstructured<'_>) -> Result<Vec<u8>> {
         .collect()
 }
 
-/// Merges of tokens that are there, some markup, and a rule.
+/// Merges of existing tokens, some control tokens, and a pre-tokenizer.
 fn byte_level(source: &mut Unstructured<'_>) -> Result<Vocabulary> {
     let pre =
         *source.choose(&["qwen2", "llama-bpe", "gpt-2", "gpt-4o", "starcoder", "deepseek-llm", "tekken"])?;
@@ -52,11 +52,11 @@ fn any(source: &mut Unstructured<'_>) -> Result<Vocabulary> {
     if source.arbitrary()? { byte_level(source) } else { spm(source) }
 }
 
-/// A byte-level vocabulary expresses every byte string, and gives it back.
+/// A byte-level vocabulary encodes every byte string, and decodes it again.
 #[test]
-fn byte_level_bpe_gives_back_any_bytes() {
+fn byte_level_bpe_decodes_any_bytes_it_encoded() {
     always(|source| {
-        // Cleaning blanks takes something away on purpose.
+        // Cleaning spaces removes bytes on purpose.
         let vocabulary =
             byte_level(source)?.with("pre", (*source.choose(&["qwen2", "gpt-4o", "smollm"])?).into());
         let text = bytes(source)?;
@@ -70,9 +70,9 @@ fn byte_level_bpe_gives_back_any_bytes() {
     });
 }
 
-/// So does SPM with byte tokens, but that U+2581 and a blank are the same to it.
+/// So does SPM with byte tokens, except that it treats U+2581 as a space.
 #[test]
-fn spm_gives_back_any_bytes() {
+fn spm_decodes_any_bytes_it_encoded() {
     always(|source| {
         let vocabulary = spm(source)?;
         let text = bytes(source)?;
@@ -106,7 +106,7 @@ fn a_stream_is_the_whole_text() {
     });
 }
 
-/// What was in the scratch before does not matter, and ids are of the vocabulary.
+/// Earlier contents of the scratch do not matter, and ids are valid.
 #[test]
 fn encoding_does_not_depend_on_what_came_before() {
     always(|source| {
@@ -132,7 +132,7 @@ fn encoding_does_not_depend_on_what_came_before() {
 fn merging_is_as_defined() {
     always(|source| {
         let vocabulary = byte_level(source)?.with("pre", "gemma4".into()).with("model", "gpt2".into());
-        // One piece without line ends, over characters: no scanner and no spelling in between.
+        // One piece without line ends, of characters: no splitting and no byte spelling.
         let text: String =
             bytes(source)?.iter().map(|byte| ['a', 'b', 'c'][usize::from(*byte % 3)]).collect();
         let mut symbols: Vec<String> = text.chars().map(String::from).collect();

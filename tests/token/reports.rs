@@ -22,7 +22,7 @@ fn spm(words: &[&str]) -> Vocabulary {
     let mut tokens = vec![("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL)];
     tokens.extend(bytes.iter().map(|text| (text.as_str(), BYTE)));
     tokens.extend(words.iter().map(|text| (*text, NORMAL)));
-    let scores: Vec<_> = words.iter().enumerate().map(|(place, text)| (*text, place as f32)).collect();
+    let scores: Vec<_> = words.iter().enumerate().map(|(index, text)| (*text, index as f32)).collect();
     Vocabulary::spm(&tokens, &scores)
 }
 
@@ -32,8 +32,7 @@ fn chat(tokenizer: &Tokenizer<'_>, text: &str, content: &[Range<usize>]) -> Vec<
     out.iter().map(|token| token.0).collect()
 }
 
-/// llama.cpp#3502. That it also cuts digits from the blank before them, as the report has it, is not what the
-/// test vectors of the model say.
+/// llama.cpp#3502. The report also has digits split from the space before them; the model's test vectors disagree.
 #[test]
 fn falcon_splits_punctuation_and_groups_of_three_digits() {
     let mut pieces = Vec::new();
@@ -76,7 +75,7 @@ fn decoded_text_encodes_to_the_same_tokens() {
         let options = DetokenizeOptions { remove_special: true, special: true };
         for text in ["a b", " a<|end|>b", "<|end|>\n a  b<|end|><|end|> ", "", "a<|end|>"] {
             let mut ids = encode(tokenizer, text, PROMPT);
-            // The first decoding lacks the white space that markup swallows.
+            // The first decoding lacks the white space that control tokens absorb.
             ids = encode(tokenizer, decode(tokenizer, &ids, options), PROMPT);
             for _ in 0..3 {
                 let again = encode(tokenizer, decode(tokenizer, &ids, options), PROMPT);
@@ -187,7 +186,7 @@ fn user_text_never_becomes_control_tokens() {
             text.as_bytes()
         );
     });
-    // SPM joins whatever is a token, but not letters to markup.
+    // SPM merges to any token, but never to a control token.
     let vocabulary = spm(&["▁", "<", "/", "s", ">", "</", "s>", "▁</"]);
     vocabulary.run(|tokenizer| {
         let found = encode(tokenizer, "</s>", PLAIN);
@@ -221,7 +220,7 @@ fn a_stream_holds_back_an_incomplete_character() {
     });
 }
 
-/// Qwen has a token `</s>` that is made by merges: text, and no end of an answer.
+/// Qwen has a token `</s>` that is made by merges; it is text and does not end an answer.
 #[test]
 fn html_does_not_end_an_answer() {
     let merges = ["< /", "s >", "</ s>"];

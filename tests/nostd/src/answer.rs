@@ -84,11 +84,11 @@ fn answer<'h>(file: &'h [u8], isa: Isa, budget: &'h Budget<&'static ArenaHeap>) 
         scratch: scratch(&model, config, heap)? as u64,
         ..memory
     };
-    generate(&tokenizer, &model, (config, isa), budget)?;
+    generate(&tokenizer, &model, config, isa, budget)?;
     Ok(predicted.heap())
 }
 
-/// What the backend takes beside what the engine knows.
+/// Bytes that the backend needs in addition to the engine's.
 fn scratch(model: &Model<'_>, config: Config, heap: Heap<'_>) -> Result<usize, Failure> {
     let plan = model.plan(config.largest_shape(), HeadResult::Logits, heap).map_err(Failure::Plan)?;
     CpuBackend::scratch_bytes(model, config.pages, KV, 1, &plan, heap).map_err(Failure::Scratch)
@@ -97,7 +97,8 @@ fn scratch(model: &Model<'_>, config: Config, heap: Heap<'_>) -> Result<usize, F
 fn generate<'m, 'a>(
     tokenizer: &Tokenizer<'a>,
     model: &'m Model<'a>,
-    (config, isa): (Config, Isa),
+    config: Config,
+    isa: Isa,
     budget: &'m Budget<&'static ArenaHeap>,
 ) -> Result<(), Failure> {
     let heap: Heap<'m> = budget;

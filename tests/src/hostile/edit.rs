@@ -1,4 +1,4 @@
-//! Turns any bytes into a good file with some things wrong, so that most of them get past the reader.
+//! Turns any bytes into a valid file with a few faults, so that most files get past the reader.
 
 use crate::gguf_writer::{GgufFile, Value};
 use crate::tiny::{self, Family, Shape};
@@ -6,7 +6,7 @@ use arbitrary::{Result, Unstructured};
 use doorbell_core::quant::Type;
 use std::sync::LazyLock;
 
-/// The good files: every family, plain and quantized.
+/// The valid files: every family, plain and quantized.
 static FILES: LazyLock<Vec<GgufFile>> = LazyLock::new(|| {
     let kinds = [Type::F32, Type::Q8_0, Type::Q4_0];
     let families = Family::ALL.into_iter().zip(kinds.into_iter().cycle());
@@ -17,18 +17,18 @@ static FILES: LazyLock<Vec<GgufFile>> = LazyLock::new(|| {
 pub fn edited(bytes: &[u8]) -> Vec<u8> {
     let mut source = Unstructured::new(bytes);
     let mut file = FILES[source.choose_index(FILES.len()).unwrap_or(0)].clone();
-    // Few, so that the first one found wrong is not always the same.
+    // Few, so that the first fault that is found varies.
     for _ in 0..source.int_in_range(1..=3_u8).unwrap_or(0) {
         if source.is_empty() || edit(&mut file, &mut source).is_err() {
             break;
         }
     }
     let mut out = file.to_bytes();
-    // What is left over damages bytes.
+    // The remaining input damages bytes.
     if source.ratio(1, 8).unwrap_or(false)
-        && let (Ok(place), Ok(byte)) = (source.choose_index(out.len()), source.arbitrary())
+        && let (Ok(position), Ok(byte)) = (source.choose_index(out.len()), source.arbitrary())
     {
-        out[place] = byte;
+        out[position] = byte;
     }
     out
 }
@@ -36,15 +36,15 @@ pub fn edited(bytes: &[u8]) -> Vec<u8> {
 fn edit(file: &mut GgufFile, source: &mut Unstructured<'_>) -> Result<()> {
     match source.int_in_range(0..=9_u8)? {
         0..=4 => {
-            let place = source.choose_index(file.metadata.len())?;
-            change(&mut file.metadata[place].1, source)?;
+            let position = source.choose_index(file.metadata.len())?;
+            change(&mut file.metadata[position].1, source)?;
         }
         5 => {
-            let place = source.choose_index(file.metadata.len())?;
-            let pair = file.metadata.remove(place);
+            let position = source.choose_index(file.metadata.len())?;
+            let pair = file.metadata.remove(position);
             if source.arbitrary()? {
-                let place = source.choose_index(file.metadata.len() + 1)?;
-                file.metadata.insert(place, pair);
+                let position = source.choose_index(file.metadata.len() + 1)?;
+                file.metadata.insert(position, pair);
             }
         }
         6 => {
@@ -58,28 +58,28 @@ fn edit(file: &mut GgufFile, source: &mut Unstructured<'_>) -> Result<()> {
             file.meta(key, value);
         }
         7 => {
-            let place = source.choose_index(file.tensors.len())?;
-            file.tensors.remove(place);
+            let position = source.choose_index(file.tensors.len())?;
+            file.tensors.remove(position);
         }
         8 => {
-            let place = source.choose_index(file.tensors.len())?;
-            let (info, data) = &mut file.tensors[place];
+            let position = source.choose_index(file.tensors.len())?;
+            let (info, data) = &mut file.tensors[position];
             if source.arbitrary()? && !info.dims.is_empty() {
                 let axis = source.choose_index(info.dims.len())?;
                 info.dims[axis] = number(source)?;
             } else {
-                info.kind = *source.choose(&KINDS)?;
+                info.ty = *source.choose(&TYPES)?;
             }
-            // Mostly with the data that the reader will want, so that binding has to find the fault.
+            // Mostly with data of the right length, so that binding has to find the fault.
             if source.int_in_range(0..=7_u8)? > 0 {
                 let elements = info.dims.iter().fold(1_u64, |all, dim| all.saturating_mul(*dim));
-                let bytes = usize::try_from(elements).ok().and_then(|count| info.kind.row_bytes(count));
+                let bytes = usize::try_from(elements).ok().and_then(|count| info.ty.row_bytes(count));
                 data.resize(bytes.filter(|bytes| *bytes < 1 << 20).unwrap_or(data.len()), 0x41);
             }
         }
         _ => {
-            let place = source.choose_index(file.tensors.len())?;
-            let data = &mut file.tensors[place].1;
+            let position = source.choose_index(file.tensors.len())?;
+            let data = &mut file.tensors[position].1;
             if !data.is_empty() {
                 let start = source.choose_index(data.len())?;
                 let end = (start + source.int_in_range(1..=64_usize)?).min(data.len());
@@ -96,16 +96,16 @@ fn change(value: &mut Value, source: &mut Unstructured<'_>) -> Result<()> {
         Value::U32(number) if source.arbitrary()? => *number = self::number(source)? as u32,
         Value::F32(number) if source.arbitrary()? => *number = f32::from_bits(source.arbitrary()?),
         Value::Array(_, items) if !items.is_empty() && source.arbitrary()? => {
-            let place = source.choose_index(items.len())?;
+            let position = source.choose_index(items.len())?;
             match source.int_in_range(0..=3_u8)? {
-                0 => items.truncate(place),
-                1 => items[place] = items[source.choose_index(items.len())?].clone(),
+                0 => items.truncate(position),
+                1 => items[position] = items[source.choose_index(items.len())?].clone(),
                 2 => {
-                    if let Value::String(text) = &mut items[place] {
-                        *text = source.bytes(source.len().min(place % 9))?.to_vec();
+                    if let Value::String(text) = &mut items[position] {
+                        *text = source.bytes(source.len().min(position % 9))?.to_vec();
                     }
                 }
-                _ => change_number(&mut items[place], source)?,
+                _ => change_number(&mut items[position], source)?,
             }
         }
         Value::String(text) if source.arbitrary()? => {
@@ -151,7 +151,7 @@ fn value(source: &mut Unstructured<'_>) -> Result<Value> {
     })
 }
 
-/// Names that mean something to somebody, and some that do not.
+/// Tensor names of various families, and some that none has.
 const NAMES: [&str; 16] = [
     "llama",
     "qwen2",
@@ -171,7 +171,7 @@ const NAMES: [&str; 16] = [
     "\u{1b}[31m\nx",
 ];
 
-/// Keys that change what is expected.
+/// Keys that change the expected tensors.
 const KEYS: [&str; 22] = [
     "ARCH.rope.scaling.type",
     "ARCH.rope.scaling.factor",
@@ -198,7 +198,7 @@ const KEYS: [&str; 22] = [
 ];
 
 /// Every type, computable or not.
-const KINDS: [Type; 20] = [
+const TYPES: [Type; 20] = [
     Type::F32,
     Type::F16,
     Type::BF16,

@@ -1,4 +1,4 @@
-//! Model files that lie: reading, binding, tokenizing and computing, within a budget of memory.
+//! Damaged model files: reading, binding, tokenizing and computing, within a budget of memory.
 
 use crate::hostile::edited;
 use doorbell_core::backend::KvType;
@@ -10,13 +10,13 @@ use doorbell_core::reference::{Products, Reference};
 use doorbell_core::token::{EncodeOptions, TokenId, Tokenizer};
 use doorbell_cpu::budget::Budget;
 
-/// What a file may take beside its own size.
+/// Bytes that may be allocated in addition to the file's own size.
 const ALLOWANCE: usize = 64 << 20;
 
-/// Keys, values and activations for which it is worth computing.
+/// Largest bytes of keys, values and activations for which a step is computed.
 const SMALL: u64 = 8 << 20;
 
-/// How far a file got.
+/// The last stage that a file passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reached {
     /// It was not read.
@@ -35,15 +35,15 @@ pub fn gguf(bytes: &[u8]) {
     open(bytes);
 }
 
-/// A target: the bytes say how a good file is changed.
+/// A target: the bytes select changes of a valid file.
 pub fn bind(bytes: &[u8]) {
     open(&edited(bytes));
 }
 
-/// Does with a file all that a host would do, and checks that no memory beyond the allowance is asked for.
+/// Uses a file as a host would, and checks that no memory beyond the allowance is requested.
 ///
 /// # Panics
-/// When a rule is broken.
+/// If a rule is broken.
 pub fn open(bytes: &[u8]) -> Reached {
     let budget = Budget::new(Global, usize::MAX);
     let reached = walk(bytes, &budget);
@@ -76,7 +76,7 @@ fn walk(bytes: &[u8], heap: Heap<'_>) -> Reached {
     }
 }
 
-/// An error is one line of text, whatever the file has put into it.
+/// Asserts that an error is one line of text, whatever the file contains.
 fn one_line(error: &dyn core::error::Error) {
     let text = error.to_string();
     assert!(!text.is_empty() && !text.contains(['\n', '\r', '\u{1b}']), "{text:?}");
@@ -97,7 +97,7 @@ fn read_all(gguf: &Gguf<'_>, bytes: &[u8]) {
         let at = usize::try_from(tensor.at).expect("data is in the file");
         assert!(tensor.data.is_empty() || bytes[at..].starts_with(tensor.data));
     }
-    // Whether it says that it is part of a set, and of which, is for the reader to judge.
+    // Keys of split files may be damaged too; the reader must only return.
     let _ = gguf.split();
 }
 
@@ -127,7 +127,7 @@ fn compute(model: &Model<'_>, heap: Heap<'_>) -> Reached {
     if memory.heap() > SMALL || all > SMALL {
         return Reached::Model;
     }
-    // `score` has a logit for every row of a chunk.
+    // `score` returns logits for every row of a chunk.
     let tokens = [0, 1, model.vocabulary - 1].map(|id| TokenId(id % model.vocabulary));
     let blocks = if KvType::Q8_0.check(model).is_ok() { KvType::Q8_0 } else { KvType::F16 };
     for (products, kv) in [(Products::Quantized, KvType::F16), (Products::Exact, blocks)] {

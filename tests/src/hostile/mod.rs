@@ -1,5 +1,6 @@
-//! Drivers for hostile input: each takes any bytes, does all that a host would do with them, and panics where a rule of
-//! core is broken. Used by fuzz targets, by mutations, and by property tests; which bytes to try is theirs.
+//! Drivers for hostile input: each takes any bytes, uses them as a host would, and panics if a rule of core is broken.
+//!
+//! Fuzz targets, mutation tests and property tests choose the bytes.
 
 mod edit;
 mod file;

@@ -1,4 +1,4 @@
-//! Logits and parameters that nobody would choose: a pick that is allowed, or an error that says why.
+//! Unusual logits and parameters: the result is an allowed token, or an error with the reason.
 
 use arbitrary::{Result, Unstructured};
 use doorbell_core::heap::{Global, Heap};
@@ -13,13 +13,13 @@ const HEAP: Heap<'static> = &Global;
 /// A target: parameters, tokens of the past, then logits.
 ///
 /// # Panics
-/// When a rule is broken.
+/// If a rule is broken.
 pub fn sample(bytes: &[u8]) {
     let mut source = Unstructured::new(bytes);
     let _ = steps(&mut source);
 }
 
-/// Mostly a number that is legal, sometimes any.
+/// Mostly a legal number, sometimes any number.
 fn float(source: &mut Unstructured<'_>, low: f32, high: f32) -> Result<f32> {
     if source.ratio(1, 16)? {
         return Ok(f32::from_bits(source.arbitrary()?));
@@ -80,7 +80,7 @@ fn params(source: &mut Unstructured<'_>) -> Result<SamplerParams> {
     })
 }
 
-/// Any logits: near each other, far apart, equal, impossible, or not numbers.
+/// Any logits: close together, far apart, equal, infinite or NaN.
 fn logits(source: &mut Unstructured<'_>, count: usize) -> Result<Vec<f32>> {
     let shape = source.int_in_range(0..=3_u8)?;
     let one = |source: &mut Unstructured<'_>| {
@@ -117,9 +117,9 @@ fn steps(source: &mut Unstructured<'_>) -> Result<()> {
         let words: [u32; 2] = source.arbitrary()?;
         let mask = source.arbitrary::<bool>()?.then(|| TokenMask::new(&words));
         let picked = first.sample(&logits, position, mask, &mut scratch);
-        // The same again: nothing is left in the buffers.
+        // Sample again: buffers must hold nothing of the first time.
         let again = second.sample(&logits, position, mask, &mut scratch);
-        // As text, since what is not a number differs from itself.
+        // Compared as text, since NaN differs from itself.
         assert_eq!(format!("{picked:?}"), format!("{again:?}"));
         match picked {
             Ok(picked) => {

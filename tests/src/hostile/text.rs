@@ -1,4 +1,4 @@
-//! Texts and tokens that nobody would send: encoding, decoding, and streams of pieces.
+//! Unusual texts and tokens: encoding, decoding, and streams of pieces.
 
 use crate::gguf_writer::GgufFile;
 use crate::vocabulary;
@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 const HEAP: Heap<'static> = &Global;
 
-/// Vocabularies of every kind, each with the rule by which text is cut.
+/// Vocabularies of every kind, each with its pre-tokenizer.
 static FILES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let rules = ["qwen2", "llama-bpe", "smollm", "gpt-2", "deepseek-llm", "falcon", "gpt-4o", "default"];
     let bpe = rules.map(|rule| vocabulary::bpe(512, rule));
@@ -29,7 +29,7 @@ static TOKENIZERS: LazyLock<Vec<Tokenizer<'static>>> = LazyLock::new(|| {
     files.map(|gguf| Tokenizer::new(&gguf, HEAP).expect("a good vocabulary")).collect()
 });
 
-/// The tokenizer that the first byte names, the second byte, and the rest.
+/// The tokenizer that the first byte selects, the second byte, and the rest.
 fn split(bytes: &[u8]) -> Option<(&'static Tokenizer<'static>, u8, &[u8])> {
     let (&which, rest) = bytes.split_first()?;
     let (&flags, rest) = rest.split_first()?;
@@ -40,20 +40,20 @@ fn split(bytes: &[u8]) -> Option<(&'static Tokenizer<'static>, u8, &[u8])> {
 /// A target: two bytes of choice, then text.
 ///
 /// # Panics
-/// When a rule is broken.
+/// If a rule is broken.
 pub fn token(bytes: &[u8]) {
     let Some((tokenizer, flags, text)) = split(bytes) else { return };
     let options = EncodeOptions { add_special: flags & 1 != 0, parse_special: flags & 2 != 0 };
     let mut tokens = heap::Vec::new_in(HEAP);
     tokenizer.encode(text, options, &mut tokens).expect("any bytes are a text");
     assert!(tokens.iter().all(|token| (token.0 as usize) < tokenizer.vocab_len()));
-    // Written out, markup included, the tokens are the text: no byte is lost or made up.
+    // Decoded with control tokens, the tokens are the text: no byte is lost or added.
     let special = options.add_special || options.parse_special;
     let remove_special = options.add_special;
     let mut back = heap::Vec::new_in(HEAP);
     let options = DetokenizeOptions { remove_special, special };
     tokenizer.detokenize(&tokens, options, &mut back).expect("memory");
-    // With U+2581 for blanks, that character becomes a blank, and broken characters may swallow part of it.
+    // SPM writes U+2581 for spaces, so that character becomes a space, and invalid UTF-8 may take a part of it.
     let faithful = tokenizer.model_name() == "bpe"
         || core::str::from_utf8(text).is_ok_and(|text| !text.contains('\u{2581}'));
     if faithful && !tokenizer.clean_spaces() && !special {
@@ -64,7 +64,7 @@ pub fn token(bytes: &[u8]) {
 /// A target: two bytes of choice, then tokens of two bytes each.
 ///
 /// # Panics
-/// When a rule is broken.
+/// If a rule is broken.
 pub fn detoken(bytes: &[u8]) {
     let Some((tokenizer, flags, rest)) = split(bytes) else { return };
     let special = flags & 1 != 0;

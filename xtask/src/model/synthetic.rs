@@ -98,12 +98,12 @@ fn pieces(jobs: &[Job], mut take: impl FnMut(Vec<u8>) -> bool) {
     let mut random = Random::new(1);
     for (info, std) in jobs {
         let mut left = info.bytes();
-        let unit = info.kind.block_bytes();
+        let unit = info.ty.block_bytes();
         while left > 0 {
             let mut piece = vec![0; left.min((1 << 22) / unit * unit)];
             left -= piece.len();
             match std {
-                Some(std) => blocks::fill(info.kind, *std, &mut random, &mut piece),
+                Some(std) => blocks::fill(info.ty, *std, &mut random, &mut piece),
                 None => piece.as_chunks_mut().0.iter_mut().for_each(|word| *word = 1_f32.to_le_bytes()),
             }
             if !take(piece) {
@@ -181,8 +181,8 @@ pub(super) fn tiny(what: &str, target: &Path) -> Result<(), anyhow::Error> {
     let Some(family) = Family::ALL.into_iter().find(|known| known.name() == family) else {
         bail!("unknown family {family:?}; known: {}", Family::ALL.map(Family::name).join(", "));
     };
-    let Some(kind) = blocks::KINDS.into_iter().find(|known| known.name() == kind) else {
-        bail!("unknown type {kind:?}; known: {}", blocks::KINDS.map(Type::name).join(", "));
+    let Some(kind) = blocks::TYPES.into_iter().find(|known| known.name() == kind) else {
+        bail!("unknown type {kind:?}; known: {}", blocks::TYPES.map(Type::name).join(", "));
     };
     let shape = if kind.block_len() > 32 { tiny::Shape::WIDE } else { tiny::Shape::NARROW };
     std::fs::write(target, tiny::model(family, shape, kind, 1).to_bytes())?;

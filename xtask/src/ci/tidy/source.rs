@@ -4,7 +4,7 @@ use super::{Entry, Rule, each_line, whole};
 use std::path::Path;
 
 pub(super) const RULES: [Rule; 7] =
-    [header, length, contents_only, module_name, unsafe_place, environment_place, no_silent_hole];
+    [header, length, contents_only, module_name, allowed_unsafe, environment_reads, no_skipped_test];
 
 /// Production lines a file may have.
 const BUDGET: usize = 600;
@@ -12,11 +12,11 @@ const BUDGET: usize = 600;
 /// Files over the budget: path, lines, reason.
 const LONGER: [(&str, usize, &str); 0] = [];
 
-/// Where `unsafe` may be allowed: beginnings of paths.
+/// Paths, or beginnings of paths, where `unsafe` may be allowed.
 const UNSAFE: [&str; 4] =
     ["drivers/kfd/src/sys", "drivers/soft/src/memory", "drivers/cpu/", "hosts/runtime/src/file/mapping.rs"];
 
-/// Names that say nothing about what belongs there.
+/// Names that don't say what a module contains.
 const VAGUE: [&str; 6] = ["utils", "util", "common", "helpers", "misc", "types"];
 
 fn rust(entry: &Entry) -> bool {
@@ -47,7 +47,7 @@ fn length(entry: &Entry) -> Vec<(usize, String)> {
     whole((lines > budget).then(|| format!("{lines} lines before its tests, at most {budget}")))
 }
 
-/// `lib.rs` and `mod.rs` are tables of contents.
+/// `lib.rs` and `mod.rs` only declare modules and exports.
 fn contents_only(entry: &Entry) -> Vec<(usize, String)> {
     let name = Path::new(&entry.path).file_name().and_then(|name| name.to_str());
     if !matches!(name, Some("lib.rs" | "mod.rs")) || is_test(&entry.path) {
@@ -59,7 +59,7 @@ fn contents_only(entry: &Entry) -> Vec<(usize, String)> {
         let word = item.split([' ', '<']).next().unwrap_or_default();
         ["fn", "struct", "enum", "impl", "trait", "const", "static", "type", "union"]
             .contains(&word)
-            .then(|| format!("a `{word}` in a table of contents"))
+            .then(|| format!("a `{word}` in a file for modules and exports"))
     })
 }
 
@@ -70,23 +70,23 @@ fn module_name(entry: &Entry) -> Vec<(usize, String)> {
         _ => path.file_stem(),
     };
     let vague = stem.and_then(|stem| stem.to_str()).filter(|stem| rust(entry) && VAGUE.contains(stem));
-    whole(vague.map(|stem| format!("a module called {stem} is a drawer for anything")))
+    whole(vague.map(|stem| format!("{stem} does not say what the module contains")))
 }
 
-fn unsafe_place(entry: &Entry) -> Vec<(usize, String)> {
-    let allowed = is_test(&entry.path) || UNSAFE.iter().any(|place| entry.path.starts_with(place));
+fn allowed_unsafe(entry: &Entry) -> Vec<(usize, String)> {
+    let allowed = is_test(&entry.path) || UNSAFE.iter().any(|allowed| entry.path.starts_with(allowed));
     if !rust(entry) || allowed {
         return Vec::new();
     }
     let pattern = concat!("(unsafe", "_code");
     each_line(entry, |line| {
         let lifted = line.contains(&format!("allow{pattern}")) || line.contains(&format!("expect{pattern}"));
-        lifted.then(|| "`unsafe` is allowed here, where it must not be".into())
+        lifted.then(|| "`unsafe` may not be allowed in this file".into())
     })
 }
 
-fn environment_place(entry: &Entry) -> Vec<(usize, String)> {
-    let below = ["core/", "drivers/", "kernels/"].iter().any(|room| entry.path.starts_with(room));
+fn environment_reads(entry: &Entry) -> Vec<(usize, String)> {
+    let below = ["core/", "drivers/", "kernels/"].iter().any(|folder| entry.path.starts_with(folder));
     if !rust(entry) || !below || is_test(&entry.path) {
         return Vec::new();
     }
@@ -96,16 +96,16 @@ fn environment_place(entry: &Entry) -> Vec<(usize, String)> {
         text: entry.text.lines().take(production_lines(&entry.text)).collect::<Vec<_>>().join("\n"),
     };
     each_line(&production, |line| {
-        line.contains(pattern).then(|| "environment variables are for hosts".into())
+        line.contains(pattern).then(|| "only hosts may read environment variables".into())
     })
 }
 
-/// Tests that don't run, or that a panic anywhere would pass.
-fn no_silent_hole(entry: &Entry) -> Vec<(usize, String)> {
+/// Tests that don't run, or that pass on any panic.
+fn no_skipped_test(entry: &Entry) -> Vec<(usize, String)> {
     let patterns = [concat!("#[ign", "ore"), concat!("#[should_", "panic")];
     each_line(entry, |line| {
         let found = patterns.iter().find(|pattern| rust(entry) && line.trim_start().starts_with(**pattern));
-        found.map(|pattern| format!("{pattern}]: a silent hole"))
+        found.map(|pattern| format!("{pattern}]: such a test may show nothing"))
     })
 }
 
@@ -127,10 +127,10 @@ mod tests {
         check(module_name, "core/src/util.rs", "", 1);
         check(module_name, "core/src/misc/mod.rs", "", 1);
         check(module_name, "core/src/quant/mod.rs", "", 0);
-        check(unsafe_place, "core/src/a.rs", concat!("#![allow(unsafe", "_code)]"), 1);
-        check(unsafe_place, "drivers/kfd/src/sys/a.rs", concat!("#![allow(unsafe", "_code)]"), 0);
-        check(environment_place, "core/src/a.rs", concat!("std::env::", "var(\"A\")"), 1);
-        check(environment_place, "hosts/cli/src/a.rs", concat!("std::env::", "var(\"A\")"), 0);
-        check(no_silent_hole, "core/src/a.rs", concat!("    #[ign", "ore]"), 1);
+        check(allowed_unsafe, "core/src/a.rs", concat!("#![allow(unsafe", "_code)]"), 1);
+        check(allowed_unsafe, "drivers/kfd/src/sys/a.rs", concat!("#![allow(unsafe", "_code)]"), 0);
+        check(environment_reads, "core/src/a.rs", concat!("std::env::", "var(\"A\")"), 1);
+        check(environment_reads, "hosts/cli/src/a.rs", concat!("std::env::", "var(\"A\")"), 0);
+        check(no_skipped_test, "core/src/a.rs", concat!("    #[ign", "ore]"), 1);
     }
 }

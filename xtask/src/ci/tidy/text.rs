@@ -5,7 +5,7 @@ use crate::process::root;
 
 pub(super) const RULES: [Rule; 4] = [spaces, unfinished, machine_path, links];
 
-/// Texts that came from elsewhere and stay as they are, and lock files.
+/// True for texts of foreign origin and for lock files, which stay unchanged.
 fn foreign(entry: &Entry) -> bool {
     const FOLDERS: [&str; 3] = ["tests/goldens/", "tests/oracle/", "tests/fuzz/kept/"];
     FOLDERS.iter().any(|folder| entry.path.starts_with(folder)) || entry.path.ends_with(".lock")
@@ -37,14 +37,15 @@ fn unfinished(entry: &Entry) -> Vec<(usize, String)> {
 
 /// Paths that exist on one machine only.
 fn machine_path(entry: &Entry) -> Vec<(usize, String)> {
-    let places = [concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/op", "t/"), concat!("/Us", "ers/")];
+    let prefixes =
+        [concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/op", "t/"), concat!("/Us", "ers/")];
     each_line(entry, |line| {
-        let found = places.iter().find(|place| line.contains(**place));
-        found.map(|place| format!("{place} is a path of one machine"))
+        let found = prefixes.iter().find(|prefix| line.contains(**prefix));
+        found.map(|prefix| format!("{prefix} is a path of one machine"))
     })
 }
 
-/// Relative links of Markdown files must lead to files.
+/// Relative links of Markdown files that lead to no file.
 fn links(entry: &Entry) -> Vec<(usize, String)> {
     if !entry.path.ends_with(".md") {
         return Vec::new();
@@ -56,7 +57,7 @@ fn links(entry: &Entry) -> Vec<(usize, String)> {
         for rest in line.split("](").skip(1) {
             let target = rest.split([')', '#']).next().unwrap_or_default();
             if !target.is_empty() && !target.contains("://") && !folder.join(target).exists() {
-                faults.push((index + 1, format!("link to {target}, which is not there")));
+                faults.push((index + 1, format!("link to {target}, which does not exist")));
             }
         }
     }
