@@ -64,7 +64,7 @@ pub(crate) fn run(kernel: &Kernel, groups: [u32; 2], args: &[Arg], seed: u64) ->
     let object = CodeObject::parse(&kernel.object()).map_err(|error| error.to_string())?;
     let mut space = Space::new();
     let code = space.allocate("code", object.image.len()).expect("memory");
-    code.write(0, &object.place(code.address()));
+    code.write(0, &object.relocated(code.address()));
     let mut values = Vec::new();
     let (mut windows, mut addresses) = (Vec::new(), Vec::<u64>::new());
     for (index, arg) in args.iter().enumerate() {

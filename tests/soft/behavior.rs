@@ -241,7 +241,7 @@ fn wait_inst(which: Op, value: i32) -> Inst {
     }
 }
 
-/// Whether the sanitizers find nothing in any of a few orders.
+/// True if the sanitizers find nothing in any of a few orders.
 fn is_clean(target: Target, code: &[Inst], groups: u32) -> bool {
     (0..12).all(|seed| {
         let outcome = run(target, Level::Strict, code, 32, groups, seed);

@@ -36,7 +36,7 @@ fn profiles(code: &[Inst], groups: u32, bytes: usize, times: usize) -> Vec<Profi
 }
 
 /// v1 = 16 * (64 * group + item).
-fn place() -> [Inst; 3] {
+fn item_offset() -> [Inst; 3] {
     [
         Inst::new(op::s_lshl_b32, [s(8), s(4), int(6)]),
         Inst::new(op::v_add_nc_u32, [v(1), s(8), v(0)]),
@@ -45,7 +45,7 @@ fn place() -> [Inst; 3] {
 }
 
 fn copy() -> Vec<Inst> {
-    let mut code = place().to_vec();
+    let mut code = item_offset().to_vec();
     code.push(Inst::new(op::global_load_b128, [v_range(4, 4), v(1), s_range(0, 2)]));
     code.push(Inst::new(op::s_waitcnt, [imm(0)]));
     code.push(Inst::new(op::global_store_b128, [v(1), v_range(4, 4), s_range(2, 2)]));

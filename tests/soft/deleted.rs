@@ -41,7 +41,7 @@ fn is_caught(object: &CodeObject, name: &str, input: &[u32], deleted: usize) -> 
     (0..3).any(|seed| {
         let mut space = Space::new();
         let code = space.allocate("code", object.image.len()).unwrap();
-        let mut image = object.place(code.address());
+        let mut image = object.relocated(code.address());
         image[deleted..deleted + 4].copy_from_slice(&NOP.to_le_bytes());
         code.write(0, &image);
         let data = space.allocate("data", 8192).unwrap();

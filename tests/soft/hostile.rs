@@ -39,7 +39,7 @@ pub(crate) fn elf(bytes: &[u8]) {
     let Ok(object) = CodeObject::parse(bytes) else { return };
     let mut space = Space::new();
     let code = memory(&mut space, CODE, object.image.len().max(64), "code");
-    code.write(0, &object.place(CODE));
+    code.write(0, &object.relocated(CODE));
     memory(&mut space, DATA, BYTES, "data");
     for (number, kernel) in object.kernels.iter().take(4).enumerate() {
         let start = usize::try_from(kernel.descriptor).unwrap_or(usize::MAX);

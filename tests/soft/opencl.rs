@@ -43,7 +43,7 @@ pub(crate) fn run(
 ) -> Result<(Vec<u32>, Report, BTreeSet<Op>), String> {
     let mut space = Space::new();
     let code = space.allocate("code", object.image.len()).unwrap();
-    code.write(0, &object.place(code.address()));
+    code.write(0, &object.relocated(code.address()));
     let source = space.allocate("input", ITEMS * 4).unwrap();
     let target = space.allocate("output", ITEMS * 4).unwrap();
     let arguments = space.allocate("arguments", 4096).unwrap();

@@ -240,7 +240,7 @@ impl Setup {
         self.inst = inst;
     }
 
-    /// Whether memory is the buffer, not LDS or scratch.
+    /// True if memory is the buffer, not LDS or scratch.
     fn is_global(&self) -> bool {
         !matches!(self.op.row().format, Format::Ds | Format::Scratch)
     }
@@ -395,7 +395,7 @@ fn run(case: &Case<'_>, setup: &Setup, level: Level) -> Result<Found, String> {
     Ok(Found { chunks, memory })
 }
 
-/// Whether two results agree: bit for bit, but NaNs as such, their payloads being open.
+/// True if two results agree: bit for bit, but NaNs as such, their payloads being open.
 fn agree(row: &Row, expected: &[Vector], found: &[Vector], lane: usize) -> bool {
     let kind = row.dst.first().map(|kind| kind.ty);
     let half_nan = |word: u32| word & 0x7c00 == 0x7c00 && word & 0x3ff != 0;

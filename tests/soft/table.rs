@@ -288,7 +288,7 @@ fn half(bits: u32) -> f32 {
     ::half::f16::from_bits(bits as u16).to_f32()
 }
 
-/// Whether two results agree: NaNs as such, transcendental ones within the error of either side.
+/// True if two results agree: NaNs as such, transcendental ones within the error of either side.
 fn agree(op: Op, expected: u32, found: u32) -> bool {
     let row = op.row();
     let loose = matches!(row.timing, Timing::Trans | Timing::F64Trans);

@@ -60,10 +60,10 @@ fn handler(target: Target) -> Vec<Inst> {
         wait,
         Inst::new(op::s_getreg_b32, [ttmp(5, 1), whole(layout.flags)]),
     ];
-    for (bit, place) in [(layout.illegal, 10), (layout.memory, 11), (layout.translation, 12)] {
+    for (bit, to) in [(layout.illegal, 10), (layout.memory, 11), (layout.translation, 12)] {
         code.push(Inst::new(op::s_bitcmp1_b32, [ttmp(5, 1), int(bit)]));
         code.push(unless(1));
-        code.push(Inst::new(op::s_bitset1_b32, [ttmp(4, 1), int(place)]));
+        code.push(Inst::new(op::s_bitset1_b32, [ttmp(4, 1), int(to)]));
     }
     code.push(Inst::new(op::s_mov_b32, [ttmp(10, 1), Operand::Scalar(Scalar::M0)]));
     let send = [

@@ -186,7 +186,7 @@ fn hostile_pm4_streams_end_in_events() {
     assert!(ends.complete > 0 && ends.memory > 0 && ends.memory + ends.queue + ends.other > 100, "{ends:?}");
 }
 
-/// Whether no dispatch of a stream asks for billions of groups, which would only take long.
+/// True if no dispatch of a stream asks for billions of groups, which would only take long.
 fn is_honest(words: &[u32]) -> bool {
     let mut at = 0;
     while at < words.len() && words[at] >> 30 == 3 {

@@ -61,7 +61,7 @@ pub(crate) fn used() -> Option<&'static Card> {
 }
 
 impl Card {
-    /// Whether this is the process that opened it.
+    /// True if this is the process that opened it.
     pub(crate) fn is_owner(&self) -> bool {
         self.process == std::process::id()
     }

@@ -120,7 +120,7 @@ impl Descriptor {
         })
     }
 
-    /// Whether it is for waves of 64 lanes.
+    /// True if it is for waves of 64 lanes.
     pub fn is_wave64(&self) -> bool {
         self.properties >> 10 & 1 == 0
     }

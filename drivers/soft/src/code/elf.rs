@@ -129,7 +129,7 @@ impl CodeObject {
     }
 
     /// The image as it has to be in memory when it lies at `base`.
-    pub fn place(&self, base: u64) -> Vec<u8> {
+    pub fn relocated(&self, base: u64) -> Vec<u8> {
         let mut image = self.image.clone();
         for (at, addend) in &self.relative {
             let value = base.wrapping_add(*addend).to_le_bytes();

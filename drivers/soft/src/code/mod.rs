@@ -4,8 +4,8 @@
 
 mod descriptor;
 mod elf;
-mod halves;
+mod wave64;
 
 pub use descriptor::{Descriptor, DescriptorError, Launch};
 pub use elf::{CodeObject, ElfError, Kernel};
-pub(crate) use halves::halved;
+pub(crate) use wave64::as_wave32;

@@ -7,8 +7,8 @@ use doorbell_kfd::packet::Encoding;
 
 use super::command_processor::{CommandProcessor, InFlight, Outcome};
 use super::pm4;
-use super::queue::Queue;
-use crate::code::{Descriptor, DescriptorError, Launch, halved};
+use super::queue::{IndirectBuffer, Queue};
+use crate::code::{Descriptor, DescriptorError, Launch, as_wave32};
 use crate::memory::{MemoryFault, Space};
 use crate::processor::Lists;
 
@@ -183,11 +183,11 @@ fn dispatch(
         ..Launch::default()
     };
     let mut descriptor = Descriptor::parse(&bytes).map_err(|_| Stop::Error(error::CODE))?;
-    if cp.halves
+    if cp.splits_wave64
         && descriptor.is_wave64()
-        && let Some(halved) = halved(&descriptor, object, cp.engine.target(), space)
+        && let Some(wave32) = as_wave32(&descriptor, object, cp.engine.target(), space)
     {
-        descriptor = halved;
+        descriptor = wave32;
     }
     let dispatch = descriptor.dispatch(object, &launch, cp.engine.target()).map_err(|problem| {
         cp.refuse(object, problem);
@@ -219,16 +219,15 @@ fn vendor(
 ) -> Result<(), Stop> {
     match packet.half(2) {
         1 if packet.word(20) == 10 && packet.word(4) >> 8 & 0xff == 0x3f => {
-            let buffer = packet.long(8);
-            let dwords = packet.word(16) & 0xf_ffff;
+            let (address, dwords) = (packet.long(8), packet.word(16) & 0xf_ffff);
             match cp.engine.options().lists {
                 Lists::Run => {}
                 Lists::Refuse => return Err(Stop::Error(error::VENDOR)),
                 Lists::Ignore => return Err(Stop::Waits),
                 Lists::Skip => return Ok(cp.signal(packet.signal(), space)?),
             }
-            let at = queue.waiting.take().map_or(0, |(_, _, at)| at);
-            match pm4::run(cp, queue, space, buffer, dwords, at)? {
+            let position = queue.waiting.take().map_or(0, |buffer| buffer.position);
+            match pm4::run(cp, queue, space, IndirectBuffer { address, dwords, position })? {
                 Outcome::Advanced => Ok(cp.signal(packet.signal(), space)?),
                 Outcome::Waits => Err(Stop::Waits),
                 Outcome::Stopped => Err(Stop::Hung),

@@ -35,11 +35,11 @@ pub(super) struct InFlight {
     pub(super) dispatch: Dispatch,
     pub(super) signal: u64,
     pub(super) profiled: bool,
-    /// How it came here.
+    /// Encoding of the packet that launched it.
     pub(super) encoding: Encoding,
 }
 
-/// What a queue does next.
+/// Result of one packet for its queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     /// Consumed something.
@@ -48,6 +48,13 @@ pub(super) enum Outcome {
     Waits,
     /// Stopped.
     Stopped,
+}
+
+/// Clock values of a dispatch's start and end.
+#[derive(Clone, Copy)]
+struct Span {
+    start: u64,
+    end: u64,
 }
 
 /// The command processor of one GPU.
@@ -61,7 +68,7 @@ pub struct CommandProcessor {
     /// Kernels that were refused, by the address of descriptor or code, oldest first, at most [`CommandProcessor::MOST`].
     pub refusals: Vec<(u64, DescriptorError)>,
     /// Simple kernels of 64 lanes run as two waves of 32, as AMD's own runtime needs it.
-    pub halves: bool,
+    pub splits_wave64: bool,
     /// The process's trap handler and its data.
     pub trap: Option<(u64, u64)>,
     pub(super) notices: Vec<Notice>,
@@ -92,7 +99,7 @@ impl CommandProcessor {
             report: Report::default(),
             faults: Vec::new(),
             refusals: Vec::new(),
-            halves: false,
+            splits_wave64: false,
             trap: None,
             notices: Vec::new(),
             batch: Vec::new(),
@@ -111,8 +118,8 @@ impl CommandProcessor {
     pub(super) fn limit(&mut self, queue: &Queue, space: &mut Space) -> Result<u64, MemoryFault> {
         let written = space.load64(queue.write_pointer)?;
         let Some(rung) = queue.rung else { return Ok(queue.read) };
-        let told = if queue.kind == QueueKind::Aql { rung.wrapping_add(1) } else { rung };
-        Ok(if self.random.once_in(2) { told.max(written) } else { told })
+        let rung = if queue.kind == QueueKind::Aql { rung.wrapping_add(1) } else { rung };
+        Ok(if self.random.once_in(2) { rung.max(written) } else { rung })
     }
 
     /// A kernel cannot run on this chip, or not in this software.
@@ -156,7 +163,7 @@ impl CommandProcessor {
         // All of a batch came in the same way: only the packets of one kind wait for nothing.
         let encoding = batch.first().map_or(Encoding::Aql, |flight| flight.encoding);
         let mut times = self.advance(start, counted, encoding);
-        times.resize(batch.len(), (start, self.clock()));
+        times.resize(batch.len(), Span { start, end: self.clock() });
         let mut batch: Vec<_> = batch.drain(..).zip(times).collect();
         // Nothing orders the completions of dispatches that overlap.
         while !batch.is_empty() {
@@ -170,14 +177,14 @@ impl CommandProcessor {
     }
 
     /// Lets the modelled time of the dispatches counted since the first `counted` pass; when each began and ended.
-    fn advance(&mut self, start: u64, counted: usize, encoding: Encoding) -> Vec<(u64, u64)> {
+    fn advance(&mut self, start: u64, counted: usize, encoding: Encoding) -> Vec<Span> {
         let model = Model::of_target(self.engine.target()).submitting(encoding);
         let mut times = Vec::new();
         let mut now = start;
         for profile in self.engine.profiles().iter().skip(counted) {
             let begin = now;
             now += ((model.time(profile).total() / TICK) as u64).max(1);
-            times.push((begin, now));
+            times.push(Span { start: begin, end: now });
         }
         self.ticks += now - start;
         times
@@ -186,7 +193,7 @@ impl CommandProcessor {
     fn complete(
         &mut self,
         flight: &InFlight,
-        (start, end): (u64, u64),
+        Span { start, end }: Span,
         space: &mut Space,
     ) -> Result<(), MemoryFault> {
         let signal = flight.signal;

@@ -9,7 +9,7 @@ use doorbell_isa::Generation;
 use doorbell_kfd::packet::Encoding;
 
 use super::command_processor::{CommandProcessor, InFlight, Notice, Outcome};
-use super::queue::Queue;
+use super::queue::{IndirectBuffer, Queue};
 use crate::code::{Descriptor, Launch};
 use crate::memory::{MemoryFault, Space};
 
@@ -81,11 +81,9 @@ pub(super) fn run(
     cp: &mut CommandProcessor,
     queue: &mut Queue,
     space: &mut Space,
-    buffer: u64,
-    dwords: u32,
-    start: usize,
+    buffer: IndirectBuffer,
 ) -> Result<Outcome, MemoryFault> {
-    let outcome = nested(cp, queue, space, (buffer, dwords, start), 0)?;
+    let outcome = nested(cp, queue, space, buffer, 0)?;
     if outcome == Outcome::Advanced && !cp.flush(queue, space) {
         return Ok(Outcome::Stopped);
     }
@@ -96,29 +94,30 @@ fn nested(
     cp: &mut CommandProcessor,
     queue: &mut Queue,
     space: &mut Space,
-    (buffer, dwords, start): (u64, u32, usize),
+    buffer: IndirectBuffer,
     depth: usize,
 ) -> Result<Outcome, MemoryFault> {
+    let IndirectBuffer { address, dwords, position } = buffer;
     if dwords > LONGEST || depth >= DEPTH {
         return Ok(Outcome::Stopped);
     }
     let end = dwords as usize;
-    let mut at = start;
+    let mut at = position;
     while at < end {
-        let header = space.load32(buffer.wrapping_add(4 * at as u64))?;
+        let header = space.load32(address.wrapping_add(4 * at as u64))?;
         let length = length(header);
         if at + length > end {
             return Ok(Outcome::Stopped);
         }
         let mut body = Vec::new();
         for index in 1..length {
-            body.push(space.load32(buffer.wrapping_add(4 * (at + index) as u64))?);
+            body.push(space.load32(address.wrapping_add(4 * (at + index) as u64))?);
         }
         match packet(cp, queue, space, header, &body, depth)? {
             Outcome::Advanced => at += length,
             Outcome::Waits => {
                 if depth == 0 {
-                    queue.waiting = Some((buffer, dwords, at));
+                    queue.waiting = Some(IndirectBuffer { position: at, ..buffer });
                 }
                 return Ok(Outcome::Waits);
             }
@@ -193,7 +192,9 @@ fn packet(
             Outcome::Advanced
         }
         (opcode::INDIRECT_BUFFER, [low, high, size]) => {
-            nested(cp, queue, space, (long(*low, *high), size & 0xf_ffff, 0), depth + 1)?
+            let buffer =
+                IndirectBuffer { address: long(*low, *high), dwords: size & 0xf_ffff, position: 0 };
+            nested(cp, queue, space, buffer, depth + 1)?
         }
         _ => Outcome::Stopped,
     })

@@ -38,8 +38,19 @@ pub struct Queue {
     pub is_active: bool,
     /// Stopped for good by an error or a fault.
     pub is_stopped: bool,
-    /// Where an indirect buffer waits: address, dwords, position.
-    pub(super) waiting: Option<(u64, u32, usize)>,
+    /// The indirect buffer that waits for a condition.
+    pub(super) waiting: Option<IndirectBuffer>,
+}
+
+/// An indirect buffer and the position in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct IndirectBuffer {
+    /// Address.
+    pub(super) address: u64,
+    /// Length.
+    pub(super) dwords: u32,
+    /// Dwords consumed.
+    pub(super) position: usize,
 }
 
 impl Queue {

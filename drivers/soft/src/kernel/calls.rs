@@ -123,7 +123,7 @@ impl SoftKernel {
                     return Err(Errno::EIO);
                 }
                 state.queues.create(&mut state.ranges, gpu, has_vm, self.machine.release, arg)?;
-                self.silence(state, arg.gpu_id, arg.doorbell_offset);
+                self.clear_doorbell(state, arg.gpu_id, arg.doorbell_offset);
                 Ok(())
             }),
             request::UPDATE_QUEUE => {

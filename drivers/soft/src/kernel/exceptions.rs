@@ -19,9 +19,9 @@ const DOORBELL: u32 = (1 << DOORBELL_BITS) - 1;
 const PAYLOAD: u64 = 24;
 const EVENT: u64 = 32;
 
-/// Whether queues of a chip start waves that enter handlers: from 6.5 on the work-around for saving waves on the first
+/// True if queues of a chip start waves that enter handlers: from 6.5 on the work-around for saving waves on the first
 /// chips of gfx11 turns that off.
-fn enters(release: Release, target: Target) -> bool {
+fn enters_handlers(release: Release, target: Target) -> bool {
     let first = [Target::Gfx1100, Target::Gfx1101, Target::Gfx1102, Target::Gfx1103];
     release == Release::V6_1 || !first.contains(&target)
 }
@@ -33,7 +33,7 @@ impl SoftKernel {
         if !state.vms.contains_key(&arg.gpu_id) {
             return Err(Errno::ESRCH);
         }
-        let handler = (arg.tba_addr != 0 && enters(self.machine.release, gpu.chip.target))
+        let handler = (arg.tba_addr != 0 && enters_handlers(self.machine.release, gpu.chip.target))
             .then_some((arg.tba_addr, arg.tma_addr));
         for device in state.devices.iter_mut().filter(|device| device.id == arg.gpu_id) {
             device.processor.trap = handler;
@@ -46,15 +46,16 @@ impl State {
     /// An interrupt that a wave sent: exceptions of a queue if a handler sent it to a runtime that takes them, otherwise
     /// one like any other.
     pub(super) fn exception(&mut self, gpu: u32, message: Message) {
-        let told =
-            message.privileged && self.runtime_enabled && self.tell(gpu, message.data).is_ok_and(|told| told);
-        if !told {
+        let delivered = message.privileged
+            && self.runtime_enabled
+            && self.deliver(gpu, message.data).is_ok_and(|delivered| delivered);
+        if !delivered {
             self.events.interrupt(message.data);
         }
     }
 
     /// Adds exceptions to what the header of the queue's save area points at; false if there is no such queue.
-    fn tell(&mut self, gpu: u32, data: u32) -> Result<bool, MemoryFault> {
+    fn deliver(&mut self, gpu: u32, data: u32) -> Result<bool, MemoryFault> {
         let Self { queues, devices, events, .. } = self;
         let is_owner = |queue: &Queue| queue.doorbell == data & DOORBELL;
         let entry = queues.all.values().find(|entry| entry.gpu == gpu && is_owner(&entry.queue));

@@ -13,7 +13,7 @@ use crate::command::Queue;
 use super::soft::{DOORBELLS, SoftKernel, State};
 
 /// What a doorbell holds before its first value.
-const SILENT: u64 = u64::MAX;
+const EMPTY: u64 = u64::MAX;
 
 impl SoftKernel {
     /// From now on doorbells are looked at in memory by [`SoftKernel::watch`], and USERPTR allocations are accepted:
@@ -27,7 +27,7 @@ impl SoftKernel {
         let mut state = self.state.lock();
         state.watched = Some(window);
         state.ranges.adopts = true;
-        state.devices.iter_mut().for_each(|device| device.processor.halves = true);
+        state.devices.iter_mut().for_each(|device| device.processor.splits_wave64 = true);
         Ok(())
     }
 
@@ -41,7 +41,7 @@ impl SoftKernel {
         for entry in state.queues.all.values_mut() {
             let Some(at) = self.slot(entry.gpu, entry.doorbell) else { continue };
             let value = window.load64(at);
-            if value != SILENT && entry.seen != Some(value) {
+            if value != EMPTY && entry.seen != Some(value) {
                 entry.seen = Some(value);
                 rung.push((entry.gpu, entry.doorbell, value));
             }
@@ -81,10 +81,10 @@ impl SoftKernel {
     }
 
     /// Forgets what a doorbell's last queue was told.
-    pub(super) fn silence(&self, state: &State, gpu: u32, offset: u64) {
+    pub(super) fn clear_doorbell(&self, state: &State, gpu: u32, offset: u64) {
         let at = self.slot(gpu, offset as usize & (DOORBELLS - 1));
         if let (Some(window), Some(at)) = (&state.watched, at) {
-            window.store64(at, SILENT);
+            window.store64(at, EMPTY);
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Whether the pages are the process's own, which cannot be pinned.
+    /// True if the pages are the process's own, which cannot be pinned.
     pub(super) fn is_caller_owned(&self) -> bool {
         self.flags & alloc_flag::USERPTR != 0
     }
@@ -186,8 +186,8 @@ impl Ranges {
         Ok(())
     }
 
-    /// Whether a range is somewhere another one is mapped, or nowhere the GPU reaches.
-    fn is_misplaced(&self, handle: u64) -> bool {
+    /// True if a range is somewhere another one is mapped, or nowhere the GPU reaches.
+    fn has_invalid_address(&self, handle: u64) -> bool {
         let Some(range) = self.all.get(&handle) else { return true };
         let Some(end) = range.va.checked_add(range.size) else { return true };
         let overlaps = self.all.iter().any(|(other, found)| {
@@ -208,7 +208,7 @@ impl Ranges {
         if arg.n_devices == 0 || arg.n_success > arg.n_devices || devices.len() < arg.n_devices as usize {
             return Err(Errno::EINVAL);
         }
-        let misplaced = self.is_misplaced(arg.handle);
+        let invalid_address = self.has_invalid_address(arg.handle);
         let pinned = self.pinned == Some(arg.handle);
         let range = self.all.get_mut(&arg.handle).ok_or(Errno::ENOMEM)?;
         for gpu in devices.iter().take(arg.n_devices as usize).skip(arg.n_success as usize) {
@@ -218,7 +218,7 @@ impl Ranges {
                 return Err(Errno::EINVAL);
             };
             if map {
-                if misplaced {
+                if invalid_address {
                     return Err(Errno::EINVAL);
                 }
                 if range.mapped.insert(*gpu) {

@@ -163,7 +163,7 @@ impl SoftKernel {
 impl State {
     /// Runs every queue as far as it goes, round after round while signals of one let another go on.
     pub(super) fn run(&mut self) {
-        let mut moved = !self.rung_out(self.injection.hang_after);
+        let mut moved = !self.is_past_doorbell(self.injection.hang_after);
         while moved {
             moved = false;
             let mut messages = Vec::new();
@@ -226,8 +226,8 @@ impl State {
         }
     }
 
-    /// Whether doorbells have been rung more often than something waits for.
-    fn rung_out(&self, after: Option<u32>) -> bool {
+    /// True if doorbells have been rung more often than something waits for.
+    fn is_past_doorbell(&self, after: Option<u32>) -> bool {
         after.is_some_and(|after| self.rings > after)
     }
 
@@ -238,11 +238,11 @@ impl State {
             }
         }
         self.rings += 1;
-        if self.rung_out(self.injection.reset_after) {
+        if self.is_past_doorbell(self.injection.reset_after) {
             self.injection.reset_after = None;
             self.reset();
         }
-        if self.rung_out(self.injection.fault_after) {
+        if self.is_past_doorbell(self.injection.fault_after) {
             self.injection.fault_after = None;
             self.fault();
         }

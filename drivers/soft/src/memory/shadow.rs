@@ -22,7 +22,7 @@ impl Shadow {
         }
     }
 
-    /// Whether all bytes of a range have a value.
+    /// True if all bytes of a range have a value.
     pub(crate) fn all(&self, start: usize, len: usize) -> bool {
         pieces(start, len).all(|(at, bits)| self.0.get(at).is_some_and(|word| word & bits == bits))
     }

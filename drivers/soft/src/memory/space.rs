@@ -38,7 +38,7 @@ pub struct MemoryFault {
     pub access: Access,
     /// Nearest region, with the distance from its start (negative: in front of it).
     pub nearest: Option<(String, i128)>,
-    /// Whether a region is there but forbids the access.
+    /// True if a region is there but forbids the access.
     pub forbidden: bool,
 }
 
@@ -215,7 +215,7 @@ impl Space {
         }
     }
 
-    /// Whether an access is possible.
+    /// True if an access is possible.
     ///
     /// # Errors
     ///
@@ -352,12 +352,12 @@ impl Space {
         Ok(self.regions[at].window.fetch_sub64(start, amount))
     }
 
-    /// Whether anything is tracked by byte.
+    /// True if anything is tracked by byte.
     pub(crate) fn is_tracked(&self) -> bool {
         self.regions.iter().any(|region| region.defined.is_some())
     }
 
-    /// Whether bytes have a value; true where that is not tracked.
+    /// True if bytes have a value; true where that is not tracked.
     pub(crate) fn is_defined(&mut self, address: u64, len: usize) -> bool {
         let Ok(at) = self.locate(address, len, Access::Read) else { return true };
         let region = &self.regions[at];

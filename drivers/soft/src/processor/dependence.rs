@@ -15,7 +15,7 @@ use crate::memory::Space;
 const MOST: usize = 1 << 16;
 
 impl Program {
-    /// Whether groups of the kernel at `entry` may see each other: a global atomic, a load past the caches of a
+    /// True if groups of the kernel at `entry` may see each other: a global atomic, a load past the caches of a
     /// workgroup, or a jump to where only execution knows.
     pub(crate) fn is_dependent(&mut self, entry: u64, space: &mut Space) -> bool {
         if let Some(known) = self.dependent.get(&entry) {
@@ -54,7 +54,7 @@ impl Program {
     }
 }
 
-/// Whether an instruction may see what another group stores.
+/// True if an instruction may see what another group stores.
 fn reaches_others(step: &Step) -> bool {
     let row = step.row();
     let global = matches!(row.format, Format::Global | Format::Flat | Format::Mubuf);

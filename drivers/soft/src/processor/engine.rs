@@ -172,7 +172,7 @@ impl Engine {
         self.ordering.iter_mut().for_each(|ordering| ordering.begin(!keeps));
         self.collect();
         self.program.revalidate(space);
-        if let Some(outcome) = self.share(dispatches, space, report) {
+        if let Some(outcome) = self.run_parallel(dispatches, space, report) {
             return outcome;
         }
         let mut waiting: Vec<Cursor<'_>> = dispatches.iter().map(cursor).collect();
@@ -191,7 +191,7 @@ impl Engine {
             }
             let at = if self.options.level == Level::Strict { self.random.below(groups.len()) } else { 0 };
             let rest = self.options.budget.saturating_sub(report.instructions);
-            let moved = self.turn(&mut groups[at], space, report, rest)?;
+            let moved = self.run_group(&mut groups[at], space, report, rest)?;
             if groups[at].is_over() {
                 groups.swap_remove(at);
                 report.groups += 1;
@@ -208,10 +208,10 @@ impl Engine {
             }
             let stuck = report.instructions - changes.1 > self.options.patience;
             if stuck || (!moved && groups.iter().all(is_blocked)) {
-                return Err(halted.unwrap_or_else(|| stop(&groups[at], Cause::Deadlock)));
+                return Err(halted.unwrap_or_else(|| fault_of(&groups[at], Cause::Deadlock)));
             }
             if report.instructions >= self.options.budget {
-                return Err(halted.unwrap_or_else(|| stop(&groups[at], Cause::Budget)));
+                return Err(halted.unwrap_or_else(|| fault_of(&groups[at], Cause::Budget)));
             }
             if self.options.level == Level::Fast {
                 groups.rotate_left(1);
@@ -245,7 +245,7 @@ impl Engine {
     }
 
     /// Lets one group run for a while; whether anything was executed.
-    pub(super) fn turn(
+    pub(super) fn run_group(
         &mut self,
         group: &mut Group,
         space: &mut Space,
@@ -323,7 +323,7 @@ pub(super) fn is_blocked(group: &Group) -> bool {
     group.waves.iter().all(|wave| wave.activity != Activity::Runs)
 }
 
-pub(super) fn stop(group: &Group, cause: Cause) -> Fault {
+pub(super) fn fault_of(group: &Group, cause: Cause) -> Fault {
     let wave = group.waves.iter().find(|wave| wave.activity != Activity::Ended);
     Fault {
         pc: wave.map_or(0, |wave| wave.pc),

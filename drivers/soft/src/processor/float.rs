@@ -14,7 +14,7 @@ pub(crate) struct Format {
     exponent: u32,
     /// Stored significand bits.
     mantissa: u32,
-    /// Whether the top exponent holds infinities and NaNs; if not, only all ones is NaN (fp8 E4M3).
+    /// True if the top exponent holds infinities and NaNs; if not, only all ones is NaN (fp8 E4M3).
     has_infinity: bool,
 }
 
@@ -281,7 +281,7 @@ fn pack64(negative: bool, mantissa: u128, power: i32, round: Round) -> f64 {
 }
 
 /// An integer moved so that its highest bit is number 122, with its power of two.
-fn raised((mantissa, power): (u128, i32)) -> (u128, i32) {
+fn raised(mantissa: u128, power: i32) -> (u128, i32) {
     let shift = mantissa.leading_zeros().cast_signed() - 5;
     (mantissa << shift, power - shift)
 }
@@ -298,7 +298,7 @@ fn directed64(a: f64, b: f64, c: f64, round: Round) -> f64 {
         (_, 0) => return pack64(sign, product, power_a + power_b, round),
         _ => {}
     }
-    let (left, right) = (raised((product, power_a + power_b)), raised((c, power_c)));
+    let (left, right) = (raised(product, power_a + power_b), raised(c, power_c));
     let (mut high, mut low) = ((sign, left), (sign_c, right));
     if (left.1, left.0) < (right.1, right.0) {
         core::mem::swap(&mut high, &mut low);
@@ -364,7 +364,7 @@ pub(crate) fn flush64(bits: u64) -> u64 {
     if bits & 0x7ff0_0000_0000_0000 == 0 { bits & (1 << 63) } else { bits }
 }
 
-/// Whether a single is a signalling NaN.
+/// True if a single is a signalling NaN.
 #[inline]
 pub(crate) fn is_signalling32(value: f32) -> bool {
     value.is_nan() && value.to_bits() & 0x40_0000 == 0

@@ -85,7 +85,7 @@ impl Group {
         (!self.waves.iter().any(runs)).then_some(fault)
     }
 
-    /// Whether all waves have ended.
+    /// True if all waves have ended.
     pub(crate) fn is_over(&self) -> bool {
         self.waves.iter().all(|wave| wave.activity == Activity::Ended)
     }

@@ -5,7 +5,7 @@
 
 mod address;
 mod lds;
-mod quick;
+mod fast_path;
 mod scalar;
 
 use doorbell_isa::{Flags, Format, Op};
@@ -18,7 +18,7 @@ use super::transfer::transfer_of;
 
 /// Issues a vector memory or LDS instruction.
 fn issue(context: &mut Context<'_>, step: &Step) -> Result<Next, Cause> {
-    if context.is_unwatched() && quick::vector(context, step) {
+    if context.is_unwatched() && fast_path::vector(context, step) {
         return Ok(Next::Following);
     }
     let Some(request) = address::request(context.wave, step)? else { return Ok(Next::Following) };
@@ -28,7 +28,7 @@ fn issue(context: &mut Context<'_>, step: &Step) -> Result<Next, Cause> {
 
 /// Issues a scalar load.
 fn issue_scalar(context: &mut Context<'_>, step: &Step) -> Result<Next, Cause> {
-    if context.is_unwatched() && quick::scalar_load(context, step) {
+    if context.is_unwatched() && fast_path::scalar_load(context, step) {
         return Ok(Next::Following);
     }
     let request = scalar::request(context.wave, step)?;

@@ -111,7 +111,7 @@ impl Meter {
                 lines.extend(start / LINE..=start.wrapping_add(len as u64).saturating_sub(1) / LINE);
             }
             lds.extend(request.lds_pieces(lane).into_iter().flatten());
-            if request.place == MemoryKind::Scalar {
+            if request.memory == MemoryKind::Scalar {
                 break;
             }
         }
@@ -131,7 +131,7 @@ impl Meter {
             self.traffic.memory += if self.l2.touch(line) { 0 } else { LINE };
             return;
         }
-        let hit = if request.place == MemoryKind::Scalar {
+        let hit = if request.memory == MemoryKind::Scalar {
             self.traffic.scalar += LINE;
             self.scalar[self.unit / 2].touch(line)
         } else {

@@ -47,32 +47,32 @@ impl Mode {
         Round::of(self.0 >> 2)
     }
 
-    /// Whether denormal f32 inputs are kept.
+    /// True if denormal f32 inputs are kept.
     pub(crate) const fn keeps_in32(self) -> bool {
         self.0 & 1 << 4 != 0
     }
 
-    /// Whether denormal f32 results are kept.
+    /// True if denormal f32 results are kept.
     pub(crate) const fn keeps_out32(self) -> bool {
         self.0 & 1 << 5 != 0
     }
 
-    /// Whether denormal f16 and f64 inputs are kept.
+    /// True if denormal f16 and f64 inputs are kept.
     pub(crate) const fn keeps_in64(self) -> bool {
         self.0 & 1 << 6 != 0
     }
 
-    /// Whether denormal f16 and f64 results are kept.
+    /// True if denormal f16 and f64 results are kept.
     pub(crate) const fn keeps_out64(self) -> bool {
         self.0 & 1 << 7 != 0
     }
 
-    /// Whether clamping turns NaN into 0.
+    /// True if clamping turns NaN into 0.
     pub(crate) const fn dx10_clamp(self) -> bool {
         self.0 & Self::DX10_CLAMP != 0
     }
 
-    /// Whether signalling NaNs are quieted and returned by minima and maxima.
+    /// True if signalling NaNs are quieted and returned by minima and maxima.
     pub(crate) const fn ieee(self) -> bool {
         self.0 & Self::IEEE != 0
     }

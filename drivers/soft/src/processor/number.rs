@@ -7,7 +7,7 @@ use core::cmp::Ordering;
 use super::float::{is_signalling32, round32};
 use super::mode::{Mode, Round};
 
-/// Whether an order is one that the comparison accepts; `None` is unordered.
+/// True if an order is one that the comparison accepts; `None` is unordered.
 pub(crate) type Accepts = fn(Option<Ordering>) -> bool;
 
 /// Float comparisons in the order of their opcodes: f, lt, eq, le, gt, lg, ge, o, u, nge, nlg, ngt, nle, neq, nlt, t.
@@ -72,7 +72,7 @@ impl Real for f64 {
     }
 }
 
-/// Whether `a` orders before `b`, minus zero before plus zero.
+/// True if `a` orders before `b`, minus zero before plus zero.
 fn before<T: Real>(a: T, b: T) -> bool {
     a < b || (a == b && a.negative() && !b.negative())
 }

@@ -20,7 +20,7 @@ use super::transfer::Transfer;
 use super::wait::Wait;
 
 impl Context<'_> {
-    /// Whether nobody looks at memory operations.
+    /// True if nobody looks at memory operations.
     pub(crate) fn is_unwatched(&self) -> bool {
         self.wave.tracker.is_none() && self.meter.is_none()
     }
@@ -46,11 +46,11 @@ impl Context<'_> {
         {
             self.wait(room)?;
         }
-        let (destination, place, lands) = (request.destination, request.place, landing(&request, counters));
+        let (destination, memory, lands) = (request.destination, request.memory, landing(&request, counters));
         let pending = Pending {
             request: Some(Box::new(request)),
             destination,
-            place,
+            memory,
             counters,
             lands,
             retired: Counters::NONE,
@@ -65,13 +65,13 @@ impl Context<'_> {
     }
 
     /// Counts an answer that may come late, for registers that hold it already.
-    pub(crate) fn answer_later(&mut self, step: &Step, destination: Destination) {
+    pub(crate) fn push_result(&mut self, step: &Step, destination: Destination) {
         let counters = step.inst.counters(self.wave.target);
         if let Some(tracker) = &mut self.wave.tracker {
             tracker.push(Pending {
                 request: None,
                 destination,
-                place: MemoryKind::Scalar,
+                memory: MemoryKind::Scalar,
                 counters,
                 lands: counters,
                 retired: Counters::NONE,
@@ -83,7 +83,7 @@ impl Context<'_> {
     /// Gives the vector registers back, and scratch memory with them.
     pub(crate) fn release(&mut self, step: &Step) {
         self.wave.released = Some(step.at);
-        let stores = |pending: &&Pending| pending.place == MemoryKind::Scratch && pending.is_outstanding();
+        let stores = |pending: &&Pending| pending.memory == MemoryKind::Scratch && pending.is_outstanding();
         let store = self.wave.tracker.as_ref().and_then(|tracker| {
             tracker.pending.iter().filter(stores).find(|pending| pending.counters.has(Counter::Store))
         });
@@ -158,7 +158,7 @@ impl Context<'_> {
             past_gl1: past_gl1 || atomic,
             released,
             atomic,
-            scalar: request.place == MemoryKind::Scalar,
+            scalar: request.memory == MemoryKind::Scalar,
         }
     }
 
@@ -211,7 +211,7 @@ impl Context<'_> {
 /// The counters that tell when an operation's data are there. A flat one is counted by two, of which those count whose
 /// memory an address leads to; the other part retires without anything to bring.
 fn landing(request: &Request, counters: Counters) -> Counters {
-    if request.place != MemoryKind::Flat {
+    if request.memory != MemoryKind::Flat {
         return counters;
     }
     let (mut lds, mut others) = (false, request.exec == 0);

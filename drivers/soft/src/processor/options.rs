@@ -44,10 +44,10 @@ pub struct Options {
     /// its order: no global atomic, no coherent load, no computed jump, no budget. Results do not depend on the number,
     /// unless the kernel has a race.
     pub threads: usize,
-    /// Whether strict runs know the gfx12 rule for scalar registers that vector instructions read. Compilers of LLVM before
+    /// True if strict runs know the gfx12 rule for scalar registers that vector instructions read. Compilers of LLVM before
     /// 22 do not, so their code has findings.
     pub scalar_reads: bool,
-    /// Whether every dispatch is counted by itself ([`Engine::take_profiles`]); dispatches run one after another then,
+    /// True if every dispatch is counted by itself ([`Engine::take_profiles`]); dispatches run one after another then,
     /// on one thread, and more slowly.
     pub count: bool,
     /// What becomes of lists.

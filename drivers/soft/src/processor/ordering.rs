@@ -60,7 +60,8 @@ const UNTOUCHED: Word = Word {
 };
 
 impl Word {
-    fn read_by(&mut self, (group, epoch, pc): (u32, u32, u64), bytes: u8) {
+    fn read_by(&mut self, access: GlobalAccess, epoch: u32, bytes: u8) {
+        let GlobalAccess { group, pc, .. } = access;
         self.read = if self.reader == 0 { bytes } else { self.read | bytes };
         self.reader = if self.reader == 0 || self.reader == group + 1 { group + 1 } else { SEVERAL };
         (self.read_epoch, self.read_pc) = (epoch, pc);
@@ -162,6 +163,21 @@ pub(crate) struct GlobalAccess {
     pub(crate) reach: Reach,
 }
 
+/// Consecutive bytes of memory.
+#[derive(Clone, Copy)]
+struct ByteRange {
+    start: u64,
+    end: u64,
+}
+
+/// Bytes of one dword, a bit each.
+#[derive(Clone, Copy)]
+struct DwordBytes {
+    /// Address of the dword divided by four.
+    number: u64,
+    bytes: u8,
+}
+
 impl Ordering {
     /// Dispatches begin that are ordered behind everything so far; with `acquire`, caches are emptied too.
     pub(crate) fn begin(&mut self, acquire: bool) {
@@ -186,7 +202,7 @@ impl Ordering {
 
     /// A wave empties a cache.
     pub(crate) fn invalidate(&mut self, group: u32, cache: Cache) {
-        let (unit, array) = place(group);
+        let (unit, array) = caches_of(group);
         if matches!(cache, Cache::Gl0 | Cache::Both) {
             self.gl0[unit].clear();
         }
@@ -243,13 +259,13 @@ impl Ordering {
         self.now += 1;
         // A store that publishes is one by itself in every lane: no lane's store is ordered before another's.
         let alone = access.writes && access.reach.released;
-        let mut open: Option<(u64, u64)> = None;
+        let mut open: Option<ByteRange> = None;
         for (start, len) in pieces.filter(|(_, len)| *len > 0) {
             let end = start.saturating_add(len);
             match &mut open {
-                Some((_, open_end)) if !alone && start == *open_end => *open_end = end,
+                Some(range) if !alone && start == range.end => range.end = end,
                 _ => {
-                    let done = open.replace((start, end));
+                    let done = open.replace(ByteRange { start, end });
                     problem = done.and_then(|range| self.range(range, access)).or(problem);
                 }
             }
@@ -258,7 +274,7 @@ impl Ordering {
     }
 
     /// An access of consecutive bytes.
-    fn range(&mut self, (start, end): (u64, u64), access: GlobalAccess) -> Option<Problem> {
+    fn range(&mut self, ByteRange { start, end }: ByteRange, access: GlobalAccess) -> Option<Problem> {
         let mut problem = None;
         let epoch = self.clocks.get(access.group as usize).map_or(0, |clock| clock.epoch);
         let mut at = start;
@@ -266,7 +282,7 @@ impl Ordering {
             let line = at / (4 * LINE);
             let line_end = (4 * LINE).saturating_mul(line + 1).min(end);
             let fetched = if access.writes { None } else { self.fetch(line, access) };
-            problem = self.piece((at, line_end), access, epoch, fetched).or(problem);
+            problem = self.piece(ByteRange { start: at, end: line_end }, access, epoch, fetched).or(problem);
             self.drop_line(line, access);
             at = line_end;
         }
@@ -282,7 +298,7 @@ impl Ordering {
     /// An access of bytes of one line.
     fn piece(
         &mut self,
-        (start, end): (u64, u64),
+        ByteRange { start, end }: ByteRange,
         access: GlobalAccess,
         epoch: u32,
         fetched: Option<u64>,
@@ -291,7 +307,7 @@ impl Ordering {
         let (first, last) = (start / 4, (end - 1) / 4);
         let line = self.line(first);
         if is_whole && !access.reach.atomic && matches!(line, Line::Alike(_)) && self.chains.is_empty() {
-            return self.word((first, ALL), access, epoch, fetched);
+            return self.word(DwordBytes { number: first, bytes: ALL }, access, epoch, fetched);
         }
         self.line(first).part();
         let mut problem = None;
@@ -299,7 +315,7 @@ impl Ordering {
             let skipped = start.saturating_sub(4 * number);
             let left = (end - 4 * number).min(4);
             let bytes = ALL << skipped & ALL >> (4 - left);
-            problem = self.word((number, bytes), access, epoch, fetched).or(problem);
+            problem = self.word(DwordBytes { number, bytes }, access, epoch, fetched).or(problem);
         }
         if is_whole {
             self.line(first).join();
@@ -309,7 +325,7 @@ impl Ordering {
 
     fn word(
         &mut self,
-        (number, bytes): (u64, u8),
+        DwordBytes { number, bytes }: DwordBytes,
         access: GlobalAccess,
         epoch: u32,
         fetched: Option<u64>,
@@ -321,7 +337,7 @@ impl Ordering {
         let is_old = meets && fetched.is_some_and(|fetched| before.write_time > fetched);
         if !access.writes && before.writer == 0 && !is_old {
             if !meets_all {
-                self.cell(number).read_by((group, epoch, access.pc), bytes);
+                self.cell(number).read_by(access, epoch, bytes);
             }
             return None;
         }
@@ -368,7 +384,7 @@ impl Ordering {
             (cell.published, cell.meets_all, cell.written) = (reach.released, meets_all, bytes);
             cell.reader = 0;
         } else if !meets_all {
-            cell.read_by((group, epoch, access.pc), bytes);
+            cell.read_by(access, epoch, bytes);
         }
         problem
     }
@@ -426,7 +442,7 @@ impl Ordering {
 
     /// When the line that answers a load was fetched, now if no cache has it; none if memory answers.
     fn fetch(&mut self, line: u64, access: GlobalAccess) -> Option<u64> {
-        let (unit, array) = place(access.group);
+        let (unit, array) = caches_of(access.group);
         let (GlobalAccess { reach, .. }, now) = (access, self.now);
         if reach.scalar {
             return Some(*self.scalar[array].entry(line).or_insert(now));
@@ -448,7 +464,7 @@ impl Ordering {
 
     /// Stores go through the own caches and leave no old line there; coherent accesses evict.
     fn drop_line(&mut self, line: u64, access: GlobalAccess) {
-        let (unit, array) = place(access.group);
+        let (unit, array) = caches_of(access.group);
         if access.writes || access.reach.past_gl0 {
             self.gl0[unit].remove(&line);
         }
@@ -459,7 +475,7 @@ impl Ordering {
 }
 
 /// Compute unit and shader array of a group.
-fn place(group: u32) -> (usize, usize) {
+fn caches_of(group: u32) -> (usize, usize) {
     let unit = group as usize % UNITS;
     (unit, unit % ARRAYS)
 }

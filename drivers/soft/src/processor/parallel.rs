@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::dispatch::{Dispatch, group_count};
-use super::engine::{Engine, is_blocked, stop};
+use super::engine::{Engine, fault_of, is_blocked};
 use super::fault::{Cause, Fault};
 use super::options::{Level, Options};
 use super::report::Report;
@@ -41,7 +41,7 @@ impl Work<'_> {
 
 /// What one thread did.
 #[derive(Default)]
-struct Done {
+struct ThreadResult {
     report: Report,
     changes: u64,
     fault: Option<(u64, Fault)>,
@@ -49,7 +49,7 @@ struct Done {
 
 impl Engine {
     /// Runs dispatches on several threads; none if they cannot or need not be.
-    pub(super) fn share(
+    pub(super) fn run_parallel(
         &mut self,
         dispatches: &[Dispatch],
         space: &mut Space,
@@ -79,16 +79,16 @@ impl Engine {
             return None;
         }
         let work = Work { dispatches, ends, next: AtomicU64::new(0), stopped: AtomicU64::new(u64::MAX) };
-        Some(merge(self.spread(&work, views), space, report))
+        Some(merge(self.run_threads(&work, views), space, report))
     }
 
     #[cfg(not(feature = "std"))]
-    fn spread(&mut self, work: &Work<'_>, views: Vec<Space>) -> Vec<Done> {
-        views.into_iter().take(1).map(|view| self.work(work, view)).collect()
+    fn run_threads(&mut self, work: &Work<'_>, views: Vec<Space>) -> Vec<ThreadResult> {
+        views.into_iter().take(1).map(|view| self.run_groups(work, view)).collect()
     }
 
     #[cfg(feature = "std")]
-    fn spread(&mut self, work: &Work<'_>, views: Vec<Space>) -> Vec<Done> {
+    fn run_threads(&mut self, work: &Work<'_>, views: Vec<Space>) -> Vec<ThreadResult> {
         let one = Options { threads: 1, ..self.options.clone() };
         while self.workers.len() + 1 < views.len() {
             let mut worker = Self::new(self.target, one.clone());
@@ -105,11 +105,11 @@ impl Engine {
                 .map(|(engine, mut view)| {
                     scope.spawn(move || {
                         engine.program.revalidate(&mut view);
-                        engine.work(work, view)
+                        engine.run_groups(work, view)
                     })
                 })
                 .collect();
-            let mut done: Vec<Done> = mine.map(|view| self.work(work, view)).into_iter().collect();
+            let mut done: Vec<ThreadResult> = mine.map(|view| self.run_groups(work, view)).into_iter().collect();
             done.extend(others.into_iter().filter_map(|thread| thread.join().ok()));
             done
         });
@@ -118,13 +118,13 @@ impl Engine {
     }
 
     /// Takes groups until there are none.
-    fn work(&mut self, work: &Work<'_>, mut space: Space) -> Done {
-        let mut done = Done::default();
-        while let Some((dispatch, number, place)) = work.take() {
-            if let Err(fault) = self.finish(dispatch, number, &mut space, &mut done.report) {
-                work.stopped.fetch_min(place, Ordering::Relaxed);
-                if done.fault.as_ref().is_none_or(|(first, _)| place < *first) {
-                    done.fault = Some((place, fault));
+    fn run_groups(&mut self, work: &Work<'_>, mut space: Space) -> ThreadResult {
+        let mut done = ThreadResult::default();
+        while let Some((dispatch, number, position)) = work.take() {
+            if let Err(fault) = self.run_to_end(dispatch, number, &mut space, &mut done.report) {
+                work.stopped.fetch_min(position, Ordering::Relaxed);
+                if done.fault.as_ref().is_none_or(|(first, _)| position < *first) {
+                    done.fault = Some((position, fault));
                 }
             }
         }
@@ -133,7 +133,7 @@ impl Engine {
     }
 
     /// Runs one group to its end.
-    fn finish(
+    fn run_to_end(
         &mut self,
         dispatch: &Dispatch,
         number: u64,
@@ -143,7 +143,7 @@ impl Engine {
         let mut group = self.group(dispatch, number);
         let mut changes = (space.changes, report.instructions);
         while !group.is_over() {
-            let moved = self.turn(&mut group, space, report, u64::MAX)?;
+            let moved = self.run_group(&mut group, space, report, u64::MAX)?;
             if let Some(fault) = group.halted() {
                 return Err(fault);
             }
@@ -152,7 +152,7 @@ impl Engine {
             }
             let stuck = report.instructions - changes.1 > self.options.patience;
             if !group.is_over() && (stuck || (!moved && is_blocked(&group))) {
-                return Err(stop(&group, Cause::Deadlock));
+                return Err(fault_of(&group, Cause::Deadlock));
             }
         }
         report.groups += 1;
@@ -160,17 +160,17 @@ impl Engine {
     }
 }
 
-fn merge(done: Vec<Done>, space: &mut Space, report: &mut Report) -> Result<(), Fault> {
+fn merge(done: Vec<ThreadResult>, space: &mut Space, report: &mut Report) -> Result<(), Fault> {
     let mut fault = None;
     let mut findings = Vec::new();
     for part in done {
         report.add(&part.report);
         findings.extend(part.report.findings);
         space.changes = space.changes.wrapping_add(part.changes);
-        if let Some((place, found)) = part.fault
-            && fault.as_ref().is_none_or(|(first, _)| place < *first)
+        if let Some((position, found)) = part.fault
+            && fault.as_ref().is_none_or(|(first, _)| position < *first)
         {
-            fault = Some((place, found));
+            fault = Some((position, found));
         }
     }
     findings.sort_by_key(|finding| (finding.pc, finding.group, finding.wave));

@@ -1,4 +1,4 @@
-//! The effect of a memory instruction when the memory answers.
+//! The effect of a memory instruction when the memory results.
 //!
 //! Not here: forming addresses (`memory_ops`), the time of the answer (`operations.rs`).
 
@@ -19,16 +19,16 @@ pub(crate) struct Memories<'a> {
 }
 
 impl Request {
-    /// Whether any access can only be refused: found out at issue, where the program counter is known.
+    /// True if any access can only be refused: found out at issue, where the program counter is known.
     pub(crate) fn check(&self, wave: &Wave, memories: &mut Memories<'_>) -> Result<(), Cause> {
         let len = self.transfer.bytes();
         let access = if self.transfer.writes() { Access::Write } else { Access::Read };
-        let whole = self.place == MemoryKind::Global && self.outside & self.exec == 0 && self.second == 0;
+        let whole = self.memory == MemoryKind::Global && self.outside & self.exec == 0 && self.second == 0;
         if whole && whole_words::is_inside(memories.space, &self.address, self.exec, len, access) {
             return Ok(());
         }
         for lane in 0..32 {
-            if self.exec >> lane & 1 == 0 || self.outside >> lane & 1 != 0 || self.place == MemoryKind::Lanes
+            if self.exec >> lane & 1 == 0 || self.outside >> lane & 1 != 0 || self.memory == MemoryKind::Lanes
             {
                 continue;
             }
@@ -43,7 +43,7 @@ impl Request {
                     access,
                 )?;
             }
-            if self.place == MemoryKind::Scalar {
+            if self.memory == MemoryKind::Scalar {
                 break;
             }
         }
@@ -53,15 +53,15 @@ impl Request {
     /// Moves the data. Only called after `check`.
     pub(crate) fn perform(&self, wave: &mut Wave, memories: &mut Memories<'_>) -> Result<(), Cause> {
         match self.transfer {
-            Transfer::Load(_) if self.place == MemoryKind::Scalar => self.scalar(wave, memories),
-            Transfer::LoadSmall { bytes, signed } if self.place == MemoryKind::Scalar => {
+            Transfer::Load(_) if self.memory == MemoryKind::Scalar => self.scalar(wave, memories),
+            Transfer::LoadSmall { bytes, signed } if self.memory == MemoryKind::Scalar => {
                 let value = self.small(wave, memories, self.address[0], bytes, signed, 0)?;
                 if let Destination::Scalar(first, _) = self.destination {
                     wave.set_scalar(first, if self.outside & 1 != 0 { 0 } else { value });
                 }
                 Ok(())
             }
-            _ if self.place == MemoryKind::Lanes => self.answer(wave, &self.data.clone()),
+            _ if self.memory == MemoryKind::Lanes => self.write_registers(wave, &self.data.clone()),
             _ => self.vector(wave, memories),
         }
     }
@@ -78,7 +78,7 @@ impl Request {
 
     /// Whole words of global memory, in one go; false if that is not possible.
     fn whole(&self, wave: &mut Wave, memories: &mut Memories<'_>) -> bool {
-        if self.place != MemoryKind::Global || self.outside & self.exec != 0 {
+        if self.memory != MemoryKind::Global || self.outside & self.exec != 0 {
             return false;
         }
         match (self.transfer, self.destination) {
@@ -113,10 +113,10 @@ impl Request {
         if let Transfer::LoadTransposed(bits) = self.transfer {
             transpose(&mut out, bits);
         }
-        self.answer(wave, &out)
+        self.write_registers(wave, &out)
     }
 
-    fn answer(&self, wave: &mut Wave, out: &[Lanes]) -> Result<(), Cause> {
+    fn write_registers(&self, wave: &mut Wave, out: &[Lanes]) -> Result<(), Cause> {
         if let Destination::Vector(first, count) = self.destination {
             for (index, value) in out.iter().enumerate().take(count) {
                 wave.store(first + index, value, self.exec);

@@ -28,7 +28,7 @@ fn handler(inst: &doorbell_isa::Inst) -> Option<Run> {
     }
 }
 
-/// Whether the processor executes an instruction of the table.
+/// True if the processor executes an instruction of the table.
 pub fn supports(op: Op) -> bool {
     handler(&doorbell_isa::Inst::new(op, [])).is_some()
 }
@@ -66,7 +66,7 @@ pub(crate) struct Program {
     blocks: Vec<Block>,
     last: usize,
     instructions: Vec<Instruction>,
-    /// Whether groups that start here depend on each other, by entry.
+    /// True if groups that start here depend on each other, by entry.
     pub(super) dependent: BTreeMap<u64, bool>,
 }
 

@@ -57,7 +57,7 @@ impl Report {
         }
     }
 
-    /// Whether a finding of this kind at this instruction would not be kept.
+    /// True if a finding of this kind at this instruction would not be kept.
     pub(crate) fn is_known(&self, kind: FindingKind, pc: u64) -> bool {
         self.findings.len() >= Self::MOST
             || self.findings.iter().any(|other| other.kind == kind && other.pc == pc)

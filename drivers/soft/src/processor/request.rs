@@ -54,7 +54,7 @@ pub(crate) struct Reach {
 #[derive(Clone)]
 pub(crate) struct Request {
     /// Which memory.
-    pub(crate) place: MemoryKind,
+    pub(crate) memory: MemoryKind,
     /// What is moved.
     pub(crate) transfer: Transfer,
     /// Lanes that take part.
@@ -86,7 +86,7 @@ pub(crate) enum Location {
 impl Request {
     /// The memory that an address leads to.
     pub(crate) fn location(&self, address: u64) -> Location {
-        match self.place {
+        match self.memory {
             MemoryKind::Global | MemoryKind::Scalar | MemoryKind::Lanes => Location::Global(address),
             MemoryKind::Lds => Location::Lds(address),
             MemoryKind::Scratch => Location::Scratch(address),
@@ -103,7 +103,7 @@ impl Request {
     /// LDS bytes that one lane touches, for the race check: start, length, and the second piece of pairs.
     pub(crate) fn lds_pieces(&self, lane: usize) -> [Option<(usize, usize)>; 2] {
         let piece = |address: u64| match self.location(address) {
-            Location::Lds(at) if self.place != MemoryKind::Lanes => {
+            Location::Lds(at) if self.memory != MemoryKind::Lanes => {
                 Some((usize::try_from(at).ok()?, self.transfer.bytes()))
             }
             _ => None,
@@ -115,20 +115,20 @@ impl Request {
     /// Global bytes that one lane touches.
     pub(crate) fn global_piece(&self, lane: usize) -> Option<(u64, usize)> {
         match self.location(self.address[lane]) {
-            Location::Global(at) if self.place != MemoryKind::Lanes => Some((at, self.transfer.bytes())),
+            Location::Global(at) if self.memory != MemoryKind::Lanes => Some((at, self.transfer.bytes())),
             _ => None,
         }
     }
 
-    /// Whether global memory may be touched.
+    /// True if global memory may be touched.
     pub(crate) fn is_global(&self) -> bool {
-        matches!(self.place, MemoryKind::Global | MemoryKind::Flat | MemoryKind::Scalar)
+        matches!(self.memory, MemoryKind::Global | MemoryKind::Flat | MemoryKind::Scalar)
     }
 
     /// Scratch bytes that one lane touches, as a range of the wave's scratch memory.
     pub(crate) fn scratch_piece(&self, scratch_lane: usize, lane: usize) -> Option<(usize, usize)> {
         match self.location(self.address[lane]) {
-            Location::Scratch(at) if self.place != MemoryKind::Lanes => {
+            Location::Scratch(at) if self.memory != MemoryKind::Lanes => {
                 Some((usize::try_from(at).ok()? + lane * scratch_lane, self.transfer.bytes()))
             }
             _ => None,

@@ -254,7 +254,7 @@ impl Step {
         step
     }
 
-    /// Whether the instruction goes to a memory, so that its results come later.
+    /// True if the instruction goes to a memory, so that its results come later.
     pub(crate) fn is_memory(&self) -> bool {
         matches!(
             self.row().format,

@@ -27,7 +27,7 @@ pub(crate) struct Pending {
     /// Registers it will write or wrote.
     pub(crate) destination: Destination,
     /// Which memory.
-    pub(crate) place: MemoryKind,
+    pub(crate) memory: MemoryKind,
     /// Counters that count it, bit by [`Counter`].
     pub(crate) counters: Counters,
     /// Those of them that say when its data are there.
@@ -43,13 +43,13 @@ impl Pending {
         self.counters.has(counter) && !self.retired.has(counter)
     }
 
-    /// Whether its data may still be on their way.
+    /// True if its data may still be on their way.
     pub(crate) fn is_outstanding(&self) -> bool {
         COUNTERS.iter().any(|counter| self.lands.has(*counter) && !self.retired.has(*counter))
     }
 
-    /// Whether registers still wait for it.
-    fn is_answer(&self) -> bool {
+    /// True if registers still wait for it.
+    fn awaits_result(&self) -> bool {
         self.destination != Destination::Nothing && self.is_outstanding()
     }
 
@@ -88,10 +88,10 @@ pub(crate) struct Tracker {
     counts: [usize; COUNTERS.len()],
     /// Operations that are not performed yet, and those that write registers.
     pub(crate) waiting: usize,
-    pub(crate) answers: usize,
+    pub(crate) results: usize,
     /// Bits without a value, by vector register.
     vector: Vec<Lanes>,
-    /// Whether a vector register has any.
+    /// True if a vector register has any.
     any: Vec<bool>,
     /// Bits without a value, by encoding number of the scalar register.
     pub(crate) scalar: [u32; 128],
@@ -132,7 +132,7 @@ impl Tracker {
             pending: VecDeque::new(),
             counts: [0; COUNTERS.len()],
             waiting: 0,
-            answers: 0,
+            results: 0,
             vector: vec![[u32::MAX; 32]; vectors],
             any: vec![true; vectors],
             scalar,
@@ -160,7 +160,7 @@ impl Tracker {
             self.counts[*counter as usize] += 1;
         }
         self.waiting += usize::from(pending.request.is_some());
-        self.answers += usize::from(pending.is_answer());
+        self.results += usize::from(pending.awaits_result());
         self.pending.push_back(pending);
     }
 
@@ -176,16 +176,16 @@ impl Tracker {
                 break;
             }
             if pending.counts(counter) {
-                let was = pending.is_answer();
+                let was = pending.awaits_result();
                 pending.retired = pending.retired.with(counter);
-                self.answers -= usize::from(was && !pending.is_answer());
+                self.results -= usize::from(was && !pending.awaits_result());
                 excess -= 1;
             }
         }
         true
     }
 
-    /// Whether an operation of these counters has to wait before it can be counted: the oldest retires first.
+    /// True if an operation of these counters has to wait before it can be counted: the oldest retires first.
     pub(crate) fn room(&self, counters: Counters, gfx12: bool) -> Wait {
         let full = |counter: Counter, most: usize| {
             (counters.has(counter) && self.count(counter) >= most).then_some(most - 1)
@@ -217,7 +217,7 @@ impl Tracker {
             .fold(false, |any, (counter, left)| left.is_some_and(|left| self.retire(counter, left)) | any)
     }
 
-    /// Whether every store so far was acknowledged.
+    /// True if every store so far was acknowledged.
     pub(crate) fn has_no_stores(&self) -> bool {
         self.count(Counter::Store) == 0
     }
@@ -263,7 +263,7 @@ impl Tracker {
         }
     }
 
-    /// Whether a register has bits without a value among the lanes of `exec`.
+    /// True if a register has bits without a value among the lanes of `exec`.
     pub(crate) fn is_undefined(&self, register: Register, exec: u32) -> bool {
         match register {
             Register::Vector(number) => {

@@ -67,7 +67,7 @@ impl Transfer {
         })
     }
 
-    /// Whether memory is written.
+    /// True if memory is written.
     pub(crate) fn writes(self) -> bool {
         matches!(
             self,
@@ -79,7 +79,7 @@ impl Transfer {
         )
     }
 
-    /// Whether memory is read.
+    /// True if memory is read.
     pub(crate) fn reads(self) -> bool {
         !matches!(self, Self::Store(_) | Self::StoreSmall { .. } | Self::StorePair(_))
     }

@@ -21,7 +21,7 @@ use super::wave::Wave;
 use crate::memory::Random;
 
 impl Context<'_> {
-    /// Whether any source has no value.
+    /// True if any source has no value.
     pub(crate) fn is_tainted(&self, step: &Step) -> bool {
         let Some(tracker) = &self.wave.tracker else { return false };
         if step.is_memory() {

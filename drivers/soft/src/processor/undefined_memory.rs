@@ -35,7 +35,7 @@ impl Context<'_> {
                         poison.push(tracker.lanes(number));
                         any |= tracker.is_undefined(register, exec);
                     }
-                    _ if request.place == MemoryKind::Lanes => {}
+                    _ if request.memory == MemoryKind::Lanes => {}
                     _ if tracker.is_undefined(register, exec) => undefined_address = Some(register),
                     _ => {}
                 }
@@ -50,7 +50,7 @@ impl Context<'_> {
             self.find(FindingKind::UndefinedAddress, step, None, detail);
         }
         let stores_global =
-            request.transfer.writes() && matches!(request.place, MemoryKind::Global | MemoryKind::Flat);
+            request.transfer.writes() && matches!(request.memory, MemoryKind::Global | MemoryKind::Flat);
         if stores_global && stored && (0..32).any(|lane| request.global_piece(lane).is_some()) {
             self.find(FindingKind::UndefinedStore, step, None, "a lane's value was never written".into());
         }
@@ -58,7 +58,7 @@ impl Context<'_> {
 
     /// After an operation was performed: which registers and bytes have a value now.
     pub(crate) fn define(&mut self, request: &Request) {
-        if request.place == MemoryKind::Lanes {
+        if request.memory == MemoryKind::Lanes {
             if let (Destination::Vector(first, _), Some(tracker)) =
                 (request.destination, &mut self.wave.tracker)
             {
@@ -89,10 +89,10 @@ impl Context<'_> {
         self.wave.tracker = Some(tracker);
     }
 
-    /// Whether an operation moved only bytes that have a value, between registers and global memory; what it loaded
+    /// True if an operation moved only bytes that have a value, between registers and global memory; what it loaded
     /// has one then.
     fn is_defined(&mut self, request: &Request) -> bool {
-        if request.place != MemoryKind::Global || !request.poison.is_empty() || self.space.is_tracked() {
+        if request.memory != MemoryKind::Global || !request.poison.is_empty() || self.space.is_tracked() {
             return false;
         }
         let bits = match request.transfer {

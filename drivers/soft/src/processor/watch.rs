@@ -47,7 +47,7 @@ impl Context<'_> {
     /// Reads and overwrites of registers whose load is outstanding.
     fn check_outstanding(&mut self, step: &Step) {
         let Some(tracker) = &self.wave.tracker else { return };
-        if tracker.answers == 0 {
+        if tracker.results == 0 {
             return;
         }
         let in_order = self.wave.target.generation() != Generation::Gfx12;
@@ -56,7 +56,7 @@ impl Context<'_> {
         for (direction, resource) in &step.effects {
             for register in registers(*resource) {
                 let Some(pending) = tracker.outstanding(register) else { continue };
-                let same_class = match pending.place {
+                let same_class = match pending.memory {
                     MemoryKind::Lds | MemoryKind::Lanes => format == Format::Ds,
                     MemoryKind::Global | MemoryKind::Scratch => {
                         in_order && matches!(format, Format::Global | Format::Scratch | Format::Mubuf)

@@ -99,7 +99,7 @@ impl Wave {
         self.sgpr[EXEC]
     }
 
-    /// Whether the chip is RDNA4.
+    /// True if the chip is RDNA4.
     pub(crate) fn is_gfx12(&self) -> bool {
         self.target.generation() == Generation::Gfx12
     }

@@ -156,7 +156,7 @@ pub(super) fn request(wave: &Wave, step: &Step) -> Result<Option<Request>, Cause
     let row = step.row();
     let transfer = step.transfer.ok_or(Cause::Unsupported("memory instruction without a transfer"))?;
     let bytes = transfer.bytes();
-    let (place, address, second, outside) = match row.format {
+    let (memory, address, second, outside) = match row.format {
         Format::Global => (MemoryKind::Global, global(wave, step)?, 0, 0),
         Format::Flat => (MemoryKind::Flat, global(wave, step)?, 0, 0),
         Format::Scratch => (MemoryKind::Scratch, scratch(wave, step), 0, 0),
@@ -176,7 +176,7 @@ pub(super) fn request(wave: &Wave, step: &Step) -> Result<Option<Request>, Cause
     let data = data(wave, step);
     debug_assert!(!is_off(step.src[0]) || row.format != Format::Global, "a global address is never off");
     Ok(Some(Request {
-        place,
+        memory,
         transfer,
         exec,
         outside,

@@ -71,7 +71,7 @@ pub(super) fn permute(wave: &Wave, step: &Step) -> Request {
         _ => Destination::Nothing,
     };
     Request {
-        place: MemoryKind::Lanes,
+        memory: MemoryKind::Lanes,
         transfer: Transfer::Load(1),
         exec,
         outside: 0,

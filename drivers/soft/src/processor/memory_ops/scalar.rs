@@ -53,7 +53,7 @@ pub(super) fn request(wave: &Wave, step: &Step) -> Result<Request, Cause> {
     };
     let count = if small { 1 } else { transfer.bytes() / 4 };
     Ok(Request {
-        place: MemoryKind::Scalar,
+        memory: MemoryKind::Scalar,
         transfer,
         exec: 1,
         outside: u32::from(outside),

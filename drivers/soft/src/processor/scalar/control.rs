@@ -203,7 +203,7 @@ fn sendmsg_rtn(context: &mut Context<'_>, step: &Step) -> Outcome {
         } else {
             context.wave.set_scalar(usize::from(number), value as u32);
         }
-        context.answer_later(step, Destination::Scalar(usize::from(number), count));
+        context.push_result(step, Destination::Scalar(usize::from(number), count));
     }
     Ok(Next::Following)
 }

@@ -15,7 +15,7 @@ use super::super::step::{Next, Source, Step};
 use super::super::wave::Wave;
 use super::dot::element;
 
-/// What an input element is.
+/// Type of an input element.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Element {
     /// A short float.
@@ -33,14 +33,14 @@ impl Element {
     }
 }
 
-/// What the accumulator holds.
+/// Type of the accumulator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Output {
-    /// Single.
+    /// Single precision.
     Single,
     /// 32-bit integer.
     Int,
-    /// Half.
+    /// Half precision.
     Half,
     /// bfloat16.
     Brain,
@@ -57,8 +57,17 @@ pub(super) struct Shape {
     pub(super) gfx12: bool,
 }
 
-/// Where an element of A (row, k) or B (column, k) lives: register, lane, element in the register.
-fn input_place(shape: Shape, element: Element, line: usize, k: usize) -> (usize, usize, u32) {
+/// Position of a matrix element in the registers of a wave.
+#[derive(Clone, Copy)]
+pub(super) struct Location {
+    pub(super) register: usize,
+    pub(super) lane: usize,
+    /// Number of the element in the register.
+    pub(super) part: u32,
+}
+
+/// Location of an element of A (row, k) or B (column, k).
+fn input_location(shape: Shape, element: Element, line: usize, k: usize) -> Location {
     let per = 32 / element.bits() as usize;
     let (index, half) = match (shape.gfx12, element.bits()) {
         (false, _) => (k, 0),
@@ -66,17 +75,18 @@ fn input_place(shape: Shape, element: Element, line: usize, k: usize) -> (usize,
         (true, 16) => ((k & 3) + (k >> 3) * 4, k >> 2 & 1),
         (true, _) => (k % (shape.depth / 2), k / (shape.depth / 2)),
     };
-    (index / per, line + 16 * half, (index % per) as u32)
+    Location { register: index / per, lane: line + 16 * half, part: (index % per) as u32 }
 }
 
-/// Where an element of C or D lives: register, lane, and for 16-bit results the half.
-pub(super) fn output_place(shape: Shape, row: usize, column: usize, high: bool) -> (usize, usize, u32) {
+/// Location of an element of C or D.
+pub(super) fn output_location(shape: Shape, row: usize, column: usize, high: bool) -> Location {
     let half_size = matches!(shape.output, Output::Half | Output::Brain);
-    match (shape.gfx12, half_size) {
+    let (register, lane, part) = match (shape.gfx12, half_size) {
         (false, _) => (row / 2, column + 16 * (row & 1), u32::from(high)),
         (true, false) => (row & 7, column + 16 * (row >> 3), 0),
         (true, true) => ((row & 7) / 2, column + 16 * (row >> 3), (row & 1) as u32),
-    }
+    };
+    Location { register, lane, part }
 }
 
 /// A register of a matrix operand, or an inline constant in every element.
@@ -133,7 +143,7 @@ fn load(wave: &Wave, step: &Step, index: usize, kind: Element, shape: Shape) -> 
     let mut out = [[0.0; 16]; 32];
     let mut image = ([0; 32], usize::MAX);
     for (k, row) in out.iter_mut().enumerate().take(shape.depth) {
-        let (number, first, at) = input_place(shape, kind, 0, k);
+        let Location { register: number, lane: first, part: at } = input_location(shape, kind, 0, k);
         if image.1 != number {
             image = (register(wave, step.src[index], number), number);
         }
@@ -163,12 +173,11 @@ fn load(wave: &Wave, step: &Step, index: usize, kind: Element, shape: Shape) -> 
 }
 
 /// Writes a result into its register image, keeping the other half where only half is written.
-pub(super) fn place(shape: Shape, out: &mut [Lanes; 8], at: (usize, usize, u32), bits: u32) {
-    let (number, lane, half) = at;
-    let slot = &mut out[number][lane];
+pub(super) fn write_element(shape: Shape, out: &mut [Lanes; 8], at: Location, bits: u32) {
+    let slot = &mut out[at.register][at.lane];
     *slot = match shape.output {
         Output::Single | Output::Int => bits,
-        _ if half == 0 => *slot & 0xffff_0000 | bits,
+        _ if at.part == 0 => *slot & 0xffff_0000 | bits,
         _ => *slot & 0xffff | bits << 16,
     };
 }
@@ -212,7 +221,7 @@ fn multiply(context: &mut Context<'_>, step: &Step, shape: Shape) -> Result<Next
         let mut sums = [0.0; 16];
         if shape.output == Output::Single && !negative && !absolute {
             // A row of singles is half a register.
-            let (number, first, _) = output_place(shape, row, 0, high);
+            let Location { register: number, lane: first, .. } = output_location(shape, row, 0, high);
             let (start, image) = (&images[number][first..][..16], &mut out[number][first..][..16]);
             wave.simd.run(
                 #[inline(always)]
@@ -229,8 +238,8 @@ fn multiply(context: &mut Context<'_>, step: &Step, shape: Shape) -> Result<Next
             continue;
         }
         for (column, sum) in sums.iter_mut().enumerate() {
-            let (number, lane, half) = output_place(shape, row, column, high);
-            let half = if constant { 0 } else { half };
+            let Location { register: number, lane, part } = output_location(shape, row, column, high);
+            let half = if constant { 0 } else { part };
             *sum = accumulator(shape, images[number][lane], half, negative, absolute);
         }
         wave.simd.run(
@@ -238,8 +247,8 @@ fn multiply(context: &mut Context<'_>, step: &Step, shape: Shape) -> Result<Next
             || accumulate(&left, &b, shape.depth, &mut sums),
         );
         for (column, sum) in sums.into_iter().enumerate() {
-            let at = output_place(shape, row, column, high);
-            place(shape, &mut out, at, finish(shape, sum, modifiers.clamp));
+            let at = output_location(shape, row, column, high);
+            write_element(shape, &mut out, at, finish(shape, sum, modifiers.clamp));
         }
     }
     for (index, image) in out.iter().enumerate().take(registers) {

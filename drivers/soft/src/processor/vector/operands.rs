@@ -228,7 +228,7 @@ fn widened(wave: &Wave, step: &Step, index: usize) -> Wide {
     value
 }
 
-/// Whether results reach the register as they are computed.
+/// True if results reach the register as they are computed.
 fn is_finished(step: &Step, keeps: bool) -> bool {
     keeps && !step.inst.modifiers.clamp
 }
@@ -294,7 +294,7 @@ fn commit64(wave: &mut Wave, step: &Step, value: &mut Wide, mask: u32) {
     }
 }
 
-/// Whether values pass unchanged between registers and handlers under this MODE.
+/// True if values pass unchanged between registers and handlers under this MODE.
 #[inline(always)]
 fn passes(wave: &Wave, step: &Step) -> bool {
     step.plain && (!step.single || wave.mode.0 & 0x30 == 0x30)

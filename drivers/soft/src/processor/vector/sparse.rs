@@ -12,7 +12,7 @@ use super::super::handler::Run;
 use super::super::step::{Next, Step};
 use super::super::wave::Wave;
 use super::matrix::{
-    Element, Output, Shape, accumulator, finish, output_place, place, register, registers, value,
+    Element, Output, Shape, accumulator, finish, output_location, register, registers, value, write_element,
 };
 
 /// First K of a group of four in this half of the wave.
@@ -82,11 +82,11 @@ fn multiply(context: &mut Context<'_>, step: &Step, shape: Shape) -> Result<Next
     let before = out;
     for (row, left) in a.iter().enumerate() {
         for (column, right) in b.iter().enumerate() {
-            let at = output_place(shape, row, column, false);
-            let start = accumulator(shape, before[at.0][at.1], at.2, false, false);
+            let at = output_location(shape, row, column, false);
+            let start = accumulator(shape, before[at.register][at.lane], at.part, false, false);
             let products = left.iter().zip(right).take(shape.depth).map(|(a, b)| a * b);
             let sum = products.fold(start, add_odd);
-            place(shape, &mut out, at, finish(shape, sum, step.inst.modifiers.clamp));
+            write_element(shape, &mut out, at, finish(shape, sum, step.inst.modifiers.clamp));
         }
     }
     for (index, image) in out.iter().enumerate().take(registers(shape)) {

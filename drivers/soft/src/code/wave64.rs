@@ -1,8 +1,7 @@
-//! Kernels for waves of 64 lanes that run as well as two waves of 32.
+//! Kernels for waves of 64 lanes that can run as two waves of 32.
 //!
-//! The copy and fill kernels inside AMD's runtime are such: no lane sees another one, and no mask is more than a
-//! condition. Then the upper half of every mask is nobody's business. Anything else of 64 lanes is refused. Not here:
-//! the other kernels, which are for 32 lanes.
+//! The copy and fill kernels inside AMD's runtime are such kernels: no lane reads another one, and masks are only used as
+//! conditions, so the upper half of a mask does not matter. All other kernels for 64 lanes are refused.
 
 use alloc::vec::Vec;
 
@@ -11,7 +10,7 @@ use doorbell_isa::{Lanes, Target, decode};
 use super::Descriptor;
 use crate::memory::Space;
 
-/// Beginnings of the names of all instructions that such a kernel may use.
+/// Prefixes of the names of instructions that such a kernel may use.
 const ALLOWED: [&str; 33] = [
     "s_load_b",
     "s_waitcnt",
@@ -48,13 +47,13 @@ const ALLOWED: [&str; 33] = [
     "global_",
 ];
 
-/// Instructions looked at.
+/// Longest kernel, in instructions.
 const MOST: usize = 4096;
 /// Dwords of the longest instruction.
 const LONGEST: u64 = 4;
 
-/// The same kernel for waves of 32 lanes, if it is one of those.
-pub(crate) fn halved(
+/// The same kernel for waves of 32 lanes, if that is possible.
+pub(crate) fn as_wave32(
     descriptor: &Descriptor,
     address: u64,
     target: Target,
@@ -100,14 +99,14 @@ mod tests {
         bytes[56] = 8;
         let descriptor = Descriptor::parse(&bytes).expect("64 bytes");
         assert!(descriptor.is_wave64());
-        halved(&descriptor, memory.address(), Target::Gfx1100, &mut space)
+        as_wave32(&descriptor, memory.address(), Target::Gfx1100, &mut space)
     }
 
     #[test]
-    fn lanes_that_keep_to_themselves_may_be_parted() {
-        for (field, halved) in [(0, 0), (2, 1), (63, 31)] {
+    fn kernels_without_exchange_between_lanes_are_split() {
+        for (field, expected) in [(0, 0), (2, 1), (63, 31)] {
             let descriptor = with_code(&[MOVE, END], 0x8c_00c0 | field).expect("a simple kernel");
-            assert_eq!((descriptor.rsrc1, descriptor.properties), (0x8c_00c0 | halved, 8 | 1 << 10));
+            assert_eq!((descriptor.rsrc1, descriptor.properties), (0x8c_00c0 | expected, 8 | 1 << 10));
         }
     }
 
