@@ -1,8 +1,8 @@
 //! Instructions whose effect is not a value: each is executed on every chip that has it, with a stated observable.
 //!
-//! Hints and prefetches leave registers and memory as they were; branches go or fall through; waits let their own class
-//! of operations be used and no other; barriers order LDS; modes change rounding; messages and faults arrive. Not here:
-//! trap handlers (`traps.rs`), what cache maintenance is needed for (`ordering.rs`).
+//! Hints and prefetches leave registers and memory as they were; branches go or fall through; waits let their own
+//! class of operations be used and no other; barriers order LDS; modes change rounding; messages and faults arrive.
+//! Not here: trap handlers (`traps.rs`), the need for cache maintenance (`ordering.rs`).
 
 use doorbell_isa::{
     Cache, Flags, Generation, Inst, Op, Operand, Operands, Scalar, Scope, Target, op, s, s_range, v,
@@ -34,7 +34,7 @@ fn wait(target: Target) -> Vec<Inst> {
     vec![Inst::new(op::s_waitcnt, [imm(0)]), stores]
 }
 
-/// What a run left.
+/// Result of a run.
 struct Outcome {
     result: Result<(), Fault>,
     report: Report,
@@ -186,7 +186,7 @@ fn hints_prefetches_and_cache_maintenance_change_no_state() {
     }
 }
 
-/// Classes of operations that a wait lets be used.
+/// Classes of operations whose results may be used after a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Covers {
     loads: bool,
@@ -290,7 +290,7 @@ fn published(target: Target, between: &[Inst], acquire: &[Inst]) -> Vec<Inst> {
     [&start[..], &consumer, &producer].concat()
 }
 
-/// What makes group 1 see what is ordered before the flag.
+/// Instructions that make group 1 see everything that is ordered before the flag.
 fn acquire(target: Target) -> Vec<Inst> {
     if is_gfx12(target) {
         let device = Cache::Gfx12 { scope: Scope::Device, hint: 0 };

@@ -158,7 +158,7 @@ fn kernel_object(code: &Window, at: usize, program: &[Inst]) -> u64 {
     code.address() + descriptor as u64
 }
 
-/// What three dispatches find: one reads beside a word, one stores the word, one with the header reads it.
+/// Findings of three dispatches: one reads beside a word, one stores the word, one with the header reads it.
 fn found(header: u16, seed: u64) -> Vec<FindingKind> {
     let mut gpu = Gpu::new(QueueKind::Aql, seed);
     let code = gpu.space.allocate("more code", 4096).unwrap();

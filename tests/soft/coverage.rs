@@ -1,4 +1,4 @@
-//! Which instructions of the table the processor has, and that every one has a case with a known result on every chip.
+//! Coverage: the processor has every instruction of the table, and each has a case with a known result on every chip.
 
 use doorbell_isa::{Op, TARGETS, Target, decode, op};
 use doorbell_soft::code::CodeObject;
@@ -20,7 +20,7 @@ fn every_instruction_of_the_table_has_a_handler() {
 
 const CHIPS: [(char, Target); 3] = [('a', Target::Gfx1100), ('b', Target::Gfx1151), ('c', Target::Gfx1200)];
 
-/// Rows whose behavior `traps.rs` states.
+/// Rows that `traps.rs` tests.
 static TRAPS: &[Op] = &[op::s_trap, op::s_rfe_b64, op::s_sethalt];
 
 fn on_every_chip(list: &'static [Op]) -> impl Iterator<Item = (Op, char)> {

@@ -1,4 +1,4 @@
-//! Compiled kernels from which one wait was deleted: whether a sanitizer finds it.
+//! Compiled kernels from which one wait was deleted: the sanitizers find it.
 //!
 //! Every wait of every program of `opencl.rs` on every chip. Not here: programs made to be wrong (`twins.rs`).
 

@@ -24,7 +24,7 @@ impl embedded_hal::delay::DelayNs for Clock {
     }
 }
 
-/// Chip, first kernel that knows it, code object.
+/// Chip, first kernel release that supports it, code object.
 pub(crate) static MACHINES: [(&str, Release, &[u8]); 3] = [
     ("RX 7900 XTX", Release::V6_1, include_bytes!("../goldens/soft/gfx1100-driver.co")),
     ("8060S", Release::V6_12, include_bytes!("../goldens/soft/gfx1151-driver.co")),
@@ -32,7 +32,7 @@ pub(crate) static MACHINES: [(&str, Release, &[u8]); 3] = [
 ];
 
 pub(crate) fn kernel(release: Release, name: &str, level: Level, seed: u64) -> SoftKernel {
-    // The kernels are LLVM 19's, which does not know the rule of gfx12 for scalar registers.
+    // The kernels are from LLVM 19, which does not follow the gfx12 rule for scalar registers.
     let options = Options { level, seed, patience: 100_000, scalar_reads: false, ..Options::default() };
     SoftKernel::new(Machine::new(release, 64 << 30, &[chip(name).unwrap()]), &options).unwrap()
 }
@@ -45,7 +45,7 @@ pub(crate) fn staging(process: &mut Process<'_>, bytes: u64, name: &str) -> Buff
     process.allocate(FIRST, Usage::Staging, bytes, Name::new(name)).expect("memory")
 }
 
-/// What a test works with: kernels, arguments, a queue.
+/// Kernels, arguments and a queue for a test.
 pub(crate) struct Bench {
     pub(crate) program: Program,
     uploader: Uploader,

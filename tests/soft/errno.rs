@@ -1,4 +1,4 @@
-//! What the kernel refuses, with which errno, by version.
+//! Calls that the kernel refuses, with their error numbers, by version.
 //!
 //! Source of the expectations: the sources of the three kernels and runs of 6.1 and 6.12 without a GPU.
 
@@ -19,7 +19,7 @@ fn machine(release: Release, chips: &[&str]) -> SoftKernel {
     SoftKernel::new(Machine::new(release, 64 << 30, &chips), &Options::default()).unwrap()
 }
 
-/// A kernel with one card, opened.
+/// An opened kernel with one GPU.
 pub(crate) struct Client {
     pub(crate) kernel: SoftKernel,
     pub(crate) kfd: Fd,

@@ -1,4 +1,4 @@
-//! What a finding says: kernel, address and text of the instruction, wave, and the other party.
+//! The content of findings: kernel, address and text of the instruction, wave, and the other party.
 //!
 //! One program for every kind. Arguments: s[0:1] points at a buffer of 4 KiB, s2 is the group's number on gfx1100.
 

@@ -1,6 +1,6 @@
-//! Hostile bytes for the software GPU: code objects, rings, instruction streams. A fault is an answer, a panic is not.
+//! Untrusted bytes for the software GPU: code objects, rings, instruction streams. A fault is allowed, a panic is not.
 //!
-//! The three functions are also the fuzz targets `elf`, `pm4` and `inst`; which bytes to try is theirs.
+//! The three functions are also the fuzz targets `elf`, `pm4` and `inst`, which choose the bytes.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use doorbell_soft::memory::{Region, Space};
 use doorbell_soft::processor::{Dispatch, Engine, Level, Options};
 
 const TARGETS: [Target; 3] = [Target::Gfx1100, Target::Gfx1151, Target::Gfx1200];
-/// Where the memories lie: small addresses, so that inputs can name them.
+/// Addresses of the memories, small so that inputs can contain them.
 const RING: u64 = 0x1_0000;
 const POINTERS: u64 = 0x2_0000;
 const DATA: u64 = 0x3_0000;

@@ -14,8 +14,8 @@ use crate::errno::{Client, GPU, GTT, VA, good};
 
 type Outcome = Result<(), Errno>;
 
-/// What is tried, with a fresh client that has its address space unless the row says otherwise; what 6.1, 6.12 and 7.2
-/// answer.
+/// A call by a fresh client, which has its address space unless the row says otherwise, and the results of 6.1, 6.12
+/// and 7.2.
 struct Row {
     what: &'static str,
     has_vm: bool,

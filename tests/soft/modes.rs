@@ -45,7 +45,7 @@ fn stores(registers: &[u8]) -> Vec<Inst> {
     [offset].into_iter().chain(rows).collect()
 }
 
-/// What 1 + 2^-25, -1 - 2^-25, a denormal plus zero, and the f16 sum 1 + 2^-12 give after `mode`.
+/// Results of 1 + 2^-25, -1 - 2^-25, a denormal plus zero, and the f16 sum 1 + 2^-12 after `mode`.
 fn sums(target: Target, mode: &[Inst]) -> [u32; 4] {
     let mut code =
         vec![vmov(1, 0x3f80_0000), vmov(2, 0x3300_0000), vmov(3, 0xbf80_0000), vmov(4, 0xb300_0000)];

@@ -100,7 +100,7 @@ fn check(level: Level, seeds: &[u64]) {
         for (name, expected) in programs(&object, &input) {
             for seed in seeds {
                 let options = Options { level, seed: *seed, budget: 50_000_000, ..Options::default() };
-                // LLVM 19 does not know the rule of gfx12.
+                // LLVM 19 does not follow the rule of gfx12.
                 let options = Options { scalar_reads: false, ..options };
                 count += 1;
                 let label = format!("{name} {chip} -O{optimization} seed {seed}");
@@ -134,7 +134,7 @@ fn compiled_programs_pass_every_sanitizer_in_any_order() {
     check(Level::Strict, &[1, 2]);
 }
 
-/// What the programs must cover, and which do.
+/// Classes of code that the programs must cover.
 static CLASSES: &[(&str, &[&str])] = &[
     (
         "integers",

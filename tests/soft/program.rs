@@ -22,7 +22,7 @@ pub(crate) fn assemble(instructions: &[Inst], target: Target) -> Vec<u32> {
 pub(crate) struct Machine {
     /// All memory.
     pub(crate) space: Space,
-    /// Where the code is.
+    /// Address of the code.
     pub(crate) entry: u64,
     _code: Arc<Window>,
 }

@@ -1,4 +1,4 @@
-//! What the group kernels of `tests/opencl/soft/programs.cl` compute, in plain Rust.
+//! The results of the group kernels of `tests/opencl/soft/programs.cl`, in plain Rust.
 //!
 //! Item kernels have their expectation from the same C source on the host (`items.txt`).
 

@@ -352,7 +352,7 @@ const CHUNK_MOVED: usize = 9;
 const CHUNK_SCALARS: usize = 11;
 const CHUNK_IMAGE: usize = CHUNK_SCALARS + 20;
 
-/// What a case left: chunks of 32 words, then words of memory.
+/// Results of a case: chunks of 32 words, then words of memory.
 struct Found {
     chunks: Vec<Vector>,
     memory: Vec<u32>,
@@ -395,7 +395,7 @@ fn run(case: &Case<'_>, setup: &Setup, level: Level) -> Result<Found, String> {
     Ok(Found { chunks, memory })
 }
 
-/// True if two results agree: bit for bit, but NaNs as such, their payloads being open.
+/// True if two results agree: bit for bit, but NaNs with any payload.
 fn agree(row: &Row, expected: &[Vector], found: &[Vector], lane: usize) -> bool {
     let kind = row.dst.first().map(|kind| kind.ty);
     let half_nan = |word: u32| word & 0x7c00 == 0x7c00 && word & 0x3ff != 0;

@@ -29,7 +29,7 @@ const EDGES: [u32; 16] = [
     0x4b00_0001,
 ];
 
-/// Why the emulator's value is not taken, and what says so.
+/// The reason why the emulator's value is not used, and its source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reason {
     /// It flushes single denormals, as the MODE of its authors' runs on hardware does (their tests
@@ -338,7 +338,7 @@ fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// How the processor differs from a line, if it does.
+/// The difference between the processor and a line, if there is one.
 fn difference(line: &Line<'_>, mode: u32) -> Option<String> {
     let Line { chip, name, words, vector, scalar } = line;
     let target = Target::from_name(chip).unwrap();

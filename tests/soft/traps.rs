@@ -17,7 +17,7 @@ const DOORBELL: u32 = 0x2a5;
 /// Trap number that the handler returns from.
 const RESUMED: i32 = 3;
 
-/// Where a generation keeps what: trap number, flags register with its bits, state register with its halt bit.
+/// Positions by generation: trap number, flags register with its bits, state register with its halt bit.
 struct Layout {
     id: (i32, i32),
     flags: i32,
@@ -98,7 +98,7 @@ fn handler(target: Target) -> Vec<Inst> {
     code
 }
 
-/// What a run of one program under the handler gave: report, how it ended, dword 0 of the buffer by item.
+/// Result of one program under the handler: report, end of the run, dword 0 of the buffer by item.
 struct Outcome {
     report: Report,
     stopped: Option<(usize, Cause)>,

@@ -36,7 +36,7 @@ fn gives_all_back(kernel: &SoftKernel, mut process: Process<'_>) {
     assert_eq!(kernel.held(), (0, 0, 0));
 }
 
-/// What became of packets: nothing but completion and reported faults is allowed.
+/// Outcome of packets: completion or a reported fault.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Ends {
     complete: usize,
@@ -51,7 +51,7 @@ impl Ends {
             (Ok(()), _) => self.complete += 1,
             (Err(WaitError::Faulted), Some(Fault::Memory(..))) => self.memory += 1,
             (Err(WaitError::Faulted), Some(Fault::Queue(..))) => self.queue += 1,
-            // A queue that stands still is told as a hang.
+            // A queue that makes no progress is reported as a hang.
             (Err(WaitError::Faulted), Some(Fault::Hang(..) | Fault::Wave(..))) => self.other += 1,
             (result, fault) => panic!("{result:?} {fault:?}"),
         }

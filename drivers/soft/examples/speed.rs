@@ -106,7 +106,7 @@ fn main() {
     }
 }
 
-/// What a product of a quantized matrix and a vector does most.
+/// The inner loop of a product of a quantized matrix and a vector.
 fn gemv() -> Vec<Inst> {
     let imm = Operand::Immediate;
     let int = Operand::int;
@@ -135,7 +135,7 @@ fn gemv() -> Vec<Inst> {
     code
 }
 
-/// Matrix instructions with what feeds them.
+/// Matrix instructions with the conversions before them.
 fn matrix() -> Vec<Inst> {
     let mut code: Vec<Inst> =
         (11..19).map(|number| Inst::new(op::v_cvt_f32_ubyte0, [v(number), v(number - 9)])).collect();

@@ -1,4 +1,4 @@
-//! The products that the software GPU can be: how KFD describes them, and what kernels reach on them.
+//! The products that the software GPU models: their description by KFD, and rates that kernels reach on them.
 //!
 //! These numbers are an oracle: they are soft's own and repeat some of the chip table of doorbell-isa on purpose, so that
 //! a wrong number in one of the two is found (`the_chip_table_agrees`). Shapes are public figures; save-area sizes are
@@ -45,7 +45,7 @@ pub struct SaveArea {
     pub debug: u64,
 }
 
-/// What a product reaches.
+/// Rates and caches of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rates {
     /// GL1 caches (one per shader array).

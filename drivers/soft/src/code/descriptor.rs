@@ -1,6 +1,6 @@
-//! The 64-byte kernel descriptor and what it makes of a launch.
+//! The 64-byte kernel descriptor, and the dispatch that a launch makes of it.
 //!
-//! Source: the AMDHSA chapter of LLVM's AMDGPU usage guide, and reference rdna, appendix C.3. Not here: files.
+//! Source: the AMDHSA chapter of LLVM's AMDGPU usage guide, docs/facts/rdna.md. Not here: files (`elf.rs`).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -31,7 +31,7 @@ pub struct Descriptor {
     pub properties: u16,
 }
 
-/// Why a descriptor cannot be launched.
+/// The reason why a descriptor cannot be launched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum DescriptorError {
@@ -64,10 +64,10 @@ impl fmt::Display for DescriptorError {
 
 impl core::error::Error for DescriptorError {}
 
-/// What a launch brings along besides the descriptor.
+/// Inputs of a launch besides the descriptor.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Launch {
-    /// What reports call it.
+    /// Name in reports.
     pub name: String,
     /// Work-items per dimension.
     pub grid: [u32; 3],
@@ -89,9 +89,9 @@ pub struct Launch {
 
 /// Largest LDS segment of a group.
 const LDS_MOST: u32 = 65536;
-/// Scratch bytes per work-item that are believed.
+/// Most scratch bytes per work-item.
 const SCRATCH_MOST: u32 = 1 << 20;
-/// Scratch bytes of a group that are believed: the host has to hold them.
+/// Most scratch bytes of a group, which the host has to hold.
 const GROUP_SCRATCH_MOST: u64 = 64 << 20;
 
 /// Reads a little-endian word of a fixed array.
@@ -120,7 +120,7 @@ impl Descriptor {
         })
     }
 
-    /// True if it is for waves of 64 lanes.
+    /// True if the kernel is for waves of 64 lanes.
     pub fn is_wave64(&self) -> bool {
         self.properties >> 10 & 1 == 0
     }

@@ -1,7 +1,7 @@
 //! The ELF code objects that clang makes for AMDGPU: segments, kernels by symbol, relocations of data.
 //!
-//! Source: the ELF specification and the AMDHSA code-object chapter of LLVM's AMDGPU usage guide. The file is hostile:
-//! every offset is checked. Not here: where the image is placed.
+//! Source: the ELF specification and the AMDHSA code-object chapter of LLVM's AMDGPU usage guide. The file is
+//! untrusted: every offset is checked. Not here: loading the image.
 
 use alloc::string::String;
 use alloc::vec;
@@ -10,7 +10,7 @@ use core::fmt;
 
 use doorbell_isa::{TARGETS, Target};
 
-/// What is wrong with a file.
+/// The reason why a file is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ElfError {
@@ -20,7 +20,7 @@ pub enum ElfError {
     Chip(u8),
     /// Something reaches beyond the end of the file or of the image.
     Bounds(&'static str),
-    /// The segments span more than is believed.
+    /// The segments span more bytes than allowed.
     Size(u64),
     /// A relocation that is not modelled.
     Relocation(u32),
@@ -58,11 +58,11 @@ pub struct CodeObject {
     pub image: Vec<u8>,
     /// Kernels in symbol order.
     pub kernels: Vec<Kernel>,
-    /// Places whose quadword is this addend plus the load address.
+    /// Relocations: offset of a quadword, and the addend to which the load address is added.
     relative: Vec<(u64, u64)>,
 }
 
-/// Most bytes an image may span: the size is declared by the file.
+/// Most bytes of an image, whose size the file declares.
 const IMAGE_MOST: u64 = 64 << 20;
 const EM_AMDGPU: u64 = 224;
 const PT_LOAD: u64 = 1;
@@ -128,7 +128,7 @@ impl CodeObject {
         Ok(object)
     }
 
-    /// The image as it has to be in memory when it lies at `base`.
+    /// The image for load address `base`.
     pub fn relocated(&self, base: u64) -> Vec<u8> {
         let mut image = self.image.clone();
         for (at, addend) in &self.relative {

@@ -1,7 +1,7 @@
 //! AQL packets.
 //!
-//! Source: HSA system architecture for the packets, reference kfd (e) and (g.2) for headers, signals and error codes.
-//! Not here: dispatches themselves.
+//! Source: HSA system architecture for the packets, docs/facts/kfd.md for headers, signals and error codes. Not here:
+//! dispatches themselves.
 
 use doorbell_kfd::packet::Encoding;
 
@@ -56,7 +56,7 @@ impl Packet {
     }
 }
 
-/// Why a packet is not executed now.
+/// The reason why a packet is not executed now.
 enum Stop {
     Fault(MemoryFault),
     /// A condition does not hold yet.
@@ -104,7 +104,7 @@ pub(super) fn step(
         }
     }
     queue.read += 1;
-    // Whether a consumed slot is marked is not known; nobody may rely on either.
+    // It is not known whether hardware marks a consumed slot, so drivers must not rely on either.
     if cp.random.once_in(2) {
         space.write(slot, &u16::from(INVALID).to_le_bytes())?;
     }
@@ -199,7 +199,7 @@ fn dispatch(
     if cp.launch(queue, space, flight) { Ok(()) } else { Err(Stop::Hung) }
 }
 
-/// What firmware writes for a kernel that it cannot launch.
+/// Error code of firmware for a kernel that it cannot launch.
 fn code(problem: DescriptorError) -> u64 {
     match problem {
         DescriptorError::Group(_) => error::GROUP,

@@ -12,7 +12,7 @@ use crate::code::DescriptorError;
 use crate::memory::{Access, MemoryFault, Random, Space};
 use crate::processor::{Cause, Dispatch, Engine, Fault, Message, Model, Options, Profile, Report, Trap};
 
-/// Something the command processor tells the kernel.
+/// A notice of the command processor for the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
     /// An interrupt with this context id.
@@ -30,7 +30,7 @@ pub enum Notice {
     },
 }
 
-/// A dispatch in flight with its completion signal.
+/// A dispatch in flight, with its completion signal.
 pub(super) struct InFlight {
     pub(super) dispatch: Dispatch,
     pub(super) signal: u64,
@@ -61,13 +61,13 @@ struct Span {
 pub struct CommandProcessor {
     pub(super) engine: Engine,
     pub(super) random: Random,
-    /// What all dispatches did.
+    /// Report of all dispatches.
     pub report: Report,
     /// Faults of waves, oldest first, at most [`CommandProcessor::MOST`].
     pub faults: Vec<Fault>,
     /// Kernels that were refused, by the address of descriptor or code, oldest first, at most [`CommandProcessor::MOST`].
     pub refusals: Vec<(u64, DescriptorError)>,
-    /// Simple kernels of 64 lanes run as two waves of 32, as AMD's own runtime needs it.
+    /// Simple kernels for waves of 64 lanes run as two waves of 32, which AMD's own runtime needs.
     pub splits_wave64: bool,
     /// The process's trap handler and its data.
     pub trap: Option<(u64, u64)>,
@@ -114,7 +114,7 @@ impl CommandProcessor {
         if self.engine.options().count { self.ticks } else { self.report.instructions }
     }
 
-    /// Up to where a ring may be read: the doorbell, or what the scheduler finds in the write pointer.
+    /// End of the packets in a ring: the doorbell, or the write pointer as the scheduler reads it.
     pub(super) fn limit(&mut self, queue: &Queue, space: &mut Space) -> Result<u64, MemoryFault> {
         let written = space.load64(queue.write_pointer)?;
         let Some(rung) = queue.rung else { return Ok(queue.read) };
@@ -122,7 +122,7 @@ impl CommandProcessor {
         Ok(if self.random.once_in(2) { rung.max(written) } else { rung })
     }
 
-    /// A kernel cannot run on this chip, or not in this software.
+    /// Records a kernel that cannot run on this chip or in this software.
     pub(super) fn refuse(&mut self, address: u64, error: DescriptorError) {
         if self.refusals.len() < Self::MOST {
             self.refusals.push((address, error));
@@ -157,10 +157,10 @@ impl CommandProcessor {
             if self.faults.len() < Self::MOST {
                 self.faults.push(fault);
             }
-            // A wave that cannot go on is halted, by a trap handler if there is one: the dispatch never completes.
+            // A wave that cannot continue is halted, by a trap handler if there is one: the dispatch never completes.
             return false;
         }
-        // All of a batch came in the same way: only the packets of one kind wait for nothing.
+        // All of a batch have the same encoding: only packets of one kind do not wait.
         let encoding = batch.first().map_or(Encoding::Aql, |flight| flight.encoding);
         let mut times = self.advance(start, counted, encoding);
         times.resize(batch.len(), Span { start, end: self.clock() });
@@ -176,7 +176,7 @@ impl CommandProcessor {
         true
     }
 
-    /// Lets the modelled time of the dispatches counted since the first `counted` pass; when each began and ended.
+    /// Advances the clock by the modelled time of the dispatches after the first `counted`; returns their spans.
     fn advance(&mut self, start: u64, counted: usize, encoding: Encoding) -> Vec<Span> {
         let model = Model::of_target(self.engine.target()).submitting(encoding);
         let mut times = Vec::new();
@@ -204,7 +204,7 @@ impl CommandProcessor {
         self.signal(signal, space)
     }
 
-    /// Counts a completion signal down and wakes who waits for its event.
+    /// Decrements a completion signal and interrupts for its event.
     pub(super) fn signal(&mut self, signal: u64, space: &mut Space) -> Result<(), MemoryFault> {
         if signal == 0 {
             return Ok(());
@@ -231,7 +231,7 @@ impl CommandProcessor {
         Outcome::Stopped
     }
 
-    /// What the dispatches since the last call did, if they are counted.
+    /// Profiles of the dispatches since the last call, if they are counted.
     pub fn take_profiles(&mut self) -> Vec<Profile> {
         self.engine.take_profiles()
     }

@@ -1,6 +1,6 @@
-//! The command processor: what firmware does with rings of packets.
+//! The command processor: runs rings of packets, as firmware does.
 //!
-//! AQL packets, PM4 indirect buffers and SDMA words. Not here: who creates queues (`kernel`), what a dispatch does
+//! AQL packets, PM4 indirect buffers and SDMA words. Not here: creating queues (`kernel`), running a dispatch
 //! (`processor`).
 
 mod aql;

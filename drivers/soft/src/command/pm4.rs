@@ -1,7 +1,7 @@
 //! PM4 words: registers, dispatches, waits and writes of indirect buffers and compute queues.
 //!
-//! Source: reference kfd (e.5). The stream is hostile: lengths are checked, unknown packets stop the queue. Not here:
-//! what the caches hold.
+//! Source: docs/facts/kfd.md. The stream is untrusted: lengths are checked, unknown packets stop the queue. Not here:
+//! the content of caches.
 
 use alloc::vec::Vec;
 
@@ -38,7 +38,7 @@ mod register {
 const ABOVE_L2: u32 = 1 << 7 | 1 << 8 | 1 << 9;
 /// Indirect buffers that may call each other.
 const DEPTH: usize = 4;
-/// Dwords of an indirect buffer that are believed.
+/// Most dwords of an indirect buffer.
 const LONGEST: u32 = 1 << 20;
 
 /// Takes the next packet of a PM4 queue.
@@ -76,7 +76,7 @@ fn length(header: u32) -> usize {
     }
 }
 
-/// Runs an indirect buffer from a position; where it waits is kept in the queue.
+/// Runs an indirect buffer; the queue keeps the position at which it waits.
 pub(super) fn run(
     cp: &mut CommandProcessor,
     queue: &mut Queue,
@@ -158,7 +158,7 @@ fn packet(
         (opcode::DISPATCH_DIRECT, [x, y, z, initiator]) => {
             dispatch(cp, queue, space, [*x, *y, *z], *initiator)
         }
-        // Every event waits for the dispatches before it here; CS_PARTIAL_FLUSH is the one that says so.
+        // Every event waits for the dispatches before it here; on hardware CS_PARTIAL_FLUSH does.
         (opcode::EVENT_WRITE, [_, ..]) => done(cp.flush(queue, space)),
         (opcode::WRITE_DATA, [_, low, high, values @ ..]) => {
             for (index, value) in values.iter().enumerate() {
@@ -192,8 +192,7 @@ fn packet(
             Outcome::Advanced
         }
         (opcode::INDIRECT_BUFFER, [low, high, size]) => {
-            let buffer =
-                IndirectBuffer { address: long(*low, *high), dwords: size & 0xf_ffff, position: 0 };
+            let buffer = IndirectBuffer { address: long(*low, *high), dwords: size & 0xf_ffff, position: 0 };
             nested(cp, queue, space, buffer, depth + 1)?
         }
         _ => Outcome::Stopped,

@@ -1,8 +1,8 @@
-//! A queue as the command processor sees it.
+//! A queue of the command processor.
 //!
 //! Not here: the kernel's checks at creation (`kernel`).
 
-/// What a ring holds.
+/// Content of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueueKind {
     /// PM4 words; pointers count dwords.
@@ -18,7 +18,7 @@ pub enum QueueKind {
 pub struct Queue {
     /// Number that the kernel gave it.
     pub id: u32,
-    /// What the ring holds.
+    /// Content of the ring.
     pub kind: QueueKind,
     /// Address of the ring.
     pub ring: u64,
@@ -28,7 +28,7 @@ pub struct Queue {
     pub read_pointer: u64,
     /// Address of the write pointer.
     pub write_pointer: u64,
-    /// What its doorbell is called within the process.
+    /// Number of its doorbell within the process.
     pub doorbell: u32,
     /// Last doorbell value.
     pub rung: Option<u64>,

@@ -1,6 +1,6 @@
 //! SDMA words: copies, fills, writes, fences, traps, polls, timestamps.
 //!
-//! Source: reference kfd (e.6). Not here: cache control, which this memory does not need.
+//! Source: docs/facts/kfd.md. Not here: cache control, which this memory does not need.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,14 +12,14 @@ use crate::memory::{MemoryFault, Space};
 
 /// Bytes moved at a time.
 const CHUNK: u64 = 65536;
-/// Dwords of a WRITE packet that are believed.
+/// Most dwords of a WRITE packet.
 const LONGEST: u32 = 1 << 16;
 
 fn long(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// Dwords of a packet by its first two words; none for an unknown one.
+/// Dwords of a packet by its first two words; `None` for an unknown one.
 fn length(header: u32, count: impl Fn() -> Result<u32, MemoryFault>) -> Result<Option<u64>, MemoryFault> {
     Ok(Some(match (header & 0xff, header >> 8 & 0xff) {
         (0, _) => 1 + u64::from(header >> 16 & 0x3fff),

@@ -1,7 +1,6 @@
 //! The ioctls.
 //!
-//! Source: `kfd_chardev.c` of the three kernels, reference kfd (b), (d.8), (i). Not here: the rules of memory, events
-//! and queues.
+//! Source: `kfd_chardev.c` of the three kernels, docs/facts/kfd.md. Not here: the rules of memory, events and queues.
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use doorbell_kfd::sys::{
@@ -17,7 +16,7 @@ use super::machine::Release;
 use super::soft::{File, SoftKernel, State};
 use crate::memory::Space;
 
-/// What only foreign clients call.
+/// Requests of foreign clients only.
 const SET_SCRATCH_BACKING_VA: Request = Request(0xC010_4B11);
 const SVM: u8 = 0x20;
 

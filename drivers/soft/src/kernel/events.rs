@@ -1,6 +1,6 @@
 //! Events: creation, setting, waiting, the event page.
 //!
-//! Source: `kfd_events.c` of the three kernels, reference kfd (b) and (g.1). Not here: who interrupts (`command`).
+//! Source: `kfd_events.c` of the three kernels, docs/facts/kfd.md. Not here: interrupts (`command`).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -32,7 +32,7 @@ const OWN_SLOTS: u32 = 256;
 const OTHERS: u32 = 0x4000_0000;
 
 impl Events {
-    /// Takes the process's page: every slot unsignalled.
+    /// Takes the process's event page, with every slot unsignalled.
     pub(super) fn set_page(&mut self, page: Arc<Window>) -> Result<(), Errno> {
         if self.page.is_some() || page.len() != SLOTS as usize * 8 {
             return Err(Errno::EINVAL);
@@ -73,7 +73,7 @@ impl Events {
         self.all.remove(&id).map(drop).ok_or(Errno::EINVAL)
     }
 
-    /// SET_EVENT and RESET_EVENT, which only signals know.
+    /// SET_EVENT and RESET_EVENT, which exist for signals only.
     pub(super) fn change(&mut self, id: u32, set: bool) -> Result<(), Errno> {
         let event = self.all.get_mut(&id).filter(|event| event.kind == event_type::SIGNAL);
         let event = event.ok_or(Errno::EINVAL)?;
@@ -101,7 +101,7 @@ impl Events {
         }
     }
 
-    /// One look at the events of a wait; the result field says whether the condition holds.
+    /// Checks the events of a wait once; the result field says whether the condition holds.
     pub(super) fn wait(
         &mut self,
         arg: &mut WaitEvents,

@@ -1,7 +1,8 @@
-//! Exceptions of waves: the process's trap handler, and what the kernel does with the interrupts it sends.
+//! Exceptions of waves: the process's trap handler and the interrupts that it sends.
 //!
-//! Source: `kfd_chardev.c:kfd_ioctl_set_trap_handler`, `kfd_int_process_v11.c`, `kfd_process.c:send_exception_work_handler`,
-//! reference kfd (g.3). Not here: how a wave gets into the handler (`processor`).
+//! Source: `kfd_chardev.c:kfd_ioctl_set_trap_handler`, `kfd_int_process_v11.c`,
+//! `kfd_process.c:send_exception_work_handler`, docs/facts/kfd.md. Not here: how a wave gets into the handler
+//! (`processor`).
 
 use doorbell_isa::Target;
 use doorbell_kfd::sys::{Errno, SetTrapHandler};
@@ -19,8 +20,8 @@ const DOORBELL: u32 = (1 << DOORBELL_BITS) - 1;
 const PAYLOAD: u64 = 24;
 const EVENT: u64 = 32;
 
-/// True if queues of a chip start waves that enter handlers: from 6.5 on the work-around for saving waves on the first
-/// chips of gfx11 turns that off.
+/// True if waves on a chip enter trap handlers: from 6.5 on the work-around for saving waves on the first chips of
+/// gfx11 turns that off.
 fn enters_handlers(release: Release, target: Target) -> bool {
     let first = [Target::Gfx1100, Target::Gfx1101, Target::Gfx1102, Target::Gfx1103];
     release == Release::V6_1 || !first.contains(&target)
@@ -43,8 +44,8 @@ impl SoftKernel {
 }
 
 impl State {
-    /// An interrupt that a wave sent: exceptions of a queue if a handler sent it to a runtime that takes them, otherwise
-    /// one like any other.
+    /// An interrupt that a wave sent: exceptions of a queue if a trap handler sent it and the runtime is enabled,
+    /// otherwise an ordinary interrupt.
     pub(super) fn exception(&mut self, gpu: u32, message: Message) {
         let delivered = message.privileged
             && self.runtime_enabled

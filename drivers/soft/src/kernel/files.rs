@@ -1,6 +1,6 @@
 //! The files that describe a machine, in the kernel's order and spelling.
 //!
-//! Source: `kfd_topology.c:node_show` of the three kernels, reference kfd (a). Not here: device files.
+//! Source: `kfd_topology.c:node_show` of the three kernels, docs/facts/kfd.md. Not here: device files.
 
 use alloc::collections::BTreeMap;
 use alloc::format;

@@ -1,7 +1,7 @@
-//! What a host needs that shows this kernel to foreign programs: doorbells seen in memory, memory that the caller
-//! brings.
+//! Functions for a host that shows this kernel to foreign programs: doorbells read from memory, memory that the
+//! caller brings.
 //!
-//! Not here: how such a host reaches those programs (the preload shim of the tests).
+//! Not here: the connection to those programs (the preload shim of the tests).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,12 +12,12 @@ use crate::command::Queue;
 
 use super::soft::{DOORBELLS, SoftKernel, State};
 
-/// What a doorbell holds before its first value.
+/// Content of a doorbell before its first value.
 const EMPTY: u64 = u64::MAX;
 
 impl SoftKernel {
-    /// From now on doorbells are looked at in memory by [`SoftKernel::watch`], and USERPTR allocations are accepted:
-    /// the host has to put [`SoftKernel::backing`] where the caller's pages were.
+    /// From now on [`SoftKernel::watch`] reads doorbells from memory, and USERPTR allocations are accepted: the host
+    /// has to put [`SoftKernel::backing`] where the caller's pages were.
     ///
     /// # Errors
     ///
@@ -31,7 +31,7 @@ impl SoftKernel {
         Ok(())
     }
 
-    /// One look at the doorbells; every queue then runs as far as it goes. Whether anything happened.
+    /// Reads the doorbells once and runs every queue as far as it goes; returns true if anything happened.
     pub fn watch(&self) -> bool {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -74,13 +74,13 @@ impl SoftKernel {
         self.state.lock().queues.all.values().map(|entry| entry.queue.clone()).collect()
     }
 
-    /// Where a doorbell lies in the memory of all of them.
+    /// Offset of a doorbell in the memory of all doorbells.
     fn slot(&self, gpu: u32, doorbell: usize) -> Option<usize> {
         let index = self.machine.gpus.iter().position(|device| device.id == gpu)?;
         Some(index * DOORBELLS + doorbell)
     }
 
-    /// Forgets what a doorbell's last queue was told.
+    /// Resets a doorbell to the content before its first value.
     pub(super) fn clear_doorbell(&self, state: &State, gpu: u32, offset: u64) {
         let at = self.slot(gpu, offset as usize & (DOORBELLS - 1));
         if let (Some(window), Some(at)) = (&state.watched, at) {

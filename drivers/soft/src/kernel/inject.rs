@@ -1,8 +1,8 @@
-//! Faults on demand.
+//! Injected faults.
 
 use doorbell_kfd::sys::{Errno, Request};
 
-/// What goes wrong, and when. All of it can be changed while the kernel runs.
+/// Faults to inject. They can be changed while the kernel runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Injection {
     /// ALLOC calls that succeed before one fails with ENOMEM.
@@ -15,7 +15,7 @@ pub struct Injection {
     pub spurious: u32,
     /// A GPU reset happens before the packet processor takes its next packet after this many doorbells.
     pub reset_after: Option<u32>,
-    /// GPUs take no packet any more after this many doorbells.
+    /// GPUs take no more packets after this many doorbells.
     pub hang_after: Option<u32>,
     /// After this many doorbells every GPU faults on the first page of the oldest allocation that is mapped there.
     pub fault_after: Option<u32>,

@@ -1,4 +1,4 @@
-//! The kernel's side of KFD: files, ioctls with their errnos, events, memory, queues; on chosen kernel versions.
+//! The kernel's side of KFD: files, ioctls with their error numbers, events, memory, queues, by kernel version.
 //!
 //! Not here: packets (`command`), the driver (doorbell-kfd).
 

@@ -1,7 +1,7 @@
 //! Queues: the kernel's checks at creation, in its order, and their doorbells.
 //!
-//! Source: `kfd_chardev.c:set_queue_properties_from_user`, `kfd_queue.c:kfd_queue_acquire_buffers`, reference kfd (d).
-//! Not here: packets.
+//! Source: `kfd_chardev.c:set_queue_properties_from_user`, `kfd_queue.c:kfd_queue_acquire_buffers`,
+//! docs/facts/kfd.md. Not here: packets.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -14,15 +14,15 @@ use super::ranges::Ranges;
 use crate::chips::SaveArea;
 use crate::command::{Queue, QueueKind};
 
-/// A queue with what the kernel remembers of it.
+/// A queue with the kernel's data about it.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) gpu: u32,
     pub(super) doorbell: usize,
-    /// Last value of the doorbell, where it is looked at in memory.
+    /// Last value of the doorbell, if it is read from memory.
     pub(super) seen: Option<u64>,
     pub(super) queue: Queue,
-    /// Address of the save area, whose header says where exceptions go.
+    /// Address of the save area, whose header holds the address for exceptions.
     pub(super) save_area: u64,
     buffers: Vec<u64>,
 }
@@ -97,7 +97,7 @@ impl Queues {
         }
         self.next += 1;
         let id = self.next;
-        // Slots come round again, so a stale doorbell value may meet a new queue.
+        // Slots are reused, so an old doorbell value may meet a new queue.
         let doorbell = (id as usize % 1023 + 1) * 8;
         arg.queue_id = id;
         arg.doorbell_offset = 3 << 62 | u64::from(gpu.id) << 46 | doorbell as u64;
@@ -159,7 +159,7 @@ fn pin(ranges: &Ranges, gpu: &Gpu, write_pointer: u64) -> Result<(), Errno> {
     if range.is_caller_owned() { Err(Errno::EPERM) } else { Ok(()) }
 }
 
-/// The buffers: mapped on this GPU, starting exactly there, of exactly this size. Answers their addresses.
+/// Checks that the buffers are mapped on this GPU at exactly these addresses and sizes; returns their addresses.
 fn check(
     ranges: &mut Ranges,
     gpu: &Gpu,

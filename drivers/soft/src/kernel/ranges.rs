@@ -1,7 +1,7 @@
 //! Memory of the process: allocation, mapping to GPUs, limits.
 //!
-//! Source: `kfd_chardev.c` and `amdgpu_amdkfd_gpuvm.c` of the three kernels, reference kfd (c). Not here: what GPUs do
-//! with it.
+//! Source: `kfd_chardev.c` and `amdgpu_amdkfd_gpuvm.c` of the three kernels, docs/facts/kfd.md. Not here: accesses of
+//! the GPU (`memory`).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -30,7 +30,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// True if the pages are the process's own, which cannot be pinned.
+    /// True if the pages belong to the process, so that they cannot be pinned.
     pub(super) fn is_caller_owned(&self) -> bool {
         self.flags & alloc_flag::USERPTR != 0
     }
@@ -46,7 +46,7 @@ impl Range {
 pub(super) struct Ranges {
     all: BTreeMap<u64, Range>,
     next: u64,
-    /// USERPTR is possible: the host moves the caller's pages.
+    /// USERPTR is supported: the host moves the caller's pages.
     pub(super) adopts: bool,
     /// The event page, which stays.
     pub(super) pinned: Option<u64>,
@@ -186,7 +186,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// True if a range is somewhere another one is mapped, or nowhere the GPU reaches.
+    /// True if a range overlaps a mapped one or lies where the GPU cannot reach.
     fn has_invalid_address(&self, handle: u64) -> bool {
         let Some(range) = self.all.get(&handle) else { return true };
         let Some(end) = range.va.checked_add(range.size) else { return true };
@@ -196,7 +196,7 @@ impl Ranges {
         range.va == 0 || !range.va.is_multiple_of(PAGE) || end > 0x8000_0000_0000 || overlaps
     }
 
-    /// MAP (or UNMAP) on the devices behind those that are done.
+    /// MAP (or UNMAP) on the devices after the first `n_success`.
     pub(super) fn change(
         &mut self,
         map: bool,

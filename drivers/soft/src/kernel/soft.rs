@@ -1,7 +1,7 @@
-//! The kernel as the driver calls it: files, mappings, doorbells, waits.
+//! The software kernel: files, mappings, doorbells, waits.
 //!
-//! Everything the GPU does happens inside the calls that give it a reason to: a doorbell or a wait. So time stands
-//! still between calls and equal seeds give equal runs. Not here: the ioctls (`calls.rs`).
+//! The GPU runs only inside the calls that cause it: a doorbell or a wait. So time stands still between calls and
+//! equal seeds give equal runs. Not here: the ioctls (`calls.rs`).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -26,7 +26,7 @@ use crate::command::{CommandProcessor, Notice};
 use crate::memory::Space;
 use crate::processor::{Fault, Options, Profile, Report};
 
-/// What an open file is.
+/// Kind of an open file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum File {
     /// `/dev/kfd`.
@@ -44,7 +44,7 @@ pub(super) struct Device {
     pub(super) lost: bool,
 }
 
-/// Everything that changes.
+/// Mutable state.
 pub(super) struct State {
     pub(super) files: BTreeMap<i32, File>,
     next_fd: i32,
@@ -57,7 +57,7 @@ pub(super) struct State {
     pub(super) injection: Injection,
     interrupted: u32,
     doorbells: Vec<(u64, u32)>,
-    /// All doorbells, where they are looked at in memory.
+    /// All doorbells, if they are read from memory.
     pub(super) watched: Option<Window>,
     rings: u32,
 }
@@ -115,24 +115,24 @@ impl SoftKernel {
         })
     }
 
-    /// Changes what goes wrong.
+    /// Changes the injected faults.
     pub fn inject(&self, change: impl FnOnce(&mut Injection)) {
         change(&mut self.state.lock().injection);
     }
 
-    /// Begins a reset of every GPU: queues are dead, and nothing can be opened.
+    /// Begins a reset of every GPU: queues stop, and nothing can be opened.
     pub fn begin_reset(&self) {
         self.state.lock().reset();
     }
 
-    /// Ends a reset: the GPUs can be opened again. Queues of before stay dead.
+    /// Ends a reset: the GPUs can be opened again. Earlier queues stay stopped.
     pub fn end_reset(&self) {
         for device in &mut self.state.lock().devices {
             device.lost = false;
         }
     }
 
-    /// What the dispatches of a GPU did so far.
+    /// Report of a GPU's dispatches so far.
     pub fn report(&self, gpu: u32) -> Option<Report> {
         let state = self.state.lock();
         state.devices.iter().find(|device| device.id == gpu).map(|device| device.processor.report.clone())
@@ -161,7 +161,7 @@ impl SoftKernel {
 }
 
 impl State {
-    /// Runs every queue as far as it goes, round after round while signals of one let another go on.
+    /// Runs every queue as far as it goes, again and again while signals of one let another go on.
     pub(super) fn run(&mut self) {
         let mut moved = !self.is_past_doorbell(self.injection.hang_after);
         while moved {
@@ -207,7 +207,7 @@ impl State {
         }
     }
 
-    /// A reset of every GPU: memory is lost, queues are dead.
+    /// A reset of every GPU: memory is lost, queues stop.
     fn reset(&mut self) {
         for device in &mut self.devices {
             device.lost = true;
@@ -226,7 +226,7 @@ impl State {
         }
     }
 
-    /// True if doorbells have been rung more often than something waits for.
+    /// True if more than `after` doorbells have been rung.
     fn is_past_doorbell(&self, after: Option<u32>) -> bool {
         after.is_some_and(|after| self.rings > after)
     }
@@ -260,7 +260,7 @@ fn event_page() -> Result<Shared, Errno> {
     Ok(page)
 }
 
-/// What the kernel tells of a page fault.
+/// The exception of a page fault.
 fn page_fault(gpu_id: u32, page: u64, write: bool, present: bool) -> MemoryException {
     MemoryException {
         not_present: !present,

@@ -1,6 +1,6 @@
 //! Memory that the software GPU sees: the GPU's address space and the local data share.
 //!
-//! Not here: which instruction accesses what (`processor`), who allocates (`kernel`).
+//! Not here: accesses of instructions (`processor`), allocation (`kernel`).
 
 mod random;
 mod shadow;

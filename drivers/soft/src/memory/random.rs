@@ -1,4 +1,4 @@
-//! Seeded choices: whatever the hardware may do in several ways is decided here.
+//! Seeded choices, where hardware may behave in several ways.
 
 /// A splitmix64 stream. Equal seeds give equal runs.
 #[derive(Clone, Debug)]

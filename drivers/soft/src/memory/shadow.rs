@@ -1,9 +1,9 @@
-//! One bit per byte of a piece of memory: whether the byte was ever given a value.
+//! One bit per byte of memory: set if the byte was ever written.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Which bytes have a value.
+/// The bytes that have a value.
 #[derive(Clone, Debug)]
 pub(crate) struct Shadow(Vec<u64>);
 
@@ -13,7 +13,7 @@ impl Shadow {
         Self(vec![0; len.div_ceil(64)])
     }
 
-    /// Gives bytes a value or takes it from them. What lies outside is ignored.
+    /// Marks bytes as defined or undefined. Bytes outside are ignored.
     pub(crate) fn set(&mut self, start: usize, len: usize, defined: bool) {
         for (at, bits) in pieces(start, len) {
             if let Some(word) = self.0.get_mut(at) {

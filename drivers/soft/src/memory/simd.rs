@@ -1,12 +1,12 @@
-//! The host's vector unit: loops over lanes that are compiled a second time for it.
+//! The host's vector unit: loops over lanes are compiled a second time for it.
 //!
-//! Results are the same with and without. Not here: what the loops compute.
+//! Results are the same with and without it. Not here: the loops.
 #![expect(
     unsafe_code,
     reason = "the host's instructions beyond the baseline have to be seen before they are used"
 )]
 
-/// What the host has been seen to have.
+/// The vector unit that was detected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Simd {
     /// The baseline of the architecture.
@@ -52,7 +52,7 @@ fn fused_avx2(a: &[u32; 32], b: &[u32; 32], c: &[u32; 32], out: &mut [u32; 32]) 
 }
 
 impl Simd {
-    /// Asks the processor.
+    /// Detects the vector unit of the processor.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn detect() -> Self {
         use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
@@ -87,7 +87,7 @@ impl Simd {
         Self::Portable
     }
 
-    /// Does `work`, compiled for what the host has.
+    /// Runs `work`, compiled for the vector unit.
     #[inline(always)]
     pub(crate) fn run<R>(self, work: impl FnOnce() -> R) -> R {
         match self {
@@ -98,8 +98,8 @@ impl Simd {
         }
     }
 
-    /// `a * b + c` with one rounding to nearest; false if some result is not a number or the host cannot do it, when
-    /// `out` means nothing.
+    /// `a * b + c` with one rounding to nearest; false if some result is not a number or the host has no such
+    /// instruction; then `out` is not valid.
     #[inline]
     pub(crate) fn fused(self, a: &[u32; 32], b: &[u32; 32], c: &[u32; 32], out: &mut [u32; 32]) -> bool {
         match self {

@@ -1,7 +1,7 @@
 //! The GPU's address space: named regions of memory that host and GPU share.
 //!
-//! Regions are real mappings, so a host thread may change them at any time; every access is atomic by word. Not
-//! here: caches and their staleness (`check`), page tables of the kernel (`kernel`).
+//! Regions are real mappings, so a host thread may change them at any time; every access is atomic by word. Not here:
+//! caches and stale lines (`processor/ordering.rs`), page tables of the kernel (`kernel`).
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -16,7 +16,7 @@ use super::shadow::Shadow;
 /// Bytes left unmapped around an allocation.
 const GUARD: usize = 4096;
 
-/// What an access does.
+/// Direction of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Load.
@@ -38,7 +38,7 @@ pub struct MemoryFault {
     pub access: Access,
     /// Nearest region, with the distance from its start (negative: in front of it).
     pub nearest: Option<(String, i128)>,
-    /// True if a region is there but forbids the access.
+    /// A region is mapped there but forbids the access.
     pub forbidden: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct Region {
     pub base: u64,
     /// Bytes.
     pub len: u64,
-    /// What reports call it.
+    /// Name in reports.
     pub name: String,
     /// The memory itself.
     pub window: Arc<Window>,
@@ -133,7 +133,7 @@ impl Space {
     ///
     /// # Errors
     ///
-    /// What the host's kernel says to the mapping.
+    /// The host's kernel refuses the mapping.
     pub fn allocate(&mut self, name: &str, len: usize) -> Result<Arc<Window>, Errno> {
         let window = guarded(len)?;
         self.add(Region::new(window.address(), len as u64, name, window.clone()));
@@ -144,7 +144,7 @@ impl Space {
     ///
     /// # Errors
     ///
-    /// What the host's kernel says to the mapping.
+    /// The host's kernel refuses the mapping.
     pub fn allocate_undefined(&mut self, name: &str, len: usize) -> Result<Arc<Window>, Errno> {
         let window = guarded(len)?;
         self.add(Region::new(window.address(), len as u64, name, window.clone()).undefined());
@@ -157,7 +157,7 @@ impl Space {
         Some(self.regions.remove(at))
     }
 
-    /// The same memory for another thread, without names; none if stores are tracked by byte somewhere.
+    /// The same memory for another thread, without names; `None` if stores are tracked by byte.
     pub(crate) fn view(&self) -> Option<Self> {
         if self.is_tracked() {
             return None;
@@ -215,7 +215,7 @@ impl Space {
         }
     }
 
-    /// True if an access is possible.
+    /// Checks that an access is possible.
     ///
     /// # Errors
     ///
@@ -225,7 +225,7 @@ impl Space {
         self.locate(address, len, access).map(drop)
     }
 
-    /// Aligned words of one region that an access may touch; none if it is not possible, not aligned, or has to be
+    /// Aligned words of one region that an access may touch; `None` if it is not possible, not aligned, or has to be
     /// tracked by byte.
     #[inline]
     pub(crate) fn words(&mut self, address: u64, count: usize, access: Access) -> Option<&[AtomicU32]> {
@@ -337,7 +337,7 @@ impl Space {
         Ok(())
     }
 
-    /// Subtracts from an aligned quadword in one step that the host sees as atomic; answers the old value.
+    /// Subtracts from an aligned quadword, atomically for the host too; returns the old value.
     ///
     /// # Errors
     ///
@@ -357,14 +357,14 @@ impl Space {
         self.regions.iter().any(|region| region.defined.is_some())
     }
 
-    /// True if bytes have a value; true where that is not tracked.
+    /// True if bytes have a value, or that is not tracked.
     pub(crate) fn is_defined(&mut self, address: u64, len: usize) -> bool {
         let Ok(at) = self.locate(address, len, Access::Read) else { return true };
         let region = &self.regions[at];
         region.defined.as_ref().is_none_or(|shadow| shadow.all(offset(region, address), len))
     }
 
-    /// Takes the value from bytes that an undefined register was stored to.
+    /// Marks bytes as undefined after a store of an undefined register.
     pub(crate) fn undefine(&mut self, address: u64, len: usize) {
         if let Ok(at) = self.locate(address, len, Access::Read) {
             let region = &mut self.regions[at];

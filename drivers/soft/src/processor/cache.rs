@@ -1,6 +1,6 @@
-//! Which lines a cache holds: set-associative, least recently used.
+//! Tags of a cache: set-associative, least recently used.
 //!
-//! Tags only, data stays in memory. Not here: how levels follow one another (`meter.rs`).
+//! Data stays in memory. Not here: the order of cache levels (`meter.rs`).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,13 +17,13 @@ pub(super) struct Tags {
 }
 
 impl Tags {
-    /// A cache of this many bytes without any line.
+    /// An empty cache of this many bytes.
     pub(super) fn new(bytes: u64) -> Self {
         let count = (bytes / LINE / WAYS as u64).max(1);
         Self { sets: vec![[0; WAYS]; usize::try_from(count).unwrap_or(1)] }
     }
 
-    /// Looks a line up and makes it the newest; whether it was there.
+    /// Looks up a line and makes it the newest; returns true on a hit.
     pub(super) fn touch(&mut self, line: u64) -> bool {
         let at = (line % self.sets.len() as u64) as usize;
         let set = &mut self.sets[at];

@@ -25,7 +25,7 @@ const LONGEST: u64 = 4;
 pub(crate) struct Context<'a> {
     /// The wave.
     pub(crate) wave: &'a mut Wave,
-    /// What its group shares.
+    /// State that its group shares.
     pub(crate) group: &'a mut GroupState,
     /// The GPU's address space.
     pub(crate) space: &'a mut Space,
@@ -33,11 +33,11 @@ pub(crate) struct Context<'a> {
     pub(crate) report: &'a mut Report,
     /// Choices of the hardware.
     pub(crate) random: &'a mut Random,
-    /// The watch over global memory.
+    /// The race detector of global memory.
     pub(crate) ordering: Option<&'a mut Ordering>,
     /// Counts by dispatch.
     pub(crate) meter: Option<&'a mut Meter>,
-    /// Where exceptions go.
+    /// Trap handler for exceptions.
     pub(crate) trap: Option<Trap>,
 }
 

@@ -1,6 +1,6 @@
-//! What a kernel can reach: whether its workgroups may depend on each other.
+//! Dependence between the workgroups of a kernel.
 //!
-//! Not here: who makes use of it (`parallel.rs`).
+//! Not here: running groups in parallel (`parallel.rs`).
 
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -11,12 +11,12 @@ use super::program::Program;
 use super::step::Step;
 use crate::memory::Space;
 
-/// Instructions looked at before a kernel counts as dependent.
+/// Kernels with more instructions count as dependent.
 const MOST: usize = 1 << 16;
 
 impl Program {
     /// True if groups of the kernel at `entry` may see each other: a global atomic, a load past the caches of a
-    /// workgroup, or a jump to where only execution knows.
+    /// workgroup, or a jump whose target is computed.
     pub(crate) fn is_dependent(&mut self, entry: u64, space: &mut Space) -> bool {
         if let Some(known) = self.dependent.get(&entry) {
             return *known;
@@ -26,7 +26,7 @@ impl Program {
         found
     }
 
-    /// Follows every path; none as soon as one is dependent.
+    /// Follows every path; `None` as soon as one is dependent.
     fn walk(&mut self, entry: u64, space: &mut Space) -> Option<()> {
         let mut seen = BTreeSet::new();
         let mut open = vec![entry];
@@ -54,7 +54,7 @@ impl Program {
     }
 }
 
-/// True if an instruction may see what another group stores.
+/// True if an instruction may see another group's stores.
 fn reaches_others(step: &Step) -> bool {
     let row = step.row();
     let global = matches!(row.format, Format::Global | Format::Flat | Format::Mubuf);

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 /// One kernel launch, as the command processor has read it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Dispatch {
-    /// What reports call it.
+    /// Name in reports.
     pub name: String,
     /// Address of the first instruction.
     pub entry: u64,
@@ -24,7 +24,7 @@ pub struct Dispatch {
     pub vgprs: usize,
     /// Initial scalar registers from s0 (user SGPRs with their padding).
     pub user: Vec<u32>,
-    /// Which user SGPRs hold a value.
+    /// User SGPRs that hold a value, a bit each.
     pub user_defined: u32,
     /// Group ids X, Y, Z wanted in scalar registers.
     pub ids: [bool; 3],
@@ -32,7 +32,7 @@ pub struct Dispatch {
     pub mode: u32,
 }
 
-/// Groups in all; a launch may claim more than can be counted.
+/// Total number of groups, saturating.
 pub(super) fn group_count(dispatch: &Dispatch) -> u64 {
     groups(dispatch).into_iter().fold(1, |product, count| product.saturating_mul(count.into()))
 }

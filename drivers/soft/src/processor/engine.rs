@@ -1,4 +1,4 @@
-//! Dispatches: from a grid to resident workgroups, and the order in which their waves run.
+//! The engine: resident workgroups of dispatches, and the order in which their waves run.
 //!
 //! The seed decides every order, so equal seeds give equal runs. Not here: packets (`command`), descriptors (`code`),
 //! several host threads (`parallel.rs`).
@@ -42,7 +42,7 @@ pub struct Engine {
     pub(super) workers: Vec<Self>,
 }
 
-/// Where the next group of a dispatch is.
+/// Position in the groups of a dispatch.
 struct Cursor<'a> {
     dispatch: &'a Dispatch,
     next: u64,
@@ -85,7 +85,7 @@ impl Engine {
         self.target
     }
 
-    /// The choices.
+    /// The options.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -101,7 +101,7 @@ impl Engine {
         self.keeps_caches = true;
     }
 
-    /// Where the exceptions of the next runs go; without a handler they end the run.
+    /// Sets the trap handler for exceptions of the next runs; without one they end the run.
     pub fn set_trap(&mut self, trap: Option<Trap>) {
         self.trap = trap;
         self.workers.iter_mut().for_each(|worker| worker.set_trap(trap));
@@ -112,7 +112,7 @@ impl Engine {
         core::mem::take(&mut self.profiles)
     }
 
-    /// Profiles that nobody has taken yet.
+    /// Profiles that were not taken yet.
     pub(crate) fn profiles(&self) -> &[Profile] {
         &self.profiles
     }
@@ -125,7 +125,7 @@ impl Engine {
         }
     }
 
-    /// Runs dispatches that nothing orders among each other, all at once.
+    /// Runs dispatches that are not ordered among each other, all at once.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl Engine {
         Ok(report)
     }
 
-    /// The same, adding to a report that survives a fault.
+    /// Like [`Engine::run`], but adds to a report that is kept on a fault.
     ///
     /// # Errors
     ///
@@ -244,7 +244,7 @@ impl Engine {
         group
     }
 
-    /// Lets one group run for a while; whether anything was executed.
+    /// Runs one group for a while; returns true if it executed an instruction.
     pub(super) fn run_group(
         &mut self,
         group: &mut Group,
@@ -312,7 +312,7 @@ impl Engine {
     }
 }
 
-/// Scratch bytes of resident groups beyond which no other becomes resident: the host has to hold them.
+/// Most scratch bytes of resident groups, which the host has to hold.
 const SCRATCH_MOST: usize = 256 << 20;
 
 fn scratch(groups: &[Group]) -> usize {

@@ -8,7 +8,7 @@ use super::step::Step;
 use super::wave::Wave;
 use crate::memory::Simd;
 
-/// What a handler may know besides its operands.
+/// Inputs of a handler besides its operands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Env {
     /// MODE.

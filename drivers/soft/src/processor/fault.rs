@@ -1,6 +1,6 @@
-//! Why a wave stopped.
+//! Faults: causes that stop a wave.
 //!
-//! Not here: sanitizer findings, which do not stop it (`check`).
+//! Not here: findings of the sanitizers, which do not stop it (`finding.rs`).
 
 use core::fmt;
 
@@ -8,7 +8,7 @@ use doorbell_isa::DecodeError;
 
 use crate::memory::MemoryFault;
 
-/// What stopped a wave.
+/// Cause of a fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Cause {
@@ -61,7 +61,7 @@ pub struct Fault {
     pub group: [u32; 3],
     /// Wave of the group.
     pub wave: u32,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
 }
 

@@ -5,7 +5,7 @@
 use alloc::string::String;
 use core::fmt;
 
-/// What a sanitizer found.
+/// Kind of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FindingKind {
@@ -25,7 +25,7 @@ pub enum FindingKind {
     GlobalRace,
     /// A cache may still hold what was there before a store that is ordered before this read.
     StaleRead,
-    /// Waves of a group wait at different barriers, or one ended that the others wait for.
+    /// Waves of a group wait at different barriers.
     DivergentBarrier,
     /// A matrix instruction with inactive lanes.
     MatrixExec,
@@ -42,12 +42,12 @@ pub enum FindingKind {
     /// A scalar register of a pair that a vector instruction once read was written again and read without s_wait_alu
     /// (gfx12).
     ScalarHazard,
-    /// s_trap where there is no trap handler: the chip goes on behind it.
+    /// s_trap without a trap handler: the chip goes on behind it.
     IgnoredTrap,
 }
 
 impl FindingKind {
-    /// How many there are.
+    /// Number of kinds.
     pub const COUNT: usize = Self::IgnoredTrap as usize + 1;
 }
 
@@ -63,7 +63,7 @@ pub struct Party {
 /// One finding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// What.
+    /// Kind.
     pub kind: FindingKind,
     /// Name of the kernel, or its first instruction's address where the launch has no name.
     pub kernel: String,

@@ -10,7 +10,7 @@ use super::fault::{Cause, Fault};
 use super::lds_shadow::LdsShadow;
 use super::wave::{Activity, Wave};
 
-/// What the waves of a group share.
+/// State that the waves of a group share.
 pub(crate) struct GroupState {
     /// Number in the grid.
     pub(crate) number: u64,
@@ -22,13 +22,13 @@ pub(crate) struct GroupState {
     pub(crate) lds: Vec<u8>,
     /// Waves that arrived at the barrier since it last opened.
     pub(crate) arrived: u32,
-    /// How often the barrier has opened.
+    /// Number of times that the barrier has opened.
     pub(crate) phase: u64,
-    /// Where the first wave arrived in this phase.
+    /// Address of the barrier at which the first wave arrived in this phase.
     pub(crate) barrier_pc: u64,
     /// LDS accesses of this phase.
     pub(crate) shadow: Option<LdsShadow>,
-    /// What reports call the kernel, where they are made.
+    /// Name of the kernel in reports, if there are any.
     pub(crate) kernel: String,
 }
 
@@ -50,7 +50,7 @@ impl GroupState {
 
 /// A resident workgroup.
 pub(crate) struct Group {
-    /// What the waves share.
+    /// State that the waves share.
     pub(crate) state: GroupState,
     /// The waves.
     pub(crate) waves: Vec<Wave>,
@@ -76,7 +76,7 @@ impl Group {
         }
     }
 
-    /// What stopped a wave for good, once no other wave of the group runs any more.
+    /// Fault of a halted wave, once no other wave of the group runs any more.
     pub(crate) fn halted(&self) -> Option<Fault> {
         let runs = |wave: &Wave| wave.activity == Activity::Runs;
         let wave = self.waves.iter().find(|wave| wave.activity == Activity::Halted)?;

@@ -16,7 +16,7 @@ use super::scalar_hazard::ScalarReads;
 use super::tracker::Tracker;
 use super::wave::Wave;
 
-/// A group at its start: work-items beyond the grid do not exist.
+/// A group before its first instruction; work-items beyond the grid do not exist.
 pub(super) fn make_group(target: Target, dispatch: &Dispatch, id: [u32; 3], options: &Options) -> Group {
     let strict = options.level == Level::Strict;
     let watches_scalars = options.scalar_reads && target.generation() == Generation::Gfx12;
@@ -70,7 +70,7 @@ fn define(wave: &mut Wave, register: Register) {
     }
 }
 
-/// User SGPRs and group ids. gfx12 has the ids in ttmp9 and ttmp7 (reference: initial wave state).
+/// User SGPRs and group ids. gfx12 has the ids in ttmp9 and ttmp7 (docs/facts/rdna.md, initial wave state).
 fn set_scalars(wave: &mut Wave, dispatch: &Dispatch, id: [u32; 3]) {
     for (number, value) in dispatch.user.iter().enumerate() {
         wave.set_scalar(number, *value);

@@ -27,10 +27,10 @@ pub(crate) type Carry32 = fn(&Env, &[&Lanes; 3], &mut Lanes) -> u32;
 pub(crate) type Carry64 = fn(&Env, &[Wide; 3], &mut Wide) -> u32;
 /// Scalar operation.
 pub(crate) type ScalarOp = fn(&mut Wave, [u64; 3]) -> u64;
-/// Anything else.
+/// Any other operation.
 pub(crate) type SpecialOp = fn(&mut Context<'_>, &Step) -> Result<Next, Cause>;
 
-/// How an instruction executes.
+/// Handler of an instruction.
 #[derive(Clone, Copy)]
 pub(crate) enum Run {
     /// Scalar sources to a scalar register.
@@ -51,7 +51,7 @@ pub(crate) enum Run {
     Carry64(Carry64),
     /// Two halves at once.
     Dual(Op32, Op32),
-    /// Its own way.
+    /// By a function of its own.
     Special(SpecialOp),
 }
 

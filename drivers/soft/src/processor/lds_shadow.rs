@@ -9,7 +9,7 @@ use crate::memory::Shadow;
 
 const SEVERAL: u16 = u16::MAX;
 
-/// Who touched an LDS byte last in this phase.
+/// The last accesses of an LDS byte in this phase.
 #[derive(Clone, Copy, Default)]
 struct Touch {
     /// Phase plus one; 0 is never.
@@ -22,7 +22,7 @@ struct Touch {
     pc: u64,
 }
 
-/// LDS bytes: defined or not, and who touched them between two barriers.
+/// LDS bytes: those with a value, and the accesses between two barriers.
 pub(crate) struct LdsShadow {
     defined: Shadow,
     touches: Vec<Touch>,
@@ -45,7 +45,7 @@ impl LdsShadow {
         Self { defined: Shadow::undefined(len), touches: vec![Touch::default(); len], phase: 1 }
     }
 
-    /// A barrier has opened: accesses before it are ordered before those after it.
+    /// Starts a new phase at a barrier: accesses before it are ordered before those after it.
     pub(crate) fn next_phase(&mut self) {
         self.phase += 1;
     }
@@ -58,7 +58,7 @@ impl LdsShadow {
         self.defined.set(start, len, defined);
     }
 
-    /// Notes an access; answers the program counter of a conflicting one.
+    /// Records an access; returns the program counter of a conflicting one.
     pub(crate) fn touch(&mut self, access: LdsAccess) -> Option<u64> {
         let me = access.wave as u16 + 1;
         let atomic = access.reads && access.writes;

@@ -1,8 +1,8 @@
 //! Counts of one dispatch: instructions, bytes by cache level, LDS conflicts.
 //!
-//! The caches are models: groups run one after another on compute units in turn, lines are 128 bytes, a store goes through
-//! to L2. So reuse between groups that a chip runs at the same time may be better or worse there. Not here: what
-//! a count costs (`model.rs`).
+//! The caches are models: groups run one after another on compute units in turn, lines are 128 bytes, a store goes
+//! through to L2. Reuse between groups that a chip runs at the same time may be better or worse there. Not here: the
+//! cost of a count (`model.rs`).
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -16,7 +16,7 @@ use super::model::Model;
 use super::profile::{Profile, TIMINGS, Traffic};
 use super::request::{MemoryKind, Request};
 
-/// Which bytes were touched: a bit for each four, by page.
+/// Bytes that were touched: a bit for each four, by page.
 type Touched = BTreeMap<u64, Box<[u64; 16]>>;
 
 /// Counts while a dispatch runs.
@@ -60,7 +60,7 @@ impl Meter {
         }
     }
 
-    /// A dispatch begins: what acquires invalidate is empty, L2 keeps what it has.
+    /// Starts a dispatch: caches that acquires invalidate are empty, L2 keeps its lines.
     pub(crate) fn begin(&mut self) {
         self.gl0 = (0..self.units).map(|_| Tags::new(GL0)).collect();
         self.scalar = (0..self.units.div_ceil(2)).map(|_| Tags::new(SCALAR)).collect();
@@ -157,8 +157,8 @@ impl Meter {
         }
     }
 
-    /// Passes over 32 banks of four bytes: as many lanes as fill the banks go together, eight of 16 bytes or 32 of
-    /// four; a pass more for each further word that one bank has to deliver.
+    /// Counts passes over 32 banks of four bytes: as many lanes as fill the banks go together, eight of 16 bytes or
+    /// 32 of four; one more pass for each further word of one bank.
     fn banks(&mut self, pieces: &[(usize, usize)]) {
         let widest = pieces.iter().map(|(_, len)| len.div_ceil(4)).max().unwrap_or(1);
         let lanes = 32 / widest.next_power_of_two().clamp(1, 32);

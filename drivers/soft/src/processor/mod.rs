@@ -1,5 +1,15 @@
 //! The processor: waves, workgroups and dispatches of RDNA machine code.
 //!
+//! The layers, each on top of those before it:
+//!
+//! 1. Numbers and modes: `float`, `number`, `mode`.
+//! 2. Decoded instructions: `step`, `transfer`, `wait`.
+//! 3. State: `wave`, `group`, and that of the sanitizers: `tracker`, `scalar_hazard`, `lds_shadow`, `ordering`.
+//! 4. `context`: a wave with everything that its instructions can reach; `handler`: the types of functions that execute them.
+//! 5. The handlers: `scalar`, `vector`, `memory_ops`, with `operations` and `perform` for memory.
+//! 6. Execution: `execute` plainly, `undefined` and `watch` under the sanitizers, `run_wave` from fetched code (`program`).
+//! 7. `engine`: dispatches, one group after another or in `parallel`. `meter` counts, `model` turns counts into time.
+//!
 //! Not here: packets and queues (`command`), the kernel's calls (`kernel`), file formats (`code`).
 
 mod atomic;

@@ -26,8 +26,8 @@ impl Round {
     }
 }
 
-/// MODE: round f32 `[1:0]`, round f16/f64 `[3:2]`, denormals f32 `[5:4]`, denormals f16/f64 `[7:6]` (bit 0 inputs kept,
-/// bit 1 outputs kept), DX10_CLAMP 8, IEEE 9 (reference: kernel descriptor, FLOAT_MODE).
+/// MODE: round f32 `[1:0]`, round f16/f64 `[3:2]`, denormals f32 `[5:4]`, denormals f16/f64 `[7:6]` (bit 0 inputs
+/// kept, bit 1 outputs kept), DX10_CLAMP 8, IEEE 9 (LLVM's AMDGPU usage guide, kernel descriptor, FLOAT_MODE).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mode(pub(crate) u32);
 

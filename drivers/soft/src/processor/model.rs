@@ -1,8 +1,8 @@
-//! Modelled time: what a profile would take on a chip by public constants.
+//! Modelled time of a profile on a chip, by public constants.
 //!
-//! A time from here was never measured; print it as "modelled". It ranks plans and finds what bounds a kernel. It knows
-//! no clock management, no contention between kernels, and treats memory-side cache as memory. Source: reference
-//! rdna, 4.1. Not here: the counts (`meter.rs`).
+//! A time from here was never measured; print it as "modelled". It ranks plans and finds the bound of a kernel. It has
+//! no clock management, no contention between kernels, and treats memory-side cache as memory. Source:
+//! docs/facts/rdna.md. Not here: the counts (`meter.rs`).
 
 use doorbell_isa::{Target, Timing};
 use doorbell_kfd::packet::{Encoding, LaunchCost};
@@ -31,7 +31,7 @@ pub struct Model {
     pub bandwidth: f64,
     /// The chip as the driver knows it.
     pub isa: Isa,
-    /// How dispatches are submitted.
+    /// Encoding in which dispatches are submitted.
     pub encoding: Encoding,
 }
 
@@ -56,20 +56,20 @@ pub struct Modelled {
     pub gl0: f64,
     /// Memory.
     pub memory: f64,
-    /// One wave after another where too few are resident to hide latencies.
+    /// Latencies that too few resident waves leave exposed.
     pub latency: f64,
     /// Waves resident per vector unit.
     pub occupancy: u64,
 }
 
 impl Modelled {
-    /// Nanoseconds in all.
+    /// Total nanoseconds.
     pub fn total(&self) -> f64 {
         let parts = [self.vector, self.scalar, self.lds, self.gl0, self.memory, self.latency];
         self.launch + parts.into_iter().fold(0.0, f64::max)
     }
 
-    /// What takes longest.
+    /// Name of the longest part.
     pub fn bound(&self) -> &'static str {
         let parts = [
             ("vector", self.vector),
@@ -115,12 +115,12 @@ impl Model {
         same.or_else(near).expect("each generation has a product with rates")
     }
 
-    /// The same chip with dispatches submitted so; as PM4 lists unless it is said.
+    /// The same chip with another encoding of dispatches; the default is PM4.
     pub fn submitting(self, encoding: Encoding) -> Self {
         Self { encoding, ..self }
     }
 
-    /// What launching takes.
+    /// Cost of a launch.
     pub fn launch(&self) -> LaunchCost {
         LaunchCost::of(self.isa, self.encoding)
     }

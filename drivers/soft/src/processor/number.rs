@@ -30,7 +30,7 @@ pub(crate) static ACCEPTS: [Accepts; 16] = [
     |_| true,
 ];
 
-/// What minima need to know of a float type.
+/// Properties of a float type that minima depend on.
 pub(crate) trait Real: Copy + PartialOrd + PartialEq {
     /// NaN of any kind.
     fn nan(self) -> bool;

@@ -20,7 +20,7 @@ use super::transfer::Transfer;
 use super::wait::Wait;
 
 impl Context<'_> {
-    /// True if nobody looks at memory operations.
+    /// True if memory operations are neither watched nor counted.
     pub(crate) fn is_unwatched(&self) -> bool {
         self.wave.tracker.is_none() && self.meter.is_none()
     }
@@ -59,12 +59,12 @@ impl Context<'_> {
         if let Some(tracker) = &mut self.wave.tracker {
             tracker.push(pending);
         }
-        // The memory may answer at any time from now on.
+        // The memory may perform it at any time from now on.
         while self.random.once_in(2) && self.perform_next()? {}
         Ok(())
     }
 
-    /// Counts an answer that may come late, for registers that hold it already.
+    /// Counts a result that may arrive late, for registers that hold it already.
     pub(crate) fn push_result(&mut self, step: &Step, destination: Destination) {
         let counters = step.inst.counters(self.wave.target);
         if let Some(tracker) = &mut self.wave.tracker {
@@ -80,7 +80,7 @@ impl Context<'_> {
         }
     }
 
-    /// Gives the vector registers back, and scratch memory with them.
+    /// Releases the vector registers and scratch memory.
     pub(crate) fn release(&mut self, step: &Step) {
         self.wave.released = Some(step.at);
         let stores = |pending: &&Pending| pending.memory == MemoryKind::Scratch && pending.is_outstanding();
@@ -112,7 +112,7 @@ impl Context<'_> {
         Ok(true)
     }
 
-    /// Performs and forgets everything a wait retires.
+    /// Performs and removes everything that a wait retires.
     pub(crate) fn wait(&mut self, wait: Wait) -> Result<(), Cause> {
         if self.wave.tracker.as_mut().is_none_or(|tracker| !tracker.wait(wait)) {
             return Ok(());
@@ -127,7 +127,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Lets some outstanding operations happen while the wave waits.
+    /// Performs some outstanding operations while the wave waits.
     pub(crate) fn settle(&mut self) -> Result<(), Cause> {
         while self.random.once_in(4) && self.perform_next()? {}
         Ok(())
@@ -142,7 +142,7 @@ impl Context<'_> {
         }
     }
 
-    /// How far an access goes past caches, and whether it publishes what its wave has stored.
+    /// Caches that an access bypasses, and whether it publishes the earlier stores of its wave.
     fn reach(&self, step: &Step, request: &Request) -> Reach {
         let atomic = matches!(request.transfer, Transfer::Atomic { .. });
         let (past_gl0, past_gl1) = match step.inst.memory.cache {
@@ -164,7 +164,7 @@ impl Context<'_> {
 
     /// Races and old lines in global memory.
     fn note_global(&mut self, request: &Request, pc: u64) {
-        // What a trap handler writes down is for the host.
+        // Stores of a trap handler are for the host.
         let watched = request.is_global() && !self.wave.exceptions.privileged;
         let Some(ordering) = self.ordering.as_mut().filter(|_| watched) else { return };
         let lanes = (0..32).filter(|lane| request.exec >> lane & 1 != 0 && request.outside >> lane & 1 == 0);
@@ -208,8 +208,8 @@ impl Context<'_> {
     }
 }
 
-/// The counters that tell when an operation's data are there. A flat one is counted by two, of which those count whose
-/// memory an address leads to; the other part retires without anything to bring.
+/// The counters that show when an operation's data arrived. Two count a flat operation; relevant are those of the
+/// memories that its addresses lead to, and the other one retires without data.
 fn landing(request: &Request, counters: Counters) -> Counters {
     if request.memory != MemoryKind::Flat {
         return counters;

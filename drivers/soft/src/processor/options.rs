@@ -2,55 +2,55 @@
 //!
 //! Not here: the run (`engine.rs`).
 
-/// How much is watched.
+/// Sanitizers of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// Results only.
+    /// No sanitizer.
     Fast,
-    /// All sanitizers, late memory, random order.
+    /// All sanitizers, memory results as late as possible, random order.
     Strict,
 }
 
-/// What the packet processor makes of an AQL packet that runs a list of PM4 words.
+/// Treatment of AQL packets that run a list of PM4 words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Lists {
-    /// It runs the list.
+    /// The list runs.
     #[default]
     Run,
-    /// It refuses the packet, as firmware does that does not know it.
+    /// The packet is refused, as by firmware that does not support it.
     Refuse,
-    /// It never completes the packet.
+    /// The packet never completes.
     Ignore,
-    /// It completes the packet and runs nothing.
+    /// The packet completes and nothing runs.
     Skip,
 }
 
-/// Choices of a run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How much is watched.
+    /// Sanitizers of a run.
     pub level: Level,
     /// Seed of every choice.
     pub seed: u64,
-    /// Instructions of all waves of one run, at most.
+    /// Most instructions of all waves of one run.
     pub budget: u64,
-    /// Instructions without any store or barrier after which nothing is expected to happen any more.
+    /// Instructions without any store or barrier after which the run counts as stuck.
     pub patience: u64,
     /// Workgroups that are resident at a time.
     pub resident: usize,
     /// Distance added to transcendental results, in last places: -1, 0 or 1.
     pub perturb: i32,
-    /// Host threads that share the workgroups of fast runs, where nothing makes one group wait for another or depend on
-    /// its order: no global atomic, no coherent load, no computed jump, no budget. Results do not depend on the number,
-    /// unless the kernel has a race.
+    /// Host threads that share the workgroups of fast runs, if no group waits for another or depends on its order: no
+    /// global atomic, no coherent load, no computed jump, no budget. Results do not depend on the number, unless the
+    /// kernel has a race.
     pub threads: usize,
-    /// True if strict runs know the gfx12 rule for scalar registers that vector instructions read. Compilers of LLVM before
-    /// 22 do not, so their code has findings.
+    /// Strict runs check the gfx12 rule for scalar registers that vector instructions read. Compilers of LLVM before
+    /// 22 do not follow it, so their code has findings.
     pub scalar_reads: bool,
-    /// True if every dispatch is counted by itself ([`Engine::take_profiles`]); dispatches run one after another then,
-    /// on one thread, and more slowly.
+    /// Every dispatch is counted by itself ([`Engine::take_profiles`](super::Engine::take_profiles)); dispatches then
+    /// run one after another, on one thread, and more slowly.
     pub count: bool,
-    /// What becomes of lists.
+    /// Treatment of lists of PM4 words.
     pub lists: Lists,
 }
 

@@ -26,7 +26,7 @@ pub(crate) enum Cache {
     Scalar,
 }
 
-/// What happened to a dword last.
+/// The last write and the reads of a dword since.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Word {
     /// Group that wrote, plus one.
@@ -68,7 +68,7 @@ impl Word {
     }
 }
 
-/// The dwords of a line: all alike, as after an access of the whole line, or each by itself.
+/// The dwords of a line: all equal, as after an access of the whole line, or each by itself.
 enum Line {
     Alike(Word),
     Apart(Box<[Word; LINE as usize]>),
@@ -82,14 +82,14 @@ impl Line {
         }
     }
 
-    /// Takes the dwords apart, for an access of some of them.
+    /// Splits the line into dwords, for an access of some of them.
     fn part(&mut self) {
         if let Self::Alike(word) = self {
             *self = Self::Apart(Box::new([*word; LINE as usize]));
         }
     }
 
-    /// Puts them together again if they are alike.
+    /// Joins the dwords again if they are equal.
     fn join(&mut self) {
         if let Self::Apart(words) = self
             && words.iter().all(|word| *word == words[0])
@@ -116,7 +116,7 @@ const LINE: u64 = 32;
 /// All bytes of a dword.
 const ALL: u8 = 0xf;
 
-/// A group's knowledge of the others.
+/// The stores of other groups that are ordered before a group's next access.
 #[derive(Clone, Default)]
 struct Clock {
     epoch: u32,
@@ -134,18 +134,19 @@ pub(crate) struct Ordering {
     now: u64,
     clocks: Vec<Clock>,
     pages: Vec<[Line; LINES as usize]>,
-    /// Which of the pages holds a page of memory, and what was looked up last.
+    /// Index into `pages` by page of memory, and the last lookup.
     index: BTreeMap<u64, usize>,
     last: Option<(u64, usize)>,
-    /// Published stores, group and epoch, that read-modify-writes of a dword carry on: who meets the last meets all.
+    /// Published stores (group, epoch) that read-modify-writes of a dword carry on: an access that meets the last
+    /// meets all.
     chains: BTreeMap<u64, Vec<(u32, u32)>>,
-    /// When each line was fetched, by compute unit, array, pair of compute units.
+    /// Time of the fetch of each cached line, by compute unit, array, pair of compute units.
     gl0: [BTreeMap<u64, u64>; UNITS],
     gl1: [BTreeMap<u64, u64>; ARRAYS],
     scalar: [BTreeMap<u64, u64>; ARRAYS],
 }
 
-/// Something wrong with an access.
+/// An error of an access.
 pub(crate) struct Problem {
     pub(crate) kind: FindingKind,
     /// Instruction of the other party.
@@ -179,7 +180,7 @@ struct DwordBytes {
 }
 
 impl Ordering {
-    /// Dispatches begin that are ordered behind everything so far; with `acquire`, caches are emptied too.
+    /// Starts dispatches that are ordered after everything so far; with `acquire`, caches are emptied too.
     pub(crate) fn begin(&mut self, acquire: bool) {
         if acquire {
             *self = Self::default();
@@ -194,7 +195,7 @@ impl Ordering {
         }
     }
 
-    /// A new group; its number.
+    /// Adds a group and returns its number.
     pub(crate) fn enter(&mut self) -> u32 {
         self.clocks.push(Clock { epoch: 1, ..Clock::default() });
         (self.clocks.len() - 1) as u32
@@ -227,7 +228,7 @@ impl Ordering {
         }
     }
 
-    /// Takes over what another group knew when it published.
+    /// Orders everything that was ordered before another group's published store before this group.
     fn acquire(&mut self, group: u32, other: u32, epoch: u32) {
         let Some(theirs) = self.clocks.get(other as usize) else { return };
         let then = theirs.log.iter().rev().find(|(from, _)| *from <= epoch);
@@ -249,7 +250,7 @@ impl Ordering {
                 .is_none_or(|clock| clock.known.get(&other).is_some_and(|known| *known >= epoch))
     }
 
-    /// Notes an access of some lanes, each with its first byte and length; what is wrong with it.
+    /// Records an access of some lanes, each with its first byte and length; returns an error that it finds.
     pub(crate) fn note(
         &mut self,
         access: GlobalAccess,
@@ -402,7 +403,7 @@ impl Ordering {
         }
     }
 
-    /// What a dword carries after a write: a read-modify-write adds to it, other stores end it.
+    /// Updates the published stores that a dword carries: a read-modify-write adds to them, other stores clear them.
     fn carry(&mut self, number: u64, before: &Word, access: GlobalAccess, epoch: u32) {
         if !access.reach.atomic {
             if !self.chains.is_empty() {
@@ -440,7 +441,7 @@ impl Ordering {
         &mut self.pages[at][(number / LINE % LINES) as usize]
     }
 
-    /// When the line that answers a load was fetched, now if no cache has it; none if memory answers.
+    /// Time at which the line that a load reads was fetched: now if no cache has it, `None` if the load reads memory.
     fn fetch(&mut self, line: u64, access: GlobalAccess) -> Option<u64> {
         let (unit, array) = caches_of(access.group);
         let (GlobalAccess { reach, .. }, now) = (access, self.now);
@@ -462,7 +463,7 @@ impl Ordering {
         Some(fetched)
     }
 
-    /// Stores go through the own caches and leave no old line there; coherent accesses evict.
+    /// Stores go through the group's caches and leave no old line there; coherent accesses evict.
     fn drop_line(&mut self, line: u64, access: GlobalAccess) {
         let (unit, array) = caches_of(access.group);
         if access.writes || access.reach.past_gl0 {

@@ -1,8 +1,8 @@
 //! Workgroups on several host threads.
 //!
-//! Only where no group can see another, so that any order gives the same memory; counts are sums, findings are sorted,
+//! Only if no group can see another, so that any order gives the same memory; counts are sums, findings are sorted,
 //! and of several faults the one of the first group is reported. After a fault, groups behind it may have run. Not
-//! here: which kernels those are (`reach.rs`).
+//! here: the dependence between groups (`dependence.rs`).
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -14,10 +14,10 @@ use super::options::{Level, Options};
 use super::report::Report;
 use crate::memory::Space;
 
-/// Groups below which threads cost more than they bring.
+/// Smallest number of groups for which threads are worth their cost.
 const FEWEST: u64 = 4;
 
-/// What the threads share.
+/// State that the threads share.
 struct Work<'a> {
     dispatches: &'a [Dispatch],
     /// Number of the first group behind each dispatch.
@@ -39,7 +39,7 @@ impl Work<'_> {
     }
 }
 
-/// What one thread did.
+/// Result of one thread.
 #[derive(Default)]
 struct ThreadResult {
     report: Report,
@@ -48,7 +48,7 @@ struct ThreadResult {
 }
 
 impl Engine {
-    /// Runs dispatches on several threads; none if they cannot or need not be.
+    /// Runs dispatches on several threads; `None` if that is not possible or not worth it.
     pub(super) fn run_parallel(
         &mut self,
         dispatches: &[Dispatch],
@@ -109,7 +109,8 @@ impl Engine {
                     })
                 })
                 .collect();
-            let mut done: Vec<ThreadResult> = mine.map(|view| self.run_groups(work, view)).into_iter().collect();
+            let mut done: Vec<ThreadResult> =
+                mine.map(|view| self.run_groups(work, view)).into_iter().collect();
             done.extend(others.into_iter().filter_map(|thread| thread.join().ok()));
             done
         });
@@ -176,7 +177,7 @@ fn merge(done: Vec<ThreadResult>, space: &mut Space, report: &mut Report) -> Res
     findings.sort_by_key(|finding| (finding.pc, finding.group, finding.wave));
     findings.into_iter().for_each(|finding| report.find(finding));
     let Some((_, mut fault)) = fault else { return Ok(()) };
-    // The threads' views do not know the names of regions.
+    // The threads' views have no names of regions.
     if let Cause::Memory(memory) = &fault.cause
         && let Err(named) = space.check(memory.address, memory.len, memory.access)
     {

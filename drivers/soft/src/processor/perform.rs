@@ -19,7 +19,7 @@ pub(crate) struct Memories<'a> {
 }
 
 impl Request {
-    /// True if any access can only be refused: found out at issue, where the program counter is known.
+    /// Checks all accesses. Called at issue, when the program counter is at hand.
     pub(crate) fn check(&self, wave: &Wave, memories: &mut Memories<'_>) -> Result<(), Cause> {
         let len = self.transfer.bytes();
         let access = if self.transfer.writes() { Access::Write } else { Access::Read };

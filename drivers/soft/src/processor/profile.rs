@@ -9,21 +9,21 @@ use doorbell_isa::Timing;
 /// Bytes that were moved between levels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
-    /// Lines that vector loads asked GL0 for, in bytes; a line counts once per instruction.
+    /// Bytes of lines that vector loads read from GL0; a line counts once per instruction.
     pub gl0: u64,
-    /// Lines that scalar loads asked the scalar cache for.
+    /// Bytes of lines that scalar loads read from the scalar cache.
     pub scalar: u64,
-    /// What GL0 and the scalar cache missed.
+    /// Bytes that GL0 and the scalar cache missed.
     pub gl1: u64,
-    /// What GL1 missed, and the lines that stores and atomics touch.
+    /// Bytes that GL1 missed, and those of lines that stores and atomics touch.
     pub l2: u64,
-    /// What L2 missed.
+    /// Bytes that L2 missed.
     pub memory: u64,
-    /// Different bytes that were touched: what no order could avoid if nothing was cached before.
+    /// Distinct bytes that were touched: the least possible traffic with empty caches.
     pub ideal: u64,
 }
 
-/// What one dispatch did.
+/// Counts of one dispatch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Profile {
     /// The kernel's name, where the launch has one.
@@ -46,7 +46,7 @@ pub struct Profile {
     pub scalar_cycles: u64,
     /// Clocks of LDS: one per pass of up to 32 banks.
     pub lds_cycles: u64,
-    /// Those of them that are there because lanes wanted different words of one bank.
+    /// Part of them caused by lanes that access different words of one bank.
     pub lds_conflicts: u64,
     /// Bytes by level.
     pub traffic: Traffic,

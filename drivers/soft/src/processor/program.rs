@@ -48,7 +48,7 @@ pub(crate) struct DecodedBlock<'a> {
 }
 
 impl DecodedBlock<'_> {
-    /// The instruction at an address; none if it lies elsewhere or is not decoded.
+    /// The instruction at an address; `None` if it lies elsewhere or is not decoded.
     #[inline]
     pub(crate) fn instruction(&self, pc: u64) -> Option<&Instruction> {
         let distance = pc.wrapping_sub(self.base);
@@ -76,7 +76,7 @@ impl Program {
         Self { target, blocks: Vec::new(), last: 0, instructions: Vec::new(), dependent: BTreeMap::new() }
     }
 
-    /// Forgets blocks whose bytes have changed: what an instruction cache invalidation at a packet does.
+    /// Removes all blocks if bytes have changed, as an instruction cache invalidation at a packet does.
     pub(crate) fn revalidate(&mut self, space: &mut Space) {
         let same = self.blocks.iter().all(|block| {
             let mut now = vec![0; block.words.len() * 4];

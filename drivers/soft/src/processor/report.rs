@@ -9,18 +9,18 @@ use doorbell_isa::Timing;
 use super::finding::{Finding, FindingKind};
 use super::trap::Message;
 
-/// What a run did.
+/// The report of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Wave instructions.
     pub instructions: u64,
-    /// The same by timing class, in the order of [`Timing`].
+    /// Wave instructions by timing class, in the order of [`Timing`].
     pub mix: [u64; 20],
     /// Sanitizer findings, at most [`Report::MOST`] and one per instruction and kind.
     pub findings: Vec<Finding>,
     /// Interrupt messages.
     pub interrupts: u64,
-    /// Those of them that nobody has taken yet, at most [`Report::MOST`].
+    /// Interrupt messages that were not taken yet, at most [`Report::MOST`].
     pub messages: Vec<Message>,
     /// Cache invalidations and write-backs.
     pub maintenance: u64,

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::registers::{APERTURE, Lanes, PRIVATE_BASE, SHARED_BASE};
 use super::transfer::Transfer;
 
-/// Which memory.
+/// Memory that a request accesses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MemoryKind {
     /// The GPU's address space.
@@ -24,7 +24,7 @@ pub(crate) enum MemoryKind {
     Lanes,
 }
 
-/// Registers that the answer goes to.
+/// Registers of the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Destination {
     /// None.
@@ -35,7 +35,7 @@ pub(crate) enum Destination {
     Scalar(usize, usize),
 }
 
-/// How far an access goes past the caches of its compute unit.
+/// Caches that an access bypasses, and its ordering.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Reach {
     /// GL0 does not answer.
@@ -53,9 +53,9 @@ pub(crate) struct Reach {
 /// One memory instruction in flight.
 #[derive(Clone)]
 pub(crate) struct Request {
-    /// Which memory.
+    /// Memory that a request accesses.
     pub(crate) memory: MemoryKind,
-    /// What is moved.
+    /// Bytes of each lane.
     pub(crate) transfer: Transfer,
     /// Lanes that take part.
     pub(crate) exec: u32,
@@ -69,13 +69,13 @@ pub(crate) struct Request {
     pub(crate) data: Vec<Lanes>,
     /// Bits of each data register without a value, where that is watched.
     pub(crate) poison: Vec<Lanes>,
-    /// How far it goes past caches.
+    /// Caches that it bypasses.
     pub(crate) reach: Reach,
-    /// Where the answer goes.
+    /// Registers of the result.
     pub(crate) destination: Destination,
 }
 
-/// Where one access really goes.
+/// Memory and address of one access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Location {
     Global(u64),

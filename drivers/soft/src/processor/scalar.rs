@@ -1,4 +1,4 @@
-//! Scalar instructions: operands in, result out, and the handlers by kind.
+//! Scalar instructions: operands and handlers.
 //!
 //! Not here: scalar memory (`memory_ops`).
 

@@ -1,8 +1,8 @@
-//! The rule of gfx12 for scalar registers that vector instructions read: run-time twin of the compiler's pass.
+//! The gfx12 hazard of scalar registers that vector instructions read; the compiler has a pass for it.
 //!
 //! Once a vector instruction has read a register of a pair, that pair stays marked. A marked register that is written
-//! may be read only after `s_wait_alu`, or far enough behind. Source: reference rdna, appendix B, row 7. Not here:
-//! other hazards (`watch.rs`).
+//! may be read only after `s_wait_alu`, or far enough behind. Source: docs/facts/rdna.md. Not here: other hazards
+//! (`watch.rs`).
 
 use alloc::vec::Vec;
 
@@ -47,13 +47,13 @@ fn is_scalar_alu(step: &Step) -> bool {
 }
 
 impl ScalarReads {
-    /// Notes an instruction; the register read too early and where it was written.
+    /// Records an instruction; returns the register that it reads too early and the address of the write.
     pub(crate) fn note(&mut self, step: &Step) -> Option<(usize, u64)> {
         if step.row().name == "s_wait_alu" {
             self.wait(step);
             return None;
         }
-        // An access to memory by these takes so long that nothing is left.
+        // These accesses take so long that no hazard is left.
         if matches!(step.format, Format::Smem | Format::Mubuf) {
             self.written.clear();
             return None;

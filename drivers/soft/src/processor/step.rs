@@ -15,14 +15,14 @@ use super::registers::{Lanes, PRIVATE_BASE, SHARED_BASE, VCC};
 use super::transfer::{Transfer, transfer_of};
 use super::wait::Wait;
 
-/// What an instruction reads.
+/// A source operand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     /// Vector registers from this one.
     Vgpr(u8),
     /// Scalar registers from this encoding number.
     Scalar(u8),
-    /// A constant, as the slot's type sees it.
+    /// A constant, as bits of the slot's type.
     Const(u64),
     /// Scalar condition code.
     Scc,
@@ -30,7 +30,7 @@ pub(crate) enum Source {
     Mask(u8),
 }
 
-/// What an instruction writes.
+/// A destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dest {
     /// Nothing.
@@ -41,14 +41,14 @@ pub(crate) enum Dest {
     Scalar(u8),
 }
 
-/// Where control goes.
+/// Control flow after an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     /// The following instruction.
     Following,
     /// Somewhere else; the program counter is set.
     Jumped,
-    /// The wave stops for now: barrier, end, sleep.
+    /// The wave stops for a while: barrier, end, sleep.
     Yields,
 }
 
@@ -63,9 +63,9 @@ pub(crate) struct Step {
     pub(crate) words: u8,
     /// Timing class.
     pub(crate) timing: Timing,
-    /// What a memory instruction moves.
+    /// Transfer of a memory instruction.
     pub(crate) transfer: Option<Transfer>,
-    /// Counts that a wait lets through.
+    /// Counts of a wait instruction.
     pub(crate) wait: Option<Wait>,
     /// Destinations.
     pub(crate) dst: [Dest; 2],
@@ -254,7 +254,7 @@ impl Step {
         step
     }
 
-    /// True if the instruction goes to a memory, so that its results come later.
+    /// True if the instruction accesses a memory, so that its results arrive later.
     pub(crate) fn is_memory(&self) -> bool {
         matches!(
             self.row().format,
@@ -263,7 +263,7 @@ impl Step {
     }
 }
 
-/// Which bits of a vector register an instruction writes.
+/// Bits of a vector register that an instruction writes.
 fn written_bits(inst: &Inst) -> u32 {
     let row = inst.row();
     match (row.name, row.dst.first()) {

@@ -1,8 +1,8 @@
-//! The watch over one wave: outstanding operations by counter, undefined registers, hazards.
+//! The state of the sanitizers for one wave: outstanding operations by counter, undefined registers, hazards.
 //!
-//! Operations of one class are performed in issue order, each at a time that the seed chooses between issue and
-//! the wait that retires it. Undefined values are tracked bit by bit. Not here: LDS (`check.rs`), who
-//! reports findings (`unit.rs`).
+//! Operations of one class are performed in issue order, each at a time that the seed chooses between issue and the
+//! wait that retires it. Undefined values are tracked bit by bit. Not here: LDS (`lds_shadow.rs`), findings
+//! (`context.rs`).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -16,21 +16,21 @@ use super::request::{Destination, MemoryKind, Request};
 use super::scalar_hazard::ScalarReads;
 use super::wait::Wait;
 
-/// Operations that may lie behind the oldest one although nothing counts them.
+/// Operations behind the oldest one that may stay although no counter counts them.
 const SWEPT: usize = 32;
 const COUNTERS: [Counter; 4] = [Counter::Load, Counter::Store, Counter::Lds, Counter::Scalar];
 
 /// An operation that a counter still counts.
 pub(crate) struct Pending {
-    /// What is left to do; none once performed.
+    /// The operation; `None` once it is performed.
     pub(crate) request: Option<Box<Request>>,
     /// Registers it will write or wrote.
     pub(crate) destination: Destination,
-    /// Which memory.
+    /// Memory that it accesses.
     pub(crate) memory: MemoryKind,
     /// Counters that count it, bit by [`Counter`].
     pub(crate) counters: Counters,
-    /// Those of them that say when its data are there.
+    /// Counters that show when its data arrived.
     pub(crate) lands: Counters,
     /// Counters whose part is retired.
     pub(crate) retired: Counters,
@@ -43,7 +43,7 @@ impl Pending {
         self.counters.has(counter) && !self.retired.has(counter)
     }
 
-    /// True if its data may still be on their way.
+    /// True if its data may not have arrived.
     pub(crate) fn is_outstanding(&self) -> bool {
         COUNTERS.iter().any(|counter| self.lands.has(*counter) && !self.retired.has(*counter))
     }
@@ -76,22 +76,22 @@ pub(crate) struct Age {
     pub(crate) vector: u32,
     /// Transcendental instructions since.
     pub(crate) trans: u32,
-    /// Where.
+    /// Address of the instruction.
     pub(crate) pc: u64,
 }
 
-/// The watch.
+/// State of the sanitizers for one wave.
 pub(crate) struct Tracker {
     /// In issue order.
     pub(crate) pending: VecDeque<Pending>,
-    /// How many operations each counter counts.
+    /// Operations that each counter counts.
     counts: [usize; COUNTERS.len()],
     /// Operations that are not performed yet, and those that write registers.
     pub(crate) waiting: usize,
     pub(crate) results: usize,
     /// Bits without a value, by vector register.
     vector: Vec<Lanes>,
-    /// True if a vector register has any.
+    /// True if a vector register has undefined bits.
     any: Vec<bool>,
     /// Bits without a value, by encoding number of the scalar register.
     pub(crate) scalar: [u32; 128],
@@ -164,7 +164,7 @@ impl Tracker {
         self.pending.push_back(pending);
     }
 
-    /// Retires the oldest parts of a counter until `left` remain; whether there were any.
+    /// Retires the oldest parts of a counter until `left` remain; returns true if there were any.
     fn retire(&mut self, counter: Counter, left: usize) -> bool {
         let mut excess = self.count(counter).saturating_sub(left);
         if excess == 0 {
@@ -185,7 +185,8 @@ impl Tracker {
         true
     }
 
-    /// True if an operation of these counters has to wait before it can be counted: the oldest retires first.
+    /// The wait before an operation of these counters can be counted: a full counter retires its oldest operation
+    /// first.
     pub(crate) fn room(&self, counters: Counters, gfx12: bool) -> Wait {
         let full = |counter: Counter, most: usize| {
             (counters.has(counter) && self.count(counter) >= most).then_some(most - 1)
@@ -201,7 +202,7 @@ impl Tracker {
         }
     }
 
-    /// Marks what a wait retires; whether there is anything. Operations stay in the queue until `sweep`.
+    /// Marks the operations that a wait retires; returns true if there are any. They stay in the queue until `sweep`.
     pub(crate) fn wait(&mut self, wait: Wait) -> bool {
         // Of LDS and scalar operations of one counter, the scalar ones may have been those to finish: they finish in any
         // order, so only an empty counter says anything about them.
@@ -222,7 +223,7 @@ impl Tracker {
         self.count(Counter::Store) == 0
     }
 
-    /// Position of an operation whose data have to be there although it was not performed yet.
+    /// Position of an operation that has to be performed now.
     pub(crate) fn landed(&self) -> Option<usize> {
         if self.waiting == 0 {
             return None;
@@ -230,7 +231,7 @@ impl Tracker {
         self.pending.iter().rposition(|pending| pending.request.is_some() && !pending.is_outstanding())
     }
 
-    /// Forgets what no counter counts any more, as far as it stands in front; the rest now and then.
+    /// Removes operations at the front that no counter counts any more, and those behind them now and then.
     pub(crate) fn sweep(&mut self) {
         while self.pending.front().is_some_and(|pending| !pending.is_counted()) {
             self.pending.pop_front();
@@ -245,7 +246,7 @@ impl Tracker {
         self.vector.get(number).copied().unwrap_or([0; 32])
     }
 
-    /// Replaces `bits` of the undefined bits of a vector register in some lanes.
+    /// Replaces the undefined bits of a vector register, those in `bits` of the lanes of `exec`.
     pub(crate) fn set_lanes(&mut self, number: usize, value: &Lanes, exec: u32, bits: u32) {
         let (Some(slot), Some(any)) = (self.vector.get_mut(number), self.any.get_mut(number)) else { return };
         for (lane, (slot, value)) in slot.iter_mut().zip(value).enumerate() {
@@ -256,7 +257,7 @@ impl Tracker {
         *any = slot.iter().any(|bits| *bits != 0);
     }
 
-    /// The same with no undefined bit.
+    /// Clears the undefined bits of a vector register, those in `bits` of the lanes of `exec`.
     pub(crate) fn clear_lanes(&mut self, number: usize, exec: u32, bits: u32) {
         if self.any.get(number).copied().unwrap_or(false) {
             self.set_lanes(number, &[0; 32], exec, bits);
@@ -275,7 +276,7 @@ impl Tracker {
         }
     }
 
-    /// Ages the hazards by one vector instruction.
+    /// Counts one vector instruction for the hazards.
     pub(crate) fn age(&mut self, is_trans: bool) {
         for age in &mut self.trans {
             age.vector += 1;

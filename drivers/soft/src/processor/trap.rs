@@ -11,7 +11,7 @@ pub struct Trap {
     pub handler: u64,
     /// Its data pointer.
     pub data: u64,
-    /// What the queue's doorbell is called within the process.
+    /// Number of the queue's doorbell within the process.
     pub doorbell: u32,
 }
 
@@ -24,7 +24,7 @@ pub struct Message {
     pub privileged: bool,
 }
 
-/// Where a wave stands with exceptions.
+/// Exception state of a wave.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Exceptions {
     /// Executes a trap handler.
@@ -33,6 +33,6 @@ pub(crate) struct Exceptions {
     pub(crate) halt: bool,
     /// TRAPSTS on gfx11, EXCP_FLAG_PRIV on gfx12.
     pub(crate) flags: u32,
-    /// What led into the handler last, and where.
+    /// Address and cause of the last entry into the handler.
     pub(crate) cause: Option<(u64, Cause)>,
 }

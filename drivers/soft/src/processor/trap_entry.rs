@@ -1,9 +1,9 @@
-//! Exceptions of waves: the way into a trap handler, its hardware registers, the way back.
+//! Exceptions of waves: entering a trap handler, its hardware registers, leaving it.
 //!
-//! What the kernel's own handler does before it jumps to the process's one is done at once: the program counter with the
-//! trap's number goes to ttmp0 and ttmp1, STATUS or STATE_PRIV to ttmp12, the handler's address to ttmp2, its data
-//! pointer to ttmp14. Source: reference kfd (g.3), `cwsr_trap_handler_gfx10.asm` (gfx11 too), `cwsr_trap_handler_gfx12.asm`.
-//! Not here: who sets a handler (`kernel`), what becomes of messages (`command`).
+//! The work of the kernel's own handler before it jumps to the process's one is done at once: the program counter
+//! with the trap's number goes to ttmp0 and ttmp1, STATUS or STATE_PRIV to ttmp12, the handler's address to ttmp2,
+//! its data pointer to ttmp14. Source: docs/facts/kfd.md, `cwsr_trap_handler_gfx10.asm` (gfx11 too),
+//! `cwsr_trap_handler_gfx12.asm`. Not here: setting a handler (`kernel`), messages (`command`).
 
 use super::context::Context;
 use super::fault::Cause;
@@ -44,7 +44,7 @@ struct Flags {
 const GFX11: Flags = Flags { memory: 8, illegal: 11, translation: 28 };
 const GFX12: Flags = Flags { memory: 4, illegal: 6, translation: 12 };
 
-/// Where a trap's number stands above the program counter.
+/// Position of the trap's number above the program counter.
 const ID_GFX11: u32 = 16;
 const ID_GFX12: u32 = 28;
 /// Address bits in the high half of a program counter.
@@ -56,7 +56,7 @@ const SAVED_STATE: usize = TTMP + 12;
 const DATA: usize = TTMP + 14;
 const REGISTERS: usize = 16;
 
-/// The exception flags a cause sets and the trap's number; none where no handler is entered.
+/// The exception flags that a cause sets, and the trap's number; `None` if it enters no handler.
 fn exception(cause: &Cause, flags: &Flags) -> Option<(u32, u32)> {
     Some(match cause {
         Cause::Trap { id } => (0, u32::from(*id)),
@@ -68,7 +68,7 @@ fn exception(cause: &Cause, flags: &Flags) -> Option<(u32, u32)> {
 }
 
 impl Wave {
-    /// STATUS or, on gfx12, STATE_PRIV: what a handler saves and restores.
+    /// STATUS or, on gfx12, STATE_PRIV, which a handler saves and restores.
     fn state(&self) -> u32 {
         let halt = u32::from(self.exceptions.halt);
         if self.is_gfx12() {
@@ -84,7 +84,7 @@ impl Wave {
             | 1 << status::IN_GROUP
     }
 
-    /// A hardware register of this part; none if the number is not one of them.
+    /// A hardware register for exceptions; `None` for other numbers.
     pub(super) fn exception_register(&self, number: u64) -> Option<u32> {
         match (number, self.is_gfx12()) {
             (register::STATUS, true) => Some(self.status()),
@@ -119,7 +119,7 @@ impl Wave {
 }
 
 impl Context<'_> {
-    /// Lets the wave go on in the trap handler; false if there is none, or none for this.
+    /// Enters the trap handler; false if there is none, or the cause has none.
     pub(crate) fn raise(&mut self, cause: &Cause) -> bool {
         let wave = &mut *self.wave;
         let gfx12 = wave.is_gfx12();
@@ -142,7 +142,7 @@ impl Context<'_> {
         true
     }
 
-    /// Leaves the handler; whether the wave goes on.
+    /// Leaves the handler; returns true if the wave goes on.
     pub(crate) fn leave(&mut self, to: u64) -> bool {
         let exceptions = &mut self.wave.exceptions;
         exceptions.privileged = false;

@@ -1,4 +1,4 @@
-//! Undefined values: which bits have none, and where they must not go.
+//! Undefined values in arithmetic: the bits of results that depend on undefined bits.
 //!
 //! An instruction with undefined sources is repeated with other values in their place; what differs in
 //! its results is undefined as well. Not here: who calls (`watch.rs`, `unit.rs`).
@@ -37,7 +37,7 @@ impl Context<'_> {
             })
     }
 
-    /// Executes an instruction without undefined sources: what it writes has a value.
+    /// Executes an instruction without undefined sources; its results have a value.
     pub(crate) fn execute_clean(&mut self, instruction: &Instruction) -> Result<Next, Cause> {
         let step = &instruction.step;
         let exec = self.wave.exec();
@@ -137,7 +137,7 @@ impl Saved {
     }
 }
 
-/// What takes the place of undefined bits.
+/// Replacement for undefined bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fill {
     /// Random bits.

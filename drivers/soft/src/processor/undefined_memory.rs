@@ -17,7 +17,7 @@ use super::tracker::Tracker;
 use super::transfer::Transfer;
 
 impl Context<'_> {
-    /// Undefined addresses and data at issue; notes which bits of the data have no value.
+    /// Finds undefined addresses and data at issue, and records the undefined bits of the data.
     pub(crate) fn check_memory(&mut self, step: &Step, request: &mut Request) {
         let exec = request.exec;
         let Some(tracker) = &self.wave.tracker else { return };
@@ -56,7 +56,7 @@ impl Context<'_> {
         }
     }
 
-    /// After an operation was performed: which registers and bytes have a value now.
+    /// Updates the registers and bytes with a value after an operation was performed.
     pub(crate) fn define(&mut self, request: &Request) {
         if request.memory == MemoryKind::Lanes {
             if let (Destination::Vector(first, _), Some(tracker)) =
@@ -113,7 +113,7 @@ impl Context<'_> {
         true
     }
 
-    /// Bytes that a lane has stored.
+    /// Marks bytes that a lane has stored.
     fn define_stored(&mut self, tracker: &mut Tracker, request: &Request, lane: usize) {
         let shift = if matches!(request.transfer, Transfer::StoreSmall { high: true, .. }) { 2 } else { 0 };
         let per = request.transfer.bytes();

@@ -18,7 +18,7 @@ pub(crate) struct Wait {
 impl Wait {
     const ALL: Self = Self { load: Some(0), store: Some(0), lds: Some(0), scalar: Some(0), shared: None };
 
-    /// What a wait instruction waits for.
+    /// The counts of a wait instruction; `None` for other instructions.
     pub(crate) fn of(inst: &Inst, target: Target) -> Option<Self> {
         let value = inst.src().last().and_then(|operand| match operand {
             Operand::Immediate(value) => Some(value.cast_unsigned() as usize),

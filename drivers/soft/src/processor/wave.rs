@@ -14,16 +14,16 @@ use super::tracker::Tracker;
 use super::trap::Exceptions;
 use crate::memory::Simd;
 
-/// What a wave is doing.
+/// State of a wave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Activity {
-    /// Executes.
+    /// Executes instructions.
     Runs,
-    /// Waits at a barrier for the others.
+    /// Waits at a barrier for other waves.
     AtBarrier,
     /// Stopped for good.
     Halted,
-    /// Over.
+    /// Ended by s_endpgm.
     Ended,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Wave {
     pub(crate) scc: bool,
     /// MODE.
     pub(crate) mode: Mode,
-    /// What it is doing.
+    /// Running, waiting or ended.
     pub(crate) activity: Activity,
     /// The barrier was signalled and not yet waited for.
     pub(crate) signalled: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Wave {
     pub(crate) phase: u64,
     /// Instructions executed.
     pub(crate) count: u64,
-    /// Where MSG_DEALLOC_VGPRS was sent.
+    /// Address of the instruction that sent MSG_DEALLOC_VGPRS.
     pub(crate) released: Option<u64>,
     /// Traps and halts.
     pub(crate) exceptions: Exceptions,
@@ -119,7 +119,7 @@ impl Wave {
         u64::from(self.scalar(number)) | u64::from(self.scalar(number + 1)) << 32
     }
 
-    /// Writes a scalar register; null swallows it.
+    /// Writes a scalar register; writes to null are ignored.
     #[inline]
     pub(crate) fn set_scalar(&mut self, number: usize, value: u32) {
         if number != NULL {

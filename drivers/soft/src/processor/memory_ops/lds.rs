@@ -41,7 +41,7 @@ fn fft(pattern: u32, lane: u32) -> u32 {
     (reversed >> ones) | (lane & mask)
 }
 
-/// The request of a permute; its data are the finished lanes.
+/// The request of a permute, with the permuted lanes as data.
 pub(super) fn permute(wave: &Wave, step: &Step) -> Request {
     let exec = wave.exec();
     let register = |index: usize| step.vsrc(index).map_or([0; 32], |first| wave.vgpr[first]);

@@ -13,7 +13,7 @@ use super::super::step::{Dest, Source, Step};
 use super::super::transfer::Transfer;
 use super::super::wave::Wave;
 
-/// Address of a scalar load, and whether it lies outside its buffer. Those of dword loads lose their low two bits.
+/// Address of a scalar load, and true if it lies outside its buffer. The low two bits of dword loads are ignored.
 pub(super) fn address(wave: &Wave, step: &Step) -> Result<(u64, bool), Cause> {
     let row = step.row();
     let transfer = step.transfer.ok_or(Cause::Unsupported("scalar load without a transfer"))?;

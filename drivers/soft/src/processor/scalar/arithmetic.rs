@@ -31,7 +31,7 @@ fn bits(value: f32) -> u64 {
     value.to_bits().into()
 }
 
-/// A half that is exact.
+/// A half; the value is exact in half precision.
 fn half(value: f32) -> u64 {
     F16.encode(f64::from(value), Round::Nearest).into()
 }
@@ -54,7 +54,7 @@ fn scc(wave: &mut Wave, condition: bool, value: u64) -> u64 {
     value
 }
 
-/// Replaces EXEC, answers the old one.
+/// Replaces EXEC and returns the old one.
 fn save(wave: &mut Wave, exec: u32) -> u64 {
     let old = wave.sgpr[EXEC];
     wave.sgpr[EXEC] = exec;
@@ -70,7 +70,7 @@ fn save64(wave: &mut Wave, exec: u64) -> u64 {
     old
 }
 
-/// Replaces EXEC, answers the new one.
+/// Replaces EXEC and returns the new one.
 fn write(wave: &mut Wave, exec: u32) -> u64 {
     save(wave, exec);
     exec.into()

@@ -1,6 +1,6 @@
 //! Program control: branches, barriers, messages, hardware registers, waits.
 //!
-//! Not here: what a wait means for outstanding operations (`tracker.rs`), when a barrier opens (`group.rs`).
+//! Not here: the effect of waits on outstanding operations (`tracker.rs`), opening barriers (`group.rs`).
 
 use doorbell_isa::{Op, op};
 
@@ -22,7 +22,7 @@ fn hint(_: &mut Context<'_>, _: &Step) -> Outcome {
     Ok(Next::Following)
 }
 
-/// Ends the turn of the wave, so that others get on.
+/// Lets other waves run.
 fn sleep(_: &mut Context<'_>, _: &Step) -> Outcome {
     Ok(Next::Yields)
 }
@@ -79,8 +79,8 @@ fn call(context: &mut Context<'_>, step: &Step) -> Outcome {
     jump(context, to)
 }
 
-/// Enters the trap handler. Within it, and where there is none, nothing happens: the kernel's own handler goes on behind
-/// the instruction.
+/// Enters the trap handler. Within it, and without one, nothing happens: the kernel's own handler goes on behind the
+/// instruction.
 fn trap(context: &mut Context<'_>, step: &Step) -> Outcome {
     if context.trap.is_some() && !context.wave.exceptions.privileged {
         return Err(Cause::Trap { id: operand(context.wave, step, 0) as u8 });

@@ -11,7 +11,7 @@ use super::super::number::{Real, legacy, number, propagating};
 use super::arithmetic::f;
 use super::lane_loops::{per_lane, wide};
 
-/// Which family of rules.
+/// Rules for NaN and zero.
 #[derive(Clone, Copy)]
 enum Rule {
     Legacy,

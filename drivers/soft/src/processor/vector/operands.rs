@@ -1,4 +1,4 @@
-//! From registers to handlers and back: halves, signs, lane moves, output modifiers, EXEC.
+//! Operands from registers to handlers, results back: halves, signs, lane moves, output modifiers, EXEC.
 //!
 //! Not here: any arithmetic beyond the modifiers.
 
@@ -64,7 +64,7 @@ fn lanes(wave: &Wave, source: Source) -> Lanes {
     }
 }
 
-/// A source as one value per lane, and lanes of the destination that a lane move leaves alone.
+/// A source as one value per lane, and lanes of the destination that a lane move does not write.
 #[inline(always)]
 pub(crate) fn moved(wave: &Wave, step: &Step, index: usize) -> (Lanes, u32) {
     let value = lanes(wave, step.src[index]);
@@ -123,7 +123,7 @@ fn sign_masks(sign: u32, abs: bool, neg: bool) -> (u32, u32) {
     (if abs { !sign } else { u32::MAX }, if neg { sign } else { 0 })
 }
 
-/// Which half of a register an operand of 16 bits is, and whether it goes to the high half of the result.
+/// The low or high half of a register.
 fn half(bits: u32, high: bool) -> u32 {
     if high { bits >> 16 } else { bits & 0xffff }
 }
@@ -228,7 +228,7 @@ fn widened(wave: &Wave, step: &Step, index: usize) -> Wide {
     value
 }
 
-/// True if results reach the register as they are computed.
+/// True if a result needs no output modifier.
 fn is_finished(step: &Step, keeps: bool) -> bool {
     keeps && !step.inst.modifiers.clamp
 }
@@ -315,7 +315,7 @@ pub(crate) fn execute(wave: &mut Wave, instruction: &Instruction) -> Result<Next
     }
 }
 
-/// Whatever is not a plain operation on registers.
+/// Everything that is not a plain operation on registers.
 #[inline(never)]
 fn execute_other(wave: &mut Wave, instruction: &Instruction) -> Result<Next, Cause> {
     let step = &instruction.step;
@@ -379,7 +379,7 @@ fn execute_wide(wave: &mut Wave, instruction: &Instruction, env: &Env) {
     }
 }
 
-/// Mask of a comparison, and lanes that a lane move leaves alone.
+/// Mask of a comparison, and lanes that a lane move does not write.
 #[inline(always)]
 fn compared(wave: &Wave, step: &Step, env: &Env, handler: Compare32) -> (u32, u32) {
     if passes(wave, step) {

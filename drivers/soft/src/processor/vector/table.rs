@@ -1,4 +1,4 @@
-//! Which handler executes which vector instruction.
+//! The handlers of vector instructions.
 //!
 //! Not here: the handlers.
 

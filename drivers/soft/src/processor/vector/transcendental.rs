@@ -81,7 +81,7 @@ fn cos(x: f64) -> f64 {
     if turn == 0.25 || turn == 0.75 { 0.0 } else { libm::cos(turn * core::f64::consts::TAU) }
 }
 
-/// Which sides of an instruction treat denormals as zero.
+/// Sides of an instruction that treat denormals as zero.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flush {
     Neither,
