@@ -109,14 +109,17 @@ fn flipped_bits_do_not_crash() {
     for i in 0..60 {
         let mut bytes = bytes.clone();
         // most in the metadata, some in the weights
-        let place = if i % 6 == 0 { i * 7919 * 13 % bytes.len() } else { i * 331 % 20_000 };
-        bytes[place] ^= 1 << (i % 8);
+        let position = if i % 6 == 0 { i * 7919 * 13 % bytes.len() } else { i * 331 % 20_000 };
+        bytes[position] ^= 1 << (i % 8);
         let model = write("flipped.gguf", &bytes);
         let output = run_with(&["run", &model, "-p", "the way", "-n", "3", "--ctx", "64"], b"");
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         let code = output.status.code();
-        assert!(code.is_some_and(|code| [0, 1, 3, 4, 6].contains(&code)), "byte {place}: {code:?} {stderr}");
-        assert!(!stderr.contains("panicked"), "byte {place}: {stderr}");
+        assert!(
+            code.is_some_and(|code| [0, 1, 3, 4, 6].contains(&code)),
+            "byte {position}: {code:?} {stderr}"
+        );
+        assert!(!stderr.contains("panicked"), "byte {position}: {stderr}");
     }
 }
 

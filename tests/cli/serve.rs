@@ -83,8 +83,8 @@ impl Serving {
 
     /// Ends it, which must succeed; returns its stderr.
     fn end(mut self) -> String {
-        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(told.success());
+        let status = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
         self.log.join().unwrap()
     }
@@ -136,7 +136,7 @@ fn a_server_outlives_its_device() {
         ("page-fault", "page fault at 0x"),
         ("hang", "no progress for"),
     ];
-    for (fault, told) in faults {
+    for (fault, reason) in faults {
         let server = Serving::start(&model, &format!("soft:gfx1151,{fault}=6"));
         assert_eq!(server.get("/health")["status"], "ok");
         // one doorbell per token; greedy requests would run several steps at a time
@@ -152,7 +152,7 @@ fn a_server_outlives_its_device() {
             assert_eq!(server.get("/live")["status"], "ok");
         }
         let log = server.end();
-        assert_eq!(log.matches(told).count(), 1, "{log}");
+        assert_eq!(log.matches(reason).count(), 1, "{log}");
         assert!(log.contains("the model has to be loaded anew"), "{log}");
     }
 }

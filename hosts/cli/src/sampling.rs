@@ -75,7 +75,7 @@ struct More {
     /// Number of last tokens that DRY searches [default: the whole context]
     #[arg(long, value_name = "N", hide_short_help = true)]
     dry_penalty_last_n: Option<u32>,
-    /// A text that ends a sequence for DRY, in place of line break, colon, quotation mark and asterisk; can be
+    /// A text that ends a sequence for DRY, instead of line break, colon, quotation mark and asterisk; can be
     /// given several times; "none" disables them
     #[arg(long, value_name = "TEXT", hide_short_help = true, allow_hyphen_values = true)]
     dry_sequence_breaker: Vec<String>,

@@ -4,7 +4,7 @@
 
 use doorbell_core::engine::{Nanos, Usage};
 
-/// Times of an ended request. A phase that did not take place has no time; a request that never started counts as prefill.
+/// Times of an ended request. A skipped phase has no time; a request that never started counts as prefill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestTimings {
     /// From the submission to the first step.
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_that_did_not_take_place_has_no_time() {
+    fn a_skipped_phase_has_no_time() {
         let without_token = Usage { generated_tokens: 0, first_token: Nanos(0), ..USAGE };
         let timings = RequestTimings::new(&without_token);
         assert_eq!([timings.prefill, timings.decode].map(seconds), [3.0, 0.0]);

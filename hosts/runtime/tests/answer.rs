@@ -368,7 +368,7 @@ fn an_incomplete_call_is_text() {
 }
 
 #[test]
-fn a_function_may_have_an_object_in_place_of_parameters() {
+fn a_function_may_have_an_object_instead_of_parameters() {
     let [a, b] = call(0, "weather", &json!({"city": "Bonn"}));
     for answer in [
         "<function=weather>{\"city\": \"Bonn\"}</function>",

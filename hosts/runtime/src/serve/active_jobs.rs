@@ -17,7 +17,7 @@ pub(super) struct ActiveJobs {
     pub(super) tokenizer: &'static Tokenizer<'static>,
     pub(super) slots: Arc<ConversationSlots>,
     pub(super) jobs: BTreeMap<RequestId, RunningJob>,
-    pub(super) readers: BTreeMap<RequestId, PoolingRun>,
+    pub(super) pooling_runs: BTreeMap<RequestId, PoolingRun>,
     pub(super) constraints: JobConstraints,
     /// Jobs to end after this poll, for reasons that were found here.
     pub(super) to_finish: Vec<(RequestId, FinishReason)>,
@@ -50,7 +50,7 @@ impl ActiveJobs {
             tokenizer,
             slots,
             jobs: BTreeMap::new(),
-            readers: BTreeMap::new(),
+            pooling_runs: BTreeMap::new(),
             constraints: JobConstraints::default(),
             to_finish: Vec::new(),
             ended: Vec::new(),
@@ -61,7 +61,7 @@ impl ActiveJobs {
 
     /// True if there are no jobs.
     pub(super) fn is_idle(&self) -> bool {
-        self.jobs.is_empty() && self.readers.is_empty()
+        self.jobs.is_empty() && self.pooling_runs.is_empty()
     }
 
     /// Takes an event of the engine.
@@ -76,8 +76,8 @@ impl ActiveJobs {
             }
             Event::Token { request, token, logprobs } => self.token(request, token, logprobs),
             Event::Pooled { request, position, row } => {
-                if let Some(reader) = self.readers.get_mut(&request) {
-                    reader.take(position, row);
+                if let Some(run) = self.pooling_runs.get_mut(&request) {
+                    run.take(position, row);
                 }
             }
             Event::Finished { request, reason, usage } => self.finish(request, &reason, usage),
@@ -106,8 +106,8 @@ impl ActiveJobs {
     }
 
     fn finish(&mut self, request: RequestId, reason: &FinishReason, usage: Usage) {
-        if let Some(reader) = self.readers.remove(&request) {
-            return reader.end(reason);
+        if let Some(run) = self.pooling_runs.remove(&request) {
+            return run.end(reason);
         }
         let Some(mut job) = self.jobs.remove(&request) else { return };
         if let Some(slot) = job.slot {

@@ -176,7 +176,7 @@ mod tests {
     use shuttle::thread;
 
     /// Schedules of each test.
-    const SCHEDULES: usize = 2000;
+    const SCHEDULES: usize = 10_000;
 
     /// Stands in for the engine: each step ends all jobs.
     #[derive(Default)]
@@ -342,7 +342,7 @@ mod tests {
             let (service, worker) = started();
             let ends = Arc::new(Mutex::new(0));
             let (draining, callback) = (service.clone(), job(&ends));
-            let client = thread::spawn(move || service.submit(callback).map(|handle| drop(handle)));
+            let client = thread::spawn(move || service.submit(callback).map(drop));
             draining.drain();
             let submitted = client.join().unwrap();
             worker.join().unwrap();

@@ -1,9 +1,13 @@
 //! The primitives that threads share: the standard library's, and in unit tests shuttle's, which controls the schedule.
 
+#[cfg(not(test))]
+pub(super) use alloc::sync::Arc;
+#[cfg(not(test))]
+pub(super) use core::sync::atomic;
 #[cfg(test)]
 pub(super) use shuttle::sync::{Arc, Mutex, atomic};
 #[cfg(not(test))]
-pub(super) use std::sync::{Arc, Mutex, atomic, mpsc};
+pub(super) use std::sync::{Mutex, mpsc};
 
 /// Shuttle's channels. As in the standard library, dropping the receiver drops the queued messages.
 #[cfg(test)]

@@ -85,14 +85,14 @@ impl<B: Backend> Worker<B> {
         self.live.jobs.insert(id, RunningJob::new(job, stream));
     }
 
-    fn pool(&mut self, id: RequestId, reader: PoolingRun) {
+    fn pool(&mut self, id: RequestId, run: PoolingRun) {
         if self.draining {
-            return reader.refuse(PoolingError::Cancelled);
+            return run.refuse(PoolingError::Cancelled);
         }
-        let request = PoolingRequest { id, tokens: reader.tokens(), output: reader.output() };
+        let request = PoolingRequest { id, tokens: run.tokens(), output: run.output() };
         match self.engine.submit_pooling(&request, self.now()) {
-            Ok(()) => _ = self.live.readers.insert(id, reader),
-            Err(error) => reader.refuse(PoolingError::Refused(error)),
+            Ok(()) => _ = self.live.pooling_runs.insert(id, run),
+            Err(error) => run.refuse(PoolingError::Refused(error)),
         }
     }
 
@@ -133,7 +133,7 @@ impl<B: Backend> Worker<B> {
 
     fn publish(&self) {
         let set = |value: &AtomicU64, number: u64| value.store(number, Ordering::Relaxed);
-        set(&self.load.live, (self.live.jobs.len() + self.live.readers.len()) as u64);
+        set(&self.load.live, (self.live.jobs.len() + self.live.pooling_runs.len()) as u64);
         set(&self.load.running, self.running());
         set(&self.load.steps, self.steps);
         set(&self.load.busy, self.busy);
@@ -153,7 +153,7 @@ impl<B: Backend> CommandHandler for Worker<B> {
             Command::Drain => self.draining = true,
             Command::Stop => {
                 self.draining = true;
-                let live = self.live.jobs.keys().chain(self.live.readers.keys());
+                let live = self.live.jobs.keys().chain(self.live.pooling_runs.keys());
                 live.for_each(|&id| self.engine.cancel(id));
             }
         }

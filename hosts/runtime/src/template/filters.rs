@@ -5,7 +5,7 @@ use super::{json, python};
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State};
 
-/// The error of `raise_exception`, so that it can be told from all others.
+/// The error of `raise_exception`, so that it can be distinguished from all others.
 #[derive(Debug)]
 pub(super) struct Raised(pub(super) String);
 
