@@ -1,143 +1,30 @@
-//! The seam between core and its drivers: who executes plans, and what comes back.
+//! The interface between core and its drivers: a backend runs the plans of one model and returns their output.
 
-use crate::model::Model;
 use crate::plan::{Batch, Op, PageId, Plan};
-use crate::quant::Type;
 use crate::token::TokenId;
 use core::fmt;
-use core::str::FromStr;
 
-/// How keys and values are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum KvType {
-    /// Half precision.
-    #[default]
-    F16,
-    /// Single precision.
-    F32,
-    /// Blocks of 32 elements of a head as signed bytes under a scale, as [`Activation::Q8_0`] quantizes them:
-    /// keys after they are rotated, values as they are.
-    ///
-    /// [`Activation::Q8_0`]: crate::quant::Activation::Q8_0
-    Q8_0,
-}
+pub use crate::plan::{KvError, KvType, UnknownKvType};
 
-impl KvType {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::F16, Self::F32, Self::Q8_0];
-
-    /// The format of a key or a value.
-    pub const fn format(self) -> Type {
-        match self {
-            Self::F16 => Type::F16,
-            Self::F32 => Type::F32,
-            Self::Q8_0 => Type::Q8_0,
-        }
-    }
-
-    /// The name in settings.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::F16 => "f16",
-            Self::F32 => "f32",
-            Self::Q8_0 => "q8_0",
-        }
-    }
-
-    /// Elements of a block; heads are a whole number of them.
-    pub fn block_len(self) -> usize {
-        self.format().block_len()
-    }
-
-    /// Bytes of a block.
-    pub fn block_bytes(self) -> usize {
-        self.format().block_bytes()
-    }
-
-    /// Bytes of a key or value of `dim` elements; `None` when that is no whole number of blocks, or overflows.
-    pub fn row_bytes(self, dim: usize) -> Option<usize> {
-        self.format().row_bytes(dim)
-    }
-
-    /// Whether keys and values of a model can be kept so.
-    ///
-    /// # Errors
-    /// [`KvError`] when a head is no whole number of blocks.
-    pub fn check(self, model: &Model<'_>) -> Result<(), KvError> {
-        let dims = model.groups.iter().flat_map(|group| [group.key_dim, group.value_dim]);
-        match dims.into_iter().find(|&dim| self.row_bytes(dim as usize).is_none()) {
-            Some(dim) => Err(KvError { kv: self, dim }),
-            None => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for KvType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for KvType {
-    type Err = UnknownKvType;
-
-    fn from_str(name: &str) -> Result<Self, UnknownKvType> {
-        Self::ALL.into_iter().find(|kv| kv.name() == name).ok_or(UnknownKvType)
-    }
-}
-
-/// A name that is none of [`KvType::name`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownKvType;
-
-impl fmt::Display for UnknownKvType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("keys and values can be kept as f16, f32 or q8_0")
-    }
-}
-
-impl core::error::Error for UnknownKvType {}
-
-/// Heads that cannot be kept in a type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct KvError {
-    /// The type.
-    pub kv: KvType,
-    /// Elements of the head.
-    pub dim: u32,
-}
-
-impl fmt::Display for KvError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kv, dim } = self;
-        let len = kv.block_len();
-        write!(f, "heads of {dim} elements are not blocks of {len}, in which {kv} keeps them; use f16")
-    }
-}
-
-impl core::error::Error for KvError {}
-
-/// What a step of a chain picks where a logit is NaN or plus infinity, or all are minus infinity: no token. The chain
-/// goes on, for the sake of the other rows.
+/// The token that a step of a multi-step batch picks if a logit is NaN or plus infinity, or all are minus infinity. The
+/// following steps run all the same, for the other rows.
 pub const UNPICKED: TokenId = TokenId(u32::MAX - 1);
 
-/// What one step delivers, one entry per output row of the batch.
+/// The output of one step, one entry per output row of the batch.
 #[derive(Clone, Copy, Debug)]
 pub enum Output<'b> {
     /// `[outputs, vocab]`
     Logits(&'b [f32]),
-    /// `[outputs]`; in a chain [`UNPICKED`] where there is none
+    /// `[outputs]`; in a multi-step batch [`UNPICKED`] if no token could be picked.
     Tokens(&'b [TokenId]),
     /// `[outputs, width]`
     Hidden(&'b [f32]),
 }
 
-/// What a page of keys and values looks like outside its backend.
+/// The format of a page's contents outside its backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFormat {
-    /// Which backend's order of elements it is; pages of equal form can be exchanged.
+    /// Name of the backend's order of elements; pages of equal format can be exchanged.
     pub layout: &'static str,
     /// The type of keys and values.
     pub kv: KvType,
@@ -146,7 +33,7 @@ pub struct PageFormat {
 }
 
 impl PageFormat {
-    /// Whether there is such a page among `pages`, and `found` bytes are those of one.
+    /// Checks that a backend with `pages` pages has this page, and that `found` bytes are those of one page.
     ///
     /// # Errors
     /// [`PageError::Page`] or [`PageError::Length`].
@@ -162,12 +49,12 @@ impl PageFormat {
     }
 }
 
-/// Why a page can't be handed out or taken.
+/// A page that can't be read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum PageError {
-    /// The device keeps its pages to itself.
+    /// The device gives no access to its pages.
     Unsupported,
     /// There is no such page.
     Page {
@@ -180,7 +67,7 @@ pub enum PageError {
     Length {
         /// Bytes of a page.
         expected: usize,
-        /// Bytes that came.
+        /// Bytes found.
         found: usize,
     },
 }
@@ -199,21 +86,20 @@ impl fmt::Display for PageError {
 
 impl core::error::Error for PageError {}
 
-/// Executes plans of one model; owns the KV pools and the activation arena.
+/// Runs plans of one model; owns the storage of KV pages and the activation arena.
 ///
-/// One step is in flight at a time. Pages are the caller's to hand out; what was written to a page stays until it
-/// is written again.
+/// One step is in flight at a time. The caller assigns pages; the contents of a page stay until they are written again.
 pub trait Backend {
-    /// What can go wrong; the backend stays usable unless its documentation says otherwise.
+    /// Errors; the backend stays usable unless its documentation says otherwise.
     type Error: core::error::Error;
 
-    /// Whether the device runs this operation itself.
+    /// True if the device runs this operation itself.
     fn supports(&self, op: &Op) -> bool;
 
-    /// Takes all memory that steps of this plan will need, so that running out shows before there are requests.
+    /// Reserves all memory that steps of this plan need, so that a lack of memory shows before there are requests.
     ///
     /// # Errors
-    /// No room. The backend stays usable for plans that it has room for.
+    /// Too little memory. The backend stays usable for the plans that are reserved already.
     fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), Self::Error> {
         let _ = plan;
         Ok(())
@@ -225,25 +111,25 @@ pub trait Backend {
     /// A batch that breaks a rule of [`Batch::check`], or a fault of the device. No step is in flight then.
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), Self::Error>;
 
-    /// Whether steps can feed each other on this device: whether [`Backend::max_steps`] is ever more than 1.
+    /// True if steps can feed each other on this device, that is, if [`Backend::max_steps`] can be more than 1.
     fn supports_multi_step(&self) -> bool {
         false
     }
 
-    /// Most steps of a chain of a reserved plan that delivers [`Output::Tokens`].
+    /// Most steps of a multi-step batch of a reserved plan with [`Output::Tokens`].
     fn max_steps(&self, plan: &Plan<'_>) -> u32 {
         let _ = plan;
         1
     }
 
-    /// Starts a chain of `steps` steps. Each but the first reads the tokens that the one before it has delivered, at
-    /// the next positions, and nothing comes back to the host in between: [`Backend::poll`] gives the steps' tokens
-    /// one after another, once each.
+    /// Starts a batch of `steps` steps. Each but the first reads the tokens that the one before it has picked, at the next
+    /// positions, without the host in between. [`Backend::poll`] returns the tokens of one step after another, once
+    /// each.
     ///
     /// Every run of the batch is one row, and all rows are outputs. Page tables reach as far as the last step does.
     ///
     /// # Errors
-    /// As [`Backend::submit`]; more steps than [`Backend::max_steps`] says are a broken rule, too.
+    /// As [`Backend::submit`]; more steps than [`Backend::max_steps`] are an error, too.
     fn submit_multi_step(
         &mut self,
         plan: &Plan<'_>,
@@ -260,7 +146,7 @@ pub trait Backend {
     /// A fault of the device. No step is in flight then.
     fn poll(&mut self) -> Result<Option<Output<'_>>, Self::Error>;
 
-    /// Nothing is to be computed for a while: what draws power while it waits may go to rest. The next step wakes it.
+    /// Lets the device save power while there is nothing to compute. The next step resumes it.
     ///
     /// # Errors
     /// The device refuses; it can be used all the same.
@@ -268,12 +154,12 @@ pub trait Backend {
         Ok(())
     }
 
-    /// What pages look like outside; `None` where the device keeps them to itself.
+    /// The format of pages outside the backend; `None` if the device gives no access to them.
     fn page_format(&self) -> Option<PageFormat> {
         None
     }
 
-    /// Copies a page that no step in flight writes.
+    /// Copies the contents of a page that no step in flight writes.
     ///
     /// # Errors
     /// [`PageError`]
@@ -284,7 +170,7 @@ pub trait Backend {
 
     /// Replaces the contents of a page that no step in flight uses.
     ///
-    /// Any bytes are taken: those of no page give wrong answers, and nothing worse.
+    /// Any bytes are accepted: wrong ones give wrong outputs, and nothing worse.
     ///
     /// # Errors
     /// [`PageError`]

@@ -1,4 +1,4 @@
-//! A reading position in the file's bytes that cannot pass their end.
+//! A cursor over the file's bytes that cannot pass their end.
 
 use super::Fault;
 

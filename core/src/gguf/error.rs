@@ -1,11 +1,11 @@
-//! Why a file was refused: what was found, at which byte, in which key or tensor.
+//! Errors of parsing: the fault, its byte offset, and the key or tensor that has it.
 
 use super::Kind;
 use crate::heap::OutOfMemory;
 use crate::quant::Type;
 use core::fmt;
 
-/// A name out of a file, kept inside the error: its first 64 bytes.
+/// The first 64 bytes of a name from a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Label {
@@ -19,7 +19,7 @@ impl Label {
         Self { bytes: heapless::Vec::from_slice(kept).unwrap_or_default(), cut: kept.len() < name.len() }
     }
 
-    /// The bytes kept.
+    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -51,11 +51,11 @@ pub enum Subject {
     Declaration(u64),
     /// The tensor with this name.
     Tensor(Label),
-    /// The files of a split set against each other.
+    /// The consistency of the files of a split set.
     Set,
 }
 
-/// What is wrong.
+/// The fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -69,49 +69,49 @@ pub enum Fault {
     },
     /// The first four bytes are not `GGUF`.
     Magic {
-        /// The bytes that came.
+        /// The bytes found.
         found: [u8; 4],
     },
     /// A version other than 2 and 3.
     Version {
-        /// The version that came.
+        /// The version found.
         found: u32,
     },
     /// A file in the other byte order.
     BigEndian,
-    /// More entries or tensors than this reader takes, or a negative count.
+    /// More entries or tensors than the limit, or a negative count.
     Count {
-        /// The count that came.
+        /// The count found.
         found: u64,
-        /// The most that is taken.
+        /// The limit.
         limit: u64,
     },
     /// More elements than an array or bytes than a string may have.
     TooLong {
-        /// The length that came.
+        /// The length found.
         found: u64,
-        /// The most that is taken.
+        /// The limit.
         limit: u64,
     },
     /// A metadata entry with an empty key.
     EmptyKey,
-    /// A key that the file has already given.
+    /// A key that occurs twice.
     DuplicateKey,
     /// A value type id that GGUF does not have.
     ValueType {
-        /// The id that came.
+        /// The id found.
         found: u32,
     },
     /// An array of arrays.
     NestedArray,
     /// `general.alignment` that is not a u32.
     AlignmentType {
-        /// The type that came.
+        /// The type found.
         found: Kind,
     },
     /// `general.alignment` that is zero or no power of two.
     Alignment {
-        /// The value that came.
+        /// The value found.
         found: u32,
     },
     /// A tensor name of 64 bytes or more.
@@ -119,25 +119,25 @@ pub enum Fault {
         /// Its length.
         found: u64,
     },
-    /// A tensor name that is already taken.
+    /// A tensor name that occurs twice.
     DuplicateTensor,
     /// More than four dimensions.
     Rank {
-        /// The number of dimensions that came.
+        /// The number of dimensions found.
         found: u32,
     },
     /// A negative dimension.
     Dimension {
-        /// Which one, from 0, fastest first.
+        /// Its index, from 0, the fastest-varying first.
         axis: u8,
-        /// The value that came.
+        /// The value found.
         found: i64,
     },
     /// A shape whose elements or bytes cannot be counted in 63 bits.
     SizeOverflow,
-    /// A tensor type id that is not known.
+    /// An unknown tensor type id.
     TensorType {
-        /// The id that came.
+        /// The id found.
         found: u32,
     },
     /// A tensor type that ggml has removed.
@@ -149,7 +149,7 @@ pub enum Fault {
     RowLength {
         /// The tensor's type.
         ty: Type,
-        /// The row length that came.
+        /// The row length found.
         found: u64,
     },
     /// The other layout under id 42: 128 elements in 34 bytes instead of 64 in 18.
@@ -158,42 +158,42 @@ pub enum Fault {
     Offset {
         /// The offset that follows from the tensors before.
         expected: u64,
-        /// The offset that came.
+        /// The offset found.
         found: u64,
     },
     /// Tensor data that ends beyond the end of the file.
     DataPastEnd {
         /// Bytes of the tensor.
         needed: u64,
-        /// Bytes of it that are there.
+        /// Bytes of it that the file has.
         present: u64,
     },
     /// A set of no files.
     EmptySet,
     /// A file of a split set without, or with unusable, `split.no`, `split.count` or `split.tensors.count`.
     SplitKeys,
-    /// `split.no` is not the file's place in the set.
+    /// `split.no` is not the file's index in the set.
     SplitNumber {
-        /// The place, from 0.
+        /// The index, from 0.
         expected: u64,
-        /// The number that came.
+        /// The number found.
         found: u64,
     },
     /// `split.count` is not the number of files.
     SplitCount {
         /// Files given.
         expected: u64,
-        /// The count that came.
+        /// The count found.
         found: u64,
     },
     /// `split.tensors.count` is not the number of tensors of the set.
     SplitTensors {
         /// Tensors in the files.
         expected: u64,
-        /// The count that came.
+        /// The count found.
         found: u64,
     },
-    /// The heap gave out.
+    /// The heap refused.
     Memory(OutOfMemory),
 }
 
@@ -201,18 +201,18 @@ pub enum Fault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct GgufError {
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
-    /// In which part.
+    /// The part of the file.
     pub subject: Subject,
-    /// At which byte of the file.
+    /// Byte offset in the file.
     pub at: u64,
-    /// In which file of a split set, from 0.
+    /// Index of the file in a split set, from 0.
     pub part: usize,
 }
 
 impl Subject {
-    /// The error that `fault` at byte `at` is.
+    /// The error of a `fault` at byte `at`.
     pub(super) fn fault(self, at: u64, fault: Fault) -> GgufError {
         GgufError { fault, subject: self, at, part: 0 }
     }

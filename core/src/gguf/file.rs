@@ -7,7 +7,7 @@ use super::tensor::{self, TENSOR_BYTES, TENSOR_LIMIT};
 use super::{Entry, Fault, GgufError, Label, Subject, Tensor, Value};
 use crate::heap::{self, Heap};
 
-/// The alignment of files that do not give one, in bytes.
+/// The alignment of files that declare none, in bytes.
 const DEFAULT_ALIGNMENT: u32 = 32;
 
 /// A parsed model, borrowed from the bytes of its files.
@@ -21,7 +21,7 @@ pub struct Gguf<'a> {
 }
 
 impl<'a> Gguf<'a> {
-    /// Parses one file. A part of a split set is taken as it is; see [`Self::split`].
+    /// Parses one file. A part of a split set is parsed alone; see [`Self::split`].
     pub fn parse(bytes: &'a [u8], heap: Heap<'a>) -> Result<Self, GgufError> {
         let cursor = &mut Cursor::new(bytes);
         let header = Header::read(cursor)?;
@@ -32,7 +32,7 @@ impl<'a> Gguf<'a> {
         Ok(Self { version: header.version, alignment, metadata, tensors, names })
     }
 
-    /// Takes over the tensors of a further file of the set, the `part`th.
+    /// Adds the tensors of a further file of the set, with index `part`.
     pub(super) fn append(&mut self, other: &Self, part: usize) -> Result<(), GgufError> {
         let added = other.tensors.iter().map(|tensor| Tensor { part, ..*tensor });
         let reserved = heap::reserve(&mut self.tensors, added.len());
@@ -57,7 +57,7 @@ impl<'a> Gguf<'a> {
         self.alignment
     }
 
-    /// Bytes taken from the heap: the tables of keys and tensors. Texts and data stay in the file.
+    /// Bytes of heap: the tables of keys and tensors. Texts and data stay in the file.
     pub fn heap_bytes(&self) -> usize {
         self.metadata.heap_bytes() + heap::held(&self.tensors) + self.names.heap_bytes()
     }
@@ -79,17 +79,17 @@ impl<'a> Gguf<'a> {
 
     /// The tensor called `name`.
     pub fn tensor(&self, name: &str) -> Option<&Tensor<'a>> {
-        let found = self.names.find(name.as_bytes(), |place| self.tensors[place].name)?;
+        let found = self.names.find(name.as_bytes(), |position| self.tensors[position].name)?;
         self.tensors.get(found)
     }
 }
 
 /// Sorts the names and refuses duplicates.
 fn index<'a>(tensors: &[Tensor<'a>], heap: Heap<'a>) -> Result<Names<'a>, GgufError> {
-    let name = |place: usize| tensors[place].name;
+    let name = |position: usize| tensors[position].name;
     let names = Names::new(heap, tensors.len(), name);
     let names = names.map_err(|error| Subject::Header.fault(0, error.into()))?;
-    match names.duplicate(name).map(|place| &tensors[place]) {
+    match names.duplicate(name).map(|position| &tensors[position]) {
         Some(Tensor { name, at, part, .. }) => {
             let error = Subject::Tensor(Label::new(name)).fault(*at, Fault::DuplicateTensor);
             Err(GgufError { part: *part, ..error })

@@ -3,7 +3,7 @@
 use super::{Array, Gguf, Kind, Label, Value};
 use core::fmt;
 
-/// A key that a caller needs and the file does not give in a usable form.
+/// A key that a caller needs and that is missing or unusable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -13,13 +13,13 @@ pub enum KeyError {
         /// The key.
         key: Label,
     },
-    /// The value is of another type, or out of the range of the one asked for.
+    /// The value is of another type, or out of the range of the expected one.
     Unfit {
         /// The key.
         key: Label,
-        /// What was asked for.
+        /// The expected type.
         expected: &'static str,
-        /// The type that is there.
+        /// The type found.
         found: Kind,
     },
 }
@@ -39,7 +39,7 @@ impl core::error::Error for KeyError {}
 
 /// A Rust type that metadata values convert to.
 pub trait FromValue<'a>: Sized {
-    /// What the type takes, for error messages.
+    /// The accepted kinds of values, for error messages.
     const EXPECTED: &'static str;
 
     /// The value, if it fits.
@@ -70,7 +70,7 @@ from_value! {
 }
 
 impl<'a> Gguf<'a> {
-    /// The value of `key` as `T`; `None` when the file does not have the key.
+    /// The value of `key` as `T`; `None` if the file does not have the key.
     pub fn find<T: FromValue<'a>>(&self, key: &str) -> Result<Option<T>, KeyError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         T::from_value(value).map(Some).ok_or_else(|| KeyError::Unfit {

@@ -5,20 +5,20 @@ use super::names::Names;
 use super::{Fault, GgufError, Kind, Label, Subject, Value};
 use crate::heap::{self, Heap};
 
-/// The most entries that are read.
+/// Most entries of a file.
 pub(super) const ENTRY_LIMIT: u64 = 1 << 16;
 
-/// A key, the type of its value, and one byte at least of either.
+/// Least bytes of an entry: a key, the type of its value, and at least one byte of each.
 pub(super) const ENTRY_BYTES: u64 = 8 + 1 + 4 + 1;
 
 /// One key with its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry<'a> {
-    /// The key; any bytes but none.
+    /// The key; any bytes, at least one.
     pub key: &'a [u8],
     /// The value.
     pub value: Value<'a>,
-    /// Where the entry starts, in bytes from the start of the file.
+    /// Offset of the entry in the file, in bytes.
     pub at: u64,
 }
 
@@ -39,10 +39,10 @@ impl<'a> Metadata<'a> {
             let entry = entry(cursor, index)?;
             heap::push(&mut entries, entry).map_err(|error| memory(cursor, error))?;
         }
-        let name = |place: usize| entries[place].key;
+        let name = |position: usize| entries[position].key;
         let names = Names::new(heap, entries.len(), name).map_err(|error| memory(cursor, error))?;
-        if let Some(place) = names.duplicate(name) {
-            let Entry { key, at, .. } = entries[place];
+        if let Some(position) = names.duplicate(name) {
+            let Entry { key, at, .. } = entries[position];
             return Err(Subject::Key(Label::new(key)).fault(at, Fault::DuplicateKey));
         }
         Ok(Self { entries, names })
@@ -53,7 +53,7 @@ impl<'a> Metadata<'a> {
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Option<&Entry<'a>> {
-        self.names.find(key, |place| self.entries[place].key).map(|place| &self.entries[place])
+        self.names.find(key, |position| self.entries[position].key).map(|position| &self.entries[position])
     }
 }
 

@@ -1,23 +1,23 @@
 //! Models split over several files: the checks of the files against each other.
 //!
-//! Names of the form `NAME-00001-of-00003.gguf` and finding the files are the host's matter.
+//! Hosts find the files by names of the form `NAME-00001-of-00003.gguf`.
 
 use super::{Fault, FromValue, Gguf, GgufError, Subject};
 use crate::heap::Heap;
 
-/// What one file says about the set that it belongs to.
+/// The declaration of one file about the split set that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// The file's place, from 0.
+    /// Index of the file, from 0.
     pub number: u64,
     /// Files in the set.
     pub count: u64,
-    /// Tensors in the set, where the file says it.
+    /// Tensors in the set, if the file declares them.
     pub tensors: Option<u64>,
 }
 
 impl<'a> Gguf<'a> {
-    /// The place in a split set; `None` for a file that belongs to none.
+    /// The declaration of the split set; `None` for a file that belongs to none.
     pub fn split(&self) -> Result<Option<Split>, GgufError> {
         const KEYS: [&str; 3] = ["split.no", "split.count", "split.tensors.count"];
         if KEYS[..2].iter().all(|key| self.get(key).is_none()) {
@@ -33,8 +33,8 @@ impl<'a> Gguf<'a> {
         }
     }
 
-    /// Parses the files of a split set, in order. Metadata comes from the first one, which may hold no tensors.
-    /// One file that belongs to no set will do, too.
+    /// Parses the files of a split set, in order. Metadata comes from the first one, which may have no tensors.
+    /// A single file that belongs to no set is accepted, too.
     pub fn parse_split(parts: &[&'a [u8]], heap: Heap<'a>) -> Result<Self, GgufError> {
         let Some((first, rest)) = parts.split_first() else {
             return Err(Subject::Set.fault(0, Fault::EmptySet));
@@ -45,10 +45,10 @@ impl<'a> Gguf<'a> {
             split => member(split, 0, parts.len())?,
         };
         for (part, bytes) in (1..).zip(rest) {
-            let place = |error| GgufError { part, ..error };
-            let other = Self::parse(bytes, heap).map_err(place)?;
-            member(other.split().map_err(place)?, part, parts.len()).map_err(place)?;
-            whole.append(&other, part).map_err(place)?;
+            let index = |error| GgufError { part, ..error };
+            let other = Self::parse(bytes, heap).map_err(index)?;
+            member(other.split().map_err(index)?, part, parts.len()).map_err(index)?;
+            whole.append(&other, part).map_err(index)?;
         }
         whole.reindex(heap)?;
         let expected = whole.tensors().len() as u64;
@@ -61,7 +61,7 @@ impl<'a> Gguf<'a> {
     }
 }
 
-/// Checks the place of the `part`th of `count` files.
+/// Checks the index and count of the file with index `part` of `count` files.
 fn member(split: Option<Split>, part: usize, count: usize) -> Result<Split, GgufError> {
     let fault = match split {
         None => Fault::SplitKeys,

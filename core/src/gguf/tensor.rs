@@ -1,17 +1,17 @@
-//! Tensor declarations: shape, type, and where the data is.
+//! Tensor declarations: shape, type, and offset of the data.
 
 use super::cursor::Cursor;
 use super::{Fault, GgufError, Label, Subject};
 use crate::heap::{self, Heap};
 use crate::quant::Type;
 
-/// The most tensors that are read.
+/// Most tensors of a file.
 pub(super) const TENSOR_LIMIT: u64 = 1 << 18;
 
-/// A declaration without name and dimensions.
+/// Least bytes of a declaration, without name and dimensions.
 pub(super) const TENSOR_BYTES: u64 = 8 + 4 + 4 + 8;
 
-/// The longest name, in bytes.
+/// Most bytes of a name.
 const NAME_LIMIT: u64 = 63;
 
 /// A tensor, borrowed from the file.
@@ -25,11 +25,11 @@ pub struct Tensor<'a> {
     pub rank: u8,
     /// The type of the elements.
     pub ty: Type,
-    /// The data, exactly as long as shape and type say.
+    /// The data, of the length that follows from shape and type.
     pub data: &'a [u8],
-    /// Where the data starts, in bytes from the start of its file.
+    /// Offset of the data in its file, in bytes.
     pub at: u64,
-    /// In which file of a split set, from 0.
+    /// Index of the file in a split set, from 0.
     pub part: usize,
 }
 
@@ -44,8 +44,7 @@ impl<'a> Tensor<'a> {
         count(&self.dims)
     }
 
-    /// The number of rows of `dims[0]` elements; of empty rows there may be more than a u64 holds, which is then
-    /// the answer.
+    /// The number of rows of `dims[0]` elements; saturated, since there can be more empty rows than a u64 holds.
     pub fn rows(&self) -> u64 {
         count(&self.dims[1..])
     }
@@ -150,7 +149,7 @@ fn shape<'a>(cursor: &mut Cursor<'a>, name: &'a [u8]) -> Result<(Tensor<'a>, u64
     Ok((Tensor { name, dims, rank, ty, data: &[], at: cursor.u64()?, part: 0 }, bytes))
 }
 
-/// Why `tensor` is not at `end`: its own offset, or an unusual layout of the one before.
+/// The fault of a `tensor` that is not at `end`: its own offset, or an unusual layout of the tensor before it.
 fn misplaced(
     before: Option<&Tensor<'_>>,
     tensor: &Tensor<'_>,
@@ -167,7 +166,7 @@ fn misplaced(
     refuse(tensor, at, Fault::Offset { expected: end, found: tensor.at })
 }
 
-/// Turns the offset in the data section at `start` into a place in `file`, and fetches the data.
+/// Converts the offset in the data section at `start` to an offset in `file`, and gets the data.
 fn locate<'a>(tensor: &mut Tensor<'a>, start: u64, alignment: u64, file: &'a [u8]) -> Result<(), GgufError> {
     let needed = data_bytes(tensor.ty, tensor.dims).unwrap_or(u64::MAX);
     tensor.at += start;

@@ -1,83 +1,17 @@
-//! Metadata values and their types.
+//! Metadata values: single ones, and arrays, which are checked once while parsing and read in place afterwards.
 
-use super::cursor::Cursor;
-use super::{Array, Fault};
-use core::fmt;
-
-/// The type of a metadata value; the discriminant is its id in files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[repr(u8)]
-pub enum Kind {
-    /// Unsigned, 8 bits.
-    U8 = 0,
-    /// Signed, 8 bits.
-    I8 = 1,
-    /// Unsigned, 16 bits.
-    U16 = 2,
-    /// Signed, 16 bits.
-    I16 = 3,
-    /// Unsigned, 32 bits.
-    U32 = 4,
-    /// Signed, 32 bits.
-    I32 = 5,
-    /// Single precision.
-    F32 = 6,
-    /// One byte; anything but zero is true.
-    Bool = 7,
-    /// A length and bytes, by custom UTF-8.
-    String = 8,
-    /// Values of one type.
-    Array = 9,
-    /// Unsigned, 64 bits.
-    U64 = 10,
-    /// Signed, 64 bits.
-    I64 = 11,
-    /// Double precision.
-    F64 = 12,
-}
-
-/// Kind, name, and bytes of a value (0: no fixed number), by id.
-const KINDS: [(Kind, &str, u64); 13] = [
-    (Kind::U8, "u8", 1),
-    (Kind::I8, "i8", 1),
-    (Kind::U16, "u16", 2),
-    (Kind::I16, "i16", 2),
-    (Kind::U32, "u32", 4),
-    (Kind::I32, "i32", 4),
-    (Kind::F32, "f32", 4),
-    (Kind::Bool, "bool", 1),
-    (Kind::String, "string", 0),
-    (Kind::Array, "array", 0),
-    (Kind::U64, "u64", 8),
-    (Kind::I64, "i64", 8),
-    (Kind::F64, "f64", 8),
-];
+use super::cursor::{Cursor, LENGTH_LIMIT};
+use super::error::Fault;
+use super::value_kind::Kind;
 
 impl Kind {
+    /// Reads a type id; an unknown one leaves the cursor before it.
     pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Self, Fault> {
         let mut ahead = *cursor;
         let found = ahead.u32()?;
-        let row = usize::try_from(found).ok().and_then(|id| KINDS.get(id));
-        let kind = row.ok_or(Fault::ValueType { found })?.0;
+        let kind = Self::from_id(found).ok_or(Fault::ValueType { found })?;
         *cursor = ahead;
         Ok(kind)
-    }
-
-    /// The type's name.
-    pub fn name(self) -> &'static str {
-        KINDS[self as usize].1
-    }
-
-    /// Bytes of one value; `None` for strings and arrays.
-    pub(super) fn size(self) -> Option<u64> {
-        Some(KINDS[self as usize].2).filter(|size| *size > 0)
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 
@@ -189,7 +123,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A truth value.
+    /// A boolean.
     pub fn as_bool(self) -> Option<bool> {
         match self {
             Self::Bool(value) => Some(value),
@@ -218,3 +152,126 @@ impl<'a> Value<'a> {
         }
     }
 }
+
+/// Values of one type; strings or numbers, never arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Array<'a> {
+    kind: Kind,
+    len: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Array<'a> {
+    /// Reads and checks an array; strings are scanned once.
+    pub(super) fn read(cursor: &mut Cursor<'a>) -> Result<Self, Fault> {
+        let kind = Kind::read(cursor)?;
+        if kind == Kind::Array {
+            return Err(Fault::NestedArray);
+        }
+        let found = cursor.u64()?;
+        if found > LENGTH_LIMIT {
+            return Err(Fault::TooLong { found, limit: LENGTH_LIMIT });
+        }
+        // At most 2^30 elements of at most 8 bytes; a string has at least its own length.
+        let least = found * kind.size().unwrap_or(8);
+        if least > cursor.left() {
+            return Err(Fault::Truncated { needed: least, present: cursor.left() });
+        }
+        let start = *cursor;
+        if kind == Kind::String {
+            for _ in 0..found {
+                cursor.string()?;
+            }
+        } else {
+            cursor.take(least)?;
+        }
+        let bytes = { start }.take(cursor.at() - start.at())?;
+        Ok(Self { kind, len: usize::try_from(found).unwrap_or(0), bytes })
+    }
+
+    /// The elements' type.
+    pub fn kind(self) -> Kind {
+        self.kind
+    }
+
+    /// The number of elements.
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// True if there are no elements.
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The elements in order.
+    pub fn iter(self) -> Values<'a> {
+        Values { kind: self.kind, left: self.len, cursor: Cursor::new(self.bytes) }
+    }
+
+    /// The element at `index`, in constant time; `None` beyond the end and for strings (see [`Self::strings`]).
+    pub fn get(self, index: usize) -> Option<Value<'a>> {
+        let size = usize::try_from(self.kind.size()?).ok()?;
+        let start = index.checked_mul(size)?;
+        Some(Value::fixed(self.kind, self.bytes.get(start..start.checked_add(size)?)?))
+    }
+
+    /// The strings in order; `None` for other elements.
+    pub fn strings(self) -> Option<Strings<'a>> {
+        (self.kind == Kind::String).then(|| Strings { left: self.len, cursor: Cursor::new(self.bytes) })
+    }
+}
+
+impl<'a> IntoIterator for Array<'a> {
+    type Item = Value<'a>;
+    type IntoIter = Values<'a>;
+
+    fn into_iter(self) -> Values<'a> {
+        self.iter()
+    }
+}
+
+/// The elements of an array in order.
+#[derive(Clone, Debug)]
+pub struct Values<'a> {
+    kind: Kind,
+    left: usize,
+    cursor: Cursor<'a>,
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = Value<'a>;
+
+    fn next(&mut self) -> Option<Value<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        Value::read(self.kind, &mut self.cursor).ok()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Values<'_> {}
+
+/// The strings of an array in order.
+#[derive(Clone, Debug)]
+pub struct Strings<'a> {
+    left: usize,
+    cursor: Cursor<'a>,
+}
+
+impl<'a> Iterator for Strings<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.left = self.left.checked_sub(1)?;
+        self.cursor.string().ok()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Strings<'_> {}

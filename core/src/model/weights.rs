@@ -3,9 +3,8 @@
 use super::family::Family;
 use super::hparams::HyperParams;
 use super::rope::Rope;
-use crate::backend::{KvError, KvType};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
-use crate::plan::{BatchLimits, KvSlot, Matrix, Norm, RopeId, Shape, VectorId, WeightId};
+use crate::plan::{BatchLimits, KvError, KvSlot, KvType, Matrix, Norm, RopeId, Shape, VectorId, WeightId};
 use crate::quant;
 
 /// A matrix `[rows, cols]`, or a stack of them `[stack, rows, cols]`, as the file holds it.
@@ -19,7 +18,7 @@ pub struct Weight<'a> {
     pub rows: usize,
     /// Inputs, in elements.
     pub cols: usize,
-    /// Matrices, 1 but for expert stacks.
+    /// Number of matrices; 1 unless it is an expert stack.
     pub stack: usize,
     /// `stack * rows * row_bytes` bytes.
     pub data: &'a [u8],
@@ -45,12 +44,12 @@ impl<'a> Weight<'a> {
     }
 }
 
-/// The router of a mixture layer.
+/// The router of a mixture-of-experts layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Router {
     /// `[experts, width]`
     pub matrix: Matrix,
-    /// Added for choosing only.
+    /// Added to the probabilities when experts are chosen, not to their weights.
     pub selection_bias: Option<VectorId>,
 }
 
@@ -68,7 +67,7 @@ pub enum Ffn {
     },
     /// A router and expert stacks.
     Mixture {
-        /// The choice.
+        /// The router.
         router: Router,
         /// Per expert `[ffn, width]`.
         gate: Matrix,
@@ -76,12 +75,12 @@ pub enum Ffn {
         up: Matrix,
         /// Per expert `[width, ffn]`.
         down: Matrix,
-        /// The expert that every row takes.
+        /// The shared expert.
         shared: Option<Shared>,
     },
 }
 
-/// An expert that every row takes, weighted by `sigmoid(weight * x)` where there is such a row.
+/// An expert that every row uses, weighted by `sigmoid(weight * x)` if it has such a weight.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared {
     /// `[ffn, width]`
@@ -121,7 +120,7 @@ pub struct Layer {
     pub post_ffn_norm: Option<Norm>,
     /// The feed-forward.
     pub ffn: Ffn,
-    /// Where keys and values go.
+    /// The storage of keys and values.
     pub kv: KvSlot,
     /// Rotary embedding of queries and keys.
     pub rope: RopeId,
@@ -156,12 +155,12 @@ impl KvGroup {
     }
 }
 
-/// A model bound to its file: everything a plan refers to by id.
+/// A model bound to its file: everything that a plan refers to by id.
 #[derive(Debug)]
 pub struct Model<'a> {
     /// The architecture's row.
     pub family: &'static Family,
-    /// Shape.
+    /// Hyperparameters.
     pub hparams: HyperParams<'a>,
     /// Matrices, by [`WeightId`].
     pub weights: Vec<'a, Weight<'a>>,
@@ -177,7 +176,7 @@ pub struct Model<'a> {
     pub embedding: WeightId,
     /// Before the head.
     pub output_norm: Norm,
-    /// `[vocab, width]`; the embedding when the file has no other.
+    /// `[vocab, width]`; the embedding if the file has no other.
     pub head: Matrix,
     /// Tokens in the vocabulary.
     pub vocabulary: u32,
@@ -189,11 +188,11 @@ impl<'a> Model<'a> {
         &self.weights[id.index()]
     }
 
-    /// A copy with tables of its own, for a driver that keeps some weights in another format: what it changes in
-    /// the copy nobody else sees.
+    /// A copy with its own tables, for a driver that stores some weights in another format; changes of the copy do not
+    /// affect the original.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when the heap refuses.
+    /// [`OutOfMemory`]
     pub fn copy<'h>(&self, heap: Heap<'h>) -> Result<Model<'h>, OutOfMemory>
     where
         'a: 'h,
@@ -240,7 +239,7 @@ impl<'a> Model<'a> {
         vectors + ropes + tables.iter().sum::<usize>()
     }
 
-    /// What a batch for plans of a shape is checked against, on a backend with `pages` KV pages per group.
+    /// The limits of a batch for plans of a shape, on a backend with `pages` KV pages per group.
     pub fn limits(&self, shape: Shape, pages: u32) -> BatchLimits {
         BatchLimits { shape, vocabulary: self.vocabulary, groups: self.groups.len(), pages }
     }
@@ -248,10 +247,24 @@ impl<'a> Model<'a> {
     /// Bytes of keys and values per token over all groups.
     ///
     /// # Errors
-    /// [`KvError`] when a head is no whole number of blocks.
+    /// [`KvError`] if a head is no whole number of blocks.
     pub fn kv_bytes_per_token(&self, kv: KvType) -> Result<u64, KvError> {
         kv.check(self)?;
         let groups = self.groups.iter().map(|group| group.bytes_per_token(kv).unwrap_or(usize::MAX) as u64);
         Ok(groups.fold(0, u64::saturating_add))
+    }
+}
+
+impl KvType {
+    /// Checks that keys and values of a model can be stored in this format.
+    ///
+    /// # Errors
+    /// [`KvError`] if a head is no whole number of blocks.
+    pub fn check(self, model: &Model<'_>) -> Result<(), KvError> {
+        let dims = model.groups.iter().flat_map(|group| [group.key_dim, group.value_dim]);
+        match dims.into_iter().find(|&dim| self.row_bytes(dim as usize).is_none()) {
+            Some(dim) => Err(KvError { kv: self, dim }),
+            None => Ok(()),
+        }
     }
 }

@@ -20,7 +20,7 @@ pub struct PageId(pub u32);
 /// Consecutive rows of one sequence at consecutive positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowRun {
-    /// Which sequence of the batch, an index into its page tables.
+    /// Index of the sequence in the batch and its page tables.
     pub sequence: u32,
     /// First row in the batch.
     pub first_row: u32,
@@ -30,7 +30,7 @@ pub struct RowRun {
     pub position: u32,
 }
 
-/// Part of a flat list: `start..start + len`.
+/// The range `start..start + len` of the list of pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageSpan {
     /// First element.
@@ -44,9 +44,9 @@ pub struct PageSpan {
 pub struct PageTables<'b> {
     /// All pages of all tables.
     pub pages: &'b [PageId],
-    /// `[sequences, groups]`: each table's place in `pages`.
+    /// `[sequences, groups]`: the span of each table in `pages`.
     pub spans: &'b [PageSpan],
-    /// KV groups of the model.
+    /// Number of KV groups of the model.
     pub groups: usize,
 }
 
@@ -61,16 +61,16 @@ impl<'b> PageTables<'b> {
     }
 }
 
-/// One step's input. Rows that belong together form a [`RowRun`]; every row is in exactly one.
+/// One step's input. Every row belongs to exactly one [`RowRun`].
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'b> {
     /// `[rows]`: the tokens.
     pub tokens: &'b [TokenId],
     /// The runs, in ascending order of `first_row`, covering all rows.
     pub runs: &'b [RowRun],
-    /// `[outputs]`: ascending rows whose result is wanted.
+    /// `[outputs]`: rows that have an output, ascending.
     pub outputs: &'b [u32],
-    /// Where the sequences' keys and values are.
+    /// The page tables of the sequences.
     pub tables: PageTables<'b>,
 }
 
@@ -88,7 +88,7 @@ impl Batch<'_> {
         }
     }
 
-    /// The batch row behind a tensor's row.
+    /// The batch row of a tensor's row.
     ///
     /// # Panics
     /// When there is no such output.
@@ -108,20 +108,20 @@ impl Batch<'_> {
     }
 }
 
-/// What a backend can take, for checking a batch against.
+/// Limits of a backend, for [`Batch::check`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
     /// The plan's shape.
     pub shape: Shape,
     /// Tokens in the vocabulary.
     pub vocabulary: u32,
-    /// KV groups.
+    /// Number of KV groups.
     pub groups: usize,
     /// Pages in each group's pool.
     pub pages: u32,
 }
 
-/// Why a batch can't be run. These are faults of the caller, not of the model.
+/// A batch that can't be run. These are faults of the caller, not of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -130,7 +130,7 @@ pub enum BatchError {
     TooLarge {
         /// Rows and outputs of the batch.
         found: Shape,
-        /// Those of the plan.
+        /// Limits of the plan.
         limit: Shape,
     },
     /// A token that is not in the vocabulary.
@@ -142,7 +142,7 @@ pub enum BatchError {
     },
     /// The runs do not cover the rows in order.
     Runs {
-        /// First row that is not where it should be.
+        /// First row that is out of order.
         row: u32,
     },
     /// Output rows are not ascending or not in the batch.
@@ -182,7 +182,7 @@ impl fmt::Display for BatchError {
 impl core::error::Error for BatchError {}
 
 impl Batch<'_> {
-    /// Checks everything that a backend relies on; afterwards rows, tokens and pages may be used as indexes.
+    /// Checks everything that a backend relies on; afterwards rows, tokens and pages are valid indexes.
     ///
     /// # Errors
     /// The first rule that does not hold.
@@ -217,7 +217,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// As [`Batch::check`], for a chain of `steps` steps of one row per run.
+    /// As [`Batch::check`], for `steps` steps of one row per run that feed each other.
     ///
     /// # Errors
     /// The first rule that does not hold.

@@ -1,22 +1,12 @@
-//! The plan itself: operations, activation tensors, and where each tensor lies in the arena.
+//! The plan itself: operations, activation tensors, and the layout of the tensors in the arena.
 
-use super::Op;
-use crate::backend::KvError;
+use super::id::TensorId;
+use super::kv_type::KvError;
+use super::op::Op;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use core::fmt;
 
-/// An activation tensor of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TensorId(pub u16);
-
-impl TensorId {
-    /// The position in [`Plan::tensors`].
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// How many rows a tensor has in a given batch.
+/// The number of rows of a tensor, relative to the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
     /// As many as the batch.
@@ -25,7 +15,7 @@ pub enum Rows {
     Outputs,
 }
 
-/// What a tensor's 4-byte cells hold.
+/// The type of a tensor's 4-byte cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     /// f32 values.
@@ -37,17 +27,17 @@ pub enum Element {
 /// An activation tensor: `[rows, width]`, dense, row-major.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// Which rows.
+    /// Number of rows.
     pub rows: Rows,
     /// Cells per row.
     pub width: u32,
-    /// What a cell holds.
+    /// Type of a cell.
     pub element: Element,
     /// First cell in the arena. Tensors that are never alive together may overlap.
     pub offset: usize,
 }
 
-/// The largest batch that a plan serves.
+/// The largest batch of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Shape {
@@ -60,7 +50,7 @@ pub struct Shape {
 /// A flat list of operations over activation tensors in one arena.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    /// What the plan was made for.
+    /// The largest batch.
     pub shape: Shape,
     /// In order of execution.
     pub ops: Vec<'a, Op>,
@@ -82,7 +72,7 @@ impl Plan<'_> {
     }
 }
 
-/// Why a plan could not be made.
+/// A plan that could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -93,7 +83,7 @@ pub enum PlanError {
     TooManyTensors,
     /// The arena's size overflows.
     TooLarge(Shape),
-    /// Keys and values can't be kept as asked.
+    /// Keys and values can't be stored in the type.
     Kv(KvError),
 }
 
@@ -153,7 +143,7 @@ impl<'a> Builder<'a> {
         Ok(heap::push(&mut self.plan.ops, op)?)
     }
 
-    /// Gives every tensor the lowest place that is free from its first to its last use.
+    /// Gives every tensor the lowest offset that is free from its first to its last use.
     pub(crate) fn finish(mut self) -> Result<Plan<'a>, PlanError> {
         let count = self.plan.tensors.len();
         let mut first = heap::filled(self.heap, count, usize::MAX)?;
@@ -168,24 +158,24 @@ impl<'a> Builder<'a> {
         let mut order = heap::with_capacity(self.heap, count)?;
         order.extend((0..count).filter(|&index| first[index] != usize::MAX));
         order.sort_unstable_by_key(|&index| (first[index], index));
-        // Placed tensors that are still alive, by offset: (offset, cells, last use).
+        // Tensors with an offset that are still alive, by offset.
         let mut alive: Vec<'a, (usize, usize, usize)> = heap::with_capacity(self.heap, count)?;
         for &index in &order {
             alive.retain(|&(_, _, until)| until >= first[index]);
             let cells = self.cells(index).ok_or(PlanError::TooLarge(self.plan.shape))?;
             let mut offset = 0usize;
-            let mut place = 0;
+            let mut position = 0;
             for &(start, len, _) in &alive {
                 if offset + cells <= start {
                     break;
                 }
                 offset = offset.max(start + len);
-                place += 1;
+                position += 1;
             }
             let end = offset.checked_add(cells).ok_or(PlanError::TooLarge(self.plan.shape))?;
             self.plan.tensors[index].offset = offset;
             self.plan.arena = self.plan.arena.max(end);
-            alive.insert(place, (offset, cells, last[index]));
+            alive.insert(position, (offset, cells, last[index]));
         }
         Ok(self.plan)
     }

@@ -5,15 +5,17 @@
 
 mod batch;
 mod id;
+mod kv_type;
 mod memory;
 mod op;
 
 pub use batch::{
     Batch, BatchError, BatchLimits, PAGE_TOKENS, PageId, PageSpan, PageTables, RowRun, pages_of,
 };
-pub use id::{GroupId, RopeId, VectorId, WeightId};
+pub use id::{GroupId, RopeId, TensorId, VectorId, WeightId};
+pub use kv_type::{KvError, KvType, UnknownKvType};
 pub(crate) use memory::Builder;
-pub use memory::{Element, Plan, PlanError, Rows, Shape, Tensor, TensorId};
+pub use memory::{Element, Plan, PlanError, Rows, Shape, Tensor};
 pub use op::{
     Attend, Epilogue, Experts, Gating, Glu, Head, HeadResult, KvSlot, Matrix, Norm, Op, Part, Project, Route,
 };

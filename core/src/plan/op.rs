@@ -1,4 +1,4 @@
-//! The operations of a plan. Each is a unit of meaning and of placement; none must be split by a driver.
+//! The operations of a plan. Each is a unit of meaning and of placement; a driver must not split it.
 //!
 //! Notation: an activation tensor is `[rows, width]` f32; a matrix is `[out, in]`; `RMS(x; w, eps)` is
 //! `x * w / sqrt(mean(x^2) + eps)`.
@@ -9,15 +9,15 @@ use heapless::Vec as Fixed;
 /// RMS normalization with a weight vector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Norm {
-    /// The weight, as long as what is normalized.
+    /// The weight, of the length of the normalized vector.
     pub weight: VectorId,
     /// Added to the mean square.
     pub eps: f32,
 }
 
-/// Rows `first_row..first_row + rows` of a weight, with what is applied to their products.
+/// Rows `first_row..first_row + rows` of a weight, with the operations on their products.
 ///
-/// Of an expert stack the rows are those of each expert; `bias` and `scale` then have one entry (row of
+/// In an expert stack the rows are those of each expert; `bias` and `scale` then have one entry (row of
 /// entries) per expert.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Matrix {
@@ -49,7 +49,7 @@ pub enum Glu {
     },
 }
 
-/// Where a layer keeps its keys and values.
+/// The storage of a layer's keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvSlot {
     /// The group.
@@ -58,7 +58,7 @@ pub struct KvSlot {
     pub layer: u16,
 }
 
-/// What becomes of a projection's product.
+/// The operation on a projection's product.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Epilogue {
     /// `out = y`
@@ -104,12 +104,12 @@ pub enum Epilogue {
         norm: Option<Norm>,
         /// Rotary embedding at the row's position.
         rope: Option<RopeId>,
-        /// Where.
+        /// The storage.
         kv: KvSlot,
     },
     /// Values: written to the KV cache at the row's position.
     Value {
-        /// Where.
+        /// The storage.
         kv: KvSlot,
     },
 }
@@ -119,7 +119,7 @@ pub enum Epilogue {
 pub struct Part {
     /// The matrix.
     pub matrix: Matrix,
-    /// What becomes of the product.
+    /// The operation on the product.
     pub epilogue: Epilogue,
 }
 
@@ -142,7 +142,7 @@ pub struct Project {
 pub struct Attend {
     /// `[rows, heads * key_dim]`
     pub query: TensorId,
-    /// Where keys and values are.
+    /// The storage of keys and values.
     pub kv: KvSlot,
     /// Query heads.
     pub heads: u32,
@@ -158,7 +158,7 @@ pub struct Attend {
     pub out: TensorId,
 }
 
-/// How router products become probabilities.
+/// The function from router products to probabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gating {
     /// Softmax over all experts.
@@ -224,14 +224,14 @@ pub struct Experts {
     pub to: TensorId,
 }
 
-/// What the head delivers per output row.
+/// The output of the head, per output row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadResult {
     /// `[outputs, vocab]` f32.
     Logits,
     /// `[outputs]`: the token of the largest logit, the lowest id on ties.
     ArgMax,
-    /// `[outputs, in]` f32: the input behind its norm; nothing is multiplied.
+    /// `[outputs, in]` f32: the input after the norm, without the product.
     Hidden,
 }
 
@@ -248,7 +248,7 @@ pub struct Head {
     pub scale: f32,
     /// `c * tanh(y / c)`
     pub soft_cap: Option<f32>,
-    /// What is delivered.
+    /// The output.
     pub result: HeadResult,
 }
 
@@ -264,7 +264,7 @@ pub enum Op {
         /// `[rows, width]`
         out: TensorId,
     },
-    /// Keeps the rows whose result is wanted: `out[i] = input[outputs[i]]`.
+    /// Selects the output rows: `out[i] = input[outputs[i]]`.
     Select {
         /// Batch rows.
         input: TensorId,

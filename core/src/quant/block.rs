@@ -1,10 +1,12 @@
-//! What every block format provides, and rows built from blocks.
+//! The interface of every block format, and rows built from blocks.
 
+use super::activation::ActivationBlock;
 use super::codes::{products, scaled};
-use super::{Activation, Type, q8_0};
+use super::q8_0;
+use super::tensor_type::Type;
 use bytemuck::Pod;
 
-/// One block of a tensor type, exactly as it lies in a file: byte arrays only, so any address will do.
+/// One block of a tensor type, exactly as in a file: byte arrays only, so that any alignment is valid.
 pub trait Block: Pod {
     /// The tensor type; block length and size come from its table.
     const TYPE: Type;
@@ -18,13 +20,13 @@ pub trait Block: Pod {
 /// The exact integers of one block's dot product.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Partials {
-    /// Σ sub-block scale · weight code · activation code, with the signed weight code that the format means.
+    /// Σ sub-block scale · weight code · activation code, with the signed value of the weight code.
     pub products: i32,
     /// Σ sub-block minimum · activation code; 0 for formats without minimum.
     pub minima: i32,
 }
 
-/// A block with integer codes and scales, whose dot product is integer inside and scaled once.
+/// A block with integer codes and scales, whose dot product is an integer sum that is scaled once.
 pub trait IntegerDot: Block {
     /// The activation block of the same length.
     type Activation: ActivationBlock;
@@ -46,6 +48,19 @@ pub trait Scaled: Pod {
 
     /// The codes in order.
     fn codes(&self) -> [i8; 32];
+}
+
+/// Here and not in the file of the format, because Q8_0 is also the activation format of all these.
+impl Scaled for q8_0::Block {
+    const KIND: Type = Type::Q8_0;
+
+    fn scale(&self) -> f32 {
+        self.d.get()
+    }
+
+    fn codes(&self) -> [i8; 32] {
+        self.qs
+    }
 }
 
 impl<B: Scaled> Block for B {
@@ -70,12 +85,6 @@ impl<B: Scaled> IntegerDot for B {
     fn combine(&self, activation: &q8_0::Block, sums: Partials) -> f64 {
         scaled(self.scale(), activation.d.get(), sums.products)
     }
-}
-
-/// An activation block; [`Activation`] names the formats.
-pub trait ActivationBlock: Pod {
-    /// Which format this is a block of.
-    const FORMAT: Activation;
 }
 
 /// The blocks in `bytes`, whose length the caller has checked.

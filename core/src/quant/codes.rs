@@ -25,12 +25,12 @@ pub(super) fn five_bits(packed: &[u8; 16], high: [u8; 4]) -> [u8; 32] {
     core::array::from_fn(|i| low[i] | ((high >> i & 1) as u8) << 4)
 }
 
-/// Codes that stand for the entries of a table of 16.
+/// The table entries of codes.
 pub(super) fn look_up(packed: &[u8; 16], table: &[i8; 16]) -> [i8; 32] {
     nibbles(packed).map(|code| table[usize::from(code)])
 }
 
-/// Unsigned codes as signed ones, less `bias`.
+/// Unsigned codes minus `bias`.
 pub(super) fn signed<const N: usize>(codes: [u8; N], bias: i8) -> [i8; N] {
     codes.map(|code| code.cast_signed() - bias)
 }
@@ -47,7 +47,7 @@ pub(super) fn scaled_products(scales: &[i32], weights: &[i8; 256], activations: 
     scales.iter().zip(runs).map(|(scale, (weights, inputs))| scale * products(weights, inputs)).sum()
 }
 
-/// Values of codes under runs' scales and the block's.
+/// Values of codes under the scales of runs and that of the block.
 pub(super) fn write_runs(d: f32, scales: &[i32], codes: &[i8; 256], out: &mut [f32]) {
     let run = 256 / scales.len();
     for (scale, (out, codes)) in scales.iter().zip(out.chunks_exact_mut(run).zip(codes.chunks_exact(run))) {
@@ -61,6 +61,14 @@ pub(super) fn write_runs(d: f32, scales: &[i32], codes: &[i8; 256], out: &mut [f
 /// The sum under both scales.
 pub(super) fn scaled(weight: f32, activation: f32, sum: i32) -> f64 {
     f64::from(weight) * f64::from(activation) * f64::from(sum)
+}
+
+/// The largest magnitude; NaN if there is a NaN.
+pub(super) fn max_magnitude(values: &[f32]) -> f32 {
+    values.iter().fold(0.0, |max: f32, value| {
+        let magnitude = value.abs();
+        if magnitude > max || magnitude.is_nan() { magnitude } else { max }
+    })
 }
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
 //! From a tensor type to its arithmetic: one table of function pointers.
 
-use super::block::{self, ActivationBlock, Block, IntegerDot, Partials};
+use super::activation::{Activation, ActivationBlock};
+use super::block::{self, Block, IntegerDot, Partials};
 use super::error::{Buffer, QuantError};
 use super::expand::{Expand, Expanded, expand_block};
-use super::{Activation, Type};
+use super::tensor_type::Type;
 use super::{
     float, iq1_m, iq1_s, iq2_s, iq2_xs, iq2_xxs, iq3_s, iq3_xxs, iq4_nl, iq4_xs, mxfp4, nvfp4, q1_0, q2_0,
     q2_k, q3_k, q4_0, q4_1, q4_k, q5_0, q5_1, q5_k, q6_k, q8_0, tq1_0, tq2_0,
 };
 
-/// The integer sums of a row, where the format has them.
+/// The integer sums of a row, for formats that have them.
 type PartialsRow = fn(&[u8], &[u8], &mut [Partials]);
 
 /// The arithmetic of one type over rows whose lengths have been checked.
@@ -45,7 +46,7 @@ const fn expanding<B: Expand>() -> Format {
     Format { expand: Some(expand_block::<B>), ..float::<B>() }
 }
 
-/// Types with arithmetic; the place in [`FORMATS`] is the id.
+/// Types with arithmetic; the index in [`FORMATS`] is the id.
 const ROWS: [(Type, Format); 28] = [
     (Type::F32, float::<float::F32>()),
     (Type::F16, float::<float::F16>()),
@@ -92,7 +93,7 @@ fn format(ty: Type) -> Result<&'static Format, QuantError> {
     FORMATS[ty as usize].as_ref().ok_or(QuantError::NotComputable { ty })
 }
 
-/// Elements in `bytes` of weights, or what is wrong with the length.
+/// Elements in `bytes` of weights, or the error in the length.
 fn elements(ty: Type, bytes: usize) -> Result<usize, QuantError> {
     let (len, size) = (ty.block_len(), ty.block_bytes());
     let count = (bytes / size).saturating_mul(len);
@@ -101,14 +102,14 @@ fn elements(ty: Type, bytes: usize) -> Result<usize, QuantError> {
 }
 
 impl Type {
-    /// The format that activations take in a dot product with this type; `None` when it has no arithmetic.
+    /// The format that activations take in a dot product with this type; `None` if it has no arithmetic.
     pub fn activation(self) -> Option<Activation> {
         FORMATS[self as usize].as_ref().map(|format| format.activation)
     }
 }
 
 impl Type {
-    /// Whether blocks are small signed codes under integer scales, for [`expand`].
+    /// True if blocks are small signed codes under integer scales, for [`expand`].
     pub fn expands(self) -> bool {
         FORMATS[self as usize].as_ref().is_some_and(|format| format.expand.is_some())
     }
@@ -117,7 +118,7 @@ impl Type {
 /// Expands one block of `ty` into `out`.
 ///
 /// # Errors
-/// When the type does not expand ([`Type::expands`]), or `block` is not one block.
+/// If the type does not expand ([`Type::expands`]), or `block` is not one block.
 pub fn expand(ty: Type, block: &[u8], out: &mut Expanded) -> Result<(), QuantError> {
     let expand = format(ty)?.expand.ok_or(QuantError::NoPartials { ty })?;
     QuantError::check(Buffer::Weights, Some(ty.block_bytes()), block.len())?;

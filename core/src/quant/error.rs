@@ -1,9 +1,9 @@
-//! What can be wrong with a call into [`super`]: the type, or the length of a buffer.
+//! Errors of calls into [`super`]: the type, or the length of a buffer.
 
-use super::{Activation, Type};
+use super::tensor_type::Type;
 use core::fmt;
 
-/// Which argument had the wrong length.
+/// The argument with the wrong length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Buffer {
@@ -24,28 +24,28 @@ pub enum Buffer {
 pub enum QuantError {
     /// There is no arithmetic for this type (integers, run-time types, types that ggml has removed).
     NotComputable {
-        /// The type asked for.
+        /// The type.
         ty: Type,
     },
     /// The products of this type are not integers, so it has no integer sums.
     NoPartials {
-        /// The type asked for.
+        /// The type.
         ty: Type,
     },
     /// A number of elements that is no multiple of the block of the format.
     Ragged {
         /// Elements in a block.
         block_len: usize,
-        /// Elements that came.
+        /// Elements found.
         found: usize,
     },
     /// A buffer that does not fit the number of elements.
     Length {
-        /// Which one.
+        /// The buffer.
         buffer: Buffer,
-        /// The length that the other arguments ask for (saturated on overflow).
+        /// The length that the other arguments imply (saturated on overflow).
         expected: usize,
-        /// The length that came.
+        /// The length found.
         found: usize,
     },
 }
@@ -86,9 +86,3 @@ impl fmt::Display for QuantError {
 }
 
 impl core::error::Error for QuantError {}
-
-impl fmt::Display for Activation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.ty().name())
-    }
-}

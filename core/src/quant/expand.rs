@@ -1,4 +1,4 @@
-//! The lattice and ternary formats as what they come to: small signed codes under integer scales and one factor.
+//! The common form of the lattice and ternary formats: small signed codes under integer scales and one factor.
 
 /// 256 elements: value = factor · scale · code.
 ///
@@ -10,12 +10,12 @@ pub struct Expanded {
     pub codes: [u8; 256],
     /// One per 16 elements.
     pub scales: [i8; 16],
-    /// The block's.
+    /// One per block.
     pub factor: f32,
 }
 
 impl Expanded {
-    /// What codes are stored plus.
+    /// Offset of the stored codes.
     pub const BIAS: u8 = 64;
 
     /// All codes zero.
@@ -48,7 +48,7 @@ impl Expanded {
 
 /// A block of 256 elements that expands.
 pub trait Expand: super::Block {
-    /// Writes all codes, scales and the factor.
+    /// Writes all codes, all scales and the factor.
     fn expand(&self, out: &mut Expanded);
 }
 

@@ -6,7 +6,7 @@ use super::codes::look_up;
 use super::scalar::Half;
 use bytemuck::{Pod, Zeroable};
 
-/// What the codes stand for (`kvalues_iq4nl` in ggml).
+/// The values of the codes (`kvalues_iq4nl` in ggml).
 pub const TABLE: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// 18 bytes: value = d · TABLE\[q\].

@@ -30,7 +30,7 @@ impl Block {
         })
     }
 
-    /// What the codes stand for, in order.
+    /// The values of the codes, in order.
     pub fn codes(&self) -> [i8; 256] {
         let mut codes = [0; 256];
         for (codes, packed) in codes.as_chunks_mut().0.iter_mut().zip(&self.qs) {

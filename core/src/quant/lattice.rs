@@ -1,4 +1,4 @@
-//! What the IQ formats share: lattice points as codes, and sign bits with a parity bit.
+//! Parts that the IQ formats share: lattice points as codes, and sign bits with a parity bit.
 
 use super::grids;
 
@@ -9,7 +9,7 @@ const IQ3_S_MAGNITUDES: [i8; 8] = [1, 3, 5, 7, 9, 11, 13, 15];
 /// Eight times the values of the one-bit formats, whose points are shifted by an eighth.
 const IQ1_VALUES: [i8; 8] = [-8, 0, 8, 0, 0, 0, 0, 0];
 
-/// Codes of eight elements as [`super::Expanded`] has them, the first lowest.
+/// Codes of eight elements in the form of [`super::Expanded`], the first in the lowest byte.
 pub(super) type Eight = u64;
 
 /// The lower seven bits of every byte.
@@ -20,7 +20,8 @@ const ONES: Eight = 0x0101_0101_0101_0101;
 /// Points of `len` elements with `bits` bits per index into `values`, biased.
 const fn points<const POINTS: usize>(
     packed: &[u16; POINTS],
-    (len, bits): (u32, u32),
+    len: u32,
+    bits: u32,
     values: [i8; 8],
 ) -> [Eight; POINTS] {
     let mut points = [0; POINTS];
@@ -37,14 +38,14 @@ const fn points<const POINTS: usize>(
     points
 }
 
-pub(super) static IQ2_XXS: [Eight; 256] = points(&grids::IQ2_XXS, (8, 2), IQ2);
-pub(super) static IQ2_XS: [Eight; 512] = points(&grids::IQ2_XS, (8, 2), IQ2);
-pub(super) static IQ2_S: [Eight; 1024] = points(&grids::IQ2_S, (8, 2), IQ2);
+pub(super) static IQ2_XXS: [Eight; 256] = points(&grids::IQ2_XXS, 8, 2, IQ2);
+pub(super) static IQ2_XS: [Eight; 512] = points(&grids::IQ2_XS, 8, 2, IQ2);
+pub(super) static IQ2_S: [Eight; 1024] = points(&grids::IQ2_S, 8, 2, IQ2);
 /// Four elements each.
-pub(super) static IQ3_XXS: [Eight; 256] = points(&grids::IQ3_XXS, (4, 3), IQ3_XXS_MAGNITUDES);
+pub(super) static IQ3_XXS: [Eight; 256] = points(&grids::IQ3_XXS, 4, 3, IQ3_XXS_MAGNITUDES);
 /// Four elements each.
-pub(super) static IQ3_S: [Eight; 512] = points(&grids::IQ3_S, (4, 3), IQ3_S_MAGNITUDES);
-pub(super) static IQ1: [Eight; 2048] = points(&grids::IQ1, (8, 2), IQ1_VALUES);
+pub(super) static IQ3_S: [Eight; 512] = points(&grids::IQ3_S, 4, 3, IQ3_S_MAGNITUDES);
+pub(super) static IQ1: [Eight; 2048] = points(&grids::IQ1, 8, 2, IQ1_VALUES);
 
 /// By eight sign bits: all bits of a byte that becomes negative, none of one that does not.
 static NEGATIVE: [Eight; 256] = {

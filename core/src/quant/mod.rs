@@ -11,9 +11,10 @@ mod dispatch;
 mod error;
 mod expand;
 mod grids;
-mod tensor_type;
 mod lattice;
+mod quantize;
 mod scalar;
+mod tensor_type;
 
 pub mod float;
 pub mod iq1_m;
@@ -44,8 +45,8 @@ pub mod q8_k;
 pub mod tq1_0;
 pub mod tq2_0;
 
-pub use activation::Activation;
-pub use block::{ActivationBlock, Block, IntegerDot, Partials};
+pub use activation::{Activation, ActivationBlock};
+pub use block::{Block, IntegerDot, Partials};
 pub use dispatch::{dequantize, dot, expand, partials};
 pub use error::{Buffer, QuantError};
 pub use expand::{Expand, Expanded};

@@ -6,7 +6,7 @@ use super::codes::look_up;
 use super::scalar::exponent_half;
 use bytemuck::{Pod, Zeroable};
 
-/// What the codes stand for, doubled: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives in FP4 E2M1.
+/// The values of the codes, doubled: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives in FP4 E2M1.
 pub const TABLE: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /// 17 bytes: value = 2^(e − 128) · TABLE\[q\].

@@ -23,8 +23,8 @@ pub struct Block {
 /// The 256 codes: in either half, bits 0 and 1 of the 32 bytes are elements 0..32, bits 2 and 3 the next 32, ...
 pub fn two_bits(packed: &[u8; 64]) -> [i8; 256] {
     core::array::from_fn(|i| {
-        let (half, run, place) = (i / 128, i / 32 % 4, i % 32);
-        (packed[32 * half + place] >> (2 * run) & 3).cast_signed()
+        let (half, run, index) = (i / 128, i / 32 % 4, i % 32);
+        (packed[32 * half + index] >> (2 * run) & 3).cast_signed()
     })
 }
 

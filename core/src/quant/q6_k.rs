@@ -24,10 +24,10 @@ impl Block {
     /// The signed codes in order, −32..=31.
     pub fn codes(&self) -> [i8; 256] {
         core::array::from_fn(|i| {
-            let (half, run, place) = (i / 128, i / 32 % 4, i % 32);
+            let (half, run, index) = (i / 128, i / 32 % 4, i % 32);
             let byte = self.ql[64 * half + i % 64];
             let low = if run < 2 { byte & 15 } else { byte >> 4 };
-            let high = self.qh[32 * half + place] >> (2 * run) & 3;
+            let high = self.qh[32 * half + index] >> (2 * run) & 3;
             (low | high << 4).cast_signed() - 32
         })
     }

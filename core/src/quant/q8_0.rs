@@ -1,10 +1,8 @@
 //! Q8_0: 32 signed bytes under one half-precision scale; a weight format and an activation format.
 
-use super::activation::max_magnitude;
-use super::block::{ActivationBlock, Scaled};
-use super::codes::round_to_code;
+use super::activation::{Activation, ActivationBlock};
+use super::codes::{max_magnitude, round_to_code};
 use super::scalar::Half;
-use super::{Activation, Type};
 use bytemuck::{Pod, Zeroable};
 
 /// 34 bytes: value = d · q.
@@ -31,18 +29,6 @@ pub(super) fn quantize_32(values: &[f32; 32]) -> (f32, [i8; 32]) {
     let max = max_magnitude(values);
     let inverse = if max == 0.0 { 0.0 } else { 127.0 / max };
     (max / 127.0, values.map(|value| round_to_code(value * inverse)))
-}
-
-impl Scaled for Block {
-    const KIND: Type = Type::Q8_0;
-
-    fn scale(&self) -> f32 {
-        self.d.get()
-    }
-
-    fn codes(&self) -> [i8; 32] {
-        self.qs
-    }
 }
 
 impl ActivationBlock for Block {

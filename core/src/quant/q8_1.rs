@@ -1,7 +1,7 @@
 //! Q8_1: the activation format of weights with a minimum. No weight file carries it.
 
-use super::Activation;
-use super::block::{ActivationBlock, Partials};
+use super::activation::{Activation, ActivationBlock};
+use super::block::Partials;
 use super::codes::products;
 use super::q8_0::quantize_32;
 use super::scalar::Half;

@@ -1,9 +1,8 @@
 //! Q8_K: the activation format of the 256-element weights. No weight file carries it.
 
-use super::Activation;
-use super::activation::max_magnitude;
-use super::block::{ActivationBlock, Partials};
-use super::codes::{round_to_code, scaled_products};
+use super::activation::{Activation, ActivationBlock};
+use super::block::Partials;
+use super::codes::{max_magnitude, round_to_code, scaled_products};
 use bytemuck::{Pod, Zeroable};
 
 /// 292 bytes: value = d · q.

@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-/// An IEEE half-precision number as it lies in a block: two little-endian bytes, unaligned.
+/// An IEEE half-precision number as in a block: two little-endian bytes, unaligned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Half(pub [u8; 2]);

@@ -1,6 +1,6 @@
 //! The ggml tensor types: ids, names and block sizes, as one table.
 //!
-//! What a block means is in its format's own file; how SIMD reads it is the CPU driver's matter.
+//! The meaning of a block is in its format's own file; reading it with SIMD is up to the CPU driver.
 //! Source: `ggml/src/ggml.c` type traits and `ggml-common.h` (llama.cpp, 2026).
 
 /// A ggml tensor type, by its id in GGUF files.
@@ -140,12 +140,12 @@ impl Type {
         usize::from(self.row().3)
     }
 
-    /// Whether ggml has removed this type, so that no file may carry it.
+    /// True if ggml has removed this type, so that no file may contain it.
     pub fn is_removed(self) -> bool {
         self.block_bytes() == 0
     }
 
-    /// Bytes of a row of `len` elements; `None` when `len` is no multiple of the block or on overflow.
+    /// Bytes of a row of `len` elements; `None` if `len` is no multiple of the block or on overflow.
     pub fn row_bytes(self, len: usize) -> Option<usize> {
         len.is_multiple_of(self.block_len()).then_some(())?;
         (len / self.block_len()).checked_mul(self.block_bytes())

@@ -19,8 +19,8 @@ pub struct Block {
 
 /// Digit `place` of a byte, most significant first. The byte is a fraction of 256: multiplying by three moves
 /// the next digit above it.
-fn digit(byte: u8, place: u32) -> u8 {
-    let shifted = byte.wrapping_mul(3u8.pow(place));
+fn digit(byte: u8, index: u32) -> u8 {
+    let shifted = byte.wrapping_mul(3u8.pow(index));
     ((u16::from(shifted) * 3) >> 8) as u8
 }
 
@@ -40,11 +40,11 @@ impl Expand for Block {
         let (first, second) = self.qs.split_at(32);
         let mut codes = out.codes.as_mut_slice();
         for (bytes, count) in [(first, 5), (second, 5), (self.qh.as_slice(), 4)] {
-            for place in 0..count {
+            for index in 0..count {
                 let (run, rest) = codes.split_at_mut(bytes.len());
                 codes = rest;
                 for (code, byte) in run.iter_mut().zip(bytes) {
-                    *code = digit(*byte, place) + Expanded::BIAS - 1;
+                    *code = digit(*byte, index) + Expanded::BIAS - 1;
                 }
             }
         }

@@ -1,11 +1,11 @@
 //! Runs the operations of a plan one by one, row by row. Activations, keys and values are the caller's: the reference
 //! backend keeps them in host memory, the GPU driver in device memory.
 //!
-//! Not here: the backend around it (`run`), what single rows compute (`attend`, `elementwise`, `mixture`, `product`).
+//! Not here: the backend around it (`run`), the arithmetic of single rows (`attention`, `elementwise`, `moe`, `product`).
 
-use super::attend::{AttendBuffers, Cache, Cached, Heads, attend_row};
+use super::attention::{AttendBuffers, Cache, Cached, Heads, attend_row};
 use super::elementwise::{glu, rms_norm, rotate, sigmoid, soft_cap};
-use super::mixture::route_row;
+use super::moe::route_row;
 use super::product::{Products, product};
 use super::scratch::{ProductScratch, Scratch, Sizes, clear};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
@@ -18,7 +18,7 @@ use crate::quant;
 use crate::token::TokenId;
 use core::ops::Range;
 
-/// Keys and values of all sequences, wherever they are kept.
+/// Keys and values of all sequences, in any memory.
 pub trait KvStore {
     /// Writes the keys or values of all heads at one position of the sequence with these pages, `[heads, dim]`.
     fn write(&mut self, which: Cached, slot: KvSlot, pages: &[PageId], position: u32, heads: &[f32]);
@@ -49,7 +49,7 @@ pub struct Interpreter<'m, 'a> {
     tokens: Vec<'m, TokenId>,
 }
 
-/// Numbers of one output row of a head.
+/// Elements of one output row of a head.
 fn result_width(head: &Head, plan: &Plan<'_>) -> usize {
     match head.result {
         HeadResult::Hidden => plan.tensor(head.input).width as usize,
@@ -57,7 +57,7 @@ fn result_width(head: &Head, plan: &Plan<'_>) -> usize {
     }
 }
 
-/// The head among some operations.
+/// The head among the operations.
 fn head_of(ops: &[Op]) -> Option<&Head> {
     ops.iter().find_map(|op| if let Op::Head(head) = op { Some(head) } else { None })
 }
@@ -66,7 +66,7 @@ impl<'m, 'a> Interpreter<'m, 'a> {
     /// For sequences of up to `pages` KV pages.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when the heap refuses.
+    /// [`OutOfMemory`]
     pub fn new(
         model: &'m Model<'a>,
         pages: u32,
@@ -77,10 +77,10 @@ impl<'m, 'a> Interpreter<'m, 'a> {
         Ok(Self { model, products, scratch, logits: Vec::new_in(heap), tokens: Vec::new_in(heap) })
     }
 
-    /// Takes the memory for the results of a plan.
+    /// Reserves the memory for the results of a plan.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when the heap refuses.
+    /// [`OutOfMemory`]
     pub fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), OutOfMemory> {
         let outputs = plan.shape.outputs as usize;
         let width = head_of(&plan.ops).map_or(0, |head| result_width(head, plan));
@@ -159,7 +159,7 @@ impl Step<'_, '_, '_, '_, '_> {
         self.batch.rows_of(self.plan.tensor(id).rows)
     }
 
-    /// The batch row behind a tensor's row.
+    /// The batch row of a tensor's row.
     fn batch_row(&self, id: TensorId, row: usize) -> u32 {
         self.batch.batch_row(self.plan.tensor(id).rows, row)
     }
@@ -176,7 +176,7 @@ impl Step<'_, '_, '_, '_, '_> {
         &mut self.arena[cells]
     }
 
-    /// Puts a copy of a row, normalized if asked, into the scratch.
+    /// Copies a row into the scratch, normalized if there is a norm.
     fn load(&mut self, id: TensorId, row: usize, norm: Option<Norm>) {
         let x = &self.arena[self.cells(id, row)];
         let input = &mut self.scratch.input;

@@ -5,7 +5,7 @@ use crate::model::Model;
 use crate::plan::Matrix;
 use crate::quant::{self, Activation};
 
-/// How products treat the activations.
+/// The treatment of activations in products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Products {
     /// Weights dequantized, activations as they are, sums in f64.

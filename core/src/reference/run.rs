@@ -1,6 +1,6 @@
 //! The reference backend: the interpreter with activations, keys and values in host memory.
 
-use super::attend::Cached;
+use super::attention::Cached;
 use super::interpreter::{Interpreter, KvStore};
 use super::product::Products;
 use super::scratch::Sizes;
@@ -11,7 +11,7 @@ use crate::model::Model;
 use crate::plan::{Batch, BatchError, HeadResult, KvSlot, Op, PageId, Plan};
 use core::fmt;
 
-/// Why a reference step failed.
+/// A reference step that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -20,7 +20,7 @@ pub enum ReferenceError {
     Memory(OutOfMemory),
     /// The batch breaks a rule.
     Batch(BatchError),
-    /// Keys and values can't be kept as asked.
+    /// Keys and values can't be stored in the type.
     Kv(KvError),
 }
 
@@ -63,7 +63,7 @@ impl<'m, 'a> Reference<'m, 'a> {
     /// A backend with `pages` KV pages per group.
     ///
     /// # Errors
-    /// When pools or scratch can't be had, or the model's heads can't be kept so.
+    /// The heap has no room for pools or scratch, or the model's heads can't be stored in the type.
     pub fn new(
         model: &'m Model<'a>,
         pages: u32,
@@ -80,7 +80,7 @@ impl<'m, 'a> Reference<'m, 'a> {
         Ok(Self { model, interpreter, pages, kv, pools, arena: Vec::new_in(heap), finished: None })
     }
 
-    /// Bytes that a backend of the model takes beside KV pages, activations and logits.
+    /// Bytes of heap that a backend of the model takes beside KV pages, activations and logits.
     pub fn scratch_bytes(model: &Model<'_>, pages: u32) -> usize {
         model.groups.len() * size_of::<Pool<'_>>() + Sizes::new(model, pages).bytes()
     }

@@ -1,4 +1,4 @@
-//! Room for the intermediate rows of the reference, reserved once so that a step allocates nothing.
+//! Buffers for the intermediate rows of the reference, reserved once, so that a step allocates nothing.
 
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::model::Model;
@@ -9,13 +9,13 @@ use crate::plan::PAGE_TOKENS;
 pub(super) struct Sizes {
     /// Inputs of the widest matrix.
     cols: usize,
-    /// The widest row of any operation but the head, whose products go where the logits are wanted.
+    /// The widest row of any operation but the head, whose products are written to the output.
     width: usize,
     /// Experts chosen per row.
     top_k: usize,
     /// Elements of the longest head.
     head: usize,
-    /// Positions that a sequence can have.
+    /// Most positions of a sequence.
     positions: usize,
 }
 
@@ -44,14 +44,14 @@ impl Sizes {
     }
 }
 
-/// Rows that an operation needs on its way from its inputs to its output.
+/// Intermediate rows of an operation.
 pub(super) struct Scratch<'h> {
-    /// The input row, normalized if asked.
+    /// The input row, normalized if there is a norm.
     pub(super) input: Vec<'h, f32>,
     /// Products, `first` before `second`.
     pub(super) first: Vec<'h, f32>,
     pub(super) second: Vec<'h, f32>,
-    /// The sum over experts, or what attention has gathered.
+    /// The sum over experts, or the output of attention.
     pub(super) sum: Vec<'h, f32>,
     /// Cosines, then sines.
     pub(super) angles: Vec<'h, f32>,
@@ -82,7 +82,7 @@ impl<'h> Scratch<'h> {
     }
 }
 
-/// Room for one row of weights in f32 and one quantized row of activations.
+/// Buffers for one row of weights in f32 and one quantized row of activations.
 pub struct ProductScratch<'h> {
     pub(super) row: Vec<'h, f32>,
     pub(super) quantized: Vec<'h, u8>,
@@ -92,7 +92,7 @@ impl<'h> ProductScratch<'h> {
     /// For rows of up to `cols` elements: 8 bytes each.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when the heap refuses.
+    /// [`OutOfMemory`]
     pub fn new(cols: usize, heap: Heap<'h>) -> Result<Self, OutOfMemory> {
         // No activation format needs more than f32 does.
         let quantized = heap::filled(heap, cols.saturating_mul(size_of::<f32>()), 0_u8)?;
@@ -100,7 +100,7 @@ impl<'h> ProductScratch<'h> {
     }
 }
 
-/// Makes `row` a row of `len` zeros; there is room.
+/// Makes `row` a row of `len` zeros; its capacity suffices.
 pub(super) fn clear<T: Copy + Default>(row: &mut Vec<'_, T>, len: usize) {
     row.clear();
     row.resize(len, T::default());

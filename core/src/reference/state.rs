@@ -1,6 +1,6 @@
-//! The reference KV cache: pools of pages, in the KV type.
+//! The KV cache of the reference: the contents of the pages, in the KV type.
 
-use super::attend::Cached;
+use super::attention::Cached;
 use crate::backend::KvType;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::model::KvGroup;
@@ -9,7 +9,7 @@ use crate::quant::{self, Activation, Type};
 use core::ops::Range;
 use half::f16;
 
-/// What quantizes keys and values.
+/// Buffers for quantizing keys and values.
 const BLOCK: Activation = Activation::Q8_0;
 
 /// Keys and values of one group: `[pages, layers, PAGE_TOKENS, heads, dim]`; heads are whole blocks of the KV type.
@@ -20,7 +20,7 @@ pub(super) struct Pool<'h> {
     values: Cells<'h>,
 }
 
-/// Numbers of one KV type.
+/// Elements of one KV type.
 #[derive(Debug)]
 enum Cells<'h> {
     F16(Vec<'h, f16>),
@@ -89,7 +89,7 @@ impl Cells<'_> {
         }
     }
 
-    /// Takes `count` elements from `at` on.
+    /// Reads `count` elements from `at` on.
     fn import(&mut self, at: usize, count: usize, from: &[u8]) {
         match self {
             Self::F16(cells) => {

@@ -2,10 +2,7 @@
 
 use super::alphabet::{self, BLANK};
 use super::class::Char;
-use super::pre::Alphabet;
-use super::tokenizer::Model;
 use super::vocabulary::Kind;
-use super::{TokenId, Tokenizer};
 
 /// The bytes of a token, one after the other.
 #[derive(Clone, Debug)]
@@ -24,16 +21,16 @@ enum Spelling<'a> {
 }
 
 impl<'a> Bytes<'a> {
-    pub(super) fn new(tokenizer: &Tokenizer<'a>, id: TokenId, special: bool) -> Self {
-        let text = tokenizer.text(id).unwrap_or_default();
-        let normal = match tokenizer.model {
-            Model::Bpe(pre) if pre.alphabet == Alphabet::Bytes => {
-                // Added tokens that are typed as normal are not always spelt.
-                if is_spelt(text) { Spelling::Bytes(text) } else { Spelling::Plain(text) }
-            }
-            _ => Spelling::Blanks(text),
+    /// The bytes of a token by its text in the file and its kind; `byte_level` is true if the vocabulary is spelled in the
+    /// characters of byte-level BPE, `special` if control tokens have bytes.
+    pub(super) fn new(text: &'a [u8], kind: Kind, byte_level: bool, special: bool) -> Self {
+        let normal = match byte_level {
+            // Added tokens that are typed as normal are not always spelled so.
+            true if is_byte_level(text) => Spelling::Bytes(text),
+            true => Spelling::Plain(text),
+            false => Spelling::Blanks(text),
         };
-        Self(match tokenizer.kind(id) {
+        Self(match kind {
             Kind::Normal => normal,
             Kind::UserDefined => Spelling::Plain(text),
             Kind::Byte => {
@@ -45,7 +42,8 @@ impl<'a> Bytes<'a> {
     }
 }
 
-fn is_spelt(text: &[u8]) -> bool {
+/// True if all characters are among the 256 of byte-level BPE.
+fn is_byte_level(text: &[u8]) -> bool {
     let mut at = 0;
     while let Some(char) = Char::at(text, at) {
         if alphabet::meaning(char.code).is_none() {

@@ -1,14 +1,15 @@
-//! A model's tokenizer: what is known about it and about each of its tokens.
+//! A model's tokenizer: its properties and those of its tokens.
 //!
 //! Building it from a file is in `load`, text to tokens in `encode`, tokens to text in `piece` and
 //! `detokenize`.
 
 use super::bpe::Merges;
+use super::id::TokenId;
 use super::markup::Markup;
-use super::pre::Pre;
+use super::piece::Bytes;
+use super::pre::{Alphabet, Pre};
 use super::special::{Roles, Special};
 use super::vocabulary::{Kind, Vocabulary};
-use super::{Bytes, TokenId};
 use crate::heap::{self, Heap};
 use core::fmt;
 
@@ -23,13 +24,13 @@ pub(super) enum Model {
     Spm,
 }
 
-/// Turns text into the tokens of a model, and back.
+/// Converts text to the tokens of a model, and back.
 pub struct Tokenizer<'a> {
     pub(super) heap: Heap<'a>,
     pub(super) model: Model,
     pub(super) pre_name: Option<&'static str>,
     pub(super) vocabulary: Vocabulary<'a>,
-    /// Tokens that the model has, whether or not there are texts for them.
+    /// Number of tokens of the model, with and without texts.
     pub(super) len: usize,
     pub(super) merges: Merges<'a>,
     pub(super) markup: Markup<'a>,
@@ -44,12 +45,12 @@ pub struct Tokenizer<'a> {
 }
 
 impl<'a> Tokenizer<'a> {
-    /// The number of tokens that the model knows; ids are below it.
+    /// Number of tokens of the model; ids are below it.
     pub fn vocab_len(&self) -> usize {
         self.len
     }
 
-    /// Bytes taken from the heap: the tables of tokens and merges. Texts stay in the file.
+    /// Bytes of heap: the tables of tokens and merges. Texts stay in the file.
     pub fn heap_bytes(&self) -> usize {
         let tables = self.vocabulary.heap_bytes() + self.merges.heap_bytes() + self.markup.heap_bytes();
         tables + heap::held(&self.suppressed)
@@ -64,17 +65,17 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    /// The name of the rule by which text is cut into words; `None` where text is not cut.
+    /// The name of the rule that splits text into words; `None` if text is not split.
     pub fn pre_name(&self) -> Option<&'static str> {
         self.pre_name
     }
 
-    /// Whether there are texts, so that text can be encoded at all.
+    /// True if tokens have texts, so that text can be encoded.
     pub fn has_text(&self) -> bool {
         !matches!(self.model, Model::None)
     }
 
-    /// What the token is.
+    /// The kind of a token.
     pub fn kind(&self, id: TokenId) -> Kind {
         self.vocabulary.traits(id).kind
     }
@@ -84,7 +85,7 @@ impl<'a> Tokenizer<'a> {
         self.vocabulary.text(id)
     }
 
-    /// The token whose text in the file is `text`; the last one where texts repeat.
+    /// The token whose text in the file is `text`; the last one if texts repeat.
     pub fn find(&self, text: &[u8]) -> Option<TokenId> {
         self.vocabulary.find(text)
     }
@@ -93,15 +94,16 @@ impl<'a> Tokenizer<'a> {
     ///
     /// A character may be spread over several tokens: see [`super::Detokenizer`].
     pub fn bytes(&self, id: TokenId, special: bool) -> Bytes<'a> {
-        Bytes::new(self, id, special)
+        let byte_level = matches!(self.model, Model::Bpe(pre) if pre.alphabet == Alphabet::Bytes);
+        Bytes::new(self.text(id).unwrap_or_default(), self.kind(id), byte_level, special)
     }
 
-    /// Whether an answer ends with the token.
+    /// True if the token ends an answer.
     pub fn is_eog(&self, id: TokenId) -> bool {
         self.vocabulary.traits(id).ends
     }
 
-    /// Every token with which an answer ends.
+    /// The tokens that end an answer.
     pub fn eog(&self) -> impl Iterator<Item = TokenId> {
         self.vocabulary.ids().filter(|id| self.is_eog(*id))
     }
@@ -121,27 +123,27 @@ impl<'a> Tokenizer<'a> {
         self.roles.get(Special::Eos)
     }
 
-    /// Whether a prompt starts with [`Self::bos`].
+    /// True if a prompt starts with [`Self::bos`].
     pub fn add_bos(&self) -> bool {
         self.add_bos
     }
 
-    /// Whether a prompt ends with [`Self::eos`].
+    /// True if a prompt ends with [`Self::eos`].
     pub fn add_eos(&self) -> bool {
         self.add_eos
     }
 
-    /// Whether a text gets a blank in front.
+    /// True if a text gets a leading blank.
     pub fn add_space_prefix(&self) -> bool {
         self.add_space_prefix
     }
 
-    /// Whether [`Self::detokenize`] removes blanks before punctuation.
+    /// True if [`Self::detokenize`] removes blanks before punctuation.
     pub fn clean_spaces(&self) -> bool {
         self.clean_spaces
     }
 
-    /// Tokens that the file wants never to be generated.
+    /// Tokens that must never be generated, by the file.
     pub fn suppressed(&self) -> &[TokenId] {
         &self.suppressed
     }

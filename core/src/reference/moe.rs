@@ -3,7 +3,7 @@
 use super::elementwise::{sigmoid, softmax};
 use crate::plan::{Gating, Route};
 
-/// Chooses `ids.len()` experts from the router's products `[experts]` and gives their weights.
+/// Chooses `ids.len()` experts from the router's products `[experts]` and computes their weights.
 ///
 /// `products` is overwritten with the probabilities. Higher score first, lower index on ties; NaN loses.
 pub fn route_row(
@@ -26,7 +26,7 @@ pub fn route_row(
             let better = score(expert) > score(best) || (score(best).is_nan() && !score(expert).is_nan());
             if better { expert } else { best }
         });
-        // At least as many experts as slots: the binder has checked that.
+        // The binder has checked that there are at least as many experts as slots.
         ids[slot] = best.unwrap_or(0) as u32;
     }
     for (weight, &id) in weights.iter_mut().zip(ids.iter()) {

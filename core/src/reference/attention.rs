@@ -16,7 +16,7 @@ pub struct Heads {
     pub value_dim: usize,
 }
 
-/// Which of the two cached vectors.
+/// One of the two cached vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cached {
     /// The key.
@@ -31,12 +31,12 @@ pub trait Cache {
     fn read(&self, which: Cached, position: u32, head: usize, to: &mut [f32]);
 }
 
-/// Where one row's attention works.
+/// Buffers of one row's attention.
 #[derive(Debug)]
 pub struct AttendBuffers<'s> {
     /// At least `position + 1` elements.
     pub scores: &'s mut [f32],
-    /// As long as the longer of a key and a value.
+    /// As many elements as the longer of a key and a value.
     pub vector: &'s mut [f32],
     /// The result, `[heads, value_dim]`.
     pub out: &'s mut [f32],
@@ -44,7 +44,7 @@ pub struct AttendBuffers<'s> {
 
 /// Attends one row at `position`.
 ///
-/// `query` is `[heads, key_dim]`, `sinks` `[heads]`; `cache` has every position that the row sees.
+/// `query` is `[heads, key_dim]`, `sinks` `[heads]`; `cache` has all positions that the row sees.
 pub fn attend_row(
     op: &Attend,
     heads: Heads,
