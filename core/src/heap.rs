@@ -1,21 +1,21 @@
-//! The caller's allocator, and fallible growth over it. Nothing here decides how much memory is right.
+//! The caller's allocator, and fallible growth over it. How much memory to use is not decided here.
 
 use allocator_api2::alloc::Allocator;
 use core::fmt;
 
 pub use allocator_api2::alloc::Global;
 
-/// Where core's memory comes from: a shared reference, so that types need a lifetime and no parameter.
+/// The allocator of core's memory: a shared reference, so that types need a lifetime and no type parameter.
 pub type Heap<'a> = &'a (dyn Allocator + Sync);
 
 /// A vector whose storage comes from a [`Heap`].
 pub type Vec<'a, T> = allocator_api2::vec::Vec<T, Heap<'a>>;
 
-/// The heap could not give this many bytes.
+/// The heap refused an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct OutOfMemory {
-    /// Bytes asked for (saturated when the request itself overflows).
+    /// Bytes asked for; saturated on overflow.
     pub bytes: usize,
 }
 
@@ -44,7 +44,7 @@ pub fn held<T>(vec: &Vec<'_, T>) -> usize {
 }
 
 /// Bytes that a hash table takes for `count` elements of type `T`, as hashbrown lays it out: a power of two of
-/// buckets of which an eighth stays free, and a byte for each behind them.
+/// buckets of which an eighth stays free, followed by a byte for each.
 pub fn table_bytes<T>(count: usize) -> usize {
     const GROUP: usize = 16;
     let buckets = match count {

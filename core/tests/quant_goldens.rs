@@ -108,7 +108,7 @@ fn golden_dots() -> Vec<(String, f64, f64)> {
     rows.collect()
 }
 
-/// What ggml's kernel may be off by, relative to the sum of magnitudes.
+/// Tolerated error of ggml's kernel, relative to the sum of magnitudes.
 fn kernel_tolerance(ty: Type) -> f64 {
     match ty {
         // It takes the minima times a half-precision sum.

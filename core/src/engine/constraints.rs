@@ -1,4 +1,4 @@
-//! What may restrict the tokens of a request: a grammar that lives in the host.
+//! Restrictions of the tokens of a request, by a grammar that lives in the host.
 
 use crate::sample::TokenMask;
 use crate::scheduler::RequestId;
@@ -6,10 +6,10 @@ use crate::token::TokenId;
 
 /// The grammars of all requests that have one. Preempted requests keep their state here: tokens are picked once.
 pub trait TokenConstraints {
-    /// Which tokens of the request may be picked next; `None` allows all.
+    /// The tokens of the request that may be picked next; `None` allows all.
     fn mask(&mut self, request: RequestId) -> Option<TokenMask<'_>>;
 
-    /// Whether the request may ever be restricted from here on; those that are not may be computed several tokens ahead.
+    /// True if the request may be restricted now or later. Requests that are not may be computed several tokens ahead.
     fn is_constrained(&self, request: RequestId) -> bool {
         let _ = request;
         true

@@ -5,7 +5,7 @@ use crate::plan::PlanError;
 use crate::scheduler::Config;
 use core::fmt;
 
-/// Why an engine could not be made or could not go on.
+/// An engine that could not be made, or a step that failed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! What the engine reports: tokens, progress and ends of requests.
+//! Events that the engine reports: tokens, progress and ends of requests.
 
 use crate::sample::{LogProbs, SampleError};
 use crate::scheduler::RequestId;
@@ -10,8 +10,8 @@ use core::fmt;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Nanos(pub u64);
 
-/// Why a request ended. The engine finds most reasons; hosts give the others to [`Engine::finish`](super::Engine::finish)
-/// and map all of them to the words of their protocols in one place.
+/// The reason for the end of a request. The engine finds most of them, hosts pass the others to
+/// [`Engine::finish`](super::Engine::finish). Hosts map all of them to the words of their protocols in one place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -68,7 +68,7 @@ pub struct Usage {
     pub cached_tokens: u32,
     /// Tokens reported.
     pub generated_tokens: u32,
-    /// How often the request gave its pages to others and started over.
+    /// Number of times that the request was preempted and computed again.
     pub preemptions: u32,
     /// When it was submitted.
     pub submitted: Nanos,
@@ -85,10 +85,10 @@ pub struct Usage {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Event<'e> {
-    /// Part of the prompt has been computed. The first of a request comes with its place and tells what was found in
-    /// the cache.
+    /// Part of the prompt is computed. The first event of a request comes when it is admitted and counts the tokens that
+    /// were in the cache.
     Prefill {
-        /// Which request.
+        /// Id of the request.
         request: RequestId,
         /// Prompt tokens computed so far.
         done: u32,
@@ -97,11 +97,11 @@ pub enum Event<'e> {
     },
     /// A token was generated.
     Token {
-        /// Which request.
+        /// Id of the request.
         request: RequestId,
         /// The token.
         token: TokenId,
-        /// What the request's `logprobs` parameter asked for.
+        /// Log-probabilities, if the request's `logprobs` parameter asks for them.
         logprobs: Option<&'e LogProbs>,
     },
     /// A token of a pooling request was computed.
@@ -115,16 +115,16 @@ pub enum Event<'e> {
     },
     /// The request is over; the last event of it.
     Finished {
-        /// Which request.
+        /// Id of the request.
         request: RequestId,
-        /// Why.
+        /// The reason.
         reason: FinishReason,
         /// Counts and times.
         usage: Usage,
     },
 }
 
-/// What the caller should do next.
+/// The next thing for the caller to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Progress {

@@ -10,7 +10,7 @@ use crate::sample::{Sampler, SamplerParams, Scratch};
 use crate::scheduler::{Config, Scheduler};
 use crate::token::TokenId;
 
-/// Bytes that an engine needs. [`Config::memory`] knows all but what is zero there.
+/// Bytes that an engine needs. [`Config::memory`] computes all parts but those that say "0 until added".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Memory {
@@ -28,21 +28,21 @@ pub struct Memory {
     pub activations: u64,
     /// Logits and the sampler's buffers.
     pub outputs: u64,
-    /// Plans, the books of pages, and requests at full context.
+    /// Plans, page pools and tables, and requests at full context.
     pub scheduling: u64,
-    /// What the requests' samplers remember: [`Config::sampling_bytes`], 0 until added.
+    /// The token windows of the samplers: [`Config::sampling_bytes`], 0 until added.
     pub sampling: u64,
-    /// What the backend takes beside keys, values, activations and logits, 0 until added.
+    /// The backend's memory beside keys, values, activations and logits, 0 until added.
     pub scratch: u64,
 }
 
 impl Memory {
-    /// All of it.
+    /// All bytes.
     pub fn total(&self) -> u64 {
         self.heap().saturating_add(self.weights)
     }
 
-    /// What comes from the heap.
+    /// Bytes that come from the heap.
     pub fn heap(&self) -> u64 {
         let tables = [self.file, self.tokenizer, self.model, self.scheduling];
         let buffers = [self.kv, self.activations, self.outputs, self.sampling, self.scratch];
@@ -58,7 +58,7 @@ impl Config {
         live.saturating_mul(Sampler::bytes(params, self.context as usize) as u64)
     }
 
-    /// Bytes needed for a model under these limits. The plans are made to find out and given back to `heap`.
+    /// Bytes needed for a model under these limits. The plans are made for it and freed again.
     ///
     /// # Errors
     /// [`PlanError`] when a step can't be planned, or the model's heads can't be kept so.

@@ -1,5 +1,4 @@
-//! What can be asked of an engine: text that is generated, and text that is pooled. Why a request is refused is here,
-//! too; limits of the engine are in `config`.
+//! Requests to an engine, for generated text and for pooled text, and the reasons for which they are refused.
 
 use crate::heap::OutOfMemory;
 use crate::sample::{DryBreakers, LogitBias, SamplerError, SamplerParams};
@@ -17,7 +16,7 @@ use core::fmt;
 pub struct GenerationParams<L = &'static [LogitBias], D = &'static DryBreakers<'static>> {
     /// Most tokens to generate. Default `u32::MAX`: as many as the context holds.
     pub max_tokens: u32,
-    /// How tokens are picked.
+    /// Parameters of sampling.
     pub sampler: SamplerParams,
     /// Added to logits. Default none.
     pub bias: L,
@@ -67,11 +66,11 @@ pub struct Request<'r> {
     pub id: RequestId,
     /// The prompt; at least one token.
     pub prompt: &'r [TokenId],
-    /// How to continue it.
+    /// Parameters of the generation.
     pub params: GenerationParams<&'r [LogitBias], &'r DryBreakers<'r>>,
 }
 
-/// What a pooling request returns for every token.
+/// The output of a pooling request, for every token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum PoolingOutput {
@@ -88,11 +87,11 @@ pub struct PoolingRequest<'r> {
     pub id: RequestId,
     /// The text; at least one token.
     pub tokens: &'r [TokenId],
-    /// What is returned for every token.
+    /// The output for every token.
     pub output: PoolingOutput,
 }
 
-/// Why a request was not taken.
+/// The reason for which a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]

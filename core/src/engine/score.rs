@@ -10,7 +10,7 @@ use core::fmt;
 /// Rows per step: few, because every row's logits are kept until the step is done.
 const CHUNK: u32 = 32;
 
-/// Why a text could not be scored.
+/// A text that could not be scored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]

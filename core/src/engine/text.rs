@@ -3,17 +3,17 @@
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::token::{Detokenizer, TokenId, Tokenizer};
 
-/// Turns tokens into text that may be shown.
+/// Converts tokens to text that can be shown.
 ///
-/// Text that could still become a stop string is held back; what was handed out is never taken back. The parts
-/// together are the whole text up to the first stop string, however the tokens divide it.
+/// Text that could still become a stop string is held back; returned text never changes. The parts together are the whole
+/// text up to the first stop string, however the tokens divide it.
 pub struct TextStream<'a> {
     detokenizer: Detokenizer,
     stops: Vec<'a, Vec<'a, u8>>,
-    /// Text handed out last, then text held back.
+    /// Text returned last, then text held back.
     buffer: Vec<'a, u8>,
-    /// Bytes of `buffer` that were handed out.
-    told: usize,
+    /// Bytes of `buffer` that were returned.
+    returned: usize,
     stopped: Option<usize>,
 }
 
@@ -21,66 +21,66 @@ impl<'a> TextStream<'a> {
     /// A stream without text; empty stop strings are ignored. `special` shows control tokens as their texts.
     ///
     /// # Errors
-    /// If the heap is used up.
+    /// [`OutOfMemory`]
     pub fn new(stops: &[&str], special: bool, heap: Heap<'a>) -> Result<Self, OutOfMemory> {
         let mut own = heap::with_capacity(heap, stops.len())?;
         for stop in stops.iter().filter(|stop| !stop.is_empty()) {
             own.push(heap::copied(heap, stop.as_bytes())?);
         }
         let detokenizer = Detokenizer::new(special);
-        Ok(Self { detokenizer, stops: own, buffer: Vec::new_in(heap), told: 0, stopped: None })
+        Ok(Self { detokenizer, stops: own, buffer: Vec::new_in(heap), returned: 0, stopped: None })
     }
 
-    /// Whether a stop string came; nothing more is shown then.
+    /// True if a stop string came; no more text is returned then.
     pub fn stopped(&self) -> bool {
         self.stopped.is_some()
     }
 
-    /// Which stop string came, as a place among those given that are not empty.
+    /// Index of the stop string that came, among the non-empty ones.
     pub fn stop(&self) -> Option<usize> {
         self.stopped
     }
 
-    /// Takes a token and gives the text that may be shown now.
+    /// Takes a token and returns the text that can be shown now.
     ///
     /// # Errors
-    /// If the heap is used up.
+    /// [`OutOfMemory`]
     pub fn push(&mut self, tokenizer: &Tokenizer<'_>, token: TokenId) -> Result<&str, OutOfMemory> {
-        self.buffer.drain(..self.told);
-        self.told = 0;
+        self.buffer.drain(..self.returned);
+        self.returned = 0;
         if self.stopped.is_none() {
             self.detokenizer.push(tokenizer, token, &mut self.buffer)?;
-            self.told = self.release();
+            self.returned = self.release();
         }
         Ok(self.shown())
     }
 
-    /// Gives what was held back, when no more tokens come.
+    /// Returns the text that was held back, when no more tokens come.
     ///
     /// # Errors
-    /// If the heap is used up.
+    /// [`OutOfMemory`]
     pub fn finish(&mut self) -> Result<&str, OutOfMemory> {
-        self.buffer.drain(..self.told);
-        self.told = 0;
+        self.buffer.drain(..self.returned);
+        self.returned = 0;
         if self.stopped.is_none() {
             self.detokenizer.finish(&mut self.buffer)?;
             let shown = self.release();
-            self.told = if self.stopped.is_some() { shown } else { self.buffer.len() };
+            self.returned = if self.stopped.is_some() { shown } else { self.buffer.len() };
         }
         Ok(self.shown())
     }
 
-    /// The detokenizer gives whole characters, and stop strings begin with one, so this never cuts any.
+    /// The detokenizer returns whole characters, and stop strings begin with one, so that none is cut.
     fn shown(&self) -> &str {
-        core::str::from_utf8(&self.buffer[..self.told]).unwrap_or_default()
+        core::str::from_utf8(&self.buffer[..self.returned]).unwrap_or_default()
     }
 
-    /// Bytes that may be shown: up to the first stop string, or up to what may become one.
+    /// Bytes that can be shown: up to the first stop string, or up to text that may become one.
     fn release(&mut self) -> usize {
         let text = &self.buffer[..];
-        let found = |(place, stop): (usize, &Vec<'_, u8>)| Some((find(text, stop)?, place));
-        if let Some((end, place)) = self.stops.iter().enumerate().filter_map(found).min() {
-            self.stopped = Some(place);
+        let found = |(index, stop): (usize, &Vec<'_, u8>)| Some((find(text, stop)?, index));
+        if let Some((end, index)) = self.stops.iter().enumerate().filter_map(found).min() {
+            self.stopped = Some(index);
             return end;
         }
         let held = self.stops.iter().map(|stop| overlap(text, stop)).max().unwrap_or(0);

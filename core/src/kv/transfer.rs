@@ -9,7 +9,7 @@ use crate::plan::{PAGE_TOKENS, PageId};
 use crate::token::TokenId;
 use core::fmt;
 
-/// Why pages can't be allocated.
+/// Pages that can't be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! Binding: finds each tensor that the architecture needs, checks its shape and type, and gives it an id.
+//! Binding: finds each tensor that the architecture needs, checks its shape and type, and assigns an id.
 
 use super::error::{ModelError, Name, TensorFault};
 use super::family::{Family, FfnNorm};
@@ -12,14 +12,14 @@ use crate::quant;
 use core::fmt::Write;
 use core::ops::Range;
 
-/// Different KV shapes in one model; batches carry one page table per sequence and group.
+/// Most KV groups of a model; batches have one page table per sequence and group.
 const MAX_GROUPS: usize = 8;
 
 impl<'a> Model<'a> {
     /// Binds a parsed file.
     ///
     /// # Errors
-    /// The first thing that the architecture needs and the file does not have, by name.
+    /// The first key or tensor that the architecture needs and the file lacks, by name.
     pub fn new(gguf: &Gguf<'a>, heap: Heap<'a>) -> Result<Self, ModelError> {
         let name = gguf.find::<&[u8]>("general.architecture")?.ok_or(ModelError::NoArchitecture)?;
         let family = Family::named(name).ok_or_else(|| ModelError::UnknownArchitecture(excerpt(name)))?;
@@ -97,7 +97,7 @@ fn fault(name: &str, fault: TensorFault) -> ModelError {
 
 fn named(layer: Option<usize>, part: &str, suffix: &str) -> Name {
     let mut name = Name::new();
-    // Names of the table fit; a cut one would merely not be found.
+    // Names of the table fit; a truncated one would not be found.
     let _ = match layer {
         Some(layer) => write!(name, "blk.{layer}.{part}.{suffix}"),
         None => write!(name, "{part}.{suffix}"),
@@ -198,7 +198,7 @@ impl<'a> Binder<'_, 'a> {
         self.optional_norm(name, len, eps)?.ok_or_else(|| fault(name, TensorFault::Missing))
     }
 
-    /// The rotary embeddings: that of full layers, then that of windowed layers where it differs.
+    /// The rotary embeddings: the one of full layers, then the one of windowed layers if it differs.
     fn ropes(&mut self, hparams: &HyperParams<'a>, family: &Family) -> Result<Vec<'a, Rope<'a>>, ModelError> {
         const NAME: &str = "rope_freqs.weight";
         let pairs = hparams.rope_dims as usize / 2;
@@ -340,7 +340,7 @@ impl<'a> Binder<'_, 'a> {
         Ok(Ffn::Mixture { router: Router { matrix, selection_bias }, gate, up, down, shared })
     }
 
-    /// The expert that every row takes, where there is one.
+    /// The shared expert, if there is one.
     fn shared(
         &mut self,
         layer: usize,
@@ -374,7 +374,7 @@ impl<'a> Binder<'_, 'a> {
     }
 }
 
-/// The layer's place in the group of its KV shape, a new group when there is none.
+/// The layer's slot in the group of its KV shape; a new group if there is none.
 fn kv_slot(
     hparams: &HyperParams<'_>,
     layer: usize,

@@ -41,7 +41,7 @@ struct Graph<'g, 'm, 'a, 'p> {
 }
 
 impl Graph<'_, '_, '_, '_> {
-    /// Adds a layer; in the last one everything after the keys and values works on the wanted rows only.
+    /// Adds a layer; in the last layer, everything after keys and values works on the output rows only.
     fn layer(&mut self, layer: &Layer, stream: TensorId, last: bool) -> Result<TensorId, PlanError> {
         let mut rows = Rows::Batch;
         let mut query = self.qkv(layer, stream)?;

@@ -1,4 +1,4 @@
-//! Why a file is not a model that can be run.
+//! Errors of binding a file as a model.
 
 use crate::gguf::KeyError;
 use crate::heap::OutOfMemory;
@@ -10,7 +10,7 @@ use heapless::String;
 /// A metadata key or tensor name, as built from the architecture and layer.
 pub type Name = String<96>;
 
-/// What is wrong with one tensor.
+/// A fault of one tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -19,23 +19,23 @@ pub enum TensorFault {
     Missing,
     /// Its dimensions (fastest first) are not the expected ones; 0 = any.
     Shape {
-        /// What the metadata implies.
+        /// The shape that the metadata implies.
         expected: [u64; 3],
-        /// What the file says.
+        /// The shape in the file.
         found: [u64; 4],
     },
     /// No arithmetic for this type.
     Type(quant::Type),
 }
 
-/// Why a file is not a model that can be run.
+/// A file that is not a model that can be run.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ModelError {
     /// The heap refused.
     Memory(OutOfMemory),
-    /// `general.architecture` is missing or no text.
+    /// `general.architecture` is missing or not text.
     NoArchitecture,
     /// An architecture without a row in the table; the name is cut at 32 bytes.
     UnknownArchitecture(String<32>),
@@ -47,14 +47,14 @@ pub enum ModelError {
         key: Name,
         /// Its value.
         found: f64,
-        /// What would be accepted.
+        /// A description of the accepted values.
         expected: &'static str,
     },
     /// A tensor is missing or unusable.
     Tensor {
         /// Its name.
         name: Name,
-        /// What is wrong.
+        /// Its fault.
         fault: TensorFault,
     },
     /// Layers differ in more ways than the KV groups can hold.

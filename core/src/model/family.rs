@@ -1,11 +1,11 @@
-//! The table of architectures: one row each, naming only what metadata and tensors do not say.
+//! The table of architectures: one row each, with the facts that metadata and tensors do not contain.
 //!
 //! Source: the graph builders and converters of llama.cpp (2026) and transformers 5.
 
 use super::rope::Pairing;
 use crate::plan::{Gating, Glu};
 
-/// What a family does after attention and before the feed-forward.
+/// The norms between attention and the feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FfnNorm {
     /// `ffn_norm` before the feed-forward.
@@ -26,7 +26,7 @@ impl FfnNorm {
     }
 }
 
-/// Which layers have a sliding window when the file has no per-layer array.
+/// The layers with a sliding window, if the file has no per-layer array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowPattern {
     /// None.
@@ -40,7 +40,7 @@ pub enum WindowPattern {
 pub struct Routing {
     /// Products to probabilities.
     pub gating: Gating,
-    /// Whether the chosen weights are divided by their sum.
+    /// True if the chosen weights are divided by their sum.
     pub renormalize: bool,
 }
 
@@ -49,25 +49,25 @@ pub struct Routing {
 pub struct Family {
     /// `general.architecture`.
     pub name: &'static str,
-    /// Which elements a rotation pairs.
+    /// The elements that a rotation pairs.
     pub pairing: Pairing,
     /// Non-linearity of the feed-forward.
     pub glu: Glu,
-    /// Whether embeddings are multiplied by sqrt(width).
+    /// True if embeddings are multiplied by sqrt(width).
     pub scaled_embedding: bool,
     /// Norms around the feed-forward.
     pub ffn_norm: FfnNorm,
-    /// Whether q and k norms must be present (they are used whenever they are).
+    /// True if q and k norms are required. They are used whenever they are present.
     pub head_norms: bool,
     /// Windowed layers.
     pub window: WindowPattern,
-    /// Rotary base of windowed layers; `None` = as the others. Windowed layers with an own base take no scaling.
+    /// Rotary base of windowed layers; `None` = that of the others. Windowed layers with their own base have no scaling.
     pub window_rope_base: Option<f32>,
     /// Models with this many layers scale scores by 1/sqrt(width/heads), not 1/sqrt(head size).
     pub width_scaled_layers: Option<u32>,
-    /// Whether `final_logit_softcapping` applies.
+    /// True if `final_logit_softcapping` applies.
     pub logit_cap: bool,
-    /// Routing where there are experts.
+    /// Routing, for models with experts.
     pub routing: Routing,
 }
 

@@ -1,4 +1,4 @@
-//! Hyperparameters: what the metadata says about a model's shape, checked against legal ranges.
+//! Hyperparameters: the shape of a model as its metadata declares it, checked against legal ranges.
 
 use super::error::{ModelError, Name};
 use super::family::{Family, FfnNorm, Routing, WindowPattern};
@@ -30,7 +30,7 @@ pub struct ExpertParams {
     pub used: u32,
     /// Width of one expert's feed-forward.
     pub ffn: u32,
-    /// Width of the expert that every row takes.
+    /// Width of the shared expert, which every row uses; 0 = none.
     pub shared_ffn: u32,
     /// Products to probabilities.
     pub gating: Gating,
@@ -40,10 +40,10 @@ pub struct ExpertParams {
     pub scale: f32,
 }
 
-/// What the metadata says about a model's shape.
+/// The hyperparameters of a model, as its metadata declares them.
 #[derive(Debug)]
 pub struct HyperParams<'a> {
-    /// Tokens that the model was trained on at once.
+    /// Context that the model was trained with, in tokens.
     pub context: u32,
     /// Width of the residual stream.
     pub width: u32,
@@ -59,9 +59,9 @@ pub struct HyperParams<'a> {
     pub attention_scale: f32,
     /// `c * tanh(y / c)` on logits.
     pub logit_cap: Option<f32>,
-    /// Where there are experts.
+    /// Present in models with experts.
     pub experts: Option<ExpertParams>,
-    /// Leading layers with a dense feed-forward although there are experts.
+    /// Number of leading layers with a dense feed-forward in a model with experts.
     pub dense_layers: u32,
     /// Per layer.
     pub layers: Vec<'a, LayerParams>,
@@ -70,15 +70,15 @@ pub struct HyperParams<'a> {
     pub(super) window_rope_base: f32,
 }
 
-/// Limits of what is accepted; they keep sizes within u32 arithmetic.
+/// Limits of accepted values; they keep sizes within u32 arithmetic.
 const MAX_LAYERS: u32 = 512;
 const MAX_EXPERTS: u32 = 1024;
 const MAX_HEADS: u32 = 1024;
 const MAX_WIDTH: u32 = 1 << 20;
 
-/// A layer among all.
+/// A layer index and the number of layers.
 #[derive(Clone, Copy)]
-struct Place {
+struct LayerIndex {
     layer: u32,
     of: u32,
 }
@@ -96,7 +96,7 @@ impl<'g, 'a> Keys<'g, 'a> {
 
     fn name(&self, key: &str) -> Name {
         let mut name = Name::new();
-        // The longest prefix and key of the tables fit; a cut name would merely not be found.
+        // The longest prefix and key of the tables fit; a truncated name would not be found.
         let _ = write!(name, "{}.{key}", self.prefix);
         name
     }
@@ -128,9 +128,9 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// An integer that may be one for all layers or one per layer; 0 stands for absent.
-    fn per_layer(&self, key: &str, place: Place, max: u32) -> Result<Option<u32>, ModelError> {
-        let Some(element) = self.element(key, place)? else { return self.some_count(key, max) };
+    /// An integer, one for all layers or one per layer; 0 stands for absent.
+    fn per_layer(&self, key: &str, index: LayerIndex, max: u32) -> Result<Option<u32>, ModelError> {
+        let Some(element) = self.element(key, index)? else { return self.some_count(key, max) };
         match element.as_u64() {
             Some(0) => Ok(None),
             Some(value) => self.checked(key, value, max).map(Some),
@@ -138,11 +138,11 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// A layer's element where the key has one per layer; `None` where it has one value or none for all.
-    fn element(&self, key: &str, place: Place) -> Result<Option<Value<'a>>, ModelError> {
+    /// A layer's element if the key has one per layer; `None` if it has one value for all layers, or none.
+    fn element(&self, key: &str, index: LayerIndex) -> Result<Option<Value<'a>>, ModelError> {
         let Some(array) = self.gguf.get(&self.name(key)).and_then(Value::as_array) else { return Ok(None) };
-        match array.get(place.layer as usize) {
-            Some(element) if array.len() == place.of as usize => Ok(Some(element)),
+        match array.get(index.layer as usize) {
+            Some(element) if array.len() == index.of as usize => Ok(Some(element)),
             _ => Err(self.refused(key, array.len() as f64, "as many values as there are layers")),
         }
     }
@@ -163,7 +163,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// What RMS norms add; it may be 0, not absent.
+    /// The epsilon of RMS norms; 0 is legal, absence is not.
     fn epsilon(&self) -> Result<f32, ModelError> {
         const KEY: &str = "attention.layer_norm_rms_epsilon";
         match self.gguf.require(&self.name(KEY))? {
@@ -172,7 +172,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// The vocabulary size where the tokenizer does not say.
+    /// The vocabulary size if the tokenizer does not declare it.
     pub(super) fn vocabulary(&self) -> Result<Option<u32>, ModelError> {
         self.count("vocab_size", 1 << 24)
     }
@@ -226,12 +226,12 @@ fn layers<'a>(
     let window = keys.some_count("attention.sliding_window", u32::MAX)?;
     let mut layers = heap::with_capacity(heap, count as usize)?;
     for layer in 0..count {
-        let place = Place { layer, of: count };
-        let heads = match keys.per_layer("attention.head_count", place, MAX_HEADS)? {
+        let index = LayerIndex { layer, of: count };
+        let heads = match keys.per_layer("attention.head_count", index, MAX_HEADS)? {
             Some(heads) => heads,
             None => keys.required("attention.head_count", MAX_HEADS)?,
         };
-        let kv_heads = keys.per_layer("attention.head_count_kv", place, MAX_HEADS)?.unwrap_or(heads);
+        let kv_heads = keys.per_layer("attention.head_count_kv", index, MAX_HEADS)?.unwrap_or(heads);
         if heads % kv_heads != 0 {
             return Err(keys.refused(
                 "attention.head_count_kv",
@@ -239,22 +239,22 @@ fn layers<'a>(
                 "a divisor of the head count",
             ));
         }
-        let ffn = keys.per_layer("feed_forward_length", place, MAX_WIDTH)?.unwrap_or(0);
-        let windowed = is_windowed(keys, family, place)?;
+        let ffn = keys.per_layer("feed_forward_length", index, MAX_WIDTH)?.unwrap_or(0);
+        let windowed = is_windowed(keys, family, index)?;
         layers.push(LayerParams { heads, kv_heads, ffn, window: window.filter(|_| windowed) });
     }
     Ok(layers)
 }
 
-fn is_windowed(keys: &Keys<'_, '_>, family: &Family, place: Place) -> Result<bool, ModelError> {
+fn is_windowed(keys: &Keys<'_, '_>, family: &Family, index: LayerIndex) -> Result<bool, ModelError> {
     const KEY: &str = "attention.sliding_window_pattern";
     let WindowPattern::AllButEvery(default) = family.window else { return Ok(false) };
-    if let Some(flag) = keys.element(KEY, place)? {
+    if let Some(flag) = keys.element(KEY, index)? {
         let flag = flag.as_bool().or(flag.as_u64().map(|number| number != 0));
         return flag.ok_or_else(|| keys.refused(KEY, f64::NAN, "a flag for each layer"));
     }
     let period = keys.count(KEY, MAX_LAYERS)?.unwrap_or(default);
-    Ok(place.layer % period < period - 1)
+    Ok(index.layer % period < period - 1)
 }
 
 fn experts(keys: &Keys<'_, '_>, family: &Family, ffn: u32) -> Result<Option<ExpertParams>, ModelError> {
@@ -286,7 +286,7 @@ fn scaling(keys: &Keys<'_, '_>, context: u32) -> Result<Scaling, ModelError> {
     }
 }
 
-/// YaRN's numbers; the magnitude follows `llama-context.cpp`: `0.1 ln(factor) + 1` where the ramp is in use.
+/// YaRN's numbers; the magnitude follows `llama-context.cpp`: `0.1 ln(factor) + 1` if the ramp is in use.
 fn yarn(keys: &Keys<'_, '_>, factor: f32, context: u32) -> Result<Scaling, ModelError> {
     let magnitude =
         |multiplier: f32| if factor <= 1.0 { 1.0 } else { 0.1 * multiplier * libm::logf(factor) + 1.0 };

@@ -1,7 +1,7 @@
-//! Model families: which tensor is which, what the metadata means, and the plan that follows.
+//! Model families: the meaning of tensors and metadata, and the plans that follow from them.
 //!
-//! A family is a row of [`Family`]'s table; what a row can't say is a parameter of an operation. No arithmetic
-//! happens here, and no file is opened.
+//! A family is a row of [`Family`]'s table; everything else is a parameter of an operation. Nothing
+//! is computed here, and no file is opened.
 
 mod bind;
 mod build;

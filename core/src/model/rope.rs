@@ -1,11 +1,11 @@
 //! Rotary embeddings: per-pair frequencies with every scaling folded in.
 //!
-//! All scalings are linear in the position, so one factor per pair and one magnitude say everything.
+//! All scalings are linear in the position, so that one factor per pair and one magnitude suffice.
 //! Source: `ggml_rope` in `ggml/src/ggml-cpu/ops.cpp` and YaRN (arXiv 2309.00071).
 
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 
-/// Which elements of a head a rotation pairs.
+/// The elements of a head that a rotation pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairing {
     /// `(x[2j], x[2j+1])`, ggml's NORM.
@@ -14,7 +14,7 @@ pub enum Pairing {
     Halves,
 }
 
-/// How frequencies are stretched beyond the trained context.
+/// The scaling of frequencies beyond the trained context.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scaling {
     /// `theta / factor`.
@@ -33,7 +33,7 @@ pub(super) enum Scaling {
 /// A rotary embedding: pair `j` turns by `position * frequencies[j]`.
 #[derive(Debug)]
 pub struct Rope<'a> {
-    /// Which elements form a pair.
+    /// The elements that form a pair.
     pub pairing: Pairing,
     /// `[dims / 2]`: radians per position.
     pub frequencies: Vec<'a, f64>,

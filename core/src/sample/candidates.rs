@@ -1,4 +1,4 @@
-//! The buffers of one sampling step: the adjusted logits and the tokens still in play.
+//! The buffers of one sampling step: the adjusted logits and the remaining candidates.
 //!
 //! Reserved once for a vocabulary and shared by all requests, since tokens are picked one after another.
 
@@ -8,7 +8,7 @@ use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::token::TokenId;
 use core::cmp::Ordering;
 
-/// A token still in play.
+/// A token that can still be picked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     /// The token.
@@ -26,7 +26,7 @@ pub(super) fn likelier(a: &Candidate, b: &Candidate) -> Ordering {
 
 /// The highest of the logits, none of which is NaN.
 fn highest(logits: &[f32]) -> f32 {
-    // eight at a time, without a chain from one to the next
+    // eight at a time, independent of each other
     let (blocks, rest) = logits.as_chunks::<8>();
     let mut lanes = [f32::NEG_INFINITY; 8];
     for block in blocks {
@@ -41,9 +41,9 @@ fn highest(logits: &[f32]) -> f32 {
 pub struct Scratch<'a> {
     /// The logits after bias, mask and penalties, by token id.
     pub(super) logits: Vec<'a, f32>,
-    /// One zero per token between uses.
+    /// `[vocabulary]`; all zero between uses.
     pub(super) counts: Vec<'a, u32>,
-    /// Tokens in play.
+    /// The remaining candidates.
     pub(super) candidates: Vec<'a, Candidate>,
     /// This many leading candidates are in order, and none of the rest is likelier than they are.
     ordered: usize,
@@ -76,7 +76,7 @@ impl<'a> Scratch<'a> {
         &self.candidates
     }
 
-    /// Takes over the model's logits.
+    /// Copies the model's logits.
     pub(super) fn load(&mut self, logits: &[f32]) -> Result<(), SampleError> {
         if logits.len() != self.logits.len() {
             return Err(SampleError::VocabMismatch { expected: self.logits.len(), found: logits.len() });
@@ -104,7 +104,7 @@ impl<'a> Scratch<'a> {
         let floor = floor.max(f32::MIN);
         let mut beat = f32::NEG_INFINITY;
         for (token, &logit) in (0_u32..).zip(logits.iter()) {
-            // a later token of equal logit has a higher id, so it loses against the limit-th
+            // a later token of equal logit has a higher id, so that it comes after the limit-th
             if logit >= floor && logit > beat {
                 candidates.push(Candidate { token: TokenId(token), logit, probability: 0.0 });
                 if candidates.len() >= bound {
@@ -136,7 +136,7 @@ impl<'a> Scratch<'a> {
         Ok(())
     }
 
-    /// Keeps the candidates whose logit is at least `floor`, in the order that they have.
+    /// Keeps the candidates whose logit is at least `floor`, in their order.
     pub(super) fn keep_above(&mut self, floor: f32) {
         let ordered = self.candidates[..self.ordered].iter().filter(|c| c.logit >= floor).count();
         self.candidates.retain(|candidate| candidate.logit >= floor);
@@ -176,7 +176,7 @@ impl<'a> Scratch<'a> {
         self.ordered = self.ordered.saturating_sub(count);
     }
 
-    /// Forgets that candidates are in order, after their logits or places changed.
+    /// Marks the candidates as unordered, after their logits or their order have changed.
     pub(super) fn disorder(&mut self) {
         self.ordered = 0;
     }

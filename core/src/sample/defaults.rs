@@ -3,7 +3,7 @@
 use super::params::{MirostatVersion, SamplerParams};
 use crate::gguf::{Gguf, KeyError};
 
-/// Sets the field from a file's value.
+/// Sets a field to a file's value.
 enum Setter {
     Fraction(fn(&mut SamplerParams, f32)),
     Count(fn(&mut SamplerParams, u32)),
@@ -24,7 +24,7 @@ const KEYS: [(&str, Setter); 11] = [
     ("general.sampling.mirostat_eta", Setter::Fraction(|params, value| params.mirostat.eta = value)),
 ];
 
-/// Keeping all tokens is the stage switched off, which costs no sort.
+/// A stage that keeps all tokens is switched off, which saves a sort.
 fn off_if_all(count: u32) -> u32 {
     if count == u32::MAX { 0 } else { count }
 }
@@ -38,11 +38,11 @@ fn version(number: u32) -> MirostatVersion {
 }
 
 impl SamplerParams {
-    /// The defaults, with what the file recommends in their place. Not yet checked against the legal ranges.
+    /// The defaults, overridden by the recommendations of the file. Not yet checked against the legal ranges.
     ///
     /// # Errors
     ///
-    /// A key of a type that doesn't fit.
+    /// A key of the wrong type.
     pub fn of_model(gguf: &Gguf<'_>) -> Result<Self, KeyError> {
         let mut params = Self::default();
         for (key, setter) in &KEYS {

@@ -17,7 +17,7 @@ pub(super) fn plain(scratch: &mut Scratch<'_>, chance: f64) -> Candidate {
     pick(scratch, chance)
 }
 
-/// As [`plain`], without a draw where there is no choice: C++'s `discrete_distribution` makes none then.
+/// As [`plain`], but with a single candidate no number is drawn, as in C++'s `discrete_distribution`.
 fn chosen(scratch: &mut Scratch<'_>, chance: impl FnOnce() -> f64) -> Candidate {
     let chance = if scratch.candidates.len() > 1 { chance() } else { 0.0 };
     plain(scratch, chance)
@@ -34,7 +34,7 @@ fn pick(scratch: &Scratch<'_>, chance: f64) -> Candidate {
             return *candidate;
         }
     }
-    // chance is below 1, so the sum exceeds the goal; with an infinitely rounded sum the last one is right
+    // chance is below 1, so that the sum exceeds the goal; if rounding prevents that, the last candidate is right
     candidates[candidates.len() - 1]
 }
 
@@ -49,7 +49,7 @@ impl Mirostat {
         Self { bound: 2.0 * params.tau }
     }
 
-    /// Truncates, picks and learns from the pick's surprise.
+    /// Truncates, picks, and updates the bound by the pick's surprise.
     pub(super) fn draw(
         &mut self,
         params: &MirostatParams,
@@ -90,7 +90,7 @@ impl Mirostat {
         let base = epsilon * libm::powf(2.0, self.bound) / (1.0 - libm::powf(vocab_len as f32, -epsilon));
         let count = libm::powf(base, 1.0 / slope);
         if count.is_nan() {
-            // one candidate, or none but impossible ones behind the first
+            // one candidate, or only impossible ones after the first
             return 1;
         }
         (count as usize).clamp(1, scratch.candidates.len())
@@ -110,7 +110,7 @@ impl Adaptive {
         Self { weighted_sum: params.target * total_weight, total_weight }
     }
 
-    /// Reshapes the distribution around the adapted target, picks, and learns from the pick.
+    /// Reshapes the distribution around the adapted target, picks, and updates the average by the pick.
     pub(super) fn draw(
         &mut self,
         params: &AdaptiveParams,

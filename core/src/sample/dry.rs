@@ -1,6 +1,6 @@
 //! DRY: a penalty that grows with the length of the repetition which a token would continue.
 //!
-//! A step is linear in the window (Z-algorithm on the reversed window). DryBreakers end a repetition: a match
+//! A step is linear in the window (Z-algorithm on the reversed window). Breakers end a repetition: a match
 //! never reaches back over one, and a token that is a breaker on its own is never penalized.
 
 use super::dry_breakers::DryBreakers;
@@ -36,7 +36,7 @@ pub(super) fn apply(
     }
     suffix_matches(history, window, matches);
 
-    // matches[k] tokens before place k equal the window's end; the token after them would continue it
+    // matches[k] tokens before index k equal the window's end; the token after them would continue it
     for back in 1..window {
         let len = matches[back].min(u32::try_from(limit).unwrap_or(u32::MAX));
         let token = history.latest(back - 1);
@@ -64,12 +64,12 @@ fn penalty(params: &DryParams, len: u32) -> f32 {
     params.multiplier * libm::powf(params.base, exponent.min(bound) as f32)
 }
 
-/// For each place `k` of the reversed window, how many tokens from there on equal the window's latest ones.
+/// For each index `k` of the reversed window, the number of tokens from there on that equal the window's latest ones.
 fn suffix_matches(history: &History<'_>, window: usize, matches: &mut Vec<'_, u32>) {
     let at = |index: usize| history.latest(index);
     matches.clear();
     matches.resize(window, 0);
-    // [left, right) is the match that reaches furthest
+    // [left, right) is the match with the greatest end
     let (mut left, mut right) = (0, 0);
     for k in 1..window {
         let mut len = 0;

@@ -1,9 +1,9 @@
-//! Where repetitions end, for DRY: sequences of tokens, given as such or found for texts in a vocabulary.
+//! DRY breakers: sequences of tokens that end a repetition, given as such or found for texts in a vocabulary.
 //!
 //! A text such as a line break can come in many tokens: within a longer one, or from the end of one into the next. Both
 //! are found as llama.cpp does (`get_overlapping_token_sequences` of llama-sampler.cpp, 2026): every token whose text
-//! holds the whole text is a breaker; one that ends with a beginning of it is a breaker when the rest follows, as the
-//! tokenizer writes that rest.
+//! holds the whole text is a breaker; one that ends with a beginning of it is a breaker if the rest follows, as the
+//! tokenizer encodes that rest.
 
 use super::history::History;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
@@ -32,7 +32,7 @@ struct Span {
 }
 
 impl<'a> DryBreakers<'a> {
-    /// The texts that are breakers unless a request says otherwise.
+    /// The default texts.
     pub const DEFAULT: [&'static str; 4] = ["\n", ":", "\"", "*"];
 
     /// No breakers.
@@ -97,8 +97,8 @@ impl<'a> DryBreakers<'a> {
     pub fn add(&mut self, sequence: &[TokenId]) -> Result<(), OutOfMemory> {
         let Some(&head) = sequence.first() else { return Ok(()) };
         self.append(head, &sequence[1..])?;
-        let place = self.spans[..self.spans.len() - 1].partition_point(|other| other.head <= head);
-        self.spans[place..].rotate_right(1);
+        let position = self.spans[..self.spans.len() - 1].partition_point(|other| other.head <= head);
+        self.spans[position..].rotate_right(1);
         Ok(())
     }
 
@@ -149,12 +149,12 @@ impl<'a> DryBreakers<'a> {
             .map(|span| &self.tokens[span.start..span.start + span.len])
     }
 
-    /// Whether a token is a breaker on its own.
+    /// True if a token is a breaker on its own.
     pub(super) fn is_breaker(&self, token: TokenId) -> bool {
         self.starting_with(token).any(|sequence| sequence.len() == 1)
     }
 
-    /// How many of the latest tokens lie behind the last breaker in the window.
+    /// Number of the latest tokens that follow the last breaker in the window.
     pub(super) fn distance(&self, history: &History<'_>, window: usize) -> usize {
         for back in 0..window {
             let longest = self
@@ -171,10 +171,10 @@ impl<'a> DryBreakers<'a> {
     }
 }
 
-/// The rests of a text behind each of its beginnings, as tokens.
+/// The rests of a text after each of its beginnings, as tokens.
 struct Tails<'a> {
     tokens: Vec<'a, TokenId>,
-    /// Where the rest behind so many bytes ends; the first is behind one byte.
+    /// Ends of the rests in `tokens`; entry `i` is for the rest after `i + 1` bytes.
     ends: heapless::Vec<usize, TEXT_MAX, u8>,
 }
 

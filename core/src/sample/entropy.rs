@@ -3,7 +3,8 @@
 use super::candidates::{Candidate, Scratch, likelier};
 use core::cmp::Ordering;
 
-/// What the surprise of a candidate is, in nats, beyond the difference of its logit from the highest.
+/// The part of the surprise that is equal for all candidates, in nats: the rest is the difference of their logit from
+/// the highest.
 ///
 /// `-ln p = ln sum - (logit - highest)`, and the likeliest candidate has `p = 1 / sum`.
 fn log_sum(scratch: &Scratch<'_>, highest: f32) -> f32 {
@@ -27,7 +28,7 @@ pub(super) fn typical(scratch: &mut Scratch<'_>, p: f32, min_keep: usize) {
     let highest = scratch.highest();
     let (entropy, log_sum) = (entropy(scratch, highest), log_sum(scratch, highest));
     let Scratch { candidates, logits, .. } = &mut *scratch;
-    // the adjusted logits aren't needed any more: they keep the deviations
+    // the buffer of adjusted logits is free here: it holds the deviations
     for Candidate { token, logit, .. } in candidates.iter() {
         logits[token.0 as usize] = libm::fabsf(highest - logit + log_sum - entropy);
     }

@@ -1,11 +1,11 @@
-//! What can go wrong when a sampler is made, and when it picks a token.
+//! Errors of making a sampler, and of picking a token.
 
 use super::params::ParamError;
 use crate::heap::OutOfMemory;
 use crate::token::TokenId;
 use core::fmt;
 
-/// Why a sampler can't be made from a request.
+/// A sampler that can't be made from a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -68,7 +68,7 @@ impl From<OutOfMemory> for SamplerError {
     }
 }
 
-/// Why no token could be picked; it ends this request and concerns no other.
+/// A token that could not be picked; it ends this request and affects no other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]

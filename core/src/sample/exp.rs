@@ -1,11 +1,11 @@
-//! The exponential function for many non-positive arguments: no branch and no table, so that compilers make
-//! vector code of it, with the same result on every host.
+//! The exponential function for many non-positive arguments: no branch and no table, so that compilers
+//! vectorize it, with the same result on every host.
 
 /// `ln 2` in two parts, the first with so few bits that its small multiples are exact.
 const LN2_HIGH: f32 = 355.0 / 512.0;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 
-/// Added and taken away again, it rounds to an integer.
+/// Adding and subtracting it rounds to an integer.
 const ROUND: f32 = 12_582_912.0;
 
 /// Below this the result is zero; it is the smallest whose result is a normal number.
@@ -20,7 +20,7 @@ pub(super) fn exp(x: f32) -> f32 {
     let rounded = clamped * core::f32::consts::LOG2_E + ROUND;
     let power = rounded - ROUND;
     let rest = (clamped - power * LN2_HIGH) - power * LN2_LOW;
-    // the Taylor polynomial, good to 2^-26 for |rest| <= ln 2 / 2
+    // the Taylor polynomial, accurate to 2^-26 for |rest| <= ln 2 / 2
     let mut sum = 1.0 / 5040.0;
     for coefficient in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
         sum = sum * rest + coefficient;

@@ -1,9 +1,9 @@
-//! The last tokens of a sequence: a ring with room for the longest window that a penalty looks at.
+//! The last tokens of a sequence: a ring buffer for the longest window of any penalty.
 
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::token::TokenId;
 
-/// A ring of the last `capacity` tokens.
+/// A ring buffer of the last `capacity` tokens.
 pub(super) struct History<'a> {
     ring: Vec<'a, TokenId>,
     capacity: usize,
@@ -15,7 +15,7 @@ impl<'a> History<'a> {
         Ok(Self { ring: heap::with_capacity(heap, capacity)?, capacity, next: 0 })
     }
 
-    /// Appends a token, forgetting the oldest when full.
+    /// Appends a token; a full ring drops its oldest.
     pub(super) fn push(&mut self, token: TokenId) {
         if self.ring.len() < self.capacity {
             self.ring.push(token);

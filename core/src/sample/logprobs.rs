@@ -1,5 +1,5 @@
-//! Log-probabilities of the logits as the model made them, before bias, mask, penalties and temperature; or, where that
-//! is asked for, of what was left to draw from.
+//! Log-probabilities of the model's logits, before bias, mask, penalties and temperature; or, on request, of the
+//! candidates that were left to draw from.
 
 use super::candidates::{Candidate, likelier};
 use super::exp::exp;
@@ -19,7 +19,7 @@ pub struct TokenLogProb {
     pub log_prob: f32,
 }
 
-/// What a step reports.
+/// The report of a step.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct LogProbs {
@@ -64,7 +64,7 @@ pub fn log_probs(logits: &[f32], chosen: TokenId, count: usize) -> LogProbs {
     LogProbs { chosen, top }
 }
 
-/// The first `count` candidates, at most [`TOP_MAX`], in an order that has no equals.
+/// The first `count` candidates, at most [`TOP_MAX`], in a total order.
 #[inline]
 fn first(
     candidates: impl Iterator<Item = Candidate>,
@@ -81,9 +81,9 @@ fn first(
         if best.len() == count {
             best.pop();
         }
-        let place = best.partition_point(|other| order(other, &candidate).is_lt());
-        // there is room: a full list has just lost its last
-        let _ = best.insert(place, candidate);
+        let index = best.partition_point(|other| order(other, &candidate).is_lt());
+        // there is room: the last element of a full list has just been removed
+        let _ = best.insert(index, candidate);
     }
     best
 }

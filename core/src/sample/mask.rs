@@ -1,4 +1,4 @@
-//! The token mask: which tokens a grammar allows next. It's made by hosts and only read here.
+//! The token mask: the tokens that a grammar allows next. Hosts make it; it is only read here.
 
 use crate::token::TokenId;
 
@@ -17,7 +17,7 @@ impl<'m> TokenMask<'m> {
         Self { words }
     }
 
-    /// Whether `token` may come next.
+    /// True if `token` may come next.
     #[must_use]
     pub fn allows(&self, token: TokenId) -> bool {
         self.words.get(token.0 as usize / 32).is_some_and(|word| word >> (token.0 % 32) & 1 == 1)

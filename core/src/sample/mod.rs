@@ -1,6 +1,6 @@
 //! From logits to a token: penalties, truncation, temperature, the draw, and log-probabilities.
 //!
-//! One step runs in this order, each stage only where its parameter switches it on:
+//! One step runs in this order, each stage only if its parameter switches it on:
 //!
 //! 1. logit bias, then the token mask (a grammar's bitset, made elsewhere)
 //! 2. penalties (repeat, frequency, presence), then DRY
@@ -8,8 +8,8 @@
 //! 4. temperature, fixed or following the entropy
 //! 5. the draw: plain, mirostat or adaptive-p
 //!
-//! Mirostat replaces stages 2 and 3. Log-probabilities describe the logits as the model made
-//! them, unless those of the last stage are asked for.
+//! Mirostat replaces stages 2 and 3. Log-probabilities are those of the model's logits,
+//! unless a request asks for those of the last stage.
 //! Not here: grammars and JSON schemas (hosts make a [`TokenMask`]), stop strings, and the batch.
 
 mod candidates;

@@ -1,13 +1,13 @@
 //! The generator of C++'s standard library, for draws that are compared with llama.cpp's. Our own is in `random`.
 //!
-//! MT19937 (Matsumoto and Nishimura: "Mersenne Twister", 1998), and what libstdc++ makes of its numbers: a double from
-//! two of them, the first as the low half; a float from one.
+//! MT19937 (Matsumoto and Nishimura: "Mersenne Twister", 1998), and libstdc++'s conversion of its numbers: a double
+//! from two of them, the first as the low half; a float from one.
 
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 
-/// Numbers of the state.
+/// Length of the state, in numbers.
 const LEN: usize = 624;
-/// How far ahead the number lies that is mixed in.
+/// Distance to the number that is mixed in.
 const AHEAD: usize = 397;
 
 /// The state of a generator: 2496 bytes of the heap.
@@ -26,14 +26,14 @@ impl<'a> Mt19937<'a> {
         Ok(generator)
     }
 
-    /// Starts again.
+    /// Restarts with the seed.
     pub(super) fn seed(&mut self, seed: u32) {
         let mut last = seed;
-        for (number, place) in (0..).zip(&mut self.state) {
+        for (number, index) in (0..).zip(&mut self.state) {
             if number > 0 {
                 last = (last ^ (last >> 30)).wrapping_mul(1_812_433_253).wrapping_add(number);
             }
-            *place = last;
+            *index = last;
         }
         self.next = LEN;
     }
@@ -52,10 +52,10 @@ impl<'a> Mt19937<'a> {
     }
 
     fn twist(&mut self) {
-        for place in 0..LEN {
-            let joined = (self.state[place] & 0x8000_0000) | (self.state[(place + 1) % LEN] & 0x7fff_ffff);
+        for index in 0..LEN {
+            let joined = (self.state[index] & 0x8000_0000) | (self.state[(index + 1) % LEN] & 0x7fff_ffff);
             let odd = if joined & 1 == 1 { 0x9908_b0df } else { 0 };
-            self.state[place] = self.state[(place + AHEAD) % LEN] ^ (joined >> 1) ^ odd;
+            self.state[index] = self.state[(index + AHEAD) % LEN] ^ (joined >> 1) ^ odd;
         }
         self.next = 0;
     }
@@ -72,7 +72,7 @@ impl<'a> Mt19937<'a> {
     }
 }
 
-/// What rounds up to one becomes the largest number below.
+/// Numbers that would round to 1 become the largest number below it.
 fn double_of(low: u32, high: u32) -> f64 {
     // 2^32 and 2^64
     let drawn = (f64::from(low) + f64::from(high) * 4_294_967_296.0) / 18_446_744_073_709_551_616.0;

@@ -3,12 +3,12 @@
 use crate::token::TokenId;
 use core::fmt;
 
-/// How a request wants its tokens picked. The defaults are those of llama.cpp's command-line programs.
+/// Sampling parameters of a request. The defaults are those of llama.cpp's command-line programs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplerParams {
     /// Seed of the random numbers; hosts turn "random" into a number. Default 0.
     pub seed: u64,
-    /// Where the random numbers come from. Default [`Generator::Counter`].
+    /// The generator of random numbers. Default [`Generator::Counter`].
     pub generator: Generator,
     /// Divides the logits; 0 picks the likeliest token (greedy). Default 0.8.
     pub temperature: f32,
@@ -41,18 +41,18 @@ pub struct SamplerParams {
     /// Also report the log-probability of the token and of this many likeliest ones, at most
     /// [`TOP_MAX`](super::TOP_MAX); `None` reports nothing. Default `None`.
     pub logprobs: Option<u8>,
-    /// Whether the report is about the candidates that the token was drawn from, after all stages, instead of the
+    /// True to report about the candidates that the token was drawn from, after all stages, instead of the
     /// logits as the model made them. Default `false`.
     pub post_sampling: bool,
 }
 
-/// Where random numbers come from.
+/// The generator of random numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Generator {
     /// Philox: a draw depends on seed, request and position only, not on what was drawn before.
     #[default]
     Counter,
-    /// MT19937, seeded with the low half of the seed and drawn from as llama.cpp does, to compare picks with it. A draw
+    /// MT19937, seeded with the low half of the seed and used as in llama.cpp, to compare picks with it. A draw
     /// depends on how many there were before. Candidates have llama.cpp's order while top-k or top-p is on.
     Mt19937,
 }
@@ -86,16 +86,16 @@ pub struct DryParams {
 /// "Exclude top choices": with some probability drops all sufficiently likely tokens but the least likely.
 #[derive(Clone, Debug, PartialEq)]
 pub struct XtcParams {
-    /// How often a step is affected; 0 is off. Default 0.
+    /// Probability that a step is affected; 0 is off. Default 0.
     pub probability: f32,
-    /// From which probability a token counts as a top choice; above 0.5 is off. Default 0.1.
+    /// Least probability of a top choice; above 0.5 is off. Default 0.1.
     pub threshold: f32,
 }
 
 /// Mirostat (Basu et al. 2020): holds the surprise of the picked tokens near a target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MirostatParams {
-    /// Which version, if any. Default [`MirostatVersion::Off`].
+    /// The version. Default [`MirostatVersion::Off`].
     pub version: MirostatVersion,
     /// The target surprise in bits. Default 5.
     pub tau: f32,
@@ -154,7 +154,7 @@ impl Default for SamplerParams {
 pub struct LogitBias {
     /// The token.
     pub token: TokenId,
-    /// What is added.
+    /// Added to the logit.
     pub bias: f32,
 }
 
@@ -164,7 +164,7 @@ pub struct LogitBias {
 pub struct ParamError {
     /// The parameter's name as requests spell it.
     pub field: &'static str,
-    /// What came.
+    /// The value found.
     pub value: f64,
     /// The smallest legal value.
     pub low: f64,
@@ -188,7 +188,7 @@ struct Range {
     high: f64,
 }
 
-/// Bounds that keep all arithmetic finite, wider than any use known.
+/// Bounds that keep all arithmetic finite, wider than any known use.
 const RANGES: [Range; 18] = [
     Range { field: "temperature", value: |p| p.temperature.into(), low: 0.0, high: 1000.0 },
     Range { field: "dynatemp_range", value: |p| p.dynatemp_range.into(), low: 0.0, high: 1000.0 },
@@ -240,7 +240,7 @@ impl SamplerParams {
 }
 
 impl PenaltyParams {
-    /// Whether the penalties can change any logit.
+    /// True if the penalties can change a logit.
     #[must_use]
     pub fn active(&self) -> bool {
         self.last_n > 0 && (self.repeat != 1.0 || self.frequency != 0.0 || self.presence != 0.0)
@@ -248,7 +248,7 @@ impl PenaltyParams {
 }
 
 impl DryParams {
-    /// Whether the penalty can change any logit.
+    /// True if the penalty can change a logit.
     #[must_use]
     pub fn active(&self) -> bool {
         self.multiplier > 0.0 && self.base >= 1.0 && self.last_n > 0

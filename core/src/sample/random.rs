@@ -1,23 +1,23 @@
-//! The random numbers of sampling: a counter-based generator, so that a draw depends on nothing but its key.
+//! The random numbers of sampling: a counter-based generator, so that a draw depends only on its key.
 //!
 //! Philox4x32-10 (Salmon, Moraes, Dror and Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011). The
 //! key is the seed, the counter is (request, position, purpose). There is no state to advance: batching,
-//! preemption and speculation can't change what a request draws.
+//! preemption and speculation can't change the draws of a request.
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
-/// What makes a request's draws its own.
+/// The key that distinguishes a request's draws from those of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestKey {
     /// The seed of the request's parameters.
     pub(super) seed: u64,
-    /// Tells apart requests that share a seed, for instance the `n` choices of one prompt.
+    /// Distinguishes requests that share a seed, for instance the `n` choices of one prompt.
     pub(super) request: u64,
 }
 
-/// What a random number is for; each purpose has its own stream, so switching one on moves no other.
+/// The purpose of a random number; each purpose has its own stream, so that switching one on changes no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Token,
@@ -88,7 +88,7 @@ mod tests {
             buckets[(value * 16.0) as usize] += 1;
         }
         assert!((sum / 16_000.0 - 0.5).abs() < 0.01);
-        // 1000 each with a standard deviation of 31
+        // 1000 each, with a standard deviation of 31
         assert!(buckets.iter().all(|&count| (850..1150).contains(&count)), "{buckets:?}");
         let key = RequestKey { seed: 7, request: 3 };
         assert!(uniform(key, 1) != uniform(RequestKey { seed: 8, ..key }, 1));

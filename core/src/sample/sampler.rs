@@ -1,4 +1,4 @@
-//! The sampler of one request: its parameters, its memory of past tokens, and the order of the stages.
+//! The sampler of one request: its parameters, its history of tokens, and the order of the stages.
 
 use super::candidates::Scratch;
 use super::draw::{self, Adaptive, Mirostat};
@@ -14,16 +14,16 @@ use super::{entropy, penalties, truncate};
 use crate::heap::{self, Heap, Vec};
 use crate::token::TokenId;
 
-/// What a sampler needs to know beyond the request's parameters.
+/// Facts that a sampler needs beside the request's parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct SamplerScope<'b> {
-    /// Tells apart requests that share a seed.
+    /// Distinguishes requests that share a seed.
     pub request: u64,
     /// Tokens in the vocabulary.
     pub vocab_len: usize,
     /// Tokens that a sequence can hold at most; bounds the windows of the penalties.
     pub context_len: usize,
-    /// Where repetitions end, for DRY; copied where that is on.
+    /// Token sequences that end a repetition, for DRY; copied if DRY is on.
     pub breakers: Option<&'b DryBreakers<'b>>,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Sampler<'a> {
         })
     }
 
-    /// Bytes of the heap that a sampler takes, less those of biases and breakers.
+    /// Bytes of heap that a sampler takes, without biases and breakers.
     #[must_use]
     pub fn bytes(params: &SamplerParams, context_len: usize) -> usize {
         let [window, dry_window] = windows(params, context_len);
@@ -98,7 +98,7 @@ impl<'a> Sampler<'a> {
         windows.saturating_add(matches).saturating_add(Source::bytes(params.generator))
     }
 
-    /// Whether every pick is the token of the largest logit, the lowest id on ties, and nothing else is reported.
+    /// True if every pick is the token of the largest logit, the lowest id on ties, and nothing else is reported.
     #[must_use]
     pub fn is_greedy(&self) -> bool {
         let params = &self.params;
@@ -108,7 +108,7 @@ impl<'a> Sampler<'a> {
         plain && !(remembers || adapts)
     }
 
-    /// Tells the sampler about a token of the sequence, prompt or picked; an unknown id is ignored.
+    /// Adds a token of the sequence, prompt or picked, to the history; an unknown id is ignored.
     pub fn accept(&mut self, token: TokenId) {
         if (token.0 as usize) < self.vocab_len {
             self.history.push(token);
@@ -117,8 +117,8 @@ impl<'a> Sampler<'a> {
 
     /// Picks the token at `position` of the sequence from the model's logits, `[vocabulary]`.
     ///
-    /// The pick depends on the logits, the mask, the accepted tokens and the key (seed, request, position),
-    /// on nothing else. Bounded work: a few passes over the vocabulary, and a sort of the candidates kept.
+    /// The pick depends only on the logits, the mask, the accepted tokens and the key (seed, request, position).
+    /// Bounded work: a few passes over the vocabulary, and a sort of the candidates kept.
     ///
     /// # Errors
     ///
@@ -207,13 +207,13 @@ impl<'a> Sampler<'a> {
     }
 }
 
-/// Whether the likeliest candidate is the one to pick: no stage draws or drops it, all others always keep it.
+/// True if the likeliest candidate is always picked: the draw is off, and no stage that is on can drop it.
 fn takes_likeliest(params: &SamplerParams) -> bool {
     let drops = params.typical_p < 1.0 || params.xtc.probability > 0.0;
     params.temperature <= 0.0 && params.dynatemp_range <= 0.0 && !drops
 }
 
-/// Tokens that a sampler remembers, and those of them that DRY looks at.
+/// Lengths of the history, and of the part of it that DRY uses, in tokens.
 fn windows(params: &SamplerParams, context_len: usize) -> [usize; 2] {
     let within = |active: bool, last_n: u32| if active { context_len.min(last_n as usize) } else { 0 };
     let dry = within(params.dry.active(), params.dry.last_n);

@@ -1,4 +1,4 @@
-//! Where a request's random numbers come from: counted draws, or the two streams that llama.cpp's sampler would use.
+//! The random numbers of a request: counted draws, or the two streams that llama.cpp's sampler uses.
 
 use super::mt19937::Mt19937;
 use super::params::{Generator, SamplerParams};
@@ -7,7 +7,7 @@ use crate::heap::{Heap, OutOfMemory};
 
 /// The random numbers of one request.
 pub(super) enum Source<'a> {
-    /// Each is computed from its key.
+    /// Each number is computed from its key.
     Counted(RequestKey),
     /// Each stage of llama.cpp's sampler has a generator of its own, all with the same seed.
     Streams { token: Mt19937<'a>, xtc: Mt19937<'a> },
@@ -24,7 +24,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Bytes of the heap that it takes.
+    /// Bytes of heap that it takes.
     pub(super) fn bytes(generator: Generator) -> usize {
         match generator {
             Generator::Counter => 0,

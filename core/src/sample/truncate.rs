@@ -3,7 +3,7 @@
 use super::candidates::Scratch;
 use super::params::XtcParams;
 
-/// The logit below which top-n-sigma drops a token: the highest less `n` standard deviations.
+/// The logit below which top-n-sigma drops a token: the highest minus `n` standard deviations.
 ///
 /// Mean and deviation are over the logits above minus infinity. `n` 0 is off and gives minus infinity.
 pub(super) fn sigma_floor(logits: &[f32], n: f32) -> f32 {
@@ -27,7 +27,7 @@ fn square(value: f64) -> f64 {
     value * value
 }
 
-/// Keeps the shortest run of likeliest candidates whose probabilities reach `p`.
+/// Keeps the fewest likeliest candidates whose probabilities reach `p`.
 pub(super) fn top_p(scratch: &mut Scratch<'_>, p: f32, min_keep: usize) {
     if p >= 1.0 {
         return;
@@ -36,7 +36,7 @@ pub(super) fn top_p(scratch: &mut Scratch<'_>, p: f32, min_keep: usize) {
     let len = scratch.candidates.len();
     let (mut sum, mut kept, mut ordered) = (0.0_f64, 0, 0);
     while kept < len && (sum < f64::from(p) || kept < min_keep.max(1)) {
-        // orders ever larger runs: the tail of a large vocabulary is rarely needed
+        // sorts more and more candidates: the tail of a large vocabulary is rarely needed
         if kept == ordered {
             ordered = (ordered * 8).max(64);
             scratch.order(ordered);

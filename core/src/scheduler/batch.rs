@@ -18,7 +18,7 @@ pub enum StepKind {
     Pooling,
 }
 
-/// What to run next.
+/// The next batch to run.
 #[derive(Clone, Copy, Debug)]
 pub struct StepBatch<'b> {
     /// The kind of step.

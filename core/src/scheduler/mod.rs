@@ -9,6 +9,7 @@ mod batch;
 mod config;
 mod pacing;
 mod preemption;
+#[expect(clippy::module_inception, reason = "the file of the type that the module is named for")]
 mod scheduler;
 mod sequence;
 

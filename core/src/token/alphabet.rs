@@ -1,9 +1,9 @@
-//! How vocabularies spell bytes and blanks: the 256 printable characters of byte-level BPE, U+2581, `<0xNN>`.
+//! The spelling of bytes and blanks in vocabularies: the 256 printable characters of byte-level BPE, U+2581, `<0xNN>`.
 
 /// U+2581, which stands for a blank in SPM vocabularies.
 pub(super) const BLANK: &[u8] = "\u{2581}".as_bytes();
 
-/// The character of each byte: printable Latin-1 stands for itself, the other 68 bytes follow from U+0100 on.
+/// The character of each byte: itself if it is printable Latin-1; the other 68 bytes follow from U+0100 on.
 const SPELLING: [u16; 256] = {
     let mut table = [0; 256];
     let mut byte: u16 = 0;

@@ -8,7 +8,7 @@ use super::vocabulary::{Vocabulary, mix};
 use crate::heap::{Heap, OutOfMemory};
 use hashbrown::HashTable;
 
-/// Pairs of tokens and what they merge into.
+/// Pairs of tokens and the tokens that they merge into.
 #[derive(Debug)]
 pub(super) struct Merges<'a>(HashTable<Merge, Heap<'a>>);
 
@@ -31,9 +31,8 @@ impl<'a> Merges<'a> {
 
     /// Merges in the order of their rank, each "left right".
     ///
-    /// The split is at the first blank that is not the first character. A merge is left out that has no
-    /// blank, that names a text which is no token, or whose result is no token: it could never give an id. Of
-    /// two equal ones the first counts.
+    /// The split is at the first blank that is not the first character. A merge is ignored if it has no
+    /// blank, if a text of it is no token, or if its result is no token. Of two equal merges the first is used.
     pub(super) fn new(
         heap: Heap<'a>,
         lines: impl ExactSizeIterator<Item = &'a [u8]>,
@@ -49,7 +48,7 @@ impl<'a> Merges<'a> {
             next = merge.joined.token.0.checked_add(1).map(TokenId);
             let code = hash(merge.left, merge.right);
             if table.find(code, |other| same(other, merge.left, merge.right)).is_none() {
-                // Room for all has been made above.
+                // The capacity is reserved above.
                 table.insert_unique(code, merge, |other| hash(other.left, other.right));
             }
         }
@@ -61,12 +60,12 @@ impl<'a> Merges<'a> {
         self.0.allocation_size()
     }
 
-    /// Whether some merge makes this token; the time goes by the number of merges.
+    /// True if a merge makes this token; linear in the number of merges.
     pub(super) fn make(&self, token: TokenId) -> bool {
         self.0.iter().any(|merge| merge.joined.token == token)
     }
 
-    /// What two tokens merge into.
+    /// The token that two tokens merge into.
     pub(super) fn get(&self, left: TokenId, right: TokenId) -> Option<Joined> {
         self.0.find(hash(left, right), |other| same(other, left, right)).map(|merge| merge.joined)
     }
@@ -76,7 +75,7 @@ fn same(merge: &Merge, left: TokenId, right: TokenId) -> bool {
     merge.left == left && merge.right == right
 }
 
-/// The merge of a line; its result is looked for at `guess` first.
+/// The merge of a line; its result is first looked up at `guess`.
 fn read(line: &[u8], order: u32, guess: Option<TokenId>, vocabulary: &Vocabulary<'_>) -> Option<Merge> {
     let blank = 1 + line.get(1..)?.iter().position(|byte| *byte == b' ')?;
     let (left, right) = (&line[..blank], &line[blank + 1..]);
@@ -93,7 +92,7 @@ mod tests {
     use super::*;
     use crate::heap;
 
-    /// Lines that make no merge, and the split at the first blank behind the first character.
+    /// Lines without a merge, and the split at the first blank after the first character.
     #[test]
     fn merges_that_cannot_be_are_left_out() {
         let texts: [&[u8]; 5] = [b"a", b"b", b"ab", b" ", b" a"];

@@ -1,12 +1,12 @@
 //! Character classes of Unicode text that need not be valid UTF-8.
 //!
-//! The table itself is generated (`class_table.rs`); what the classes are used for is in `split`.
+//! The table itself is generated (`class_table.rs`); the classes are used in `split`.
 
 use super::class_table::{BLOCKS, LEAVES};
 
-/// What a pre-tokenizer's regular expression can ask about one character.
+/// The character classes in pre-tokenizers' regular expressions.
 ///
-/// General categories of Unicode, joined where no rule tells them apart; `Space` is the property White_Space
+/// General categories of Unicode, joined if no rule distinguishes them; `Space` is the property White_Space
 /// and wins over the category. The discriminants are those of the generated table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -91,17 +91,17 @@ impl Set {
         Self(bits)
     }
 
-    /// Either set.
+    /// The union.
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Everything else.
+    /// The complement.
     pub const fn not(self) -> Self {
         Self(!self.0)
     }
 
-    /// Whether the class is in the set.
+    /// True if the class is in the set.
     pub const fn has(self, class: Class) -> bool {
         self.0 >> class as u16 & 1 == 1
     }
@@ -124,11 +124,11 @@ pub const SYMBOL: Set = Set::of(&[Class::Symbol]);
 /// One character of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Char {
-    /// The code point, or [`Char::BAD`] for a byte that does not belong to any.
+    /// The code point, or [`Char::BAD`] for a byte that is no part of valid UTF-8.
     pub code: u32,
     /// Its class.
     pub class: Class,
-    /// Bytes that it takes, 1..=4.
+    /// Its length in bytes, 1..=4.
     pub len: usize,
 }
 
@@ -136,7 +136,7 @@ impl Char {
     /// The code of a byte that is not part of valid UTF-8: such a byte is a character of its own.
     pub const BAD: u32 = u32::MAX;
 
-    /// The character that starts at byte `at`, if the text reaches so far.
+    /// The character that starts at byte `at`, if the text is long enough.
     pub fn at(text: &[u8], at: usize) -> Option<Self> {
         let first = *text.get(at)?;
         if let Some(&class) = ASCII.get(usize::from(first)) {

@@ -3,10 +3,10 @@
 use super::{Bytes, Kind, TokenId, Tokenizer};
 use crate::heap::{self, OutOfMemory};
 
-/// How a whole text is put together.
+/// Options of joining a whole text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DetokenizeOptions {
-    /// Leave out a BOS token in front and an EOS token at the end, where encoding adds them.
+    /// Omit a leading BOS token and a trailing EOS token if encoding adds them.
     pub remove_special: bool,
     /// Write control tokens as their texts.
     pub special: bool,
@@ -15,8 +15,8 @@ pub struct DetokenizeOptions {
 impl Tokenizer<'_> {
     /// Appends the text of `tokens` to `out`, as bytes: tokens need not make up valid UTF-8.
     ///
-    /// The blanks that encoding has put in front are dropped, so that encoding the text again, markup written
-    /// out, gives the same tokens. Blanks before punctuation are removed where the model wants that.
+    /// Leading blanks that encoding has added are dropped, so that encoding the text again, with markup as text, gives
+    /// the same tokens. Blanks before punctuation are removed if the model's file says so.
     ///
     /// # Errors
     /// If the heap is used up.
@@ -50,8 +50,8 @@ impl Tokenizer<'_> {
     }
 }
 
-/// Whether the next piece starts with a blank that only encoding has put there: at the start of a text and
-/// behind every token that is cut out of it.
+/// True if the next piece starts with a blank that only encoding has added: at the start of a text and
+/// after every token that is cut out of it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lead(bool);
 
@@ -90,8 +90,8 @@ fn clean(text: &mut heap::Vec<'_, u8>, start: usize) {
     });
 }
 
-/// Removes the blank before every place behind a blank for which `found` gives an answer, and with `true` the
-/// byte behind the place as well.
+/// Removes every blank for which `found` returns a value for the position after it, and with `true` the byte after that
+/// position as well.
 fn pass(text: &mut heap::Vec<'_, u8>, start: usize, found: impl Fn(&[u8], usize) -> Option<bool>) {
     let mut end = start;
     let mut at = start;
@@ -112,11 +112,11 @@ fn pass(text: &mut heap::Vec<'_, u8>, start: usize, found: impl Fn(&[u8], usize)
     text.truncate(end);
 }
 
-/// Puts generated tokens together to text that is always whole characters.
+/// Joins generated tokens to text that always consists of whole characters.
 ///
-/// At most three bytes wait for the rest of their character. What can't become a character is U+FFFD, as
-/// `String::from_utf8_lossy` has it. Unlike [`Tokenizer::detokenize`] it never takes anything back, so that blanks
-/// are not cleaned.
+/// At most three bytes wait for the rest of their character. Bytes that can't become a character give U+FFFD, as in
+/// `String::from_utf8_lossy`. Unlike [`Tokenizer::detokenize`] it never changes text that it has returned, so that
+/// blanks are not cleaned.
 #[derive(Clone, Debug, Default)]
 pub struct Detokenizer {
     waiting: heapless::Vec<u8, 4, u8>,
@@ -125,17 +125,17 @@ pub struct Detokenizer {
 }
 
 impl Detokenizer {
-    /// For an answer, which goes on where a prompt has ended. `special` writes control tokens as their texts.
+    /// For an answer, which continues a prompt. `special` writes control tokens as their texts.
     pub fn new(special: bool) -> Self {
         Self { special, ..Self::default() }
     }
 
-    /// For a text of its own: the blank that encoding puts in front is dropped.
+    /// For a separate text: the leading blank that encoding adds is dropped.
     pub fn from_start(tokenizer: &Tokenizer<'_>, special: bool) -> Self {
         Self { lead: Lead::at_start(tokenizer), ..Self::new(special) }
     }
 
-    /// Appends to `out`, which then still is UTF-8 if it was, what `token` has completed.
+    /// Appends the characters that `token` completes to `out`, which stays valid UTF-8.
     ///
     /// # Errors
     /// If the heap is used up; the text then lacks some of the token's bytes.
@@ -146,7 +146,7 @@ impl Detokenizer {
         out: &mut heap::Vec<'_, u8>,
     ) -> Result<(), OutOfMemory> {
         for byte in self.lead.bytes(tokenizer, token, self.special) {
-            // Four bytes are a character or start with something that is none, so that there is room.
+            // Four bytes are a character or start with an invalid byte, so that there is room.
             _ = self.waiting.push(byte);
             self.settle(out)?;
         }
@@ -165,7 +165,7 @@ impl Detokenizer {
         Ok(())
     }
 
-    /// Moves everything that is settled from the waiting bytes to `out`.
+    /// Moves complete characters and invalid bytes from the waiting bytes to `out`.
     fn settle(&mut self, out: &mut heap::Vec<'_, u8>) -> Result<(), OutOfMemory> {
         while !self.waiting.is_empty() {
             let error = match core::str::from_utf8(&self.waiting) {
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     fn cleaned(text: &str) -> alloc::string::String {
-        // What is there already is left alone.
+        // Text that is already there stays.
         let mut bytes = heap::copied(&heap::Global, b" .").unwrap();
         heap::extend(&mut bytes, text.as_bytes()).unwrap();
         clean(&mut bytes, 2);

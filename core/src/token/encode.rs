@@ -1,5 +1,5 @@
-//! Text to tokens: markup is cut out, the rest is encoded piece by piece, and what the model wants around it
-//! is added.
+//! Text to tokens: markup is cut out, the rest is encoded piece by piece, and the tokens around a prompt are
+//! added.
 
 use super::alphabet::{self, BLANK};
 use super::markup::{Cut, Filter, MarkupScratch};
@@ -14,16 +14,16 @@ use core::ops::Range;
 /// The most bytes of text that are encoded at once.
 const LIMIT: usize = 1 << 30;
 
-/// What to do beyond encoding plain text.
+/// Options beyond encoding plain text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EncodeOptions {
-    /// Add the tokens that the model wants before and behind a prompt.
+    /// Add the model's tokens before and after a prompt.
     pub add_special: bool,
-    /// Let the texts of control tokens become these tokens.
+    /// Encode the texts of control tokens as these tokens.
     pub parse_special: bool,
 }
 
-/// Memory for encoding: whoever keeps it between texts makes encoding free of allocations.
+/// Memory for encoding. If it is kept between texts, encoding does not allocate.
 #[derive(Debug)]
 pub struct Scratch<'a> {
     markup: MarkupScratch<'a>,
@@ -32,13 +32,13 @@ pub struct Scratch<'a> {
 }
 
 impl<'a> Scratch<'a> {
-    /// Without any room yet; it grows with the texts.
+    /// Empty; it grows with the texts.
     pub fn new(heap: Heap<'a>) -> Self {
         Self { markup: MarkupScratch::new(heap), joiner: Joiner::new(heap), text: heap::Vec::new_in(heap) }
     }
 }
 
-/// What goes around the text.
+/// Tokens around the text.
 struct Frame {
     bos: bool,
     eos: bool,
@@ -75,9 +75,9 @@ impl<'a> Tokenizer<'a> {
         self.emit(text, &Frame { bos: special && self.add_bos, eos: special && self.add_eos }, scratch, out)
     }
 
-    /// Appends the tokens of a rendered chat: markup counts, but not within the ranges of `content`, which
-    /// are the bytes of `text` that users wrote, in ascending order. A BOS token that the model wants is
-    /// there exactly once, whether or not the template has written it.
+    /// Appends the tokens of a rendered chat: markup is recognized, except within the ranges of `content`, which are
+    /// the bytes of `text` that users wrote, in ascending order. The model's BOS token is there exactly once, even if
+    /// the template has written it.
     ///
     /// # Errors
     /// As [`Self::encode`].
@@ -104,7 +104,7 @@ impl<'a> Tokenizer<'a> {
         Ok(self.markup.find(text, filter, &self.vocabulary, &mut scratch.markup)?)
     }
 
-    /// Appends the cuts and the tokens of what is between them.
+    /// Appends the cuts and the tokens of the text between them.
     fn emit(
         &self,
         text: &[u8],
@@ -204,7 +204,7 @@ impl<'a> Tokenizer<'a> {
         joiner: &mut Joiner<'_>,
         out: &mut heap::Vec<'_, TokenId>,
     ) -> Result<(), OutOfMemory> {
-        // Runs of line feeds are tokens that no merge makes.
+        // Runs of line feeds are tokens without merges.
         let lines = word.iter().all(|byte| *byte == b'\n');
         if let Some(token) = self.vocabulary.find(word).filter(|_| lines) {
             return heap::push(out, token);
@@ -217,14 +217,14 @@ impl<'a> Tokenizer<'a> {
         Ok(())
     }
 
-    /// The token that is all of `word`, where the rule does without merges for it.
+    /// The token that is all of `word`, if the rule needs no merges for it.
     fn whole_word(
         &self,
         pre: &Pre,
         word: &[u8],
         spelt: &mut heap::Vec<'_, u8>,
     ) -> Result<Option<TokenId>, OutOfMemory> {
-        // A spelling has at least as many bytes as what it spells.
+        // A spelling has at least as many bytes as the text.
         if !pre.ignore_merges || word.len() > self.vocabulary.longest() {
             return Ok(None);
         }
@@ -274,8 +274,8 @@ fn characters(
 }
 
 fn escape_blanks(text: &[u8], out: &mut heap::Vec<'_, u8>) -> Result<(), OutOfMemory> {
-    for (place, part) in text.split(|byte| *byte == b' ').enumerate() {
-        if place > 0 {
+    for (index, part) in text.split(|byte| *byte == b' ').enumerate() {
+        if index > 0 {
             heap::extend(out, BLANK)?;
         }
         heap::extend(out, part)?;

@@ -1,4 +1,4 @@
-//! Why a tokenizer could not be built, or a text not be encoded.
+//! Errors of building a tokenizer, and of encoding a text.
 
 use super::pre::Pre;
 use crate::gguf::{KeyError, Kind, Label};
@@ -12,12 +12,12 @@ use core::fmt;
 pub enum TokenizerError {
     /// A key is missing or of another type.
     Key(KeyError),
-    /// `tokenizer.ggml.model` names a kind of tokenizer that there is no code for.
+    /// `tokenizer.ggml.model` names an unsupported kind of tokenizer.
     UnknownModel {
         /// The name.
         found: Label,
     },
-    /// `tokenizer.ggml.pre` names a rule that there is no code for.
+    /// `tokenizer.ggml.pre` names an unsupported rule.
     UnknownPre {
         /// The name.
         found: Label,
@@ -26,12 +26,12 @@ pub enum TokenizerError {
     Elements {
         /// The array's key.
         key: &'static str,
-        /// The elements' type that is needed.
+        /// The expected type of elements.
         expected: &'static str,
-        /// The one that is there.
+        /// The type found.
         found: Kind,
     },
-    /// An array that goes by token ids is shorter than the vocabulary.
+    /// An array indexed by token ids is shorter than the vocabulary.
     TooShort {
         /// The array's key.
         key: &'static str,
@@ -51,14 +51,14 @@ pub enum TokenizerError {
         /// Tokens in the vocabulary.
         vocab_len: usize,
     },
-    /// Texts are to begin or end with a token that there isn't.
+    /// Texts must begin or end with a token that the file does not name.
     NoToken {
-        /// The key that wants it.
+        /// The key that asks for it.
         wanted_by: &'static str,
         /// The key that would name it.
         key: &'static str,
     },
-    /// Tokens are chosen so that finding one takes as long as looking at all.
+    /// The tokens' hashes collide so often that a lookup is linear in the vocabulary.
     Collisions {
         /// Tokens in the vocabulary.
         vocab_len: usize,
@@ -77,8 +77,8 @@ impl fmt::Display for TokenizerError {
             Self::UnknownPre { found } => {
                 write!(f, "unknown pre-tokenizer \"{found}\" (known: ")?;
                 let names = Pre::all().iter().flat_map(|row| row.names);
-                for (place, name) in names.enumerate() {
-                    write!(f, "{}{name}", if place == 0 { "" } else { ", " })?;
+                for (index, name) in names.enumerate() {
+                    write!(f, "{}{name}", if index == 0 { "" } else { ", " })?;
                 }
                 f.write_str(")")
             }
@@ -124,11 +124,11 @@ impl From<OutOfMemory> for TokenizerError {
 pub enum EncodeError {
     /// The model has no tokenizer.
     NoTokenizer,
-    /// More text than the tokenizer takes at once.
+    /// More text than the tokenizer encodes at once.
     TooLong {
-        /// Its bytes.
+        /// Its length, in bytes.
         found: usize,
-        /// The most that it takes.
+        /// The limit, in bytes.
         limit: usize,
     },
     /// The heap is used up.

@@ -1,8 +1,8 @@
-//! The identity of a token: an index into the vocabulary, and nothing about which vocabulary.
+//! The identity of a token: an index into the vocabulary, without the vocabulary itself.
 
 use core::fmt;
 
-/// A token of the vocabulary that it came from.
+/// Index of a token in its vocabulary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(transparent)]

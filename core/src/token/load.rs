@@ -1,7 +1,7 @@
 //! Building a tokenizer from a model file's metadata.
 //!
 //! Defaults, overrides and leniency are llama.cpp's (`llama_vocab::impl::load`, 2026): ids beyond the
-//! vocabulary and merges that name no tokens are passed over, arrays of the wrong type or length are errors.
+//! vocabulary and merges of unknown tokens are ignored, arrays of the wrong type or length are errors.
 
 use super::alphabet;
 use super::bpe::Merges;
@@ -25,7 +25,7 @@ const SUPPRESSED: &str = "tokenizer.ggml.suppress_tokens";
 impl<'a> Tokenizer<'a> {
     /// The tokenizer of a model file; its texts stay in the file.
     ///
-    /// A file that names no tokenizer, or `none`, gives one that only knows the number of tokens.
+    /// For a file that names no tokenizer, or `none`, the result has only the number of tokens.
     ///
     /// # Errors
     /// If the kind of tokenizer or its pre-tokenizer is not known, if keys are missing or of another type, or the
@@ -77,7 +77,7 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    /// Refuses a file that wants a token around texts and has none.
+    /// Refuses a file that asks for a token around texts and has none.
     fn check_wanted(&self, file: &Gguf<'a>) -> Result<(), TokenizerError> {
         let wants = [
             ("tokenizer.ggml.add_bos_token", "tokenizer.ggml.bos_token_id", self.bos()),
@@ -91,7 +91,7 @@ impl<'a> Tokenizer<'a> {
         Ok(())
     }
 
-    /// Sets what the kind of tokenizer implies, then what the file says.
+    /// Sets the defaults of the kind of tokenizer, then the values of the file.
     fn flags(&mut self, file: &Gguf<'a>) -> Result<(), TokenizerError> {
         let (add_bos, clean_spaces) = match self.model {
             Model::Bpe(pre) => (pre.add_bos, pre.clean_spaces),
@@ -100,7 +100,7 @@ impl<'a> Tokenizer<'a> {
         self.clean_spaces = clean_spaces;
         self.add_bos = file.find("tokenizer.ggml.add_bos_token")?.unwrap_or(add_bos);
         self.add_eos = file.find("tokenizer.ggml.add_eos_token")?.unwrap_or(false);
-        // Files of vocabularies of characters claim that there is none, and are wrong.
+        // Files with vocabularies of characters wrongly declare none.
         self.add_bos |= matches!(self.model, Model::Bpe(pre) if pre.alphabet == Alphabet::Characters);
         let space = file.find("tokenizer.ggml.add_space_prefix")?;
         self.add_space_prefix = matches!(self.model, Model::Spm) && space.unwrap_or(true);
@@ -108,7 +108,7 @@ impl<'a> Tokenizer<'a> {
     }
 }
 
-/// The kind of tokenizer with the row of its rules, and the name by which the file calls for the row.
+/// The kind of tokenizer with the row of its rules, and the name of the row in the file.
 fn model(file: &Gguf<'_>) -> Result<(Model, Option<&'static str>), TokenizerError> {
     let Some(name) = file.find::<&[u8]>(MODEL)? else { return Ok((Model::None, None)) };
     let pre = file.find::<&[u8]>(PRE)?.filter(|name| !name.is_empty());
@@ -168,7 +168,7 @@ fn vocabulary<'a>(file: &Gguf<'a>, heap: Heap<'a>) -> Result<Vocabulary<'a>, Tok
     Ok(vocabulary)
 }
 
-/// The numbers of an array that goes by token ids, if the file has it.
+/// The numbers of an array indexed by token ids, if the file has it.
 fn by_token<'a, T>(
     file: &Gguf<'a>,
     key: &'static str,
@@ -221,7 +221,7 @@ fn roles(file: &Gguf<'_>, model: Model, vocabulary: &Vocabulary<'_>) -> Result<R
         let Some(found) = file.find::<i64>(key)? else { continue };
         match known(found) {
             Some(id) => roles.set(role, Some(id)),
-            // without its end an answer would go on; whatever else is wrong is merely not there
+            // an answer would not end without this token; other roles may be absent
             None if matches!(role, Special::Bos | Special::Eos | Special::Eot) => {
                 return Err(TokenizerError::Beyond { key, found, vocab_len: vocabulary.len() });
             }

@@ -1,8 +1,8 @@
 //! Finding the tokens that are cut out of a text before anything else: control, user-defined and unknown
 //! ones.
 //!
-//! The meaning is llama.cpp's: longer tokens first, each from left to right, in whatever text is left. The
-//! way is one pass that finds the longest match at every byte, and a queue of these by length.
+//! The meaning is llama.cpp's: longer tokens first, each from left to right, in the text that is left. The
+//! method is one pass that finds the longest match at every byte, and a queue of these by length.
 
 use super::TokenId;
 use super::queue::Queue;
@@ -16,7 +16,7 @@ use core::ops::Range;
 pub(super) struct Markup<'a> {
     /// In the order of their texts.
     tokens: heap::Vec<'a, Token<'a>>,
-    /// Which bytes a token starts with.
+    /// The bytes that a token starts with.
     starts: [bool; 256],
 }
 
@@ -24,36 +24,36 @@ pub(super) struct Markup<'a> {
 struct Token<'a> {
     text: &'a [u8],
     id: TokenId,
-    /// The place of the longest other token that this one starts with.
+    /// Index of the longest other token that this one starts with.
     prefix: Option<usize>,
 }
 
 /// A token found in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
-    /// First byte, of what the token swallows as well.
+    /// First byte, white space that the token absorbs included.
     pub(super) start: usize,
-    /// Behind the last byte.
+    /// End, exclusive.
     pub(super) end: usize,
     /// The token.
     pub(super) token: TokenId,
 }
 
-/// The longest match at one place that has not failed yet.
+/// The longest match at one position that has not failed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Match {
     len: Reverse<usize>,
     id: TokenId,
     at: usize,
-    place: usize,
+    index: usize,
 }
 
-/// What is needed on the way, kept for the next text.
+/// Buffers, kept for the next text.
 #[derive(Debug)]
 pub(super) struct MarkupScratch<'a> {
     matches: Queue<'a, Match>,
     taken: heap::Vec<'a, bool>,
-    /// The result: what was found, from left to right.
+    /// The result: the tokens found, from left to right.
     pub(super) cuts: heap::Vec<'a, Cut>,
 }
 
@@ -63,12 +63,12 @@ impl<'a> MarkupScratch<'a> {
     }
 }
 
-/// Which of the tokens count.
+/// Selection of the tokens that are matched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Filter<'t> {
-    /// Control and unknown tokens count, too.
+    /// True if control and unknown tokens are matched, too.
     pub(super) control: bool,
-    /// Where no token counts but runs of white space: text of somebody who is not trusted, in ascending
+    /// Spans of untrusted text, where only runs of white space are matched, in ascending
     /// order.
     pub(super) content: &'t [Range<usize>],
 }
@@ -85,13 +85,13 @@ impl Filter<'_> {
     }
 }
 
-/// Whether a token is white space, with which nobody can pretend to be somebody else.
+/// True if a token is white space, which cannot forge a turn.
 fn blank(text: &[u8]) -> bool {
     core::str::from_utf8(text)
         .is_ok_and(|text| text.chars().all(|char| char.is_whitespace() || char == '\u{2581}'))
 }
 
-/// White space as C has it, which is what tokens swallow.
+/// White space as in C's `isspace`, which tokens absorb.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | 0x09..=0x0d)
 }
@@ -120,14 +120,14 @@ impl<'a> Markup<'a> {
             }
         }
         tokens.sort_unstable_by_key(|token| token.text);
-        for place in 1..tokens.len() {
-            let mut prefix = Some(place - 1);
+        for index in 1..tokens.len() {
+            let mut prefix = Some(index - 1);
             while let Some(other) = prefix
-                && !tokens[place].text.starts_with(tokens[other].text)
+                && !tokens[index].text.starts_with(tokens[other].text)
             {
                 prefix = tokens[other].prefix;
             }
-            tokens[place].prefix = prefix;
+            tokens[index].prefix = prefix;
         }
         Ok(Self { tokens, starts })
     }
@@ -151,8 +151,8 @@ impl<'a> Markup<'a> {
         cuts.clear();
         for (at, byte) in text.iter().enumerate() {
             if self.starts[usize::from(*byte)] {
-                let place = self.longest(&text[at..]);
-                if let Some(found) = self.first_passing(place, at, filter, vocabulary) {
+                let index = self.longest(&text[at..]);
+                if let Some(found) = self.first_passing(index, at, filter, vocabulary) {
                     matches.push(found)?;
                 }
             }
@@ -162,9 +162,9 @@ impl<'a> Markup<'a> {
                 heap::reserve(taken, text.len())?;
                 taken.resize(text.len(), false);
             }
-            let token = &self.tokens[found.place];
+            let token = &self.tokens[found.index];
             let end = found.at + token.text.len();
-            // What has been taken is at least as long, so that an overlap covers one of the two ends.
+            // The tokens taken before are at least as long, so that an overlap covers one of the two ends.
             if taken[found.at] {
                 continue;
             }
@@ -193,35 +193,35 @@ impl<'a> Markup<'a> {
         Ok(())
     }
 
-    /// The place of the longest token that `text` starts with.
+    /// Index of the longest token that `text` starts with.
     fn longest(&self, text: &[u8]) -> Option<usize> {
-        let mut place = self.tokens.partition_point(|token| token.text <= text).checked_sub(1);
+        let mut index = self.tokens.partition_point(|token| token.text <= text).checked_sub(1);
         // Every token that `text` starts with is a prefix of the greatest token that is not greater than
         // `text`.
-        let nearest = self.tokens.get(place?)?.text;
+        let nearest = self.tokens.get(index?)?.text;
         let common = nearest.iter().zip(text).take_while(|(a, b)| a == b).count();
-        while let Some(at) = place
+        while let Some(at) = index
             && self.tokens[at].text.len() > common
         {
-            place = self.tokens[at].prefix;
+            index = self.tokens[at].prefix;
         }
-        place
+        index
     }
 
-    /// The match of the token at `place`, or of the longest one within it, that passes.
+    /// The match of the token at index `place`, or of the longest prefix of it, that passes.
     fn first_passing(
         &self,
-        mut place: Option<usize>,
+        mut index: Option<usize>,
         at: usize,
         filter: Filter<'_>,
         vocabulary: &Vocabulary<'_>,
     ) -> Option<Match> {
-        while let Some(found) = place {
+        while let Some(found) = index {
             let token = &self.tokens[found];
             if filter.passes(vocabulary.traits(token.id).kind, token.text, at) {
-                return Some(Match { len: Reverse(token.text.len()), id: token.id, at, place: found });
+                return Some(Match { len: Reverse(token.text.len()), id: token.id, at, index: found });
             }
-            place = token.prefix;
+            index = token.prefix;
         }
         None
     }
@@ -297,7 +297,7 @@ mod tests {
         check(&[], "abc", &[]);
     }
 
-    /// Where a long token takes the end of a shorter one, an even shorter one at the same place may do.
+    /// If a long token covers the end of a shorter one, an even shorter one at the same position may match.
     #[test]
     fn a_match_that_fails_gives_way_to_its_prefix() {
         check(&["ab", "abxy", "xyzzy"], "abxyzzy", &[(0, 2, 0), (2, 7, 2)]);

@@ -1,6 +1,6 @@
-//! Joining neighbors until nothing more joins: the one algorithm behind BPE and SPM.
+//! Joining neighbors until no pair joins any more: the algorithm of both BPE and SPM.
 //!
-//! Which pairs join, into what and in which order comes from the caller (`bpe`, `spm`). n symbols take
+//! The caller (`bpe`, `spm`) decides which pairs join, into which token and in which order. n symbols take
 //! O(n log n): each join adds at most two candidates, and a stale candidate is recognized when it comes up.
 
 use super::TokenId;
@@ -12,7 +12,7 @@ use crate::heap::{self, Heap, OutOfMemory};
 pub(super) struct Symbol {
     /// First byte.
     pub(super) start: u32,
-    /// Bytes; 0 once joined to the one before.
+    /// Bytes; 0 after it was joined to the one before.
     pub(super) len: u32,
     /// The token with this text, if there is one.
     pub(super) token: Option<TokenId>,
@@ -33,7 +33,7 @@ struct Candidate {
     joined: TokenId,
 }
 
-/// How early a pair joins (smaller is earlier), and the token it makes.
+/// The rank of a pair (smaller joins earlier), and the token that it makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Joined {
     pub(super) order: u32,
@@ -48,7 +48,7 @@ pub(super) struct Joiner<'a> {
 }
 
 impl<'a> Joiner<'a> {
-    /// Without any room yet.
+    /// Empty.
     pub(super) fn new(heap: Heap<'a>) -> Self {
         Self { symbols: heap::Vec::new_in(heap), queue: Queue::new(heap) }
     }
@@ -61,18 +61,18 @@ impl<'a> Joiner<'a> {
 
     /// Appends the next symbol of the text, which must be less than 4 GiB.
     pub(super) fn push(&mut self, len: u32, token: Option<TokenId>) -> Result<(), OutOfMemory> {
-        let place = u32::try_from(self.symbols.len()).unwrap_or(NONE);
+        let index = u32::try_from(self.symbols.len()).unwrap_or(NONE);
         let (before, start) = match self.symbols.last_mut() {
             Some(last) => {
-                last.after = place;
-                (place - 1, last.start + last.len)
+                last.after = index;
+                (index - 1, last.start + last.len)
             }
             None => (NONE, 0),
         };
         heap::push(&mut self.symbols, Symbol { start, len, token, before, after: NONE })
     }
 
-    /// Joins neighbors for as long as `pair` knows one; it gets the left and the right symbol.
+    /// Joins neighbors as long as `pair` returns a token for a left and a right symbol.
     pub(super) fn join(
         &mut self,
         pair: impl Fn(&Symbol, &Symbol) -> Option<Joined>,
@@ -105,7 +105,7 @@ impl<'a> Joiner<'a> {
         Ok(())
     }
 
-    /// Notes the pair that starts at `left`, if it is one.
+    /// Adds the pair that starts at `left` to the queue, if it is one.
     fn consider(
         &mut self,
         left: u32,

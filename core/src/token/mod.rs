@@ -1,4 +1,4 @@
-//! Token ids, vocabularies, and the way from text to tokens and back.
+//! Tokenizers: token ids, vocabularies, and the conversion of text to tokens and back.
 
 mod id;
 pub mod class;

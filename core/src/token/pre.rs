@@ -1,13 +1,13 @@
-//! Which `tokenizer.ggml.pre` means which scanners and which defaults: one row per rule.
+//! The scanners and defaults of each `tokenizer.ggml.pre`: one row per rule.
 //!
-//! The scanners are in `split`. A name that is not here is an error for the reader of a file, because a wrong
-//! rule gives a model text that it has never seen. Source: `llama-vocab.cpp` (llama.cpp, 2026) for names and
+//! The scanners are in `split`. A name that is not here is an error when a file is loaded, because a wrong
+//! rule gives a model input that it was not trained on. Source: `llama-vocab.cpp` (llama.cpp, 2026) for names and
 //! defaults, the models' tokenizer.json for the expressions.
 
 use super::class::{Char, Class, LETTER, NUMBER, PUNCTUATION};
 use super::split::{Cl100k, Lead, O200k, Run, Stage};
 
-/// One row: names, scanners and what the names imply for a byte-level tokenizer.
+/// One row: names, scanners, and the defaults of a byte-level tokenizer with these names.
 #[derive(Debug)]
 pub struct Pre {
     /// Values of `tokenizer.ggml.pre`.
@@ -16,26 +16,26 @@ pub struct Pre {
     pub stages: &'static [Stage],
     /// A word that is a token is not built by merges.
     pub ignore_merges: bool,
-    /// A BOS token goes first unless the file says otherwise.
+    /// A BOS token comes first unless the file says otherwise.
     pub add_bos: bool,
     /// Detokenizing a whole text removes blanks before punctuation.
     pub clean_spaces: bool,
-    /// How the text is brought to the alphabet of the vocabulary.
+    /// The conversion of text to the alphabet of the vocabulary.
     pub alphabet: Alphabet,
     /// There is no BOS token unless the file names one.
     pub without_bos: bool,
 }
 
-/// What the symbols are that merges start from.
+/// The symbols that merges start from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alphabet {
-    /// Bytes, spelt by 256 printable characters.
+    /// Bytes, spelled by 256 printable characters.
     Bytes,
-    /// Characters, with U+2581 for a blank; bytes as `<0xNN>` where a character is no token.
+    /// Characters, with U+2581 for a blank; bytes as `<0xNN>` if a character is no token.
     Characters,
 }
 
-/// What each row starts from.
+/// The defaults of each row.
 const PLAIN: Pre = Pre {
     names: &[],
     stages: &[],
@@ -55,7 +55,7 @@ const IS_PUNCTUATION: fn(Char) -> bool = |char| PUNCTUATION.has(char.class);
 /// `[\p{P}\$\+<=>\^~\|]`
 const PUNCTUATION_OR_OPERATOR: fn(Char) -> bool =
     |char| PUNCTUATION.has(char.class) || matches!(char.code, 0x24 | 0x2b | 0x3c..=0x3e | 0x5e | 0x7c | 0x7e);
-/// The same and the back quote.
+/// The same with the back quote.
 const ASCII_PUNCTUATION: fn(Char) -> bool = |char| PUNCTUATION_OR_OPERATOR(char) || char.code == 0x60;
 /// `[一-龥぀-ゟ゠-ヿ]`
 const CJK: fn(Char) -> bool = |char| matches!(char.code, 0x4e00..=0x9fa5 | 0x3040..=0x30ff);
@@ -74,7 +74,7 @@ const DEEPSEEK_LETTER: fn(Char) -> bool = |char| {
     behind > 0 && char.code <= DEEPSEEK_LETTERS[behind - 1].1
 };
 
-/// The cased letters of deepseek-llm's expression, which lists them one range after the other.
+/// The cased letters of deepseek-llm's expression, which lists their ranges.
 #[rustfmt::skip]
 static DEEPSEEK_LETTERS: [(u32, u32); 87] = [
     (0x0041, 0x005a), (0x0061, 0x007a), (0x00b5, 0x00b5), (0x00c0, 0x00d6), (0x00d8, 0x00f6),

@@ -2,7 +2,7 @@
 
 use crate::heap::{self, Heap, OutOfMemory};
 
-/// Elements of which the smallest comes out first.
+/// A priority queue; the smallest element comes first.
 #[derive(Debug)]
 pub(super) struct Queue<'a, T>(heap::Vec<'a, T>);
 
@@ -12,7 +12,7 @@ impl<'a, T: Ord> Queue<'a, T> {
         Self(heap::Vec::new_in(heap))
     }
 
-    /// Drops all elements and keeps the room.
+    /// Removes all elements and keeps the capacity.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -32,7 +32,7 @@ impl<'a, T: Ord> Queue<'a, T> {
         Ok(())
     }
 
-    /// Takes the smallest element.
+    /// Removes the smallest element.
     pub(super) fn pop(&mut self) -> Option<T> {
         if self.0.is_empty() {
             return None;

@@ -1,9 +1,9 @@
-//! Tokens with a role: begin, end of text, of turn, of message, fill-in-the-middle; and which of them end an
+//! Tokens with a role: begin, end of text, of turn, of message, fill-in-the-middle; and the ones that end an
 //! answer.
 //!
 //! Source: `llama_vocab::impl::load` of llama.cpp (2026): keys, texts and corrections. Files often miss
-//! roles, so most are found by text as well. Unlike there, a text that merges make is text and has no role:
-//! Qwen's `</s>` is what closes a struck-through word of HTML.
+//! roles, so most are found by text as well. Unlike there, a text that merges can make is text and has no role:
+//! Qwen's `</s>` closes a struck-through word of HTML.
 
 use super::TokenId;
 use super::bpe::Merges;
@@ -21,7 +21,7 @@ pub enum Special {
     Eot,
     /// End of message.
     Eom,
-    /// Stands for what can't be expressed.
+    /// Unknown token.
     Unknown,
     /// Separator.
     Separator,
@@ -53,7 +53,7 @@ pub(super) const KEYS: [(&str, Special); 17] = [
     ("tokenizer.ggml.eot_token_id", Special::Eot),
     ("tokenizer.ggml.eom_token_id", Special::Eom),
     ("tokenizer.ggml.unknown_token_id", Special::Unknown),
-    // The misspelling is the format's.
+    // The misspelling is part of the format.
     ("tokenizer.ggml.seperator_token_id", Special::Separator),
     ("tokenizer.ggml.padding_token_id", Special::Padding),
     ("tokenizer.ggml.mask_token_id", Special::Mask),
@@ -69,7 +69,7 @@ pub(super) const KEYS: [(&str, Special); 17] = [
     ("tokenizer.ggml.middle_token_id", Special::FimMiddle),
 ];
 
-/// Roles by text, for files that name none; the first text of the vocabulary's counts.
+/// Roles by text, for files that name none; the first text that the vocabulary has is used.
 #[rustfmt::skip]
 const TEXTS: [(Special, &[&str]); 8] = [
     (Special::Eot, &[
@@ -94,7 +94,7 @@ const TEXTS: [(Special, &[&str]); 8] = [
     (Special::FimSeparator, &["<|file_sep|>"]),
 ];
 
-/// Texts that end an answer in whatever model has them.
+/// Texts that end an answer in every model that has them.
 const ENDS: [&str; 22] = [
     "<|eot_id|>",
     "<|im_end|>",
@@ -147,8 +147,7 @@ impl Roles {
     }
 }
 
-/// Finds the roles that the file does not name, makes control tokens of what must be, and marks what ends an
-/// answer.
+/// Finds the roles that the file does not name, corrects the kinds of tokens, and marks those that end an answer.
 pub(super) fn settle(roles: &mut Roles, vocabulary: &mut Vocabulary<'_>, merges: &Merges<'_>) {
     let markup = |vocabulary: &Vocabulary<'_>, text: &str| {
         let id = vocabulary.find(text.as_bytes())?;
@@ -181,7 +180,7 @@ pub(super) fn settle(roles: &mut Roles, vocabulary: &mut Vocabulary<'_>, merges:
     correct(vocabulary);
 }
 
-/// Takes back ends that some families use for something else.
+/// Removes end marks from tokens that some families use for another purpose.
 fn correct(vocabulary: &mut Vocabulary<'_>) {
     let ends = |text: &str| {
         let id = vocabulary.find(text.as_bytes());
@@ -216,7 +215,7 @@ fn set_end(vocabulary: &mut Vocabulary<'_>, id: TokenId, ends: bool) {
     }
 }
 
-/// Tokens that swallow white space, by a part of the model's name in lower case: files do not say it.
+/// Tokens that absorb white space, by a part of the model's name in lower case; files do not declare it.
 pub(super) fn set_stripping(name: &[u8], vocabulary: &mut Vocabulary<'_>) {
     let contains = |part: &[u8]| name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part));
     if contains(b"phi-3") || contains(b"phi3") {
@@ -245,7 +244,7 @@ mod tests {
     use super::*;
     use crate::heap;
 
-    /// Which of `texts` end an answer, all being normal tokens at first, and what kinds they have afterwards.
+    /// The `texts` that end an answer, all normal tokens at first, and their kinds afterwards.
     fn check(texts: &'static [&'static str], expected: &[&str]) -> alloc::vec::Vec<Kind> {
         let bytes = texts.iter().map(|text| text.as_bytes());
         let mut vocabulary = Vocabulary::new(&heap::Global, bytes).unwrap();

@@ -1,13 +1,13 @@
 //! Pre-tokenizers: hand-written scanners that cut a text exactly as the regular expressions of tokenizer.json
 //! do.
 //!
-//! A rule is a list of stages; each stage acts on every piece of the one before, and what a stage leaves
-//! unmatched is a piece as well. Which model uses which rule is in `pre`. Text need not be UTF-8: a stray
+//! A rule is a list of stages; each stage splits every piece of the one before, and text that a stage does not
+//! match is a piece as well. The rules of models are in `pre`. Text need not be UTF-8: an invalid
 //! byte is a character of class `Other`. Every scanner is linear in the length of the text.
 
 use super::class::{Char, Class, LETTER, MARK, NUMBER, PUNCTUATION, SPACE, SYMBOL, Set};
 
-/// One regular expression, by what it matches.
+/// One regular expression.
 #[derive(Clone, Copy, Debug)]
 pub enum Stage {
     /// `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
@@ -33,9 +33,9 @@ pub struct Cl100k {
     pub digits: usize,
     /// Words are `[\p{L}\p{M}]+` and punctuation excludes `\p{M}`.
     pub marks: bool,
-    /// Whether the English contractions are pieces.
+    /// True if the English contractions are pieces.
     pub contractions: bool,
-    /// Whether punctuation takes the line ends that follow: `[\r\n]*`.
+    /// True if punctuation includes the line ends that follow: `[\r\n]*`.
     pub line_ends: bool,
 }
 
@@ -46,20 +46,20 @@ pub struct Cl100k {
 pub struct O200k {
     /// Most digits in one piece.
     pub digits: usize,
-    /// Whether a word takes an English contraction that follows.
+    /// True if a word includes an English contraction that follows.
     pub contractions: bool,
 }
 
-/// An optional lead, then between `least` and `most` characters, as many as there are.
+/// An optional lead, then as many characters as possible, from `least` to `most`.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// What may come first.
+    /// Characters that may come first.
     pub lead: Lead,
     /// Fewest characters after the lead.
     pub least: usize,
     /// Most characters after the lead.
     pub most: usize,
-    /// Which characters.
+    /// The characters.
     pub of: fn(Char) -> bool,
 }
 
@@ -72,7 +72,7 @@ pub enum Lead {
     Space,
 }
 
-/// What a stage finds at a position.
+/// The result of a stage at a position.
 enum Step {
     /// A piece ends here.
     Match(usize),
@@ -80,16 +80,16 @@ enum Step {
     Skip(usize),
 }
 
-/// Cuts `text` by all stages and hands the pieces over from left to right.
+/// Splits `text` by all stages and calls `piece` for the pieces from left to right.
 ///
 /// # Errors
-/// The first error of `piece`, which ends the work.
+/// The first error of `piece`, which stops the scan.
 pub fn split<E>(
     stages: &[Stage],
     text: &[u8],
     piece: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    // The depth is the length of a rule, which is a constant of ours.
+    // The depth is the length of a rule, which is a constant.
     let Some((stage, rest)) = stages.split_first() else { return piece(text) };
     let mut gap = 0;
     let mut at = 0;
@@ -130,12 +130,12 @@ impl Stage {
 const NOT_IN_WORDS: Set = SPACE.or(LETTER).or(NUMBER).not();
 const WORD: Set = LETTER.or(MARK);
 
-/// Where the character at `at` ends; always beyond `at`.
+/// End of the character at `at`; always beyond `at`.
 fn next(text: &[u8], at: usize) -> usize {
     at + Char::at(text, at).map_or(1, |char| char.len)
 }
 
-/// Where the run of `set` that starts at `at` ends.
+/// End of the run of `set` that starts at `at`.
 fn run(text: &[u8], mut at: usize, set: Set) -> usize {
     while let Some(char) = Char::at(text, at)
         && set.has(char.class)
@@ -145,7 +145,7 @@ fn run(text: &[u8], mut at: usize, set: Set) -> usize {
     at
 }
 
-/// Where a run of these ASCII bytes ends.
+/// End of a run of these ASCII bytes.
 fn bytes(text: &[u8], mut at: usize, of: &[u8]) -> usize {
     while text.get(at).is_some_and(|byte| of.contains(byte)) {
         at += 1;
@@ -153,7 +153,7 @@ fn bytes(text: &[u8], mut at: usize, of: &[u8]) -> usize {
     at
 }
 
-/// Where at most `most` numbers end.
+/// End of at most `most` numbers.
 fn numbers(text: &[u8], mut at: usize, most: usize) -> usize {
     for _ in 0..most {
         let Some(char) = Char::at(text, at) else { break };
@@ -207,7 +207,7 @@ fn space(text: &[u8], at: usize, lines: bool) -> Option<usize> {
     }
 }
 
-/// ` ?[^\s\p{L}\p{N}]+` and kin: a run of `set` behind an optional blank.
+/// ` ?[^\s\p{L}\p{N}]+` and variants: a run of `set` after an optional blank.
 fn after_blank(text: &[u8], at: usize, set: Set) -> Option<usize> {
     let start = if text.get(at) == Some(&b' ') { at + 1 } else { at };
     let end = run(text, start, set);
@@ -222,7 +222,7 @@ fn gpt2(text: &[u8], at: usize) -> Option<usize> {
         .or_else(|| space(text, at, false))
 }
 
-/// Whether the character may stand before a word: `[^\r\n\p{L}\p{N}]`.
+/// True if the character may precede a word: `[^\r\n\p{L}\p{N}]`.
 fn may_lead(char: Char) -> bool {
     !LETTER.or(NUMBER).has(char.class) && !matches!(char.code, 0x0a | 0x0d)
 }
@@ -254,10 +254,10 @@ fn cl100k(rule: &Cl100k, text: &[u8], at: usize) -> Option<usize> {
 const UPPER: Set = Set::of(&[Class::Upper, Class::Title, Class::Modifier, Class::OtherLetter, Class::Mark]);
 const LOWER: Set = Set::of(&[Class::Lower, Class::Modifier, Class::OtherLetter, Class::Mark]);
 
-/// `U*L+` at `at`: where it ends.
+/// End of `U*L+` at `at`.
 fn lower_word(text: &[u8], at: usize) -> Option<usize> {
     let mut upper = at;
-    // The last character of the U run that is an L as well: where the expression backtracks to.
+    // The last character of the U run that is an L as well: the expression backtracks to it.
     let mut both = None;
     while let Some(char) = Char::at(text, upper)
         && UPPER.has(char.class)
@@ -271,7 +271,7 @@ fn lower_word(text: &[u8], at: usize) -> Option<usize> {
     if end > upper { Some(end) } else { both }
 }
 
-/// `U+L*` at `at`: where it ends.
+/// End of `U+L*` at `at`.
 fn upper_word(text: &[u8], at: usize) -> Option<usize> {
     let upper = run(text, at, UPPER);
     (upper > at).then(|| run(text, upper, LOWER))

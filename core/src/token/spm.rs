@@ -1,20 +1,20 @@
 //! SPM: neighbors join while their text is a token, the highest score first.
 //!
 //! Source: `llm_tokenizer_spm` of llama.cpp (2026). As in SentencePiece itself, and unlike there, text never
-//! joins to a control, unknown or byte token, so that nobody can write `</s>` by its letters.
+//! joins to a control, unknown or byte token, so that text can never produce `</s>` by its letters.
 
 use super::TokenId;
 use super::merge::{Joined, Symbol};
 use super::vocabulary::{Kind, Vocabulary};
 
-/// The token with this text, if text may become it.
+/// The token with this text, if text may be encoded as it.
 pub(super) fn find(vocabulary: &Vocabulary<'_>, text: &[u8]) -> Option<TokenId> {
     let id = vocabulary.find(text)?;
     let reserved = matches!(vocabulary.traits(id).kind, Kind::Control | Kind::Unknown | Kind::Byte);
     (!reserved).then_some(id)
 }
 
-/// What two neighbors in `text` join to.
+/// The token that two neighbors in `text` join to.
 pub(super) fn pair(
     vocabulary: &Vocabulary<'_>,
     text: &[u8],

@@ -1,25 +1,25 @@
 //! The tokens of a model: text, kind and score by id, and the id by text.
 //!
-//! Texts are borrowed from the file. What kinds do to a prompt is in `markup`, what ends an answer in
+//! Texts are borrowed from the file. The effect of kinds on a prompt is in `markup`, the ends of answers in
 //! `special`.
 
 use super::{TokenId, TokenizerError};
 use crate::heap::{self, Heap, OutOfMemory};
 use hashbrown::HashTable;
 
-/// What a token is, by `tokenizer.ggml.token_type`.
+/// The kind of a token, by `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// Text.
     #[default]
     Normal,
-    /// Stands for text that the vocabulary can't express.
+    /// For text that the vocabulary can't express.
     Unknown,
     /// Markup that no text may produce.
     Control,
     /// Text that is one token wherever it occurs.
     UserDefined,
-    /// A place kept free.
+    /// Reserved and unused.
     Unused,
     /// A single byte.
     Byte,
@@ -42,15 +42,15 @@ impl Kind {
     }
 }
 
-/// What else is known about a token.
+/// Further properties of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Traits {
     pub(super) kind: Kind,
     /// Generation ends with it.
     pub(super) ends: bool,
-    /// It swallows the white space before it.
+    /// It absorbs the white space before it.
     pub(super) strips_left: bool,
-    /// It swallows the white space behind it.
+    /// It absorbs the white space after it.
     pub(super) strips_right: bool,
 }
 
@@ -64,13 +64,13 @@ pub(super) struct Vocabulary<'a> {
     longest: usize,
 }
 
-/// Comparisons a text that are taken before a vocabulary is held to be made for collisions; about one is usual.
+/// Average comparisons per text above which a vocabulary is refused, as made for collisions; about one is usual.
 const COMPARED: usize = 16;
 
-/// Comparisons that do not matter.
+/// Comparisons that are always accepted.
 const SMALL: usize = 4096;
 
-/// FNV-1a over the concatenation, then mixed, because the table takes both ends of the word.
+/// FNV-1a over the concatenation, then mixed, because the table uses both ends of the word.
 fn hash(parts: &[&[u8]]) -> u64 {
     let mut state = 0xcbf2_9ce4_8422_2325_u64;
     for part in parts {
@@ -102,10 +102,10 @@ impl<'a> Vocabulary<'a> {
 
     /// Tokens by ascending id, of which there must be less than 2^32 - 1.
     ///
-    /// Where texts repeat, the last id is the one that text becomes. An empty text is never found.
+    /// If texts repeat, the last id is found. An empty text is never found.
     ///
-    /// Texts can be chosen so that all have one place in the table, and each would be compared with all before it:
-    /// those are refused.
+    /// Texts can be chosen so that all share one bucket of the table, and each would be compared with all before it. Such
+    /// vocabularies are refused.
     pub(super) fn new(
         heap: Heap<'a>,
         texts: impl ExactSizeIterator<Item = &'a [u8]>,
@@ -136,7 +136,7 @@ impl<'a> Vocabulary<'a> {
             match this.by_text.find_mut(code, same) {
                 Some(present) => *present = id,
                 None => {
-                    // Room for all has been made above.
+                    // The capacity is reserved above.
                     this.by_text.insert_unique(code, id, |other| hash(&[known[*other as usize]]));
                 }
             }
@@ -174,21 +174,21 @@ impl<'a> Vocabulary<'a> {
         self.texts.get(usize::try_from(id.0).ok()?).copied()
     }
 
-    /// What is known about the token; of an id beyond the vocabulary, that it is undefined.
+    /// The properties of a token; an id beyond the vocabulary is undefined.
     pub(super) fn traits(&self, id: TokenId) -> Traits {
-        let place = usize::try_from(id.0).unwrap_or(usize::MAX);
-        self.traits.get(place).copied().unwrap_or(Traits { kind: Kind::Undefined, ..Traits::default() })
+        let index = usize::try_from(id.0).unwrap_or(usize::MAX);
+        self.traits.get(index).copied().unwrap_or(Traits { kind: Kind::Undefined, ..Traits::default() })
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(super) fn traits_mut(&mut self, id: TokenId) -> Option<&mut Traits> {
         self.traits.get_mut(usize::try_from(id.0).ok()?)
     }
 
-    /// The score, 0 where the file has none.
+    /// The score, 0 if the file has none.
     pub(super) fn score(&self, id: TokenId) -> f32 {
-        let place = usize::try_from(id.0).unwrap_or(usize::MAX);
-        self.scores.get(place).copied().unwrap_or(0.0)
+        let index = usize::try_from(id.0).unwrap_or(usize::MAX);
+        self.scores.get(index).copied().unwrap_or(0.0)
     }
 
     /// The token with this text.
@@ -208,7 +208,7 @@ impl<'a> Vocabulary<'a> {
         self.by_text.find(hash(&[left, right]), same).map(|id| TokenId(*id))
     }
 
-    /// Whether this token is the one whose text is `left` and then `right`; where texts repeat, never.
+    /// True if the text of this token is `left` and then `right`; false if several tokens have that text.
     pub(super) fn is_joined(&self, id: TokenId, left: &[u8], right: &[u8]) -> bool {
         let unique = self.by_text.len() == self.texts.len();
         unique && self.text(id).and_then(|text| text.strip_prefix(left)) == Some(right)
@@ -216,7 +216,7 @@ impl<'a> Vocabulary<'a> {
 
     /// Every id.
     pub(super) fn ids(&self) -> impl Iterator<Item = TokenId> + use<> {
-        // The constructor has bounded the number.
+        // The constructor limits the number.
         (0..u32::try_from(self.texts.len()).unwrap_or(0)).map(TokenId)
     }
 }
@@ -253,19 +253,19 @@ mod tests {
     fn texts_that_all_have_one_place_are_refused() {
         let crowded = |count: usize| {
             // Of 256 buckets the first, and one tag.
-            let place = |text: &String| hash(&[text.as_bytes()]) & 0xfe00_0000_0000_00ff == 0;
-            let texts: Vec<String> = (0..).map(|n: u32| format!("{n}")).filter(place).take(count).collect();
+            let index = |text: &String| hash(&[text.as_bytes()]) & 0xfe00_0000_0000_00ff == 0;
+            let texts: Vec<String> = (0..).map(|n: u32| format!("{n}")).filter(index).take(count).collect();
             Vocabulary::new(&heap::Global, texts.iter().map(|text| text.as_bytes())).err()
         };
         assert_eq!(crowded(30), None);
         assert_eq!(crowded(200), Some(TokenizerError::Collisions { vocab_len: 200 }));
     }
 
-    /// Work instead of time: a text is compared with few others however many there are.
+    /// Counts comparisons instead of time: a text is compared with few others, for any number of texts.
     #[test]
     fn work_does_not_grow_with_the_vocabulary() {
         for count in [75_968, 151_936, 303_872] {
-            // As merges make them: many share beginnings and ends.
+            // As merges make them: many share prefixes and suffixes.
             let texts: Vec<String> =
                 (0..count).map(|id| format!("\u{120}{:x} {}", id % 251, id / 251)).collect();
             let vocabulary =

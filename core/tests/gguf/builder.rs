@@ -94,7 +94,7 @@ impl Builder {
         file
     }
 
-    /// What the reader says against the file.
+    /// The reader's error about the file.
     #[track_caller]
     pub(crate) fn refusal(&self) -> GgufError {
         Gguf::parse(&self.build(), HEAP).unwrap_err()
