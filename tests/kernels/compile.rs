@@ -30,9 +30,9 @@ fn matrix_kernels_of_every_type() {
         let mut specs = Vec::new();
         for (path, gated) in paths.iter().flat_map(|path| [(*path, false), (*path, true)]) {
             let up = gated.then_some((factor, GluSpec::Silu));
-            let (matrix, finish) = (factor, OutputMode::Store);
+            let (matrix, output) = (factor, OutputMode::Store);
             for blocks in [1, 2] {
-                specs.push(KernelSpec::Gemm(Gemm { path, matrix, up, cols: 512, outs: 256, finish, blocks }));
+                specs.push(KernelSpec::Gemm(Gemm { path, matrix, up, cols: 512, outs: 256, output, blocks }));
             }
             let up = gated.then_some((stack, GluSpec::Silu));
             for tile in [16, 32, 64, 128] {

@@ -1,4 +1,4 @@
-//! Steps that are lowered only to see their launches, and the kernels of such a step. Nothing of it is run.
+//! Steps that are lowered only for their list of launches, and the kernels of such a step. Nothing of it is run.
 
 use crate::kernel_spec::KernelSpec;
 use crate::lower;
@@ -11,7 +11,7 @@ use doorbell_core::backend::KvType;
 use doorbell_core::model::Model;
 use doorbell_core::plan::Plan;
 
-/// An address that no memory has.
+/// An address without memory.
 const ADDRESS: u64 = 1 << 40;
 
 /// Inputs that no kernel reads.
@@ -27,7 +27,7 @@ const INPUTS: Inputs = Inputs {
     ring: None,
 };
 
-/// The places of a model that has none.
+/// Addresses of a model that is not in memory.
 #[derive(Clone, Debug)]
 pub struct DryRun {
     addresses: Vec<u64>,
@@ -35,14 +35,14 @@ pub struct DryRun {
 }
 
 impl DryRun {
-    /// As many places as the model has weights, vectors, tables and groups.
+    /// As many addresses as the model has weights, vectors, tables and groups.
     pub fn new(model: &Model<'_>) -> Self {
         let most = model.weights.len().max(model.vectors.len()).max(model.ropes.len());
         let pools = vec![KvPool { keys: ADDRESS, values: ADDRESS }; model.groups.len()];
         Self { addresses: vec![ADDRESS; most], pools }
     }
 
-    /// A step of all rows of `plan` whose longest sequence has so many `positions` after it.
+    /// A step of all rows of `plan` whose longest sequence has `positions` positions after it.
     pub fn step<'s, 'a>(
         &'s self,
         model: &'s Model<'a>,

@@ -6,14 +6,14 @@ use alloc::string::{String, ToString};
 use doorbell_compiler::ir::{Builder, Value};
 use doorbell_core::plan::Glu;
 
-/// A non-linearity as part of a spec: floats by their bits.
+/// A non-linearity as part of a kernel's spec: floats by their bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GluSpec {
     /// `silu(gate) * up`
     Silu,
     /// `gelu_tanh(gate) * up`
     Gelu,
-    /// gpt-oss.
+    /// The one of gpt-oss.
     Oai {
         /// Bits of the slope inside the sigmoid.
         alpha: u32,
@@ -33,7 +33,7 @@ impl From<Glu> for GluSpec {
 }
 
 impl GluSpec {
-    /// Short name.
+    /// The part of kernels' names for it.
     pub(crate) fn name(self) -> String {
         match self {
             Self::Silu => "silu".to_string(),
@@ -47,29 +47,20 @@ impl GluSpec {
         match self {
             Self::Silu => {
                 let share = k.sigmoid(gate, 1.0);
-                let value = k.fmul(gate, share);
-                k.fmul(value, up)
+                k.eval(gate * share * up)
             }
             Self::Gelu => {
                 // 0.5 * (1 + tanh(z)) is sigmoid(2 z), z = sqrt(2 / pi) * g * (1 + 0.044715 g^2).
-                let square = k.fmul(gate, gate);
-                let (slope, one) = (k.float(0.044_715), k.float(1.0));
-                let inner = k.fma(square, slope, one);
-                let inner = k.fmul(inner, gate);
+                let inner = (gate * gate).mul_add(0.044_715, 1.0) * gate;
                 let share = k.sigmoid(inner, 2.0 * 0.797_884_6);
-                let value = k.fmul(gate, share);
-                k.fmul(value, up)
+                k.eval(gate * share * up)
             }
             Self::Oai { alpha, limit } => {
                 let limit = f32::from_bits(limit);
                 let (high, low, one) = (k.float(limit), k.float(-limit), k.float(1.0));
-                let gate = k.fmin(gate, high);
-                let share = k.sigmoid(gate, f32::from_bits(alpha));
-                let value = k.fmul(gate, share);
-                let up = k.fmin(up, high);
-                let up = k.fmax(up, low);
-                let up = k.fadd(up, one);
-                k.fmul(value, up)
+                let clamped = k.fmin(gate, high);
+                let share = k.sigmoid(clamped, f32::from_bits(alpha));
+                k.eval(clamped * share * (up.min(high).max(low) + one))
             }
         }
     }

@@ -1,11 +1,11 @@
-//! One kernel to run: which, how large, with what arguments, and what it ought to cost.
+//! One kernel to run: its spec, grid, arguments, and ideal cost.
 
 use crate::kernel_spec::KernelSpec;
 use alloc::vec::Vec;
 use doorbell_compiler::object::ArgumentValue;
 
-/// What a launch has to move and compute, for comparing with what it does. The rows of attention count as the last ones of
-/// the longest sequence.
+/// Bytes and multiply-adds that a launch needs at least, to compare with measured ones. The rows of attention count as
+/// the last ones of the longest sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Bytes that have to be read at least once.
@@ -25,7 +25,7 @@ pub struct Launch {
     pub groups: [u32; 3],
     /// In the order of the function's arguments.
     pub arguments: Vec<ArgumentValue>,
-    /// Whether it has to wait for the launch before it.
+    /// True if it has to wait for the launch before it.
     pub waits: bool,
     /// Ideal cost.
     pub cost: Cost,

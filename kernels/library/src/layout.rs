@@ -5,7 +5,7 @@ use doorbell_core::model::KvGroup;
 use doorbell_core::plan::PAGE_TOKENS;
 
 /// Keys, or values, of one group: `[pages, layers, heads, PAGE_TOKENS, dim]`, so that one head's page is contiguous;
-/// a page begins [`KvLayout::page_bytes`] behind the one before.
+/// pages are [`KvLayout::page_bytes`] apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvLayout {
     /// Layers of the group.

@@ -1,7 +1,28 @@
 //! GPU kernels of a plan's operations: written in the compiler's builder, specialized for shape, format and chip.
 //!
-//! [`lower()`] turns one operation of a plan into launches. A [`Launch`] names its kernel by [`KernelSpec`], which is all
-//! that compiling needs; the driver compiles each spec once. Not here: memory, queues, packets.
+//! Its layers, from the caller down:
+//!
+//! 1. [`lower()`] turns one operation of a plan into launches, with addresses from a [`Step`]. A [`Launch`] names its kernel
+//!    by [`KernelSpec`], which is all that compiling needs; the driver compiles each spec once.
+//! 2. [`KernelSpec`] is the table of kernels. They stand in folders by what they compute: `gemv` (few rows), `gemm` (many
+//!    rows), `attention`, `moe`, `rope`, `rows`.
+//! 3. `formats` is the table of weight formats, with one file per block layout.
+//!
+//! A spec can be compiled by itself, here the kernel that takes the largest of 32,000 logits:
+//!
+//! ```
+//! use doorbell_kernels::compiler::{Options, compile};
+//! use doorbell_kernels::isa::Target;
+//! use doorbell_kernels::{ArgMax, KernelSpec};
+//!
+//! let spec = KernelSpec::from(ArgMax { cols: 32_000, feeds: false });
+//! let function = spec.function(Target::Gfx1151)?;
+//! let kernel = compile(&function, Target::Gfx1151, &Options::default())?;
+//! assert!(kernel.resources.vgprs < 64);
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+//!
+//! Not here: memory, queues, packets (`doorbell-gpu`).
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -14,6 +35,7 @@ mod formats;
 mod gemm;
 mod gemv;
 mod glu;
+mod kernel;
 mod kernel_spec;
 mod launch;
 mod layout;
@@ -21,7 +43,6 @@ mod lower;
 mod moe;
 mod rope;
 mod rows;
-mod spec_error;
 mod step;
 mod trap;
 
@@ -30,7 +51,7 @@ pub use doorbell_compiler as compiler;
 pub use doorbell_compiler::isa;
 
 pub use attention::decode::spec::DecodeAttention;
-pub use attention::prefill::kernel::PrefillAttention;
+pub use attention::prefill::spec::PrefillAttention;
 pub use attention::shape::AttentionShape;
 pub use dry_run::{DryRun, kernel_specs};
 pub use gemm::activations_f16::ActivationsF16;
@@ -39,6 +60,7 @@ pub use gemm::kernel::Gemm;
 pub use gemm::path::MatrixPath;
 pub use gemv::spec::{MatrixSpec, OutputMode, PartSpec, Projection};
 pub use glu::GluSpec;
+pub use kernel::SpecError;
 pub use kernel_spec::KernelSpec;
 pub use launch::{Cost, Launch};
 pub use layout::{KvLayout, RopeTable};
@@ -50,10 +72,9 @@ pub use moe::experts_up::ExpertsUp;
 pub use moe::group_rows::GroupRows;
 pub use moe::grouped_spec::GroupedGemm;
 pub use moe::route::{RouterGating, Routing};
-pub use rope::spec::{HeadPart, HeadsSpec};
+pub use rope::spec::{CacheSpec, HeadPart, HeadsSpec, RotationSpec};
 pub use rows::argmax::{ArgMax, RING};
 pub use rows::embed::{Embedding, SelectRows};
 pub use rows::norm::NormAdd;
-pub use spec_error::SpecError;
-pub use step::{Inputs, KvPool, Step};
+pub use step::{Inputs, KvPool, RowAddresses, Step};
 pub use trap::handler::trap_handler;

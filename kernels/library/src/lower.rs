@@ -3,7 +3,7 @@
 use crate::attention::launch as attention;
 use crate::gemm::launch as gemm;
 use crate::gemm::path::{MatrixPath, PathChoice};
-use crate::gemv::launch::{NormedInput, PartLaunch, finishes, project, readable};
+use crate::gemv::launch::{NormedInput, PartLaunch, finishes_heads, is_readable, project};
 use crate::gemv::spec::OutputMode;
 use crate::launch::Launch;
 use crate::moe::grouped_launch;
@@ -35,13 +35,13 @@ impl fmt::Display for Unsupported {
 
 impl core::error::Error for Unsupported {}
 
-/// Whether [`lower`] would take an operation of this model on a chip.
+/// True if [`lower`] takes an operation of this model on a chip.
 pub fn supports(op: &Op, model: &Model<'_>, _target: Target) -> bool {
-    let mut known = true;
-    op.each_matrix(|matrix| known &= readable(model, matrix));
-    known
+    let mut readable = true;
+    op.each_matrix(|matrix| readable &= is_readable(model, matrix));
+    readable
         && match op {
-            Op::Embed { table, .. } => rows::readable(model, *table),
+            Op::Embed { table, .. } => rows::is_readable(model, *table),
             Op::Select { .. } | Op::NormAdd { .. } => true,
             Op::Project(op) => op.parts.iter().all(|part| match part.epilogue {
                 Epilogue::Query { head_dim, .. } => rope::supports(head_dim),
@@ -80,7 +80,7 @@ pub fn scratch_bytes(plan: &Plan<'_>, model: &Model<'_>) -> u64 {
 /// Calls `emit` with the launches of one operation, in order.
 ///
 /// # Errors
-/// No kernel for it: [`supports`] would have said no.
+/// No kernel for it: [`supports`] returns false.
 pub fn lower(
     op: &Op,
     step: &Step<'_, '_>,
@@ -118,7 +118,7 @@ pub fn lower_by(
                 rope::finish(step, op, data).into_iter().for_each(emit);
             }
         }
-        Op::Attend(op) => attention::attend(step, op, [step.scratch, data]).into_iter().for_each(emit),
+        Op::Attend(op) => attention::attention(step, op, [step.scratch, data]).into_iter().for_each(emit),
         Op::Route(op) if step.rows_of(op.input) <= 8 => {
             emit(router(step, op, data, Some((route::routing(op), route::values(step, op)))));
         }
@@ -140,14 +140,14 @@ pub fn lower_by(
     Ok(())
 }
 
-/// Whether a projection finishes its heads itself.
+/// True if a projection finishes its heads itself.
 fn merges(step: &Step<'_, '_>, op: &Project) -> bool {
     let rows = step.rows_of(op.input);
-    let mut places = op.parts.iter().filter_map(|part| rope::head_launch(step, part, 0));
-    places.all(|place| finishes(rows, place.part.dim))
+    let mut heads = op.parts.iter().filter_map(|part| rope::head_launch(step, part, 0));
+    heads.all(|head| finishes_heads(rows, head.part.dim))
 }
 
-/// `data` is the scratch behind the counters.
+/// The launches of products; `data` is the scratch behind the counters.
 fn projection(step: &Step<'_, '_>, choice: PathChoice, op: &Project, data: u64, merged: bool) -> Vec<Launch> {
     let rows = step.rows_of(op.input);
     let parts = op.parts.iter().enumerate();
@@ -160,17 +160,17 @@ fn projection(step: &Step<'_, '_>, choice: PathChoice, op: &Project, data: u64, 
         .unwrap_or_else(|| alloc::vec![project(step, &from, &parts, None)])
 }
 
-/// `scratch` is where products of keys and values go.
+/// A part with its addresses; products of keys and values go to `scratch`.
 fn part_launch(step: &Step<'_, '_>, part: &Part, scratch: u64, merged: bool) -> PartLaunch {
-    let (mut up, mut finish, mut gate_at) = (None, OutputMode::Store, None);
+    let (mut up, mut output, mut gate_at) = (None, OutputMode::Store, None);
     let out = match part.epilogue {
         Epilogue::Store { out } | Epilogue::Query { out, .. } => step.tensor(out),
         Epilogue::Add { to } => {
-            finish = OutputMode::Add;
+            output = OutputMode::Add;
             step.tensor(to)
         }
         Epilogue::AddGated { to, gate } => {
-            finish = OutputMode::AddGated;
+            output = OutputMode::AddGated;
             gate_at = Some(step.tensor(gate));
             step.tensor(to)
         }
@@ -181,19 +181,19 @@ fn part_launch(step: &Step<'_, '_>, part: &Part, scratch: u64, merged: bool) -> 
         Epilogue::Key { .. } | Epilogue::Value { .. } => scratch,
     };
     let head = if merged { rope::head_launch(step, part, scratch) } else { None };
-    PartLaunch { matrix: part.matrix, up, finish, out, gate: gate_at, head }
+    PartLaunch { matrix: part.matrix, up, output, out, gate: gate_at, head }
 }
 
 /// The launch of a router's products, to `out`.
 fn router(step: &Step<'_, '_>, op: &Route, out: u64, then: Option<(Routing, Vec<ArgumentValue>)>) -> Launch {
-    let (matrix, finish) = (op.router, OutputMode::Store);
-    let part = PartLaunch { matrix, up: None, finish, out, gate: None, head: None };
+    let (matrix, output) = (op.router, OutputMode::Store);
+    let part = PartLaunch { matrix, up: None, output, out, gate: None, head: None };
     project(step, &NormedInput { input: op.input, norm: op.norm }, &[part], then)
 }
 
 /// The launch of the logits, to `out`.
 fn head(step: &Step<'_, '_>, op: &Head, out: u64) -> Launch {
-    let finish = OutputMode::Cap { scale: op.scale.to_bits(), cap: op.soft_cap.unwrap_or(0.0).to_bits() };
-    let part = PartLaunch { matrix: op.matrix, up: None, finish, out, gate: None, head: None };
+    let output = OutputMode::Cap { scale: op.scale.to_bits(), cap: op.soft_cap.unwrap_or(0.0).to_bits() };
+    let part = PartLaunch { matrix: op.matrix, up: None, output, out, gate: None, head: None };
     project(step, &NormedInput { input: op.input, norm: Some(op.norm) }, &[part], None)
 }

@@ -1,4 +1,4 @@
-//! Where everything lies in device memory while a batch runs. The driver fills it in; kernels' arguments come from it.
+//! Device addresses of everything that a batch refers to. The driver fills them in; kernels' arguments come from them.
 
 use doorbell_core::backend::KvType;
 use doorbell_core::model::Model;
@@ -20,7 +20,7 @@ pub struct Inputs {
     pub tokens: u64,
     /// `[rows]`: positions, in tokens.
     pub positions: u64,
-    /// `[groups, rows]`: where the row's page table starts in `pages`, in entries.
+    /// `[groups, rows]`: start of the row's page table in `pages`, in entries.
     pub tables: u64,
     /// Page tables: page ids, in order of position.
     pub pages: u64,
@@ -28,7 +28,7 @@ pub struct Inputs {
     pub outputs: u64,
     /// `[outputs]`: positions of those rows.
     pub output_positions: u64,
-    /// `[groups, outputs]`: where those rows' page tables start in `pages`, in entries.
+    /// `[groups, outputs]`: starts of those rows' page tables in `pages`, in entries.
     pub output_tables: u64,
     /// `[outputs, vocabulary]` f32, or `[outputs]` u32.
     pub result: u64,
@@ -37,7 +37,7 @@ pub struct Inputs {
     pub ring: Option<u64>,
 }
 
-/// Everything that launches of one step refer to.
+/// Everything to which the launches of one step refer.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'s, 'a> {
     /// The model.
@@ -69,6 +69,15 @@ pub struct Step<'s, 'a> {
     pub inputs: Inputs,
 }
 
+/// Device addresses for the rows of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowAddresses {
+    /// Positions.
+    pub positions: u64,
+    /// Starts of page tables.
+    pub tables: u64,
+}
+
 impl Step<'_, '_> {
     /// Device address of an activation tensor.
     pub fn tensor(&self, id: TensorId) -> u64 {
@@ -84,12 +93,12 @@ impl Step<'_, '_> {
     }
 
     /// Device addresses of positions and page-table starts for the rows of a tensor, in a group.
-    pub fn places(&self, id: TensorId, group: GroupId) -> (u64, u64) {
+    pub fn row_addresses(&self, id: TensorId, group: GroupId) -> RowAddresses {
         let (positions, tables, rows) = match self.plan.tensor(id).rows {
             Rows::Batch => (self.inputs.positions, self.inputs.tables, self.rows),
             Rows::Outputs => (self.inputs.output_positions, self.inputs.output_tables, self.outputs),
         };
-        (positions, tables + 4 * u64::from(rows) * group.index() as u64)
+        RowAddresses { positions, tables: tables + 4 * u64::from(rows) * group.index() as u64 }
     }
 
     /// Device address of a matrix or stack.

@@ -1,12 +1,13 @@
-//! Which attentions have a kernel, what scratch they need, and their launches.
+//! Launches of attention, their scratch, and the conditions for them.
 
-use crate::attention::decode::spec::{DecodeAttention, PART, WAVES};
-use crate::attention::prefill::kernel::PrefillAttention;
+use crate::attention::decode::parts::{PART, WAVES};
+use crate::attention::decode::spec::DecodeAttention;
+use crate::attention::prefill::spec::PrefillAttention;
 use crate::attention::shape::AttentionShape;
 use crate::kernel_spec::KernelSpec;
 use crate::launch::{Cost, Launch};
 use crate::layout::KvLayout;
-use crate::step::Step;
+use crate::step::{RowAddresses, Step};
 use alloc::vec;
 use alloc::vec::Vec;
 use doorbell_compiler::object::ArgumentValue;
@@ -19,7 +20,7 @@ const SPREAD: [u32; 2] = [8, 256];
 /// Fewer rows than these take the kernel of single rows.
 const MANY: u32 = 32;
 
-/// Whether the kernel takes an operation.
+/// True if the kernels take an operation.
 pub(crate) fn supports(model: &Model<'_>, op: &Attend) -> bool {
     let group = &model.groups[op.kv.group.index()];
     let fits = |dim: u32| (8..=512).contains(&dim) && dim.is_multiple_of(8);
@@ -62,8 +63,8 @@ fn shape(model: &Model<'_>, op: &Attend, kv: KvType) -> AttentionShape {
     }
 }
 
-/// Positions that are looked at by the last rows of a sequence of `positions`, and how often all of them together look
-/// at one: no row sees what comes behind it, or is out of its window.
+/// Positions that the last rows of a sequence of `positions` see, and the sum over these rows of positions seen: no row
+/// sees positions after its own, or outside its window.
 fn seen(window: Option<u32>, positions: u32, rows: u32) -> [u64; 2] {
     let window = window.unwrap_or(u32::MAX);
     let ends = positions.saturating_sub(rows) + 1..=positions;
@@ -72,7 +73,7 @@ fn seen(window: Option<u32>, positions: u32, rows: u32) -> [u64; 2] {
 }
 
 /// The launches of an attention; `scratch` are counters and partial results.
-pub(crate) fn attend(step: &Step<'_, '_>, op: &Attend, scratch: [u64; 2]) -> Vec<Launch> {
+pub(crate) fn attention(step: &Step<'_, '_>, op: &Attend, scratch: [u64; 2]) -> Vec<Launch> {
     let group = &step.model.groups[op.kv.group.index()];
     let rows = step.rows_of(op.query);
     let shape = shape(step.model, op, step.kv);
@@ -80,7 +81,7 @@ pub(crate) fn attend(step: &Step<'_, '_>, op: &Attend, scratch: [u64; 2]) -> Vec
     let splits = splits(op.window, step.positions);
     let spread = rows <= SPREAD[0] && splits > 1 && splits <= most_splits(step.model, op.window);
     let spec = DecodeAttention { shape, spread, single: many.is_some() };
-    let (positions, tables) = step.places(op.query, op.kv.group);
+    let RowAddresses { positions, tables } = step.row_addresses(op.query, op.kv.group);
     let pool = step.pool(op.kv.group);
     let layer = u64::from(op.kv.layer);
     let keys = pool.keys + layer * KvLayout::keys(group, step.kv).layer_bytes();
@@ -107,16 +108,17 @@ pub(crate) fn attend(step: &Step<'_, '_>, op: &Attend, scratch: [u64; 2]) -> Vec
     };
     // Workgroups that read the same keys and values run together.
     let groups = [spec.tiles() * group.heads, if spread { splits } else { 1 }, rows];
-    let launch = |spec, groups, arguments, waits, cost| Launch { spec, groups, arguments, waits, cost };
+    let launch =
+        |spec: KernelSpec, groups, arguments, waits, cost| Launch { spec, groups, arguments, waits, cost };
     let Some(many) = many else {
-        return vec![launch(KernelSpec::Attend(spec), groups, arguments, true, cost)];
+        return vec![launch(spec.into(), groups, arguments, true, cost)];
     };
-    // Both take the same arguments; a row is one's or the other's.
+    // Both take the same arguments; each row belongs to one of them.
     arguments.push(ArgumentValue::Scalar(rows));
     let none = Cost::default();
     vec![
-        launch(KernelSpec::PrefillAttention(many), many.groups(rows), arguments.clone(), true, cost),
-        launch(KernelSpec::Attend(spec), groups, arguments, false, none),
+        launch(many.into(), many.groups(rows), arguments.clone(), true, cost),
+        launch(spec.into(), groups, arguments, false, none),
     ]
 }
 

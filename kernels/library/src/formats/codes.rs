@@ -1,7 +1,6 @@
-//! Codes of four bits, and tables that they are looked up in.
+//! Codes of four bits, and the tables in which they are looked up.
 
-use crate::builder_ext::BuilderExt;
-use crate::formats::lane_format::Run;
+use super::run::Run;
 use doorbell_compiler::ir::{Alu, Builder, Value};
 
 /// `kvalues_iq4nl`, four codes a dword.
@@ -11,8 +10,7 @@ pub(crate) const E2M1_DOUBLED: [u32; 4] = [0x0302_0100, 0x0c08_0604, 0xfdfe_ff00
 
 /// Low or high nibbles of four bytes.
 pub(crate) fn nibbles(k: &mut Builder, quants: Value, half: u8) -> Value {
-    let moved = k.right(quants, 4 * u32::from(half));
-    k.mask(moved, 0x0f0f_0f0f)
+    k.eval((quants >> 4 * u32::from(half)) & 0x0f0f_0f0f)
 }
 
 /// A run of codes that stand for entries of a table of sixteen bytes.
@@ -20,14 +18,13 @@ pub(crate) fn from_table(k: &mut Builder, quants: &[Value], half: u8, table: [u3
     let entries = table.map(|entries| k.int(entries));
     let codes = core::array::from_fn(|index| {
         let numbers = nibbles(k, quants[index], half);
-        let place = k.mask(numbers, 0x0707_0707);
-        let low = k.alu(Alu::perm, &[entries[1], entries[0], place]);
-        let high = k.alu(Alu::perm, &[entries[3], entries[2], place]);
+        let within = k.eval(numbers & 0x0707_0707);
+        let low = k.alu(Alu::perm, &[entries[1], entries[0], within]);
+        let high = k.alu(Alu::perm, &[entries[3], entries[2], within]);
         // Bit 3 of a number takes the byte from `high`.
-        let bits = k.right(numbers, 1);
+        let bits = k.eval(numbers >> 1);
         let (four, own) = (k.int(0x0404_0404), k.int(0x0302_0100));
-        let bits = k.and(bits, four);
-        let choice = k.or(bits, own);
+        let choice = k.eval(bits & four | own);
         k.alu(Alu::perm, &[high, low, choice])
     });
     Run { codes, scale, minimum: None }

@@ -3,13 +3,14 @@
 //!
 //! Sums run over columns in order, whatever the grid: a row's result does not depend on the other rows.
 
+use super::path::MatrixPath;
+use super::stage::{StagedRows, WeightStage};
+use super::tile::{OutputBlock, TileLds, TileProduct, WaveRows};
 use crate::builder_ext::BuilderExt;
-use crate::gemm::path::MatrixPath;
-use crate::gemm::stage::{StagedRows, WeightStage, stride};
-use crate::gemm::tile::{OutputBlock, TileLds, TileProduct};
-use crate::gemv::epilogue::epilogue;
+use crate::gemv::epilogue::{Output, epilogue};
 use crate::gemv::spec::{MatrixSpec, OutputMode, PartArguments, PartSpec};
 use crate::glu::GluSpec;
+use crate::kernel::{Kernel, SpecError};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -30,8 +31,8 @@ pub struct Gemm {
     pub cols: u32,
     /// Outputs.
     pub outs: u32,
-    /// What becomes of the product; never [`OutputMode::Cap`].
-    pub finish: OutputMode,
+    /// The store of the product; never [`OutputMode::Cap`].
+    pub output: OutputMode,
     /// Blocks of sixteen rows of a wave: 1 or 2.
     pub blocks: u32,
 }
@@ -42,8 +43,8 @@ pub(crate) const TILE_ROWS: u32 = 128;
 const TILE_OUTS: u32 = 64;
 const WORKGROUP: u32 = 256;
 
-/// A wave's place.
-struct WaveOffsets {
+/// A wave's part of the tile.
+struct WaveTile {
     /// Lane modulo 16.
     within: Value,
     /// Lane divided by 16.
@@ -52,18 +53,18 @@ struct WaveOffsets {
     rows: Value,
     /// First output of the wave in one matrix's part of the tile.
     outs: Value,
+    gfx12: bool,
 }
 
-impl Gemm {
-    /// The kernel's name.
-    pub(crate) fn name(&self) -> String {
+impl Kernel for Gemm {
+    fn name(&self) -> String {
         let path = self.path.name();
         let rows = self.tile_rows();
         let mut name = format!("gemm{path}_{rows}_{}x{}_{}", self.outs, self.cols, self.matrix.name());
         if let Some((up, glu)) = self.up {
             let _ = write!(name, "_{}_{}", glu.name(), up.name());
         }
-        name.push_str(match self.finish {
+        name.push_str(match self.output {
             OutputMode::Add => "_add",
             OutputMode::AddGated => "_gated",
             OutputMode::Store | OutputMode::Cap { .. } => "",
@@ -71,71 +72,69 @@ impl Gemm {
         name
     }
 
-    /// Rows of a workgroup.
-    fn tile_rows(&self) -> u32 {
-        self.blocks * self.apart()
-    }
-
-    /// Rows between a wave's blocks, which other waves make.
-    fn apart(&self) -> u32 {
-        if self.up.is_some() { 32 } else { 64 }
-    }
-
-    /// Blocks of a wave for so many rows.
-    pub(crate) fn blocks(gated: bool, rows: u32) -> u32 {
-        if rows <= if gated { 32 } else { 64 } { 1 } else { 2 }
-    }
-
-    /// Workgroups for so many rows.
-    pub fn groups(&self, rows: u32) -> [u32; 3] {
-        [self.outs.div_ceil(TILE_OUTS), rows.div_ceil(self.tile_rows()), 1]
-    }
-
-    /// Arguments: `x` (of `ActivationsF16` or `ActivationsI8`, rows padded to 128), `out` (f32 `[rows, outs]`), `rows`, per matrix its
-    /// weights, scale and bias where there are any, and the gate (f32 `[rows]`) of a gated addition.
-    pub fn function(&self, target: Target) -> Function {
+    /// Arguments: `x` (of `ActivationsF16` or `ActivationsI8`, rows padded to 128), `out` (f32 `[rows, outs]`), `rows`,
+    /// per matrix its weights, scale and bias where there are any, and the gate (f32 `[rows]`) of a gated addition.
+    fn function(&self, target: Target) -> Result<Function, SpecError> {
         let mut k = Builder::new(&self.name(), WORKGROUP);
         let (x, out) = (k.buffer("x"), k.buffer("out"));
         let rows = k.scalar("rows", Elem::Int);
         let first = self.matrix.arguments(&mut k, "weights");
         let second = self.up.map(|(up, _)| up.arguments(&mut k, "up"));
-        let gate = (self.finish == OutputMode::AddGated).then(|| k.buffer("gate"));
+        let gate = (self.output == OutputMode::AddGated).then(|| k.buffer("gate"));
         let matrices = if self.up.is_some() { 2 } else { 1 };
-        let room = TileLds::new(&mut k, self.path, self.tile_rows(), matrices * TILE_OUTS);
-        let gfx12 = target.generation() == Generation::Gfx12;
-        let place = self.place(&mut k);
-        let stages = self.stages(&mut k, first.base, second.as_ref().map(|own| own.base), room);
-        let sums = self.multiply(&mut k, x, &place, &stages, room, gfx12);
+        let lds = TileLds::new(&mut k, self.path, self.tile_rows(), matrices * TILE_OUTS);
+        let wave = self.wave_tile(&mut k, target.generation() == Generation::Gfx12);
+        let stages = self.stages(&mut k, first.base, second.as_ref().map(|own| own.base), lds);
+        let sums = self.multiply(&mut k, x, &wave, &stages, lds);
         let part = PartArguments { matrix: first, up: second, out, gate, head: None };
-        self.finish(&mut k, &place, &sums, &part, rows, gfx12);
-        k.finish()
+        self.finish(&mut k, &wave, &sums, &part, rows);
+        Ok(k.finish())
+    }
+}
+
+impl Gemm {
+    /// Rows of a workgroup.
+    fn tile_rows(&self) -> u32 {
+        self.blocks * self.block_distance()
     }
 
-    fn place(&self, k: &mut Builder) -> WaveOffsets {
+    /// Rows from one of a wave's blocks to the next; other waves make those between.
+    fn block_distance(&self) -> u32 {
+        if self.up.is_some() { 32 } else { 64 }
+    }
+
+    /// Blocks of a wave for a number of rows.
+    pub(crate) fn blocks(gated: bool, rows: u32) -> u32 {
+        if rows <= if gated { 32 } else { 64 } { 1 } else { 2 }
+    }
+
+    /// Workgroups for a number of rows.
+    pub fn groups(&self, rows: u32) -> [u32; 3] {
+        [self.outs.div_ceil(TILE_OUTS), rows.div_ceil(self.tile_rows()), 1]
+    }
+
+    fn wave_tile(&self, k: &mut Builder, gfx12: bool) -> WaveTile {
         let lane = k.lane();
         let wave = k.wave();
-        let within = k.mask(lane, 15);
-        let half = k.right(lane, 4);
-        let across = self.apart() / 16;
-        let rows = k.mask(wave, across - 1);
-        let rows = k.times(rows, 16);
-        let outs = k.right(wave, across.trailing_zeros());
-        let outs = k.times(outs, if self.up.is_some() { 16 } else { 32 });
-        WaveOffsets { within, half, rows, outs }
+        let within = k.eval(lane & 15);
+        let half = k.eval(lane >> 4);
+        let across = self.block_distance() / 16;
+        let rows = k.eval((wave & (across - 1)) * 16);
+        let outs = k.eval((wave / across) * if self.up.is_some() { 16 } else { 32 });
+        WaveTile { within, half, rows, outs, gfx12 }
     }
 
     /// One per matrix.
-    fn stages(&self, k: &mut Builder, base: Value, up: Option<Value>, room: TileLds) -> Vec<WeightStage> {
+    fn stages(&self, k: &mut Builder, base: Value, up: Option<Value>, lds: TileLds) -> Vec<WeightStage> {
         let tile = k.workgroup_id(Axis::X);
         let last = k.int(self.outs - 1);
-        let first = k.times(tile, TILE_OUTS);
+        let first = k.eval(tile * TILE_OUTS);
         let mut matrices = alloc::vec![(self.matrix.ty, base)];
         matrices.extend(self.up.zip(up).map(|((up, _), base)| (up.ty, base)));
         let mut stages = Vec::new();
         for (number, (ty, base)) in (0u32..).zip(matrices) {
-            let rows = number * TILE_OUTS;
             let (cols, path, fold) = (self.cols, self.path, TILE_OUTS);
-            let lds = [room.weights[0] + rows * stride(path), room.weights[1] + 4 * rows, room.weight_line];
+            let lds = lds.weight_rows(path, number * TILE_OUTS);
             stages.push(WeightStage::new(k, &StagedRows { ty, cols, path, base, first, last, fold, lds }));
         }
         stages
@@ -146,30 +145,27 @@ impl Gemm {
         &self,
         k: &mut Builder,
         x: Value,
-        place: &WaveOffsets,
+        wave: &WaveTile,
         stages: &[WeightStage],
-        room: TileLds,
-        gfx12: bool,
+        lds: TileLds,
     ) -> Vec<Vec<Value>> {
         let path = self.path;
         let tile = k.workgroup_id(Axis::Y);
-        let first = k.times(tile, self.tile_rows());
+        let first = k.eval(tile * self.tile_rows());
         let row_bytes = TileProduct::row_bytes(path, self.cols);
         let copied: Vec<Value> = (0..TileProduct::rounds(path, WORKGROUP, self.tile_rows()))
             .map(|round| {
-                let row = TileProduct::copied(k, path, WORKGROUP, round);
-                let row = k.add(row, first);
-                k.times(row, row_bytes)
+                let row = TileProduct::copied_row(k, path, WORKGROUP, round);
+                k.eval((row + first) * row_bytes)
             })
             .collect();
-        let row = k.add(place.rows, place.within);
-        let column = k.add(place.outs, place.within);
+        let row = k.add(wave.rows, wave.within);
+        let column = k.add(wave.outs, wave.within);
         let own = self.matrix.ty;
         let columns = match self.up {
             Some((up, _)) => [(0, own), (TILE_OUTS, up.ty)],
             None => [(0, own), (16, own)],
         };
-        let columns = columns.map(|(first, ty)| OutputBlock { first, ty });
         let product = TileProduct {
             path,
             cols: self.cols,
@@ -177,16 +173,18 @@ impl Gemm {
             stages,
             x,
             copied: &copied,
-            room,
-            row,
-            first_row: place.rows,
-            blocks: self.blocks,
-            apart: self.apart(),
+            lds,
+            rows: WaveRows {
+                row,
+                first_row: wave.rows,
+                blocks: self.blocks,
+                distance: self.block_distance(),
+            },
             used: None,
             column,
-            columns: &columns,
-            half: place.half,
-            gfx12,
+            columns: &columns.map(|(first, ty)| OutputBlock { first, ty }),
+            half: wave.half,
+            gfx12: wave.gfx12,
         };
         product.sums(k)
     }
@@ -194,37 +192,33 @@ impl Gemm {
     fn finish(
         &self,
         k: &mut Builder,
-        place: &WaveOffsets,
+        wave: &WaveTile,
         sums: &[Vec<Value>],
         part: &PartArguments,
         rows: Value,
-        gfx12: bool,
     ) {
         let gated = self.up.is_some();
         let (tile_x, tile_y) = (k.workgroup_id(Axis::X), k.workgroup_id(Axis::Y));
-        let first_out = k.times(tile_x, TILE_OUTS);
-        let first_out = k.add(first_out, place.outs);
-        let out = k.add(first_out, place.within);
-        let first_row = k.times(tile_y, self.tile_rows());
-        let first_row = k.add(first_row, place.rows);
-        let own = if gfx12 { k.left(place.half, 3) } else { place.half };
-        let first_row = k.add(first_row, own);
+        let first_out = k.eval(tile_x * TILE_OUTS + wave.outs + wave.within);
+        let tile_row = k.eval(tile_y * self.tile_rows() + wave.rows);
+        let own = if wave.gfx12 { k.eval(wave.half << 3) } else { wave.half };
+        let first_row = k.add(tile_row, own);
         let limit = k.int(self.outs);
-        let share =
-            PartSpec { rows: self.outs, matrix: self.matrix, up: self.up, finish: self.finish, head: None };
+        let spec =
+            PartSpec { rows: self.outs, matrix: self.matrix, up: self.up, output: self.output, head: None };
         let columns: &[u32] = if gated { &[0] } else { &[0, 1] };
         for (block, column) in (0..self.blocks).flat_map(|block| columns.iter().map(move |at| (block, *at))) {
-            let out = k.plus(out, 16 * column);
+            let out = k.eval(first_out + 16 * column);
             let inside = k.lt_u(out, limit);
             for register in 0..8 {
-                let later = register * if gfx12 { 1 } else { 2 };
-                let row = k.plus(first_row, self.apart() * block + later);
-                let here = k.lt_u(row, rows);
-                let here = k.both(here, inside);
+                let later = register * if wave.gfx12 { 1 } else { 2 };
+                let row = k.eval(first_row + (self.block_distance() * block + later));
                 let index = (2 * block + column) as usize;
                 let value = sums[index][register as usize];
                 let up = sums[if gated { index + 1 } else { index }][register as usize];
-                k.when(here, |k| epilogue(k, &share, part, [value, up], [row, out]));
+                k.when(row.lt(rows) & inside, |k| {
+                    epilogue(k, &spec, part, [value, up], Output { row, column: out });
+                });
             }
         }
     }

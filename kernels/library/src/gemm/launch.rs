@@ -1,4 +1,4 @@
-//! Which projections and experts take the matrix kernels, and their launches.
+//! Launches of projections on matrix kernels, and the conditions for them.
 
 use crate::gemm::activations_f16::ActivationsF16;
 use crate::gemm::activations_i8::ActivationsI8;
@@ -17,7 +17,7 @@ use doorbell_core::quant::Type;
 /// Rows that fill half of a tile's waves; fewer are not worth its padding.
 pub(crate) const LEAST_ROWS: u32 = 32;
 
-/// Bytes of activations for so many rows of `cols`, of either path.
+/// Bytes of activations for `rows` rows of `cols`, of either path.
 pub(crate) fn scratch_bytes(rows: u32, cols: u32) -> u64 {
     if rows < LEAST_ROWS {
         return 0;
@@ -26,20 +26,25 @@ pub(crate) fn scratch_bytes(rows: u32, cols: u32) -> u64 {
     u64::from(rows.next_multiple_of(TILE_ROWS)) * u64::from(row)
 }
 
-/// The launch that makes activations of f32 rows: `[from, to]`.
-pub(crate) fn activations(
-    step: &Step<'_, '_>,
-    path: MatrixPath,
-    [from, to]: [u64; 2],
-    [rows, cols]: [u32; 2],
-    norm: Option<Norm>,
-) -> Launch {
+/// Rows to convert.
+#[derive(Clone, Copy)]
+pub(crate) struct Conversion {
+    /// Address of the f32 rows.
+    pub(crate) from: u64,
+    /// Address of the activations.
+    pub(crate) to: u64,
+    pub(crate) rows: u32,
+    pub(crate) cols: u32,
+    pub(crate) norm: Option<Norm>,
+}
+
+/// The launch that converts f32 rows at `from` to activations at `to`.
+pub(crate) fn activations(step: &Step<'_, '_>, path: MatrixPath, conversion: Conversion) -> Launch {
+    let Conversion { from, to, rows, cols, norm } = conversion;
     let eps = norm.map(|norm| norm.eps.to_bits());
     let (spec, row) = match path {
-        MatrixPath::F16 => (KernelSpec::ActivationsF16(ActivationsF16 { cols, norm: eps }), 2 * cols),
-        MatrixPath::I8 => {
-            (KernelSpec::ActivationsI8(ActivationsI8 { cols, norm: eps }), ActivationsI8::row_bytes(cols))
-        }
+        MatrixPath::F16 => (KernelSpec::from(ActivationsF16 { cols, norm: eps }), 2 * cols),
+        MatrixPath::I8 => (ActivationsI8 { cols, norm: eps }.into(), ActivationsI8::row_bytes(cols)),
     };
     let mut arguments = alloc::vec![ArgumentValue::Buffer(from)];
     arguments.extend(norm.map(|norm| ArgumentValue::Buffer(step.vector(norm.weight))));
@@ -49,8 +54,8 @@ pub(crate) fn activations(
     Launch { spec, groups: [rows, 1, 1], arguments, waits: true, cost }
 }
 
-/// The launches of parts over `rows` rows at `input`, with [`scratch_bytes`] at `scratch`; `None` where the kernels of
-/// few rows are to be taken.
+/// The launches of parts over `rows` rows at `input`, with [`scratch_bytes`] at `scratch`; `None` if the kernels of
+/// few rows are better.
 pub(crate) fn project(
     step: &Step<'_, '_>,
     choice: PathChoice,
@@ -60,14 +65,14 @@ pub(crate) fn project(
     parts: &[PartLaunch],
 ) -> Option<Vec<Launch>> {
     let cols = step.model.weight(parts.first()?.matrix.weight).cols as u32;
-    let known = |part: &PartLaunch| !matches!(part.finish, OutputMode::Cap { .. });
-    if rows < choice.least_rows() || !cols.is_multiple_of(32) || !parts.iter().all(known) {
+    let storable = |part: &PartLaunch| !matches!(part.output, OutputMode::Cap { .. });
+    if rows < choice.least_rows() || !cols.is_multiple_of(32) || !parts.iter().all(storable) {
         return None;
     }
     let matrices = parts.iter().flat_map(|part| [Some(part.matrix), part.up.map(|(up, _)| up)]);
     let types: Vec<Type> = matrices.flatten().map(|matrix| step.model.weight(matrix.weight).ty).collect();
     let path = choice.path(&types);
-    let first = activations(step, path, [input, scratch], [rows, cols], norm);
+    let first = activations(step, path, Conversion { from: input, to: scratch, rows, cols, norm });
     let read = first.cost.written;
     let products = parts.iter().enumerate().map(|(index, part)| {
         let spec = Gemm {
@@ -76,7 +81,7 @@ pub(crate) fn project(
             up: part.up.map(|(up, glu)| (MatrixSpec::new(step.model, &up), glu)),
             cols,
             outs: part.matrix.rows,
-            finish: part.finish,
+            output: part.output,
             blocks: Gemm::blocks(part.up.is_some(), rows),
         };
         let buffers = [scratch, part.out].map(ArgumentValue::Buffer);
@@ -93,7 +98,7 @@ pub(crate) fn project(
         }
         arguments.extend(part.gate.map(ArgumentValue::Buffer));
         cost.written = 4 * u64::from(part.matrix.rows) * u64::from(rows);
-        Launch { spec: KernelSpec::Gemm(spec), groups: spec.groups(rows), arguments, waits: index == 0, cost }
+        Launch { spec: spec.into(), groups: spec.groups(rows), arguments, waits: index == 0, cost }
     });
     Some(core::iter::once(first).chain(products).collect())
 }

@@ -1,16 +1,16 @@
 //! A wave's products of one tile of 128 columns: fragments from LDS, matrix instructions, factors of integer sums.
 
-use crate::builder_ext::{BuilderExt, at, fragment};
-use crate::gemm::activations_i8::BLOCK;
-use crate::gemm::path::MatrixPath;
-use crate::gemm::stage::{CHUNK, stride};
-use crate::gemm::tile::{OutputBlock, TileProduct};
-use crate::gemm::weights_i8::{grain, has_minimum};
+use super::activations_i8::BLOCK;
+use super::path::MatrixPath;
+use super::stage::{CHUNK, stride};
+use super::tile::{OutputBlock, TileProduct, WaveRows};
+use crate::builder_ext::{BuilderExt, fragment};
+use crate::formats::spec::FormatSpec;
 use crate::gemv::activations::MAGIC;
 use alloc::vec::Vec;
-use doorbell_compiler::ir::{Builder, Elem, Fragment, MatrixOp, Value, Width};
+use doorbell_compiler::ir::{Builder, Elem, Fragment, MatrixOp, Value, Width, lds};
 
-/// Where a lane's fragments and factors start in LDS.
+/// LDS bytes of a lane's fragments and factors.
 struct FragmentOffsets {
     rows: Value,
     columns: Value,
@@ -18,17 +18,25 @@ struct FragmentOffsets {
     column_factors: Value,
 }
 
-/// What integer sums are multiplied by, for one column of a lane.
+/// A scale of integer sums.
+#[derive(Clone, Copy)]
+struct SumScale {
+    factor: Value,
+    /// Undoes the start of the sums.
+    start: Value,
+}
+
+/// The factors of integer sums, for one column of a lane.
 struct ColumnFactors {
-    /// By sixteen columns of weights: the factor, and what undoes the start of the sums.
-    factors: Vec<[Value; 2]>,
+    /// By sixteen columns of weights.
+    scales: Vec<SumScale>,
     minimum: Option<Value>,
 }
 
 impl TileProduct<'_> {
     /// Sums of nothing, as [`TileProduct::multiply`] carries them: fragments of f32, or floats.
     pub(crate) fn zeros(&self, k: &mut Builder) -> Vec<Value> {
-        let count = self.blocks as usize * self.columns.len();
+        let count = self.rows.blocks as usize * self.columns.len();
         match self.path {
             MatrixPath::F16 => (0..count).map(|_| k.zero_fragment(Fragment::FloatAcc)).collect(),
             MatrixPath::I8 => (0..8 * count).map(|_| k.float(0.0)).collect(),
@@ -36,7 +44,7 @@ impl TileProduct<'_> {
     }
 
     /// The floats of sums.
-    pub(crate) fn apart(&self, k: &mut Builder, sums: &[Value]) -> Vec<Vec<Value>> {
+    pub(crate) fn split(&self, k: &mut Builder, sums: &[Value]) -> Vec<Vec<Value>> {
         match self.path {
             MatrixPath::F16 => sums
                 .iter()
@@ -48,15 +56,13 @@ impl TileProduct<'_> {
 
     /// Adds the products of a tile. Blocks without rows are left out, but for a wave's first.
     pub(crate) fn multiply(&self, k: &mut Builder, sums: &[Value]) -> Vec<Value> {
-        let Some(used) = self.used.filter(|_| self.blocks > 1) else { return self.whole(k, sums) };
-        let one = k.int(1);
-        let more = k.gt_u(used, one);
+        let Some(used) = self.used.filter(|_| self.rows.blocks > 1) else { return self.whole(k, sums) };
         k.choose(
-            more,
+            used.gt(1),
             |k| self.whole(k, sums),
             |k| {
-                let (first, rest) = sums.split_at(sums.len() / self.blocks as usize);
-                let mut sums = Self { blocks: 1, ..*self }.whole(k, first);
+                let (first, rest) = sums.split_at(sums.len() / self.rows.blocks as usize);
+                let mut sums = Self { rows: WaveRows { blocks: 1, ..self.rows }, ..*self }.whole(k, first);
                 sums.extend(rest);
                 sums
             },
@@ -65,42 +71,37 @@ impl TileProduct<'_> {
 
     fn whole(&self, k: &mut Builder, sums: &[Value]) -> Vec<Value> {
         match self.path {
-            MatrixPath::F16 => self.halves(k, sums),
-            MatrixPath::I8 => self.bytes(k, sums),
+            MatrixPath::F16 => self.multiply_f16(k, sums),
+            MatrixPath::I8 => self.multiply_i8(k, sums),
         }
     }
 
     /// `later`: bytes that the upper half of the wave starts later, on gfx12.
-    fn places(&self, k: &mut Builder, later: u32) -> FragmentOffsets {
-        let own = if self.gfx12 { k.left(self.half, later.trailing_zeros()) } else { k.int(0) };
-        let [rows, columns] =
-            [(self.row, self.room.rows[0]), (self.column, self.room.weights[0])].map(|(row, start)| {
-                let row = k.times(row, stride(self.path));
-                let row = k.add(row, own);
-                k.plus(row, start)
-            });
-        let half = k.left(self.half, 3);
-        let first = k.add(self.first_row, half);
-        let first = k.left(first, 2);
-        let row_factors = k.plus(first, self.room.rows[1]);
-        let column_factors = k.left(self.column, 2);
-        let column_factors = k.plus(column_factors, self.room.weights[1]);
+    fn offsets(&self, k: &mut Builder, later: u32) -> FragmentOffsets {
+        let WaveRows { row, first_row, .. } = self.rows;
+        let own = if self.gfx12 { k.eval(self.half * later) } else { k.int(0) };
+        let [rows, columns] = [(row, self.lds.rows), (self.column, self.lds.weights)]
+            .map(|(row, start)| k.eval(row * stride(self.path) + own + start));
+        let row_factors = k.eval(((first_row + (self.half << 3)) << 2) + self.lds.row_factors);
+        let column_factors = k.eval((self.column << 2) + self.lds.weight_factors);
         FragmentOffsets { rows, columns, row_factors, column_factors }
     }
 
-    fn halves(&self, k: &mut Builder, sums: &[Value]) -> Vec<Value> {
+    fn multiply_f16(&self, k: &mut Builder, sums: &[Value]) -> Vec<Value> {
         // gfx12 splits a fragment's columns over the halves of the wave; any split will do if both sides agree.
-        let FragmentOffsets { rows, columns, .. } = self.places(k, 16);
+        let FragmentOffsets { rows, columns, .. } = self.offsets(k, 16);
         // Many accumulators leave fewer registers for fragments.
         let parts = if sums.len() > 4 { 1 } else { 2 };
         let stride = stride(self.path);
-        let (start, end, step) = (k.int(0), k.int(2 * CHUNK), k.int(32 * parts));
-        k.for_range([start, end, step], sums, |k, byte, sums| {
+        let range = k.range(0, 2 * CHUNK, 32 * parts);
+        k.for_range(range, sums, |k, byte, sums| {
             let [rows, columns] = [rows, columns].map(|row| k.add(row, byte));
             let mut sums = sums.to_vec();
             for part in 0..parts {
-                let left: Vec<Value> = (0..self.blocks)
-                    .map(|block| fragment(k, rows, self.apart * block * stride + 32 * part, self.gfx12))
+                let left: Vec<Value> = (0..self.rows.blocks)
+                    .map(|block| {
+                        fragment(k, rows, self.rows.distance * block * stride + 32 * part, self.gfx12)
+                    })
                     .collect();
                 let right: Vec<Value> = self
                     .columns
@@ -116,90 +117,102 @@ impl TileProduct<'_> {
         })
     }
 
-    fn bytes(&self, k: &mut Builder, sums: &[Value]) -> Vec<Value> {
-        let places = self.places(k, 8);
-        let start = k.int(MAGIC.to_bits());
+    fn multiply_i8(&self, k: &mut Builder, sums: &[Value]) -> Vec<Value> {
+        let offsets = self.offsets(k, 8);
+        let start_bits = k.int(MAGIC.to_bits());
         // Integer sums on top of these bits are the bits of 1.5 * 2^23 + sum.
-        let start = k.fragment(&[start; 8], Fragment::IntAcc);
-        let (zero, end, step) = (k.int(0), k.int(CHUNK), k.int(BLOCK));
-        k.for_range([zero, end, step], sums, |k, byte, sums| {
+        let start = k.fragment(&[start_bits; 8], Fragment::IntAcc);
+        let range = k.range(0, CHUNK, BLOCK);
+        k.for_range(range, sums, |k, byte, sums| {
             let stride = stride(self.path);
-            let [rows, columns] = [places.rows, places.columns].map(|row| k.add(row, byte));
-            let number = k.right(byte, BLOCK.trailing_zeros());
+            let [rows, columns] = [offsets.rows, offsets.columns].map(|row| k.add(row, byte));
+            let number = k.eval(byte / BLOCK);
             let pieces = |k: &mut Builder, from: Value, ahead: u32| {
                 [0, 16].map(|piece| byte_fragment(k, from, ahead + piece, self.gfx12))
             };
-            let left: Vec<[Value; 2]> =
-                (0..self.blocks).map(|block| pieces(k, rows, self.apart * block * stride)).collect();
+            let left: Vec<[Value; 2]> = (0..self.rows.blocks)
+                .map(|block| pieces(k, rows, self.rows.distance * block * stride))
+                .collect();
             let right: Vec<[Value; 2]> =
                 self.columns.iter().map(|column| pieces(k, columns, column.first * stride)).collect();
-            let column_factors: Vec<ColumnFactors> =
-                self.columns.iter().map(|column| self.column_factors(k, &places, *column, number)).collect();
-            let ahead = k.times(number, self.room.row_line);
-            let from = k.add(places.row_factors, ahead);
-            let minima = column_factors.iter().any(|column_factors| column_factors.minimum.is_some());
-            let mut next = Vec::new();
-            for block in 0..self.blocks {
-                let ahead = 4 * self.apart * block;
-                let factors = eight(k, from, ahead);
-                let row_sums =
-                    if minima { eight(k, from, ahead + 4 * self.room.row_line) } else { Vec::new() };
-                for (right, column_factors) in right.iter().zip(&column_factors) {
-                    let left = left[block as usize];
-                    let values = weighed(k, start, left, *right, column_factors);
-                    for (register, value) in values.into_iter().enumerate() {
-                        let mut sum = k.fma(value, factors[register], sums[next.len()]);
-                        if let Some(minimum) = column_factors.minimum {
-                            sum = k.fma(minimum, row_sums[register], sum);
-                        }
-                        next.push(sum);
+            let factors: Vec<ColumnFactors> =
+                self.columns.iter().map(|column| self.column_factors(k, &offsets, *column, number)).collect();
+            let from = k.eval(offsets.row_factors + number * self.lds.row_line);
+            self.scaled_sums(k, &left, &right, &factors, from, start, sums)
+        })
+    }
+
+    /// Products of 32 columns, scaled and added to `sums`; factors of rows start at `from`.
+    #[expect(clippy::too_many_arguments, reason = "the operands of all blocks of a wave")]
+    fn scaled_sums(
+        &self,
+        k: &mut Builder,
+        left: &[[Value; 2]],
+        right: &[[Value; 2]],
+        factors: &[ColumnFactors],
+        from: Value,
+        start: Value,
+        sums: &[Value],
+    ) -> Vec<Value> {
+        let minima = factors.iter().any(|column| column.minimum.is_some());
+        let mut next = Vec::new();
+        for block in 0..self.rows.blocks {
+            let ahead = 4 * self.rows.distance * block;
+            let row_factors = eight(k, from, ahead);
+            let row_sums = if minima { eight(k, from, ahead + 4 * self.lds.row_line) } else { Vec::new() };
+            for (right, column) in right.iter().zip(factors) {
+                let values = scaled(k, start, left[block as usize], *right, column);
+                for (register, value) in values.into_iter().enumerate() {
+                    let mut sum = k.fma(value, row_factors[register], sums[next.len()]);
+                    if let Some(minimum) = column.minimum {
+                        sum = k.fma(minimum, row_sums[register], sum);
                     }
+                    next.push(sum);
                 }
             }
-            next
-        })
+        }
+        next
     }
 
     /// Factors of the lane's column for the 32 columns of number `number`.
     fn column_factors(
         &self,
         k: &mut Builder,
-        places: &FragmentOffsets,
+        offsets: &FragmentOffsets,
         column: OutputBlock,
         number: Value,
     ) -> ColumnFactors {
-        let line = self.room.weight_line;
-        let count = BLOCK / grain(column.ty);
-        let ahead = k.times(number, count * line);
-        let from = k.add(places.column_factors, ahead);
+        let spec = FormatSpec::of(column.ty);
+        let line = self.lds.weight_line;
+        let count = BLOCK / spec.scale_group;
+        let from = k.eval(offsets.column_factors + number * (count * line));
         let read = |k: &mut Builder, line_ahead: u32| {
-            let address = at(k.lds(from), line_ahead * line + 4 * column.first);
-            k.load(address, Width::Dwords(1), Elem::Float)
+            let ahead = line_ahead * line + 4 * column.first;
+            k.load(lds(from).plus(ahead), Width::Dwords(1), Elem::Float)
         };
-        let factors = (0..count)
+        let scales = (0..count)
             .map(|index| {
                 let factor = read(k, index);
                 // Exact: no factor of a format has more than 18 bits.
-                let start = k.scaled(factor, -MAGIC);
-                [factor, start]
+                SumScale { factor, start: k.eval(factor * -MAGIC) }
             })
             .collect();
-        let minimum = has_minimum(column.ty).then(|| read(k, 4));
-        ColumnFactors { factors, minimum }
+        let minimum = spec.has_minimum.then(|| read(k, 4));
+        ColumnFactors { scales, minimum }
     }
 }
 
 /// A lane's eight sums of 32 columns, by the factors of the column.
-fn weighed(
+fn scaled(
     k: &mut Builder,
     start: Value,
     left: [Value; 2],
     right: [Value; 2],
-    column_factors: &ColumnFactors,
+    column: &ColumnFactors,
 ) -> Vec<Value> {
     let op = MatrixOp::Byte { signed_a: true, signed_b: true };
     let [first, second] = [[left[0], right[0]], [left[1], right[1]]];
-    let sums = match column_factors.factors.len() {
+    let sums = match column.scales.len() {
         1 => {
             let sum = k.matrix(op, first[0], first[1], start);
             alloc::vec![k.matrix(op, second[0], second[1], sum)]
@@ -208,12 +221,11 @@ fn weighed(
     };
     (0..8u8)
         .map(|register| {
-            let mut parts = sums.iter().zip(&column_factors.factors).map(|(sum, [factor, start])| {
-                let sum = k.accumulator(*sum, register);
-                let sum = k.bits(sum, Elem::Float);
-                k.fma(sum, *factor, *start)
+            let parts = sums.iter().zip(&column.scales).map(|(sum, scale)| {
+                let bits = k.accumulator(*sum, register);
+                k.eval(bits.as_float().mul_add(scale.factor, scale.start))
             });
-            let parts: Vec<Value> = parts.by_ref().collect();
+            let parts: Vec<Value> = parts.collect();
             parts.iter().skip(1).fold(parts[0], |sum, part| k.fadd(sum, *part))
         })
         .collect()
@@ -222,7 +234,7 @@ fn weighed(
 /// Sixteen bytes of a row in LDS; on gfx12 the half's eight.
 fn byte_fragment(k: &mut Builder, start: Value, constant: u32, gfx12: bool) -> Value {
     let width = Width::Dwords(if gfx12 { 2 } else { 4 });
-    let bytes = k.load(at(k.lds(start), constant), width, Elem::Int);
+    let bytes = k.load(lds(start).plus(constant), width, Elem::Int);
     k.fragment(&[bytes], Fragment::Byte)
 }
 
@@ -230,7 +242,7 @@ fn byte_fragment(k: &mut Builder, start: Value, constant: u32, gfx12: bool) -> V
 fn eight(k: &mut Builder, start: Value, constant: u32) -> Vec<Value> {
     let mut values = Vec::new();
     for later in [0, 16] {
-        let four = k.load(at(k.lds(start), constant + later), Width::Dwords(4), Elem::Float);
+        let four = k.load(lds(start).plus(constant + later), Width::Dwords(4), Elem::Float);
         values.extend(k.elements(four, 4));
     }
     values

@@ -1,11 +1,10 @@
-//! Which matrix instructions a product of many rows takes.
+//! The matrix instructions of a product of many rows, and the choice between them.
 //!
-//! f16: activations are rounded to f16, weights unpacked to f16, sums need nothing more. Bytes: activations have eight
-//! bits with a factor for every 32, weights stay the codes that they are, and every 32 columns (16 of Q6_K) the integer
-//! sums are scaled to f32: 16 operations, 24 with minima, 32 of Q6_K, for each two matrix instructions.
+//! F16: activations are rounded to f16, weights unpacked to f16, sums need nothing more. I8: activations have eight bits
+//! with a factor for every 32, weights stay codes, and every 32 columns (16 of Q6_K) the integer sums are scaled to f32:
+//! 16 operations, 24 with minima, 32 of Q6_K, for each two matrix instructions.
 
-use crate::formats::lane_format::is_coded;
-use crate::gemm::weights_i8::{grain, has_minimum};
+use crate::formats::spec::FormatSpec;
 use doorbell_compiler::isa::{Generation, Target};
 use doorbell_core::quant::Type;
 
@@ -19,7 +18,7 @@ pub enum MatrixPath {
 }
 
 impl MatrixPath {
-    /// What names of kernels say of it; nothing of the usual one.
+    /// The part of kernels' names for it; empty for the usual one.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::F16 => "",
@@ -28,7 +27,7 @@ impl MatrixPath {
     }
 }
 
-/// What the choice of a path depends on, beside weights.
+/// The inputs of the choice of a path, beside weights.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathChoice {
     pub(crate) target: Target,
@@ -45,7 +44,7 @@ impl PathChoice {
 
     /// The path of products of one input with weights of these types.
     pub(crate) fn path(self, types: &[Type]) -> MatrixPath {
-        if !types.iter().all(|ty| is_coded(*ty) == Some(true)) {
+        if !types.iter().all(|ty| FormatSpec::of(*ty).is_coded()) {
             return MatrixPath::F16;
         }
         self.forced.unwrap_or_else(|| rule(self.target.generation(), types))
@@ -57,6 +56,9 @@ impl PathChoice {
 /// and on gfx11, where both go at one rate, 1.0 to 1.3: there f16 is better by its precision, too. Counted by the
 /// software GPU for 16 to 128 rows of an expert.
 fn rule(generation: Generation, types: &[Type]) -> MatrixPath {
-    let cheap = |ty: &Type| grain(*ty) == 32 && !has_minimum(*ty);
+    let cheap = |ty: &Type| {
+        let spec = FormatSpec::of(*ty);
+        spec.scale_group == 32 && !spec.has_minimum
+    };
     if generation == Generation::Gfx12 && types.iter().all(cheap) { MatrixPath::I8 } else { MatrixPath::F16 }
 }

@@ -1,25 +1,25 @@
 //! Weights as f16 in LDS: codes become f16 by their bits and are scaled in pairs.
 //!
 //! 0x6400 + n is the f16 1024 + n, so a byte with 0x64 above it is a number; subtracting the bias is exact, and scaling
-//! rounds once. MatrixSpec and what is added are rounded to f16 before.
+//! rounds once. Factor and addend are rounded to f16 before.
 
-use crate::builder_ext::{BuilderExt, at};
-use crate::formats::lane_format::{Run, center};
-use crate::gemm::stage::{STEP, StageLayout, WeightStage};
-use crate::gemm::weights_i8::has_minimum;
+use super::stage::{RunColumns, STEP, StageLayout, WeightStage};
+use crate::builder_ext::BuilderExt;
+use crate::formats::run::Run;
+use crate::formats::spec::FormatSpec;
 use alloc::vec::Vec;
-use doorbell_compiler::ir::{Alu, Builder, Elem, Value, Width};
+use doorbell_compiler::ir::{Alu, Builder, Elem, Value, Width, lds};
 use doorbell_core::quant::Type;
 
 impl WeightStage {
-    /// Puts loaded weights into LDS; what is beyond the last column becomes zero.
-    pub(crate) fn keep_halves(&self, k: &mut Builder, step: Value, layout: &StageLayout, loaded: &[Value]) {
+    /// Puts loaded weights into LDS; zeros beyond the last column.
+    pub(crate) fn keep_f16(&self, k: &mut Builder, step: Value, layout: &StageLayout, loaded: &[Value]) {
         let runs = match &layout.format {
-            Some(format) => format.runs(k, loaded).map(|run| scaled(k, self.ty, &run, format.signed)),
+            Some(format) => format.runs(k, loaded).map(|run| scaled(k, format.spec, &run)),
             None => self.floats(k, loaded),
         };
         let inside = self.inside(k, step, layout);
-        let (_, distance) = layout.first(k);
+        let RunColumns { distance, .. } = layout.columns(k);
         for ((number, pairs), inside) in (0u32..).zip(runs).zip(inside) {
             let zero = k.int(0);
             let pairs: Vec<Value> = pairs
@@ -27,26 +27,21 @@ impl WeightStage {
                 .map(|pair| inside.map_or(pair, |inside| k.select(inside, pair, zero)))
                 .collect();
             for (quarter, pairs) in (0u32..).zip(pairs.chunks(4)) {
-                let pairs = k.pack(pairs);
-                let address = at(k.lds(self.place), 2 * distance * number + 16 * quarter);
-                k.store(address, Width::Dwords(4), pairs);
+                let packed = k.pack(pairs);
+                let ahead = 2 * distance * number + 16 * quarter;
+                k.store(lds(self.target).plus(ahead), Width::Dwords(4), packed);
             }
         }
     }
 
-    /// Whether the runs of a half lie within the row; `None` where all do.
+    /// For each run of a half: true if it lies within the row; `None` if all do.
     fn inside(&self, k: &mut Builder, step: Value, layout: &StageLayout) -> [Option<Value>; 2] {
         if self.cols.is_multiple_of(STEP) {
             return [None; 2];
         }
-        let (first, distance) = layout.first(k);
-        let start = k.left(step, STEP.trailing_zeros());
-        let start = k.add(start, first);
-        [0, distance].map(|later| {
-            let start = k.plus(start, later);
-            let cols = k.int(self.cols);
-            Some(k.lt_u(start, cols))
-        })
+        let RunColumns { first, distance } = layout.columns(k);
+        let start = k.eval(step * STEP + first);
+        [0, distance].map(|later| Some(k.lt_u(start + later, self.cols)))
     }
 
     fn floats(&self, k: &mut Builder, loaded: &[Value]) -> [Vec<Value>; 2] {
@@ -55,10 +50,10 @@ impl WeightStage {
             let dwords = k.elements(*quad, 4);
             match self.ty {
                 Type::F16 => pairs.extend(dwords),
-                Type::F32 => pairs.extend(dwords.chunks(2).map(|pair| rounded(k, [pair[0], pair[1]]))),
+                Type::F32 => pairs.extend(dwords.chunks(2).map(|pair| k.half_bits(pair[0], pair[1]))),
                 _ => pairs.extend(dwords.into_iter().map(|dword| {
-                    let pair = [k.bf16_low(dword), k.bf16_high(dword)];
-                    rounded(k, pair)
+                    let (low, high) = (k.bf16_low(dword), k.bf16_high(dword));
+                    k.half_bits(low, high)
                 })),
             }
         }
@@ -68,36 +63,29 @@ impl WeightStage {
 }
 
 /// A run's sixteen weights in pairs.
-fn scaled(k: &mut Builder, ty: Type, run: &Run, signed: bool) -> Vec<Value> {
+fn scaled(k: &mut Builder, spec: &FormatSpec, run: &Run) -> Vec<Value> {
     let twice = |k: &mut Builder, value: Value| {
         let half = k.cvt_h_f(value);
         k.pack_h(half, half)
     };
     let scale = twice(k, run.scale);
-    let middle = if signed { 128 } else { center(ty) };
+    let middle = if spec.is_signed() { 128 } else { spec.center() };
     // Around the middle of their codes weights are near zero, where f16 is fine.
-    let minimum = run.minimum.filter(|_| has_minimum(ty)).map(|minimum| {
-        let middle = k.float(middle as f32);
-        let minimum = k.fma(run.scale, middle, minimum);
-        twice(k, minimum)
+    let minimum = run.minimum.filter(|_| spec.has_minimum).map(|minimum| {
+        let centered = k.fma(run.scale, middle as f32, minimum);
+        twice(k, centered)
     });
     // -1024 - middle
-    let bias = k.int(0xe400_e400 + middle * 0x0001_0001);
-    let bias = k.bits(bias, Elem::HalfPair);
+    let bias_bits = k.int(0xe400_e400 + middle * 0x0001_0001);
+    let bias = k.bits(bias_bits, Elem::HalfPair);
     let above = k.int(0x6464_6464);
     let mut pairs = Vec::new();
     for code in run.codes {
-        let code = if signed {
-            let flip = k.int(0x8080_8080);
-            k.xor(code, flip)
-        } else {
-            code
-        };
-        for places in [0x0401_0400, 0x0403_0402] {
-            let places = k.int(places);
-            let number = k.alu(Alu::perm, &[above, code, places]);
-            let number = k.bits(number, Elem::HalfPair);
-            let number = k.pk_add(number, bias);
+        let code = if spec.is_signed() { k.xor(code, 0x8080_8080) } else { code };
+        for order in [0x0401_0400, 0x0403_0402] {
+            let order = k.int(order);
+            let bytes = k.alu(Alu::perm, &[above, code, order]);
+            let number = k.eval(bytes.as_halves() + bias);
             let pair = match minimum {
                 Some(minimum) => k.alu(Alu::pk_fma, &[number, scale, minimum]),
                 None => k.pk_mul(number, scale),
@@ -106,9 +94,4 @@ fn scaled(k: &mut Builder, ty: Type, run: &Run, signed: bool) -> Vec<Value> {
         }
     }
     pairs
-}
-
-fn rounded(k: &mut Builder, [low, high]: [Value; 2]) -> Value {
-    let pair = k.half_pair(low, high);
-    k.bits(pair, Elem::Int)
 }

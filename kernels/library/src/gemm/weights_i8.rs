@@ -2,56 +2,43 @@
 //!
 //! Types with a factor for every 32 columns have four factors and four minima in the table, Q6_K eight factors.
 
-use crate::builder_ext::{BuilderExt, at};
-use crate::formats::lane_format::{LaneFormat, center};
-use crate::gemm::stage::{StageLayout, WeightStage};
-use doorbell_compiler::ir::{Builder, Value, Width};
-use doorbell_core::quant::Type;
-
-/// Columns that share a factor.
-pub(crate) fn grain(ty: Type) -> u32 {
-    if ty == Type::Q6_K { 16 } else { 32 }
-}
-
-/// Whether codes have a minimum of their own; other unsigned ones stand for numbers around zero.
-pub(crate) fn has_minimum(ty: Type) -> bool {
-    matches!(ty, Type::Q4_1 | Type::Q5_1 | Type::Q4_K | Type::Q5_K)
-}
+use super::stage::{RunColumns, StageLayout, WeightStage};
+use crate::formats::lane_format::LaneFormat;
+use doorbell_compiler::ir::{Builder, Value, Width, lds};
 
 impl WeightStage {
-    /// Puts loaded weights into LDS. What is beyond the last column meets activations of zero.
-    pub(crate) fn keep_codes(&self, k: &mut Builder, layout: &StageLayout, loaded: &[Value]) {
+    /// Puts loaded weights into LDS. Weights beyond the last column are multiplied with activations of zero.
+    pub(crate) fn keep_i8(&self, k: &mut Builder, layout: &StageLayout, loaded: &[Value]) {
         let Some(format) = &layout.format else { return };
-        let (_, distance) = layout.first(k);
-        // Within the tile: the second half of the columns takes the same places as the first.
-        let first = StageLayout::new(k, self.ty, 0).first(k).0;
-        let number = k.right(first, grain(self.ty).trailing_zeros());
-        let line = k.times(number, self.line);
+        let spec = self.spec();
+        let RunColumns { distance, .. } = layout.columns(k);
+        // Within the tile: the second half of the columns has the same addresses as the first.
+        let first = StageLayout::new(k, self.ty, 0).columns(k).first;
+        let line = k.eval((first >> spec.scale_group.trailing_zeros()) * self.line);
         let table = k.add(self.factors, line);
         for (index, run) in (0u32..).zip(format.runs(k, loaded)) {
-            let codes = run.codes.map(|codes| self.centered(k, format, codes));
-            let codes = k.pack(&codes);
-            k.store(at(k.lds(self.place), distance * index), Width::Dwords(4), codes);
-            let later = distance * index / grain(self.ty);
+            let codes = run.codes.map(|codes| centered(k, format, codes));
+            let packed = k.pack(&codes);
+            k.store(lds(self.target).plus(distance * index), Width::Dwords(4), packed);
+            let later = distance * index / spec.scale_group;
             if index > 0 && later == 0 {
                 continue;
             }
-            k.store(at(k.lds(table), later * self.line), Width::Dwords(1), run.scale);
-            if let (true, Some(minimum)) = (has_minimum(self.ty), run.minimum) {
-                k.store(at(k.lds(table), (4 + later) * self.line), Width::Dwords(1), minimum);
+            k.store(lds(table).plus(later * self.line), Width::Dwords(1), run.scale);
+            if let (true, Some(minimum)) = (spec.has_minimum, run.minimum) {
+                k.store(lds(table).plus((4 + later) * self.line), Width::Dwords(1), minimum);
             }
         }
     }
+}
 
-    /// Codes as signed bytes around their middle.
-    fn centered(&self, k: &mut Builder, format: &LaneFormat, codes: Value) -> Value {
-        if format.signed || has_minimum(self.ty) {
-            return codes;
-        }
-        let middle = center(self.ty);
-        // Above the middle of bytes nothing is borrowed from the next byte.
-        let raised = k.plus(codes, (0x80 - middle) * 0x0101_0101);
-        let flip = k.int(0x8080_8080);
-        k.xor(raised, flip)
+/// Codes as signed bytes around their middle.
+fn centered(k: &mut Builder, format: &LaneFormat, codes: Value) -> Value {
+    let spec = format.spec;
+    if spec.is_signed() || spec.has_minimum {
+        return codes;
     }
+    // Above the middle of bytes nothing is borrowed from the next byte.
+    let raised = (0x80 - spec.center()) * 0x0101_0101;
+    k.eval((codes + raised) ^ 0x8080_8080)
 }

@@ -3,10 +3,10 @@
 //! Runs of 16 elements become `x = d * (high + low / 254)` with the sum of the run beside `d`: near exact products by
 //! integer dots (error of an element <= d / 508). Not here: the products (`product`).
 
-use crate::builder_ext::{BuilderExt, at};
-use crate::spec_error::SpecError;
+use crate::builder_ext::BuilderExt;
+use crate::kernel::SpecError;
 use alloc::vec::Vec;
-use doorbell_compiler::ir::{Alu, Builder, Elem, Value, Width};
+use doorbell_compiler::ir::{Alu, Builder, Elem, Value, Width, global, lds};
 
 /// Work items of kernels that use activations.
 pub(crate) const WORKGROUP: u32 = 256;
@@ -14,15 +14,36 @@ pub(crate) const WORKGROUP: u32 = 256;
 pub(crate) const WAVES: u32 = WORKGROUP / 32;
 /// Elements that a workgroup takes at once, four a work item; also those of one trip of a wave.
 pub(crate) const STRIDE: u32 = 4 * WORKGROUP;
-/// LDS that rows of activations may take before they are cut into pieces.
-const ROOM: u32 = 40 * 1024;
+/// LDS bytes that rows of activations may take before they are cut into pieces.
+const LDS_BUDGET: u32 = 40 * 1024;
 
-/// Where activations are in LDS.
+/// The forms in which a kernel needs its activations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Forms {
+    /// As 8-bit terms, for weights that are codes.
+    pub(crate) coded: bool,
+    /// As f32, for weights that are floats.
+    pub(crate) plain: bool,
+}
+
+impl Forms {
+    /// LDS bytes of [`STRIDE`] elements.
+    fn stride_bytes(self) -> u32 {
+        STRIDE * (if self.coded { 5 } else { 0 } + if self.plain { 8 } else { 0 }) / 2
+    }
+
+    /// True if one row of `cols` elements fits into LDS as a whole.
+    pub(crate) fn fit(self, cols: u32) -> bool {
+        cols.div_ceil(STRIDE) * self.stride_bytes() <= LDS_BUDGET
+    }
+}
+
+/// Layout of activations in LDS.
 #[derive(Clone, Debug)]
 pub(crate) struct Activations {
     /// Elements of a row.
     pub(crate) cols: u32,
-    /// WeightRows.
+    /// Rows.
     pub(crate) rows: u32,
     /// Elements of a row that are in LDS at a time, a multiple of [`STRIDE`].
     pub(crate) piece: u32,
@@ -30,21 +51,11 @@ pub(crate) struct Activations {
     coded: Option<u32>,
     /// First byte of the f32 elements.
     plain: Option<u32>,
-    /// For reductions.
+    /// LDS for reductions.
     slots: u32,
 }
 
-/// Whether one row lies in LDS as a whole.
-pub(crate) fn whole(cols: u32, coded: bool, plain: bool) -> bool {
-    cols.div_ceil(STRIDE) * stride_bytes(coded, plain) <= ROOM
-}
-
-/// LDS bytes of [`STRIDE`] elements.
-fn stride_bytes(coded: bool, plain: bool) -> u32 {
-    STRIDE * (if coded { 5 } else { 0 } + if plain { 8 } else { 0 }) / 2
-}
-
-/// Where rows come from.
+/// Rows in memory.
 pub(crate) struct ActivationSource {
     /// The buffer.
     pub(crate) base: Value,
@@ -55,26 +66,21 @@ pub(crate) struct ActivationSource {
 }
 
 impl Activations {
-    /// Reserves LDS for rows of `cols` elements.
+    /// Reserves LDS for `rows` rows of `cols` elements.
     ///
     /// # Errors
-    /// Elements that no kernel takes.
-    pub(crate) fn new(
-        k: &mut Builder,
-        [cols, rows]: [u32; 2],
-        coded: bool,
-        plain: bool,
-    ) -> Result<Self, SpecError> {
+    /// A number of elements that no kernel takes.
+    pub(crate) fn new(k: &mut Builder, cols: u32, rows: u32, forms: Forms) -> Result<Self, SpecError> {
         if cols == 0 || !cols.is_multiple_of(8) {
             return Err(SpecError::Shape);
         }
         let strides = cols.div_ceil(STRIDE);
-        let bytes = rows * stride_bytes(coded, plain);
-        let pieces = strides.div_ceil((ROOM / bytes.max(1)).max(1));
+        let bytes = rows * forms.stride_bytes();
+        let pieces = strides.div_ceil((LDS_BUDGET / bytes.max(1)).max(1));
         let piece = strides.div_ceil(pieces) * STRIDE;
         let slots = k.local(4 * WAVES * rows);
-        let coded = coded.then(|| k.local(rows * piece / 2 * 5));
-        let plain = plain.then(|| k.local(rows * piece * 4));
+        let coded = forms.coded.then(|| k.local(rows * piece / 2 * 5));
+        let plain = forms.plain.then(|| k.local(rows * piece * 4));
         Ok(Self { cols, rows, piece, coded, plain, slots })
     }
 
@@ -83,12 +89,12 @@ impl Activations {
         self.cols.div_ceil(STRIDE).div_ceil(self.piece / STRIDE)
     }
 
-    /// Whether the last stride of a row is not full.
+    /// True if the last stride of a row is not full.
     pub(crate) fn ragged(&self) -> bool {
         !(self.pieces() * self.piece).is_multiple_of(self.cols) || !self.cols.is_multiple_of(STRIDE)
     }
 
-    /// LDS byte of element 0 of a row: high terms; low terms and pairs of factor and sum follow.
+    /// LDS byte of element 0 of a row: high terms, low terms, pairs of factor and sum.
     pub(crate) fn terms(&self, row: u32) -> [u32; 3] {
         let start = self.coded.unwrap_or(0) + row * (self.piece / 2 * 5);
         [start, start + self.piece, start + 2 * self.piece]
@@ -99,17 +105,12 @@ impl Activations {
         self.plain.unwrap_or(0) + row * 4 * self.piece
     }
 
-    /// Four elements of a row per work item from element `first` on: zero beyond the row.
+    /// Four elements of a row per work item from element `first` on; past the end the row's last four.
     fn four(&self, k: &mut Builder, base: Value, row: Value, first: Value) -> Vec<Value> {
-        let bytes = k.left(first, 2);
-        let bytes = if self.ragged() {
-            let last = k.int(4 * (self.cols - 4));
-            k.min_u(bytes, last)
-        } else {
-            bytes
-        };
-        let offset = k.add(row, bytes);
-        let values = k.load(k.global(base, offset), Width::Dwords(4), Elem::Float);
+        let bytes = first << 2;
+        let bytes = if self.ragged() { bytes.min(4 * (self.cols - 4)) } else { bytes };
+        let bytes = k.eval(bytes);
+        let values = k.load(global(base, row + bytes), Width::Dwords(4), Elem::Float);
         k.elements(values, 4)
     }
 
@@ -122,13 +123,12 @@ impl Activations {
         eps: Value,
     ) -> Vec<Value> {
         let item = k.workitem_id();
-        let own = k.left(item, 2);
+        let own = k.eval(item << 2);
         let mut factors = Vec::new();
         for (row, number) in rows.iter().zip(0..) {
             let zero = k.float(0.0);
             let sum = strides(k, self.cols.div_ceil(STRIDE), &[zero], |k, stride, sums| {
-                let begin = k.times(stride, STRIDE);
-                let first = k.add(begin, own);
+                let first = k.eval(stride * STRIDE + own);
                 let values = self.four(k, base, *row, first);
                 let mut sum = sums[0];
                 for value in values {
@@ -136,15 +136,13 @@ impl Activations {
                 }
                 if self.ragged() {
                     let cols = k.int(self.cols);
-                    let inside = k.lt_u(first, cols);
-                    sum = k.select(inside, sum, sums[0]);
+                    sum = k.select(first.lt(cols), sum, sums[0]);
                 }
                 alloc::vec![sum]
             })[0];
-            let total = k.reduce_group(sum, Alu::fadd, self.slots + 4 * WAVES * number, WAVES);
+            let total = k.reduce_workgroup(sum, Alu::fadd, self.slots + 4 * WAVES * number, WAVES);
             let share = k.float(1.0 / self.cols as f32);
-            let mean = k.fma(total, share, eps);
-            factors.push(k.rsq(mean));
+            factors.push(k.rsq(total.mul_add(share, eps)));
         }
         factors
     }
@@ -152,19 +150,17 @@ impl Activations {
     /// Writes a piece that starts at element `start` (uniform) of every row; a barrier has to follow.
     pub(crate) fn fill(&self, k: &mut Builder, source: &ActivationSource, start: Value) {
         let item = k.workitem_id();
-        let own = k.left(item, 2);
+        let own = k.eval(item << 2);
         let _ = strides(k, self.piece / STRIDE, &[], |k, stride, _| {
-            let begin = k.times(stride, STRIDE);
-            let within = k.add(begin, own);
-            let first = k.add(within, start);
+            let within = k.eval(stride * STRIDE + own);
+            let first = k.eval(within + start);
             let zero = k.int(0);
             let weights = source.norm.as_ref().map(|(weight, _)| self.four(k, *weight, zero, first));
             for (row, number) in source.rows.iter().zip(0..) {
                 let mut values = self.four(k, source.base, *row, first);
                 if let (Some((_, factors)), Some(weights)) = (&source.norm, &weights) {
                     for (value, weight) in values.iter_mut().zip(weights) {
-                        let scaled = k.fmul(*value, factors[number as usize]);
-                        *value = k.fmul(scaled, *weight);
+                        *value = k.eval(*value * factors[number as usize] * weight);
                     }
                 }
                 if self.ragged() {
@@ -181,20 +177,19 @@ impl Activations {
     /// Stores four elements from element `within` of the piece on.
     fn put(&self, k: &mut Builder, row: u32, within: Value, values: &[Value]) {
         if self.plain.is_some() {
-            let offset = k.left(within, 2);
+            let offset = k.eval(within << 2);
             let packed = k.pack(values);
-            k.store(at(k.lds(offset), self.floats(row)), Width::Dwords(4), packed);
+            k.store(lds(offset).plus(self.floats(row)), Width::Dwords(4), packed);
         }
         if self.coded.is_some() {
             let [high, low, pairs] = self.terms(row);
-            let [highs, lows, factor, sum] = terms(k, values);
-            k.store(at(k.lds(within), high), Width::Dwords(1), highs);
-            k.store(at(k.lds(within), low), Width::Dwords(1), lows);
+            let Terms { highs, lows, factor, sum } = terms(k, values);
+            k.store(lds(within).plus(high), Width::Dwords(1), highs);
+            k.store(lds(within).plus(low), Width::Dwords(1), lows);
             // Four lanes of a run write the same pair.
-            let run = k.right(within, 4);
-            let place = k.left(run, 3);
+            let offset = k.eval((within >> 4) << 3);
             let pair = k.pack(&[factor, sum]);
-            k.store(at(k.lds(place), pairs), Width::Dwords(2), pair);
+            k.store(lds(offset).plus(pairs), Width::Dwords(2), pair);
         }
     }
 }
@@ -214,21 +209,19 @@ fn strides(
         }
         return values;
     }
-    let (start, end, step) = (k.int(0), k.int(count), k.int(1));
-    k.for_range([start, end, step], initial, |k, stride, values| body(k, stride, values))
+    let range = k.range(0, count, 1);
+    k.for_range(range, initial, |k, stride, values| body(k, stride, values))
 }
 
 /// 1.5 * 2^23: an f32 plus this has its nearest integer in the low bits, ties to even.
 pub(crate) const MAGIC: f32 = 12_582_912.0;
 
 /// The largest magnitude among values of lanes whose numbers differ in these bits, and 1e-30. As integers magnitudes
-/// have the same order, and what is no number is the largest.
+/// have the same order, and NaN is the largest.
 pub(crate) fn largest(k: &mut Builder, values: &[Value], masks: &[u8]) -> Value {
     let mut largest = k.int(1e-30f32.to_bits());
     for value in values {
-        let bits = k.bits(*value, Elem::Int);
-        let magnitude = k.mask(bits, 0x7fff_ffff);
-        largest = k.max_u(magnitude, largest);
+        largest = k.eval((value.as_int() & 0x7fff_ffff).max(largest));
     }
     for mask in masks {
         let other = k.lane_xor(largest, *mask);
@@ -237,8 +230,20 @@ pub(crate) fn largest(k: &mut Builder, values: &[Value], masks: &[u8]) -> Value 
     k.bits(largest, Elem::Float)
 }
 
-/// Four elements of a run that four neighboring lanes share: bytes of both terms, factor, sum of the run.
-fn terms(k: &mut Builder, values: &[Value]) -> [Value; 4] {
+/// Four elements as 8-bit terms.
+struct Terms {
+    /// Bytes of the high terms.
+    highs: Value,
+    /// Bytes of the low terms.
+    lows: Value,
+    /// Factor of the run.
+    factor: Value,
+    /// Sum of the run.
+    sum: Value,
+}
+
+/// The terms of four elements of a run that four neighboring lanes share.
+fn terms(k: &mut Builder, values: &[Value]) -> Terms {
     let masks = [1, 2];
     let largest = largest(k, values, &masks);
     let mut sum = values[0];
@@ -249,21 +254,18 @@ fn terms(k: &mut Builder, values: &[Value]) -> [Value; 4] {
         let other = k.lane_xor(sum, mask);
         sum = k.fadd(sum, other);
     }
-    let factor = k.scaled(largest, 1.0 / 127.0);
-    let inverse = k.rcp(largest);
-    let inverse = k.scaled(inverse, 127.0);
+    let factor = k.eval(largest * (1.0 / 127.0));
+    let inverse = k.eval(largest.rcp() * 127.0);
     let magic = k.float(MAGIC);
     let (mut highs, mut lows) = (Vec::new(), Vec::new());
     for value in values {
         let high = k.fma(*value, inverse, magic);
-        let negative = k.fsub(magic, high);
-        let rest = k.fma(*value, inverse, negative);
-        let fine = k.float(254.0);
-        let low = k.fma(rest, fine, magic);
+        let rest = k.fma(*value, inverse, magic - high);
+        let low = k.fma(rest, 254.0, magic);
         highs.push(k.bits(high, Elem::Int));
         lows.push(k.bits(low, Elem::Int));
     }
-    [bytes(k, &highs), bytes(k, &lows), factor, sum]
+    Terms { highs: bytes(k, &highs), lows: bytes(k, &lows), factor, sum }
 }
 
 /// The low bytes of four dwords.

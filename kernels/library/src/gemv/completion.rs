@@ -1,15 +1,16 @@
-//! What the workgroup does that is the last to finish something.
+//! Work of the workgroup that is the last to finish something.
 
 use crate::builder_ext::BuilderExt;
+use crate::rope::spec::BatchArguments;
 use doorbell_compiler::ir::{Builder, Value, Width};
 
-/// What workgroups that complete something need.
+/// Arguments and LDS for finding the last workgroup.
 pub(crate) struct Completion {
     pub(crate) counters: Value,
     /// LDS of an arrival.
     pub(crate) slot: u32,
-    /// Positions, page-table starts, pages.
-    pub(crate) batch: Option<[Value; 3]>,
+    /// Positions and pages of the batch's rows.
+    pub(crate) batch: Option<BatchArguments>,
 }
 
 impl Completion {
@@ -22,15 +23,13 @@ impl Completion {
         rows: Value,
         body: impl FnOnce(&mut Builder, Value),
     ) {
-        let place = k.left(counter, 2);
-        let counter = k.global(self.counters, place);
+        let offset = k.eval(counter << 2);
+        let counter = k.global(self.counters, offset);
         let last = k.last_arrival(counter, total, self.slot);
         k.when(last, |k| {
-            let zero = k.int(0);
-            k.store(counter, Width::Dwords(1), zero);
+            k.store(counter, Width::Dwords(1), 0);
             let wave = k.wave();
-            let real = k.lt_u(wave, rows);
-            k.when(real, |k| body(k, wave));
+            k.when(wave.lt(rows), |k| body(k, wave));
         });
     }
 }

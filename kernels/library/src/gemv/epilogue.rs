@@ -1,65 +1,69 @@
-//! What becomes of a product: factor, bias, non-linearity, where it goes.
+//! The end of a product: factor, bias, non-linearity, and the store or addition of the result.
 
+use super::spec::{MatrixArguments, OutputMode, PartArguments, PartSpec};
 use crate::builder_ext::BuilderExt;
-use crate::gemv::spec::{MatrixArguments, OutputMode, PartArguments, PartSpec};
 use doorbell_compiler::ir::{Builder, Value};
+
+/// An output of a part.
+#[derive(Clone, Copy)]
+pub(crate) struct Output {
+    /// Row of the batch.
+    pub(crate) row: Value,
+    /// Output row of the part.
+    pub(crate) column: Value,
+}
 
 /// A product with factor and bias.
 pub(crate) fn weighted(k: &mut Builder, y: Value, arguments: &MatrixArguments, column: Value) -> Value {
     let mut y = y;
     if let Some(scale) = arguments.scale {
-        let zero = k.int(0);
-        let scale = k.read(scale, zero);
-        y = k.fmul(y, scale);
+        let factor = k.read(scale, 0);
+        y = k.fmul(y, factor);
     }
     if let Some(bias) = arguments.bias {
-        let place = k.left(column, 2);
-        let bias = k.read(bias, place);
-        y = k.fadd(y, bias);
+        let addend = k.read(bias, column << 2);
+        y = k.fadd(y, addend);
     }
     y
 }
 
-/// `[y, up]` of output `column` of batch row `row`.
+/// Finishes the products `[y, up]` of an output and writes it.
 pub(crate) fn epilogue(
     k: &mut Builder,
     part: &PartSpec,
     arguments: &PartArguments,
     [y, up]: [Value; 2],
-    [row, column]: [Value; 2],
+    Output { row, column }: Output,
 ) {
     let mut y = weighted(k, y, &arguments.matrix, column);
     if let (Some((_, glu)), Some(own)) = (part.up, &arguments.up) {
         let up = weighted(k, up, own, column);
         y = glu.apply(k, y, up);
     }
-    let start = k.times(row, part.rows);
-    let place = k.add(start, column);
-    let place = k.left(place, 2);
-    match part.finish {
+    let offset = k.eval((row * part.rows + column) << 2);
+    match part.output {
         OutputMode::Store => {}
         OutputMode::Add => {
-            let old = k.read(arguments.out, place);
+            let old = k.read(arguments.out, offset);
             y = k.fadd(old, y);
         }
         OutputMode::AddGated => {
             if let Some(gate) = arguments.gate {
-                let own = k.left(row, 2);
-                let gate = k.read(gate, own);
+                let gate = k.read(gate, row << 2);
                 let share = k.sigmoid(gate, 1.0);
-                let old = k.read(arguments.out, place);
+                let old = k.read(arguments.out, offset);
                 y = k.fma(share, y, old);
             }
         }
         OutputMode::Cap { scale, cap } => {
             let (scale, cap) = (f32::from_bits(scale), f32::from_bits(cap));
             if scale != 1.0 {
-                y = k.scaled(y, scale);
+                y = k.eval(y * scale);
             }
             if cap != 0.0 {
                 y = k.soft_cap(y, cap);
             }
         }
     }
-    k.write(arguments.out, place, y);
+    k.write(arguments.out, offset, y);
 }

@@ -1,10 +1,9 @@
-//! The launch of a projection: which matrices have kernels, how many rows and outputs a workgroup takes.
+//! The launch of a projection, with the number of rows and outputs that a workgroup takes.
 
-use crate::formats::lane_format::is_coded;
+use crate::formats::spec::FormatSpec;
 use crate::gemv::activations::WAVES;
 use crate::gemv::spec::{MatrixSpec, OutputMode, PartSpec, Projection};
 use crate::glu::GluSpec;
-use crate::kernel_spec::KernelSpec;
 use crate::launch::{Cost, Launch};
 use crate::moe::route::Routing;
 use crate::rope::launch as rope;
@@ -16,11 +15,11 @@ use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Matrix, Norm, TensorId};
 
-/// Whether the kernels read a matrix: a type that they know, within the reach of 32-bit offsets.
-pub(crate) fn readable(model: &Model<'_>, matrix: &Matrix) -> bool {
+/// True if the kernels read a matrix: a type that they have, within the reach of 32-bit offsets.
+pub(crate) fn is_readable(model: &Model<'_>, matrix: &Matrix) -> bool {
     let weight = model.weight(matrix.weight);
     let bytes = u32::try_from(weight.data.len());
-    is_coded(weight.ty).is_some() && weight.cols.is_multiple_of(8) && bytes.is_ok()
+    FormatSpec::find(weight.ty).is_some() && weight.cols.is_multiple_of(8) && bytes.is_ok()
 }
 
 /// Values for the arguments of a matrix, its first row included.
@@ -37,16 +36,16 @@ pub(crate) fn matrix_values(step: &Step<'_, '_>, matrix: &Matrix, values: &mut V
 pub(crate) struct PartLaunch {
     pub(crate) matrix: Matrix,
     pub(crate) up: Option<(Matrix, GluSpec)>,
-    pub(crate) finish: OutputMode,
-    /// Where results go: `[rows, matrix.rows]`.
+    pub(crate) output: OutputMode,
+    /// Address of the results: `[rows, matrix.rows]`.
     pub(crate) out: u64,
-    /// `[rows, 1]`, of [`OutputMode::AddGated`].
+    /// Address of the gate `[rows, 1]` of [`OutputMode::AddGated`].
     pub(crate) gate: Option<u64>,
-    /// What follows on whole heads.
+    /// Work on whole heads afterwards.
     pub(crate) head: Option<HeadLaunch>,
 }
 
-/// What a projection works on.
+/// The input of a projection.
 pub(crate) struct NormedInput {
     pub(crate) input: TensorId,
     pub(crate) norm: Option<Norm>,
@@ -58,15 +57,15 @@ fn tile(rows: u32) -> [u32; 2] {
     [batch, if batch <= 2 { 2 } else { 1 }]
 }
 
-/// Workgroups that fill a chip.
+/// Workgroups that fill any chip.
 const FULL: u32 = 256;
 
-/// The same for these parts. Of many rows and plain weights a wave makes up to four outputs, so that what it reads of
-/// activations serves all of them, as long as the grid still fills a chip.
+/// The same for these parts. Of many rows and float weights a wave makes up to four outputs, so that the activations
+/// that it reads serve all of them, as long as the grid still fills a chip.
 fn tile_of(step: &Step<'_, '_>, rows: u32, parts: &[PartLaunch]) -> [u32; 2] {
     let [batch, outputs] = tile(rows);
     let matrices = || parts.iter().flat_map(|part| [Some(part.matrix), part.up.map(|(up, _)| up)]).flatten();
-    let plain = |matrix: Matrix| is_coded(step.model.weight(matrix.weight).ty) == Some(false);
+    let plain = |matrix: Matrix| !FormatSpec::of(step.model.weight(matrix.weight).ty).is_coded();
     if rows <= batch || !matrices().all(plain) {
         return [batch, outputs];
     }
@@ -76,8 +75,8 @@ fn tile_of(step: &Step<'_, '_>, rows: u32, parts: &[PartLaunch]) -> [u32; 2] {
     [batch, [4, 2].into_iter().find(fills).unwrap_or(outputs)]
 }
 
-/// Whether the workgroups of a projection may finish heads of `dim` elements.
-pub(crate) fn finishes(rows: u32, dim: u32) -> bool {
+/// True if the workgroups of a projection can finish heads of `dim` elements.
+pub(crate) fn finishes_heads(rows: u32, dim: u32) -> bool {
     rows <= 8 && dim.is_multiple_of(WAVES * tile(rows)[1])
 }
 
@@ -90,14 +89,14 @@ pub(crate) fn project(
 ) -> Launch {
     let rows = step.rows_of(from.input);
     let [batch, outputs] = tile_of(step, rows, parts);
-    // A router's outputs are few, and the choice waits for all: more waves are sooner done.
+    // A router has few outputs, and the choice waits for all of them: more waves finish sooner.
     let outputs = if then.is_some() { 1 } else { outputs };
     let cols = parts.first().map_or(0, |part| step.model.weight(part.matrix.weight).cols as u32);
     let shares = parts.iter().map(|part| PartSpec {
         rows: part.matrix.rows,
         matrix: MatrixSpec::new(step.model, &part.matrix),
         up: part.up.map(|(up, glu)| (MatrixSpec::new(step.model, &up), glu)),
-        finish: part.finish,
+        output: part.output,
         head: part.head.as_ref().map(|head| head.part),
     });
     let spec = Projection {
@@ -141,7 +140,7 @@ pub(crate) fn project(
     }
     values.extend(then.into_iter().flat_map(|then| then.1));
     Launch {
-        spec: KernelSpec::Project(spec),
+        spec: spec.into(),
         groups: [groups, rows.div_ceil(batch), 1],
         arguments: values,
         waits: true,

@@ -1,16 +1,16 @@
-//! Projections: norm, several matrices over the same rows, and what becomes of their products, in one dispatch.
+//! Projections: norm, several matrices over the same rows, and the epilogues of their products, in one dispatch.
 //!
-//! Here is what such a kernel is of and what its arguments are; `kernel` has its code. Not here: head norms, rotation
-//! and the KV cache (`rope`), which read what is stored here.
+//! Here are the parts of such a kernel and its arguments; `kernel` has its code. Not here: head norms, rotation and the
+//! KV cache (`rope`), which read what is stored here.
 
-use crate::gemv::activations::WAVES;
+use super::activations::{Forms, WAVES};
+use crate::formats::spec::FormatSpec;
 use crate::glu::GluSpec;
 use crate::moe::route::Routing;
-use crate::rope::spec::{self as rope, HeadPart};
+use crate::rope::spec::{HeadArguments, HeadPart};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt::Write as _;
 use doorbell_compiler::ir::{Builder, Value};
 use doorbell_core::model::Model;
 use doorbell_core::plan::Matrix;
@@ -21,13 +21,13 @@ use doorbell_core::quant::Type;
 pub struct MatrixSpec {
     /// Type of the weights.
     pub ty: Type,
-    /// Whether products have a factor.
+    /// True if products have a factor.
     pub scale: bool,
-    /// Whether something is added to them.
+    /// True if a bias is added to them.
     pub bias: bool,
 }
 
-/// What becomes of a part's value.
+/// The store of a part's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OutputMode {
     /// `out = y`
@@ -38,14 +38,14 @@ pub enum OutputMode {
     AddGated,
     /// `out = cap(scale * y)`; bits of the floats, a cap of 0 is none.
     Cap {
-        /// MatrixSpec.
+        /// Factor.
         scale: u32,
         /// `c * tanh(y / c)`
         cap: u32,
     },
 }
 
-/// One part of a spec.
+/// One part of a projection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartSpec {
     /// Output rows.
@@ -54,9 +54,9 @@ pub struct PartSpec {
     pub matrix: MatrixSpec,
     /// The second matrix of a gated part.
     pub up: Option<(MatrixSpec, GluSpec)>,
-    /// What becomes of it.
-    pub finish: OutputMode,
-    /// What follows on whole heads, by the workgroup that completes a head; at most 8 rows then.
+    /// The store of the result.
+    pub output: OutputMode,
+    /// Work on whole heads afterwards, by the workgroup that completes a head; at most 8 rows then.
     pub head: Option<HeadPart>,
 }
 
@@ -65,11 +65,11 @@ pub struct PartSpec {
 pub struct Projection {
     /// Elements of an input row.
     pub cols: u32,
-    /// WeightRows of the batch per workgroup: a power of two up to 8.
+    /// Rows of the batch per workgroup: a power of two up to 8.
     pub batch: u32,
     /// Output rows per wave.
     pub outputs: u32,
-    /// Whether rows are normalized.
+    /// True if rows are normalized.
     pub norm: bool,
     /// The parts.
     pub parts: Vec<PartSpec>,
@@ -90,11 +90,11 @@ pub(crate) struct PartArguments {
     pub(crate) up: Option<MatrixArguments>,
     pub(crate) out: Value,
     pub(crate) gate: Option<Value>,
-    pub(crate) head: Option<rope::HeadArguments>,
+    pub(crate) head: Option<HeadArguments>,
 }
 
 impl MatrixSpec {
-    /// The factor of a matrix.
+    /// The spec of a matrix.
     pub(crate) fn new(model: &Model<'_>, matrix: &Matrix) -> Self {
         let ty = model.weight(matrix.weight).ty;
         Self { ty, scale: matrix.scale.is_some(), bias: matrix.bias.is_some() }
@@ -112,45 +112,31 @@ impl MatrixSpec {
     }
 }
 
+/// The forms of activations that matrices need.
+pub(crate) fn forms(matrices: &[MatrixSpec]) -> Forms {
+    let any = |coded| matrices.iter().any(|matrix| FormatSpec::of(matrix.ty).is_coded() == coded);
+    Forms { coded: any(true), plain: any(false) }
+}
+
 impl PartSpec {
+    /// The matrices: one, or two of a gated part.
+    pub(crate) fn matrices(&self) -> impl Iterator<Item = MatrixSpec> {
+        core::iter::once(self.matrix).chain(self.up.map(|(up, _)| up))
+    }
+
     pub(crate) fn arguments(&self, k: &mut Builder) -> PartArguments {
         let matrix = self.matrix.arguments(k, "weight");
         let up = self.up.map(|(up, _)| up.arguments(k, "up"));
         let out = k.buffer("out");
-        let gate = (self.finish == OutputMode::AddGated).then(|| k.buffer("gate"));
+        let gate = (self.output == OutputMode::AddGated).then(|| k.buffer("gate"));
         let head = self.head.map(|head| head.arguments(k, WAVES));
         PartArguments { matrix, up, out, gate, head }
     }
 }
 
 impl Projection {
-    /// Workgroups that a part takes.
+    /// Workgroups of a part.
     pub(crate) fn groups(&self, part: &PartSpec) -> u32 {
         part.rows.div_ceil(WAVES * self.outputs)
-    }
-
-    /// Unique name.
-    pub(crate) fn name(&self) -> String {
-        let mut name = format!("project_{}x{}o{}", self.batch, self.cols, self.outputs);
-        name.push_str(if self.norm { "_norm" } else { "" });
-        for part in &self.parts {
-            let _ = write!(name, "_{}_{}", part.rows, part.matrix.name());
-            if let Some((up, glu)) = part.up {
-                let _ = write!(name, "_{}_{}", glu.name(), up.name());
-            }
-            let _ = match part.finish {
-                OutputMode::Store => Ok(()),
-                OutputMode::Add => write!(name, "_add"),
-                OutputMode::AddGated => write!(name, "_gated"),
-                OutputMode::Cap { scale, cap } => write!(name, "_cap{scale:x}_{cap:x}"),
-            };
-            if let Some(head) = part.head {
-                let _ = write!(name, "_head{}", head.name());
-            }
-        }
-        if let Some(then) = self.then {
-            let _ = write!(name, "_{}", then.name());
-        }
-        name
     }
 }

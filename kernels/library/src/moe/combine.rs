@@ -2,11 +2,13 @@
 
 use crate::builder_ext::BuilderExt;
 use crate::gemm::activations_f16::ActivationsF16;
+use crate::kernel::{Kernel, SpecError};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use doorbell_compiler::ir::{Axis, Builder, Elem, Function, Value, Width};
+use doorbell_compiler::ir::{Axis, Builder, Elem, Function, Value, Width, global};
+use doorbell_compiler::isa::Target;
 
 /// Sums of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,58 +20,54 @@ pub struct CombineExperts {
 }
 
 const WORKGROUP: u32 = 256;
-/// What products are divided by before they become f16: then they reach from 2^-20 to 2^20.
+/// The divisor of products before they become f16: then they reach from 2^-20 to 2^20.
 pub(crate) const SHARE: f32 = 16.0;
 
 impl CombineExperts {
-    /// The kernel's name.
-    pub(crate) fn name(&self) -> String {
-        format!("combine_{}x{}", self.top_k, self.width)
-    }
-
-    /// Workgroups for so many rows.
+    /// Workgroups for a number of rows.
     pub fn groups(&self, rows: u32) -> [u32; 3] {
         [(self.width / 2).div_ceil(WORKGROUP), rows, 1]
     }
+}
 
-    /// Arguments: `products` (f16 `[rows, top_k, width]`, weighted, rows as of `ActivationsF16`), `to` (f32 `[rows, width]`).
-    pub fn function(&self) -> Function {
+impl Kernel for CombineExperts {
+    fn name(&self) -> String {
+        format!("combine_{}x{}", self.top_k, self.width)
+    }
+
+    /// Arguments: `products` (f16 `[rows, top_k, width]`, weighted, rows as of `ActivationsF16`), `to` (f32
+    /// `[rows, width]`).
+    fn function(&self, _target: Target) -> Result<Function, SpecError> {
         let mut k = Builder::new(&self.name(), WORKGROUP);
         let (products, to) = (k.buffer("products"), k.buffer("to"));
         let (group, row) = (k.workgroup_id(Axis::X), k.workgroup_id(Axis::Y));
         let item = k.workitem_id();
-        let first = k.left(group, WORKGROUP.trailing_zeros());
-        let pair = k.add(first, item);
-        let pairs = k.int(self.width / 2);
-        let inside = k.lt_u(pair, pairs);
-        k.when(inside, |k| {
-            let own = k.left(pair, 3);
-            let place = k.times(row, 4 * self.width);
-            let place = k.add(place, own);
+        let pair = k.eval(group * WORKGROUP + item);
+        k.when(pair.lt(self.width / 2), |k| {
+            let offset = k.eval(pair << 3);
+            let target = k.eval(row * (4 * self.width) + offset);
             let zero = k.float(0.0);
-            let (start, end, step) = (k.int(0), k.int(self.top_k), k.int(1));
-            let first = k.times(row, self.top_k);
-            let own = k.left(pair, 2);
-            let sums = k.for_range([start, end, step], &[zero, zero], |k, slot, sums| {
-                let slot = k.add(first, slot);
-                let from = k.times(slot, ActivationsF16::row_bytes(self.width));
-                let from = k.add(from, own);
-                let pair = k.load(k.global(products, from), Width::Dwords(1), Elem::Int);
-                let pair = k.halves(pair);
-                vec![k.fadd(sums[0], pair[0]), k.fadd(sums[1], pair[1])]
+            let range = k.range(0, self.top_k, 1);
+            let first = k.eval(row * self.top_k);
+            let own = k.eval(pair << 2);
+            let sums = k.for_range(range, &[zero, zero], |k, number, sums| {
+                let slot = k.eval(first + number);
+                let dword = k.read_int(products, slot * ActivationsF16::row_bytes(self.width) + own);
+                let values = k.halves(dword);
+                vec![k.fadd(sums[0], values[0]), k.fadd(sums[1], values[1])]
             });
-            add(k, to, place, &sums);
+            add(k, to, target, &sums);
         });
-        k.finish()
+        Ok(k.finish())
     }
 }
 
 /// Adds a pair of sums to a pair of floats.
-fn add(k: &mut Builder, to: Value, place: Value, sums: &[Value]) {
-    let old = k.load(k.global(to, place), Width::Dwords(2), Elem::Float);
-    let old = k.elements(old, 2);
+fn add(k: &mut Builder, to: Value, offset: Value, sums: &[Value]) {
+    let old = k.load(global(to, offset), Width::Dwords(2), Elem::Float);
+    let parts = k.elements(old, 2);
     let share = k.float(SHARE);
-    let new: Vec<Value> = sums.iter().zip(old).map(|(sum, old)| k.fma(*sum, share, old)).collect();
-    let new = k.pack(&new);
-    k.store(k.global(to, place), Width::Dwords(2), new);
+    let new: Vec<Value> = sums.iter().zip(parts).map(|(sum, old)| k.fma(*sum, share, old)).collect();
+    let packed = k.pack(&new);
+    k.store(global(to, offset), Width::Dwords(2), packed);
 }

@@ -1,14 +1,13 @@
-//! The chosen experts of every row: gate, up and their non-linearity into scratch (`up`); then down, weights and
-//! residual (`down`).
+//! The chosen experts of every row: gate, up and their non-linearity into scratch (`experts_up`); then down, weights and
+//! residual (`experts_down`).
 //!
 //! One row at a time (grid Z or Y); the slots of a row, its chosen experts, are taken in their order. Matrices of all
-//! experts lie one behind the other. Not here: rows grouped by expert.
+//! experts lie one after the other. Not here: rows grouped by expert (`grouped_gemm`).
 
 use crate::builder_ext::BuilderExt;
-use crate::formats::lane_format::is_coded;
 use crate::gemv::activations::{Activations, WAVES};
 use crate::gemv::product::{WeightRows, accumulate, finish, zeros};
-use crate::gemv::spec::MatrixSpec;
+use crate::gemv::spec::{MatrixArguments, MatrixSpec};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -25,7 +24,7 @@ pub struct ExpertMatrix {
     pub rows: u32,
     /// Output rows of each expert in the file.
     pub stride: u32,
-    /// Whether there is a factor for every expert.
+    /// True if there is a factor for every expert.
     pub own_scale: bool,
 }
 
@@ -44,11 +43,11 @@ impl ExpertMatrix {
         format!("{}of{}{}{own}", self.rows, self.stride, self.factor.name())
     }
 
-    pub(crate) fn arguments(self, k: &mut Builder, name: &str) -> ExpertArguments {
+    pub(crate) fn arguments(self, k: &mut Builder, name: &str) -> MatrixArguments {
         let base = k.buffer(name);
         let scale = self.factor.scale.then(|| k.buffer("scale"));
         let bias = self.factor.bias.then(|| k.buffer("bias"));
-        ExpertArguments { base, scale, bias }
+        MatrixArguments { base, scale, bias }
     }
 
     /// The wave's rows of an expert's matrix.
@@ -61,15 +60,13 @@ impl ExpertMatrix {
         output: Value,
     ) -> WeightRows {
         let bytes = self.factor.ty.row_bytes(cols as usize).unwrap_or(0) as u32;
-        let start = k.times(expert, self.stride);
+        let start = k.eval(expert * self.stride);
         let offsets = (0..OUTPUTS).map(|index| {
-            let mut row = k.plus(output, index);
+            let mut row = k.eval(output + index);
             if !self.rows.is_multiple_of(WAVES * OUTPUTS) {
-                let last = k.int(self.rows - 1);
-                row = k.min_u(row, last);
+                row = k.min_u(row, self.rows - 1);
             }
-            let row = k.add(start, row);
-            k.times(row, bytes)
+            k.eval((start + row) * bytes)
         });
         WeightRows { ty: self.factor.ty, base, offsets: offsets.collect() }
     }
@@ -79,57 +76,40 @@ impl ExpertMatrix {
         self,
         k: &mut Builder,
         y: Value,
-        own: &ExpertArguments,
+        own: &MatrixArguments,
         expert: Value,
         column: Value,
     ) -> Value {
         let mut y = y;
         if let Some(scale) = own.scale {
-            let place = if self.own_scale { k.left(expert, 2) } else { k.int(0) };
-            let scale = k.read(scale, place);
-            y = k.fmul(y, scale);
+            let offset = if self.own_scale { k.eval(expert << 2) } else { k.int(0) };
+            let factor = k.read(scale, offset);
+            y = k.fmul(y, factor);
         }
         if let Some(bias) = own.bias {
-            let row = k.times(expert, self.rows);
-            let last = k.int(self.rows - 1);
-            let column = k.min_u(column, last);
-            let place = k.add(row, column);
-            let place = k.left(place, 2);
-            let bias = k.read(bias, place);
-            y = k.fadd(y, bias);
+            let row = k.eval(expert * self.rows);
+            let within = k.min_u(column, self.rows - 1);
+            let addend = k.read(bias, (row + within) << 2);
+            y = k.fadd(y, addend);
         }
         y
     }
 }
 
-pub(crate) struct ExpertArguments {
-    pub(crate) base: Value,
-    pub(crate) scale: Option<Value>,
-    pub(crate) bias: Option<Value>,
-}
-
 /// The wave's first output, of workgroup X.
 pub(crate) fn first_output(k: &mut Builder) -> Value {
     let (group, wave) = (k.workgroup_id(Axis::X), k.wave());
-    let start = k.times(group, WAVES * OUTPUTS);
-    let own = k.times(wave, OUTPUTS);
-    k.add(start, own)
+    k.eval(group * (WAVES * OUTPUTS) + wave * OUTPUTS)
 }
 
 /// Sums of matrices over a whole row of activations, reduced.
 pub(crate) fn products(k: &mut Builder, matrices: &[WeightRows], from: &Activations) -> Vec<Value> {
     let zero = k.int(0);
     let mut sums = Vec::new();
-    let alike = |rows: &WeightRows| is_coded(rows.ty) == is_coded(matrices[0].ty);
-    let together = matrices.iter().all(alike);
+    let together = matrices.iter().all(|rows| rows.is_coded() == matrices[0].is_coded());
     for matrices in matrices.chunks(if together { matrices.len() } else { 1 }) {
         let initial = zeros(k, matrices.len() * OUTPUTS as usize);
         sums.extend(accumulate(k, matrices, from, zero, &initial));
     }
     finish(k, &sums)
-}
-
-/// Whether any of two types is coded, and whether any is not.
-pub(crate) fn forms(factors: &[MatrixSpec]) -> [bool; 2] {
-    [true, false].map(|coded| factors.iter().any(|factor| is_coded(factor.ty) == Some(coded)))
 }

@@ -1,12 +1,14 @@
 //! `to += sum of weight * down hidden` over the chosen experts of a row: grid X outputs, Y rows.
 
+use super::experts::{ExpertMatrix, OUTPUTS, first_output, products};
 use crate::builder_ext::BuilderExt;
 use crate::gemv::activations::{ActivationSource, Activations, WORKGROUP};
-use crate::moe::experts::{ExpertMatrix, OUTPUTS, first_output, forms, products};
-use crate::spec_error::SpecError;
+use crate::gemv::spec::forms;
+use crate::kernel::{Kernel, SpecError};
 use alloc::format;
 use alloc::string::String;
 use doorbell_compiler::ir::{Axis, Builder, Function};
+use doorbell_compiler::isa::Target;
 
 /// `to += sum of weight * down hidden` over the chosen experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,36 +21,33 @@ pub struct ExpertsDown {
     pub down: ExpertMatrix,
 }
 
-impl ExpertsDown {
-    /// Unique name.
-    pub(crate) fn name(self) -> String {
+impl Kernel for ExpertsDown {
+    fn name(&self) -> String {
         format!("experts_down_{}_{}_{}", self.top_k, self.cols, self.down.name())
     }
 
-    /// The function.
-    pub(crate) fn function(self) -> Result<Function, SpecError> {
+    fn function(&self, _target: Target) -> Result<Function, SpecError> {
         let mut k = Builder::new(&self.name(), WORKGROUP);
         let (hidden, ids, weights) = (k.buffer("hidden"), k.buffer("ids"), k.buffer("weights"));
         let down = self.down.arguments(&mut k, "down");
         let to = k.buffer("to");
-        let [coded, plain] = forms(&[self.down.factor]);
-        let from = Activations::new(&mut k, [self.cols, 1], coded, plain)?;
+        let from = Activations::new(&mut k, self.cols, 1, forms(&[self.down.factor]))?;
         if from.pieces() != 1 {
             return Err(SpecError::Shape);
         }
         let row = k.workgroup_id(Axis::Y);
         let output = first_output(&mut k);
         let lane = k.lane();
-        let column = k.add(output, lane);
-        let first = k.times(row, self.top_k);
+        let column = k.eval(output + lane);
+        let first = k.eval(row * self.top_k);
         let zero = k.float(0.0);
-        let (none, end, one) = (k.int(0), k.int(self.top_k), k.int(1));
-        let sum = k.for_range([none, end, one], &[zero], |k, number, sum| {
-            let slot = k.add(first, number);
-            let place = k.left(slot, 2);
-            let expert = k.read_same(ids, place);
-            let weight = k.read(weights, place);
-            let start = k.times(slot, 4 * self.cols);
+        let range = k.range(0, self.top_k, 1);
+        let sum = k.for_range(range, &[zero], |k, number, sum| {
+            let slot = k.eval(first + number);
+            let offset = k.eval(slot << 2);
+            let expert = k.read_same(ids, offset);
+            let weight = k.read(weights, offset);
+            let start = k.eval(slot * (4 * self.cols));
             let source = ActivationSource { base: hidden, rows: alloc::vec![start], norm: None };
             k.barrier(false);
             let zero = k.int(0);
@@ -56,21 +55,15 @@ impl ExpertsDown {
             k.barrier(false);
             let rows = self.down.wave_rows(k, down.base, self.cols, expert, output);
             let sums = products(k, core::slice::from_ref(&rows), &from);
-            let y = k.by_lane(lane, &sums);
-            let y = self.down.weighted(k, y, &down, expert, column);
+            let product = k.by_lane(lane, &sums);
+            let y = self.down.weighted(k, product, &down, expert, column);
             alloc::vec![k.fma(weight, y, sum[0])]
         })[0];
         let (all, width) = (k.int(OUTPUTS), k.int(self.down.rows));
-        let used = k.lt_u(lane, all);
-        let inside = k.lt_u(column, width);
-        let used = k.both(used, inside);
-        k.when(used, |k| {
-            let start = k.times(row, self.down.rows);
-            let place = k.add(start, column);
-            let place = k.left(place, 2);
-            let old = k.read(to, place);
-            let sum = k.fadd(old, sum);
-            k.write(to, place, sum);
+        k.when(lane.lt(all) & column.lt(width), |k| {
+            let offset = k.eval((row * self.down.rows + column) << 2);
+            let old = k.read(to, offset);
+            k.write(to, offset, old + sum);
         });
         Ok(k.finish())
     }

@@ -1,10 +1,8 @@
-//! The shape of a product of grouped rows: matrices, tile, and how a workgroup shares it.
+//! The shape of a product of grouped rows: matrices, tile, and its division among the waves of a workgroup.
 
 use crate::gemm::path::MatrixPath;
 use crate::glu::GluSpec;
 use crate::moe::experts::ExpertMatrix;
-use alloc::format;
-use alloc::string::String;
 use doorbell_compiler::ir::Value;
 
 /// A product of grouped rows.
@@ -14,8 +12,8 @@ pub struct GroupedGemm {
     pub path: MatrixPath,
     /// The matrices.
     pub matrix: ExpertMatrix,
-    /// The second matrices, of gate and up: rows are then taken from their tokens' and written in order; else taken in
-    /// order, weighted, and written where their slots are.
+    /// The second matrices, of gate and up: rows are then read from the batch and written in sorted order. Without, rows
+    /// are read in sorted order, weighted, and written to their slots.
     pub up: Option<(ExpertMatrix, GluSpec)>,
     /// Columns, a multiple of 32.
     pub cols: u32,
@@ -23,16 +21,17 @@ pub struct GroupedGemm {
     pub tile: u32,
 }
 
-/// What a workgroup works on: all uniform.
+/// The rows and outputs of a workgroup, all uniform.
 pub(crate) struct TileJob {
-    /// Its first row among the sorted ones, and how many.
+    /// Its first row among the sorted ones.
     pub(crate) first: Value,
+    /// Its rows.
     pub(crate) count: Value,
     /// Its first output.
     pub(crate) out: Value,
 }
 
-/// GroupedBuffers of a launch.
+/// Buffers of a launch.
 #[derive(Clone, Copy)]
 pub(crate) struct GroupedBuffers {
     pub(crate) x: Value,
@@ -43,13 +42,6 @@ pub(crate) struct GroupedBuffers {
 }
 
 impl GroupedGemm {
-    /// The kernel's name.
-    pub(crate) fn name(&self) -> String {
-        let up = self.up.map_or(String::new(), |(up, glu)| format!("_{}_{}", glu.name(), up.name()));
-        let path = self.path.name();
-        format!("grouped{path}_{}_{}_{}{up}", self.tile, self.cols, self.matrix.name())
-    }
-
     /// Outputs of a workgroup.
     pub(crate) fn outs(&self) -> u32 {
         if self.up.is_some() { self.half() } else { 2 * self.half() }
@@ -60,7 +52,7 @@ impl GroupedGemm {
         if self.tile > 64 { 32 } else { 64 }
     }
 
-    /// Workgroups for so many tiles.
+    /// Workgroups for a number of tiles.
     pub fn groups(&self, tiles: u32) -> [u32; 3] {
         [self.matrix.rows.div_ceil(self.outs()), tiles, 1]
     }
@@ -71,13 +63,13 @@ impl GroupedGemm {
     }
 
     /// Rows from one of a wave's blocks to the next; waves that share outputs take those between.
-    pub(crate) fn apart(&self) -> u32 {
+    pub(crate) fn block_distance(&self) -> u32 {
         let across = self.items() / 32 * 16 / self.half();
         16 * across
     }
 
     /// Blocks of rows of a wave.
     pub(crate) fn blocks(&self) -> u32 {
-        self.tile / self.apart()
+        self.tile / self.block_distance()
     }
 }

@@ -1,11 +1,10 @@
-//! Which experts have kernels of few rows, what scratch they need, and their launches.
+//! Launches of the experts of few rows, their scratch, and the conditions for them.
 
-use crate::gemv::activations::{WAVES, whole};
+use crate::gemv::activations::WAVES;
 use crate::gemv::launch::matrix_values;
-use crate::gemv::spec::MatrixSpec;
-use crate::kernel_spec::KernelSpec;
+use crate::gemv::spec::{MatrixSpec, forms};
 use crate::launch::{Cost, Launch};
-use crate::moe::experts::{ExpertMatrix, OUTPUTS, forms};
+use crate::moe::experts::{ExpertMatrix, OUTPUTS};
 use crate::moe::experts_down::ExpertsDown;
 use crate::moe::experts_up::ExpertsUp;
 use crate::step::Step;
@@ -14,14 +13,12 @@ use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Experts, Matrix};
 
-/// Whether the kernels take an operation whose matrices they read.
+/// True if the kernels take an operation whose matrices they read.
 pub(crate) fn supports(model: &Model<'_>, op: &Experts) -> bool {
     // Rows of activations lie in LDS as a whole.
     let fits = |matrices: &[&Matrix]| {
         let factors: Vec<MatrixSpec> = matrices.iter().map(|matrix| MatrixSpec::new(model, matrix)).collect();
-        let [coded, plain] = forms(&factors);
-        let cols = model.weight(matrices[0].weight).cols as u32;
-        whole(cols, coded, plain)
+        forms(&factors).fit(model.weight(matrices[0].weight).cols as u32)
     };
     op.top_k > 0 && fits(&[&op.gate, &op.up]) && fits(&[&op.down])
 }
@@ -62,7 +59,7 @@ pub(crate) fn experts(step: &Step<'_, '_>, op: &Experts, scratch: u64) -> [Launc
     let products = u64::from(hidden) * u64::from(cols);
     [
         Launch {
-            spec: KernelSpec::ExpertsUp(up),
+            spec: up.into(),
             groups: [hidden.div_ceil(WAVES * OUTPUTS), op.top_k, rows],
             arguments: first,
             waits: true,
@@ -73,7 +70,7 @@ pub(crate) fn experts(step: &Step<'_, '_>, op: &Experts, scratch: u64) -> [Launc
             },
         },
         Launch {
-            spec: KernelSpec::ExpertsDown(down),
+            spec: down.into(),
             groups: [op.down.rows.div_ceil(WAVES * OUTPUTS), rows, 1],
             arguments: second,
             waits: true,

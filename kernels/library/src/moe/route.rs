@@ -1,21 +1,23 @@
 //! Expert choice from the router's products: one wave a row, in f32.
 //!
-//! Higher score first, the lower index on ties; NaN counts as the lowest score. Not here: the products (`project`).
+//! Higher score first, the lower index on ties; NaN counts as the lowest score. Not here: the products (`gemv`).
 
 use crate::builder_ext::{BuilderExt, LOG2_E};
+use crate::kernel::{Kernel, SpecError};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use doorbell_compiler::ir::{Alu, Axis, Builder, Elem, Function, Value};
+use doorbell_compiler::isa::Target;
 
-/// Smallest sum that chosen weights are divided by: the least normal f16.
+/// Smallest sum by which chosen weights are divided: the least normal f16.
 const LEAST_SUM: f32 = 6.103_515_6e-5;
 /// Below every score's key.
 const TAKEN: u32 = 0x8000_0000;
-/// The key of what is no number: below infinity's.
-const NO_NUMBER: u32 = TAKEN + 1;
+/// The key of NaN: below that of minus infinity.
+const NAN_KEY: u32 = TAKEN + 1;
 
-/// How products become probabilities, as part of a spec.
+/// The step from products to probabilities, as part of a spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RouterGating {
     /// Softmax over all.
@@ -35,13 +37,13 @@ pub struct Routing {
     pub top_k: u32,
     /// Products to probabilities.
     pub gate: RouterGating,
-    /// Whether something is added for choosing.
+    /// True if a bias is added for the choice.
     pub bias: bool,
-    /// Whether weights are divided by their sum.
+    /// True if weights are divided by their sum.
     pub renormalize: bool,
 }
 
-/// RoutingArguments beside the products.
+/// Arguments beside the products.
 pub(crate) struct RoutingArguments {
     bias: Option<Value>,
     ids: Value,
@@ -56,6 +58,21 @@ struct LaneExperts {
     /// Their numbers; those beyond the end are not real.
     numbers: Vec<Value>,
     real: Vec<Value>,
+}
+
+impl Kernel for Routing {
+    fn name(&self) -> String {
+        Self::name(*self)
+    }
+
+    fn function(&self, _target: Target) -> Result<Function, SpecError> {
+        let mut k = Builder::new(&self.name(), 32);
+        let products = k.buffer("products");
+        let arguments = self.arguments(&mut k);
+        let row = k.workgroup_id(Axis::X);
+        self.row(&mut k, products, &arguments, row);
+        Ok(k.finish())
+    }
 }
 
 impl Routing {
@@ -74,16 +91,6 @@ impl Routing {
             weights: k.buffer("weights"),
             scale: k.scalar("scale", Elem::Float),
         }
-    }
-
-    /// The function.
-    pub(crate) fn function(self) -> Function {
-        let mut k = Builder::new(&self.name(), 32);
-        let products = k.buffer("products");
-        let arguments = self.arguments(&mut k);
-        let row = k.workgroup_id(Axis::X);
-        self.row(&mut k, products, &arguments, row);
-        k.finish()
     }
 
     /// Chooses for one row, by one wave.
@@ -105,23 +112,17 @@ impl Routing {
             for share in &shares[1..] {
                 sum = k.fadd(sum, *share);
             }
-            let least = k.float(LEAST_SUM);
-            let sum = k.fmax(sum, least);
-            let inverse = k.rcp(sum);
+            let inverse = k.rcp(sum.max(LEAST_SUM));
             shares.iter_mut().for_each(|share| *share = k.fmul(*share, inverse));
         }
         let lane = k.lane();
         let id = k.by_lane(lane, &chosen);
         let share = k.by_lane(lane, &shares);
-        let share = k.fmul(share, arguments.scale);
-        let count = k.int(self.top_k);
-        let used = k.lt_u(lane, count);
-        k.when(used, |k| {
-            let first = k.times(row, self.top_k);
-            let place = k.add(first, lane);
-            let place = k.left(place, 2);
-            k.write(arguments.ids, place, id);
-            k.write(arguments.weights, place, share);
+        let weight = k.fmul(share, arguments.scale);
+        k.when(lane.lt(self.top_k), |k| {
+            let offset = k.eval((row * self.top_k + lane) << 2);
+            k.write(arguments.ids, offset, id);
+            k.write(arguments.weights, offset, weight);
         });
     }
 
@@ -129,15 +130,11 @@ impl Routing {
     fn load(self, k: &mut Builder, products: Value, row: Value) -> LaneExperts {
         let lane = k.lane();
         let limit = k.int(self.experts);
-        let start = k.times(row, 4 * self.experts);
+        let start = k.eval(row * (4 * self.experts));
         let mut own = LaneExperts { values: Vec::new(), numbers: Vec::new(), real: Vec::new() };
         for first in (0..self.experts).step_by(32) {
-            let number = k.plus(lane, first);
-            let last = k.int(self.experts - 1);
-            let inside = k.min_u(number, last);
-            let place = k.left(inside, 2);
-            let place = k.add(place, start);
-            own.values.push(k.read(products, place));
+            let number = k.eval(lane + first);
+            own.values.push(k.read(products, (number.min(self.experts - 1) << 2) + start));
             own.real.push(k.lt_u(number, limit));
             own.numbers.push(number);
         }
@@ -150,15 +147,11 @@ impl Routing {
         each.map(|((value, number), real)| {
             let mut score = *value;
             if let Some(bias) = arguments.bias {
-                let last = k.int(self.experts - 1);
-                let place = k.min_u(*number, last);
-                let place = k.left(place, 2);
-                let bias = k.read(bias, place);
-                score = k.fadd(score, bias);
+                let addend = k.read(bias, (*number).min(self.experts - 1) << 2);
+                score = k.fadd(score, addend);
             }
             let key = key(k, score);
-            let taken = k.int(TAKEN);
-            k.select(*real, key, taken)
+            k.select(*real, key, TAKEN)
         })
         .collect()
     }
@@ -173,19 +166,10 @@ impl Routing {
                 for (value, real) in values.iter_mut().zip(real) {
                     *value = k.select(*real, *value, lowest);
                 }
-                let mut largest = values[0];
-                for value in &values[1..] {
-                    largest = k.fmax(largest, *value);
-                }
-                let largest = k.reduce_wave(largest, Alu::fmax);
-                let mut sum = k.float(0.0);
-                for value in values.iter_mut() {
-                    let below = k.fsub(*value, largest);
-                    let power = k.scaled(below, LOG2_E);
-                    *value = k.exp2(power);
-                    sum = k.fadd(sum, *value);
-                }
-                let sum = k.reduce_wave(sum, Alu::fadd);
+                let own_largest = largest_of(k, values);
+                let largest = k.reduce_wave(own_largest, Alu::fmax);
+                let own_sum = powers(k, values, largest);
+                let sum = k.reduce_wave(own_sum, Alu::fadd);
                 let inverse = k.rcp(sum);
                 values.iter_mut().for_each(|value| *value = k.fmul(*value, inverse));
             }
@@ -195,29 +179,26 @@ impl Routing {
 
 /// A signed integer that orders as the float does; both zeros are one, NaN is the lowest.
 fn key(k: &mut Builder, score: Value) -> Value {
-    let (zero, none) = (k.float(0.0), k.int(NO_NUMBER));
+    let (zero, none) = (k.float(0.0), k.int(NAN_KEY));
     let number = k.feq(score, score);
-    let score = k.fadd(score, zero);
-    let bits = k.bits(score, Elem::Int);
+    let bits = k.eval((score + zero).as_int());
     let sign = k.int(31);
     let flip = k.sar(bits, sign);
-    let flip = k.mask(flip, 0x7fff_ffff);
-    let key = k.xor(bits, flip);
+    let key = k.eval(bits ^ (flip & 0x7fff_ffff));
     k.select(number, key, none)
 }
 
 /// The number and value of the highest key, whose slot is then taken.
 fn best(k: &mut Builder, keys: &mut [Value], numbers: &[Value], values: &[Value]) -> (Value, Value) {
-    let mut top = keys[0];
+    let mut own_top = keys[0];
     for key in &keys[1..] {
-        top = k.max_i(top, *key);
+        own_top = k.max_i(own_top, *key);
     }
-    let top = k.reduce_wave(top, Alu::max_i);
+    let top = k.reduce_wave(own_top, Alu::max_i);
     let none = k.int(u32::MAX);
     let mut lowest = none;
     for (key, number) in keys.iter().zip(numbers) {
-        let equal = k.eq(*key, top);
-        let candidate = k.select(equal, *number, none);
+        let candidate = k.eval((*key).eq(top).select(number, none));
         lowest = k.min_u(lowest, candidate);
     }
     let id = k.reduce_wave(lowest, Alu::min_u);
@@ -225,27 +206,36 @@ fn best(k: &mut Builder, keys: &mut [Value], numbers: &[Value], values: &[Value]
     for ((key, number), value) in keys.iter_mut().zip(numbers).zip(values) {
         let own = k.eq(*number, id);
         share = k.select(own, *value, share);
-        let taken = k.int(TAKEN);
-        *key = k.select(own, taken, *key);
+        *key = k.select(own, TAKEN, *key);
     }
     // All other lanes have zero.
-    let share = k.reduce_wave(share, Alu::fadd);
-    (id, share)
+    let total = k.reduce_wave(share, Alu::fadd);
+    (id, total)
 }
 
-/// Softmax over values that all lanes have.
-fn softmax(k: &mut Builder, values: &mut [Value]) {
+/// The largest of a lane's values.
+fn largest_of(k: &mut Builder, values: &[Value]) -> Value {
     let mut largest = values[0];
     for value in &values[1..] {
         largest = k.fmax(largest, *value);
     }
+    largest
+}
+
+/// Makes values powers of e, relative to the largest; their sum.
+fn powers(k: &mut Builder, values: &mut [Value], largest: Value) -> Value {
     let mut sum = k.float(0.0);
     for value in values.iter_mut() {
-        let below = k.fsub(*value, largest);
-        let power = k.scaled(below, LOG2_E);
-        *value = k.exp2(power);
+        *value = k.exp2((*value - largest) * LOG2_E);
         sum = k.fadd(sum, *value);
     }
+    sum
+}
+
+/// Softmax over values that all lanes have.
+fn softmax(k: &mut Builder, values: &mut [Value]) {
+    let largest = largest_of(k, values);
+    let sum = powers(k, values, largest);
     let inverse = k.rcp(sum);
     values.iter_mut().for_each(|value| *value = k.fmul(*value, inverse));
 }

@@ -1,6 +1,5 @@
 //! The launch that chooses experts, and the arguments that the choice takes inside a projection.
 
-use crate::kernel_spec::KernelSpec;
 use crate::launch::{Cost, Launch};
 use crate::moe::route::{RouterGating, Routing};
 use crate::step::Step;
@@ -9,7 +8,7 @@ use alloc::vec::Vec;
 use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::plan::{Gating, Route};
 
-/// Whether the kernel takes an operation.
+/// True if the kernel takes an operation.
 pub(crate) fn supports(op: &Route) -> bool {
     (1..=1024).contains(&op.router.rows) && (1..=32).contains(&op.top_k) && op.top_k <= op.router.rows
 }
@@ -41,7 +40,7 @@ pub(crate) fn choose(step: &Step<'_, '_>, op: &Route, products: u64) -> Launch {
     let mut arguments = vec![ArgumentValue::Buffer(products)];
     arguments.extend(values(step, op));
     Launch {
-        spec: KernelSpec::Route(routing(op)),
+        spec: routing(op).into(),
         groups: [rows, 1, 1],
         arguments,
         waits: true,

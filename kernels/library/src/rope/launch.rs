@@ -1,10 +1,9 @@
-//! Launches of what follows products, and the arguments that it takes inside of other kernels.
+//! Launches of the work on heads, and its arguments inside projections that finish their heads themselves.
 
-use crate::kernel_spec::KernelSpec;
 use crate::launch::{Cost, Launch};
 use crate::layout::KvLayout;
-use crate::rope::spec::{HeadPart, HeadsSpec};
-use crate::step::Step;
+use crate::rope::spec::{CacheSpec, HeadPart, HeadsSpec, RotationSpec};
+use crate::step::{RowAddresses, Step};
 use alloc::vec::Vec;
 use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::model::Pairing;
@@ -12,18 +11,18 @@ use doorbell_core::plan::{Epilogue, GroupId, KvSlot, Norm, Part, Project, RopeId
 
 /// A part with its addresses.
 pub(crate) struct HeadLaunch {
-    /// What is done.
+    /// The work on it.
     pub(crate) part: HeadPart,
     input: u64,
     norm: Option<Norm>,
     rope: Option<RopeId>,
     /// Cache of the layer.
     cache: Option<u64>,
-    /// GroupRows of the cache.
+    /// Layer group of the cache.
     group: Option<GroupId>,
 }
 
-/// Where products of keys and values are in scratch: bytes before each part.
+/// Offset in scratch of a part's products of keys or values: bytes of the parts before.
 pub(crate) fn scratch_offset(op: &Project, part: usize, rows: u32) -> u64 {
     let before = op.parts.iter().take(part);
     let width = |epilogue: &Epilogue, rows: u32| match epilogue {
@@ -33,11 +32,11 @@ pub(crate) fn scratch_offset(op: &Project, part: usize, rows: u32) -> u64 {
     before.map(|part| 4 * u64::from(rows) * u64::from(width(&part.epilogue, part.matrix.rows))).sum()
 }
 
-/// What follows the products of a part, which are at `scratch` for keys and values; `None` where nothing does.
+/// The work on the heads of a part, whose products are at `scratch` for keys and values; `None` if there is none.
 pub(crate) fn head_launch(step: &Step<'_, '_>, part: &Part, scratch: u64) -> Option<HeadLaunch> {
     let cached = |slot: KvSlot, layout: KvLayout, pool: u64| {
-        let kv_type = Some((step.kv.format(), layout.page_bytes()));
-        (kv_type, Some(pool + layout.layer_bytes() * u64::from(slot.layer)))
+        let spec = CacheSpec { ty: step.kv.format(), page_bytes: layout.page_bytes() };
+        (Some(spec), Some(pool + layout.layer_bytes() * u64::from(slot.layer)))
     };
     match part.epilogue {
         Epilogue::Query { norm, rope, head_dim, out } if norm.is_some() || rope.is_some() => {
@@ -46,16 +45,16 @@ pub(crate) fn head_launch(step: &Step<'_, '_>, part: &Part, scratch: u64) -> Opt
         }
         Epilogue::Key { norm, rope, kv } => {
             let layout = KvLayout::keys(&step.model.groups[kv.group.index()], step.kv);
-            let (kv_type, cache) = cached(kv, layout, step.pool(kv.group).keys);
+            let (spec, cache) = cached(kv, layout, step.pool(kv.group).keys);
             let own = head_part(step, layout.heads, layout.dim, norm, rope);
-            let part = HeadPart { cache: kv_type, ..own };
+            let part = HeadPart { cache: spec, ..own };
             Some(HeadLaunch { part, input: scratch, norm, rope, cache, group: Some(kv.group) })
         }
         Epilogue::Value { kv } => {
             let layout = KvLayout::values(&step.model.groups[kv.group.index()], step.kv);
-            let (kv_type, cache) = cached(kv, layout, step.pool(kv.group).values);
+            let (spec, cache) = cached(kv, layout, step.pool(kv.group).values);
             let own = head_part(step, layout.heads, layout.dim, None, None);
-            let part = HeadPart { cache: kv_type, ..own };
+            let part = HeadPart { cache: spec, ..own };
             Some(HeadLaunch { part, input: scratch, norm: None, rope: None, cache, group: Some(kv.group) })
         }
         _ => None,
@@ -66,10 +65,10 @@ pub(crate) fn head_launch(step: &Step<'_, '_>, part: &Part, scratch: u64) -> Opt
 pub(crate) fn batch_values(
     step: &Step<'_, '_>,
     input: TensorId,
-    head_launches: &[&HeadLaunch],
+    heads: &[&HeadLaunch],
 ) -> [ArgumentValue; 3] {
-    let group = head_launches.iter().find_map(|head_launch| head_launch.group).unwrap_or(GroupId(0));
-    let (positions, tables) = step.places(input, group);
+    let group = heads.iter().find_map(|head| head.group).unwrap_or(GroupId(0));
+    let RowAddresses { positions, tables } = step.row_addresses(input, group);
     [positions, tables, step.inputs.pages].map(ArgumentValue::Buffer)
 }
 
@@ -89,13 +88,13 @@ impl HeadLaunch {
 pub(crate) fn finish(step: &Step<'_, '_>, op: &Project, scratch: u64) -> Option<Launch> {
     let rows = step.rows_of(op.input);
     let parts = op.parts.iter().enumerate();
-    let head_launches: Vec<HeadLaunch> = parts
+    let launches: Vec<HeadLaunch> = parts
         .filter_map(|(index, part)| head_launch(step, part, scratch + scratch_offset(op, index, rows)))
         .collect();
-    (!head_launches.is_empty()).then(|| launch(step, op.input, rows, &head_launches))
+    (!launches.is_empty()).then(|| launch(step, op.input, rows, &launches))
 }
 
-/// Whether the kernel takes heads of `dim` elements.
+/// True if the kernel takes heads of `dim` elements.
 pub(crate) fn supports(dim: u32) -> bool {
     (8..=512).contains(&dim) && dim.is_multiple_of(8)
 }
@@ -109,29 +108,27 @@ fn head_part(
 ) -> HeadPart {
     let rope = rope.map(|id| {
         let rope = &step.model.ropes[id.index()];
-        (rope.frequencies.len() as u32, rope.pairing == Pairing::Adjacent)
+        RotationSpec { pairs: rope.frequencies.len() as u32, adjacent: rope.pairing == Pairing::Adjacent }
     });
     HeadPart { heads, dim, norm: norm.is_some(), rope, cache: None }
 }
 
-fn launch(step: &Step<'_, '_>, input: TensorId, rows: u32, head_launches: &[HeadLaunch]) -> Launch {
-    let mut values = batch_values(step, input, &head_launches.iter().collect::<Vec<_>>()).to_vec();
+fn launch(step: &Step<'_, '_>, input: TensorId, rows: u32, launches: &[HeadLaunch]) -> Launch {
+    let mut values = batch_values(step, input, &launches.iter().collect::<Vec<_>>()).to_vec();
     let mut cost = Cost::default();
-    for head_launch in head_launches {
-        values.push(ArgumentValue::Buffer(head_launch.input));
-        head_launch.values(step, &mut values);
-        let elements = u64::from(head_launch.part.heads) * u64::from(head_launch.part.dim) * u64::from(rows);
+    for head in launches {
+        values.push(ArgumentValue::Buffer(head.input));
+        head.values(step, &mut values);
+        let elements = u64::from(head.part.heads) * u64::from(head.part.dim) * u64::from(rows);
         cost.read += 4 * elements;
-        let (bytes, block) = head_launch
-            .part
-            .cache
-            .map_or((4, 1), |(kv_type, _)| (kv_type.block_bytes(), kv_type.block_len()));
+        let (bytes, block) =
+            head.part.cache.map_or((4, 1), |cache| (cache.ty.block_bytes(), cache.ty.block_len()));
         cost.written += elements * bytes as u64 / block as u64;
     }
-    let parts: Vec<HeadPart> = head_launches.iter().map(|head_launch| head_launch.part).collect();
+    let parts: Vec<HeadPart> = launches.iter().map(|head| head.part).collect();
     let heads = parts.iter().map(|part| part.heads).sum();
     Launch {
-        spec: KernelSpec::Heads(HeadsSpec { parts }),
+        spec: HeadsSpec { parts }.into(),
         groups: [heads, rows, 1],
         arguments: values,
         waits: true,

@@ -1,13 +1,34 @@
-//! What follows the products of queries, keys and values: head norm, rotation, and the write to the KV cache.
+//! The work on heads between their products and attention: head norm, rotation, and the write to the KV cache.
 //!
 //! One wave a head of a row (grid X heads of all parts, grid Y rows). Products of keys and values come from scratch.
+//! Not here: one head (`head`), which the workgroups of a projection also finish.
 
+use crate::kernel::{Kernel, SpecError};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write as _;
 use doorbell_compiler::ir::{Axis, Builder, Elem, Function, Value};
+use doorbell_compiler::isa::Target;
 use doorbell_core::quant::Type;
+
+/// The rotation of heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RotationSpec {
+    /// Pairs that turn.
+    pub pairs: u32,
+    /// True if the elements of a pair are neighbors.
+    pub adjacent: bool,
+}
+
+/// The KV cache of heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CacheSpec {
+    /// Element type.
+    pub ty: Type,
+    /// Bytes of a page with all layers.
+    pub page_bytes: u64,
+}
 
 /// Heads of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,12 +37,12 @@ pub struct HeadPart {
     pub heads: u32,
     /// Elements of a head.
     pub dim: u32,
-    /// Whether heads are normalized.
+    /// True if heads are normalized.
     pub norm: bool,
-    /// Pairs that turn, and whether they are neighbors.
-    pub rope: Option<(u32, bool)>,
-    /// How the cache keeps elements, and bytes of a page with all layers; `None` writes back to the input.
-    pub cache: Option<(Type, u64)>,
+    /// The rotation, if heads turn.
+    pub rope: Option<RotationSpec>,
+    /// The cache to which heads are written; `None` writes back to the input.
+    pub cache: Option<CacheSpec>,
 }
 
 /// Heads of all parts of a projection.
@@ -31,8 +52,20 @@ pub struct HeadsSpec {
     pub parts: Vec<HeadPart>,
 }
 
-/// HeadArguments of one part beside its products.
+/// Arguments for the rows of a batch.
+#[derive(Clone, Copy)]
+pub(crate) struct BatchArguments {
+    /// Positions by row.
+    pub(crate) positions: Value,
+    /// Starts of page tables by row.
+    pub(crate) tables: Value,
+    /// Page tables.
+    pub(crate) pages: Value,
+}
+
+/// Arguments of one part beside its products.
 pub(crate) struct HeadArguments {
+    /// Weight and epsilon.
     pub(crate) norm: Option<(Value, Value)>,
     pub(crate) rope: Option<Value>,
     pub(crate) cache: Option<Value>,
@@ -40,9 +73,16 @@ pub(crate) struct HeadArguments {
     pub(crate) staged: Option<u32>,
 }
 
-impl HeadsSpec {
-    /// Unique name.
-    pub(crate) fn name(&self) -> String {
+impl BatchArguments {
+    /// Declares them.
+    pub(crate) fn new(k: &mut Builder) -> Self {
+        let [positions, tables, pages] = ["positions", "tables", "pages"].map(|name| k.buffer(name));
+        Self { positions, tables, pages }
+    }
+}
+
+impl Kernel for HeadsSpec {
+    fn name(&self) -> String {
         let mut name = String::from("heads");
         for part in &self.parts {
             let _ = write!(name, "_{}", part.name());
@@ -50,10 +90,9 @@ impl HeadsSpec {
         name
     }
 
-    /// The function.
-    pub(crate) fn function(&self) -> Function {
+    fn function(&self, _target: Target) -> Result<Function, SpecError> {
         let mut k = Builder::new(&self.name(), 32);
-        let buffers = ["positions", "tables", "pages"].map(|name| k.buffer(name));
+        let batch = BatchArguments::new(&mut k);
         let arguments: Vec<(Value, HeadArguments)> =
             self.parts.iter().map(|part| (k.buffer("input"), part.arguments(&mut k, 1))).collect();
         let (number, row) = (k.workgroup_id(Axis::X), k.workgroup_id(Axis::Y));
@@ -61,12 +100,10 @@ impl HeadsSpec {
         for (part, (input, arguments)) in self.parts.iter().zip(&arguments) {
             let start = k.int(before);
             let head = k.sub(number, start);
-            let count = k.int(part.heads);
-            let here = k.lt_u(head, count);
-            k.when(here, |k| part.body(k, *input, arguments, buffers, [row, head]));
+            k.when(head.lt(part.heads), |k| part.body(k, *input, arguments, batch, row, head));
             before += part.heads;
         }
-        k.finish()
+        Ok(k.finish())
     }
 }
 
@@ -74,18 +111,18 @@ impl HeadPart {
     /// Short name.
     pub(crate) fn name(self) -> String {
         let mut name = format!("{}x{}{}", self.heads, self.dim, if self.norm { "n" } else { "" });
-        if let Some((pairs, adjacent)) = self.rope {
+        if let Some(RotationSpec { pairs, adjacent }) = self.rope {
             let _ = write!(name, "r{pairs}{}", if adjacent { "a" } else { "h" });
         }
-        if let Some((kv_type, page)) = self.cache {
-            let _ = write!(name, "c{kv_type}_{page}");
+        if let Some(CacheSpec { ty, page_bytes }) = self.cache {
+            let _ = write!(name, "c{ty}_{page_bytes}");
         }
         name
     }
 
     /// Declares the arguments beside the products, for workgroups of `waves`.
     pub(crate) fn arguments(self, k: &mut Builder, waves: u32) -> HeadArguments {
-        let quantized = self.cache.is_some_and(|(kv_type, _)| kv_type == Type::Q8_0);
+        let quantized = self.cache.is_some_and(|cache| cache.ty == Type::Q8_0);
         HeadArguments {
             norm: self.norm.then(|| (k.buffer("head_norm"), k.scalar("head_eps", Elem::Float))),
             rope: self.rope.map(|_| k.buffer("rope")),

@@ -1,8 +1,7 @@
 //! Launches of the kernels that take rows as they are: embedding, selection, norm, largest logit.
 
-use crate::formats::lane_format::is_coded;
+use crate::formats::spec::FormatSpec;
 use crate::gemv::activations::WORKGROUP;
-use crate::kernel_spec::KernelSpec;
 use crate::launch::{Cost, Launch};
 use crate::rows::argmax::ArgMax;
 use crate::rows::embed::{Embedding, SelectRows};
@@ -13,10 +12,12 @@ use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Norm, TensorId, WeightId};
 
-/// Whether the kernel reads a table.
-pub(crate) fn readable(model: &Model<'_>, table: WeightId) -> bool {
+/// True if the kernel reads a table.
+pub(crate) fn is_readable(model: &Model<'_>, table: WeightId) -> bool {
     let weight = model.weight(table);
-    is_coded(weight.ty).is_some() && weight.cols.is_multiple_of(8) && u32::try_from(weight.data.len()).is_ok()
+    FormatSpec::find(weight.ty).is_some()
+        && weight.cols.is_multiple_of(8)
+        && u32::try_from(weight.data.len()).is_ok()
 }
 
 /// The launch of an embedding.
@@ -25,7 +26,7 @@ pub(crate) fn embed(step: &Step<'_, '_>, table: WeightId, scale: f32, out: Tenso
     let (cols, rows) = (weight.cols as u32, step.rows_of(out));
     let spec = Embedding { ty: weight.ty, cols };
     Launch {
-        spec: KernelSpec::Embed(spec),
+        spec: spec.into(),
         groups: [cols.div_ceil(spec.stride()), rows, 1],
         arguments: vec![
             ArgumentValue::Buffer(step.inputs.tokens),
@@ -47,7 +48,7 @@ pub(crate) fn select(step: &Step<'_, '_>, input: TensorId, out: TensorId) -> Lau
     let (cols, rows) = (step.plan.tensor(out).width, step.rows_of(out));
     let bytes = 4 * u64::from(cols) * u64::from(rows);
     Launch {
-        spec: KernelSpec::Select(SelectRows { cols }),
+        spec: SelectRows { cols }.into(),
         groups: [cols.div_ceil(WORKGROUP), rows, 1],
         arguments: vec![
             ArgumentValue::Buffer(step.inputs.outputs),
@@ -61,19 +62,19 @@ pub(crate) fn select(step: &Step<'_, '_>, input: TensorId, out: TensorId) -> Lau
 
 /// The launch of `to += RMS(input)`.
 pub(crate) fn norm_add(step: &Step<'_, '_>, input: TensorId, norm: Norm, to: TensorId) -> Launch {
-    norm_launch(step, input, norm, (step.tensor(to), true))
+    norm_launch(step, input, norm, step.tensor(to), true)
 }
 
 /// The launch of `result = RMS(input)`.
 pub(crate) fn hidden(step: &Step<'_, '_>, input: TensorId, norm: Norm) -> Launch {
-    norm_launch(step, input, norm, (step.inputs.result, false))
+    norm_launch(step, input, norm, step.inputs.result, false)
 }
 
-fn norm_launch(step: &Step<'_, '_>, input: TensorId, norm: Norm, (to, adds): (u64, bool)) -> Launch {
+fn norm_launch(step: &Step<'_, '_>, input: TensorId, norm: Norm, to: u64, adds: bool) -> Launch {
     let (cols, rows) = (step.plan.tensor(input).width, step.rows_of(input));
     let bytes = 4 * u64::from(cols) * u64::from(rows);
     Launch {
-        spec: KernelSpec::NormAdd(NormAdd { cols, adds }),
+        spec: NormAdd { cols, adds }.into(),
         groups: [rows, 1, 1],
         arguments: vec![
             ArgumentValue::Buffer(step.tensor(input)),
@@ -95,7 +96,7 @@ pub(crate) fn largest(step: &Step<'_, '_>, logits: u64, cols: u32, rows: u32) ->
         arguments.extend(next.map(ArgumentValue::Buffer));
     }
     Launch {
-        spec: KernelSpec::ArgMax(ArgMax { cols, feeds: inputs.ring.is_some() }),
+        spec: ArgMax { cols, feeds: inputs.ring.is_some() }.into(),
         groups: [rows, 1, 1],
         arguments,
         waits: true,

@@ -1,52 +1,50 @@
 //! `to += RMS(input)`, and `to = RMS(input)` where the hidden state itself is wanted: one workgroup a row.
 
 use crate::builder_ext::BuilderExt;
-use crate::gemv::activations::{Activations, WORKGROUP};
-use crate::spec_error::SpecError;
+use crate::gemv::activations::{Activations, Forms, WORKGROUP};
+use crate::kernel::{Kernel, SpecError};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use doorbell_compiler::ir::{Axis, Builder, Elem, Function};
+use doorbell_compiler::isa::Target;
 
 /// The norm of a branch, and its addition to the stream if it `adds`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NormAdd {
     /// Elements of a row.
     pub cols: u32,
-    /// Whether the result is added to what is there.
+    /// True if the result is added to the old content.
     pub adds: bool,
 }
 
-impl NormAdd {
-    /// Unique name.
-    pub(crate) fn name(self) -> String {
+impl Kernel for NormAdd {
+    fn name(&self) -> String {
         format!("norm_{}{}", if self.adds { "add_" } else { "" }, self.cols)
     }
 
-    /// The function.
-    pub(crate) fn function(self) -> Result<Function, SpecError> {
+    fn function(&self, _target: Target) -> Result<Function, SpecError> {
         let mut k = Builder::new(&self.name(), WORKGROUP);
         let (input, weight) = (k.buffer("input"), k.buffer("weight"));
         let eps = k.scalar("eps", Elem::Float);
         let to = k.buffer("to");
-        let from = Activations::new(&mut k, [self.cols, 1], false, false)?;
-        let row = k.workgroup_id(Axis::X);
-        let row = k.times(row, 4 * self.cols);
+        let from = Activations::new(&mut k, self.cols, 1, Forms { coded: false, plain: false })?;
+        let number = k.workgroup_id(Axis::X);
+        let row = k.eval(number * (4 * self.cols));
         let factor = from.norm_factors(&mut k, input, &[row], eps)[0];
         let item = k.workitem_id();
-        let (zero, cols, step) = (k.int(0), k.int(self.cols), k.int(WORKGROUP));
-        let _ = k.for_range([zero, cols, step], &[], |k, begin, _| {
-            let column = k.add(begin, item);
-            let inside = k.lt_u(column, cols);
-            k.when(inside, |k| {
-                let place = k.left(column, 2);
-                let at_row = k.add(place, row);
-                let (x, w) = (k.read(input, at_row), k.read(weight, place));
-                let old = self.adds.then(|| k.read(to, at_row));
-                let scaled = k.fmul(x, factor);
-                let y = k.fmul(scaled, w);
-                let y = old.map_or(y, |old| k.fadd(old, y));
-                k.write(to, at_row, y);
+        let range = k.range(0, self.cols, WORKGROUP);
+        let [_, cols, _] = range;
+        let _ = k.for_range(range, &[], |k, begin, _| {
+            let column = k.eval(begin + item);
+            k.when(column.lt(cols), |k| {
+                let offset = k.eval(column << 2);
+                let in_row = k.eval(offset + row);
+                let (x, w) = (k.read(input, in_row), k.read(weight, offset));
+                let old = self.adds.then(|| k.read(to, in_row));
+                let scaled = k.eval(x * factor * w);
+                let y = old.map_or(scaled, |old| k.fadd(old, scaled));
+                k.write(to, in_row, y);
             });
             vec![]
         });

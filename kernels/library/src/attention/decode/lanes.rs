@@ -1,8 +1,8 @@
-//! How the lanes of a wave share keys or values of some positions: neighbors take neighboring elements, eight each, so
-//! that every load is of whole lines. Sums over lanes that are asked for one by one.
+//! The lanes of a wave over keys or values of some positions: neighbors take neighboring elements, eight each, so that
+//! every load is of whole lines. Sums over lanes.
 
-use crate::attention::decode::spec::PART;
-use crate::attention::kv_elements::{eight, floats, place, row_bytes};
+use super::parts::PART;
+use crate::attention::kv_elements::{Row, eight, floats, offsets, row_bytes};
 use crate::builder_ext::BuilderExt;
 use alloc::vec::Vec;
 use doorbell_compiler::ir::{Builder, Value};
@@ -30,12 +30,12 @@ impl Lanes {
         PART / self.rows()
     }
 
-    /// Eights of elements that a lane has of a position.
+    /// Groups of eight elements that a lane has of a position.
     pub(crate) fn eights(self) -> u32 {
         self.dim.div_ceil(8 * self.each())
     }
 
-    /// Whether lanes are left over.
+    /// True if lanes are left over.
     pub(crate) fn ragged(self) -> bool {
         self.dim != 8 * self.each() * self.eights()
     }
@@ -43,24 +43,22 @@ impl Lanes {
     /// Number of the lane's eight in its row: beyond the row where lanes are left over.
     pub(crate) fn number(self, k: &mut Builder, index: u32) -> Value {
         let lane = k.lane();
-        let within = k.mask(lane, self.each() - 1);
-        k.plus(within, index * self.each())
+        k.eval((lane & (self.each() - 1)) + index * self.each())
     }
 
     /// The first element of the lane's eight; lanes that are left over repeat the row's last.
     pub(crate) fn element(self, k: &mut Builder, index: u32) -> Value {
         let mut number = self.number(k, index);
         if self.ragged() {
-            let last = k.int(self.dim / 8 - 1);
-            number = k.min_u(number, last);
+            number = k.min_u(number, self.dim / 8 - 1);
         }
-        k.left(number, 3)
+        k.eval(number << 3)
     }
 
     /// The lane's row of a step.
     pub(crate) fn row(self, k: &mut Builder) -> Value {
         let lane = k.lane();
-        k.right(lane, self.each().trailing_zeros())
+        k.eval(lane / self.each())
     }
 
     /// Differences of lanes of one position, the largest first.
@@ -74,8 +72,18 @@ impl Lanes {
     }
 }
 
+/// Positions of a part that the row sees: `low ..= high`, counted in the part.
+#[derive(Clone, Copy)]
+pub(crate) struct SeenPart {
+    /// The first, if the row has a window.
+    pub(crate) low: Option<Value>,
+    /// The last.
+    pub(crate) high: Value,
+}
+
 /// Steps whose sums go side by side, and that are loaded together at least.
 pub(crate) const TOGETHER: usize = 4;
+
 /// A lane's keys or values of a part.
 pub(crate) struct PartElements {
     ty: Type,
@@ -83,45 +91,38 @@ pub(crate) struct PartElements {
     /// Byte of each step's row.
     pub(crate) starts: Vec<Value>,
     /// Byte offsets in a row, by eight.
-    places: Vec<Vec<Value>>,
-    /// What is loaded, by step and eight.
+    offsets: Vec<Vec<Value>>,
+    /// Loaded values, by step and eight.
     loaded: Vec<Vec<Vec<Value>>>,
 }
 
 impl PartElements {
-    /// PartElements of a part of which positions `low ..= high` are seen. Others may hold anything: those stand for them.
-    pub(crate) fn new(
-        k: &mut Builder,
-        ty: Type,
-        lanes: Lanes,
-        base: Value,
-        (low, high): (Option<Value>, Value),
-    ) -> Self {
+    /// Elements of a part. Positions that are not seen may hold anything: seen ones stand for them.
+    pub(crate) fn new(k: &mut Builder, ty: Type, lanes: Lanes, base: Value, seen: SeenPart) -> Self {
         let row = lanes.row(k);
         let starts = (0..lanes.steps())
             .map(|step| {
-                let mut token = k.plus(row, step * lanes.rows());
-                if let Some(low) = low {
+                let mut token = k.eval(row + step * lanes.rows());
+                if let Some(low) = seen.low {
                     token = k.max_u(token, low);
                 }
-                token = k.min_u(token, high);
-                k.times(token, row_bytes(ty, lanes.dim))
+                k.eval(token.min(seen.high) * row_bytes(ty, lanes.dim))
             })
             .collect();
-        let places = (0..lanes.eights())
+        let offsets = (0..lanes.eights())
             .map(|index| {
                 let element = lanes.element(k, index);
-                place(k, ty, element)
+                offsets(k, ty, element)
             })
             .collect();
-        Self { ty, base, starts, places, loaded: Vec::new() }
+        Self { ty, base, starts, offsets, loaded: Vec::new() }
     }
 
     /// A step's eights, as they lie in the cache.
     fn step(&self, k: &mut Builder, step: usize) -> Vec<Vec<Value>> {
         self.loaded.get(step).cloned().unwrap_or_else(|| {
-            let row = [self.base, self.starts[step]];
-            self.places.iter().map(|place| eight(k, self.ty, row, place)).collect()
+            let row = Row { base: self.base, start: self.starts[step] };
+            self.offsets.iter().map(|offsets| eight(k, self.ty, row, offsets)).collect()
         })
     }
 
@@ -154,8 +155,7 @@ pub(crate) fn shared_sums(k: &mut Builder, lists: &mut [Vec<Value>], masks: &[u8
     let lane = k.lane();
     for mask in masks {
         let zero = k.int(0);
-        let bit = k.mask(lane, u32::from(*mask));
-        let upper = k.ne(bit, zero);
+        let upper = k.ne(lane & u32::from(*mask), zero);
         for list in lists.iter_mut() {
             if let [one] = list[..] {
                 let other = k.lane_xor(one, *mask);
@@ -166,8 +166,8 @@ pub(crate) fn shared_sums(k: &mut Builder, lists: &mut [Vec<Value>], masks: &[u8
             for (first, second) in list.iter_mut().zip(second) {
                 let given = k.select(upper, *first, second);
                 let kept = k.select(upper, second, *first);
-                let got = k.lane_xor(given, *mask);
-                *first = k.fadd(kept, got);
+                let received = k.lane_xor(given, *mask);
+                *first = k.fadd(kept, received);
             }
         }
     }

@@ -1,29 +1,25 @@
-//! Causal attention over the paged KV cache: query heads that share keys and values share their loads.
+//! Causal attention row by row: query heads that share keys and values share their loads.
 //!
 //! A wave takes half a page and loads all of it at once, lines as a whole, lanes beside one another at one position's
 //! elements. Eight halves, one a wave, make a split; they are combined at once, then splits are merged in order, so that
 //! a row's result depends on nothing but the row. Few rows spread their splits over workgroups, the last of which
-//! merges; others take them one by one. Many rows of a sequence take [`PrefillAttention`] instead.
+//! merges; others take them one by one. Not here: many rows of a sequence (`prefill`).
 
-use crate::attention::shape::{AttentionShape, PAGE};
-use alloc::format;
-use alloc::string::String;
+use super::lanes::Lanes;
+use super::parts::WAVES;
+use crate::attention::shape::AttentionShape;
 
-/// Positions of a wave.
-pub(crate) const PART: u32 = PAGE / 2;
-/// Waves of a workgroup, and parts of a split.
-pub(crate) const WAVES: u32 = 8;
 /// Query heads that share loads, and those where splits are spread over workgroups.
 const HEADS: [u32; 2] = [4, 2];
 
-/// DecodeAttention row by row.
+/// Attention row by row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DecodeAttention {
-    /// Heads, cache, what is seen.
+    /// Heads, cache, visible positions.
     pub shape: AttentionShape,
-    /// Whether splits are spread over workgroups.
+    /// True if splits are spread over workgroups.
     pub spread: bool,
-    /// Whether only rows are taken that have no neighbor of their sequence.
+    /// True if only rows are taken that have no neighbor of their sequence.
     pub single: bool,
 }
 
@@ -56,10 +52,13 @@ impl DecodeAttention {
         4 * (self.shape.dims[1] + 4)
     }
 
-    /// Unique name.
-    pub(crate) fn name(self) -> String {
-        let flags = [(self.spread, "_spread"), (self.single, "_single")];
-        let flags: String = flags.iter().filter(|flag| flag.0).map(|flag| flag.1).collect();
-        format!("attend_{}{flags}", self.shape.name())
+    /// The lanes over keys.
+    pub(crate) fn key_lanes(self) -> Lanes {
+        Lanes { dim: self.shape.dims[0] }
+    }
+
+    /// The lanes over values.
+    pub(crate) fn value_lanes(self) -> Lanes {
+        Lanes { dim: self.shape.dims[1] }
     }
 }

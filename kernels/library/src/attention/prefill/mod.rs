@@ -3,4 +3,5 @@
 pub(crate) mod kernel;
 pub(crate) mod query;
 pub(crate) mod running;
+pub(crate) mod spec;
 pub(crate) mod tiles;

@@ -1,16 +1,16 @@
 //! The running softmax of matrix attention: scores of a step, their weights, sums over values.
 
-use crate::attention::prefill::kernel::PrefillAttention;
-use crate::attention::prefill::query::{LaneQuery, QueryOperands};
-use crate::attention::prefill::tiles::{KvTiles, PositionRange};
+use super::query::{LaneQuery, QueryOperands};
+use super::spec::PrefillAttention;
+use super::tiles::{KvTiles, PositionRange};
 use crate::attention::softmax::capped_log2;
-use crate::builder_ext::{BuilderExt, LOG2_E, at, fragment};
+use crate::builder_ext::{BuilderExt, LOG2_E, fragment};
 use alloc::vec::Vec;
-use doorbell_compiler::ir::{Alu, Builder, Elem, Fragment, MatrixOp, Value, Width};
+use doorbell_compiler::ir::{Alu, Builder, Fragment, MatrixOp, Value, Width, global};
 
-/// What a workgroup works with.
+/// Everything that a workgroup works with.
 pub(crate) struct PrefillWork {
-    pub(crate) flash: PrefillAttention,
+    pub(crate) spec: PrefillAttention,
     pub(crate) tiles: KvTiles,
     pub(crate) own: LaneQuery,
     pub(crate) operands: QueryOperands,
@@ -26,33 +26,31 @@ impl PrefillWork {
         let (least, none) = (k.float(LEAST), k.float(0.0));
         let mut running = alloc::vec![least, none];
         if let Some(sinks) = sinks {
-            let place = k.left(self.own.head, 2);
-            let sink = k.read(sinks, place);
+            let sink = k.read(sinks, self.own.head << 2);
             let one = k.float(1.0);
             let zero = k.int(0);
             let lower = k.eq(self.own.half, zero);
-            running = alloc::vec![k.scaled(sink, LOG2_E), k.select(lower, one, none)];
+            running = alloc::vec![k.eval(sink * LOG2_E), k.select(lower, one, none)];
         }
-        running.extend((0..self.flash.shape.dims[1] / 16).map(|_| k.zero_fragment(Fragment::FloatAcc)));
+        running.extend((0..self.spec.shape.dims[1] / 16).map(|_| k.zero_fragment(Fragment::FloatAcc)));
         running
     }
 
     /// All steps of the rows that share a page table.
-    pub(crate) fn steps(&self, k: &mut Builder, extent: &PositionRange, initial: &[Value]) -> Vec<Value> {
-        let bits = self.flash.step().trailing_zeros();
-        let (first, last) = (k.right(extent.low, bits), k.right(extent.last, bits));
-        let (end, one) = (k.plus(last, 1), k.int(1));
+    pub(crate) fn steps(&self, k: &mut Builder, range: &PositionRange, initial: &[Value]) -> Vec<Value> {
+        let step_size = self.spec.step();
+        let (first, last) = (k.eval(range.low / step_size), k.eval(range.last / step_size));
+        let (end, one) = (k.eval(last + 1), k.int(1));
         let count = initial.len();
         let mut carried = initial.to_vec();
-        carried.extend(self.tiles.fetch(k, extent, first));
+        carried.extend(self.tiles.fetch(k, range, first));
         let mut carried = k.for_range([first, end, one], &carried, |k, step, carried| {
             let (running, fetched) = carried.split_at(count);
             self.tiles.keep(k, fetched);
             k.barrier(false);
-            let following = k.plus(step, 1);
-            let following = k.min_u(following, last);
-            let fetched = self.tiles.fetch(k, extent, following);
-            let begin = k.left(step, bits);
+            let following = k.eval((step + 1).min(last));
+            let fetched = self.tiles.fetch(k, range, following);
+            let begin = k.eval(step * step_size);
             let scores = self.scores(k);
             let mut next = self.add(k, &scores, begin, running);
             k.barrier(false);
@@ -63,16 +61,21 @@ impl PrefillWork {
         carried
     }
 
+    /// The lane's half of a row in LDS that starts at byte `start`: on gfx11 the whole row.
+    fn own_half(&self, k: &mut Builder, start: Value) -> Value {
+        let ahead = k.eval(self.own.half << 4);
+        if self.gfx12 { k.add(start, ahead) } else { start }
+    }
+
     /// Products of the step's keys with the lane's query: sixteen positions a fragment.
     fn scores(&self, k: &mut Builder) -> Vec<Value> {
-        let start = self.tiles.key_row(k, self.own.place);
-        let ahead = k.left(self.own.half, 4);
-        let start = if self.gfx12 { k.add(start, ahead) } else { start };
-        let blocks = 0..self.flash.step() / 16;
+        let row = self.tiles.key_row(k, self.own.fragment_row);
+        let start = self.own_half(k, row);
+        let blocks = 0..self.spec.step() / 16;
         blocks
             .map(|block| {
                 let mut sum = k.zero_fragment(Fragment::FloatAcc);
-                for number in 0..self.flash.shape.dims[0] / 16 {
+                for number in 0..self.spec.shape.dims[0] / 16 {
                     let left = fragment(k, start, self.tiles.key_block(block) + 32 * number, self.gfx12);
                     let right = match &self.operands {
                         QueryOperands::Kept(fragments) => fragments[number as usize],
@@ -85,43 +88,37 @@ impl PrefillWork {
             .collect()
     }
 
-    /// Takes a step's scores into the running softmax. `begin` is the step's first position.
-    fn add(&self, k: &mut Builder, scores: &[Value], begin: Value, running: &[Value]) -> Vec<Value> {
+    /// Logarithms of a step's scores; `begin` is the step's first position.
+    fn logits(&self, k: &mut Builder, scores: &[Value], begin: Value) -> Vec<Value> {
         // Positions from the first one that the query sees on; earlier ones wrap around.
-        let offset = k.left(self.own.half, 3);
-        let offset = k.add(offset, begin);
-        let offset = k.sub(offset, self.own.first);
+        let offset = k.eval((self.own.half << 3) + begin - self.own.first);
         let lowest = k.float(f32::NEG_INFINITY);
         let mut logits = Vec::new();
         for (block, sum) in (0u32..).zip(scores) {
             for register in 0..8u8 {
-                let score = k.accumulator(*sum, register);
-                let score = capped_log2(k, score, self.flash.shape.cap);
-                let position = k.plus(offset, 16 * block + u32::from(register));
-                let seen = k.le_u(position, self.own.span);
-                logits.push(k.select(seen, score, lowest));
+                let product = k.accumulator(*sum, register);
+                let score = capped_log2(k, product, self.spec.shape.cap);
+                let position = offset + (16 * block + u32::from(register));
+                logits.push(k.eval(position.le(self.own.span).select(score, lowest)));
             }
         }
-        let largest = folded(k, &logits, Alu::fmax);
-        let other = k.lane_xor(largest, 16);
-        let largest = k.fmax(largest, other);
-        let largest = k.fmax(largest, running[0]);
-        let change = k.fsub(running[0], largest);
-        let change = k.exp2(change);
-        let shares: Vec<Value> = logits
-            .into_iter()
-            .map(|score| {
-                let below = k.fsub(score, largest);
-                k.exp2(below)
-            })
-            .collect();
-        let sum = folded(k, &shares, Alu::fadd);
-        let sum = k.fma(running[1], change, sum);
+        logits
+    }
+
+    /// Takes a step's scores into the running softmax. `begin` is the step's first position.
+    fn add(&self, k: &mut Builder, scores: &[Value], begin: Value, running: &[Value]) -> Vec<Value> {
+        let logits = self.logits(k, scores, begin);
+        let own_largest = folded(k, &logits, Alu::fmax);
+        let other = k.lane_xor(own_largest, 16);
+        let largest = k.eval(own_largest.max(other).max(running[0]));
+        let change = k.exp2(running[0] - largest);
+        let shares: Vec<Value> = logits.into_iter().map(|score| k.exp2(score - largest)).collect();
+        let step_sum = folded(k, &shares, Alu::fadd);
+        let sum = k.fma(running[1], change, step_sum);
         let weights: Vec<Value> =
             shares.chunks(8).map(|shares| weights(k, self.own.half, shares, self.gfx12)).collect();
-        let start = self.tiles.value_row(k, self.own.place);
-        let ahead = k.left(self.own.half, 4);
-        let start = if self.gfx12 { k.add(start, ahead) } else { start };
+        let row = self.tiles.value_row(k, self.own.fragment_row);
+        let start = self.own_half(k, row);
         let mut next = alloc::vec![largest, sum];
         for (number, old) in (0u32..).zip(&running[2..]) {
             let scaled: Vec<Value> = (0..8)
@@ -143,13 +140,9 @@ impl PrefillWork {
     /// Writes the results of the lanes where `inside` holds.
     pub(crate) fn write(&self, k: &mut Builder, inside: Value, out: Value, running: &[Value]) {
         let other = k.lane_xor(running[1], 16);
-        let sum = k.fadd(running[1], other);
-        let inverse = k.rcp(sum);
-        let start = k.times(self.own.row, self.flash.shape.heads());
-        let start = k.add(start, self.own.head);
-        let start = k.times(start, 4 * self.flash.shape.dims[1]);
-        let ahead = k.left(self.own.half, 5);
-        let start = k.add(start, ahead);
+        let inverse = k.eval((running[1] + other).rcp());
+        let head = self.own.row * self.spec.shape.heads() + self.own.head;
+        let start = k.eval(head * (4 * self.spec.shape.dims[1]) + (self.own.half << 5));
         k.when(inside, |k| {
             for (number, sums) in (0u32..).zip(&running[2..]) {
                 for quad in 0..2u8 {
@@ -159,9 +152,9 @@ impl PrefillWork {
                             k.fmul(value, inverse)
                         })
                         .collect();
-                    let values = k.pack(&values);
-                    let address = at(k.global(out, start), 64 * number + 16 * u32::from(quad));
-                    k.store(address, Width::Dwords(4), values);
+                    let packed = k.pack(&values);
+                    let ahead = 64 * number + 16 * u32::from(quad);
+                    k.store(global(out, start).plus(ahead), Width::Dwords(4), packed);
                 }
             }
         });
@@ -170,13 +163,7 @@ impl PrefillWork {
 
 /// The lane's eight weights, and on gfx11 the other half's, as a fragment.
 fn weights(k: &mut Builder, half: Value, shares: &[Value], gfx12: bool) -> Value {
-    let own: Vec<Value> = shares
-        .chunks(2)
-        .map(|pair| {
-            let pair = k.half_pair(pair[0], pair[1]);
-            k.bits(pair, Elem::Int)
-        })
-        .collect();
+    let own: Vec<Value> = shares.chunks(2).map(|pair| k.half_bits(pair[0], pair[1])).collect();
     if gfx12 {
         return k.fragment(&own, Fragment::Half);
     }
