@@ -23,12 +23,12 @@ pub(crate) enum Arg {
     Scalar(u32),
 }
 
-/// What a run left behind.
+/// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// The buffers in the order of the arguments.
     pub(crate) buffers: Vec<Vec<u8>>,
-    /// What the sanitizers say.
+    /// Findings of the sanitizers.
     pub(crate) findings: Vec<String>,
 }
 

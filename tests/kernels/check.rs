@@ -17,19 +17,19 @@ use doorbell_tests::tiny::{self, Family};
 use half::f16;
 use std::collections::BTreeMap;
 
-/// Whether this is a developer's long run: `DOORBELL_GRID` is set.
+/// True in a developer's long run: `DOORBELL_GRID` is set.
 pub(crate) fn full() -> bool {
     std::env::var_os("DOORBELL_GRID").is_some()
 }
 
-/// What to run an operation on.
+/// The conditions of a run of an operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) target: Target,
     pub(crate) kv: KvType,
     /// Seed of all numbers.
     pub(crate) seed: u64,
-    /// How the software GPU runs.
+    /// Options of the software GPU.
     pub(crate) options: Options,
     /// Sequences: position of the first row, rows.
     pub(crate) runs: Vec<(u32, u32)>,
@@ -38,7 +38,7 @@ pub(crate) struct Case {
     pub(crate) expert: Option<u32>,
     /// A row whose activations are all this number.
     pub(crate) spoilt: Option<(u32, f32)>,
-    /// How products of many rows are made; the library chooses without.
+    /// The path of products of many rows; the library chooses if `None`.
     pub(crate) path: Option<MatrixPath>,
 }
 
@@ -226,12 +226,12 @@ fn upload(machine: &mut Machine, model: &Model<'_>, plan: &Plan<'_>, rows: &Rows
     Device { arena, scratch, scratch_bytes, weights, vectors, ropes, pools, inputs }
 }
 
-/// What an operation did on the software GPU.
+/// The results of an operation on the software GPU.
 pub(crate) struct Ran {
-    /// Whether each launch waits for the one before.
+    /// For each launch: true if it waits for the one before.
     pub(crate) waits: Vec<bool>,
     pub(crate) profiles: Vec<Profile>,
-    /// Whether the products of each operation took activations in codes of eight bits.
+    /// For each operation: true if its products took activations in codes of eight bits.
     coded: Vec<bool>,
     arena: Vec<u32>,
     result: Vec<u32>,
@@ -240,7 +240,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// Whether two runs wrote the same bits.
+    /// True if two runs wrote the same bits.
     pub(crate) fn same(&self, other: &Self) -> bool {
         self.arena == other.arena && self.result == other.result && self.pools == other.pools
     }
@@ -262,7 +262,7 @@ fn choose(op: &Experts, model: &Model<'_>, plan: &Plan<'_>, case: &Case, state: 
     }
 }
 
-/// What an operation reads of the arena, all of it f32.
+/// The part of the arena that an operation reads, all of it f32.
 fn inputs(op: &Op) -> Vec<TensorId> {
     match op {
         Op::Embed { .. } => Vec::new(),

@@ -84,7 +84,7 @@ fn batches_of_ragged_models() {
     }
 }
 
-/// What a family has of its own, in batches of any size; caches of every type.
+/// Operations that only one family has, in batches of any size; caches of every type.
 #[test]
 fn batches_of_ragged_families() {
     let families = Family::ALL.into_iter().filter(|family| *family != Family::Qwen3Moe);
@@ -116,7 +116,7 @@ fn experts_in_tiles_of_every_width() {
     }
 }
 
-/// What rows see and how scores are bent, by number.
+/// Windows, caps and sinks, by number.
 fn variants(model: &mut Model<'_>, op: &Attend) -> Vec<Attend> {
     let sinks = Some(vector(model, &random(op.heads as usize)));
     let windows = [1, 31, 32, 33, 300, 4096].map(|window| Attend { sinks, window: Some(window), ..*op });

@@ -1,4 +1,4 @@
-//! What each operation computes, in f64 sums over core's scalar functions, on the memory that kernels see.
+//! The results of each operation, in f64 sums over core's scalar functions, on the memory that kernels see.
 
 use doorbell_core::backend::KvType;
 use doorbell_core::heap::{Global, Heap};
@@ -14,7 +14,7 @@ use doorbell_core::reference::{
 use doorbell_kernels::KvLayout;
 use half::f16;
 
-/// Where a row is: position, and its pages per group.
+/// The position of a row, and its pages per group.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) position: u32,
@@ -59,11 +59,11 @@ pub(crate) struct Oracle<'s, 'a> {
     pub(crate) model: &'s Model<'a>,
     pub(crate) plan: &'s Plan<'s>,
     pub(crate) rows: &'s Rowset,
-    /// Whether products take activations in codes of eight bits.
+    /// True if products take activations in codes of eight bits.
     pub(crate) coded: bool,
 }
 
-/// What a row becomes in codes of eight bits: those of core's Q8_0, with a factor of f32 for every 32.
+/// A row in codes of eight bits: those of core's Q8_0, with a factor of f32 for every 32.
 fn coded(x: &[f32]) -> Vec<f32> {
     let each = x.chunks(quant::Activation::Q8_0.block_len()).flat_map(|x| {
         let mut block = vec![0; quant::Activation::Q8_0.block_bytes()];
@@ -186,7 +186,7 @@ impl Oracle<'_, '_> {
         }
     }
 
-    /// What products see of a row.
+    /// A row as products take it.
     fn operand(&self, x: Vec<f32>) -> Vec<f32> {
         if self.coded { coded(&x) } else { x }
     }

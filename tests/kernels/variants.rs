@@ -1,4 +1,4 @@
-//! What the tiny families do not have: caps, sinks, other gatings and non-linearities, factors, biases, ties.
+//! Variants that the tiny families do not have: caps, sinks, other gatings and non-linearities, factors, biases, ties.
 
 use crate::TARGETS;
 use crate::check::{Case, check};

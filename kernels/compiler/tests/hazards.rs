@@ -21,7 +21,7 @@ fn is_clean(code: &Physical) -> bool {
     binary::check(&emit::emit(code).expect("encodes"), code.target).is_ok()
 }
 
-/// What the passes add to the instructions, as text.
+/// Instructions that the passes add, as text.
 fn added(insts: &[Inst], target: Target) -> Vec<String> {
     let mut code = code(insts, target);
     waits::insert(&mut code);

@@ -1,4 +1,4 @@
-//! The shape of an attention, whichever kernel computes it.
+//! The shape of an attention, for every kernel that computes it.
 
 use alloc::format;
 use alloc::string::String;

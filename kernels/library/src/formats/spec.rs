@@ -55,7 +55,7 @@ pub(crate) enum Codes {
     None,
     /// Signed bytes.
     Bytes,
-    /// Unsigned integers of so many bits: nibbles, and upper bits apart from them.
+    /// Unsigned integers of this number of bits: nibbles, and upper bits apart from them.
     Bits(u32),
     /// Numbers of four bits of an entry in a table of sixteen signed bytes, four a dword.
     Table([u32; 4]),

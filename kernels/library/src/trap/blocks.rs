@@ -9,7 +9,7 @@ use crate::trap::writer::{Block, UNKNOWN, Writer, bits, field, pair, ttmp};
 use doorbell_compiler::isa::{Cache, Inst, Operand, Scalar, Scope, op, v, v_range};
 
 impl Writer {
-    /// `s_trap 3` is a break point, which goes on when nobody debugs.
+    /// `s_trap 3` is a break point, at which the wave goes on without a debugger.
     pub(crate) fn entry(&mut self, layout: &Layout) {
         self.begin(Block::Entry);
         self.add(op::s_bfe_u32, [ttmp(TRAP), ttmp(PC_HIGH), bits(layout.trap)]);
@@ -19,7 +19,7 @@ impl Writer {
         self.branch(op::s_branch, Block::Leave);
     }
 
-    /// Finds out whose queue it is and why the wave is here.
+    /// Finds the queue and the cause of the exception.
     pub(crate) fn report(&mut self, layout: &Layout) {
         self.begin(Block::Report);
         self.wait();
@@ -28,24 +28,24 @@ impl Writer {
         let doorbell = Operand::Literal((1 << DOORBELL_BITS) - 1);
         self.add(op::s_and_b32, [ttmp(MESSAGE), ttmp(MESSAGE), doorbell]);
         self.add(op::s_getreg_b32, [ttmp(CAUSE), field((layout.flags, 0, 32))]);
-        self.say_if(layout.not_present, VIOLATION, Block::NotViolation);
+        self.report_exception_if(layout.not_present, VIOLATION, Block::NotViolation);
         // A page that is not there violates memory; otherwise the address lies in no aperture.
         self.branch(op::s_branch, Block::NotAperture);
         self.begin(Block::NotViolation);
-        self.say_if(layout.violation, APERTURE, Block::NotAperture);
+        self.report_exception_if(layout.violation, APERTURE, Block::NotAperture);
         self.begin(Block::NotAperture);
-        self.say_if(layout.illegal, ILLEGAL, Block::NotIllegal);
+        self.report_exception_if(layout.illegal, ILLEGAL, Block::NotIllegal);
         self.begin(Block::NotIllegal);
         self.add(op::s_cmp_eq_u32, [ttmp(TRAP), Operand::Int(TRAP_ABORT)]);
         self.branch(op::s_cbranch_scc0, Block::NotAbort);
-        self.say(ABORT);
+        self.report_exception(ABORT);
         self.begin(Block::NotAbort);
         self.add(op::s_lshr_b32, [ttmp(SLOT), ttmp(MESSAGE), Operand::Int(DOORBELL_BITS)]);
         self.branch(op::s_cbranch_scc1, Block::Record);
-        self.say(USER_TRAP);
+        self.report_exception(USER_TRAP);
     }
 
-    /// Writes the record, tells the kernel, and makes the wave halt where nothing can follow. EXEC and the first vector
+    /// Writes the record, interrupts the kernel, and makes the wave halt where nothing can follow. EXEC and the first vector
     /// registers are lost: the wave has no use for them any more.
     pub(crate) fn record(&mut self, layout: &Layout) {
         self.begin(Block::Record);
@@ -75,7 +75,7 @@ impl Writer {
         self.settle();
         self.add(op::s_mov_b32, [m0, ttmp(TRAP)]);
         self.add(op::s_bitset1_b32, [ttmp(STATE), Operand::Int(layout.halt)]);
-        // Halted at the end of a program a wave cannot be saved: it halts at a place of the handler's own.
+        // Halted at the end of a program a wave cannot be saved: it halts inside the handler.
         self.add(op::s_getpc_b64, [pair(PC)]);
         self.settle();
         self.advance(UNKNOWN);

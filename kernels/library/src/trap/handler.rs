@@ -1,4 +1,4 @@
-//! The second-level trap handler: tells the host by name why a wave stopped, and stops it for good.
+//! The second-level trap handler: reports the reason why a wave stopped to the host, and stops it for good.
 //!
 //! The kernel's own handler enters it after an exception or `s_trap`. It leaves a record of 16 bytes for the host,
 //! sends the interrupt that the kernel turns into the queue's exception, and halts the wave. Not here: who installs it
@@ -35,7 +35,7 @@ fn words(target: Target) -> Result<Vec<u32>, CompileError> {
     writer.report(layout);
     writer.record(layout);
     writer.leave(layout);
-    writer.aim()?;
+    writer.patch_distance()?;
     let code = Physical { target, blocks: writer.blocks };
     let words = emit::emit(&code).map_err(CompileError::Emit)?;
     check::binary::check(&words, target).map_err(CompileError::Binary)?;

@@ -1,13 +1,13 @@
-//! What the handler has in which registers and bits, by generation, and the numbers it shares with kernel and host.
+//! Registers and bits of the handler by generation, and the numbers that it shares with kernel and host.
 
 use doorbell_compiler::isa::{Generation, Target};
 
-/// The wave's stopping place and why it entered.
+/// Program counter of the wave.
 pub(crate) const PC: u8 = 0;
 pub(crate) const PC_HIGH: u8 = 1;
 /// The number of the trap; later a copy of M0.
 pub(crate) const TRAP: u8 = 2;
-/// What the interrupt says: the queue's doorbell and a bit for each exception.
+/// The interrupt's message: the queue's doorbell and a bit for each exception.
 pub(crate) const MESSAGE: u8 = 3;
 pub(crate) const CAUSE: u8 = 4;
 pub(crate) const SLOT: u8 = 5;
@@ -32,7 +32,7 @@ pub(crate) const TRAP_DEBUG: i8 = 3;
 pub(crate) const MSG_INTERRUPT: i32 = 1;
 pub(crate) const MSG_GET_DOORBELL: i32 = 0x80;
 
-/// Where a generation keeps what the handler reads.
+/// Registers and bits that the handler reads, in one generation.
 pub(crate) struct Layout {
     /// Lowest bit and width of the trap's number in the high half of the program counter.
     pub(crate) trap: (u32, u32),

@@ -7,7 +7,7 @@ use doorbell_compiler::isa::{Generation, Inst, Op, Operand, Scalar, Target, enco
 use doorbell_compiler::machine::{BlockId, Line};
 use doorbell_compiler::pass::emit;
 
-/// Stands for a distance that is not known yet.
+/// Placeholder for a distance that is not known yet.
 pub(crate) const UNKNOWN: Operand = Operand::Int(-1);
 
 /// Blocks of the handler, in the order of the code.
@@ -107,21 +107,21 @@ impl Writer {
         self.add(carry, [ttmp(PC_HIGH), ttmp(PC_HIGH), Operand::Int(0)]);
     }
 
-    /// Says that `exception` has happened.
-    pub(crate) fn say(&mut self, exception: i8) {
+    /// Adds `exception` to the message.
+    pub(crate) fn report_exception(&mut self, exception: i8) {
         let bit = Operand::Int(DOORBELL_BITS + exception - 1);
         self.add(op::s_bitset1_b32, [ttmp(MESSAGE), bit]);
     }
 
-    /// What `exception` is called if `bit` is among the flags; goes on at `next` otherwise.
-    pub(crate) fn say_if(&mut self, bit: i8, exception: i8, next: Block) {
+    /// Reports `exception` if `bit` is among the flags; goes on at `next` otherwise.
+    pub(crate) fn report_exception_if(&mut self, bit: i8, exception: i8, next: Block) {
         self.add(op::s_bitcmp1_b32, [ttmp(CAUSE), Operand::Int(bit)]);
         self.branch(op::s_cbranch_scc0, next);
-        self.say(exception);
+        self.report_exception(exception);
     }
 
-    /// Puts the distance to where waves are parked into the addition after `s_getpc_b64`.
-    pub(crate) fn aim(&mut self) -> Result<(), CompileError> {
+    /// Puts the distance to the parked waves into the addition after `s_getpc_b64`.
+    pub(crate) fn patch_distance(&mut self) -> Result<(), CompileError> {
         let mut at = 0u32;
         let (mut from, mut parked) = (0, 0);
         for (index, block) in self.blocks.iter().enumerate() {
