@@ -1,4 +1,4 @@
-//! Writes the model that the program embeds, and says that the program brings its own start.
+//! Writes the model that the program embeds, and links the program without the usual start code.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! libFuzzer's target `elf`: the bytes are a code object. What is done with them is in `tests/soft/hostile.rs`.
+//! libFuzzer's target `elf`: the bytes are a code object. The checks are in `tests/soft/hostile.rs`.
 #![no_main]
 
 #[path = "../../soft/hostile.rs"]

@@ -1,4 +1,4 @@
-//! libFuzzer's target `inst`: the bytes are instructions. What is done with them is in `tests/soft/hostile.rs`.
+//! libFuzzer's target `inst`: the bytes are instructions. The checks are in `tests/soft/hostile.rs`.
 #![no_main]
 
 #[path = "../../soft/hostile.rs"]

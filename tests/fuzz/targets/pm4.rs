@@ -1,4 +1,4 @@
-//! libFuzzer's target `pm4`: the bytes are a ring and what it points at. What is done with them is in `tests/soft/hostile.rs`.
+//! libFuzzer's target `pm4`: the bytes are a ring and what it points at. The checks are in `tests/soft/hostile.rs`.
 #![no_main]
 
 #[path = "../../soft/hostile.rs"]

@@ -1,4 +1,4 @@
-//! libFuzzer's target `token`: two bytes of choice, then text. What is checked is in `doorbell_tests::hostile`.
+//! libFuzzer's target `token`: two bytes of choice, then text. The checks are in `doorbell_tests::hostile`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| doorbell_tests::hostile::token(bytes));

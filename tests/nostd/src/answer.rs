@@ -1,4 +1,4 @@
-//! One prompt, answered greedily by the CPU driver on this thread, with the counts of the heap. The lines are for
+//! Answers one prompt greedily with the CPU driver on this thread, and prints tokens and allocations for
 //! `cargo xtask nostd`.
 
 use crate::arena::{Arena, ArenaHeap};
@@ -23,7 +23,7 @@ const PROMPT: &str = "how many people would write";
 const TOKENS: u32 = 24;
 const KV: KvType = KvType::F16;
 
-/// Why there is no answer.
+/// Reason for no answer.
 #[derive(defmt::Format)]
 enum Failure {
     File(GgufError),
@@ -53,7 +53,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Answers with given instructions from an array of `N` bytes, and prints what came of it.
+/// Answers with an instruction set from an array of `N` bytes, and prints the result.
 pub(crate) fn print<const N: usize>(file: &[u8], isa: Isa, arena: &'static Arena<N>) -> bool {
     let budget = Budget::new(arena.heap(), N);
     line!("instructions {}", isa.name());
@@ -70,7 +70,7 @@ pub(crate) fn print<const N: usize>(file: &[u8], isa: Isa, arena: &'static Arena
     }
 }
 
-/// The bytes of the heap that were predicted.
+/// Answers. Returns the predicted bytes of the heap.
 fn answer<'h>(file: &'h [u8], isa: Isa, budget: &'h Budget<&'static ArenaHeap>) -> Result<u64, Failure> {
     let heap: Heap<'h> = budget;
     let gguf = Gguf::parse(file, heap).map_err(Failure::File)?;

@@ -1,11 +1,11 @@
-//! Heaps over fixed arrays. What is allocated is counted by `doorbell_cpu::budget`.
+//! Heaps over fixed arrays. `doorbell_cpu::budget` counts allocations.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use spin::Mutex;
 use talc::{ErrOnOom, Span, Talc, Talck};
 
-/// A heap over an array; it is filled when first asked for.
+/// A heap over an array, set up at its first use.
 pub(crate) type ArenaHeap = Talck<Mutex<()>, ErrOnOom>;
 
 /// An array of `N` bytes that becomes a heap.

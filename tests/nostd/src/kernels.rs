@@ -9,7 +9,7 @@ use doorbell_cpu::features::Isa;
 use doorbell_cpu::activations::{Layout, Quantize};
 use doorbell_cpu::product::{OUT_COLS, Products, Scratch, Selection, Weights};
 
-/// Multiplies a matrix of the model by a vector on every instruction set that is there, and prints the largest
+/// Multiplies a matrix of the model by a vector on every instruction set of the processor, and prints the largest
 /// difference from core's products as a share of the largest of them.
 pub(crate) fn print<const N: usize>(file: &[u8], arena: &'static Arena<N>) -> bool {
     match compare(file, arena.heap()) {
@@ -31,7 +31,7 @@ fn compare<'a>(file: &'a [u8], heap: Heap<'a>) -> Result<Option<()>, OutOfMemory
     let cols = tensor.dims[0] as usize;
     let Ok(weights) = Weights::new(tensor.ty, cols, tensor.data) else { return Ok(None) };
     let mut x = heap::filled(heap, cols, 0_f32)?;
-    x.iter_mut().zip(0_i16..).for_each(|(x, place)| *x = f32::from(place * 37 % 101 - 50) / 16.0);
+    x.iter_mut().zip(0_i16..).for_each(|(x, index)| *x = f32::from(index * 37 % 101 - 50) / 16.0);
     let Some(expected) = expected(tensor.ty, tensor.data, &x, heap)? else { return Ok(None) };
     let largest = expected.iter().fold(0_f32, |largest, y| largest.max(y.abs()));
     for isa in Isa::available() {

@@ -1,4 +1,4 @@
-//! The way of defmt's frames: to standard error, as they come. `decode` turns them into text.
+//! Writes defmt's frames to standard error unchanged. `decode` turns them into text.
 
 use crate::system::Output;
 use defmt::Encoder;

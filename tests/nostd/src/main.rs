@@ -1,8 +1,8 @@
-//! The proof that the engine needs no operating system: a program without std and without a C library that answers a
-//! prompt with an embedded model, on one thread, from a heap over a fixed array.
+//! Shows that the engine needs no operating system: a program without std and without a C library that answers a prompt
+//! with an embedded model, on one thread, from a heap over a fixed array.
 //!
 //! This crate has a panic handler, and std has one too, so a dependency that brings std in is a compile error (E0152).
-//! What it prints is compared with the engine on the host by `cargo xtask nostd`.
+//! `cargo xtask nostd` compares its output with the engine on the host.
 #![no_std]
 #![no_main]
 
@@ -19,7 +19,7 @@ use doorbell_kfd as _;
 /// The model, made by `build.rs`.
 static MODEL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/model.gguf"));
 
-/// Called on a stack of its own by `system`; gives the exit code.
+/// Called on a stack of its own by `system`. Returns the exit code.
 fn run() -> u8 {
     let answered = Isa::available().all(|isa| answer::print(MODEL, isa, &arena::LARGE));
     let complete = answered && kernels::print(MODEL, &arena::LARGE);

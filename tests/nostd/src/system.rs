@@ -1,5 +1,5 @@
-//! What an operating system's libraries do elsewhere: start, output, end, and the four memory functions that compiled
-//! code calls. Only two system calls are made.
+//! The parts that an operating system's libraries provide elsewhere: start, output, exit, and the four memory functions
+//! that compiled code calls. It makes only two system calls.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::arch::{asm, global_asm};
@@ -79,7 +79,7 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     exit(101)
 }
 
-/// No heap but the one that is passed around: who asks for the global one fails.
+/// The global heap, which refuses every allocation; only heaps that are passed as arguments work.
 struct Nothing;
 
 // SAFETY: nothing is ever given out, so nothing can be misused.
@@ -151,9 +151,9 @@ unsafe extern "C" fn memset(to: *mut u8, byte: i32, count: usize) -> *mut u8 {
 /// As in C: `count` bytes can be read on either side.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcmp(left: *const u8, right: *const u8, count: usize) -> i32 {
-    for place in 0..count {
+    for index in 0..count {
         // SAFETY: the caller's promise. Volatile, so that the loop is not taken for a call of `memcmp`.
-        let (a, b) = unsafe { (left.add(place).read_volatile(), right.add(place).read_volatile()) };
+        let (a, b) = unsafe { (left.add(index).read_volatile(), right.add(index).read_volatile()) };
         if a != b {
             return i32::from(a) - i32::from(b);
         }

@@ -11,7 +11,7 @@ use super::crates;
 use crate::process::root;
 use anyhow::bail;
 use core::fmt::Write as _;
-use modules::{Modules, Rule};
+use modules::{Import, Modules, Rule};
 use std::fs;
 
 /// Crates that still have circles: how many files stand in one by written paths, and how many through re-exports. The
@@ -26,13 +26,6 @@ const LEFT: [(&str, usize, usize); 8] = [
     ("xtask", 0, 2),
     ("doorbell-shim", 3, 3),
 ];
-
-/// An import: the file that takes, the file that gives, the name.
-struct Import {
-    from: usize,
-    to: usize,
-    name: String,
-}
 
 pub(super) fn run() -> Result<(), anyhow::Error> {
     let mut faults = String::new();

@@ -35,7 +35,7 @@ pub(crate) struct Rhythm {
 pub(crate) struct Arguments {
     /// The file that is read.
     model: PathBuf,
-    /// Where to listen on loopback.
+    /// Port on loopback.
     #[arg(long)]
     port: u16,
     /// Threads that read.

@@ -1,4 +1,4 @@
-//! Decodes what a program logs by defmt: `doorbell-nostd-decode PROGRAM < FRAMES`, a line per message.
+//! Decodes a program's defmt log: `doorbell-nostd-decode PROGRAM < FRAMES` prints a line per message.
 
 use anyhow::Context as _;
 use defmt_decoder::{DecodeError, Table};

@@ -1,7 +1,13 @@
 //! The modules of one crate and what their `use` declarations resolve to.
 
-use super::Import;
 use super::uses::{Source, Use};
+
+/// An import: the file that takes, the file that gives, the name.
+pub(super) struct Import {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) name: String,
+}
 
 /// One module, which is one file.
 struct Module {
@@ -17,7 +23,7 @@ pub(super) struct Modules {
     files: Vec<String>,
 }
 
-/// Which imports count, and where they lead.
+/// Rule by which imports count and are resolved.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
     /// To the module that the path names. Names that it re-exports count as its own, and a file may import its child
