@@ -20,11 +20,11 @@ fn main() {
         let pause = Duration::from_micros(pause);
         let server = bind(&Kind { context: 8192, template, pause, ..Kind::default() }).await;
         println!("{}", server.address().unwrap());
-        let (tell, told) = tokio::sync::oneshot::channel();
+        let (sender, ended) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             _ = std::io::stdin().read_to_end(&mut Vec::new());
-            _ = tell.send(());
+            _ = sender.send(());
         });
-        server.run(async { _ = told.await }).await.unwrap();
+        server.run(async { _ = ended.await }).await.unwrap();
     });
 }

@@ -18,7 +18,7 @@ pub fn always(mut property: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     let cases = std::env::var("DOORBELL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(CASES);
     let mut fit = 0;
     for case in 0..cases {
-        let _told = PrintCase(case);
+        let _printer = PrintCase(case);
         let mut bytes = vec![0; 32 << (case % LENGTHS)];
         Random::new(case).fill(&mut bytes);
         fit += u64::from(property(&mut Unstructured::new(&bytes)).is_ok());
