@@ -5,6 +5,7 @@
 mod arrows;
 mod circles;
 mod crates;
+mod miri;
 mod tidy;
 mod tokens;
 
@@ -30,7 +31,7 @@ pub(crate) struct Arguments {
 struct Step(&'static str, &'static str, fn() -> Result<(), anyhow::Error>);
 
 #[rustfmt::skip]
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     Step("tidy", "headers, sizes, names, links, documented variables", tidy::run),
     Step("arrows", "no crate depends on one that the architecture forbids", arrows::run),
     Step("circles", "no files of a crate import each other in a circle", circles::run),
@@ -41,6 +42,7 @@ const STEPS: [Step; 13] = [
     Step("doc", "no warning in the documentation", doc),
     Step("deny", "licenses and duplicate versions, if cargo-deny is installed", deny),
     Step("test", "all tests", test::run),
+    Step("miri", "no undefined behavior in the CPU driver's portable unsafe code, if Miri is installed", miri::run),
     Step("conformance", "unmodified clients work with the server, if they can be fetched", conformance::run),
     Step("foreign", "unmodified clients of KFD run on the software GPU, if they can be fetched", shim::check),
     Step("isa", "instruction table and code objects agree with LLVM, if it is installed", isa),

@@ -1,7 +1,7 @@
 //! Measures the product kernels on one thread, by thread CPU time: GB/s of weights at one activation row, GOP/s at more.
 //!
-//! `cargo run --release -p doorbell-cpu --example kernels [TYPE] [COLS] [ROWS] [avx2|portable]`. What a whole model does is
-//! `doorbell bench`'s matter.
+//! `cargo run --release -p doorbell-cpu --example kernels [TYPE] [COLS] [ROWS] [avx2|portable]`. `doorbell bench` measures
+//! whole models.
 
 #[path = "clock/seconds.rs"]
 mod clock;
@@ -14,8 +14,7 @@ use doorbell_cpu::product::{Products, Scratch, Selection, Weights};
 
 /// Seconds this thread has run.
 fn cpu_time() -> f64 {
-    const THREAD: i32 = 3;
-    clock::seconds(THREAD)
+    clock::seconds(clock::ClockId::ThreadCPUTime)
 }
 
 const TYPES: [Type; 25] = [
@@ -54,17 +53,18 @@ fn measure(isa: Isa, ty: Type, cols: usize, rows: usize, tokens: usize) -> f64 {
     let weights = Weights::new(ty, cols, &bytes).expect("weights");
     let layout = Layout::new(weights.activation(), cols).expect("layout");
     let values: Vec<f32> = (0..cols).map(|i| (i as f32).sin()).collect();
-    let mut panel = vec![0; layout.stride * tokens];
+    let mut activations = vec![0; layout.stride * tokens];
     let mut scratch = Scratch::new(&heap::Global);
     scratch.reserve(cols, 0).expect("memory");
     let mut out = vec![0.0; 32 * tokens];
     let mut times: Vec<f64> = (0..9)
         .map(|_| {
             let start = cpu_time();
-            for row in panel.chunks_exact_mut(layout.stride) {
+            for row in activations.chunks_exact_mut(layout.stride) {
                 isa.run(Quantize::new(&layout, &values, row));
             }
-            let products = Products::new(isa, &layout, &panel, Selection::Range { first: 0, count: tokens });
+            let products =
+                Products::new(isa, &layout, &activations, Selection::Range { first: 0, count: tokens });
             for strip in (0..weights.strips()).step_by(2) {
                 products.pair(weights.strip(strip), Some(weights.strip(strip + 1)), &mut scratch, &mut out);
             }

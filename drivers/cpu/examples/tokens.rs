@@ -1,7 +1,7 @@
 //! Measures whole steps of a model: one prompt, then single tokens, by wall clock and by processor time.
 //!
-//! `cargo run --release -p doorbell-cpu --example tokens MODEL [THREADS] [PROMPT] [TOKENS] [KV]`. Processor time shows
-//! what a busy machine hides; `doorbell bench` is what counts.
+//! `cargo run --release -p doorbell-cpu --example tokens MODEL [THREADS] [PROMPT] [TOKENS] [KV]`. Processor time does not
+//! change on a busy machine; `doorbell bench` is the measure.
 
 #[path = "clock/seconds.rs"]
 mod clock;
@@ -19,8 +19,7 @@ use std::time::Instant;
 
 /// Seconds this process has run on all its threads.
 fn cpu_time() -> f64 {
-    const PROCESS: i32 = 2;
-    clock::seconds(PROCESS)
+    clock::seconds(clock::ClockId::ProcessCPUTime)
 }
 
 /// Runs one step of consecutive rows of a single sequence.

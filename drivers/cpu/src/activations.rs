@@ -1,17 +1,16 @@
 //! Activation rows as the product kernels read them: codes, then scales, then sums, each plane contiguous.
 //!
 //! A row is a sum of two terms: its values to eight bits, exactly as `doorbell_core::quant::Activation::quantize`
-//! makes them but for the places, and what those leave over, to eight bits again. Eight bits alone cost a small
+//! makes them, but in another order, and the remainders of those, to eight bits again. Eight bits alone cost a small
 //! model one in twenty of its most likely tokens; the second term costs a dot product beside an unpacking.
 //!
 //! A row's bytes depend on that row alone. Products are computed elsewhere.
-#![expect(unsafe_code, reason = "planes of one byte buffer are written as vectors")]
 
 use crate::lines::LINE;
 use crate::simd::{Kernel, Simd};
 use doorbell_core::quant::Activation;
 
-/// Where the planes of a term lie, in bytes from its start, and the terms of a row.
+/// The planes of a term, in bytes from its start, and the terms of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The format.
@@ -37,7 +36,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of rows of `cols` elements; `None` when that is no whole number of blocks.
+    /// The layout of rows of `cols` elements; `None` if that is not a whole number of blocks.
     #[must_use]
     pub fn new(format: Activation, cols: usize) -> Option<Self> {
         if !cols.is_multiple_of(format.block_len()) {
@@ -67,7 +66,7 @@ impl Layout {
     }
 }
 
-/// Brings one row of `values` into the layout.
+/// Writes one row of `values` in the layout.
 #[derive(Debug)]
 pub struct Quantize<'a> {
     layout: &'a Layout,
@@ -83,7 +82,7 @@ impl<'a> Quantize<'a> {
     #[must_use]
     pub fn new(layout: &'a Layout, values: &'a [f32], row: &'a mut [u8]) -> Self {
         assert_eq!(values.len(), layout.cols, "activation row");
-        assert!(row.len() >= layout.stride, "panel row");
+        assert!(row.len() >= layout.stride, "activation row");
         Self { layout, values, row }
     }
 }
@@ -118,14 +117,10 @@ fn put<const N: usize>(row: &mut [u8], plane: usize, index: usize, bytes: [u8; N
 fn magnitude_bits<S: Simd>(simd: S, values: &[f32]) -> u32 {
     let mut max = simd.splat(0);
     for chunk in values.chunks_exact(S::LANES) {
-        // SAFETY: the chunk has LANES floats.
-        let x = simd.as_i(unsafe { simd.load_f(chunk.as_ptr()) });
+        let x = simd.as_i(simd.read_f(chunk));
         max = simd.max(max, simd.and(x, simd.splat(i32::MAX)));
     }
-    let mut lanes = [0i32; 16];
-    // SAFETY: no form has more than 16 lanes.
-    unsafe { simd.store(lanes.as_mut_ptr().cast(), max) };
-    lanes[..S::LANES].iter().fold(0, |a, &b| a.max(b)).cast_unsigned()
+    simd.lanes(max)[..S::LANES].iter().fold(0, |a, &b| a.max(b)).cast_unsigned()
 }
 
 /// Codes of `values` under `inverse`: to nearest, ties to even, within ±127.
@@ -136,11 +131,9 @@ fn encode<S: Simd>(simd: S, values: &[f32], inverse: f32, codes: &mut [u8]) {
     }
     let (low, high) = (simd.splat_f(-127.0), simd.splat_f(127.0));
     for (values, codes) in values.chunks_exact(S::LANES).zip(codes.chunks_exact_mut(S::LANES)) {
-        // SAFETY: the chunk has LANES floats.
-        let x = simd.mul_f(unsafe { simd.load_f(values.as_ptr()) }, simd.splat_f(inverse));
+        let x = simd.mul_f(simd.read_f(values), simd.splat_f(inverse));
         let x = simd.round(simd.min_f(simd.max_f(x, low), high));
-        // SAFETY: the chunk has LANES bytes.
-        unsafe { simd.store_bytes(codes.as_mut_ptr(), x) };
+        simd.write_bytes(codes, x);
     }
 }
 
@@ -161,9 +154,9 @@ fn code_sum(codes: &[u8]) -> i32 {
 
 const INFINITE: u32 = f32::INFINITY.to_bits();
 
-/// A kind of block. (A function as an argument would not always be inlined, and a kernel's pieces must be.)
+/// A form of block. (A function as an argument would not always be inlined, and a kernel's pieces must be.)
 trait Block<const N: usize> {
-    /// Puts block `block` into a term and gives its scale.
+    /// Writes block `block` of a term and returns its scale.
     fn write<S: Simd>(simd: S, layout: &Layout, block: usize, values: &[f32; N], term: &mut [u8]) -> f32;
 }
 
@@ -187,7 +180,7 @@ impl Block<256> for Block256 {
     }
 }
 
-/// Every block twice: the values, then what the first term leaves over.
+/// Every block twice: the values, then the remainders of the first term.
 #[inline(always)]
 fn blocks<S: Simd, B: Block<N>, const N: usize>(simd: S, layout: &Layout, values: &[f32], row: &mut [u8]) {
     let (first, rest) = row.split_at_mut(layout.term);
@@ -196,7 +189,7 @@ fn blocks<S: Simd, B: Block<N>, const N: usize>(simd: S, layout: &Layout, values
         let mut left = [0.0; N];
         let codes = &first[N * block..N * (block + 1)];
         for ((left, value), code) in left.iter_mut().zip(values).zip(codes) {
-            // What is not finite has poisoned the first term already.
+            // A value that is not finite has spoiled the first term already.
             *left = value - scale * f32::from(code.cast_signed());
         }
         B::write(simd, layout, block, &left, rest);
@@ -221,7 +214,7 @@ fn block32<S: Simd, const SUM: bool>(
     scale
 }
 
-/// The codes of 32 values, and their scale before it is rounded. What is not finite shows in the scale alone.
+/// The codes of 32 values, and their scale before it is rounded. A value that is not finite shows in the scale alone.
 #[inline(always)]
 pub(crate) fn codes32<S: Simd>(simd: S, values: &[f32; 32], codes: &mut [u8]) -> f32 {
     let bits = magnitude_bits(simd, values);
@@ -237,12 +230,9 @@ pub(crate) fn codes32<S: Simd>(simd: S, values: &[f32; 32], codes: &mut [u8]) ->
 /// Rounded to half precision and back.
 #[inline(always)]
 fn through_half<S: Simd>(simd: S, x: f32) -> f32 {
-    let (mut halves, mut floats) = ([0u16; 16], [0f32; 16]);
-    // SAFETY: no form has more than 16 lanes.
-    unsafe {
-        simd.store_half(halves.as_mut_ptr(), simd.splat_f(x));
-        simd.store_f(floats.as_mut_ptr(), simd.load_half(halves.as_ptr()));
-    }
+    let (mut halves, mut floats) = ([0; 32], [0.0; 16]);
+    simd.write_half(&mut halves, simd.splat_f(x));
+    simd.write_f(&mut floats, simd.read_half(&halves));
     floats[0]
 }
 
@@ -285,8 +275,7 @@ fn superblock<S: Simd>(simd: S, layout: &Layout, block: usize, values: &[f32; 25
 fn extreme<S: Simd>(simd: S, values: &[f32; 256], max: f32) -> f32 {
     let (mut low, mut high) = (simd.splat_f(f32::INFINITY), simd.splat_f(f32::NEG_INFINITY));
     for chunk in values.chunks_exact(S::LANES) {
-        // SAFETY: the chunk has LANES floats.
-        let x = unsafe { simd.load_f(chunk.as_ptr()) };
+        let x = simd.read_f(chunk);
         (low, high) = (simd.min_f(low, x), simd.max_f(high, x));
     }
     let (lowest, highest) = (-simd.max_lane(simd.sub_f(simd.splat_f(0.0), low)), simd.max_lane(high));
@@ -311,7 +300,7 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    /// A term of `layout` filled from the blocks of core's own quantizer, and what it leaves over.
+    /// A term of `layout` filled from the blocks of core's own quantizer, and its remainders.
     fn term(layout: &Layout, values: &[f32]) -> (Vec<u8>, Vec<f32>) {
         let mut bytes = vec![0; layout.format.row_bytes(values.len()).unwrap()];
         layout.format.quantize(values, &mut bytes).unwrap();
@@ -398,12 +387,12 @@ mod tests {
         for special in
             [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e-42, f32::MAX, f32::MIN_POSITIVE, -1e-45]
         {
-            for place in [0, 17, 300, 511] {
+            for index in [0, 17, 300, 511] {
                 let mut values: Vec<f32> = (0..512).map(|_| next()).collect();
-                values[place] = special;
+                values[index] = special;
                 cases.push(values);
                 let mut values = vec![0.0; 512];
-                values[place] = special;
+                values[index] = special;
                 cases.push(values);
             }
         }

@@ -4,8 +4,7 @@
 //! a weighted value ([`Attention`]); [`State::merge`] puts chunks together in ascending order. Cuts and order depend
 //! on positions alone, so a query's result does not depend on the other rows, on the batch or on threads.
 //!
-//! All sums are f32. Where keys and values lie is [`crate::kv`]'s matter, who computes which chunk the backend's.
-#![expect(unsafe_code, reason = "walks raw pages and raw queries")]
+//! All sums are f32. The layout of keys and values is in [`crate::kv`]; the backend shares chunks out to threads.
 
 mod blocks;
 mod plain;
@@ -20,7 +19,7 @@ use doorbell_core::backend::KvType;
 use doorbell_core::plan::PAGE_TOKENS;
 use plain::{Half, Plain, Single};
 
-/// Positions whose scores are in hand at once.
+/// Positions whose scores are computed together.
 pub const CHUNK: usize = 256;
 
 /// Queries of the widest tile.
@@ -38,7 +37,7 @@ pub struct Attention<'a, const T: usize> {
     /// First position of the chunk.
     pub first: u32,
     /// The head's part of each page from the chunk's first on, as far as any query sees.
-    pub pages: &'a [*const u8],
+    pub pages: &'a [&'a [u8]],
     /// Factor on scores.
     pub scale: f32,
     /// Limit of scores.
@@ -58,39 +57,31 @@ pub struct Weight {
     pub sum: f32,
 }
 
-impl<'a, const T: usize> Attention<'a, T> {
+impl<const T: usize> Attention<'_, T> {
     /// Checks the lengths that the kernel relies on.
-    ///
-    /// # Safety
-    /// Every page must be readable for the shape's `head_bytes`.
-    ///
-    /// # Panics
-    /// When a buffer is too short.
-    pub unsafe fn check(self) -> Checked<'a, T> {
+    fn check(&self) {
         assert!(self.queries.iter().all(|query| query.len() >= self.shape.key_dim), "query length");
         assert!(self.scores.len() >= T * CHUNK, "room for scores");
         assert!(self.values.len() >= T * self.shape.value_stride, "room for values");
         assert!(self.pages.len() * PAGE_TOKENS <= CHUNK, "pages of a chunk");
+        assert!(self.pages.iter().all(|page| page.len() == self.shape.head_bytes), "bytes of a page");
         let seen = self.visible.iter().map(|range| range.end).max().unwrap_or(0);
         let end = self.first as usize + self.pages.len() * PAGE_TOKENS;
         assert!((seen as usize).min(self.first as usize + CHUNK) <= end, "a page for every visible position");
-        Checked(self)
     }
 }
 
-/// An [`Attention`] whose lengths fit.
-#[derive(Debug)]
-pub struct Checked<'a, const T: usize>(Attention<'a, T>);
-
-impl<const T: usize> Kernel for Checked<'_, T> {
+/// Panics when a buffer is too short, or a page missing.
+impl<const T: usize> Kernel for Attention<'_, T> {
     type Output = [Weight; T];
 
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) -> [Weight; T] {
-        match self.0.shape.kind {
-            KvType::F16 => run::<S, Plain<Half>, T>(simd, self.0),
-            KvType::F32 => run::<S, Plain<Single>, T>(simd, self.0),
-            KvType::Q8_0 => run::<S, Blocks, T>(simd, self.0),
+        self.check();
+        match self.shape.kv {
+            KvType::F16 => run::<S, Plain<Half>, T>(simd, self),
+            KvType::F32 => run::<S, Plain<Single>, T>(simd, self),
+            KvType::Q8_0 => run::<S, Blocks, T>(simd, self),
         }
     }
 }
@@ -107,14 +98,16 @@ fn run<S: Simd, P: Pages, const T: usize>(simd: S, chunk: Attention<'_, T>) -> [
     let pages =
         (low - chunk.first) as usize / PAGE_TOKENS..((high - chunk.first) as usize).div_ceil(PAGE_TOKENS);
 
-    let queries: [*const f32; T] = from_fn(|t| chunk.queries[t].as_ptr());
-    let (rows, shape) = (chunk.scores.as_mut_ptr(), chunk.shape);
+    let shape = chunk.shape;
+    // Of equal length, so that one comparison serves all.
+    let mut queries = chunk.queries;
+    for query in &mut queries {
+        *query = &query[..shape.key_dim];
+    }
+    let rule = ScoreRule { scale: chunk.scale, soft_cap: chunk.soft_cap };
     for page in pages.clone() {
-        // SAFETY: `check`: the page is readable, the queries and scores are long enough.
-        unsafe {
-            let out = rows.add(page * PAGE_TOKENS);
-            scores::<S, P, T>(simd, shape, chunk.pages[page], queries, (chunk.scale, chunk.soft_cap), out);
-        }
+        let (keys, _) = chunk.pages[page].split_at(shape.values);
+        scores::<S, P, T>(simd, shape, keys, queries, rule, &mut chunk.scores[page * PAGE_TOKENS..]);
     }
     let columns = pages.start * PAGE_TOKENS..pages.end * PAGE_TOKENS;
     let mut weights = [nothing; T];
@@ -131,98 +124,93 @@ fn run<S: Simd, P: Pages, const T: usize>(simd: S, chunk: Attention<'_, T>) -> [
         weights[t] = softmax_part(simd, row);
     }
     let tokens = (low - chunk.first) as usize..(high - chunk.first) as usize;
-    let sums = chunk.values.as_mut_ptr();
-    // SAFETY: `check`: the pages are readable, the scores and values long enough.
-    unsafe { values::<S, P, T>(simd, shape, chunk.pages, tokens, chunk.scores.as_ptr(), sums) };
+    values::<S, P, T>(simd, shape, chunk.pages, tokens, chunk.scores, chunk.values);
     weights
 }
 
 /// Two vectors for each of `T` queries: of positions, or of elements of a value.
 type Pair<S, const T: usize> = [[<S as Simd>::F; T]; 2];
 
-/// How the numbers of a page are kept.
+/// From products to scores.
+#[derive(Clone, Copy)]
+struct ScoreRule {
+    scale: f32,
+    soft_cap: Option<f32>,
+}
+
+/// The weights of a page's positions for `T` queries.
+type PageWeights<'a, const T: usize> = [&'a [f32; PAGE_TOKENS]; T];
+
+/// A form in which the numbers of a page are kept.
 trait Pages {
-    /// Products of the queries and the page's keys of two vectors of positions from `first` on.
-    ///
-    /// # Safety
-    /// The page's keys and `T` queries of `key_dim` floats must be there.
-    unsafe fn products<S: Simd, const T: usize>(
+    /// Products of the queries, of `key_dim` floats each, and the page's keys of two vectors of positions from `first`
+    /// on.
+    fn products<S: Simd, const T: usize>(
         simd: S,
         shape: &PageShape,
-        page: *const u8,
-        queries: [*const f32; T],
+        keys: &[u8],
+        queries: [&[f32]; T],
         first: usize,
     ) -> Pair<S, T>;
 
     /// Adds weight · value over `tokens` of the page to two vectors of elements from `first` on.
-    ///
-    /// # Safety
-    /// The page's values and `T` rows, [`CHUNK`] apart, of 32 weights must be there.
-    unsafe fn add_values<S: Simd, const T: usize>(
+    fn add_values<S: Simd, const T: usize>(
         simd: S,
         shape: &PageShape,
-        page: *const u8,
-        weighted: (Range<usize>, *const f32),
+        values: &[u8],
+        tokens: Range<usize>,
+        weights: PageWeights<'_, T>,
         first: usize,
         sums: &mut Pair<S, T>,
     );
 }
 
-/// Scores of the 32 positions of a page.
-///
-/// # Safety
-/// The page's keys, `T` queries of `key_dim` floats and `T` rows of [`CHUNK`] scores must be there.
+/// Scores of the 32 positions of a page, `T` rows [`CHUNK`] apart.
 #[inline(always)]
-unsafe fn scores<S: Simd, P: Pages, const T: usize>(
+fn scores<S: Simd, P: Pages, const T: usize>(
     simd: S,
     shape: &PageShape,
-    page: *const u8,
-    queries: [*const f32; T],
-    rule: (f32, Option<f32>),
-    out: *mut f32,
+    keys: &[u8],
+    queries: [&[f32]; T],
+    rule: ScoreRule,
+    out: &mut [f32],
 ) {
     for first in (0..PAGE_TOKENS).step_by(2 * S::LANES) {
-        // SAFETY: the caller's promise.
-        let products = unsafe { P::products::<S, T>(simd, shape, page, queries, first) };
+        let products = P::products::<S, T>(simd, shape, keys, queries, first);
         for (i, products) in products.into_iter().enumerate() {
             for (t, product) in products.into_iter().enumerate() {
-                let score = score(simd, product, rule);
-                // SAFETY: the caller's promise.
-                unsafe { simd.store_f(out.add(t * CHUNK + first + i * S::LANES), score) };
+                simd.write_f(&mut out[t * CHUNK + first + i * S::LANES..], score(simd, product, rule));
             }
         }
     }
 }
 
 /// Σ weight · value over `tokens` of the chunk.
-///
-/// # Safety
-/// The pages' values, `T` rows of [`CHUNK`] weights and `T` rows of `value_stride` floats must be there.
 #[inline(always)]
-unsafe fn values<S: Simd, P: Pages, const T: usize>(
+fn values<S: Simd, P: Pages, const T: usize>(
     simd: S,
     shape: &PageShape,
-    pages: &[*const u8],
+    pages: &[&[u8]],
     tokens: Range<usize>,
-    weights: *const f32,
-    out: *mut f32,
+    weights: &[f32],
+    out: &mut [f32],
 ) {
+    let touched = tokens.start / PAGE_TOKENS..tokens.end.div_ceil(PAGE_TOKENS);
     for first in (0..shape.value_stride).step_by(2 * S::LANES) {
         let mut sums = [[simd.splat_f(0.0); T]; 2];
-        let touched = tokens.start / PAGE_TOKENS..tokens.end.div_ceil(PAGE_TOKENS);
-        for (&page, number) in pages[touched.clone()].iter().zip(touched) {
+        for number in touched.clone() {
             let base = number * PAGE_TOKENS;
             let seen = tokens.start.max(base) - base..tokens.end.min(base + PAGE_TOKENS) - base;
-            // SAFETY: the caller's promise.
-            unsafe {
-                let weighted = (seen, weights.add(base));
-                P::add_values::<S, T>(simd, shape, page, weighted, first, &mut sums);
+            let mut page_weights = [&[0.0; PAGE_TOKENS]; T];
+            for (t, row) in page_weights.iter_mut().enumerate() {
+                *row = weights[t * CHUNK + base..].first_chunk().expect("weights of a page");
             }
+            let values = &pages[number][shape.values..];
+            P::add_values::<S, T>(simd, shape, values, seen, page_weights, first, &mut sums);
         }
         for (i, sums) in sums.into_iter().enumerate() {
             for (t, sum) in sums.into_iter().enumerate() {
-                // SAFETY: the caller's promise; `value_stride` is a multiple of two vectors of any form.
-                unsafe { simd.store_f(out.add(t * shape.value_stride + first + i * S::LANES), sum) };
+                simd.write_f(&mut out[t * shape.value_stride + first + i * S::LANES..], sum);
             }
         }
     }
@@ -230,9 +218,9 @@ unsafe fn values<S: Simd, P: Pages, const T: usize>(
 
 /// A product of query and key, scaled and limited.
 #[inline(always)]
-fn score<S: Simd>(simd: S, product: S::F, (scale, soft_cap): (f32, Option<f32>)) -> S::F {
-    let score = simd.mul_f(product, simd.splat_f(scale));
-    let Some(cap) = soft_cap else { return score };
+fn score<S: Simd>(simd: S, product: S::F, rule: ScoreRule) -> S::F {
+    let score = simd.mul_f(product, simd.splat_f(rule.scale));
+    let Some(cap) = rule.soft_cap else { return score };
     let limit = simd.splat_f(cap);
     simd.mul_f(limit, tanh(simd, simd.div_f(score, limit)))
 }
@@ -242,23 +230,19 @@ fn score<S: Simd>(simd: S, product: S::F, (scale, soft_cap): (f32, Option<f32>))
 fn softmax_part<S: Simd>(simd: S, row: &mut [f32]) -> Weight {
     let mut max = simd.splat_f(f32::NEG_INFINITY);
     for chunk in row.chunks_exact(S::LANES) {
-        // SAFETY: the chunk has LANES floats.
-        max = simd.max_f(max, unsafe { simd.load_f(chunk.as_ptr()) });
+        max = simd.max_f(max, simd.read_f(chunk));
     }
     let max = simd.max_lane(max);
     let mut sum = simd.splat_f(0.0);
     for chunk in row.chunks_exact_mut(S::LANES) {
-        // SAFETY: the chunk has LANES floats.
-        unsafe {
-            let x = exp(simd, simd.sub_f(simd.load_f(chunk.as_ptr()), simd.splat_f(max)));
-            simd.store_f(chunk.as_mut_ptr(), x);
-            sum = simd.add_f(sum, x);
-        }
+        let x = exp(simd, simd.sub_f(simd.read_f(chunk), simd.splat_f(max)));
+        simd.write_f(chunk, x);
+        sum = simd.add_f(sum, x);
     }
     Weight { max, sum: simd.sum(sum) }
 }
 
-/// What a query has gathered so far.
+/// The sums of a query over the chunks so far.
 #[derive(Debug)]
 pub struct State<'a> {
     /// Maximum and sum.
@@ -268,7 +252,7 @@ pub struct State<'a> {
 }
 
 impl State<'_> {
-    /// Nothing yet, or a virtual score with a zero value.
+    /// Starts with nothing, or with a virtual score with a zero value.
     pub fn start(&mut self, sink: Option<f32>) {
         *self.weight =
             sink.map_or(Weight { max: f32::NEG_INFINITY, sum: 0.0 }, |max| Weight { max, sum: 1.0 });

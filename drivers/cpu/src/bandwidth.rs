@@ -1,4 +1,4 @@
-//! How fast this machine's memory can be read: the ceiling of decoding, measured where it's compared.
+//! The bandwidth of this machine's memory: the limit of decoding, measured on the machine that is compared with it.
 
 extern crate alloc;
 
@@ -10,7 +10,7 @@ use std::time::Instant;
 /// Bytes read in one pass, by all threads together: more than the caches hold.
 const TOTAL: usize = 512 << 20;
 
-/// Passes; the fastest counts, since whatever disturbs only slows.
+/// Passes; the fastest counts, since disturbances only slow down.
 const PASSES: usize = 6;
 
 /// Bytes a second that `threads` threads read together from memory, each its own part in order.

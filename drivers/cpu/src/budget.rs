@@ -1,7 +1,7 @@
 //! An allocator over another one that refuses beyond a number of bytes and counts what is taken.
 //!
-//! It is here because `Allocator` can only be implemented with `unsafe`, which core has none of. How much memory is
-//! right is not decided here: see `Config::memory` in core.
+//! It is here because `Allocator` can only be implemented with `unsafe`, which core has none of. The right amount of memory is
+//! not decided here: see `Config::memory` in core.
 #![expect(unsafe_code, reason = "implementing Allocator promises that the blocks given out are usable")]
 
 use allocator_api2::alloc::{AllocError, Allocator};
@@ -9,9 +9,9 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A heap of at most so many bytes, taken from the heap `inner`.
+/// A heap of a limited number of bytes, taken from the heap `inner`.
 ///
-/// Bytes are those asked for; what `inner` needs to keep its own books comes on top. A block that grows is counted
+/// Bytes are those requested; what `inner` needs for its own bookkeeping comes on top. A block that grows is counted
 /// with its old and its new size until it has moved, as a heap must have room for both.
 #[derive(Debug)]
 pub struct Budget<A> {
@@ -54,12 +54,12 @@ impl<A: Allocator> Budget<A> {
         self.peak.load(Relaxed)
     }
 
-    /// The most bytes that were asked for at once, refused ones included.
+    /// The most bytes that were requested at once, refused ones included.
     pub fn largest(&self) -> usize {
         self.largest.load(Relaxed)
     }
 
-    /// How often memory was asked for, refusals included.
+    /// Number of allocations that were requested, refusals included.
     pub fn allocations(&self) -> usize {
         self.allocations.load(Relaxed)
     }
@@ -77,7 +77,7 @@ impl<A: Allocator> Budget<A> {
     }
 }
 
-// SAFETY: every block comes from `inner` with the layout that was asked for and goes back to it with the same layout;
+// SAFETY: every block comes from `inner` with the layout that was requested and goes back to it with the same layout;
 // the counters do not touch blocks. Growing and shrinking are the trait's own, which call the functions below.
 unsafe impl<A: Allocator> Allocator for Budget<A> {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {

@@ -1,7 +1,6 @@
 //! Row-wise arithmetic beside the products: norms, gated activations, rotation, scaling, and the vector exponential.
 //!
 //! Each kernel's result for a row depends on that row alone. Its definition is `doorbell_core::reference`.
-#![expect(unsafe_code, reason = "loads and stores vectors of slices")]
 
 use crate::simd::{Kernel, Simd};
 use doorbell_core::model::Pairing;
@@ -46,8 +45,8 @@ pub(crate) fn tanh<S: Simd>(simd: S, x: S::F) -> S::F {
 }
 
 #[inline(always)]
-fn glu<S: Simd>(simd: S, kind: Glu, gate: S::F, up: S::F) -> S::F {
-    match kind {
+fn glu<S: Simd>(simd: S, glu: Glu, gate: S::F, up: S::F) -> S::F {
+    match glu {
         Glu::Silu => simd.mul_f(times_sigmoid(simd, gate, simd.splat_f(1.0)), up),
         Glu::Gelu => {
             // (1 + tanh u) / 2 = 1 / (1 + e^(−2u)) with u = √(2/π) x (1 + 0.044715 x²)
@@ -65,20 +64,20 @@ fn glu<S: Simd>(simd: S, kind: Glu, gate: S::F, up: S::F) -> S::F {
     }
 }
 
-/// Calls `f` for each `LANES` floats of `x`, the last padded with zeros, and writes what it returns back.
+/// Replaces each `LANES` floats of `x`, the last padded with zeros, by the result of `f`.
 #[inline(always)]
 fn update<S: Simd>(simd: S, x: &mut [f32], mut f: impl FnMut(S::F) -> S::F) {
     let mut chunks = x.chunks_exact_mut(S::LANES);
     for chunk in &mut chunks {
-        // SAFETY: the chunk has LANES floats.
-        unsafe { simd.store_f(chunk.as_mut_ptr(), f(simd.load_f(chunk.as_ptr()))) };
+        let x = simd.read_f(chunk);
+        simd.write_f(chunk, f(x));
     }
     let rest = chunks.into_remainder();
     if !rest.is_empty() {
         let mut padded = [0.0; 16];
         padded[..rest.len()].copy_from_slice(rest);
-        // SAFETY: no form has more than 16 lanes.
-        unsafe { simd.store_f(padded.as_mut_ptr(), f(simd.load_f(padded.as_ptr()))) };
+        let x = simd.read_f(&padded);
+        simd.write_f(&mut padded, f(x));
         rest.copy_from_slice(&padded[..rest.len()]);
     }
 }
@@ -89,8 +88,7 @@ fn sum_of_squares<S: Simd>(simd: S, x: &[f32]) -> f32 {
     let mut sums = [simd.splat_f(0.0); 2];
     let mut chunks = x.chunks_exact(2 * S::LANES);
     for chunk in &mut chunks {
-        // SAFETY: the chunk has 2 LANES floats.
-        let (a, b) = unsafe { (simd.load_f(chunk.as_ptr()), simd.load_f(chunk.as_ptr().add(S::LANES))) };
+        let (a, b) = (simd.read_f(chunk), simd.read_f(&chunk[S::LANES..]));
         sums = [simd.fma(a, a, sums[0]), simd.fma(b, b, sums[1])];
     }
     let rest: f32 = chunks.remainder().iter().map(|x| x * x).sum();
@@ -162,10 +160,30 @@ pub struct Heads<'a> {
     pub row: &'a mut [f32],
     /// Elements per head.
     pub head_dim: usize,
-    /// Weight and eps of the norm.
-    pub norm: Option<(&'a [f32], f32)>,
-    /// Pairing, cosines and sines of the row's position.
-    pub rotation: Option<(Pairing, &'a [f32], &'a [f32])>,
+    /// The norm.
+    pub norm: Option<HeadNorm<'a>>,
+    /// The rotation.
+    pub rotation: Option<Rotation<'a>>,
+}
+
+/// The norm of each head.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadNorm<'a> {
+    /// As long as a head.
+    pub weight: &'a [f32],
+    /// Added to the mean square.
+    pub eps: f32,
+}
+
+/// The rotation of each head at a position.
+#[derive(Clone, Copy, Debug)]
+pub struct Rotation<'a> {
+    /// Elements that are rotated together.
+    pub pairing: Pairing,
+    /// One per pair.
+    pub cos: &'a [f32],
+    /// One per pair.
+    pub sin: &'a [f32],
 }
 
 impl Kernel for Heads<'_> {
@@ -174,13 +192,13 @@ impl Kernel for Heads<'_> {
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
         for head in self.row.chunks_exact_mut(self.head_dim) {
-            if let Some((weight, eps)) = self.norm {
+            if let Some(HeadNorm { weight, eps }) = self.norm {
                 let scale = norm_scale(simd, head, eps);
                 for (x, weight) in head.iter_mut().zip(weight) {
                     *x = *x * scale * weight;
                 }
             }
-            if let Some((pairing, cos, sin)) = self.rotation {
+            if let Some(Rotation { pairing, cos, sin }) = self.rotation {
                 rotate(pairing, head, cos, sin);
             }
         }
@@ -209,7 +227,7 @@ fn rotate(pairing: Pairing, head: &mut [f32], cos: &[f32], sin: &[f32]) {
 #[derive(Debug)]
 pub struct GatedPairs<'a> {
     /// The non-linearity.
-    pub kind: Glu,
+    pub glu: Glu,
     /// Changed in place.
     pub rows: &'a mut [f32],
 }
@@ -222,11 +240,8 @@ impl Kernel for GatedPairs<'_> {
         for row in self.rows.as_chunks_mut::<32>().0 {
             let (gate, up) = row.split_at_mut(16);
             for (gate, up) in gate.chunks_exact_mut(S::LANES).zip(up.chunks_exact(S::LANES)) {
-                // SAFETY: both chunks have LANES floats.
-                unsafe {
-                    let y = glu(simd, self.kind, simd.load_f(gate.as_ptr()), simd.load_f(up.as_ptr()));
-                    simd.store_f(gate.as_mut_ptr(), y);
-                }
+                let y = glu(simd, self.glu, simd.read_f(gate), simd.read_f(up));
+                simd.write_f(gate, y);
             }
         }
     }
@@ -390,15 +405,15 @@ mod tests {
 
     #[test]
     fn gated_activations_equal_the_reference() {
-        for kind in [Glu::Silu, Glu::Gelu, Glu::Oai { alpha: 1.702, limit: 7.0 }] {
+        for glu in [Glu::Silu, Glu::Gelu, Glu::Oai { alpha: 1.702, limit: 7.0 }] {
             let rows = values(32 * 9, 12.0);
             for isa in Isa::available() {
                 let mut out = rows.clone();
-                isa.run(GatedPairs { kind, rows: &mut out });
+                isa.run(GatedPairs { glu, rows: &mut out });
                 for (row, out) in rows.as_chunks::<32>().0.iter().zip(out.as_chunks::<32>().0) {
                     let expected: Vec<f32> =
-                        (0..16).map(|i| reference::glu(kind, row[i], row[16 + i])).collect();
-                    assert!(nmse(&out[..16], &expected) < 1e-12, "{kind:?} {}", isa.name());
+                        (0..16).map(|i| reference::glu(glu, row[i], row[16 + i])).collect();
+                    assert!(nmse(&out[..16], &expected) < 1e-12, "{glu:?} {}", isa.name());
                 }
             }
         }
@@ -418,7 +433,8 @@ mod tests {
                 }
                 for isa in Isa::available() {
                     let mut out = row.clone();
-                    let (norm, rotation) = (Some((&weight[..], 1e-6)), Some((pairing, &cos[..], &sin[..])));
+                    let norm = Some(HeadNorm { weight: &weight, eps: 1e-6 });
+                    let rotation = Some(Rotation { pairing, cos: &cos, sin: &sin });
                     isa.run(Heads { row: &mut out, head_dim: dim, norm, rotation });
                     assert!(nmse(&out, &expected) < 1e-12, "{pairing:?} {dim} {}", isa.name());
                 }

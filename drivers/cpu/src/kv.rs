@@ -4,13 +4,12 @@
 //! element of neighboring positions; then values, `[32 positions][value_stride]`. Blocks are taken apart: the codes
 //! lie as other numbers do, and behind those of the keys, and those of the values, are the scales,
 //! `[blocks][32 positions]` in half precision.
-#![expect(unsafe_code, reason = "threads write disjoint parts of one allocation")]
 
 use crate::activations::codes32;
 use crate::features::Isa;
+use crate::lines::Zeroed;
 use crate::simd::{Kernel, Simd};
-use core::alloc::Layout;
-use core::ptr::NonNull;
+use core::ops::Range;
 use doorbell_core::backend::KvType;
 use doorbell_core::heap::{Heap, OutOfMemory};
 use doorbell_core::model::KvGroup;
@@ -22,8 +21,8 @@ pub const BLOCK: usize = 32;
 /// The layout of one head's part of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageShape {
-    /// What a number is.
-    pub kind: KvType,
+    /// The type of a number.
+    pub kv: KvType,
     /// Elements of a key.
     pub key_dim: usize,
     /// Elements of a value.
@@ -37,221 +36,185 @@ pub struct PageShape {
 }
 
 impl PageShape {
-    /// The layout for these dimensions; `None` when they are no whole blocks, or the size overflows.
+    /// The layout for these dimensions; `None` if they are not whole blocks, or the size overflows.
     #[must_use]
-    pub fn new(kind: KvType, key_dim: usize, value_dim: usize) -> Option<Self> {
+    pub fn new(kv: KvType, key_dim: usize, value_dim: usize) -> Option<Self> {
         let value_stride = value_dim.checked_next_multiple_of(32)?;
-        kind.row_bytes(value_dim)?;
-        let bytes = |dim: usize| kind.row_bytes(dim)?.checked_mul(PAGE_TOKENS);
+        kv.row_bytes(value_dim)?;
+        let bytes = |dim: usize| kv.row_bytes(dim)?.checked_mul(PAGE_TOKENS);
         let values = bytes(key_dim)?;
         let head_bytes = values.checked_add(bytes(value_stride)?)?;
-        Some(Self { kind, key_dim, value_dim, value_stride, values, head_bytes })
+        Some(Self { kv, key_dim, value_dim, value_stride, values, head_bytes })
     }
 
-    /// Byte of the scale of a key's block.
-    pub(crate) const fn key_scale(&self, block: usize, position: usize) -> usize {
-        self.key_dim * PAGE_TOKENS + 2 * (block * PAGE_TOKENS + position)
+    /// Writes a key at position `column` of a page, of which `keys` is the part before the values.
+    ///
+    /// # Panics
+    /// When the key or the part has a wrong length.
+    pub fn write_key(&self, isa: Isa, keys: &mut [u8], column: usize, key: &[f32]) {
+        assert!(key.len() == self.key_dim && column < PAGE_TOKENS, "key length");
+        match self.kv {
+            KvType::F32 => {
+                for (row, x) in keys.as_chunks_mut::<{ 4 * PAGE_TOKENS }>().0.iter_mut().zip(key) {
+                    row.as_chunks_mut::<4>().0[column] = x.to_ne_bytes();
+                }
+            }
+            KvType::F16 => {
+                let mut halves = [0u8; 128];
+                let rows = keys.as_chunks_mut::<{ 2 * PAGE_TOKENS }>().0;
+                for (rows, key) in rows.chunks_mut(64).zip(key.chunks(64)) {
+                    isa.run(ToHalf { from: key, to: &mut halves });
+                    for (row, half) in rows.iter_mut().zip(halves.as_chunks::<2>().0) {
+                        row.as_chunks_mut::<2>().0[column] = *half;
+                    }
+                }
+            }
+            KvType::Q8_0 => {
+                let (codes, scales) = keys.split_at_mut(self.key_dim * PAGE_TOKENS);
+                let rows = codes.as_chunks_mut::<PAGE_TOKENS>().0.chunks_exact_mut(BLOCK);
+                let scales = scales.as_chunks_mut::<{ 2 * PAGE_TOKENS }>().0;
+                for ((key, rows), scales) in key.as_chunks().0.iter().zip(rows).zip(scales) {
+                    let mut block = [0; BLOCK];
+                    let scale = isa.run(ToBlock { from: key, to: &mut block });
+                    for (row, code) in rows.iter_mut().zip(block) {
+                        row[column] = code;
+                    }
+                    scales.as_chunks_mut::<2>().0[column] = scale;
+                }
+            }
+        }
     }
 
-    /// Byte of the scale of a value's block.
-    pub(crate) const fn value_scale(&self, block: usize, position: usize) -> usize {
-        self.values + self.value_stride * PAGE_TOKENS + 2 * (block * PAGE_TOKENS + position)
+    /// Writes a value at position `column` of a page, of which `values` is the part from the values on.
+    ///
+    /// # Panics
+    /// When the value or the part has a wrong length.
+    pub fn write_value(&self, isa: Isa, values: &mut [u8], column: usize, value: &[f32]) {
+        assert!(value.len() == self.value_dim && column < PAGE_TOKENS, "value length");
+        let stride = self.value_stride;
+        match self.kv {
+            KvType::F32 => {
+                let row = &mut values[4 * column * stride..][..4 * stride];
+                for (to, x) in row.as_chunks_mut::<4>().0.iter_mut().zip(value) {
+                    *to = x.to_ne_bytes();
+                }
+            }
+            KvType::F16 => {
+                let to = &mut values[2 * column * stride..][..2 * value.len()];
+                isa.run(ToHalf { from: value, to });
+            }
+            KvType::Q8_0 => {
+                let (codes, scales) = values.split_at_mut(stride * PAGE_TOKENS);
+                let row = &mut codes[column * stride..][..stride];
+                let scales = scales.as_chunks_mut::<{ 2 * PAGE_TOKENS }>().0;
+                let blocks = value.as_chunks().0.iter().zip(row.as_chunks_mut().0);
+                for ((from, to), scales) in blocks.zip(scales) {
+                    scales.as_chunks_mut::<2>().0[column] = isa.run(ToBlock { from, to });
+                }
+            }
+        }
+    }
+}
+
+/// The arrangement of a group's pages in the bytes of their pool: `[pages][layers][heads]` parts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KvLayout {
+    shape: PageShape,
+    layers: u16,
+    heads: usize,
+    pages: u32,
+}
+
+impl KvLayout {
+    /// The layout of a page's parts.
+    #[must_use]
+    pub const fn shape(&self) -> &PageShape {
+        &self.shape
+    }
+
+    /// KV heads.
+    #[must_use]
+    pub const fn heads(&self) -> usize {
+        self.heads
+    }
+
+    /// Pages.
+    #[must_use]
+    pub const fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// Bytes of a page, all layers and heads together.
+    #[must_use]
+    pub const fn page_bytes(&self) -> usize {
+        self.layers as usize * self.heads * self.shape.head_bytes
+    }
+
+    /// Byte of a page where a layer's part begins.
+    #[must_use]
+    pub const fn layer_start(&self, layer: u16) -> usize {
+        layer as usize * self.heads * self.shape.head_bytes
+    }
+
+    /// The bytes of one head's part of a page.
+    ///
+    /// # Panics
+    /// When page, layer or head are not in the pool.
+    #[must_use]
+    pub fn part(&self, page: PageId, slot: KvSlot, head: usize) -> Range<usize> {
+        assert!(page.0 < self.pages && slot.layer < self.layers && head < self.heads, "part of the KV cache");
+        let page = page.0 as usize * self.page_bytes();
+        let start = page + self.layer_start(slot.layer) + head * self.shape.head_bytes;
+        start..start + self.shape.head_bytes
     }
 }
 
 /// The pages of one group.
+#[derive(Debug)]
 pub struct KvPool<'h> {
-    shape: PageShape,
-    group: KvGroup,
-    pages: u32,
-    base: NonNull<u8>,
-    layout: Layout,
-    heap: Heap<'h>,
+    layout: KvLayout,
+    bytes: Zeroed<'h>,
 }
-
-impl core::fmt::Debug for KvPool<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("KvPool")
-            .field("shape", &self.shape)
-            .field("pages", &self.pages)
-            .finish_non_exhaustive()
-    }
-}
-
-// SAFETY: the pool owns its allocation; the heap is shared by reference to a `Sync` allocator.
-unsafe impl Send for KvPool<'_> {}
-// SAFETY: through a shared reference cells are only reached by `unsafe` calls whose callers keep writers apart.
-unsafe impl Sync for KvPool<'_> {}
 
 impl<'h> KvPool<'h> {
     /// `pages` pages of zeros, which the system hands out when they are first touched.
     ///
     /// # Errors
     /// When the heap refuses.
-    pub fn new(group: KvGroup, pages: u32, kind: KvType, heap: Heap<'h>) -> Result<Self, OutOfMemory> {
+    pub fn new(group: KvGroup, pages: u32, kv: KvType, heap: Heap<'h>) -> Result<Self, OutOfMemory> {
         let too_large = OutOfMemory { bytes: usize::MAX };
-        let shape =
-            PageShape::new(kind, group.key_dim as usize, group.value_dim as usize).ok_or(too_large)?;
-        let heads = usize::from(group.layers).checked_mul(group.heads as usize);
-        let bytes = heads.and_then(|heads| heads.checked_mul(pages as usize)?.checked_mul(shape.head_bytes));
-        let layout = bytes.and_then(|bytes| Layout::from_size_align(bytes, 64).ok()).ok_or(too_large)?;
-        let base = heap.allocate_zeroed(layout).map_err(|_| OutOfMemory { bytes: layout.size() })?;
-        Ok(Self { shape, group, pages, base: base.cast(), layout, heap })
+        let shape = PageShape::new(kv, group.key_dim as usize, group.value_dim as usize).ok_or(too_large)?;
+        let parts = usize::from(group.layers).checked_mul(group.heads as usize);
+        let bytes = parts.and_then(|parts| parts.checked_mul(pages as usize)?.checked_mul(shape.head_bytes));
+        let layout = KvLayout { shape, layers: group.layers, heads: group.heads as usize, pages };
+        Ok(Self { layout, bytes: Zeroed::new(bytes.ok_or(too_large)?, heap)? })
     }
 
-    /// The layout of a page's parts.
+    /// The arrangement of the pages.
     #[must_use]
-    pub fn shape(&self) -> &PageShape {
-        &self.shape
+    pub fn layout(&self) -> &KvLayout {
+        &self.layout
     }
 
-    /// KV heads.
+    /// The bytes of all pages.
     #[must_use]
-    pub fn heads(&self) -> usize {
-        self.group.heads as usize
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.bytes.bytes_mut()
     }
 
-    /// Bytes of a page, all layers and heads together.
-    #[must_use]
-    pub fn page_bytes(&self) -> usize {
-        usize::from(self.group.layers) * self.heads() * self.shape.head_bytes
-    }
-
-    /// The bytes of a page; `None` when it is not in the pool.
+    /// The bytes of a page; `None` if it is not in the pool.
     #[must_use]
     pub fn page(&mut self, page: PageId) -> Option<&mut [u8]> {
-        let bytes = self.page_bytes();
-        // SAFETY: the whole allocation, which was zeroed, is this pool's, and the pool is borrowed for as long.
-        let all = unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr(), self.layout.size()) };
+        let bytes = self.layout.page_bytes();
         let start = (page.0 as usize).checked_mul(bytes)?;
-        all.get_mut(start..start.checked_add(bytes)?)
-    }
-
-    /// One head's part of a page.
-    ///
-    /// # Panics
-    /// When page, layer or head are not in the pool.
-    #[must_use]
-    pub fn part(&self, page: PageId, slot: KvSlot, head: usize) -> *mut u8 {
-        assert!(
-            page.0 < self.pages && slot.layer < self.group.layers && head < self.heads(),
-            "part of the KV cache"
-        );
-        let layer = page.0 as usize * usize::from(self.group.layers) + usize::from(slot.layer);
-        let at = (layer * self.heads() + head) * self.shape.head_bytes;
-        // SAFETY: just checked to lie in the allocation, which has a part for each page, layer and head.
-        unsafe { self.base.as_ptr().add(at) }
-    }
-
-    /// Writes one head's key at `position`.
-    ///
-    /// # Safety
-    /// No other thread may use this key meanwhile.
-    ///
-    /// # Panics
-    /// When the position has no page, or the key a wrong length.
-    pub unsafe fn write_key(
-        &self,
-        isa: Isa,
-        pages: &[PageId],
-        slot: KvSlot,
-        (position, head): (u32, usize),
-        key: &[f32],
-    ) {
-        assert_eq!(key.len(), self.shape.key_dim, "key length");
-        let part = self.part(pages[position as usize / PAGE_TOKENS], slot, head);
-        let column = position as usize % PAGE_TOKENS;
-        match self.shape.kind {
-            KvType::F32 => {
-                for (d, &x) in key.iter().enumerate() {
-                    // SAFETY: element `d` of the turned keys; nobody else uses it.
-                    unsafe { part.cast::<f32>().add(d * PAGE_TOKENS + column).write(x) };
-                }
-            }
-            KvType::F16 => {
-                let mut halves = [0u16; 64];
-                for (block, key) in key.chunks(64).enumerate() {
-                    isa.run(ToHalf { from: key, to: &mut halves });
-                    for (i, &x) in halves[..key.len()].iter().enumerate() {
-                        let d = 64 * block + i;
-                        // SAFETY: element `d` of the turned keys; nobody else uses it.
-                        unsafe { part.cast::<u16>().add(d * PAGE_TOKENS + column).write(x) };
-                    }
-                }
-            }
-            KvType::Q8_0 => {
-                for (block, key) in key.as_chunks().0.iter().enumerate() {
-                    let mut codes = [0; BLOCK];
-                    let scale = isa.run(ToBlock { from: key, to: &mut codes });
-                    for (i, code) in codes.into_iter().enumerate() {
-                        let d = BLOCK * block + i;
-                        // SAFETY: element `d` of the turned codes; nobody else uses it.
-                        unsafe { part.add(d * PAGE_TOKENS + column).write(code) };
-                    }
-                    // SAFETY: the block's scale at this position.
-                    unsafe { part.add(self.shape.key_scale(block, column)).cast::<u16>().write(scale) };
-                }
-            }
-        }
-    }
-
-    /// Writes one head's value at `position`, from its element `first` on; of blocks only whole ones.
-    ///
-    /// # Safety
-    /// No other thread may use these elements meanwhile.
-    ///
-    /// # Panics
-    /// When the position has no page, or the elements are too many.
-    pub unsafe fn write_value(
-        &self,
-        isa: Isa,
-        pages: &[PageId],
-        slot: KvSlot,
-        (position, head, first): (u32, usize, usize),
-        value: &[f32],
-    ) {
-        assert!(first + value.len() <= self.shape.value_dim, "value length");
-        let part =
-            self.part(pages[position as usize / PAGE_TOKENS], slot, head).wrapping_add(self.shape.values);
-        let column = position as usize % PAGE_TOKENS;
-        let at = column * self.shape.value_stride + first;
-        match self.shape.kind {
-            // SAFETY: elements of the value's row in the part; nobody else uses them.
-            KvType::F32 => unsafe {
-                part.cast::<f32>().add(at).copy_from_nonoverlapping(value.as_ptr(), value.len());
-            },
-            KvType::F16 => {
-                // SAFETY: as above; the slice ends before anything else begins.
-                let to = unsafe { core::slice::from_raw_parts_mut(part.cast::<u16>().add(at), value.len()) };
-                isa.run(ToHalf { from: value, to });
-            }
-            KvType::Q8_0 => {
-                let (blocks, rest) = value.as_chunks();
-                assert!(rest.is_empty() && first.is_multiple_of(BLOCK), "whole blocks of a value");
-                for (block, value) in blocks.iter().enumerate() {
-                    // SAFETY: as above, for the codes of one block.
-                    let to = unsafe { &mut *part.add(at + BLOCK * block).cast::<[u8; BLOCK]>() };
-                    let scale = isa.run(ToBlock { from: value, to });
-                    let place = self.shape.value_scale(first / BLOCK + block, column) - self.shape.values;
-                    // SAFETY: the block's scale at this position.
-                    unsafe { part.add(place).cast::<u16>().write(scale) };
-                }
-            }
-        }
+        self.bytes.bytes_mut().get_mut(start..start.checked_add(bytes)?)
     }
 }
 
-impl Drop for KvPool<'_> {
-    fn drop(&mut self) {
-        // SAFETY: allocated by this heap with this layout, and freed once.
-        unsafe { self.heap.deallocate(self.base, self.layout) };
-    }
-}
-
-/// Rounds floats to half precision.
+/// Rounds floats to half precision, two bytes each.
 struct ToHalf<'a> {
     from: &'a [f32],
-    to: &'a mut [u16],
+    to: &'a mut [u8],
 }
 
 impl Kernel for ToHalf<'_> {
@@ -261,35 +224,32 @@ impl Kernel for ToHalf<'_> {
     fn call<S: Simd>(self, simd: S) {
         let mut from = self.from.chunks_exact(S::LANES);
         let whole = from.len() * S::LANES;
-        for (from, to) in (&mut from).zip(self.to.chunks_exact_mut(S::LANES)) {
-            // SAFETY: both chunks have LANES elements.
-            unsafe { simd.store_half(to.as_mut_ptr(), simd.load_f(from.as_ptr())) };
+        for (from, to) in (&mut from).zip(self.to.chunks_exact_mut(2 * S::LANES)) {
+            simd.write_half(to, simd.read_f(from));
         }
         let rest = from.remainder();
-        let (mut floats, mut halves) = ([0.0; 16], [0; 16]);
+        let (mut floats, mut halves) = ([0.0; 16], [0; 32]);
         floats[..rest.len()].copy_from_slice(rest);
-        // SAFETY: no form has more than 16 lanes.
-        unsafe { simd.store_half(halves.as_mut_ptr(), simd.load_f(floats.as_ptr())) };
-        self.to[whole..whole + rest.len()].copy_from_slice(&halves[..rest.len()]);
+        simd.write_half(&mut halves, simd.read_f(&floats));
+        self.to[2 * whole..][..2 * rest.len()].copy_from_slice(&halves[..2 * rest.len()]);
     }
 }
 
-/// Quantizes a block as core does; returns the bits of its scale.
+/// Quantizes a block as core does; returns its scale in half precision.
 struct ToBlock<'a> {
     from: &'a [f32; BLOCK],
     to: &'a mut [u8; BLOCK],
 }
 
 impl Kernel for ToBlock<'_> {
-    type Output = u16;
+    type Output = [u8; 2];
 
     #[inline(always)]
-    fn call<S: Simd>(self, simd: S) -> u16 {
+    fn call<S: Simd>(self, simd: S) -> [u8; 2] {
         let scale = codes32(simd, self.from, self.to);
-        let mut halves = [0; 16];
-        // SAFETY: no form has more than 16 lanes.
-        unsafe { simd.store_half(halves.as_mut_ptr(), simd.splat_f(scale)) };
-        halves[0]
+        let mut halves = [0; 32];
+        simd.write_half(&mut halves, simd.splat_f(scale));
+        [halves[0], halves[1]]
     }
 }
 
@@ -318,7 +278,7 @@ mod tests {
         key_dim: usize,
         value_dim: usize,
         positions: usize,
-        kind: KvType,
+        kv: KvType,
         /// As written, and as they can be read.
         keys: [Vec<f32>; 2],
         values: [Vec<f32>; 2],
@@ -334,12 +294,12 @@ mod tests {
     const SLOT: KvSlot = KvSlot { group: GroupId(0), layer: 1 };
 
     impl Case {
-        fn new(key_dim: usize, value_dim: usize, positions: usize, kind: KvType) -> Self {
-            let rounded = |x: Vec<f32>| match kind {
+        fn new(key_dim: usize, value_dim: usize, positions: usize, kv: KvType) -> Self {
+            let rounded = |x: Vec<f32>| match kv {
                 KvType::F16 => [x.clone(), x.into_iter().map(|x| Half::new(x).get()).collect()],
                 KvType::F32 => [x.clone(), x],
                 KvType::Q8_0 => {
-                    let mut blocks = vec![0; kind.row_bytes(x.len()).unwrap()];
+                    let mut blocks = vec![0; kv.row_bytes(x.len()).unwrap()];
                     Activation::Q8_0.quantize(&x, &mut blocks).unwrap();
                     let mut read = vec![0.0; x.len()];
                     quant::dequantize(Type::Q8_0, &blocks, &mut read).unwrap();
@@ -348,7 +308,7 @@ mod tests {
             };
             let keys = rounded(random(positions * key_dim, 5));
             let values = rounded(random(positions * value_dim, 9));
-            Self { key_dim, value_dim, positions, kind, keys, values }
+            Self { key_dim, value_dim, positions, kv, keys, values }
         }
 
         /// A pool with the case's keys and values in head 1, pages in descending order.
@@ -356,20 +316,17 @@ mod tests {
             let (key_dim, value_dim) = (self.key_dim as u32, self.value_dim as u32);
             let group = KvGroup { layers: 2, heads: 2, key_dim, value_dim, window: None };
             let count = self.positions.div_ceil(PAGE_TOKENS) as u32;
-            let pool = KvPool::new(group, count, self.kind, &Global).unwrap();
+            let mut pool = KvPool::new(group, count, self.kv, &Global).unwrap();
+            let layout = *pool.layout();
+            let shape = layout.shape();
             let pages: Vec<PageId> = (0..count).rev().map(PageId).collect();
-            let unit = self.kind.block_len();
             for position in 0..self.positions {
                 let key = &self.keys[0][position * self.key_dim..(position + 1) * self.key_dim];
                 let value = &self.values[0][position * self.value_dim..(position + 1) * self.value_dim];
-                let (left, right) = value.split_at(self.value_dim / 3 / unit * unit);
-                let at = position as u32;
-                // SAFETY: one thread.
-                unsafe {
-                    pool.write_key(isa, &pages, SLOT, (at, 1), key);
-                    pool.write_value(isa, &pages, SLOT, (at, 1, 0), left);
-                    pool.write_value(isa, &pages, SLOT, (at, 1, left.len()), right);
-                }
+                let part = layout.part(pages[position / PAGE_TOKENS], SLOT, 1);
+                let (keys, values) = pool.bytes_mut()[part].split_at_mut(shape.values);
+                shape.write_key(isa, keys, position % PAGE_TOKENS, key);
+                shape.write_value(isa, values, position % PAGE_TOKENS, value);
             }
             (pool, pages)
         }
@@ -384,7 +341,8 @@ mod tests {
             sink: Option<f32>,
         ) -> Vec<f32> {
             let (pool, pages) = self.pool(isa);
-            let stride = pool.shape().value_stride;
+            let layout = pool.layout();
+            let stride = layout.shape().value_stride;
             let mut weights = [Weight { max: 0.0, sum: 0.0 }; T];
             let (mut sums, mut scores, mut values) =
                 (vec![0.0; T * stride], vec![0.0; T * CHUNK], vec![0.0; T * stride]);
@@ -393,14 +351,14 @@ mod tests {
             }
             for first in (0..self.positions).step_by(CHUNK) {
                 let last = self.positions.min(first + CHUNK);
-                let parts: Vec<*const u8> = pages[first / PAGE_TOKENS..last.div_ceil(PAGE_TOKENS)]
+                let parts: Vec<&[u8]> = pages[first / PAGE_TOKENS..last.div_ceil(PAGE_TOKENS)]
                     .iter()
-                    .map(|&page| pool.part(page, SLOT, 1).cast_const())
+                    .map(|&page| &pool.bytes.bytes()[layout.part(page, SLOT, 1)])
                     .collect();
                 let visible =
                     at.map(|at| op.window.map_or(0, |window| (at + 1).saturating_sub(window))..at + 1);
                 let chunk = Attention {
-                    shape: pool.shape(),
+                    shape: layout.shape(),
                     queries,
                     visible,
                     first: first as u32,
@@ -410,8 +368,7 @@ mod tests {
                     scores: &mut scores,
                     values: &mut values,
                 };
-                // SAFETY: the parts are the pool's own.
-                let found = isa.run(unsafe { chunk.check() });
+                let found = isa.run(chunk);
                 for t in 0..T {
                     let row = t * stride..(t + 1) * stride;
                     State { weight: &mut weights[t], values: &mut sums[row.clone()] }
@@ -463,9 +420,9 @@ mod tests {
     fn attention_equals_the_reference() {
         let shapes = [(64, 64, 700), (128, 128, 100), (20, 12, 33), (256, 256, 513), (96, 32, 300)];
         for (key_dim, value_dim, positions) in shapes {
-            let kept = |kind: &KvType| kind.row_bytes(key_dim).and(kind.row_bytes(value_dim)).is_some();
-            for kind in KvType::ALL.into_iter().filter(kept) {
-                let case = Case::new(key_dim, value_dim, positions, kind);
+            let kept = |kv: &KvType| kv.row_bytes(key_dim).and(kv.row_bytes(value_dim)).is_some();
+            for kv in KvType::ALL.into_iter().filter(kept) {
+                let case = Case::new(key_dim, value_dim, positions, kv);
                 let last = positions as u32 - 1;
                 let scale = 1.0 / (key_dim as f32).sqrt();
                 let variants = [
@@ -484,10 +441,10 @@ mod tests {
                             let error = nmse(row, &expected);
                             assert!(
                                 error < 1e-11,
-                                "{key_dim} {positions} {kind:?} {op:?} {t} {}: {error:e}",
+                                "{key_dim} {positions} {kv:?} {op:?} {t} {}: {error:e}",
                                 isa.name()
                             );
-                            // Alone, a query gets the same bits.
+                            // By itself, a query gets the same bits.
                             assert_eq!(row, case.attend(isa, &op, [&queries[t]], [at[t]], sink));
                         }
                     }

@@ -1,107 +1,40 @@
 //! Persistent threads that run one job together, in phases separated by barriers. What a job does is not here.
 //!
 //! Waiting is bounded spinning, then yielding, then sleeping: a job makes progress however few of the processor's
-//! cores are left to it. Results must not depend on who does which task; [`Team::tasks`] promises only that each
+//! cores are left to it. Results must not depend on which thread does a task; [`Team::tasks`] promises only that each
 //! task is done once.
 #![expect(unsafe_code, reason = "lends a job to threads that outlive it")]
+
+mod atomics;
+mod sync;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
-use core::cell::UnsafeCell;
-use core::hint::spin_loop;
+use core::cell::{Cell, UnsafeCell};
+use core::ops::Range;
 use core::panic::AssertUnwindSafe;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::io;
 use std::panic::{catch_unwind, resume_unwind};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use sync::{Stopped, TeamSync};
 
-/// Pauses before a waiting thread gives its core away; a phase's stragglers are mostly back sooner.
-const SPINS: u32 = 2_000;
-/// Yields before it goes to sleep.
-const YIELDS: u32 = 200;
+/// Words that threads can agree on in a phase.
+pub(crate) const WORDS: usize = 32;
 
-/// A place where threads wait for a number to change.
-#[derive(Debug, Default)]
-struct Gate {
-    value: AtomicUsize,
-    sleepers: AtomicUsize,
-    lock: Mutex<()>,
-    wake: Condvar,
-}
-
-impl Gate {
-    /// Waits until the value is no longer `seen`, or `stop` says so.
-    fn wait(&self, seen: usize, stop: impl Fn() -> bool) {
-        let changed = || self.value.load(Ordering::SeqCst) != seen || stop();
-        for _ in 0..SPINS {
-            if changed() {
-                return;
-            }
-            spin_loop();
-        }
-        for _ in 0..YIELDS {
-            if changed() {
-                return;
-            }
-            thread::yield_now();
-        }
-        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
-        while !changed() {
-            guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
-        }
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// Moves the value on and wakes whoever sleeps.
-    fn open(&self) {
-        self.value.fetch_add(1, Ordering::SeqCst);
-        self.rouse();
-    }
-
-    /// Lets sleepers look again.
-    fn rouse(&self) {
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
-            drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
-            self.wake.notify_all();
-        }
-    }
-}
-
-/// A job as the threads see it. The lifetime is a lie that [`ThreadPool::run`] makes good by not returning early.
+/// A job as the threads see it. It lives shorter than `'static`: [`ThreadPool::run`] returns only when no thread uses it.
 type Job = &'static (dyn Fn(&Team<'_>) + Sync);
 
-/// Keeps neighbors' counters on different cache lines (two, for adjacent-line prefetch).
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Padded<T>(T);
-
-/// Sets of task counters: one in use, one just left, one being cleared for the next phase.
-const SETS: usize = 3;
-
 struct Shared {
-    threads: usize,
+    sync: TeamSync,
     job: UnsafeCell<Option<Job>>,
-    /// Opens when a job is there (or the pool ends).
-    start: Padded<Gate>,
-    /// Threads that have reached the barrier.
-    arrived: Padded<AtomicUsize>,
-    /// Opens when all have.
-    barrier: Padded<Gate>,
-    /// Threads still in the job.
-    running: Padded<AtomicUsize>,
-    /// Opens when none is.
-    end: Padded<Gate>,
-    panicked: AtomicBool,
-    ending: AtomicBool,
     payload: Mutex<Option<Box<dyn Any + Send>>>,
-    counters: [Vec<Padded<AtomicUsize>>; SETS],
 }
 
-// SAFETY: `job` is written only while no thread runs, before `start` opens, and read after; all else is atomic or locked.
+// SAFETY: `job` is written only by `ThreadPool::run` between two jobs, in `TeamSync::begin`, and read after that; the
+// rest is atomic or locked.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; the job itself is `Sync`.
 unsafe impl Send for Shared {}
@@ -114,7 +47,7 @@ pub struct ThreadPool {
 
 impl core::fmt::Debug for ThreadPool {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("ThreadPool").field("threads", &self.shared.threads).finish()
+        f.debug_struct("ThreadPool").field("threads", &self.threads()).finish()
     }
 }
 
@@ -125,19 +58,10 @@ impl ThreadPool {
     /// When the system refuses a thread.
     pub fn new(threads: usize) -> io::Result<Self> {
         let threads = threads.max(1);
-        let counters = || (0..threads).map(|_| Padded::default()).collect();
         let shared = Arc::new(Shared {
-            threads,
+            sync: TeamSync::new(threads, WORDS),
             job: UnsafeCell::new(None),
-            start: Padded::default(),
-            arrived: Padded::default(),
-            barrier: Padded::default(),
-            running: Padded::default(),
-            end: Padded::default(),
-            panicked: AtomicBool::new(false),
-            ending: AtomicBool::new(false),
             payload: Mutex::new(None),
-            counters: [counters(), counters(), counters()],
         });
         let mut pool = Self { shared, workers: Vec::new() };
         for index in 1..threads {
@@ -151,7 +75,7 @@ impl ThreadPool {
     /// Threads, the caller's included.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.shared.threads
+        self.shared.sync.threads()
     }
 
     /// Runs `job` on every thread at once and returns when all are done.
@@ -160,20 +84,15 @@ impl ThreadPool {
     /// With the payload of a thread that panicked; the others are stopped at their next barrier.
     pub fn run(&mut self, job: &(dyn Fn(&Team<'_>) + Sync)) {
         let shared = &*self.shared;
-        for set in &shared.counters {
-            set.iter().for_each(|counter| counter.0.store(0, Ordering::Relaxed));
-        }
-        shared.arrived.0.store(0, Ordering::Relaxed);
-        shared.running.0.store(shared.threads, Ordering::Relaxed);
-        let end = shared.end.0.value.load(Ordering::Acquire);
-        // SAFETY: the reference is used only until `end` opens, and this function waits for that.
+        // SAFETY: the reference is used until `wait_end` returns, which this function waits for.
         let job: Job = unsafe { core::mem::transmute::<&(dyn Fn(&Team<'_>) + Sync), Job>(job) };
-        // SAFETY: no thread is in a job (`&mut self`, and the last run waited for all), so none reads it now.
-        unsafe { *shared.job.get() = Some(job) };
-        shared.start.0.open();
+        let end = shared.sync.begin(|| {
+            // SAFETY: no thread is in a job (`&mut self`, and the last run waited for all), so none reads it now.
+            unsafe { *shared.job.get() = Some(job) };
+        });
         take_part(shared, 0, job);
-        shared.end.0.wait(end, || false);
-        if shared.panicked.swap(false, Ordering::SeqCst) {
+        shared.sync.wait_end(end);
+        if shared.sync.take_failure() {
             let payload = shared.payload.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(payload) = payload {
                 resume_unwind(payload);
@@ -184,55 +103,44 @@ impl ThreadPool {
 
 impl Drop for ThreadPool {
     fn drop(&mut self) {
-        self.shared.ending.store(true, Ordering::SeqCst);
-        self.shared.start.0.open();
+        self.shared.sync.finish();
         for worker in self.workers.drain(..) {
-            // A worker catches the job's panics; there is nothing to learn from its result.
+            // A worker catches the job's panics; its result holds nothing.
             let _ = worker.join();
         }
     }
 }
 
-/// The life of a worker.
+/// A worker's loop.
 fn work(shared: &Shared, index: usize) {
     let mut seen = 0;
-    loop {
-        shared.start.0.wait(seen, || false);
+    while shared.sync.wait_start(seen) {
         seen += 1;
-        if shared.ending.load(Ordering::SeqCst) {
-            return;
-        }
-        // SAFETY: `start` has opened, so `run` has written the job and writes no other before `end` opens.
+        // SAFETY: `wait_start` returned, so `run` has written the job and writes no other before all have left.
         if let Some(job) = unsafe { *shared.job.get() } {
             take_part(shared, index, job);
         }
     }
 }
 
-/// Marks a stop at a barrier because another thread has panicked.
-struct Stopped;
-
-/// Runs the job as thread `index`; the last to leave opens `end`.
+/// Runs the job as thread `index`.
 fn take_part(shared: &Shared, index: usize, job: Job) {
-    let team = Team { shared, index, phase: core::cell::Cell::new(0) };
+    let team = Team { sync: &shared.sync, index, phase: Cell::new(0) };
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| job(&team))) {
         if !payload.is::<Stopped>() {
             let mut first = shared.payload.lock().unwrap_or_else(PoisonError::into_inner);
             first.get_or_insert(payload);
         }
-        shared.panicked.store(true, Ordering::SeqCst);
-        shared.barrier.0.rouse();
+        shared.sync.fail();
     }
-    if shared.running.0.fetch_sub(1, Ordering::AcqRel) == 1 {
-        shared.end.0.open();
-    }
+    shared.sync.leave();
 }
 
 /// A thread's view of the job it takes part in. Every thread must go through the same phases.
 pub struct Team<'p> {
-    shared: &'p Shared,
+    sync: &'p TeamSync,
     index: usize,
-    phase: core::cell::Cell<usize>,
+    phase: Cell<usize>,
 }
 
 impl core::fmt::Debug for Team<'_> {
@@ -251,27 +159,37 @@ impl Team<'_> {
     /// Threads in the team.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.shared.threads
+        self.sync.threads()
     }
 
-    /// Tasks `0..count` of the current phase, each to exactly one thread: first a contiguous share of one's own, in
-    /// order, then whatever others have left. At most one call per phase.
+    /// Tasks `0..count` of the current phase, each to exactly one thread: first this thread's contiguous share, in
+    /// order, then tasks that other threads have left. At most one call per phase, with the same count in all threads.
     pub fn tasks(&self, count: usize) -> impl Iterator<Item = usize> {
-        let threads = self.shared.threads;
-        let counters = &self.shared.counters[self.phase.get() % SETS];
-        let share = move |thread: usize| thread * count / threads..(thread + 1) * count / threads;
-        (0..threads).flat_map(move |step| {
-            let owner = (self.index + step) % threads;
-            let range = share(owner);
-            core::iter::from_fn(move || {
-                // An exhausted share costs no write.
-                if counters[owner].0.load(Ordering::Relaxed) >= range.len() {
-                    return None;
-                }
-                let task = range.start + counters[owner].0.fetch_add(1, Ordering::Relaxed);
-                (task < range.end).then_some(task)
-            })
-        })
+        let cursor = Cell::new(0);
+        core::iter::from_fn(move || self.claim(&cursor, count, |_, _| 1).map(|range| range.start))
+    }
+
+    /// The next run of the tasks `0..count`, as long as `wanted` returns for the first task and the number left in its
+    /// thread's share. `cursor` is 0 at the beginning of a phase.
+    pub(crate) fn claim(
+        &self,
+        cursor: &Cell<usize>,
+        count: usize,
+        wanted: impl Fn(usize, usize) -> usize,
+    ) -> Option<Range<usize>> {
+        while cursor.get() < self.threads() {
+            let owner = (self.index + cursor.get()) % self.threads();
+            if let Some(range) = self.sync.claim(self.phase.get(), owner, count, &wanted) {
+                return Some(range);
+            }
+            cursor.set(cursor.get() + 1);
+        }
+        None
+    }
+
+    /// True if no thread has passed another value for word `index` in this phase.
+    pub(crate) fn agrees(&self, index: usize, value: usize) -> bool {
+        self.threads() == 1 || self.sync.agree(self.phase.get(), index, value)
     }
 
     /// Ends the phase: waits until every thread has come here. What was written before is visible after.
@@ -279,22 +197,9 @@ impl Team<'_> {
     /// # Panics
     /// When another thread has panicked, to bring this one out of the job too.
     pub fn barrier(&self) {
-        let shared = self.shared;
-        // Cleared for the phase after next: its users left it before the last barrier.
-        shared.counters[(self.phase.get() + 2) % SETS][self.index].0.store(0, Ordering::Relaxed);
-        self.phase.set(self.phase.get() + 1);
-        if shared.threads == 1 {
-            return;
-        }
-        let seen = shared.barrier.0.value.load(Ordering::Acquire);
-        if shared.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == shared.threads {
-            shared.arrived.0.store(0, Ordering::Relaxed);
-            shared.barrier.0.open();
-        } else {
-            shared.barrier.0.wait(seen, || shared.panicked.load(Ordering::SeqCst));
-        }
-        if shared.panicked.load(Ordering::SeqCst) {
-            resume_unwind(Box::new(Stopped));
+        let phase = self.phase.replace(self.phase.get() + 1);
+        if let Err(stopped) = self.sync.barrier(self.index, phase) {
+            resume_unwind(Box::new(stopped));
         }
     }
 }
@@ -303,7 +208,7 @@ impl Team<'_> {
 mod tests {
     use super::*;
     use alloc::vec;
-    use core::sync::atomic::AtomicU32;
+    use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
     #[test]
     fn every_task_of_every_phase_is_done_once() {
@@ -380,5 +285,36 @@ mod tests {
         let seen = Mutex::new(vec![]);
         pool.run(&|team| seen.lock().unwrap().extend(team.tasks(5)));
         assert_eq!(*seen.lock().unwrap(), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn runs_of_tasks_are_claimed_once_whatever_their_length() {
+        for threads in [1, 2, 3] {
+            let mut pool = ThreadPool::new(threads).unwrap();
+            let done: Vec<AtomicU32> = (0..1000).map(|_| AtomicU32::new(0)).collect();
+            pool.run(&|team| {
+                let cursor = Cell::new(0);
+                while let Some(run) = team.claim(&cursor, done.len(), |first, _| first % 7) {
+                    done[run].iter().for_each(|task| drop(task.fetch_add(1, Ordering::Relaxed)));
+                }
+            });
+            assert!(done.iter().all(|task| task.load(Ordering::Relaxed) == 1));
+        }
+    }
+
+    #[test]
+    fn threads_agree_or_learn_that_they_do_not() {
+        let mut pool = ThreadPool::new(2).unwrap();
+        let refused = AtomicUsize::new(0);
+        pool.run(&|team| {
+            for phase in 0..7 {
+                assert!(team.agrees(3, 5 + phase));
+                team.barrier();
+            }
+            if !team.agrees(3, team.index()) {
+                refused.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        assert_eq!(refused.into_inner(), 1);
     }
 }

@@ -1,9 +1,12 @@
-//! Vectors of 32-bit lanes: what the kernels need of a processor, and one file per form of it.
+//! Vectors of 32-bit lanes: the operations that kernels need, and one file per form of the processor.
 //!
 //! Kernels are written once over [`Simd`] and compiled for each form by [`Simd::run`]. Every method of an
 //! implementation is `inline(always)`, so that its instructions end up inside the function that `run`
 //! compiles with the form's target features. No kernel and no detection lives here.
-#![expect(unsafe_code, reason = "declares the methods that touch memory")]
+//!
+//! Memory is reached in two ways: by slices, whose length each method checks (`read`, `write`), and by pointers, which
+//! only the views of `product` use, after a check of their own.
+#![expect(unsafe_code, reason = "declares the methods that touch memory, and checks slices for them")]
 
 /// Methods that are one expression over value-only intrinsics.
 #[cfg(target_arch = "x86_64")]
@@ -11,24 +14,25 @@ macro_rules! values {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)*) => {$(
         #[inline(always)]
         fn $name(self, $($arg: $ty),*) -> $out {
-            // SAFETY: the token exists only where these instructions do; no memory is touched.
+            // SAFETY: `detect` makes the token only where these instructions are; no memory is touched.
             unsafe { $body }
         }
     )*};
 }
 
-/// Methods that are one expression over memory the caller vouches for.
+/// Methods that are one expression over memory that the caller promises.
 #[cfg(target_arch = "x86_64")]
 macro_rules! memory {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $out:ty = $body:expr;)*) => {$(
         #[inline(always)]
         unsafe fn $name(self, $($arg: $ty),*) -> $out {
-            // SAFETY: the caller's promise on the pointer; the token exists only where these instructions do.
+            // SAFETY: the caller promises the memory; `detect` makes the token only where these instructions are.
             unsafe { $body }
         }
     )*};
 }
 
+mod detect;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -39,11 +43,12 @@ mod avx512;
 pub use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 pub use avx512::Avx512;
+pub use detect::Features;
 pub use portable::Portable;
 
 /// A piece of work that [`Simd::run`] compiles for one form of the processor.
 pub trait Kernel {
-    /// What the work returns.
+    /// The result of the work.
     type Output;
 
     /// Does the work. Implementations must be `#[inline(always)]`, or they run without the form's instructions.
@@ -70,7 +75,7 @@ impl Rows {
     #[inline(always)]
     #[must_use]
     pub unsafe fn at(self, bytes: usize) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the rows reach as far.
         Self { base: unsafe { self.base.add(bytes) }, stride: self.stride }
     }
 }
@@ -167,12 +172,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// `LANES` rows of 2 bytes from `rows.base` must be readable.
     unsafe fn gather_u16(self, rows: Rows) -> Self::I;
 
-    /// A run is 32 bytes. The one at `from`, every lane shifted right by `shifts[0]`, zeros in; with 16 lanes then the
-    /// same run again, by `shifts[1]`.
-    ///
-    /// # Safety
-    /// 32 bytes at `from` must be readable.
-    unsafe fn run_shifted(self, from: *const u8, shifts: [u32; 2]) -> Self::I;
+    /// 32 bytes, every lane shifted right by `shifts[0]`, zeros in; with 16 lanes then the same bytes again, by
+    /// `shifts[1]`.
+    fn run_shifted(self, from: &[u8; 32], shifts: [u32; 2]) -> Self::I;
     /// Lanes as signed 16-bit halves, per 128 bits four of `a`, then four of `b`; limited to i16.
     fn pack(self, a: Self::I, b: Self::I) -> Self::I;
     /// Of sixteen scales, each for 16 codes, those that belong to the halves of the `pair`-th [`Self::pack`] of
@@ -239,4 +241,81 @@ pub trait Simd: Copy + Send + Sync + 'static {
     ///
     /// Not the first level: those requests hold its few miss buffers, which halves the rate on Zen 4.
     fn prefetch(self, at: *const u8);
+
+    /// The first `LANES` × 4 bytes of a slice.
+    ///
+    /// # Panics
+    /// When there are fewer; so do all methods on slices.
+    #[inline(always)]
+    fn read(self, from: &[u8]) -> Self::I {
+        assert!(from.len() >= 4 * Self::LANES, "a vector to read");
+        // SAFETY: just checked to have as many bytes.
+        unsafe { self.load(from.as_ptr()) }
+    }
+
+    /// `LANES` × 4 bytes to the front of a slice.
+    #[inline(always)]
+    fn write(self, to: &mut [u8], x: Self::I) {
+        assert!(to.len() >= 4 * Self::LANES, "room for a vector");
+        // SAFETY: just checked to have as many bytes.
+        unsafe { self.store(to.as_mut_ptr(), x) }
+    }
+
+    /// The lanes as an array; those beyond `LANES` are 0.
+    #[inline(always)]
+    fn lanes(self, x: Self::I) -> [i32; 16] {
+        const { assert!(Self::LANES <= 16) };
+        let mut lanes = [0; 16];
+        // SAFETY: no form has more than 16 lanes, as just checked.
+        unsafe { self.store(lanes.as_mut_ptr().cast(), x) };
+        lanes
+    }
+
+    /// The first `LANES` signed bytes of a slice, one in each lane.
+    #[inline(always)]
+    fn read_bytes(self, from: &[u8]) -> Self::I {
+        assert!(from.len() >= Self::LANES, "bytes to read");
+        // SAFETY: just checked to have as many bytes.
+        unsafe { self.load_bytes(from.as_ptr()) }
+    }
+
+    /// The low byte of each lane to the front of a slice.
+    #[inline(always)]
+    fn write_bytes(self, to: &mut [u8], x: Self::I) {
+        assert!(to.len() >= Self::LANES, "room for bytes");
+        // SAFETY: just checked to have as many bytes.
+        unsafe { self.store_bytes(to.as_mut_ptr(), x) }
+    }
+
+    /// The first `LANES` floats of a slice.
+    #[inline(always)]
+    fn read_f(self, from: &[f32]) -> Self::F {
+        assert!(from.len() >= Self::LANES, "floats to read");
+        // SAFETY: just checked to have as many floats.
+        unsafe { self.load_f(from.as_ptr()) }
+    }
+
+    /// `LANES` floats to the front of a slice.
+    #[inline(always)]
+    fn write_f(self, to: &mut [f32], x: Self::F) {
+        assert!(to.len() >= Self::LANES, "room for floats");
+        // SAFETY: just checked to have as many floats.
+        unsafe { self.store_f(to.as_mut_ptr(), x) }
+    }
+
+    /// The first `LANES` half-precision floats of a slice of bytes, widened.
+    #[inline(always)]
+    fn read_half(self, from: &[u8]) -> Self::F {
+        assert!(from.len() >= 2 * Self::LANES, "half-precision floats to read");
+        // SAFETY: just checked to have as many bytes.
+        unsafe { self.load_half(from.as_ptr().cast()) }
+    }
+
+    /// `LANES` half-precision floats to the front of a slice of bytes, rounded to nearest even.
+    #[inline(always)]
+    fn write_half(self, to: &mut [u8], x: Self::F) {
+        assert!(to.len() >= 2 * Self::LANES, "room for half-precision floats");
+        // SAFETY: just checked to have as many bytes.
+        unsafe { self.store_half(to.as_mut_ptr().cast(), x) }
+    }
 }

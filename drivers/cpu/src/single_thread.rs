@@ -1,7 +1,11 @@
-//! The team where there is no operating system: the caller, alone. The team of threads is in `pool`.
+//! The team where there is no operating system: the calling thread. The team of threads is in `pool`.
 
-use core::marker::PhantomData;
+use core::cell::Cell;
 use core::ops::Range;
+
+/// Words that threads can agree on in a phase.
+#[cfg(not(feature = "std"))]
+pub(crate) const WORDS: usize = 32;
 
 /// A pool of the calling thread only.
 #[derive(Debug)]
@@ -28,13 +32,18 @@ impl ThreadPool {
 
     /// Runs `job` and returns when it is done.
     pub fn run(&mut self, job: &(dyn Fn(&Team<'_>) + Sync)) {
-        job(&Team(PhantomData));
+        job(&Team { taken: Cell::new(0), pool: self });
     }
 }
 
-/// A thread's view of the job that it does alone.
+/// The thread's view of its job.
 #[derive(Debug)]
-pub struct Team<'p>(PhantomData<&'p ThreadPool>);
+pub struct Team<'p> {
+    /// Tasks taken in this phase.
+    taken: Cell<usize>,
+    #[expect(dead_code, reason = "borrows the pool as the other team does")]
+    pool: &'p ThreadPool,
+}
 
 impl Team<'_> {
     /// This thread's number: 0.
@@ -54,8 +63,29 @@ impl Team<'_> {
         0..count
     }
 
-    /// Ends the phase; there is nobody to wait for.
-    pub fn barrier(&self) {}
+    /// The next run of the tasks `0..count`, as long as `wanted` returns for the first task and the number left.
+    pub(crate) fn claim(
+        &self,
+        _cursor: &Cell<usize>,
+        count: usize,
+        wanted: impl Fn(usize, usize) -> usize,
+    ) -> Option<Range<usize>> {
+        let first = self.taken.get();
+        let left = count.checked_sub(first).filter(|left| *left > 0)?;
+        let end = first + wanted(first, left).clamp(1, left);
+        self.taken.set(end);
+        Some(first..end)
+    }
+
+    /// True: no other thread has passed another value.
+    pub(crate) fn agrees(&self, _index: usize, _value: usize) -> bool {
+        true
+    }
+
+    /// Ends the phase.
+    pub fn barrier(&self) {
+        self.taken.set(0);
+    }
 }
 
 #[cfg(test)]
@@ -74,6 +104,10 @@ mod tests {
                 assert_eq!(next.fetch_add(1, Relaxed), task);
             }
             team.barrier();
+            assert!(team.agrees(0, 1));
+            assert_eq!(team.claim(&Cell::new(0), 5, |_, _| 3), Some(0..3));
+            assert_eq!(team.claim(&Cell::new(0), 5, |_, _| 3), Some(3..5));
+            assert_eq!(team.claim(&Cell::new(0), 5, |_, _| 3), None);
         });
         assert_eq!(next.into_inner(), 5);
     }

@@ -1,9 +1,8 @@
 //! Pages of signed bytes under scales, as [`crate::kv`] lays them out. Codes become floats in registers; a scale meets
 //! the sum over its block of a key, and the weight of its position for a value.
-#![expect(unsafe_code, reason = "walks raw pages and raw queries")]
 #![expect(clippy::needless_range_loop, reason = "several arrays share the index of a vector or a query")]
 
-use super::{CHUNK, Pages, Pair};
+use super::{PageWeights, Pages, Pair};
 use crate::kv::{BLOCK, PageShape};
 use crate::simd::Simd;
 use core::ops::Range;
@@ -14,34 +13,34 @@ pub(super) struct Blocks;
 
 impl Pages for Blocks {
     #[inline(always)]
-    unsafe fn products<S: Simd, const T: usize>(
+    fn products<S: Simd, const T: usize>(
         simd: S,
         shape: &PageShape,
-        page: *const u8,
-        queries: [*const f32; T],
+        keys: &[u8],
+        queries: [&[f32]; T],
         first: usize,
     ) -> Pair<S, T> {
         let mut sums = [[simd.splat_f(0.0); T]; 2];
-        for block in 0..shape.key_dim / BLOCK {
+        let (codes, scales) = keys.split_at(shape.key_dim * PAGE_TOKENS);
+        let blocks = codes.chunks_exact(BLOCK * PAGE_TOKENS).zip(scales.chunks_exact(2 * PAGE_TOKENS));
+        for (block, (codes, scales)) in blocks.enumerate() {
+            let mut queries_of_block = [&[0.0; BLOCK]; T];
+            for (part, query) in queries_of_block.iter_mut().zip(queries) {
+                *part = query[BLOCK * block..].first_chunk().expect("a block of a query");
+            }
             let mut parts = [[simd.splat_f(0.0); T]; 2];
-            for d in BLOCK * block..BLOCK * (block + 1) {
-                // SAFETY: the caller's promise; codes of keys are `[key_dim][32]`.
-                unsafe {
-                    let at = page.add(d * PAGE_TOKENS + first);
-                    let keys = [simd.load_bytes(at), simd.load_bytes(at.add(S::LANES))];
-                    let keys = [simd.to_f(keys[0]), simd.to_f(keys[1])];
-                    for t in 0..T {
-                        let q = simd.splat_f(*queries[t].add(d));
-                        for i in 0..2 {
-                            parts[i][t] = simd.fma(keys[i], q, parts[i][t]);
-                        }
+            for (d, row) in (0..BLOCK).zip(codes.chunks_exact(PAGE_TOKENS)) {
+                let keys = [simd.read_bytes(&row[first..]), simd.read_bytes(&row[first + S::LANES..])];
+                let keys = [simd.to_f(keys[0]), simd.to_f(keys[1])];
+                for t in 0..T {
+                    let q = simd.splat_f(queries_of_block[t][d]);
+                    for i in 0..2 {
+                        parts[i][t] = simd.fma(keys[i], q, parts[i][t]);
                     }
                 }
             }
             for i in 0..2 {
-                let at = shape.key_scale(block, first + i * S::LANES);
-                // SAFETY: the caller's promise; a block has a scale for each position.
-                let scale = unsafe { simd.load_half(page.add(at).cast()) };
+                let scale = simd.read_half(&scales[2 * (first + i * S::LANES)..]);
                 for t in 0..T {
                     sums[i][t] = simd.fma(parts[i][t], scale, sums[i][t]);
                 }
@@ -51,28 +50,27 @@ impl Pages for Blocks {
     }
 
     #[inline(always)]
-    unsafe fn add_values<S: Simd, const T: usize>(
+    fn add_values<S: Simd, const T: usize>(
         simd: S,
         shape: &PageShape,
-        page: *const u8,
-        (tokens, weights): (Range<usize>, *const f32),
+        values: &[u8],
+        tokens: Range<usize>,
+        weights: PageWeights<'_, T>,
         first: usize,
         sums: &mut Pair<S, T>,
     ) {
-        // SAFETY: the caller's promise.
-        let scaled = unsafe { scaled::<S, T>(simd, shape, first / BLOCK, page, weights) };
-        let values = page.wrapping_add(shape.values);
-        for token in tokens {
-            // SAFETY: the caller's promise; codes of values are `[32][value_stride]`.
-            unsafe {
-                let at = values.add(token * shape.value_stride + first);
-                let v = [simd.load_bytes(at), simd.load_bytes(at.add(S::LANES))];
-                let v = [simd.to_f(v[0]), simd.to_f(v[1])];
-                for t in 0..T {
-                    let weight = simd.splat_f(scaled[t][token]);
-                    for i in 0..2 {
-                        sums[i][t] = simd.fma(v[i], weight, sums[i][t]);
-                    }
+        let (codes, scales) = values.split_at(shape.value_stride * PAGE_TOKENS);
+        let scales = &scales[2 * PAGE_TOKENS * (first / BLOCK)..];
+        let scaled = scaled::<S, T>(simd, scales, weights);
+        let rows = codes.chunks_exact(shape.value_stride).skip(tokens.start);
+        for (token, row) in tokens.zip(rows) {
+            let row = &row[first..][..2 * S::LANES];
+            let v = [simd.read_bytes(row), simd.read_bytes(&row[S::LANES..])];
+            let v = [simd.to_f(v[0]), simd.to_f(v[1])];
+            for t in 0..T {
+                let weight = simd.splat_f(scaled[t][token]);
+                for i in 0..2 {
+                    sums[i][t] = simd.fma(v[i], weight, sums[i][t]);
                 }
             }
         }
@@ -81,27 +79,18 @@ impl Pages for Blocks {
 
 /// The weights of a page's positions times the scales of one block of their values. Where nothing was written yet, the
 /// product may be anything; it is not used.
-///
-/// # Safety
-/// The page and `T` rows, [`CHUNK`] apart, of 32 weights must be there.
 #[inline(always)]
-unsafe fn scaled<S: Simd, const T: usize>(
+fn scaled<S: Simd, const T: usize>(
     simd: S,
-    shape: &PageShape,
-    block: usize,
-    page: *const u8,
-    weights: *const f32,
+    scales: &[u8],
+    weights: PageWeights<'_, T>,
 ) -> [[f32; PAGE_TOKENS]; T] {
     let mut scaled = [[0.0; PAGE_TOKENS]; T];
     for first in (0..PAGE_TOKENS).step_by(S::LANES) {
-        // SAFETY: the caller's promise; a block has a scale for each position.
-        let scale = unsafe { simd.load_half(page.add(shape.value_scale(block, first)).cast()) };
+        let scale = simd.read_half(&scales[2 * first..]);
         for t in 0..T {
-            // SAFETY: the caller's promise; a row has whole vectors.
-            unsafe {
-                let weight = simd.load_f(weights.add(t * CHUNK + first));
-                simd.store_f(scaled[t].as_mut_ptr().add(first), simd.mul_f(weight, scale));
-            }
+            let weight = simd.read_f(&weights[t][first..]);
+            simd.write_f(&mut scaled[t][first..], simd.mul_f(weight, scale));
         }
     }
     scaled

@@ -1,15 +1,15 @@
-//! The backend: what lives from step to step, and how a step starts and ends.
-#![expect(unsafe_code, reason = "lends each thread its own working memory")]
+//! The backend: the state between steps, and the start and end of a step.
 
+use super::context::{BufferIds, Context, GROUPS, PoolView, RowPosition};
 use super::error::CpuError;
-use super::head::better;
-use super::local::Local;
-use super::shared::Buffer;
+use super::local::{Best, Local};
 use super::sizes::{Sizes, partial_floats};
-use super::step::{Context, Step};
+use super::step;
 use crate::budget::Budget;
 use crate::features::Isa;
-use crate::kv;
+use crate::kv::{KvPool, PageShape};
+use crate::lines::Lines;
+use crate::phase::{self, BufferId, Memory};
 use crate::pool::ThreadPool;
 use crate::product::Weights;
 use core::ops::Range;
@@ -27,17 +27,17 @@ pub struct CpuBackend<'m, 'a> {
     model: &'m Model<'a>,
     isa: Isa,
     pages: u32,
-    kind: KvType,
+    kv_type: KvType,
     pool: ThreadPool,
-    kv: Vec<'m, kv::KvPool<'m>>,
+    kv: Vec<'m, KvPool<'m>>,
     locals: Vec<'m, Local<'m>>,
     buffers: Buffers<'m>,
-    places: Vec<'m, (u32, u32)>,
+    positions: Vec<'m, RowPosition>,
     tokens: Vec<'m, TokenId>,
     finished: Option<Finished>,
 }
 
-/// What a finished step left.
+/// The results of a finished step.
 #[derive(Clone, Copy, Debug)]
 struct Finished {
     result: HeadResult,
@@ -48,15 +48,15 @@ struct Finished {
 /// Memory that threads share during a step.
 #[derive(Debug)]
 struct Buffers<'h> {
-    arena: Buffer<'h>,
-    angles: Buffer<'h>,
-    panels: [Buffer<'h>; 4],
-    hidden: Buffer<'h>,
-    hidden_panel: Buffer<'h>,
-    router: Buffer<'h>,
-    logits: Buffer<'h>,
-    best: Buffer<'h>,
-    partials: Buffer<'h>,
+    arena: Lines<'h>,
+    angles: Lines<'h>,
+    activations: [Lines<'h>; 4],
+    hidden: Lines<'h>,
+    hidden_activations: Lines<'h>,
+    router: Lines<'h>,
+    logits: Lines<'h>,
+    best: Lines<'h>,
+    partials: Lines<'h>,
 }
 
 impl core::fmt::Debug for CpuBackend<'_, '_> {
@@ -69,15 +69,15 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
     /// A backend with `pages` KV pages per group on `threads` threads, with the best instructions there are.
     ///
     /// # Errors
-    /// When memory or threads can't be had, a weight has no kernel, or heads can't be kept as `kind`.
+    /// When memory or threads can't be had, a weight has no kernel, or heads can't be kept as `kv_type`.
     pub fn new(
         model: &'m Model<'a>,
         pages: u32,
-        kind: KvType,
+        kv_type: KvType,
         threads: usize,
         heap: Heap<'m>,
     ) -> Result<Self, CpuError> {
-        Self::with_isa(model, pages, kind, threads, Isa::best(), heap)
+        Self::with_isa(model, pages, kv_type, threads, Isa::best(), heap)
     }
 
     /// As [`Self::new`], with given instructions.
@@ -87,26 +87,38 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
     pub fn with_isa(
         model: &'m Model<'a>,
         pages: u32,
-        kind: KvType,
+        kv_type: KvType,
         threads: usize,
         isa: Isa,
         heap: Heap<'m>,
     ) -> Result<Self, CpuError> {
-        kind.check(model).map_err(CpuError::Kv)?;
+        kv_type.check(model).map_err(CpuError::Kv)?;
         for weight in &model.weights {
             Weights::new(weight.ty, weight.cols, weight.data)
                 .map_err(|_| CpuError::Weight { ty: weight.ty })?;
         }
         let mut pools = heap::with_capacity(heap, model.groups.len())?;
         for group in &model.groups {
-            pools.push(kv::KvPool::new(*group, pages, kind, heap)?);
+            pools.push(KvPool::new(*group, pages, kv_type, heap)?);
         }
         let pool = ThreadPool::new(threads).map_err(|_| CpuError::Thread { wanted: threads })?;
         let mut locals = heap::with_capacity(heap, pool.threads())?;
         locals.extend((0..pool.threads()).map(|_| Local::new(heap)));
-        let (places, tokens) = (Vec::new_in(heap), Vec::new_in(heap));
+        let (positions, tokens) = (Vec::new_in(heap), Vec::new_in(heap));
         let buffers = Buffers::new(heap);
-        Ok(Self { model, isa, pages, kind, pool, kv: pools, locals, buffers, places, tokens, finished: None })
+        Ok(Self {
+            model,
+            isa,
+            pages,
+            kv_type,
+            pool,
+            kv: pools,
+            locals,
+            buffers,
+            positions,
+            tokens,
+            finished: None,
+        })
     }
 
     /// The instructions in use, by name.
@@ -128,24 +140,25 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
             local.grow(&sizes)?;
         }
         self.tokens.clear();
-        self.places.clear();
+        self.positions.clear();
         heap::grow(&mut self.tokens, sizes.outputs)?;
-        heap::grow(&mut self.places, sizes.rows)?;
-        let stride = self.kv.iter().map(|pool| partial_floats(pool.shape())).max().unwrap_or(0);
-        self.buffers.arena.grow(plan.arena)?;
-        self.buffers.logits.grow(sizes.logits)?;
-        self.buffers.grow(self.model, &sizes, (self.pages, stride), self.locals.len())
+        heap::grow(&mut self.positions, sizes.rows)?;
+        let partial = self.kv.iter().map(|pool| partial_floats(pool.layout().shape())).max().unwrap_or(0);
+        self.buffers.arena.grow_numbers(plan.arena)?;
+        self.buffers.logits.grow_numbers(sizes.logits)?;
+        let partials = Partials { pages: self.pages, floats: partial };
+        self.buffers.grow(self.model, &sizes, partials, self.locals.len())
     }
 
     /// Bytes that a backend takes beside activations, logits, and keys and values at their plain size, for steps of
-    /// `plan`. The working memory is taken from `heap` to find out, and given back.
+    /// `plan`. The working memory is taken from `heap` to measure it, and given back.
     ///
     /// # Errors
     /// When it can't be had.
     pub fn scratch_bytes(
         model: &Model<'_>,
         pages: u32,
-        kind: KvType,
+        kv_type: KvType,
         threads: usize,
         plan: &Plan<'_>,
         heap: Heap<'_>,
@@ -156,27 +169,27 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
         local.grow(&sizes)?;
         let locals = threads * (budget.live() + size_of::<Local<'_>>());
         let too_large = OutOfMemory { bytes: usize::MAX };
-        let (mut padding, mut stride) = (0, 0);
+        let (mut padding, mut partial) = (0, 0);
         for group in &model.groups {
             let (key, value) = (group.key_dim as usize, group.value_dim as usize);
-            let shape = kv::PageShape::new(kind, key, value).ok_or(too_large)?;
+            let shape = PageShape::new(kv_type, key, value).ok_or(too_large)?;
             let parts = usize::from(group.layers) * group.heads as usize * pages as usize;
-            let plain = group.bytes_per_token(kind).ok_or(too_large)? * PAGE_TOKENS * pages as usize;
+            let plain = group.bytes_per_token(kv_type).ok_or(too_large)? * PAGE_TOKENS * pages as usize;
             padding += parts * shape.head_bytes - plain;
-            stride = stride.max(partial_floats(&shape));
+            partial = partial.max(partial_floats(&shape));
         }
         let before = budget.live();
         let mut buffers = Buffers::new(&budget);
-        buffers.grow(model, &sizes, (pages, stride), threads)?;
+        buffers.grow(model, &sizes, Partials { pages, floats: partial }, threads)?;
         let shared = budget.live() - before;
-        let lists = sizes.outputs * size_of::<TokenId>() + sizes.rows * size_of::<(u32, u32)>();
-        let pools = model.groups.len() * size_of::<kv::KvPool<'_>>();
+        let lists = sizes.outputs * size_of::<TokenId>() + sizes.rows * size_of::<RowPosition>();
+        let pools = model.groups.len() * size_of::<KvPool<'_>>();
         Ok(locals + padding + shared + lists + pools)
     }
 
     fn form(&self) -> PageFormat {
-        let bytes = self.kv.iter().map(kv::KvPool::page_bytes).sum();
-        PageFormat { layout: "cpu", kv: self.kind, bytes }
+        let bytes = self.kv.iter().map(|pool| pool.layout().page_bytes()).sum();
+        PageFormat { layout: "cpu", kv: self.kv_type, bytes }
     }
 
     /// The arena that a plan's tensors lie in: cells by their offsets.
@@ -202,35 +215,30 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
         batch.check(&self.model.limits(plan.shape, self.pages)).map_err(CpuError::Batch)?;
         self.grow(plan)?;
         for run in batch.runs {
-            self.places.extend((0..run.rows).map(|row| (run.sequence, run.position + row)));
+            self.positions.extend(
+                (0..run.rows).map(|row| RowPosition { sequence: run.sequence, position: run.position + row }),
+            );
         }
-        let locals = Locals(self.locals.as_mut_ptr());
-        let buffers = &mut self.buffers;
+        let partial_floats = self.buffers.partials.floats().len();
+        let mut memory = Memory::new();
+        let mut pools = [None; GROUPS];
+        for (view, pool) in pools.iter_mut().zip(&mut self.kv) {
+            let layout = *pool.layout();
+            *view = Some(PoolView { layout, buffer: memory.lend(pool.bytes_mut()) });
+        }
         let context = Context {
             isa: self.isa,
             model: self.model,
             plan,
             ops: ops.clone(),
             batch,
-            pools: &self.kv,
-            places: &self.places,
-            arena: buffers.arena.cells(),
-            angles: buffers.angles.cells(),
-            panels: buffers.panels.each_mut().map(Buffer::cells),
-            hidden: buffers.hidden.cells(),
-            hidden_panel: buffers.hidden_panel.cells(),
-            router: buffers.router.cells(),
-            logits: buffers.logits.cells(),
-            best: buffers.best.cells(),
-            partials: buffers.partials.cells(),
-            partial_floats: buffers.partials.floats().len(),
+            pools,
+            positions: &self.positions,
+            buffers: self.buffers.lend(&mut memory),
+            partial_floats,
         };
-        self.pool.run(&|team| {
-            // The whole wrapper is captured, not the pointer in it.
-            let Locals(locals) = { locals };
-            // SAFETY: there is one for each thread, and no other thread has this one's number.
-            let local = unsafe { &mut *locals.add(team.index()) };
-            Step { context: &context, team, local }.run();
+        phase::run(&mut self.pool, &mut memory, &mut self.locals, |phases, local| {
+            step::run(&context, phases, local);
         });
         for op in &plan.ops[ops] {
             if let Op::Head(head) = op {
@@ -254,64 +262,80 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
         self.tokens.clear();
         for row in 0..outputs {
             let found = (0..self.locals.len()).map(|thread| cells[thread * outputs + row]);
-            let best = found
-                .map(|[value, token]| (value, token.to_bits()))
-                .fold((f32::NEG_INFINITY, u32::MAX), better);
-            // Without any number among the logits the first token stands, as in the reference.
-            self.tokens.push(TokenId(if best.1 == u32::MAX { 0 } else { best.1 }));
+            let best =
+                found.map(|[logit, token]| Best { logit, token: token.to_bits() }).fold(Best::NONE, Best::or);
+            // Without any number among the logits the first token is chosen, as in the reference.
+            self.tokens.push(TokenId(if best.token == u32::MAX { 0 } else { best.token }));
         }
     }
 }
 
+/// The sizes of partial results of attention.
+#[derive(Clone, Copy)]
+struct Partials {
+    /// KV pages per group.
+    pages: u32,
+    /// Floats of one.
+    floats: usize,
+}
+
 impl<'h> Buffers<'h> {
     fn new(heap: Heap<'h>) -> Self {
-        let buffer = || Buffer::new(heap);
+        let lines = || Lines::new(heap);
         Self {
-            arena: buffer(),
-            angles: buffer(),
-            panels: [buffer(), buffer(), buffer(), buffer()],
-            hidden: buffer(),
-            hidden_panel: buffer(),
-            router: buffer(),
-            logits: buffer(),
-            best: buffer(),
-            partials: buffer(),
+            arena: lines(),
+            angles: lines(),
+            activations: [lines(), lines(), lines(), lines()],
+            hidden: lines(),
+            hidden_activations: lines(),
+            router: lines(),
+            logits: lines(),
+            best: lines(),
+            partials: lines(),
         }
     }
 }
 
 impl Buffers<'_> {
-    /// Makes room in all but the arena and the logits; `pages` of KV per group, and floats of a partial result.
+    /// Makes room in all but the arena and the logits.
     fn grow(
         &mut self,
         model: &Model<'_>,
         sizes: &Sizes,
-        (pages, stride): (u32, usize),
+        partials: Partials,
         threads: usize,
     ) -> Result<(), OutOfMemory> {
-        let chunks = pages as usize * PAGE_TOKENS / crate::attention::CHUNK + 1;
-        let partials = sizes.rows.saturating_mul(sizes.heads).saturating_mul(chunks).saturating_mul(stride);
+        let chunks = partials.pages as usize * PAGE_TOKENS / crate::attention::CHUNK + 1;
+        let queries = sizes.rows.saturating_mul(sizes.heads).saturating_mul(chunks);
+        let partials = queries.saturating_mul(partials.floats);
         let angles: usize = model.ropes.iter().map(|rope| 2 * rope.frequencies.len()).sum();
-        self.angles.grow(angles * sizes.rows)?;
-        for (panel, bytes) in self.panels.iter_mut().zip(sizes.panels) {
-            panel.grow(bytes.div_ceil(4))?;
+        self.angles.grow_numbers(angles * sizes.rows)?;
+        for (lines, bytes) in self.activations.iter_mut().zip(sizes.activations) {
+            lines.grow(bytes)?;
         }
-        self.hidden.grow(sizes.hidden)?;
-        self.hidden_panel.grow(sizes.hidden_panel.div_ceil(4))?;
-        self.router.grow(sizes.router)?;
-        self.best.grow(2 * threads * sizes.outputs)?;
-        self.partials.grow(partials.min(PARTIAL_FLOATS))
+        self.hidden.grow_numbers(sizes.hidden)?;
+        self.hidden_activations.grow(sizes.hidden_activations)?;
+        self.router.grow_numbers(sizes.router)?;
+        self.best.grow_numbers(2 * threads * sizes.outputs)?;
+        self.partials.grow_numbers(partials.min(PARTIAL_FLOATS))
+    }
+
+    /// Lends all buffers to a step.
+    fn lend<'m>(&'m mut self, memory: &mut Memory<'m>) -> BufferIds {
+        let mut lend = |lines: &'m mut Lines<'_>| -> BufferId { memory.lend(lines.bytes_mut()) };
+        BufferIds {
+            arena: lend(&mut self.arena),
+            angles: lend(&mut self.angles),
+            activations: self.activations.each_mut().map(&mut lend),
+            hidden: lend(&mut self.hidden),
+            hidden_activations: lend(&mut self.hidden_activations),
+            router: lend(&mut self.router),
+            logits: lend(&mut self.logits),
+            best: lend(&mut self.best),
+            partials: lend(&mut self.partials),
+        }
     }
 }
-
-/// The threads' working memories, one for each.
-#[derive(Clone, Copy)]
-struct Locals<'h>(*mut Local<'h>);
-
-// SAFETY: each thread takes the one with its own number, and a step is over before they are used otherwise.
-unsafe impl Send for Locals<'_> {}
-// SAFETY: as above.
-unsafe impl Sync for Locals<'_> {}
 
 impl Backend for CpuBackend<'_, '_> {
     type Error = CpuError;

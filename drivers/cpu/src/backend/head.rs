@@ -1,70 +1,77 @@
 //! The vocabulary scores: all of them, or the best.
-#![expect(unsafe_code, reason = "tasks of a phase write disjoint cells of shared buffers")]
 
+use super::inputs::{Layouts, Source};
+use super::local::{Best, OwnActivations};
 use super::step::Step;
 use crate::elementwise::{Cap, RmsNorm};
+use crate::phase::{Cut, Phases, Region};
 use crate::product::OUT_COLS;
 use doorbell_core::plan::{Head, HeadResult};
 
 impl Step<'_, '_> {
-    pub(super) fn head(&mut self, op: &Head) {
+    pub(super) fn head(&mut self, phases: &mut Phases<'_>, own: &mut OwnActivations<'_>, op: &Head) {
         if op.result == HeadResult::Hidden {
-            return self.hidden(op);
+            return self.hidden(phases, op);
         }
-        let panels = self.panels(op.input, Some(op.norm), core::iter::once(&op.matrix));
-        let outputs = self.rows(op.input);
-        self.local.best.clear();
-        self.local.best.resize(outputs, (f32::NEG_INFINITY, u32::MAX));
+        let context = self.context;
+        let source = Source { input: op.input, norm: Some(op.norm) };
+        let layouts = Layouts::of(context, core::iter::once(&op.matrix));
+        self.share_inputs(phases, source, &layouts);
+        let outputs = context.rows(op.input);
+        self.work.best.clear();
+        self.work.best.resize(outputs, Best::NONE);
         let vocabulary = op.matrix.rows as usize;
-        for task in self.team.tasks(vocabulary.div_ceil(OUT_COLS)) {
-            let rows = self.pair(&op.matrix, &panels, task);
-            let first = task * OUT_COLS;
+        let bests = Region::floats(context.buffers.best, 0, phases.threads(), 2 * outputs);
+        let cuts = match op.result {
+            HeadResult::Logits => {
+                let logits = Region::floats(context.buffers.logits, 0, outputs, vocabulary);
+                [logits.by_columns(vocabulary, OUT_COLS), bests.by_rows(0).by_thread()]
+            }
+            _ => [Cut::tasks(vocabulary.div_ceil(OUT_COLS)), bests.by_rows(2 * outputs).by_thread()],
+        };
+        let mut phase = phases.open(&cuts);
+        let inputs = self.inputs(&phase, own, source, &layouts);
+        while let Some(mut task) = phase.next_task() {
+            let rows = self.pair(&op.matrix, &inputs, task.first());
+            let first = task.first() * OUT_COLS;
             let count = OUT_COLS.min(vocabulary - first);
-            let products = &mut self.local.products.floats_mut()[..rows * OUT_COLS];
+            let products = &mut self.work.products.floats_mut()[..rows * OUT_COLS];
             if op.soft_cap.is_some() || op.scale != 1.0 {
-                self.context.isa.run(Cap { x: products, scale: op.scale, cap: op.soft_cap });
+                context.isa.run(Cap { x: products, scale: op.scale, cap: op.soft_cap });
             }
             for (row, y) in products.as_chunks::<OUT_COLS>().0.iter().enumerate() {
-                match op.result {
-                    HeadResult::Logits => {
-                        // SAFETY: this task's columns.
-                        let out = unsafe { self.context.logits.write(row * vocabulary + first, count) };
-                        out.copy_from_slice(&y[..count]);
-                    }
-                    HeadResult::ArgMax | HeadResult::Hidden => {
-                        let best = &mut self.local.best[row];
-                        for (column, &y) in y[..count].iter().enumerate() {
-                            *best = better(*best, (y, (first + column) as u32));
-                        }
-                    }
+                if op.result == HeadResult::Logits {
+                    task.share(0).floats(row).copy_from_slice(&y[..count]);
+                    continue;
+                }
+                let best = &mut self.work.best[row];
+                for (column, &logit) in y[..count].iter().enumerate() {
+                    *best = best.or(Best { logit, token: (first + column) as u32 });
                 }
             }
         }
-        if op.result == HeadResult::ArgMax {
-            for (row, best) in self.local.best.iter().enumerate() {
-                // SAFETY: this thread's cells.
-                let cells = unsafe { self.context.best.write((self.team.index() * outputs + row) * 2, 2) };
-                cells.copy_from_slice(&[best.0, f32::from_bits(best.1)]);
+        if op.result == HeadResult::ArgMax
+            && let Some(mut share) = phase.own(1)
+        {
+            for (cells, best) in share.floats(0).as_chunks_mut::<2>().0.iter_mut().zip(&self.work.best) {
+                *cells = [best.logit, f32::from_bits(best.token)];
             }
         }
-        self.team.barrier();
+        phase.end();
     }
 
     /// The input behind its norm, instead of scores.
-    fn hidden(&mut self, op: &Head) {
-        let width = self.context.plan.tensor(op.input).width as usize;
-        let weight = self.context.model.vector(op.norm.weight);
-        for row in self.team.tasks(self.rows(op.input)) {
-            // SAFETY: the input is not written in this phase; the output row is this task's.
-            let (x, out) =
-                unsafe { (self.read(op.input, row), self.context.logits.write(row * width, width)) };
-            self.context.isa.run(RmsNorm { x, weight, eps: op.norm.eps, out });
+    fn hidden(&mut self, phases: &mut Phases<'_>, op: &Head) {
+        let context = self.context;
+        let (rows, width) = (context.rows(op.input), context.width(op.input));
+        let weight = context.model.vector(op.norm.weight);
+        let cuts = [Region::floats(context.buffers.logits, 0, rows, width).by_rows(width)];
+        let phase = phases.open(&cuts);
+        while let Some(mut task) = phase.next_task() {
+            let x = context.read(&phase, op.input, task.first());
+            let mut share = task.share(0);
+            context.isa.run(RmsNorm { x, weight, eps: op.norm.eps, out: share.floats(0) });
         }
-        self.team.barrier();
+        phase.end();
     }
-}
-
-/// The larger value, the lower token on ties; a value that is not a number never wins.
-pub(super) fn better(a: (f32, u32), b: (f32, u32)) -> (f32, u32) {
-    if b.0 > a.0 || (b.0 == a.0 && b.1 < a.1) { b } else { a }
 }

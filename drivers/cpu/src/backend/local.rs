@@ -1,55 +1,80 @@
-//! What a thread has for itself during a step.
+//! A thread's own memory during a step.
 
-use super::shared::Buffer;
 use super::sizes::Sizes;
 use crate::attention::{CHUNK, QUERIES, Weight};
+use crate::lines::Lines;
 use crate::product::Scratch;
 use doorbell_core::heap::{self, Heap, OutOfMemory, Vec};
-use doorbell_core::plan::TensorId;
+
+/// A thread's memory.
+#[derive(Debug)]
+pub(super) struct Local<'h> {
+    pub(super) own: OwnActivations<'h>,
+    pub(super) work: Work<'h>,
+}
+
+/// Quantized rows, when every thread makes its own.
+#[derive(Debug)]
+pub(super) struct OwnActivations<'h> {
+    /// One buffer per activation format.
+    pub(super) rows: [Lines<'h>; 4],
+    /// Hidden rows of experts.
+    pub(super) hidden: Lines<'h>,
+}
 
 /// A thread's working memory.
 #[derive(Debug)]
-pub(super) struct Local<'h> {
+pub(super) struct Work<'h> {
     /// Unpacked strips.
     pub(super) scratch: Scratch<'h>,
-    /// Quantized rows, when every thread makes its own; one buffer per activation format.
-    pub(super) panels: [Buffer<'h>; 4],
-    /// Quantized hidden rows of experts, when every thread makes its own.
-    pub(super) hidden_panel: Buffer<'h>,
-    /// A normalized row.
-    pub(super) row: Buffer<'h>,
+    /// A normalized row, or a hidden row of an expert.
+    pub(super) row: Lines<'h>,
     /// `[rows, 32]`: products of a pair of strips.
-    pub(super) products: Buffer<'h>,
+    pub(super) products: Lines<'h>,
     /// `[rows, head_dim]` of one head, or `[rows, 32]` sums over experts.
-    pub(super) block: Buffer<'h>,
+    pub(super) block: Lines<'h>,
     /// Attention: scores and values of a tile, sums of a block of queries.
     pub(super) attention: AttentionMemory<'h>,
     /// Choice of experts.
     pub(super) moe: MoeMemory<'h>,
     /// Best token so far per output row.
-    pub(super) best: Vec<'h, (f32, u32)>,
+    pub(super) best: Vec<'h, Best>,
+}
+
+/// A token and its logit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Best {
+    pub(super) logit: f32,
+    pub(super) token: u32,
+}
+
+impl Best {
+    /// Worse than every token.
+    pub(super) const NONE: Self = Self { logit: f32::NEG_INFINITY, token: u32::MAX };
+
+    /// The larger logit, the lower token on ties; a logit that is not a number never wins.
+    pub(super) fn or(self, other: Self) -> Self {
+        let better = other.logit > self.logit || (other.logit == self.logit && other.token < self.token);
+        if better { other } else { self }
+    }
 }
 
 /// Working memory of attention.
 #[derive(Debug)]
 pub(super) struct AttentionMemory<'h> {
-    pub(super) scores: Buffer<'h>,
-    pub(super) values: Buffer<'h>,
-    pub(super) sums: Buffer<'h>,
+    pub(super) scores: Lines<'h>,
+    pub(super) values: Lines<'h>,
+    pub(super) sums: Lines<'h>,
     pub(super) weights: Vec<'h, Weight>,
-    /// First row and length of each block of rows.
-    pub(super) blocks: Vec<'h, (u32, u32)>,
 }
 
-/// Which rows go to which expert.
+/// The rows of each expert. A choice is an index into the lists that are sorted by expert.
 #[derive(Debug)]
 pub(super) struct MoeMemory<'h> {
     /// `[rows, top_k]` of the last router, when every thread routes for itself.
     pub(super) ids: Vec<'h, u32>,
     pub(super) weights: Vec<'h, f32>,
-    /// Whose they are.
-    pub(super) routed: Option<TensorId>,
-    /// `[experts + 1]`: where each expert's rows begin in the sorted lists.
+    /// `[experts + 1]`: first choice of each expert in the sorted lists.
     pub(super) starts: Vec<'h, u32>,
     /// Rows, sorted by expert, then row.
     pub(super) rows: Vec<'h, u32>,
@@ -59,59 +84,67 @@ pub(super) struct MoeMemory<'h> {
     pub(super) active: Vec<'h, u32>,
 }
 
+impl MoeMemory<'_> {
+    /// The choices of an expert in the sorted lists.
+    pub(super) fn choices(&self, expert: usize) -> core::ops::Range<usize> {
+        self.starts[expert] as usize..self.starts[expert + 1] as usize
+    }
+
+    /// The expert that has a choice of the sorted lists.
+    pub(super) fn expert_of(&self, choice: usize) -> usize {
+        self.starts.partition_point(|start| *start as usize <= choice) - 1
+    }
+}
+
 impl<'h> Local<'h> {
     pub(super) fn new(heap: Heap<'h>) -> Self {
-        let buffer = || Buffer::new(heap);
-        Self {
+        let lines = || Lines::new(heap);
+        let attention =
+            AttentionMemory { scores: lines(), values: lines(), sums: lines(), weights: Vec::new_in(heap) };
+        let moe = MoeMemory {
+            ids: Vec::new_in(heap),
+            weights: Vec::new_in(heap),
+            starts: Vec::new_in(heap),
+            rows: Vec::new_in(heap),
+            factors: Vec::new_in(heap),
+            active: Vec::new_in(heap),
+        };
+        let work = Work {
             scratch: Scratch::new(heap),
-            panels: [buffer(), buffer(), buffer(), buffer()],
-            hidden_panel: buffer(),
-            row: buffer(),
-            products: buffer(),
-            block: buffer(),
-            attention: AttentionMemory {
-                scores: buffer(),
-                values: buffer(),
-                sums: buffer(),
-                weights: Vec::new_in(heap),
-                blocks: Vec::new_in(heap),
-            },
-            moe: MoeMemory {
-                ids: Vec::new_in(heap),
-                weights: Vec::new_in(heap),
-                routed: None,
-                starts: Vec::new_in(heap),
-                rows: Vec::new_in(heap),
-                factors: Vec::new_in(heap),
-                active: Vec::new_in(heap),
-            },
+            row: lines(),
+            products: lines(),
+            block: lines(),
+            attention,
+            moe,
             best: Vec::new_in(heap),
-        }
+        };
+        let rows = [lines(), lines(), lines(), lines()];
+        Self { own: OwnActivations { rows, hidden: lines() }, work }
     }
 
     /// Makes room for a plan's operations; nothing is allocated during a step.
     pub(super) fn grow(&mut self, sizes: &Sizes) -> Result<(), OutOfMemory> {
-        self.scratch.reserve(sizes.cols, sizes.padded_row_bytes)?;
-        for (panel, &bytes) in self.panels.iter_mut().zip(&sizes.own_panels) {
-            panel.grow(bytes.div_ceil(4))?;
+        let Self { own, work } = self;
+        for (rows, &bytes) in own.rows.iter_mut().zip(&sizes.own_activations) {
+            rows.grow(bytes)?;
         }
-        self.hidden_panel.grow(sizes.own_hidden_panel.div_ceil(4))?;
-        self.row.grow(sizes.cols)?;
-        self.products.grow(sizes.products)?;
-        self.block.grow(sizes.block)?;
-        let attention = &mut self.attention;
-        attention.scores.grow(QUERIES * CHUNK)?;
-        attention.values.grow(QUERIES * sizes.value_stride)?;
-        attention.sums.grow(sizes.queries * sizes.value_stride)?;
+        own.hidden.grow(sizes.own_hidden_activations)?;
+        work.scratch.reserve(sizes.cols, sizes.padded_row_bytes)?;
+        work.row.grow_numbers(sizes.cols.next_multiple_of(crate::simd::STRIP))?;
+        work.products.grow_numbers(sizes.products)?;
+        work.block.grow_numbers(sizes.block)?;
+        let attention = &mut work.attention;
+        attention.scores.grow_numbers(QUERIES * CHUNK)?;
+        attention.values.grow_numbers(QUERIES * sizes.value_stride)?;
+        attention.sums.grow_numbers(sizes.queries * sizes.value_stride)?;
         heap::grow(&mut attention.weights, sizes.queries)?;
-        heap::grow(&mut attention.blocks, sizes.rows)?;
-        let moe = &mut self.moe;
+        let moe = &mut work.moe;
         heap::grow(&mut moe.ids, sizes.choices)?;
         heap::grow(&mut moe.weights, sizes.choices)?;
         heap::grow(&mut moe.rows, sizes.choices)?;
         heap::grow(&mut moe.factors, sizes.choices)?;
         heap::grow(&mut moe.starts, sizes.experts + 1)?;
         heap::grow(&mut moe.active, sizes.experts)?;
-        heap::grow(&mut self.best, sizes.outputs)
+        heap::grow(&mut work.best, sizes.outputs)
     }
 }

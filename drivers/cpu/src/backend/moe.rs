@@ -2,88 +2,97 @@
 //!
 //! Rows are sorted by expert, so that an expert's weights are read once for all its rows; an output row's experts are
 //! added in ascending order, whatever else is in the batch.
-#![expect(unsafe_code, reason = "tasks of a phase write disjoint cells of shared buffers")]
+//!
+//! Of the hidden rows, those of an expert lie strip by strip, `[strips][choices][16]`, one expert after the other: what a
+//! task writes is consecutive.
 
-use super::step::{OWN_CHOICES, OWN_ROWS, Panel, Step};
+use super::inputs::{InputRows, Inputs, Layouts, Source};
+use super::local::{MoeMemory, OwnActivations, Work};
+use super::project::Adjusted;
+use super::sizes::{OWN_CHOICES, OWN_ROWS};
+use super::step::Step;
 use crate::activations::{Layout, Quantize};
 use crate::elementwise::{Exponential, GatedPairs, sigmoid};
-use crate::product::{OUT_COLS, Products, Selection};
+use crate::features::Isa;
+use crate::phase::{Cut, Phase, Phases, Region, Share};
+use crate::product::{OUT_COLS, Selection};
 use crate::simd::STRIP;
-use doorbell_core::plan::{Experts, Gating, Op, Route};
+use core::ops::Range;
+use doorbell_core::plan::{Experts, Gating, Route, TensorId};
 
-impl<'s> Step<'s, '_> {
-    /// Router products, then the choice. For few rows every thread makes the choice for itself.
-    pub(super) fn route(&mut self, op: &Route, next: Option<&Op>) {
-        let rows = self.rows(op.input);
-        let experts = op.router.rows as usize;
-        let panels = self.panels(op.input, op.norm, core::iter::once(&op.router));
-        for task in self.team.tasks(experts.div_ceil(OUT_COLS)) {
-            let rows = self.pair(&op.router, &panels, task);
-            let first = task * OUT_COLS;
-            let count = OUT_COLS.min(experts - first);
-            let products = self.local.products.floats().as_chunks::<OUT_COLS>().0;
-            for (row, y) in products.iter().enumerate().take(rows) {
-                // SAFETY: this task's columns.
-                let out = unsafe { self.context.router.write(row * experts + first, count) };
-                out.copy_from_slice(&y[..count]);
-            }
-        }
-        self.team.barrier();
+/// Hidden rows that a task computes: one strip of some choices of an expert.
+struct HiddenTask {
+    expert: usize,
+    strip: usize,
+    choices: Range<usize>,
+}
+
+impl Step<'_, '_> {
+    /// True if the choice is made in the experts' first phase, by every thread for itself.
+    pub(super) fn defers_choice(&self, op: &Route, experts: &Experts) -> bool {
+        let same = experts.ids == op.ids && experts.weights == op.weights && experts.top_k == op.top_k;
+        same && self.context.rows(op.input) <= OWN_ROWS
+    }
+
+    /// The choice, after the router products.
+    pub(super) fn route(&mut self, phases: &mut Phases<'_>, op: &Route) {
         let top_k = op.top_k as usize;
-        if rows > OWN_ROWS {
-            for row in self.team.tasks(rows) {
-                self.choose(op, row, 0);
-                self.publish_choice(op, row, 0);
+        let cuts = [op.ids, op.weights].map(|id| self.context.region(id).by_rows(top_k));
+        let phase = phases.open(&cuts);
+        while let Some(mut task) = phase.next_task() {
+            self.choose(&phase, op, task.first(), 0);
+            self.work.publish_ids(&mut task.share(0), 0, 0..top_k);
+            self.work.publish_weights(&mut task.share(1), 0, 0..top_k);
+        }
+        phase.end();
+    }
+
+    /// The products of the router.
+    pub(super) fn router_products(
+        &mut self,
+        phases: &mut Phases<'_>,
+        own: &mut OwnActivations<'_>,
+        op: &Route,
+    ) {
+        let context = self.context;
+        let (rows, experts) = (context.rows(op.input), op.router.rows as usize);
+        let source = Source { input: op.input, norm: op.norm };
+        let layouts = Layouts::of(context, core::iter::once(&op.router));
+        self.share_inputs(phases, source, &layouts);
+        let router = Region::floats(context.buffers.router, 0, rows, experts);
+        let cuts = [router.by_columns(experts, OUT_COLS)];
+        let phase = phases.open(&cuts);
+        let inputs = self.inputs(&phase, own, source, &layouts);
+        while let Some(mut task) = phase.next_task() {
+            let rows = self.pair(&op.router, &inputs, task.first());
+            let mut share = task.share(0);
+            let products = self.work.products.floats().as_chunks::<OUT_COLS>().0;
+            for (row, y) in products.iter().enumerate().take(rows) {
+                let out = share.floats(row);
+                out.copy_from_slice(&y[..out.len()]);
             }
-            return self.team.barrier();
         }
-        (0..rows).for_each(|row| self.choose(op, row, row * top_k));
-        if self.team.index() == 0 {
-            (0..rows).for_each(|row| self.publish_choice(op, row, row * top_k));
-        }
-        if matches!(next, Some(Op::Experts(next)) if next.ids == op.ids && next.weights == op.weights) {
-            self.local.moe.routed = Some(op.ids);
-        } else {
-            self.team.barrier();
-        }
+        phase.end();
     }
 
     /// Chooses a row's experts into the thread's own lists, from `at` on.
-    fn choose(&mut self, op: &Route, row: usize, at: usize) {
+    fn choose(&mut self, phase: &Phase<'_>, op: &Route, row: usize, at: usize) {
         let (experts, top_k) = (op.router.rows as usize, op.top_k as usize);
         let bias = op.selection_bias.map(|id| self.context.model.vector(id));
-        // SAFETY: written in the phase before.
-        let products = unsafe { self.context.router.read(row * experts, experts) };
-        let scores = &mut self.local.block.floats_mut();
-        let scores = &mut scores[..experts];
-        scores.copy_from_slice(products);
+        let scores = &mut self.work.block.floats_mut()[..experts];
+        scores.copy_from_slice(phase.floats(self.context.buffers.router, row * experts, experts));
         match op.gating {
             Gating::Softmax => softmax(self.context.isa, scores),
             Gating::Sigmoid => scores.iter_mut().for_each(|x| *x = sigmoid(*x)),
             Gating::SoftmaxOfChosen => {}
         }
-        let moe = &mut self.local.moe;
+        let moe = &mut self.work.moe;
         if moe.ids.len() < at + top_k {
             moe.ids.resize(at + top_k, 0);
             moe.weights.resize(at + top_k, 0.0);
         }
         let (ids, weights) = (&mut moe.ids[at..at + top_k], &mut moe.weights[at..at + top_k]);
-        // `weights` holds the scores that were chosen by until the choice is made.
-        let mut taken = 0;
-        for (expert, &x) in scores.iter().enumerate() {
-            let score = x + bias.map_or(0.0, |bias| bias[expert]);
-            let score = if score.is_nan() { f32::NEG_INFINITY } else { score };
-            let mut place = taken;
-            while place > 0 && score > weights[place - 1] {
-                place -= 1;
-            }
-            if place < top_k {
-                taken = (taken + 1).min(top_k);
-                ids.copy_within(place..taken - 1, place + 1);
-                weights.copy_within(place..taken - 1, place + 1);
-                (ids[place], weights[place]) = (expert as u32, score);
-            }
-        }
+        largest(scores, bias, ids, weights);
         for (weight, &id) in weights.iter_mut().zip(&*ids) {
             *weight = scores[id as usize];
         }
@@ -97,53 +106,72 @@ impl<'s> Step<'s, '_> {
         weights.iter_mut().for_each(|weight| *weight *= op.scale);
     }
 
-    fn publish_choice(&self, op: &Route, row: usize, at: usize) {
-        let top_k = op.top_k as usize;
-        let moe = &self.local.moe;
-        // SAFETY: this task's row.
-        let (ids, weights) =
-            unsafe { (self.write(op.ids, row, 0, top_k), self.write(op.weights, row, 0, top_k)) };
-        for (out, &id) in ids.iter_mut().zip(&moe.ids[at..]) {
-            *out = f32::from_bits(id);
+    /// Gate and up of all chosen experts, then down and the weighted sum. With `route` the choice is made here.
+    pub(super) fn experts(
+        &mut self,
+        phases: &mut Phases<'_>,
+        own: &mut OwnActivations<'_>,
+        op: &Experts,
+        route: Option<&Route>,
+    ) {
+        let context = self.context;
+        let (rows, top_k) = (context.rows(op.input), op.top_k as usize);
+        let source = Source { input: op.input, norm: op.norm };
+        let layouts = Layouts::of(context, [&op.gate, &op.up].into_iter());
+        self.share_inputs(phases, source, &layouts);
+        let strips = (op.gate.rows as usize).div_ceil(STRIP);
+        // A task is a strip of one choice; a strip of an expert takes several.
+        let hidden = Region::floats(context.buffers.hidden, 0, rows * top_k * strips, STRIP).by_rows(STRIP);
+        let choice = |id: TensorId| context.region(id).by_columns(top_k, top_k).by_thread();
+        let cuts = [hidden, choice(op.ids), choice(op.weights)];
+        let cuts: &[Cut] = if route.is_some() { &cuts } else { &cuts[..1] };
+        let mut phase = phases.open(cuts);
+        match route {
+            Some(route) => self.choose_here(&mut phase, route, rows),
+            None => self.read_choice(&phase, op, rows),
         }
-        weights.copy_from_slice(&moe.weights[at..at + top_k]);
+        self.sort(op, rows);
+        let inputs = self.inputs(&phase, own, source, &layouts);
+        let hidden_task = |step: &Self, first: usize| step.work.moe.hidden_task(strips, first);
+        while let Some(mut task) = phase.next_run(|first, _| hidden_task(self, first).choices.len()) {
+            let mut hidden = hidden_task(self, task.first());
+            hidden.choices.end = hidden.choices.start + task.count();
+            self.expert_gate(op, &inputs, hidden, &mut task.share(0));
+        }
+        phase.end();
+        self.experts_down(phases, own, op);
     }
 
-    /// Gate and up of all chosen experts, then down and the weighted sum.
-    pub(super) fn experts(&mut self, op: &Experts) {
-        self.sort(op);
-        let panels = self.panels(op.input, op.norm, [&op.gate, &op.up].into_iter());
-        let strips = (op.gate.rows as usize).div_ceil(STRIP);
-        for task in self.team.tasks(self.local.moe.active.len() * strips) {
-            let expert = self.local.moe.active[task / strips] as usize;
-            self.expert_gate(op, &panels, expert, task % strips);
+    /// Chooses the experts of all rows into the thread's own lists; the first thread writes them to the tensors too.
+    fn choose_here(&mut self, phase: &mut Phase<'_>, op: &Route, rows: usize) {
+        let top_k = op.top_k as usize;
+        (0..rows).for_each(|row| self.choose(phase, op, row, row * top_k));
+        if let Some(mut ids) = phase.own(1) {
+            (0..rows).for_each(|row| self.work.publish_ids(&mut ids, row, row * top_k..(row + 1) * top_k));
         }
-        self.team.barrier();
-        let hidden = self.hidden_panel(op);
-        for task in self.team.tasks((op.down.rows as usize).div_ceil(OUT_COLS)) {
-            self.experts_down(op, &hidden, task);
+        if let Some(mut weights) = phase.own(2) {
+            let choices = |row| row * top_k..(row + 1) * top_k;
+            (0..rows).for_each(|row| self.work.publish_weights(&mut weights, row, choices(row)));
         }
-        self.team.barrier();
+    }
+
+    /// Reads the choice of all rows into the thread's own lists.
+    fn read_choice(&mut self, phase: &Phase<'_>, op: &Experts, rows: usize) {
+        let (moe, top_k) = (&mut self.work.moe, op.top_k as usize);
+        moe.ids.clear();
+        moe.weights.clear();
+        for row in 0..rows {
+            let ids = &self.context.read(phase, op.ids, row)[..top_k];
+            moe.ids.extend(ids.iter().map(|id| id.to_bits()));
+            moe.weights.extend_from_slice(&self.context.read(phase, op.weights, row)[..top_k]);
+        }
     }
 
     /// Lists rows by expert. Every thread does it for itself.
-    fn sort(&mut self, op: &Experts) {
-        let (rows, top_k) = (self.rows(op.input), op.top_k as usize);
+    fn sort(&mut self, op: &Experts, rows: usize) {
+        let top_k = op.top_k as usize;
         let experts = self.context.model.weight(op.gate.weight).stack;
-        let own = self.local.moe.routed.take() == Some(op.ids);
-        if !own {
-            let moe = &mut self.local.moe;
-            moe.ids.clear();
-            moe.weights.clear();
-            for row in 0..rows {
-                // SAFETY: not written in this phase.
-                let (ids, weights) = unsafe { (self.read(op.ids, row), self.read(op.weights, row)) };
-                let moe = &mut self.local.moe;
-                moe.ids.extend(ids[..top_k].iter().map(|id| id.to_bits()));
-                moe.weights.extend_from_slice(&weights[..top_k]);
-            }
-        }
-        let moe = &mut self.local.moe;
+        let moe = &mut self.work.moe;
         let ids = &moe.ids[..rows * top_k];
         moe.starts.clear();
         moe.starts.resize(experts + 1, 0);
@@ -163,115 +191,171 @@ impl<'s> Step<'s, '_> {
         moe.factors.resize(ids.len(), 0.0);
         // Filling moves each start to the next expert's; the shift below moves them back.
         for (choice, &id) in ids.iter().enumerate() {
-            let place = moe.starts[id as usize] as usize;
+            let at = moe.starts[id as usize] as usize;
             moe.starts[id as usize] += 1;
-            moe.rows[place] = (choice / top_k) as u32;
-            moe.factors[place] = moe.weights[choice];
+            moe.rows[at] = (choice / top_k) as u32;
+            moe.factors[at] = moe.weights[choice];
         }
         moe.starts.copy_within(..experts, 1);
         moe.starts[0] = 0;
     }
 
-    /// First and number of an expert's places in the sorted lists.
-    fn places(&self, expert: usize) -> (usize, usize) {
-        let starts = &self.local.moe.starts;
-        (starts[expert] as usize, (starts[expert + 1] - starts[expert]) as usize)
-    }
-
-    /// One strip of an expert's hidden rows.
-    fn expert_gate(&mut self, op: &Experts, panels: &[Option<Panel<'s>>; 4], expert: usize, strip: usize) {
-        let (first, count) = self.places(expert);
+    /// One strip of hidden rows of an expert.
+    fn expert_gate(&mut self, op: &Experts, inputs: &Inputs<'_>, task: HiddenTask, out: &mut Share<'_>) {
+        let HiddenTask { expert, strip, choices } = task;
         let (gate, up) = (self.weights(&op.gate, expert), self.weights(&op.up, expert));
         let isa = self.context.isa;
-        let local = &mut *self.local;
-        let rows = &local.moe.rows[first..first + count];
-        let out = local.products.floats_mut();
-        let of = |format: usize| {
-            let (layout, bytes) = panels[format].as_ref().expect("a panel for gate and up");
-            Products::new(isa, layout, bytes, Selection::Rows(rows))
-        };
-        let (left, right) = (of(gate.activation() as usize), of(up.activation() as usize));
+        let work = &mut *self.work;
+        let rows = &work.moe.rows[choices];
+        let selection = Selection::Rows(rows);
+        let products = work.products.floats_mut();
         if gate.activation() == up.activation() {
-            left.pair(gate.strip(strip), Some(up.strip(strip)), &mut local.scratch, out);
+            let (left, right) = (gate.strip(strip), up.strip(strip));
+            inputs.rows(&gate).products(isa, selection).pair(left, Some(right), &mut work.scratch, products);
         } else {
-            left.pair(gate.strip(strip), None, &mut local.scratch, out);
-            right.right(up.strip(strip), &mut local.scratch, out);
+            inputs.rows(&gate).products(isa, selection).pair(
+                gate.strip(strip),
+                None,
+                &mut work.scratch,
+                products,
+            );
+            inputs.rows(&up).products(isa, selection).right(up.strip(strip), &mut work.scratch, products);
         }
-        self.adjust(&op.gate, expert, STRIP * strip, (0, STRIP), count);
-        self.adjust(&op.up, expert, STRIP * strip, (STRIP, STRIP), count);
-        let products = &mut self.local.products.floats_mut()[..count * OUT_COLS];
-        isa.run(GatedPairs { kind: op.glu, rows: products });
-        let width = op.gate.rows as usize;
-        let columns = STRIP.min(width - STRIP * strip);
+        let rows = rows.len();
+        let part = |columns| Adjusted { expert, first: STRIP * strip, columns, rows };
+        self.adjust(&op.gate, part(0..STRIP));
+        self.adjust(&op.up, part(STRIP..OUT_COLS));
+        let products = &mut self.work.products.floats_mut()[..rows * OUT_COLS];
+        isa.run(GatedPairs { glu: op.glu, rows: products });
         for (row, y) in products.as_chunks::<OUT_COLS>().0.iter().enumerate() {
-            // SAFETY: this task's places and columns.
-            let out = unsafe { self.context.hidden.write((first + row) * width + STRIP * strip, columns) };
-            out.copy_from_slice(&y[..columns]);
+            out.floats(row).copy_from_slice(&y[..STRIP]);
         }
     }
 
-    /// The hidden rows as the down matrices take them.
-    fn hidden_panel(&mut self, op: &Experts) -> Panel<'s> {
+    /// The hidden rows as the down matrices take them, then their products and the weighted sum.
+    fn experts_down(&mut self, phases: &mut Phases<'_>, own: &mut OwnActivations<'_>, op: &Experts) {
+        let context = self.context;
         let weights = self.weights(&op.down, 0);
         let layout =
             Layout::new(weights.activation(), weights.cols()).expect("the layout of an accepted weight");
-        let choices = self.local.moe.rows.len();
-        let own = choices <= OWN_CHOICES;
-        let cells = if own { self.local.hidden_panel.cells() } else { self.context.hidden_panel };
-        let (isa, hidden) = (self.context.isa, self.context.hidden);
-        let quantize = |place: usize| {
-            // SAFETY: hidden rows were written in the phase before; the panel's row is this task's or this thread's.
-            unsafe {
-                let values = hidden.read(place * layout.cols, layout.cols);
-                let row = cells.write_bytes(place * layout.stride, layout.stride);
-                isa.run(Quantize::new(&layout, values, row));
+        let choices = self.work.moe.rows.len();
+        let (buffer, bytes) = (context.buffers.hidden_activations, choices * layout.stride);
+        if choices > OWN_CHOICES {
+            let cuts = [Region::bytes(buffer, 0, choices, layout.stride).by_rows(layout.stride)];
+            let phase = phases.open(&cuts);
+            while let Some(mut task) = phase.next_task() {
+                self.quantize_hidden(&phase, &layout, task.first(), task.share(0).bytes(0));
             }
-        };
-        if own {
-            (0..choices).for_each(quantize);
-        } else {
-            self.team.tasks(choices).for_each(quantize);
-            self.team.barrier();
+            phase.end();
         }
-        // SAFETY: not written before the operation's last barrier.
-        (layout, unsafe { cells.read_bytes(0, choices * layout.stride) })
+        let cuts = [context.region(op.to).by_columns(op.down.rows as usize, OUT_COLS)];
+        let phase = phases.open(&cuts);
+        let bytes = if choices > OWN_CHOICES {
+            phase.bytes(buffer, 0, bytes)
+        } else {
+            let rows = own.hidden.bytes_mut()[..bytes].chunks_exact_mut(layout.stride);
+            rows.enumerate().for_each(|(choice, row)| self.quantize_hidden(&phase, &layout, choice, row));
+            &own.hidden.bytes()[..bytes]
+        };
+        let hidden = InputRows { layout, bytes };
+        while let Some(mut task) = phase.next_task() {
+            let pair = task.first();
+            self.weighted_sums(op, &hidden, pair, &mut task.share(0));
+        }
+        phase.end();
+    }
+
+    /// Collects a choice's hidden row from the strips of its expert, and quantizes it.
+    fn quantize_hidden(&mut self, phase: &Phase<'_>, layout: &Layout, choice: usize, to: &mut [u8]) {
+        let Work { moe, row, .. } = &mut *self.work;
+        let choices = moe.choices(moe.expert_of(choice));
+        let strips = layout.cols.div_ceil(STRIP);
+        let values = row.floats_mut();
+        for (strip, to) in values.as_chunks_mut::<STRIP>().0.iter_mut().enumerate().take(strips) {
+            let unit = choices.start * strips + strip * choices.len() + (choice - choices.start);
+            to.copy_from_slice(phase.floats(self.context.buffers.hidden, unit * STRIP, STRIP));
+        }
+        self.context.isa.run(Quantize::new(layout, &values[..layout.cols], to));
     }
 
     /// A pair of output strips: all experts in ascending order, then the residual.
-    fn experts_down(&mut self, op: &Experts, (layout, bytes): &Panel<'s>, task: usize) {
-        let rows = self.rows(op.input);
-        self.local.block.floats_mut()[..rows * OUT_COLS].fill(0.0);
-        for index in 0..self.local.moe.active.len() {
-            let expert = self.local.moe.active[index] as usize;
-            let (first, count) = self.places(expert);
+    fn weighted_sums(&mut self, op: &Experts, hidden: &InputRows<'_>, task: usize, out: &mut Share<'_>) {
+        let rows = self.context.rows(op.input);
+        self.work.block.floats_mut()[..rows * OUT_COLS].fill(0.0);
+        for index in 0..self.work.moe.active.len() {
+            let expert = self.work.moe.active[index] as usize;
+            let choices = self.work.moe.choices(expert);
             let weights = self.weights(&op.down, expert);
-            let products = Products::new(self.context.isa, layout, bytes, Selection::Range { first, count });
+            let selection = Selection::Range { first: choices.start, count: choices.len() };
+            let products = hidden.products(self.context.isa, selection);
             let right = (2 * task + 1 < weights.strips()).then(|| weights.strip(2 * task + 1));
-            let local = &mut *self.local;
-            products.pair(weights.strip(2 * task), right, &mut local.scratch, local.products.floats_mut());
-            self.adjust(&op.down, expert, OUT_COLS * task, (0, OUT_COLS), count);
-            let local = &mut *self.local;
-            let sums = local.block.floats_mut().as_chunks_mut::<OUT_COLS>().0;
-            let products = local.products.floats().as_chunks::<OUT_COLS>().0;
-            for (place, y) in products.iter().enumerate().take(count) {
-                let (row, factor) = (local.moe.rows[first + place], local.moe.factors[first + place]);
-                for (sum, y) in sums[row as usize].iter_mut().zip(y) {
+            let work = &mut *self.work;
+            products.pair(weights.strip(2 * task), right, &mut work.scratch, work.products.floats_mut());
+            let (first, rows) = (OUT_COLS * task, choices.len());
+            self.adjust(&op.down, Adjusted { expert, first, columns: 0..OUT_COLS, rows });
+            let work = &mut *self.work;
+            let sums = work.block.floats_mut().as_chunks_mut::<OUT_COLS>().0;
+            let products = work.products.floats().as_chunks::<OUT_COLS>().0;
+            for (choice, y) in choices.zip(products) {
+                let factor = work.moe.factors[choice];
+                for (sum, y) in sums[work.moe.rows[choice] as usize].iter_mut().zip(y) {
                     *sum += factor * y;
                 }
             }
         }
-        let first = OUT_COLS * task;
-        let count = OUT_COLS.min(op.down.rows as usize - first);
-        for (row, sums) in self.local.block.floats().as_chunks::<OUT_COLS>().0.iter().enumerate().take(rows) {
-            // SAFETY: this task's columns.
-            let to = unsafe { self.write(op.to, row, first, count) };
-            to.iter_mut().zip(sums).for_each(|(to, sum)| *to += sum);
+        for (row, sums) in self.work.block.floats().as_chunks::<OUT_COLS>().0.iter().enumerate().take(rows) {
+            out.floats(row).iter_mut().zip(sums).for_each(|(to, sum)| *to += sum);
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Writes some chosen experts to piece `at` of a share.
+    fn publish_ids(&self, to: &mut Share<'_>, at: usize, choices: Range<usize>) {
+        for (out, &id) in to.floats(at).iter_mut().zip(&self.moe.ids[choices]) {
+            *out = f32::from_bits(id);
+        }
+    }
+
+    /// Writes the weights of some chosen experts to piece `at` of a share.
+    fn publish_weights(&self, to: &mut Share<'_>, at: usize, choices: Range<usize>) {
+        to.floats(at).copy_from_slice(&self.moe.weights[choices]);
+    }
+}
+
+impl MoeMemory<'_> {
+    /// The hidden rows from task `first` on that have its strip and expert.
+    fn hidden_task(&self, strips: usize, first: usize) -> HiddenTask {
+        let expert = self.expert_of(first / strips);
+        let choices = self.choices(expert);
+        let at = first - choices.start * strips;
+        let (strip, choice) = (at / choices.len(), at % choices.len());
+        HiddenTask { expert, strip, choices: choices.start + choice..choices.end }
+    }
+}
+
+/// Fills `ids` with the experts of the largest scores (with `bias`), larger ones and lower numbers first, and `taken`
+/// with the scores.
+fn largest(scores: &[f32], bias: Option<&[f32]>, ids: &mut [u32], taken: &mut [f32]) {
+    let mut count = 0;
+    for (expert, &x) in scores.iter().enumerate() {
+        let score = x + bias.map_or(0.0, |bias| bias[expert]);
+        let score = if score.is_nan() { f32::NEG_INFINITY } else { score };
+        let mut at = count;
+        while at > 0 && score > taken[at - 1] {
+            at -= 1;
+        }
+        if at < ids.len() {
+            count = (count + 1).min(ids.len());
+            ids.copy_within(at..count - 1, at + 1);
+            taken.copy_within(at..count - 1, at + 1);
+            (ids[at], taken[at]) = (expert as u32, score);
         }
     }
 }
 
 /// Softmax in place; the largest value is subtracted first.
-fn softmax(isa: crate::features::Isa, x: &mut [f32]) {
+fn softmax(isa: Isa, x: &mut [f32]) {
     let max = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     isa.run(Exponential { x, minus: max });
     let sum: f32 = x.iter().sum();

@@ -1,135 +1,187 @@
 //! Projections: one or more matrices over the same input, each with its epilogue.
-#![expect(unsafe_code, reason = "tasks of a phase write disjoint cells of shared buffers")]
 
-use super::step::{Panel, Step};
-use crate::elementwise::{GatedPairs, Heads, sigmoid};
-use crate::product::{OUT_COLS, Weights};
+use super::context::RowPosition;
+use super::inputs::{Inputs, Layouts, Source};
+use super::local::OwnActivations;
+use super::step::Step;
+use crate::elementwise::{GatedPairs, HeadNorm, Heads, Rotation, sigmoid};
+use crate::phase::{Cut, Cuts, Phase, Phases, Share};
+use crate::product::OUT_COLS;
 use crate::simd::STRIP;
+use core::ops::Range;
 use doorbell_core::plan::{Epilogue, Glu, KvSlot, Matrix, Norm, Part, Project, RopeId, TensorId};
 
-/// What is done to a head before it is stored.
+/// The treatment of the rows of a head, and their target.
 #[derive(Clone, Copy)]
 struct HeadRule {
+    /// The tensor whose rows these are.
+    input: TensorId,
     norm: Option<Norm>,
     rope: Option<RopeId>,
     head_dim: usize,
+    target: HeadTarget,
 }
 
-/// Where a finished head goes.
+/// The target of a finished head.
 #[derive(Clone, Copy)]
 enum HeadTarget {
-    Tensor(TensorId),
+    Tensor,
     Keys(KvSlot),
+    Values(KvSlot),
 }
 
-impl<'s> Step<'s, '_> {
+/// The matrices of a gated feed-forward.
+#[derive(Clone, Copy)]
+struct Gate<'x> {
+    gate: &'x Matrix,
+    up: &'x Matrix,
+    glu: Glu,
+}
+
+/// A part of `products`: rows of a matrix, or of one of a stack, and the columns that they are.
+#[derive(Clone)]
+pub(super) struct Adjusted {
+    /// Matrix of the stack.
+    pub(super) expert: usize,
+    /// First row of the matrix.
+    pub(super) first: usize,
+    /// Columns of the products.
+    pub(super) columns: Range<usize>,
+    /// Rows of the products.
+    pub(super) rows: usize,
+}
+
+impl Step<'_, '_> {
     /// One phase over the tasks of all parts.
-    pub(super) fn project(&mut self, op: &Project) {
+    pub(super) fn project(&mut self, phases: &mut Phases<'_>, own: &mut OwnActivations<'_>, op: &Project) {
         let ups = op.parts.iter().filter_map(|part| match &part.epilogue {
             Epilogue::Gate { up, .. } => Some(up),
             _ => None,
         });
-        let panels = self.panels(op.input, op.norm, op.parts.iter().map(|part| &part.matrix).chain(ups));
-        let total = op.parts.iter().map(|part| self.part_tasks(part)).sum();
-        for task in self.team.tasks(total) {
-            let mut task = task;
-            for part in &op.parts {
-                let tasks = self.part_tasks(part);
-                if task < tasks {
-                    self.part(part, op.input, &panels, task);
+        let layouts = Layouts::of(self.context, op.parts.iter().map(|part| &part.matrix).chain(ups));
+        let source = Source { input: op.input, norm: op.norm };
+        self.share_inputs(phases, source, &layouts);
+        let (mut cuts, mut tasks) = (Cuts::new(), 0);
+        for part in &op.parts {
+            let cut = self.part_cut(part).from_task(tasks);
+            tasks += cut.units();
+            cuts.push(cut);
+        }
+        let phase = phases.open(&cuts);
+        let inputs = self.inputs(&phase, own, source, &layouts);
+        while let Some(mut task) = phase.next_task() {
+            for (index, part) in op.parts.iter().enumerate() {
+                if let Some(unit) = task.unit(index) {
+                    self.part(&phase, &inputs, (part, op.input), unit, &mut task.share(index));
                     break;
                 }
-                task -= tasks;
             }
         }
-        self.team.barrier();
+        phase.end();
     }
 
-    /// Heads, gate strips, or pairs of strips.
-    fn part_tasks(&self, part: &Part) -> usize {
-        let rows = part.matrix.rows as usize;
+    /// The cells that a part writes; a unit is a task.
+    fn part_cut(&self, part: &Part) -> Cut {
+        let (context, rows) = (self.context, part.matrix.rows as usize);
         match part.epilogue {
-            Epilogue::Query { head_dim, .. } => rows / head_dim as usize,
-            Epilogue::Key { kv, .. } => rows / self.context.model.groups[kv.group.index()].key_dim as usize,
-            Epilogue::Gate { .. } => rows.div_ceil(STRIP),
-            _ => rows.div_ceil(OUT_COLS),
-        }
-    }
-
-    fn part(&mut self, part: &Part, input: TensorId, panels: &[Option<Panel<'s>>; 4], task: usize) {
-        let matrix = &part.matrix;
-        match part.epilogue {
-            Epilogue::Store { out } => {
-                let rows = self.pair(matrix, panels, task);
-                self.each_row(matrix, task, rows, |step, row, first, y| {
-                    // SAFETY: this task's columns.
-                    unsafe { step.write(out, row, first, y.len()) }.copy_from_slice(y);
-                });
+            Epilogue::Store { out } => context.region(out).by_columns(rows, OUT_COLS),
+            Epilogue::Add { to } | Epilogue::AddGated { to, .. } => {
+                context.region(to).by_columns(rows, OUT_COLS)
             }
-            Epilogue::Add { to } => {
-                let rows = self.pair(matrix, panels, task);
-                self.each_row(matrix, task, rows, |step, row, first, y| {
-                    // SAFETY: this task's columns.
-                    let to = unsafe { step.write(to, row, first, y.len()) };
-                    to.iter_mut().zip(y).for_each(|(to, y)| *to += y);
-                });
-            }
-            Epilogue::AddGated { to, gate } => {
-                let rows = self.pair(matrix, panels, task);
-                self.each_row(matrix, task, rows, |step, row, first, y| {
-                    // SAFETY: this task's columns; the gate is not written in this phase.
-                    let (to, gate) =
-                        unsafe { (step.write(to, row, first, y.len()), step.read(gate, row)[0]) };
-                    let factor = sigmoid(gate);
-                    to.iter_mut().zip(y).for_each(|(to, y)| *to += factor * y);
-                });
-            }
-            Epilogue::Gate { up, glu, out } => self.gate((matrix, &up), glu, out, panels, task),
-            Epilogue::Query { norm, rope, head_dim, out } => {
-                let rule = HeadRule { norm, rope, head_dim: head_dim as usize };
-                self.head_rows(matrix, rule, (input, HeadTarget::Tensor(out)), panels, task);
-            }
-            Epilogue::Key { norm, rope, kv } => {
-                let head_dim = self.context.model.groups[kv.group.index()].key_dim as usize;
-                let rule = HeadRule { norm, rope, head_dim };
-                self.head_rows(matrix, rule, (input, HeadTarget::Keys(kv)), panels, task);
+            Epilogue::Gate { out, .. } => context.region(out).by_columns(rows, STRIP),
+            Epilogue::Query { head_dim, out, .. } => context.region(out).by_columns(rows, head_dim as usize),
+            Epilogue::Key { kv, .. } => {
+                let pool = context.pool(kv.group);
+                let shape = pool.layout.shape();
+                let heads = rows / shape.key_dim;
+                pool.layer(kv.layer, 0).by_parts(heads, shape.head_bytes, shape.values)
             }
             Epilogue::Value { kv } => {
-                let rows = self.pair(matrix, panels, task);
-                let dim = self.context.pools[kv.group.index()].shape().value_dim;
-                self.each_row(matrix, task, rows, |step, row, first, y| {
-                    step.cache_values(kv, dim, (input, row, first), y)
+                let pool = context.pool(kv.group);
+                let shape = pool.layout.shape();
+                let (heads, bytes) = (rows / shape.value_dim, shape.head_bytes - shape.values);
+                pool.layer(kv.layer, shape.values).by_parts(heads, shape.head_bytes, bytes)
+            }
+        }
+    }
+
+    fn part(
+        &mut self,
+        phase: &Phase<'_>,
+        inputs: &Inputs<'_>,
+        (part, input): (&Part, TensorId),
+        task: usize,
+        out: &mut Share<'_>,
+    ) {
+        let matrix = &part.matrix;
+        let head = |norm, rope, head_dim, target| HeadRule { input, norm, rope, head_dim, target };
+        match part.epilogue {
+            Epilogue::Store { .. } => {
+                let rows = self.pair(matrix, inputs, task);
+                self.each_row(rows, |row, y| {
+                    let out = out.floats(row);
+                    out.copy_from_slice(&y[..out.len()]);
                 });
+            }
+            Epilogue::Add { .. } => {
+                let rows = self.pair(matrix, inputs, task);
+                self.each_row(rows, |row, y| {
+                    out.floats(row).iter_mut().zip(y).for_each(|(to, y)| *to += y);
+                });
+            }
+            Epilogue::AddGated { gate, .. } => {
+                let rows = self.pair(matrix, inputs, task);
+                let context = self.context;
+                self.each_row(rows, |row, y| {
+                    let factor = sigmoid(context.read(phase, gate, row)[0]);
+                    out.floats(row).iter_mut().zip(y).for_each(|(to, y)| *to += factor * y);
+                });
+            }
+            Epilogue::Gate { up, glu, .. } => {
+                self.gate(Gate { gate: matrix, up: &up, glu }, inputs, task, out)
+            }
+            Epilogue::Query { norm, rope, head_dim, .. } => {
+                let rule = head(norm, rope, head_dim as usize, HeadTarget::Tensor);
+                self.head_rows(phase, matrix, rule, inputs, task, out);
+            }
+            Epilogue::Key { norm, rope, kv } => {
+                let dim = self.context.pool(kv.group).layout.shape().key_dim;
+                let rule = head(norm, rope, dim, HeadTarget::Keys(kv));
+                self.head_rows(phase, matrix, rule, inputs, task, out);
+            }
+            Epilogue::Value { kv } => {
+                let dim = self.context.pool(kv.group).layout.shape().value_dim;
+                let rule = head(None, None, dim, HeadTarget::Values(kv));
+                self.head_rows(phase, matrix, rule, inputs, task, out);
             }
         }
     }
 
     /// Products of strips `2 task` and `2 task + 1` of a matrix with all rows, scaled and biased, in
-    /// `local.products`; returns how many rows.
-    pub(super) fn pair(&mut self, matrix: &Matrix, panels: &[Option<Panel<'s>>; 4], task: usize) -> usize {
-        let weights = self.weights(matrix, 0);
-        let products = self.products(panels, &weights);
-        let right = (2 * task + 1 < weights.strips()).then(|| weights.strip(2 * task + 1));
-        let out = self.local.products.floats_mut();
-        products.pair(weights.strip(2 * task), right, &mut self.local.scratch, out);
-        let rows = products.rows();
-        self.adjust(matrix, 0, OUT_COLS * task, (0, OUT_COLS), rows);
+    /// `work.products`; returns the number of rows.
+    pub(super) fn pair(&mut self, matrix: &Matrix, inputs: &Inputs<'_>, task: usize) -> usize {
+        let rows = self.plain_pair(matrix, inputs, task);
+        let adjusted = Adjusted { expert: 0, first: OUT_COLS * task, columns: 0..OUT_COLS, rows };
+        self.adjust(matrix, adjusted);
         rows
     }
 
-    /// Applies a matrix's factor and bias to columns `at .. at + count` of `local.products`, which are its rows from
-    /// `first` on.
-    pub(super) fn adjust(
-        &mut self,
-        matrix: &Matrix,
-        expert: usize,
-        first: usize,
-        (at, count): (usize, usize),
-        rows: usize,
-    ) {
+    /// As [`Self::pair`], without factor and bias.
+    fn plain_pair(&mut self, matrix: &Matrix, inputs: &Inputs<'_>, task: usize) -> usize {
+        let weights = self.weights(matrix, 0);
+        let products = inputs.products(self.context, &weights);
+        let right = (2 * task + 1 < weights.strips()).then(|| weights.strip(2 * task + 1));
+        let out = self.work.products.floats_mut();
+        products.pair(weights.strip(2 * task), right, &mut self.work.scratch, out);
+        products.rows()
+    }
+
+    /// Applies a matrix's factor and bias to a part of `work.products`.
+    pub(super) fn adjust(&mut self, matrix: &Matrix, part: Adjusted) {
         if matrix.scale.is_none() && matrix.bias.is_none() {
             return;
         }
+        let Adjusted { expert, first, columns, rows } = part;
         let model = self.context.model;
         let scale = matrix.scale.map_or(1.0, |id| {
             let values = model.vector(id);
@@ -137,155 +189,107 @@ impl<'s> Step<'s, '_> {
         });
         let len = matrix.rows as usize;
         let bias = matrix.bias.map(|id| &model.vector(id)[expert * len..(expert + 1) * len][first..]);
-        for row in self.local.products.floats_mut().as_chunks_mut::<OUT_COLS>().0.iter_mut().take(rows) {
-            for (column, y) in row[at..at + count].iter_mut().enumerate() {
+        for row in self.work.products.floats_mut().as_chunks_mut::<OUT_COLS>().0.iter_mut().take(rows) {
+            for (column, y) in row[columns.clone()].iter_mut().enumerate() {
                 let bias = bias.and_then(|bias| bias.get(column)).copied().unwrap_or(0.0);
                 *y = *y * scale + bias;
             }
         }
     }
 
-    /// Calls `f` with row, first column and products for every row in `local.products`.
-    fn each_row(&self, matrix: &Matrix, task: usize, rows: usize, f: impl Fn(&Self, usize, usize, &[f32])) {
-        let first = task * OUT_COLS;
-        let count = OUT_COLS.min(matrix.rows as usize - first);
-        let products = self.local.products.floats().as_chunks::<OUT_COLS>().0;
+    /// Calls `f` with the number and the products of every row in `work.products`.
+    fn each_row(&self, rows: usize, mut f: impl FnMut(usize, &[f32; OUT_COLS])) {
+        let products = self.work.products.floats().as_chunks::<OUT_COLS>().0;
         for (row, y) in products.iter().enumerate().take(rows) {
-            f(self, row, first, &y[..count]);
+            f(row, y);
         }
     }
 
     /// A strip of the gate matrix with the same rows of the other.
-    fn gate(
-        &mut self,
-        (gate, up): (&Matrix, &Matrix),
-        glu: Glu,
-        out: TensorId,
-        panels: &[Option<Panel<'s>>; 4],
-        task: usize,
-    ) {
-        let (left, right) = (self.weights(gate, 0), self.weights(up, 0));
-        let rows = self.gate_products((left, right), panels, task);
-        self.adjust(gate, 0, STRIP * task, (0, STRIP), rows);
-        self.adjust(up, 0, STRIP * task, (STRIP, STRIP), rows);
-        let products = &mut self.local.products.floats_mut()[..rows * OUT_COLS];
-        self.context.isa.run(GatedPairs { kind: glu, rows: products });
-        let first = STRIP * task;
-        let count = STRIP.min(gate.rows as usize - first);
-        for (row, y) in self.local.products.floats().as_chunks::<OUT_COLS>().0.iter().enumerate().take(rows) {
-            // SAFETY: this task's columns.
-            unsafe { self.write(out, row, first, count) }.copy_from_slice(&y[..count]);
-        }
+    fn gate(&mut self, op: Gate<'_>, inputs: &Inputs<'_>, task: usize, out: &mut Share<'_>) {
+        let rows = self.gate_products(op, inputs, task);
+        let part = |columns| Adjusted { expert: 0, first: STRIP * task, columns, rows };
+        self.adjust(op.gate, part(0..STRIP));
+        self.adjust(op.up, part(STRIP..OUT_COLS));
+        let products = &mut self.work.products.floats_mut()[..rows * OUT_COLS];
+        self.context.isa.run(GatedPairs { glu: op.glu, rows: products });
+        self.each_row(rows, |row, y| {
+            let out = out.floats(row);
+            out.copy_from_slice(&y[..out.len()]);
+        });
     }
 
-    /// The two strips side by side in `local.products`; their activations may differ in format.
-    fn gate_products(
-        &mut self,
-        (left, right): (Weights<'s>, Weights<'s>),
-        panels: &[Option<Panel<'s>>; 4],
-        task: usize,
-    ) -> usize {
-        let first = self.products(panels, &left);
-        let rows = first.rows();
-        let out = self.local.products.floats_mut();
+    /// The two strips side by side in `work.products`; their activations may differ in format.
+    fn gate_products(&mut self, op: Gate<'_>, inputs: &Inputs<'_>, task: usize) -> usize {
+        let (left, right) = (self.weights(op.gate, 0), self.weights(op.up, 0));
+        let first = inputs.products(self.context, &left);
+        let out = self.work.products.floats_mut();
         if left.activation() == right.activation() {
-            first.pair(left.strip(task), Some(right.strip(task)), &mut self.local.scratch, out);
-            return rows;
+            first.pair(left.strip(task), Some(right.strip(task)), &mut self.work.scratch, out);
+        } else {
+            first.pair(left.strip(task), None, &mut self.work.scratch, out);
+            let second = inputs.products(self.context, &right);
+            second.right(right.strip(task), &mut self.work.scratch, out);
         }
-        first.pair(left.strip(task), None, &mut self.local.scratch, out);
-        let second = self.products(panels, &right);
-        let out = self.local.products.floats_mut();
-        second.right(right.strip(task), &mut self.local.scratch, out);
-        rows
+        first.rows()
     }
 
-    /// All rows of one head: norm, rotation, and away.
+    /// All rows of one head: products, norm, rotation, then to their target.
     fn head_rows(
         &mut self,
+        phase: &Phase<'_>,
         matrix: &Matrix,
         rule: HeadRule,
-        (input, target): (TensorId, HeadTarget),
-        panels: &[Option<Panel<'s>>; 4],
+        inputs: &Inputs<'_>,
         head: usize,
+        out: &mut Share<'_>,
     ) {
         let dim = rule.head_dim;
         let part = Matrix { first_row: matrix.first_row + (head * dim) as u32, rows: dim as u32, ..*matrix };
-        let rows = self.rows(input);
+        let rows = self.context.rows(rule.input);
         for task in 0..dim.div_ceil(OUT_COLS) {
-            let weights = self.weights(&part, 0);
-            let products = self.products(panels, &weights);
-            let right = (2 * task + 1 < weights.strips()).then(|| weights.strip(2 * task + 1));
-            let out = self.local.products.floats_mut();
-            products.pair(weights.strip(2 * task), right, &mut self.local.scratch, out);
+            self.plain_pair(&part, inputs, task);
             // Factor and bias are the whole matrix's.
-            self.adjust(matrix, 0, head * dim + OUT_COLS * task, (0, OUT_COLS), rows);
+            let first = head * dim + OUT_COLS * task;
+            self.adjust(matrix, Adjusted { expert: 0, first, columns: 0..OUT_COLS, rows });
             let count = OUT_COLS.min(dim - OUT_COLS * task);
-            let block = self.local.block.floats_mut();
-            let products = self.local.products.floats().as_chunks::<OUT_COLS>().0;
+            let products = self.work.products.floats().as_chunks::<OUT_COLS>().0;
+            let block = self.work.block.floats_mut();
             for (row, y) in block.chunks_exact_mut(dim).zip(products).take(rows) {
                 row[OUT_COLS * task..][..count].copy_from_slice(&y[..count]);
             }
         }
         for row in 0..rows {
-            self.finish_head(rule, (input, row), head, target);
+            self.finish_head(phase, rule, row, out);
         }
     }
 
-    fn finish_head(
-        &mut self,
-        rule: HeadRule,
-        (input, row): (TensorId, usize),
-        head: usize,
-        target: HeadTarget,
-    ) {
+    fn finish_head(&mut self, phase: &Phase<'_>, rule: HeadRule, row: usize, out: &mut Share<'_>) {
         let (context, dim) = (self.context, rule.head_dim);
-        let batch_row = self.batch_row(input, row);
-        let norm = rule.norm.map(|norm| (context.model.vector(norm.weight), norm.eps));
+        let norm =
+            rule.norm.map(|norm| HeadNorm { weight: context.model.vector(norm.weight), eps: norm.eps });
         let rotation = rule.rope.map(|rope| {
-            let (cos, sin) = self.rotation(rope, batch_row);
-            (context.model.ropes[rope.index()].pairing, cos, sin)
+            let angles = context.angles(phase, rope, context.batch_row(rule.input, row));
+            let pairing = context.model.ropes[rope.index()].pairing;
+            Rotation { pairing, cos: angles.cos, sin: angles.sin }
         });
-        let block = &mut self.local.block.floats_mut()[row * dim..(row + 1) * dim];
-        context.isa.run(Heads { row: block, head_dim: dim, norm, rotation });
-        match target {
-            HeadTarget::Tensor(out) => {
-                let block = &self.local.block.floats()[row * dim..(row + 1) * dim];
-                // SAFETY: this task's head.
-                unsafe { self.write(out, row, head * dim, dim) }.copy_from_slice(block);
-            }
-            HeadTarget::Keys(kv) => {
-                let (sequence, position) = context.places[batch_row];
-                let pages = context.batch.tables.of(sequence, kv.group);
-                let block = &self.local.block.floats()[row * dim..(row + 1) * dim];
-                // SAFETY: this task's head at this row's position; no two rows share one.
-                unsafe {
-                    context.pools[kv.group.index()].write_key(context.isa, pages, kv, (position, head), block)
-                };
-            }
+        let head = &mut self.work.block.floats_mut()[row * dim..(row + 1) * dim];
+        if norm.is_some() || rotation.is_some() {
+            context.isa.run(Heads { row: head, head_dim: dim, norm, rotation });
         }
-    }
-
-    /// Columns of a value row, which may reach over several heads.
-    fn cache_values(&self, kv: KvSlot, dim: usize, (input, row, first): (TensorId, usize, usize), y: &[f32]) {
-        let context = self.context;
-        let (sequence, position) = context.places[self.batch_row(input, row)];
-        let pages = context.batch.tables.of(sequence, kv.group);
-        let mut done = 0;
-        while done < y.len() {
-            let (head, at) = ((first + done) / dim, (first + done) % dim);
-            let count = (dim - at).min(y.len() - done);
-            let part = &y[done..done + count];
-            // SAFETY: this task's columns at this row's position; no two rows share one.
-            unsafe {
-                context.pools[kv.group.index()].write_value(
-                    context.isa,
-                    pages,
-                    kv,
-                    (position, head, at),
-                    part,
-                )
-            };
-            done += count;
+        let at: RowPosition = context.position(rule.input, row);
+        match rule.target {
+            HeadTarget::Tensor => out.floats(row).copy_from_slice(head),
+            HeadTarget::Keys(kv) => {
+                let (page, column) = context.page(at, kv);
+                let shape = context.pool(kv.group).layout.shape();
+                shape.write_key(context.isa, out.bytes(page.0 as usize), column, head);
+            }
+            HeadTarget::Values(kv) => {
+                let (page, column) = context.page(at, kv);
+                let shape = context.pool(kv.group).layout.shape();
+                shape.write_value(context.isa, out.bytes(page.0 as usize), column, head);
+            }
         }
     }
 }

@@ -1,12 +1,18 @@
-//! How much working memory a plan needs, found before its first step.
+//! The working memory that a plan needs, found before its first step.
 
-use super::step::{OWN_CHOICES, OWN_ROWS};
 use crate::activations::Layout;
 use crate::kv::PageShape;
 use crate::product::{OUT_COLS, activation};
+use crate::simd::STRIP;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Epilogue, HeadResult, Matrix, Op, Plan};
+use doorbell_core::plan::{Epilogue, HeadResult, KvSlot, Matrix, Op, Part, Plan};
 use doorbell_core::quant::Activation;
+
+/// Up to this many rows every thread normalizes and quantizes for itself.
+pub(super) const OWN_ROWS: usize = 4;
+
+/// Up to this many hidden rows of experts every thread quantizes for itself.
+pub(super) const OWN_CHOICES: usize = 32;
 
 /// Queries that one attention task takes at a time (more when a single row has more heads to a KV head).
 pub(super) const BLOCK_QUERIES: usize = 24;
@@ -22,10 +28,10 @@ pub(super) struct Sizes {
     pub(super) cols: usize,
     /// Bytes of a row of any matrix: the last strip of a part may be padded.
     pub(super) padded_row_bytes: usize,
-    /// Bytes of a thread's own panels, by format.
-    pub(super) own_panels: [usize; 4],
-    /// Bytes of the shared panels, by format.
-    pub(super) panels: [usize; 4],
+    /// Bytes of a thread's own quantized rows, by format.
+    pub(super) own_activations: [usize; 4],
+    /// Bytes of the shared quantized rows, by format.
+    pub(super) activations: [usize; 4],
     /// Floats of products of a pair of strips.
     pub(super) products: usize,
     /// Floats of a head's block.
@@ -43,18 +49,18 @@ pub(super) struct Sizes {
     /// Floats of all experts' hidden rows.
     pub(super) hidden: usize,
     /// Bytes of those, quantized.
-    pub(super) hidden_panel: usize,
-    /// Bytes of those in a thread's own panel.
-    pub(super) own_hidden_panel: usize,
+    pub(super) hidden_activations: usize,
+    /// Bytes of those in a thread's own memory.
+    pub(super) own_hidden_activations: usize,
     /// Floats of router products.
     pub(super) router: usize,
     /// Floats of logits.
     pub(super) logits: usize,
 }
 
-/// Raises `what` to `value`.
-fn raise(what: &mut usize, value: usize) {
-    *what = (*what).max(value);
+/// Raises `size` to at least `value`.
+fn raise(size: &mut usize, value: usize) {
+    *size = (*size).max(value);
 }
 
 impl Sizes {
@@ -65,53 +71,56 @@ impl Sizes {
         sizes.block = sizes.products;
         for op in &plan.ops {
             op.each_matrix(|matrix| sizes.matrix(model, matrix));
-            match op {
-                Op::Project(op) => {
-                    for part in &op.parts {
-                        match part.epilogue {
-                            Epilogue::Query { head_dim, .. } => {
-                                raise(&mut sizes.block, widest * head_dim as usize)
-                            }
-                            Epilogue::Key { kv, .. } => {
-                                let group = &model.groups[kv.group.index()];
-                                raise(&mut sizes.block, widest * group.key_dim as usize);
-                            }
-                            _ => {}
-                        }
-                    }
-                }
-                Op::Attend(op) => {
-                    let group = &model.groups[op.kv.group.index()];
-                    let stride = (group.value_dim as usize).next_multiple_of(32);
-                    raise(&mut sizes.value_stride, stride);
-                    let per_row = op.heads as usize / group.heads as usize;
-                    raise(&mut sizes.queries, BLOCK_QUERIES.max(per_row));
-                    raise(&mut sizes.heads, op.heads as usize);
-                }
-                Op::Route(op) => {
-                    raise(&mut sizes.block, op.router.rows as usize);
-                    raise(&mut sizes.router, widest * op.router.rows as usize);
-                    raise(&mut sizes.choices, widest * op.top_k as usize);
-                    raise(&mut sizes.experts, op.router.rows as usize);
-                }
-                Op::Experts(op) => {
-                    let choices = widest * op.top_k as usize;
-                    raise(&mut sizes.choices, choices);
-                    raise(&mut sizes.experts, model.weight(op.gate.weight).stack);
-                    raise(&mut sizes.hidden, choices * op.gate.rows as usize);
-                    let stride = stride(model, &op.down);
-                    raise(&mut sizes.hidden_panel, choices * stride);
-                    raise(&mut sizes.own_hidden_panel, choices.min(OWN_CHOICES) * stride);
-                }
-                Op::Head(op) => match op.result {
-                    HeadResult::Logits => raise(&mut sizes.logits, outputs * op.matrix.rows as usize),
-                    HeadResult::Hidden => raise(&mut sizes.logits, outputs * model.hparams.width as usize),
-                    HeadResult::ArgMax => {}
-                },
-                _ => {}
-            }
+            sizes.op(model, op);
         }
         sizes
+    }
+
+    /// The needs of an operation beside its matrices'.
+    fn op(&mut self, model: &Model<'_>, op: &Op) {
+        match op {
+            Op::Project(op) => op.parts.iter().for_each(|part| self.head_block(model, part)),
+            Op::Attend(op) => {
+                let group = &model.groups[op.kv.group.index()];
+                raise(&mut self.value_stride, (group.value_dim as usize).next_multiple_of(32));
+                let per_row = op.heads as usize / group.heads as usize;
+                raise(&mut self.queries, BLOCK_QUERIES.max(per_row));
+                raise(&mut self.heads, op.heads as usize);
+            }
+            Op::Route(op) => {
+                raise(&mut self.block, op.router.rows as usize);
+                raise(&mut self.router, self.rows * op.router.rows as usize);
+                raise(&mut self.choices, self.rows * op.top_k as usize);
+                raise(&mut self.experts, op.router.rows as usize);
+            }
+            Op::Experts(op) => {
+                let choices = self.rows * op.top_k as usize;
+                raise(&mut self.choices, choices);
+                raise(&mut self.experts, model.weight(op.gate.weight).stack);
+                raise(&mut self.hidden, choices * (op.gate.rows as usize).next_multiple_of(STRIP));
+                let stride = stride(model, &op.down);
+                raise(&mut self.hidden_activations, choices * stride);
+                raise(&mut self.own_hidden_activations, choices.min(OWN_CHOICES) * stride);
+            }
+            Op::Head(op) => match op.result {
+                HeadResult::Logits => raise(&mut self.logits, self.outputs * op.matrix.rows as usize),
+                HeadResult::Hidden => raise(&mut self.logits, self.outputs * model.hparams.width as usize),
+                HeadResult::ArgMax => {}
+            },
+            Op::Embed { .. } | Op::Select { .. } | Op::NormAdd { .. } => {}
+        }
+    }
+
+    /// The rows of one head of a part whose heads are computed one by one.
+    fn head_block(&mut self, model: &Model<'_>, part: &Part) {
+        let group = |kv: KvSlot| &model.groups[kv.group.index()];
+        let head_dim = match part.epilogue {
+            Epilogue::Query { head_dim, .. } => head_dim,
+            Epilogue::Key { kv, .. } => group(kv).key_dim,
+            Epilogue::Value { kv } => group(kv).value_dim,
+            _ => return,
+        };
+        raise(&mut self.block, self.rows * head_dim as usize);
     }
 
     fn matrix(&mut self, model: &Model<'_>, matrix: &Matrix) {
@@ -121,9 +130,9 @@ impl Sizes {
         raise(&mut self.padded_row_bytes, weight.row_bytes());
         if let Some(format) = activation(weight.ty) {
             let stride = stride(model, matrix);
-            raise(&mut self.own_panels[format as usize], self.rows.min(OWN_ROWS) * stride);
+            raise(&mut self.own_activations[format as usize], self.rows.min(OWN_ROWS) * stride);
             if self.rows > OWN_ROWS {
-                raise(&mut self.panels[format as usize], self.rows * stride);
+                raise(&mut self.activations[format as usize], self.rows * stride);
             }
         }
     }

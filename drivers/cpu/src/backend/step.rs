@@ -1,253 +1,116 @@
-//! One thread's walk through a plan: the phases of the simple operations, and inputs of matrices.
-#![expect(unsafe_code, reason = "tasks of a phase write disjoint cells of shared buffers")]
+//! One thread's walk through a plan, and the phases of the simple operations.
 
-use super::local::Local;
-use super::shared::Cells;
-use crate::activations::{Layout, Quantize};
-use crate::elementwise::{NormAdd, RmsNorm};
-use crate::features::Isa;
-use crate::kv::KvPool;
-use crate::pool::Team;
-use crate::product::{Products, Selection, Weights, activation};
-use core::ops::Range;
-use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, Matrix, Norm, Op, Plan, RopeId, TensorId, WeightId};
-use doorbell_core::quant::{self, Activation};
-
-/// Up to so many rows every thread normalizes and quantizes for itself.
-pub(super) const OWN_ROWS: usize = 4;
-
-/// Up to so many hidden rows of experts every thread quantizes for itself.
-pub(super) const OWN_CHOICES: usize = 32;
-
-/// What all threads of a step share.
-pub(super) struct Context<'s> {
-    pub(super) isa: Isa,
-    pub(super) model: &'s Model<'s>,
-    pub(super) plan: &'s Plan<'s>,
-    /// The operations to run.
-    pub(super) ops: Range<usize>,
-    pub(super) batch: &'s Batch<'s>,
-    pub(super) pools: &'s [KvPool<'s>],
-    /// Sequence and position of each batch row.
-    pub(super) places: &'s [(u32, u32)],
-    /// The plan's tensors.
-    pub(super) arena: Cells,
-    /// `[ropes, rows, cosines and sines]`
-    pub(super) angles: Cells,
-    /// Quantized rows, by format.
-    pub(super) panels: [Cells; 4],
-    /// `[choices, hidden]` of experts.
-    pub(super) hidden: Cells,
-    /// The same, quantized.
-    pub(super) hidden_panel: Cells,
-    /// `[rows, experts]`
-    pub(super) router: Cells,
-    /// `[outputs, vocabulary]`
-    pub(super) logits: Cells,
-    /// `[threads, outputs]` values and tokens.
-    pub(super) best: Cells,
-    /// Partial attention: `[rows, heads, chunks]`.
-    pub(super) partials: Cells,
-    /// Partial results that fit.
-    pub(super) partial_floats: usize,
-}
-
-/// A quantized input of matrices: its layout and rows.
-pub(super) type Panel<'s> = (Layout, &'s [u8]);
+use super::context::Context;
+use super::local::{Local, OwnActivations, Work};
+use super::sizes::OWN_ROWS;
+use crate::elementwise::NormAdd;
+use crate::phase::{Phases, Region};
+use crate::product::Weights;
+use doorbell_core::plan::{Matrix, Norm, Op, TensorId, WeightId};
+use doorbell_core::quant;
 
 /// One thread's part in a step.
 pub(super) struct Step<'s, 'h> {
     pub(super) context: &'s Context<'s>,
-    pub(super) team: &'s Team<'s>,
-    pub(super) local: &'s mut Local<'h>,
+    pub(super) work: &'s mut Work<'h>,
+}
+
+/// Runs the operations of a step on this thread.
+pub(super) fn run(context: &Context<'_>, phases: &mut Phases<'_>, local: &mut Local<'_>) {
+    let Local { own, work } = local;
+    Step { context, work }.run(phases, own);
 }
 
 impl<'s> Step<'s, '_> {
-    /// All operations that are to be run.
-    pub(super) fn run(&mut self) {
-        self.local.moe.routed = None;
-        self.angles();
+    fn run(&mut self, phases: &mut Phases<'_>, own: &mut OwnActivations<'_>) {
+        self.angles(phases);
         let ops = &self.context.plan.ops[self.context.ops.clone()];
+        let mut deferred = None;
         for (index, op) in ops.iter().enumerate() {
             match op {
-                Op::Embed { table, scale, out } => self.embed(*table, *scale, *out),
-                Op::Select { input, out } => self.select(*input, *out),
-                Op::Project(op) => self.project(op),
-                Op::Attend(op) => self.attend(op),
-                Op::Route(op) => self.route(op, ops.get(index + 1)),
-                Op::Experts(op) => self.experts(op),
-                Op::NormAdd { input, norm, to } => self.norm_add(*input, *norm, *to),
-                Op::Head(op) => self.head(op),
+                Op::Embed { table, scale, out } => self.embed(phases, *table, *scale, *out),
+                Op::Select { input, out } => self.select(phases, *input, *out),
+                Op::Project(op) => self.project(phases, own, op),
+                Op::Attend(op) => self.attend(phases, op),
+                Op::Route(op) => {
+                    self.router_products(phases, own, op);
+                    match ops.get(index + 1) {
+                        Some(Op::Experts(next)) if self.defers_choice(op, next) => deferred = Some(op),
+                        _ => self.route(phases, op),
+                    }
+                }
+                Op::Experts(op) => self.experts(phases, own, op, deferred.take()),
+                Op::NormAdd { input, norm, to } => self.norm_add(phases, *input, *norm, *to),
+                Op::Head(op) => self.head(phases, own, op),
             }
         }
-    }
-
-    /// Rows of a tensor in this batch.
-    pub(super) fn rows(&self, id: TensorId) -> usize {
-        self.context.batch.rows_of(self.context.plan.tensor(id).rows)
-    }
-
-    /// The batch row behind a tensor's row.
-    pub(super) fn batch_row(&self, id: TensorId, row: usize) -> usize {
-        self.context.batch.batch_row(self.context.plan.tensor(id).rows, row) as usize
-    }
-
-    /// A tensor's row, to read.
-    ///
-    /// # Safety
-    /// No task of this phase writes it.
-    pub(super) unsafe fn read(&self, id: TensorId, row: usize) -> &'s [f32] {
-        let tensor = self.context.plan.tensor(id);
-        let width = tensor.width as usize;
-        // SAFETY: the caller's promise.
-        unsafe { self.context.arena.read(tensor.offset + row * width, width) }
-    }
-
-    /// Columns of a tensor's row, to write.
-    ///
-    /// # Safety
-    /// No other task of this phase uses them.
-    pub(super) unsafe fn write(&self, id: TensorId, row: usize, first: usize, count: usize) -> &'s mut [f32] {
-        let tensor = self.context.plan.tensor(id);
-        let width = tensor.width as usize;
-        debug_assert!(first + count <= width, "columns of a tensor");
-        // SAFETY: the caller's promise.
-        unsafe { self.context.arena.write(tensor.offset + row * width + first, count) }
     }
 
     /// Cosines and sines of every rotary embedding at every row's position, once per step.
-    fn angles(&self) {
+    fn angles(&self, phases: &mut Phases<'_>) {
         let context = self.context;
-        for row in self.team.tasks(context.places.len()) {
-            for (index, rope) in context.model.ropes.iter().enumerate() {
+        let floats = context.angle_floats();
+        let rows = Region::floats(context.buffers.angles, 0, context.positions.len(), floats);
+        let cuts = [rows.by_rows(floats)];
+        let phase = phases.open(&cuts);
+        while let Some(mut task) = phase.next_task() {
+            let row = task.first();
+            let mut share = task.share(0);
+            let mut rest = share.floats(0);
+            for rope in &context.model.ropes {
                 let pairs = rope.frequencies.len();
-                // SAFETY: this task's row only.
-                let angles = unsafe { context.angles.write(self.angle_cells(index, row), 2 * pairs) };
+                let (angles, after) = rest.split_at_mut(2 * pairs);
                 let (cos, sin) = angles.split_at_mut(pairs);
-                rope.angles(context.places[row].1, cos, sin);
+                rope.angles(context.positions[row].position, cos, sin);
+                rest = after;
             }
         }
-        self.team.barrier();
+        phase.end();
     }
 
-    fn angle_cells(&self, rope: usize, row: usize) -> usize {
-        let ropes = &self.context.model.ropes;
-        let before: usize = ropes[..rope].iter().map(|rope| 2 * rope.frequencies.len()).sum();
-        before * self.context.places.len() + row * 2 * ropes[rope].frequencies.len()
-    }
-
-    /// Cosines and sines of a rotary embedding for a batch row.
-    pub(super) fn rotation(&self, rope: RopeId, row: usize) -> (&'s [f32], &'s [f32]) {
-        let pairs = self.context.model.ropes[rope.index()].frequencies.len();
-        // SAFETY: written in the step's first phase only.
-        let angles = unsafe { self.context.angles.read(self.angle_cells(rope.index(), row), 2 * pairs) };
-        angles.split_at(pairs)
-    }
-
-    fn embed(&self, table: WeightId, scale: f32, out: TensorId) {
-        let weight = self.context.model.weight(table);
-        for row in self.team.tasks(self.context.batch.rows()) {
-            let token = self.context.batch.tokens[row].0 as usize;
-            // SAFETY: this task's row only.
-            let target = unsafe { self.write(out, row, 0, weight.cols) };
+    fn embed(&self, phases: &mut Phases<'_>, table: WeightId, scale: f32, out: TensorId) {
+        let context = self.context;
+        let weight = context.model.weight(table);
+        let cuts = [context.region(out).by_rows(weight.cols)];
+        let phase = phases.open(&cuts);
+        while let Some(mut task) = phase.next_task() {
+            let token = context.batch.tokens[task.first()].0 as usize;
+            let mut share = task.share(0);
+            let to = share.floats(0);
             // The binder has checked type and length, the batch its tokens.
-            let _ = quant::dequantize(weight.ty, weight.slice(0, token, 1), target);
-            target.iter_mut().for_each(|x| *x *= scale);
+            let _ = quant::dequantize(weight.ty, weight.slice(0, token, 1), to);
+            to.iter_mut().for_each(|x| *x *= scale);
         }
-        self.team.barrier();
+        phase.end();
     }
 
-    fn select(&self, input: TensorId, out: TensorId) {
-        for row in self.team.tasks(self.context.batch.outputs.len()) {
-            // SAFETY: the input is not written in this phase; the output row is this task's.
-            unsafe {
-                let from = self.read(input, self.context.batch.outputs[row] as usize);
-                self.write(out, row, 0, from.len()).copy_from_slice(from);
-            }
+    fn select(&self, phases: &mut Phases<'_>, input: TensorId, out: TensorId) {
+        let context = self.context;
+        let cuts = [context.region(out).by_rows(context.width(input))];
+        let phase = phases.open(&cuts);
+        while let Some(mut task) = phase.next_task() {
+            let from = context.read(&phase, input, context.batch.outputs[task.first()] as usize);
+            task.share(0).floats(0).copy_from_slice(from);
         }
-        self.team.barrier();
+        phase.end();
     }
 
-    /// A task is a part of a row, since there is mostly one row.
-    fn norm_add(&self, input: TensorId, norm: Norm, to: TensorId) {
+    /// A task is a part of a row when there are few rows.
+    fn norm_add(&self, phases: &mut Phases<'_>, input: TensorId, norm: Norm, to: TensorId) {
         const PART: usize = 256;
-        let width = self.context.plan.tensor(input).width as usize;
-        let parts = width.div_ceil(PART);
-        let weight = self.context.model.vector(norm.weight);
-        for task in self.team.tasks(self.rows(input) * parts) {
-            let (row, first) = (task / parts, task % parts * PART);
-            let count = PART.min(width - first);
-            // SAFETY: the input is not written in this phase; the part is this task's.
-            let (x, to) = unsafe { (self.read(input, row), self.write(to, row, first, count)) };
-            self.context.isa.run(NormAdd { x, weight, eps: norm.eps, first, to });
+        let context = self.context;
+        let (rows, width) = (context.rows(input), context.width(input));
+        let part = if rows <= OWN_ROWS { PART } else { width };
+        let weight = context.model.vector(norm.weight);
+        let cuts = [context.region(to).by_cells(width, part)];
+        let phase = phases.open(&cuts);
+        while let Some(mut task) = phase.next_task() {
+            let (row, first) = (task.first() % rows, task.first() / rows * part);
+            let x = context.read(&phase, input, row);
+            let mut share = task.share(0);
+            context.isa.run(NormAdd { x, weight, eps: norm.eps, first, to: share.floats(0) });
         }
-        self.team.barrier();
-    }
-
-    /// Rows of an input, normalized and in the formats that `matrices` take. One phase when rows are many, none when
-    /// they are few.
-    pub(super) fn panels<'x>(
-        &mut self,
-        input: TensorId,
-        norm: Option<Norm>,
-        matrices: impl Iterator<Item = &'x Matrix>,
-    ) -> [Option<Panel<'s>>; 4] {
-        let (rows, model) = (self.rows(input), self.context.model);
-        let mut layouts = [None; 4];
-        for matrix in matrices {
-            let weight = model.weight(matrix.weight);
-            // The backend has refused weights without a kernel.
-            let format = activation(weight.ty).unwrap_or(Activation::F32);
-            layouts[format as usize] = Layout::new(format, weight.cols);
-        }
-        let own = rows <= OWN_ROWS;
-        if own {
-            (0..rows).for_each(|row| self.quantize_row(input, norm, &layouts, row, true));
-        } else {
-            for row in self.team.tasks(rows) {
-                self.quantize_row(input, norm, &layouts, row, false);
-            }
-            self.team.barrier();
-        }
-        let mut panels = [None; 4];
-        for (format, layout) in layouts.into_iter().enumerate() {
-            let Some(layout) = layout else { continue };
-            let bytes = rows * layout.stride;
-            let cells = if own { self.local.panels[format].cells() } else { self.context.panels[format] };
-            // SAFETY: nobody writes the panel before the operation's last barrier.
-            panels[format] = Some((layout, unsafe { cells.read_bytes(0, bytes) }));
-        }
-        panels
-    }
-
-    fn quantize_row(
-        &mut self,
-        input: TensorId,
-        norm: Option<Norm>,
-        layouts: &[Option<Layout>; 4],
-        row: usize,
-        own: bool,
-    ) {
-        let isa = self.context.isa;
-        // SAFETY: inputs are not written while they are read.
-        let x = unsafe { self.read(input, row) };
-        let values = match norm {
-            None => x,
-            Some(norm) => {
-                let out = &mut self.local.row.floats_mut()[..x.len()];
-                let weight = self.context.model.vector(norm.weight);
-                isa.run(RmsNorm { x, weight, eps: norm.eps, out });
-                &self.local.row.floats()[..x.len()]
-            }
-        };
-        for (format, layout) in layouts.iter().enumerate() {
-            let Some(layout) = layout else { continue };
-            let cells = if own { self.local.panels[format].cells() } else { self.context.panels[format] };
-            // SAFETY: this task's row of the shared panel, or the thread's own.
-            let bytes = unsafe { cells.write_bytes(row * layout.stride, layout.stride) };
-            isa.run(Quantize::new(layout, values, bytes));
-        }
+        phase.end();
     }
 
     /// The rows of a matrix; of a stack, those of matrix `expert`.
@@ -257,18 +120,5 @@ impl<'s> Step<'s, '_> {
         let weights = Weights::new(weight.ty, weight.cols, rows);
         // `CpuBackend::new` has made the same call for every weight.
         weights.expect("a weight that the backend has accepted")
-    }
-
-    /// Products with all rows of a panel.
-    pub(super) fn products<'x>(
-        &self,
-        panels: &'x [Option<Panel<'x>>; 4],
-        weights: &Weights<'_>,
-    ) -> Products<'x> {
-        let (layout, bytes) = panels[weights.activation() as usize]
-            .as_ref()
-            .expect("a panel for every matrix of the operation");
-        let count = bytes.len() / layout.stride;
-        Products::new(self.context.isa, layout, bytes, Selection::Range { first: 0, count })
     }
 }

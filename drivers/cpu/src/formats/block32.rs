@@ -1,8 +1,9 @@
 //! The formats of 32 codes under half-precision scales. Layouts: `ggml-common.h`.
-#![expect(unsafe_code, reason = "reads blocks through row pointers that the caller vouches for")]
 
-use super::{Block32, Minima32, Offset32, Wide32};
-use crate::simd::{Rows, Simd, each};
+use super::Block32;
+use super::class::{Minima32, Offset32, Wide32};
+use crate::product::view::{Piece, PieceRows};
+use crate::simd::{Simd, each};
 
 /// `d` f16, 16 bytes of nibbles.
 pub(crate) struct Q4_0;
@@ -26,14 +27,10 @@ pub(super) const IQ4_LEVELS: [u8; 16] =
 /// FP4 (E2M1) values, doubled, plus 16.
 const FP4_LEVELS: [u8; 16] = [16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4];
 
-/// Nibbles of a 16-byte column: byte j holds element j low and element j + 16 high.
-///
-/// # Safety
-/// `LANES` rows of 16 bytes must be readable.
+/// Nibbles of the 16 bytes at `AT`: byte j holds element j low and element j + 16 high.
 #[inline(always)]
-unsafe fn nibbles<S: Simd>(simd: S, rows: Rows) -> [S::I; 8] {
-    // SAFETY: the caller's promise.
-    let packed = unsafe { simd.transpose(rows) };
+fn nibbles<const AT: usize, S: Simd, P: Piece>(simd: S, rows: PieceRows<'_, S, P>) -> [S::I; 8] {
+    let packed = rows.transpose::<AT>(simd);
     let mask = simd.splat(0x0f0f_0f0f);
     let low = each(packed, |x| simd.and(x, mask));
     let high = each(packed, |x| simd.and(simd.shr(x, 4), mask));
@@ -62,133 +59,141 @@ fn scale_and_minimum<S: Simd>(simd: S, both: S::I) -> (S::F, S::F) {
     (simd.half(both), simd.half(simd.shr(both, 16)))
 }
 
-impl Block32 for Q4_0 {
+impl Piece for Q4_0 {
     const BYTES: usize = 18;
+}
+
+impl Block32 for Q4_0 {
     type Class = Offset32;
     const OFFSET: u32 = 3;
 
     #[inline(always)]
-    unsafe fn scales<S: Simd>(simd: S, rows: Rows) -> (S::F, S::F) {
-        // SAFETY: two bytes at the start of the block.
-        let d = simd.half(unsafe { simd.gather_u16(rows) });
+    fn scales<S: Simd>(simd: S, rows: PieceRows<'_, S, Self>) -> (S::F, S::F) {
+        let d = simd.half(rows.gather_u16::<0>(simd));
         (d, d)
     }
 
     #[inline(always)]
-    unsafe fn codes<S: Simd>(simd: S, rows: Rows) -> [S::I; 8] {
-        // SAFETY: 16 bytes at offset 2 of 18.
-        unsafe { nibbles(simd, rows.at(2)) }
+    fn codes<S: Simd>(simd: S, rows: PieceRows<'_, S, Self>) -> [S::I; 8] {
+        nibbles::<2, _, _>(simd, rows)
     }
 }
 
-impl Block32 for Q4_1 {
+impl Piece for Q4_1 {
     const BYTES: usize = 20;
+}
+
+impl Block32 for Q4_1 {
     type Class = Minima32;
     const OFFSET: u32 = 0;
 
     #[inline(always)]
-    unsafe fn scales<S: Simd>(simd: S, rows: Rows) -> (S::F, S::F) {
-        // SAFETY: 16 bytes at the start of 20.
-        scale_and_minimum(simd, unsafe { simd.transpose(rows) }[0])
+    fn scales<S: Simd>(simd: S, rows: PieceRows<'_, S, Self>) -> (S::F, S::F) {
+        scale_and_minimum(simd, rows.transpose::<0>(simd)[0])
     }
 
     #[inline(always)]
-    unsafe fn codes<S: Simd>(simd: S, rows: Rows) -> [S::I; 8] {
-        // SAFETY: 16 bytes at offset 4 of 20.
-        unsafe { nibbles(simd, rows.at(4)) }
+    fn codes<S: Simd>(simd: S, rows: PieceRows<'_, S, Self>) -> [S::I; 8] {
+        nibbles::<4, _, _>(simd, rows)
     }
 }
 
-impl Block32 for Q5_0 {
+impl Piece for Q5_0 {
     const BYTES: usize = 22;
+}
+
+impl Block32 for Q5_0 {
     type Class = Offset32;
     const OFFSET: u32 = 4;
 
     #[inline(always)]
-    unsafe fn scales<S: Simd>(simd: S, rows: Rows) -> (S::F, S::F) {
-        // SAFETY: 16 bytes at the start of 22.
-        let d = simd.half(unsafe { simd.transpose(rows) }[0]);
+    fn scales<S: Simd>(simd: S, rows: PieceRows<'_, S, Self>) -> (S::F, S::F) {
+        let d = simd.half(rows.transpose::<0>(simd)[0]);
         (d, d)
     }
 
     #[inline(always)]
-    unsafe fn codes<S: Simd>(simd: S, rows: Rows) -> [S::I; 8] {
-        // SAFETY: 16 bytes at the start and at offset 6 of 22.
-        let (head, codes) = unsafe { (simd.transpose(rows), nibbles(simd, rows.at(6))) };
+    fn codes<S: Simd>(simd: S, rows: PieceRows<'_, S, Self>) -> [S::I; 8] {
+        let (head, codes) = (rows.transpose::<0>(simd), nibbles::<6, _, _>(simd, rows));
         let bits = simd.or(simd.shr(head[0], 16), simd.shl(head[1], 16));
         with_fifth_bits(simd, codes, bits)
     }
 }
 
-impl Block32 for Q5_1 {
+impl Piece for Q5_1 {
     const BYTES: usize = 24;
+}
+
+impl Block32 for Q5_1 {
     type Class = Minima32;
     const OFFSET: u32 = 0;
 
     #[inline(always)]
-    unsafe fn scales<S: Simd>(simd: S, rows: Rows) -> (S::F, S::F) {
-        // SAFETY: 16 bytes at the start of 24.
-        scale_and_minimum(simd, unsafe { simd.transpose(rows) }[0])
+    fn scales<S: Simd>(simd: S, rows: PieceRows<'_, S, Self>) -> (S::F, S::F) {
+        scale_and_minimum(simd, rows.transpose::<0>(simd)[0])
     }
 
     #[inline(always)]
-    unsafe fn codes<S: Simd>(simd: S, rows: Rows) -> [S::I; 8] {
-        // SAFETY: 16 bytes at the start and at offset 8 of 24.
-        let (head, codes) = unsafe { (simd.transpose(rows), nibbles(simd, rows.at(8))) };
+    fn codes<S: Simd>(simd: S, rows: PieceRows<'_, S, Self>) -> [S::I; 8] {
+        let (head, codes) = (rows.transpose::<0>(simd), nibbles::<8, _, _>(simd, rows));
         with_fifth_bits(simd, codes, head[1])
     }
 }
 
-impl Block32 for Q8_0 {
+impl Piece for Q8_0 {
     const BYTES: usize = 34;
+}
+
+impl Block32 for Q8_0 {
     type Class = Wide32;
     const OFFSET: u32 = 7;
 
     #[inline(always)]
-    unsafe fn scales<S: Simd>(simd: S, rows: Rows) -> (S::F, S::F) {
-        // SAFETY: two bytes at the start of the block.
-        let d = simd.half(unsafe { simd.gather_u16(rows) });
+    fn scales<S: Simd>(simd: S, rows: PieceRows<'_, S, Self>) -> (S::F, S::F) {
+        let d = simd.half(rows.gather_u16::<0>(simd));
         (d, d)
     }
 
     #[inline(always)]
-    unsafe fn codes<S: Simd>(simd: S, rows: Rows) -> [S::I; 8] {
-        // SAFETY: 16 bytes at offsets 2 and 18 of 34.
-        let (a, b) = unsafe { (simd.transpose(rows.at(2)), simd.transpose(rows.at(18))) };
+    fn codes<S: Simd>(simd: S, rows: PieceRows<'_, S, Self>) -> [S::I; 8] {
+        let (a, b) = (rows.transpose::<2>(simd), rows.transpose::<18>(simd));
         let flip = simd.splat(0x8080_8080_u32.cast_signed());
         each([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]], |x| simd.xor(x, flip))
     }
 }
 
-impl Block32 for Iq4Nl {
+impl Piece for Iq4Nl {
     const BYTES: usize = 18;
+}
+
+impl Block32 for Iq4Nl {
     type Class = Wide32;
     const OFFSET: u32 = 7;
 
     #[inline(always)]
-    unsafe fn scales<S: Simd>(simd: S, rows: Rows) -> (S::F, S::F) {
-        // SAFETY: two bytes at the start of the block.
-        let d = simd.half(unsafe { simd.gather_u16(rows) });
+    fn scales<S: Simd>(simd: S, rows: PieceRows<'_, S, Self>) -> (S::F, S::F) {
+        let d = simd.half(rows.gather_u16::<0>(simd));
         (d, d)
     }
 
     #[inline(always)]
-    unsafe fn codes<S: Simd>(simd: S, rows: Rows) -> [S::I; 8] {
-        // SAFETY: 16 bytes at offset 2 of 18.
-        each(unsafe { nibbles(simd, rows.at(2)) }, |x| simd.lookup(&IQ4_LEVELS, x))
+    fn codes<S: Simd>(simd: S, rows: PieceRows<'_, S, Self>) -> [S::I; 8] {
+        each(nibbles::<2, _, _>(simd, rows), |x| simd.lookup(&IQ4_LEVELS, x))
     }
 }
 
-impl Block32 for Mxfp4 {
+impl Piece for Mxfp4 {
     const BYTES: usize = 17;
+}
+
+impl Block32 for Mxfp4 {
     type Class = Offset32;
     const OFFSET: u32 = 4;
 
     /// The values are doubled, so the scale is 2^(e − 128): exponent e − 1 of an f32, subnormal for e < 2.
     #[inline(always)]
-    unsafe fn scales<S: Simd>(simd: S, rows: Rows) -> (S::F, S::F) {
-        // SAFETY: two bytes at the start of 17.
-        let e = simd.and(unsafe { simd.gather_u16(rows) }, simd.splat(0xff));
+    fn scales<S: Simd>(simd: S, rows: PieceRows<'_, S, Self>) -> (S::F, S::F) {
+        let e = simd.and(rows.gather_u16::<0>(simd), simd.splat(0xff));
         // 2^(e - 128) = 2^(e/2 - 64) * 2^(e - e/2 - 64): both factors are normal numbers.
         let half = simd.shr(e, 1);
         let rest = simd.add(e, simd.mul(half, simd.splat(-1)));
@@ -198,8 +203,7 @@ impl Block32 for Mxfp4 {
     }
 
     #[inline(always)]
-    unsafe fn codes<S: Simd>(simd: S, rows: Rows) -> [S::I; 8] {
-        // SAFETY: 16 bytes at offset 1 of 17.
-        each(unsafe { nibbles(simd, rows.at(1)) }, |x| simd.lookup(&FP4_LEVELS, x))
+    fn codes<S: Simd>(simd: S, rows: PieceRows<'_, S, Self>) -> [S::I; 8] {
+        each(nibbles::<1, _, _>(simd, rows), |x| simd.lookup(&FP4_LEVELS, x))
     }
 }

@@ -1,28 +1,33 @@
-//! What core's [`Expanded`] blocks are to the kernels: a superblock that lies in memory of the driver's own.
-#![expect(unsafe_code, reason = "reads blocks through row pointers that the caller vouches for")]
+//! Core's [`Expanded`] blocks as the kernels read them: a superblock in memory of the driver's own.
 
-use super::{Offset16, Superblock, Visitor};
-use crate::simd::{Rows, Simd};
+use super::class::Offset16;
+use super::{Superblock, Visitor};
+use crate::product::view::PieceRows;
+use crate::simd::Simd;
 use doorbell_core::quant::Expanded;
 
+/// Calls a block of code for each value of a constant.
+macro_rules! each_sub {
+    ($name:ident in [$($value:literal)*] $body:block) => {$({
+        const $name: usize = $value;
+        $body
+    })*};
+}
+
 impl Superblock for Expanded {
-    const BYTES: usize = size_of::<Self>();
     type Class = Offset16;
     const OFFSET: u32 = Self::BIAS.ilog2();
 
     #[inline(always)]
-    unsafe fn visit<S: Simd, V: Visitor<S>>(simd: S, rows: Rows, visitor: &mut V) {
-        // SAFETY: 16 bytes at offset 256, four at offset 272.
-        let (scales, low, high) = unsafe {
-            (simd.transpose(rows.at(256)), simd.gather_u16(rows.at(272)), simd.gather_u16(rows.at(274)))
-        };
+    fn visit<S: Simd, V: Visitor<S>>(simd: S, rows: PieceRows<'_, S, Self>, visitor: &mut V) {
+        let scales = rows.transpose::<256>(simd);
+        let (low, high) = (rows.gather_u16::<272>(simd), rows.gather_u16::<274>(simd));
         let factor = simd.as_f(simd.or(low, simd.shl(high, 16)));
         visitor.scales(simd, factor, factor);
-        for sub in 0..16 {
-            // SAFETY: 16 bytes at offsets 0 to 240.
-            let codes = unsafe { simd.transpose(rows.at(16 * sub)) };
-            let scale = simd.sar(simd.shl(scales[sub / 4], 24 - 8 * (sub as u32 % 4)), 24);
-            visitor.sub16(simd, sub, codes, scale);
-        }
+        each_sub!(SUB in [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15] {
+            let codes = rows.transpose::<{ 16 * SUB }>(simd);
+            let scale = simd.sar(simd.shl(scales[SUB / 4], 24 - 8 * (SUB as u32 % 4)), 24);
+            visitor.sub16(simd, SUB, codes, scale);
+        });
     }
 }

@@ -1,8 +1,8 @@
 //! Weights that are plain numbers.
-#![expect(unsafe_code, reason = "reads numbers through row pointers that the caller vouches for")]
 
 use super::Float;
-use crate::simd::{Rows, Simd};
+use crate::product::view::{Column, Piece, PieceRows};
+use crate::simd::Simd;
 
 /// IEEE single precision.
 pub(crate) struct F32;
@@ -11,59 +11,59 @@ pub(crate) struct F16;
 /// The upper half of single precision.
 pub(crate) struct Bf16;
 
-impl Float for F32 {
+impl Piece for F32 {
     const BYTES: usize = 4;
+}
 
+impl Float for F32 {
     #[inline(always)]
-    unsafe fn numbers<S: Simd>(simd: S, rows: Rows) -> [S::F; 8] {
-        // SAFETY: the caller's promise.
-        let words = unsafe { simd.transpose(rows) };
+    fn numbers<S: Simd>(simd: S, rows: PieceRows<'_, S, Column>) -> [S::F; 8] {
+        let words = rows.transpose::<0>(simd);
         let at = |i: usize| simd.as_f(words[i % 4]);
         [at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)]
     }
 
     #[inline(always)]
-    unsafe fn number<S: Simd>(simd: S, rows: Rows) -> S::F {
-        // SAFETY: four bytes, as two halves.
-        let (low, high) = unsafe { (simd.gather_u16(rows), simd.gather_u16(rows.at(2))) };
+    fn number<S: Simd>(simd: S, rows: PieceRows<'_, S, Self>) -> S::F {
+        let (low, high) = (rows.gather_u16::<0>(simd), rows.gather_u16::<2>(simd));
         simd.as_f(simd.or(low, simd.shl(high, 16)))
     }
 }
 
-impl Float for F16 {
+impl Piece for F16 {
     const BYTES: usize = 2;
+}
 
+impl Float for F16 {
     #[inline(always)]
-    unsafe fn numbers<S: Simd>(simd: S, rows: Rows) -> [S::F; 8] {
-        // SAFETY: the caller's promise.
-        let words = unsafe { simd.transpose(rows) };
+    fn numbers<S: Simd>(simd: S, rows: PieceRows<'_, S, Column>) -> [S::F; 8] {
+        let words = rows.transpose::<0>(simd);
         let (even, odd) = (|i: usize| simd.half(words[i]), |i: usize| simd.half(simd.shr(words[i], 16)));
         [even(0), odd(0), even(1), odd(1), even(2), odd(2), even(3), odd(3)]
     }
 
     #[inline(always)]
-    unsafe fn number<S: Simd>(simd: S, rows: Rows) -> S::F {
-        // SAFETY: the caller's promise.
-        simd.half(unsafe { simd.gather_u16(rows) })
+    fn number<S: Simd>(simd: S, rows: PieceRows<'_, S, Self>) -> S::F {
+        simd.half(rows.gather_u16::<0>(simd))
     }
 }
 
-impl Float for Bf16 {
+impl Piece for Bf16 {
     const BYTES: usize = 2;
+}
 
+impl Float for Bf16 {
     #[inline(always)]
-    unsafe fn numbers<S: Simd>(simd: S, rows: Rows) -> [S::F; 8] {
+    fn numbers<S: Simd>(simd: S, rows: PieceRows<'_, S, Column>) -> [S::F; 8] {
         let top = simd.splat(0xffff_0000_u32.cast_signed());
-        // SAFETY: the caller's promise.
-        let words = unsafe { simd.transpose(rows) };
+        let words = rows.transpose::<0>(simd);
         let even = |i: usize| simd.as_f(simd.shl(words[i], 16));
         let odd = |i: usize| simd.as_f(simd.and(words[i], top));
         [even(0), odd(0), even(1), odd(1), even(2), odd(2), even(3), odd(3)]
     }
 
     #[inline(always)]
-    unsafe fn number<S: Simd>(simd: S, rows: Rows) -> S::F {
-        // SAFETY: the caller's promise.
-        simd.as_f(simd.shl(unsafe { simd.gather_u16(rows) }, 16))
+    fn number<S: Simd>(simd: S, rows: PieceRows<'_, S, Self>) -> S::F {
+        simd.as_f(simd.shl(rows.gather_u16::<0>(simd), 16))
     }
 }

@@ -2,96 +2,76 @@
 //!
 //! Lattice and ternary formats become small codes under integer scales and go on as other superblocks do; the rest becomes
 //! plain numbers.
-#![expect(unsafe_code, reason = "walks raw rows and writes raw scratch")]
 
-use super::scratch::{Parts, VECTOR};
-use super::unpack::{Writer, prefetch_next};
+use super::unpack::Writer;
+use super::view::{Ahead, LaneWriter, Parts, StripRows};
 use crate::formats::Superblock;
-use crate::simd::{Kernel, Rows, STRIP, Simd};
-use core::marker::PhantomData;
+use crate::lines::Line;
+use crate::simd::{Kernel, STRIP, Simd};
 use doorbell_core::quant::{self, Expanded, Type};
 
 /// Elements of the longest block of any type.
 const LONGEST: usize = 256;
 
+/// Distance at which weights are requested ahead of their use, in bytes, when a strip is less.
+const AHEAD: usize = 16 << 10;
+
 /// A strip of a type, and where it goes.
-pub(super) struct GenericFormat {
-    ty: Type,
-    rows: Rows,
-    cols: usize,
-    out: *mut u8,
+pub(super) struct GenericFormat<'a> {
+    pub(super) ty: Type,
+    /// Sixteen rows, one after the other.
+    pub(super) rows: &'a [u8],
+    pub(super) row_bytes: usize,
+    /// The parts of superblocks, or a vector for each column of plain numbers.
+    pub(super) out: &'a mut [Line],
 }
 
-impl GenericFormat {
-    /// Sixteen rows of `cols` elements to `out`.
-    ///
-    /// # Safety
-    /// Sixteen rows of `cols` elements of `ty` must be readable, and `out` writable for the parts of superblocks, or
-    /// `cols` vectors of plain numbers.
-    pub(super) const unsafe fn new(ty: Type, rows: Rows, cols: usize, out: *mut u8) -> Self {
-        Self { ty, rows, cols, out }
-    }
-
-    /// The bytes of block `block` of a row.
-    fn block(&self, row: usize, block: usize) -> &[u8] {
-        let bytes = self.ty.block_bytes();
-        // SAFETY: `new`: the rows have these blocks.
-        unsafe {
-            core::slice::from_raw_parts(self.rows.base.add(row * self.rows.stride + block * bytes), bytes)
-        }
-    }
+/// The bytes of block `block` of row `row`.
+fn block_of(rows: &[u8], row_bytes: usize, block_bytes: usize, row: usize, block: usize) -> &[u8] {
+    &rows[row * row_bytes..][..row_bytes][block * block_bytes..][..block_bytes]
 }
 
 /// To superblocks' parts.
-pub(super) struct Expand(pub(super) GenericFormat);
+pub(super) struct Expand<'a>(pub(super) GenericFormat<'a>);
 
-impl Kernel for Expand {
+impl Kernel for Expand<'_> {
     type Output = ();
 
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
-        let Self(strip) = self;
-        let parts = Parts::new::<<Expanded as Superblock>::Class>(strip.cols, 256);
+        let GenericFormat { ty, rows, row_bytes, out } = self.0;
+        let bytes = ty.block_bytes();
+        let count = row_bytes / bytes;
+        let parts = Parts::<<Expanded as Superblock>::Class>::new(256 * count, 256);
+        let all = StripRows::<Expanded>::new(rows, row_bytes);
         let mut blocks = [Expanded::ZERO; STRIP];
-        for block in 0..strip.cols / 256 {
-            prefetch_next(simd, strip.rows, (block, strip.ty.block_bytes()), (0, 1));
+        for block in 0..count {
+            all.prefetch(simd, Ahead { index: block, bytes, least: AHEAD }, 0, 1);
             for (row, expanded) in blocks.iter_mut().enumerate() {
-                // A whole block of a type that expands: `Products` asks for it.
-                let _ = quant::expand(strip.ty, strip.block(row, block), expanded);
+                // A whole block of a type that expands: `Products` checks for it.
+                let _ = quant::expand(ty, block_of(rows, row_bytes, bytes, row, block), expanded);
             }
             for first in (0..STRIP).step_by(S::LANES) {
-                // SAFETY: `GenericFormat::new`: scratch has these parts; the lanes' blocks begin at `first`.
-                unsafe {
-                    let base = blocks.as_ptr().add(first).cast();
-                    let rows = Rows { base, stride: size_of::<Expanded>() };
-                    let mut writer = Writer::<Expanded> {
-                        whole: None,
-                        out: strip.out.add(4 * first),
-                        parts,
-                        block,
-                        format: PhantomData,
-                    };
-                    Expanded::visit(simd, rows, &mut writer);
-                }
+                let out = LaneWriter::new(out, first);
+                let mut writer = Writer::<S, Expanded> { ahead: None, out, parts, block };
+                Expanded::visit(simd, StripRows::of_blocks(&blocks).piece(first, 0), &mut writer);
             }
         }
     }
 }
 
 /// To plain numbers.
-pub(super) fn dequantize(strip: &GenericFormat) {
-    let len = strip.ty.block_len();
+pub(super) fn dequantize(strip: GenericFormat<'_>) {
+    let GenericFormat { ty, rows, row_bytes, out } = strip;
+    let (len, bytes) = (ty.block_len(), ty.block_bytes());
     let mut values = [0f32; LONGEST];
     let values = &mut values[..len];
-    for block in 0..strip.cols / len {
+    for (block, columns) in out.chunks_exact_mut(len).enumerate().take(row_bytes / bytes) {
         for row in 0..STRIP {
             // A whole block of a type that `Weights::new` has let through.
-            let _ = quant::dequantize(strip.ty, strip.block(row, block), values);
-            for (column, value) in values.iter().enumerate() {
-                // SAFETY: `GenericFormat::new`: there is a vector for each column.
-                unsafe {
-                    strip.out.add((block * len + column) * VECTOR).cast::<f32>().add(row).write(*value)
-                };
+            let _ = quant::dequantize(ty, block_of(rows, row_bytes, bytes, row, block), values);
+            for (column, value) in columns.iter_mut().zip(&*values) {
+                column.0.as_chunks_mut::<4>().0[row] = value.to_ne_bytes();
             }
         }
     }

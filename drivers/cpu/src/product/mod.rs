@@ -17,7 +17,7 @@
 //! paths follow it, so a result does not depend on the other rows, on tiling or on threads. (Forms of the
 //! processor agree on the integers; AVX2 and AVX-512 also on the floats.)
 //!
-//! What is done with the products is the caller's matter.
+//! The use of the products is not here.
 
 mod generic_format;
 mod rows;
@@ -26,6 +26,7 @@ mod scratch;
 mod single;
 mod tile;
 mod unpack;
+pub(crate) mod view;
 mod weights;
 
 pub use run::{Products, Selection};

@@ -3,21 +3,22 @@
 //! First the exact integer sums of every block go to scratch, row by row; then sixteen rows' sums are turned and take
 //! part in the same chains of float additions as in the other paths, a lane a row. One stream of addresses is what the
 //! processor prefetches by itself.
-#![expect(unsafe_code, reason = "walks raw rows and a raw activation row")]
 #![expect(clippy::needless_range_loop, reason = "several arrays share the index of a block")]
 
-use super::single::Single;
-use crate::activations::Layout;
+use super::view::{Column, StripRows, Terms};
 use crate::formats::RowBlock;
-use crate::simd::{Kernel, Rows, STRIP, Simd};
+use crate::simd::{Kernel, STRIP, Simd};
 
-/// How far ahead of their use weights are asked for, in bytes: as far as the processor's own prefetch does not reach.
+/// Distance at which weights are requested ahead of their use, in bytes: as far as the processor's own prefetch does not reach.
 const AHEAD: usize = 4 << 10;
+
+/// Blocks whose sums are stored at once.
+const GROUP: usize = 8;
 
 /// Words from one row's sums to the next: whole groups of eight blocks, and an odd number of groups of four, so that
 /// rows do not compete for cache sets.
 const fn stride(blocks: usize) -> usize {
-    blocks.next_multiple_of(8) + 4
+    blocks.next_multiple_of(GROUP) + 4
 }
 
 /// Words of one plane: sums of a term, or scales.
@@ -25,100 +26,88 @@ const fn plane(blocks: usize) -> usize {
     STRIP * stride(blocks)
 }
 
-/// Scratch for a strip's sums of two terms, and scales.
-pub(super) const fn scratch_bytes(blocks: usize) -> usize {
-    3 * plane(blocks) * 4
+/// Words of scratch for a strip's sums of two terms, and scales.
+pub(super) const fn scratch_words(blocks: usize) -> usize {
+    3 * plane(blocks)
 }
 
-/// A strip by rows, with [`scratch_bytes`].
-pub(super) struct ByRows<'a, F>(pub(super) Single<'a, F>, pub(super) *mut u8);
+/// A strip by rows.
+pub(super) struct ByRows<'a, F> {
+    /// Sixteen rows, one after the other.
+    pub(super) rows: &'a [u8],
+    pub(super) terms: Terms<'a, 2>,
+    /// [`scratch_words`].
+    pub(super) scratch: &'a mut [i32],
+    pub(super) out: &'a mut [f32; STRIP],
+    pub(super) format: core::marker::PhantomData<F>,
+}
 
 impl<F: RowBlock> Kernel for ByRows<'_, F> {
     type Output = ();
 
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
-        let Single { rows, layout, terms, out, .. } = self.0;
-        let blocks = layout.cols / 256;
-        let words = self.1.cast::<i32>();
-        for row in 0..STRIP {
-            for first in (0..blocks).step_by(8) {
-                let count = (blocks - first).min(8);
-                // SAFETY: whoever makes a `ByRows` vouches for sixteen rows, the activation row and scratch.
-                unsafe {
-                    let block = rows.base.add(row * rows.stride + first * F::BYTES);
-                    let to = words.add(row * stride(blocks) + first);
-                    row_group::<S, F>(simd, (block, count), (layout, terms, first), (to, plane(blocks)));
-                }
+        let Self { rows, terms, scratch, out, .. } = self;
+        let blocks = terms.blocks256();
+        let (first, rest) = scratch.split_at_mut(plane(blocks));
+        let (second, rest) = rest.split_at_mut(plane(blocks));
+        let mut planes = [first, second, &mut rest[..plane(blocks)]];
+        let rows = rows[..STRIP * blocks * F::BYTES].chunks_exact(blocks * F::BYTES);
+        for (row, bytes) in rows.enumerate() {
+            for (group, bytes) in bytes.chunks(GROUP * F::BYTES).enumerate() {
+                let at = row * stride(blocks) + GROUP * group;
+                let [a, b, c] = &mut planes;
+                let to = [&mut a[at..at + GROUP], &mut b[at..at + GROUP], &mut c[at..at + GROUP]];
+                row_group::<S, F>(simd, bytes, terms, GROUP * group, to);
             }
         }
+        let planes = planes.map(|plane| StripRows::of_words(plane, stride(blocks)));
         for first in (0..STRIP).step_by(S::LANES) {
-            // SAFETY: as above; all sums have been written.
-            unsafe { chains(simd, layout, terms, words.add(first * stride(blocks)), out.add(first)) };
+            simd.write_f(&mut out[first..], chains(simd, terms, planes, first));
         }
     }
 }
 
-/// Sums and scales of up to eight blocks of a row.
-///
-/// # Safety
-/// The blocks, the activation row's planes and eight words in each plane of scratch must be there.
+/// Sums and scales of up to eight blocks of a row, which the activations' block `first` meets first.
 #[inline(always)]
-unsafe fn row_group<S: Simd, F: RowBlock>(
+fn row_group<S: Simd, F: RowBlock>(
     simd: S,
-    (block, count): (*const u8, usize),
-    (layout, terms, first): (&Layout, [*const u8; 2], usize),
-    (to, plane): (*mut i32, usize),
+    bytes: &[u8],
+    terms: Terms<'_, 2>,
+    first: usize,
+    [sums, second_sums, scales]: [&mut [i32]; 3],
 ) {
-    let mut products = [[simd.splat(0); 8]; 2];
-    for i in 0..8 {
-        if i < count {
-            let halves = layout.halves16 + 32 * (first + i);
-            // SAFETY: the caller's promise.
-            unsafe {
-                let at = block.add(i * F::BYTES);
-                for line in 0..F::BYTES.div_ceil(64) {
-                    simd.prefetch(at.wrapping_add(AHEAD + 64 * line));
-                }
-                let sums = |term: usize| terms[term].add(halves).cast::<[i16; 16]>().read_unaligned();
-                let codes = [terms[0].add(256 * (first + i)), terms[1].add(256 * (first + i))];
-                let [a, b] = F::products(simd, at, codes, [&sums(0), &sums(1)]);
-                (products[0][i], products[1][i]) = (a, b);
-                to.add(2 * plane + i).write(i32::from(F::scale(at)));
-            }
+    let mut products = [[simd.splat(0); GROUP]; 2];
+    for (i, block) in bytes.chunks_exact(F::BYTES).enumerate().take(GROUP) {
+        for line in 0..F::BYTES.div_ceil(64) {
+            simd.prefetch(block.as_ptr().wrapping_add(AHEAD + 64 * line));
         }
+        let input = terms.block256(first + i);
+        let codes = [input.all_codes(0), input.all_codes(1)];
+        let [a, b] = F::products(simd, block, codes, [&input.sums16(0), &input.sums16(1)]);
+        (products[0][i], products[1][i]) = (a, b);
+        scales[i] = i32::from(F::scale(block));
     }
-    // SAFETY: the caller's promise.
-    unsafe {
-        to.cast::<[i32; 8]>().write_unaligned(simd.sums(&products[0]));
-        to.add(plane).cast::<[i32; 8]>().write_unaligned(simd.sums(&products[1]));
-    }
+    sums.copy_from_slice(&simd.sums(&products[0]));
+    second_sums.copy_from_slice(&simd.sums(&products[1]));
 }
 
-/// The chains of additions of `LANES` rows, whose sums begin at `words`.
-///
-/// # Safety
-/// All sums must have been written, the activation row's planes be there, and room for the results.
+/// The chains of additions of `LANES` rows from `row` on: `planes` holds the sums of both terms, and scales.
 #[inline(always)]
-unsafe fn chains<S: Simd>(simd: S, layout: &Layout, terms: [*const u8; 2], words: *const i32, out: *mut f32) {
-    let blocks = layout.cols / 256;
+fn chains<S: Simd>(simd: S, terms: Terms<'_, 2>, planes: [StripRows<'_, Column>; 3], row: usize) -> S::F {
+    let blocks = terms.blocks256();
     let mut acc = [simd.splat_f(0.0); 2];
-    for group in (0..blocks).step_by(4) {
-        let at = |index: usize| words.wrapping_add(index * plane(blocks) + group).cast();
-        let rows = |index: usize| Rows { base: at(index), stride: 4 * stride(blocks) };
-        // SAFETY: the caller's promise; groups of four are whole.
-        let (products, scales) =
-            unsafe { ([simd.transpose(rows(0)), simd.transpose(rows(1))], simd.transpose(rows(2))) };
-        for i in 0..4.min(blocks - group) {
+    for group in 0..blocks.div_ceil(4) {
+        let at = |plane: usize| planes[plane].piece::<S>(row, group).transpose::<0>(simd);
+        let (products, scales) = ([at(0), at(1)], at(2));
+        for i in 0..4.min(blocks - 4 * group) {
             let scale = simd.half(scales[i]);
-            for term in 0..2 {
-                // SAFETY: the activation row's plane.
-                let input = unsafe { simd.load_splat(terms[term].add(layout.scales + 4 * (group + i))) };
-                let scale = simd.mul_f(scale, simd.as_f(input));
-                acc[term] = simd.fma(simd.to_f(products[term][i]), scale, acc[term]);
+            let input = terms.block256(4 * group + i);
+            for t in 0..2 {
+                let factor = simd.mul_f(scale, input.scale(simd, t));
+                acc[t] = simd.fma(simd.to_f(products[t][i]), factor, acc[t]);
             }
         }
     }
-    // SAFETY: the caller's promise.
-    unsafe { simd.store_f(out, simd.add_f(acc[0], acc[1])) };
+    simd.add_f(acc[0], acc[1])
 }

@@ -1,28 +1,30 @@
-//! From a pair of strips and a panel to the kernels: choice of path, tiling, padding.
-#![expect(unsafe_code, reason = "vouches to the kernels for the sizes it has checked")]
+//! From a pair of strips and activation rows to the kernels: choice of path, tiling, padding.
 
 use super::generic_format::{Expand, GenericFormat, dequantize};
-use super::rows::{ByRows, scratch_bytes};
-use super::scratch::{Parts, Scratch};
+use super::rows::{ByRows, scratch_words};
+use super::scratch::{Padding, Scratch, two_strips};
 use super::single::{Single, Single32, Single256, SingleFloat};
 use super::tile::{OUT, TOKENS, Tile, Tile32, Tile256, TileFloat};
 use super::unpack::{Unpack, Unpack32, Unpack256, UnpackFloat};
+use super::view::{Parts, Piece, StripRows, Terms};
 use super::weights::Strip;
 use crate::activations::Layout;
 use crate::features::Isa;
-use crate::formats::{self, Block32, Class, Float, RowBlock, Superblock};
-use crate::simd::{Rows, STRIP};
+use crate::formats::class::Class;
+use crate::formats::{self, Block32, Float, RowBlock, Superblock};
+use crate::lines::{LINE, Line, words_mut};
+use crate::simd::STRIP;
 use core::marker::PhantomData;
 use doorbell_core::quant::{Expanded, Type};
 
-/// Which rows of a panel take part, in the order of the results.
+/// The activation rows that take part, in the order of the results.
 #[derive(Clone, Copy, Debug)]
 pub enum Selection<'a> {
     /// Rows `first .. first + count`.
     Range {
         /// The first row.
         first: usize,
-        /// How many.
+        /// Number of rows.
         count: usize,
     },
     /// These rows.
@@ -30,7 +32,7 @@ pub enum Selection<'a> {
 }
 
 impl Selection<'_> {
-    /// How many rows.
+    /// Number of rows.
     #[must_use]
     pub const fn len(&self) -> usize {
         match self {
@@ -39,7 +41,7 @@ impl Selection<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -58,33 +60,33 @@ impl Selection<'_> {
 pub struct Products<'a> {
     isa: Isa,
     layout: &'a Layout,
-    panel: &'a [u8],
+    activations: &'a [u8],
     selection: Selection<'a>,
 }
 
 impl<'a> Products<'a> {
-    /// The rows of `panel`, which is laid out as `layout` says, that `selection` names.
+    /// The rows of `activations`, which are laid out as `layout` says, that `selection` names.
     ///
     /// # Panics
-    /// When a row is not in the panel.
+    /// When there is no such row.
     #[must_use]
-    pub fn new(isa: Isa, layout: &'a Layout, panel: &'a [u8], selection: Selection<'a>) -> Self {
-        let rows = panel.len() / layout.stride;
+    pub fn new(isa: Isa, layout: &'a Layout, activations: &'a [u8], selection: Selection<'a>) -> Self {
+        let rows = activations.len() / layout.stride;
         let last = match selection {
             Selection::Range { first, count } => first + count,
             Selection::Rows(rows) => rows.iter().max().map_or(0, |&row| row as usize + 1),
         };
-        assert!(last <= rows, "row {last} of a panel of {rows}");
-        Self { isa, layout, panel, selection }
+        assert!(last <= rows, "row {last} of {rows} activation rows");
+        Self { isa, layout, activations, selection }
     }
 
     /// The products of `left` and `right` with every row: `out[row][0..16]` and `out[row][16..32]`.
     ///
-    /// Without `right` its places are left alone; where a strip has fewer than sixteen rows, the places left over
+    /// Without `right` its results are not written; where a strip has fewer than sixteen rows, the results left over
     /// are unspecified.
     ///
     /// # Panics
-    /// When the strips' columns or type do not fit the panel, or `out` has fewer than 32 floats per row.
+    /// When the strips' columns or type do not fit the activations, or `out` has fewer than 32 floats per row.
     pub fn pair(
         &self,
         left: Strip<'_>,
@@ -152,9 +154,15 @@ impl<'a> Products<'a> {
         run(self, left, right, scratch, out);
     }
 
-    fn term(&self, index: usize, term: usize) -> *const u8 {
+    /// The bytes of a row's term.
+    fn term(&self, index: usize, term: usize) -> &'a [u8] {
         let start = self.selection.row(index) * self.layout.stride;
-        self.panel[start..start + self.layout.stride][term * self.layout.term..].as_ptr()
+        &self.activations[start..start + self.layout.stride][term * self.layout.term..][..self.layout.term]
+    }
+
+    /// The terms of a single row; of a row of one term that one twice.
+    fn both_terms(&self) -> Terms<'a, 2> {
+        Terms::new(self.layout, [self.term(0, 0), self.term(0, self.layout.terms - 1)])
     }
 
     fn block32<F: Block32>(
@@ -164,16 +172,15 @@ impl<'a> Products<'a> {
         scratch: &mut Scratch<'_>,
         out: &mut [f32],
     ) {
-        let parts = Parts::new::<F::Class>(self.layout.cols, 32);
         if self.selection.len() == 1 {
             let run = |single: Single<'_, F>| self.isa.run(Single32(single));
             return self.single(run, left, right, scratch, out);
         }
-        let unpack = |rows, to| {
-            // SAFETY: `rows` checks for sixteen rows, scratch has room for `parts`.
-            self.isa.run(Unpack32::<F>(unsafe { Unpack::new(rows, self.layout.cols, to) }));
+        let vectors = Parts::<F::Class>::new(self.layout.cols, 32).vectors();
+        let unpack = |rows: Rows<'_>, out: &mut [Line]| {
+            self.isa.run(Unpack32::<F>(Unpack { rows: rows.view(), out }));
         };
-        let strips = unpack_both(left, right, scratch, parts.bytes, unpack);
+        let strips = unpack_both(left, right, scratch, vectors, unpack);
         self.tiles::<Blocks32, F::Class>(strips, F::OFFSET, out);
     }
 
@@ -184,16 +191,15 @@ impl<'a> Products<'a> {
         scratch: &mut Scratch<'_>,
         out: &mut [f32],
     ) {
-        let parts = Parts::new::<F::Class>(self.layout.cols, 256);
         if self.selection.len() == 1 {
             let run = |single: Single<'_, F>| self.isa.run(Single256(single));
             return self.single(run, left, right, scratch, out);
         }
-        let unpack = |rows, to| {
-            // SAFETY: `rows` checks for sixteen rows, scratch has room for `parts`.
-            self.isa.run(Unpack256::<F>(unsafe { Unpack::new(rows, self.layout.cols, to) }));
+        let vectors = Parts::<F::Class>::new(self.layout.cols, 256).vectors();
+        let unpack = |rows: Rows<'_>, out: &mut [Line]| {
+            self.isa.run(Unpack256::<F>(Unpack { rows: rows.view(), out }));
         };
-        let strips = unpack_both(left, right, scratch, parts.bytes, unpack);
+        let strips = unpack_both(left, right, scratch, vectors, unpack);
         self.tiles::<Blocks256, F::Class>(strips, F::OFFSET, out);
     }
 
@@ -207,9 +213,19 @@ impl<'a> Products<'a> {
         if self.selection.len() != 1 {
             return self.superblock::<F>(left, right, scratch, out);
         }
-        let [sums, _] = scratch.strips(scratch_bytes(self.layout.cols / 256));
-        let run = |single: Single<'_, F>| self.isa.run(ByRows(single, sums));
-        self.single(run, left, right, scratch, out);
+        let Scratch { unpacked, padding } = scratch;
+        let words = scratch_words(self.layout.cols / 256);
+        let [sums, _] = two_strips(unpacked, words.div_ceil(LINE / 4));
+        for (strip, out) in [Some(left), right].into_iter().flatten().zip(out.as_chunks_mut::<STRIP>().0) {
+            let rows = rows(strip, padding);
+            self.isa.run(ByRows::<F> {
+                rows: rows.bytes,
+                terms: self.both_terms(),
+                scratch: words_mut(sums),
+                out,
+                format: PhantomData,
+            });
+        }
     }
 
     fn float<F: Float>(
@@ -223,12 +239,10 @@ impl<'a> Products<'a> {
             let run = |single: Single<'_, F>| self.isa.run(SingleFloat(single));
             return self.single(run, left, right, scratch, out);
         }
-        let bytes = self.layout.cols * 4 * STRIP;
-        let unpack = |rows, to| {
-            // SAFETY: `rows` checks for sixteen rows, scratch has room for a vector per column.
-            self.isa.run(UnpackFloat::<F>(unsafe { Unpack::new(rows, self.layout.cols, to) }));
+        let unpack = |rows: Rows<'_>, out: &mut [Line]| {
+            self.isa.run(UnpackFloat::<F>(Unpack { rows: rows.view(), out }));
         };
-        let strips = unpack_both(left, right, scratch, bytes, unpack);
+        let strips = unpack_both(left, right, scratch, self.layout.cols, unpack);
         self.tiles::<Numbers, ()>(strips, 0, out);
     }
 
@@ -241,12 +255,9 @@ impl<'a> Products<'a> {
         out: &mut [f32],
     ) {
         type Format = <Expanded as Superblock>::Class;
-        let parts = Parts::new::<Format>(self.layout.cols, 256);
-        let unpack = |rows, to| {
-            // SAFETY: `rows` checks for sixteen rows, scratch has room for `parts`.
-            self.isa.run(Expand(unsafe { GenericFormat::new(left.ty, rows, self.layout.cols, to) }));
-        };
-        let strips = unpack_both(left, right, scratch, parts.bytes, unpack);
+        let vectors = Parts::<Format>::new(self.layout.cols, 256).vectors();
+        let unpack = |rows: Rows<'_>, out: &mut [Line]| self.isa.run(Expand(rows.of_type(left.ty, out)));
+        let strips = unpack_both(left, right, scratch, vectors, unpack);
         self.tiles::<Blocks256, Format>(strips, Expanded::OFFSET, out);
     }
 
@@ -258,15 +269,12 @@ impl<'a> Products<'a> {
         scratch: &mut Scratch<'_>,
         out: &mut [f32],
     ) {
-        let unpack = |rows, to| {
-            // SAFETY: `rows` checks for sixteen rows, scratch has room for a vector per column.
-            dequantize(&unsafe { GenericFormat::new(left.ty, rows, self.layout.cols, to) });
-        };
-        let strips = unpack_both(left, right, scratch, self.layout.cols * 4 * STRIP, unpack);
+        let unpack = |rows: Rows<'_>, out: &mut [Line]| dequantize(rows.of_type(left.ty, out));
+        let strips = unpack_both(left, right, scratch, self.layout.cols, unpack);
         self.tiles::<Numbers, ()>(strips, 0, out);
     }
 
-    fn single<F>(
+    fn single<F: Piece>(
         &self,
         run: impl Fn(Single<'_, F>),
         left: Strip<'_>,
@@ -275,19 +283,13 @@ impl<'a> Products<'a> {
         out: &mut [f32],
     ) {
         for (strip, out) in [Some(left), right].into_iter().flatten().zip(out.as_chunks_mut::<STRIP>().0) {
-            let (layout, terms) = (self.layout, [self.term(0, 0), self.term(0, 1)]);
-            run(Single {
-                rows: rows(strip, scratch),
-                layout,
-                terms,
-                out: out.as_mut_ptr(),
-                format: PhantomData,
-            });
+            let rows = rows(strip, &mut scratch.padding).view();
+            run(Single { rows, terms: self.both_terms(), out });
         }
     }
 
     /// Tiles over all activation rows. The terms of a row are neighbors in a tile, and added at its end.
-    fn tiles<K: Tiles<C>, C>(&self, strips: Unpacked, offset: u32, out: &mut [f32]) {
+    fn tiles<K: Tiles<C>, C>(&self, strips: Unpacked<'_>, offset: u32, out: &mut [f32]) {
         let (mut done, count) = (0, self.selection.len());
         while done < count {
             let out = &mut out[done * OUT..];
@@ -299,27 +301,23 @@ impl<'a> Products<'a> {
         }
     }
 
-    /// `T` terms from row `first` on; gives how many rows they make. The last row stands in for one beyond it.
+    /// `T` terms from row `first` on; returns the number of rows they make. The last row is repeated beyond the end.
     fn tile<K: Tiles<C>, C, const T: usize>(
         &self,
-        strips: Unpacked,
+        strips: Unpacked<'_>,
         offset: u32,
         first: usize,
         out: &mut [f32],
     ) -> usize {
         let count = self.layout.terms;
         let last = self.selection.len() - 1;
-        let tokens = core::array::from_fn(|t| self.term((first + t / count).min(last), t % count));
+        let terms = core::array::from_fn(|t| self.term((first + t / count).min(last), t % count));
+        let terms = Terms::new(self.layout, terms);
         let Unpacked { strips, both } = strips;
-        let mut terms = [[0f32; OUT]; T];
-        let layout = self.layout;
-        let results = terms.as_mut_ptr().cast();
-        K::run::<T>(
-            self.isa,
-            Tile { strips, both, layout, tokens, offset, out: results, class: PhantomData },
-        );
+        let mut results = [[0f32; OUT]; T];
+        K::run::<T>(self.isa, Tile { strips, both, terms, offset, out: &mut results, class: PhantomData });
         let columns = if both { OUT } else { STRIP };
-        for (out, terms) in out.chunks_mut(OUT).zip(terms.chunks_exact(count)).take(last + 1 - first) {
+        for (out, terms) in out.chunks_mut(OUT).zip(results.chunks_exact(count)).take(last + 1 - first) {
             match terms {
                 [first, second] => {
                     for (out, (a, b)) in out[..columns].iter_mut().zip(first.iter().zip(second)) {
@@ -333,32 +331,49 @@ impl<'a> Products<'a> {
     }
 }
 
-/// Sixteen rows of a strip: in place, or padded in scratch.
-fn rows(strip: Strip<'_>, scratch: &mut Scratch<'_>) -> Rows {
-    let base =
-        if strip.rows() == STRIP { strip.data.as_ptr() } else { scratch.pad(strip.data, strip.row_bytes) };
-    Rows { base, stride: strip.row_bytes }
+/// Sixteen rows of weights, one after the other.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    bytes: &'a [u8],
+    row_bytes: usize,
 }
 
-/// Unpacks both strips; a missing right one is stood in for by the left.
-fn unpack_both(
+impl<'a> Rows<'a> {
+    fn view<P: Piece>(self) -> StripRows<'a, P> {
+        StripRows::new(self.bytes, self.row_bytes)
+    }
+
+    fn of_type(self, ty: Type, out: &'a mut [Line]) -> GenericFormat<'a> {
+        GenericFormat { ty, rows: self.bytes, row_bytes: self.row_bytes, out }
+    }
+}
+
+/// Sixteen rows of a strip: in place, or padded in scratch.
+fn rows<'a>(strip: Strip<'a>, padding: &'a mut Padding<'_>) -> Rows<'a> {
+    Rows { bytes: padding.sixteen(strip.data, strip.row_bytes), row_bytes: strip.row_bytes }
+}
+
+/// Unpacks both strips; without a right one the left is used twice.
+fn unpack_both<'s>(
     left: Strip<'_>,
     right: Option<Strip<'_>>,
-    scratch: &mut Scratch<'_>,
-    bytes: usize,
-    unpack: impl Fn(Rows, *mut u8),
-) -> Unpacked {
-    let [first, second] = scratch.strips(bytes);
-    unpack(rows(left, scratch), first);
+    scratch: &'s mut Scratch<'_>,
+    vectors: usize,
+    unpack: impl Fn(Rows<'_>, &mut [Line]),
+) -> Unpacked<'s> {
+    let Scratch { unpacked, padding } = scratch;
+    let [first, second] = two_strips(unpacked, vectors);
+    unpack(rows(left, padding), first);
+    let first: &[Line] = first;
     let Some(right) = right else { return Unpacked { strips: [first, first], both: false } };
-    unpack(rows(right, scratch), second);
+    unpack(rows(right, padding), second);
     Unpacked { strips: [first, second], both: true }
 }
 
 /// Two unpacked strips; the second counts only when there are `both`.
 #[derive(Clone, Copy)]
-struct Unpacked {
-    strips: [*const u8; 2],
+struct Unpacked<'s> {
+    strips: [&'s [Line]; 2],
     both: bool,
 }
 

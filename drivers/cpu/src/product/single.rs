@@ -1,21 +1,16 @@
-//! One activation row: weights go from the file's bytes into the dot products of its two terms without a stop in
-//! memory.
-#![expect(unsafe_code, reason = "walks raw rows and a raw activation row")]
+//! One activation row: weights go from the file's bytes straight into the dot products of its two terms.
 
 use super::unpack::prefetch_next;
-use crate::activations::Layout;
-use crate::formats::{Block32, Class, Float, Superblock, Visitor};
-use crate::simd::{Kernel, Rows, STRIP, Simd};
-use core::marker::PhantomData;
+use super::view::{Ahead, Block32 as TermBlock32, Block256, Column, StripRows, Terms};
+use crate::formats::class::Class;
+use crate::formats::{Block32, Float, Superblock, Visitor};
+use crate::simd::{Kernel, STRIP, Simd};
 
 /// A strip against one activation row.
 pub(super) struct Single<'a, F> {
-    pub(super) rows: Rows,
-    pub(super) layout: &'a Layout,
-    pub(super) terms: [*const u8; 2],
-    /// Sixteen floats.
-    pub(super) out: *mut f32,
-    pub(super) format: PhantomData<F>,
+    pub(super) rows: StripRows<'a, F>,
+    pub(super) terms: Terms<'a, 2>,
+    pub(super) out: &'a mut [f32; STRIP],
 }
 
 /// Blocks of 32.
@@ -26,37 +21,59 @@ impl<F: Block32> Kernel for Single32<'_, F> {
 
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
-        let Single { rows, layout, terms, out, .. } = self.0;
+        let Single { rows, terms, out } = self.0;
+        assert_eq!(rows.pieces(), terms.blocks32(), "blocks of weights and activations");
         for first in (0..STRIP).step_by(S::LANES) {
             let mut acc = [simd.splat_f(0.0); 2];
-            for block in 0..layout.cols / 32 {
+            for block in 0..rows.pieces() {
                 if first == 0 {
-                    prefetch_next(simd, rows, (block, F::BYTES), (0, 1));
+                    prefetch_next(simd, rows, block, 0, 1);
                 }
-                // SAFETY: whoever makes a `Single` vouches for sixteen rows and the activation row's planes.
-                unsafe {
-                    let rows = Rows { base: rows.base.add(first * rows.stride), stride: rows.stride };
-                    let rows = rows.at(block * F::BYTES);
-                    let codes = F::codes(simd, rows);
-                    let (scale, floor) = F::scales(simd, rows);
-                    for (acc, term) in acc.iter_mut().zip(terms) {
-                        let sum = simd.load_splat(term.add(layout.sums + 4 * block));
-                        let start = match <F::Class as Class>::MINIMA {
-                            true => simd.splat(0),
-                            false => simd.shl(sum, F::OFFSET),
-                        };
-                        let products = dots::<S, F::Class, 8>(simd, start, codes, term.add(32 * block));
-                        let input = simd.as_f(simd.load_splat(term.add(layout.scales + 4 * block)));
-                        *acc = simd.fma(simd.to_f(products), simd.mul_f(scale, input), *acc);
-                        if <F::Class as Class>::MINIMA {
-                            *acc = simd.fma(floor, simd.as_f(sum), *acc);
-                        }
+                let piece = rows.piece::<S>(first, block);
+                let codes = F::codes(simd, piece);
+                let (scale, floor) = F::scales(simd, piece);
+                let input = terms.block32(block);
+                for t in 0..2 {
+                    let sum = input.sum(simd, t);
+                    let start = match <F::Class as Class>::MINIMA {
+                        true => simd.splat(0),
+                        false => simd.shl(sum, F::OFFSET),
+                    };
+                    let products = dots32::<S, F::Class>(simd, start, codes, input, t);
+                    let factor = simd.mul_f(scale, input.scale(simd, t));
+                    acc[t] = simd.fma(simd.to_f(products), factor, acc[t]);
+                    if <F::Class as Class>::MINIMA {
+                        acc[t] = simd.fma(floor, simd.as_f(sum), acc[t]);
                     }
                 }
             }
-            // SAFETY: as above for the results.
-            unsafe { simd.store_f(out.add(first), simd.add_f(acc[0], acc[1])) };
+            simd.write_f(&mut out[first..], simd.add_f(acc[0], acc[1]));
         }
+    }
+}
+
+/// `start` plus the products of a block's codes with those of term `t`.
+#[inline(always)]
+fn dots32<S: Simd, C: Class>(
+    simd: S,
+    start: S::I,
+    codes: [S::I; 8],
+    input: TermBlock32<'_, 2>,
+    t: usize,
+) -> S::I {
+    let mut sum = start;
+    for (group, codes) in codes.into_iter().enumerate() {
+        sum = dot::<S, C>(simd, sum, codes, input.codes(simd, t, group));
+    }
+    sum
+}
+
+/// `sum` plus the products of four codes per lane.
+#[inline(always)]
+fn dot<S: Simd, C: Class>(simd: S, sum: S::I, codes: S::I, input: S::I) -> S::I {
+    match C::WIDE {
+        true => simd.dot::<true>(sum, codes, input),
+        false => simd.dot::<false>(sum, codes, input),
     }
 }
 
@@ -68,37 +85,31 @@ impl<F: Superblock> Kernel for Single256<'_, F> {
 
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
-        let Single { rows, layout, terms, out, .. } = self.0;
+        let Single { rows, terms, out } = self.0;
+        assert_eq!(rows.pieces(), terms.blocks256(), "blocks of weights and activations");
         for first in (0..STRIP).step_by(S::LANES) {
             let mut acc = [simd.splat_f(0.0); 2];
-            for block in 0..layout.cols / 256 {
-                // SAFETY: whoever makes a `Single` vouches for sixteen rows and the activation row's planes.
-                unsafe {
-                    let mut sums = Sums::<S, F> {
-                        whole: rows,
-                        layout,
-                        terms,
-                        block,
-                        products: [simd.splat(0); 2],
-                        minima: [simd.splat(0); 2],
-                        scale: simd.splat_f(0.0),
-                        floor: simd.splat_f(0.0),
-                        format: PhantomData,
-                    };
-                    let rows = Rows { base: rows.base.add(first * rows.stride), stride: rows.stride };
-                    F::visit(simd, rows.at(block * F::BYTES), &mut sums);
-                    for (index, (acc, term)) in acc.iter_mut().zip(terms).enumerate() {
-                        let input = simd.as_f(simd.load_splat(term.add(layout.scales + 4 * block)));
-                        *acc = simd.fma(simd.to_f(sums.products[index]), simd.mul_f(sums.scale, input), *acc);
-                        if <F::Class as Class>::MINIMA {
-                            let minima = simd.to_f(sums.minima[index]);
-                            *acc = simd.fnma(minima, simd.mul_f(sums.floor, input), *acc);
-                        }
+            for block in 0..rows.pieces() {
+                let input = terms.block256(block);
+                let mut sums = Sums {
+                    rows,
+                    input,
+                    block,
+                    products: [simd.splat(0); 2],
+                    minima: [simd.splat(0); 2],
+                    scale: simd.splat_f(0.0),
+                    floor: simd.splat_f(0.0),
+                };
+                F::visit(simd, rows.piece(first, block), &mut sums);
+                for t in 0..2 {
+                    let scale = input.scale(simd, t);
+                    acc[t] = simd.fma(simd.to_f(sums.products[t]), simd.mul_f(sums.scale, scale), acc[t]);
+                    if <F::Class as Class>::MINIMA {
+                        acc[t] = simd.fnma(simd.to_f(sums.minima[t]), simd.mul_f(sums.floor, scale), acc[t]);
                     }
                 }
             }
-            // SAFETY: as above for the results.
-            unsafe { simd.store_f(out.add(first), simd.add_f(acc[0], acc[1])) };
+            simd.write_f(&mut out[first..], simd.add_f(acc[0], acc[1]));
         }
     }
 }
@@ -106,77 +117,70 @@ impl<F: Superblock> Kernel for Single256<'_, F> {
 /// Plain numbers.
 pub(super) struct SingleFloat<'a, F>(pub(super) Single<'a, F>);
 
+/// Numbers whose products make one chain of additions.
+const CHAIN: usize = 32;
+
 impl<F: Float> Kernel for SingleFloat<'_, F> {
     type Output = ();
 
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
-        let Single { rows, layout, terms: [input, _], out, .. } = self.0;
+        let Single { rows, terms, out } = self.0;
+        let cols = rows.pieces();
+        assert_eq!(cols, terms.numbers(), "columns of weights and activations");
+        let columns = rows.of::<Column>();
         let per_column = 16 / F::BYTES;
-        let whole = layout.cols / per_column * per_column;
+        let whole = per_column * columns.pieces();
         for first in (0..STRIP).step_by(S::LANES) {
-            // SAFETY: whoever makes a `Single` vouches for sixteen rows and the activation row.
-            let rows = Rows { base: unsafe { rows.base.add(first * rows.stride) }, stride: rows.stride };
             let mut acc = simd.splat_f(0.0);
-            for chain in (0..layout.cols).step_by(32) {
-                let end = layout.cols.min(chain + 32);
+            for chain in (0..cols).step_by(CHAIN) {
+                let end = cols.min(chain + CHAIN);
                 let mut sum = simd.splat_f(0.0);
                 if first == 0 {
-                    prefetch_next(simd, rows, (chain / 32, 32 * F::BYTES), (0, 1));
+                    let ahead = Ahead { index: chain / CHAIN, bytes: CHAIN * F::BYTES, least: 16 << 10 };
+                    rows.prefetch(simd, ahead, 0, 1);
                 }
                 for column in (chain..end.min(whole)).step_by(per_column) {
-                    // SAFETY: as above.
-                    let numbers = unsafe { F::numbers(simd, rows.at(column * F::BYTES)) };
+                    let numbers = F::numbers(simd, columns.piece(first, column / per_column));
                     for (i, x) in numbers.into_iter().take(per_column).enumerate() {
-                        // SAFETY: as above.
-                        let value = simd.as_f(unsafe { simd.load_splat(input.add(4 * (column + i))) });
-                        sum = simd.fma(x, value, sum);
+                        sum = simd.fma(x, terms.number(simd, 0, column + i), sum);
                     }
                 }
                 for column in whole.max(chain)..end {
-                    // SAFETY: as above.
-                    unsafe {
-                        let x = F::number(simd, rows.at(column * F::BYTES));
-                        sum = simd.fma(x, simd.as_f(simd.load_splat(input.add(4 * column))), sum);
-                    }
+                    let x = F::number(simd, rows.piece(first, column));
+                    sum = simd.fma(x, terms.number(simd, 0, column), sum);
                 }
                 acc = simd.add_f(acc, sum);
             }
-            // SAFETY: as above for the results.
-            unsafe { simd.store_f(out.add(first), acc) };
+            simd.write_f(&mut out[first..], acc);
         }
     }
 }
 
 /// The integer sums of a superblock while its parts come in.
 struct Sums<'a, S: Simd, F> {
-    /// All rows of the strip.
-    whole: Rows,
-    layout: &'a Layout,
-    terms: [*const u8; 2],
+    rows: StripRows<'a, F>,
+    input: Block256<'a, 2>,
     block: usize,
     products: [S::I; 2],
     minima: [S::I; 2],
     scale: S::F,
     floor: S::F,
-    format: PhantomData<F>,
 }
 
 impl<S: Simd, F: Superblock> Sums<'_, S, F> {
     #[inline(always)]
-    fn add<const G: usize>(&mut self, simd: S, sub: usize, plane: usize, codes: [S::I; G], scale: S::I) {
-        let subs = 256 / <F::Class as Class>::SUB;
-        prefetch_next(simd, self.whole, (self.block, F::BYTES), (sub % subs, subs));
-        for (products, term) in self.products.iter_mut().zip(self.terms) {
-            // SAFETY: whoever makes a `Single` vouches for the activation row's planes.
-            let sums = unsafe {
-                let start = match <F::Class as Class>::MINIMA {
-                    true => simd.splat(0),
-                    false => simd.shl(simd.load_splat(term.add(plane + 4 * sub)), F::OFFSET),
-                };
-                dots::<S, F::Class, G>(simd, start, codes, term.add(4 * G * sub))
+    fn add<const G: usize>(&mut self, simd: S, sub: usize, codes: [S::I; G], scale: S::I) {
+        prefetch_next(simd, self.rows, self.block, sub, 64 / G);
+        for t in 0..2 {
+            let mut sums = match <F::Class as Class>::MINIMA {
+                true => simd.splat(0),
+                false => simd.shl(self.input.sum::<S, G>(simd, t, sub), F::OFFSET),
             };
-            *products = simd.add(*products, simd.mul(sums, scale));
+            for (group, codes) in codes.into_iter().enumerate() {
+                sums = dot::<S, F::Class>(simd, sums, codes, self.input.codes::<S, G>(simd, t, sub, group));
+            }
+            self.products[t] = simd.add(self.products[t], simd.mul(sums, scale));
         }
     }
 }
@@ -184,23 +188,19 @@ impl<S: Simd, F: Superblock> Sums<'_, S, F> {
 impl<S: Simd, F: Superblock> Visitor<S> for Sums<'_, S, F> {
     #[inline(always)]
     fn sub32(&mut self, simd: S, index: usize, codes: [S::I; 8], scale: S::I) {
-        self.add(simd, 8 * self.block + index, self.layout.sums32, codes, scale);
+        self.add(simd, index, codes, scale);
     }
 
     #[inline(always)]
     fn sub16(&mut self, simd: S, index: usize, codes: [S::I; 4], scale: S::I) {
-        self.add(simd, 16 * self.block + index, self.layout.sums, codes, scale);
+        self.add(simd, index, codes, scale);
     }
 
     #[inline(always)]
     fn minima(&mut self, simd: S, index: usize, pair: S::I) {
-        let sub = <F::Class as Class>::SUB;
-        let plane = if sub == 16 { self.layout.halves16 } else { self.layout.halves32 };
-        let at = plane + 4 * (128 / sub * self.block + index);
-        for (minima, term) in self.minima.iter_mut().zip(self.terms) {
-            // SAFETY: whoever makes a `Single` vouches for the activation row's planes.
-            let input = unsafe { simd.load_splat(term.add(at)) };
-            *minima = simd.dot_pairs(*minima, pair, input);
+        for t in 0..2 {
+            let input = self.input.pair_of_sums::<S, F::Class>(simd, t, index);
+            self.minima[t] = simd.dot_pairs(self.minima[t], pair, input);
         }
     }
 
@@ -208,27 +208,4 @@ impl<S: Simd, F: Superblock> Visitor<S> for Sums<'_, S, F> {
     fn scales(&mut self, _simd: S, d: S::F, dmin: S::F) {
         (self.scale, self.floor) = (d, dmin);
     }
-}
-
-/// `start` plus the products of `G` groups of codes with the activation codes at `token`.
-///
-/// # Safety
-/// `token` must be readable for 4 `G` bytes.
-#[inline(always)]
-unsafe fn dots<S: Simd, C: Class, const G: usize>(
-    simd: S,
-    start: S::I,
-    codes: [S::I; G],
-    token: *const u8,
-) -> S::I {
-    let mut sum = start;
-    for (group, codes) in codes.into_iter().enumerate() {
-        // SAFETY: the caller's promise.
-        let input = unsafe { simd.load_splat(token.add(4 * group)) };
-        sum = match C::WIDE {
-            true => simd.dot::<true>(sum, codes, input),
-            false => simd.dot::<false>(sum, codes, input),
-        };
-    }
-    sum
 }

@@ -1,4 +1,4 @@
-//! Products against core's f64 evaluation of the same quantized operands, and against themselves in other company.
+//! Products against core's f64 evaluation of the same quantized operands, and against themselves beside other rows.
 
 use super::{Products, Scratch, Selection, Weights, activation};
 use crate::activations::{Layout, Quantize};
@@ -59,7 +59,7 @@ impl Random {
     }
 }
 
-/// What a block is filled with.
+/// The content of a block.
 #[derive(Clone, Copy, Debug)]
 enum Fill {
     Random,
@@ -126,8 +126,10 @@ impl Case {
     fn products(&self, isa: Isa, group: usize) -> Vec<f32> {
         let weights = Weights::new(self.ty, self.cols, &self.bytes).unwrap();
         let layout = Layout::new(weights.activation(), self.cols).unwrap();
-        let mut panel = vec![0; layout.stride * self.tokens];
-        for (row, values) in panel.chunks_exact_mut(layout.stride).zip(self.values.chunks_exact(self.cols)) {
+        let mut activations = vec![0; layout.stride * self.tokens];
+        for (row, values) in
+            activations.chunks_exact_mut(layout.stride).zip(self.values.chunks_exact(self.cols))
+        {
             isa.run(Quantize::new(&layout, values, row));
         }
         let mut scratch = Scratch::new(&heap::Global);
@@ -135,7 +137,7 @@ impl Case {
         let mut all = vec![f32::NAN; self.tokens * self.rows];
         for first in (0..self.tokens).step_by(group) {
             let count = group.min(self.tokens - first);
-            let products = Products::new(isa, &layout, &panel, Selection::Range { first, count });
+            let products = Products::new(isa, &layout, &activations, Selection::Range { first, count });
             for strip in (0..weights.strips()).step_by(2) {
                 let right = (strip + 1 < weights.strips()).then(|| weights.strip(strip + 1));
                 let mut out = vec![f32::NAN; 32 * count];
@@ -199,7 +201,7 @@ fn dot_of_values(ty: Type, row: &[u8], term: &[u8]) -> f64 {
     sums.sum()
 }
 
-/// What a quantized row leaves over.
+/// The remainders of a quantized row.
 fn left_over(format: Activation, values: &[f32], bytes: &[u8]) -> Vec<f32> {
     let half = |bytes: &[u8]| Half([bytes[0], bytes[1]]).get();
     let mut left = Vec::new();
@@ -266,15 +268,20 @@ fn two_terms_come_close_to_exact_activations() {
 }
 
 #[test]
-fn a_result_does_not_depend_on_its_company() {
+fn a_result_does_not_depend_on_the_other_rows() {
     for (ty, halves) in TYPES {
         for (cols, rows, tokens) in [(768, 40, 14), (2560, 16, 5)] {
             let case = Case::new(ty, halves, (cols, rows, tokens), Fill::Random);
             for isa in Isa::available() {
                 let bits = |group| case.products(isa, group).iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-                let alone = bits(1);
+                let single = bits(1);
                 for group in [2, 3, 4, 5, tokens] {
-                    assert!(bits(group) == alone, "{} {cols} {} in groups of {group}", ty.name(), isa.name());
+                    assert!(
+                        bits(group) == single,
+                        "{} {cols} {} in groups of {group}",
+                        ty.name(),
+                        isa.name()
+                    );
                 }
             }
         }
@@ -309,7 +316,7 @@ fn exponents_at_the_limits_are_powers_like_the_others() {
 
 /// An infinite or undefined scale in one row's block spoils that row as it does in core, and no other.
 #[test]
-fn scales_that_are_no_numbers_stay_in_their_row() {
+fn scales_that_are_not_numbers_stay_in_their_row() {
     for (ty, halves) in TYPES {
         for (&at, scale) in halves.iter().flat_map(|at| [f32::INFINITY, f32::NAN].map(|scale| (at, scale))) {
             let mut case = Case::new(ty, halves, (512, 32, 3), Fill::Random);
@@ -328,8 +335,8 @@ fn scales_that_are_no_numbers_stay_in_their_row() {
                 for group in [1, 3] {
                     let found = case.products(isa, group);
                     let classes = found.iter().map(class).zip(expected.iter().map(class));
-                    for (place, (a, b)) in classes.enumerate() {
-                        assert!(same(a, b), "{} {} {place}: {a} for {b}", ty.name(), isa.name());
+                    for (index, (a, b)) in classes.enumerate() {
+                        assert!(same(a, b), "{} {} {index}: {a} for {b}", ty.name(), isa.name());
                     }
                 }
             }
@@ -361,14 +368,15 @@ fn strips_of_two_types_make_a_pair() {
     let b = Case::new(Type::Q5_0, &[0], (256, 16, 3), Fill::Random);
     let [left, right] = [&a, &b].map(|case| Weights::new(case.ty, 256, &case.bytes).unwrap());
     let layout = Layout::new(left.activation(), 256).unwrap();
-    let mut panel = vec![0; layout.stride * 3];
-    for (row, values) in panel.chunks_exact_mut(layout.stride).zip(b.values.chunks_exact(256)) {
+    let mut activations = vec![0; layout.stride * 3];
+    for (row, values) in activations.chunks_exact_mut(layout.stride).zip(b.values.chunks_exact(256)) {
         Isa::best().run(Quantize::new(&layout, values, row));
     }
     let mut scratch = Scratch::new(&heap::Global);
     scratch.reserve(256, 0).unwrap();
     for count in [1, 3] {
-        let products = Products::new(Isa::best(), &layout, &panel, Selection::Range { first: 0, count });
+        let products =
+            Products::new(Isa::best(), &layout, &activations, Selection::Range { first: 0, count });
         let mut run = |a, b| {
             let mut out = vec![0.0; 32 * count];
             products.pair(a, b, &mut scratch, &mut out);
@@ -385,7 +393,7 @@ fn strips_of_two_types_make_a_pair() {
 }
 
 #[test]
-fn what_is_no_matrix_is_refused() {
+fn rows_that_are_not_a_matrix_are_refused() {
     use super::WeightsError;
     assert!(matches!(Weights::new(Type::I8, 256, &[]), Err(WeightsError::Type(Type::I8))));
     assert!(matches!(Weights::new(Type::Q4_K, 128, &[]), Err(WeightsError::Columns { cols: 128, .. })));

@@ -1,9 +1,9 @@
 //! Register tiles: two groups of weight rows from scratch against `T` activation rows.
-#![expect(unsafe_code, reason = "walks raw scratch and raw activation rows")]
+#![expect(clippy::needless_range_loop, reason = "several arrays share the index of a term")]
 
-use super::scratch::{Parts, VECTOR};
-use crate::activations::Layout;
-use crate::formats::Class;
+use super::view::{Block256, BlockPair, LanePair, Parts, Terms};
+use crate::formats::class::Class;
+use crate::lines::Line;
 use crate::simd::{Kernel, STRIP, Simd};
 use core::marker::PhantomData;
 
@@ -16,30 +16,32 @@ pub const OUT: usize = 2 * STRIP;
 
 /// A pair of unpacked strips and `T` activation rows.
 pub(super) struct Tile<'a, C, const T: usize> {
-    pub(super) strips: [*const u8; 2],
-    /// Whether the second strip's results are wanted.
+    pub(super) strips: [&'a [Line]; 2],
+    /// True if the second strip's results are wanted.
     pub(super) both: bool,
-    pub(super) layout: &'a Layout,
-    pub(super) tokens: [*const u8; T],
+    pub(super) terms: Terms<'a, T>,
     /// The format subtracts 2^offset from each code.
     pub(super) offset: u32,
-    /// `T` rows of [`OUT`] floats.
-    pub(super) out: *mut f32,
+    pub(super) out: &'a mut [[f32; OUT]; T],
     pub(super) class: PhantomData<C>,
 }
 
-/// Which two vectors of lanes a tile pass works on: both strips, or the two halves of each in turn.
+/// One pass of a tile: two vectors of lanes.
+struct Pass<'a, S> {
+    lanes: LanePair<'a, S>,
+    /// First result of each.
+    first: [usize; 2],
+}
+
+/// The passes of a tile: both strips at once, or the two halves of each in turn.
 #[inline(always)]
-fn passes<S: Simd>(strips: [*const u8; 2], both: bool) -> impl Iterator<Item = ([*const u8; 2], [usize; 2])> {
+fn passes<S: Simd>(strips: [&[Line]; 2], both: bool) -> impl Iterator<Item = Pass<'_, S>> {
     let count = if both { STRIP / S::LANES } else { 1 };
     (0..count).map(move |pass| {
-        let vector = |i: usize| {
-            // With sixteen lanes i is the strip; with eight the pass is the strip and i its half.
-            let lanes = (pass * 2 + i) * S::LANES;
-            (strips[lanes / STRIP].wrapping_add(4 * (lanes % STRIP)), lanes)
-        };
-        let (a, b) = (vector(0), vector(1));
-        ([a.0, b.0], [a.1, b.1])
+        // With sixteen lanes i is the strip; with eight the pass is the strip and i its half.
+        let first = [(pass * 2) * S::LANES, (pass * 2 + 1) * S::LANES];
+        let strips = [strips[first[0] / STRIP], strips[first[1] / STRIP]];
+        Pass { lanes: LanePair::new(strips, [first[0] % STRIP, first[1] % STRIP]), first }
     })
 }
 
@@ -51,39 +53,46 @@ impl<C: Class, const T: usize> Kernel for Tile32<'_, C, T> {
 
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
-        let Tile { strips, both, layout, tokens, offset, out, .. } = self.0;
-        let parts = Parts::new::<C>(layout.cols, 32);
-        for (groups, lanes) in passes::<S>(strips, both) {
+        let Tile { strips, both, terms, offset, out, .. } = self.0;
+        let parts = Parts::<C>::new(32 * terms.blocks32(), 32);
+        for pass in passes::<S>(strips, both) {
+            let weights = pass.lanes.blocks(&parts);
+            assert_eq!(weights.count(), terms.blocks32(), "blocks of weights and activations");
             let mut acc = [[simd.splat_f(0.0); T]; 2];
-            for block in 0..layout.cols / 32 {
-                // SAFETY: whoever makes a tile vouches for the strips' parts and the activation rows' planes.
-                unsafe {
-                    let mut sums = start::<S, C, T>(simd, tokens, layout.sums + 4 * block, offset);
-                    dots::<S, C, T, 8>(simd, groups, tokens, 8 * block, &mut sums);
-                    let at = |plane: usize, i: usize| groups[i].add(plane + block * VECTOR).cast();
-                    let scales: [S::F; 2] =
-                        [simd.load_f(at(parts.scales, 0)), simd.load_f(at(parts.scales, 1))];
+            for block in 0..weights.count() {
+                let (w, input) = (weights.block::<32>(block), terms.block32(block));
+                let mut sums = [[simd.splat(0); T]; 2];
+                if !C::MINIMA {
                     for t in 0..T {
-                        let scale = simd.as_f(simd.load_splat(tokens[t].add(layout.scales + 4 * block)));
-                        for i in 0..2 {
-                            acc[i][t] =
-                                simd.fma(simd.to_f(sums[i][t]), simd.mul_f(scales[i], scale), acc[i][t]);
-                        }
+                        let start = simd.shl(input.sum(simd, t), offset);
+                        (sums[0][t], sums[1][t]) = (start, start);
                     }
-                    if C::MINIMA {
-                        let floors: [S::F; 2] =
-                            [simd.load_f(at(parts.floors, 0)), simd.load_f(at(parts.floors, 1))];
-                        for t in 0..T {
-                            let sum = simd.as_f(simd.load_splat(tokens[t].add(layout.sums + 4 * block)));
-                            for i in 0..2 {
-                                acc[i][t] = simd.fma(floors[i], sum, acc[i][t]);
-                            }
+                }
+                for group in 0..8 {
+                    let w = w.codes::<8>(simd, 0, group);
+                    for t in 0..T {
+                        dots::<S, C, T>(simd, &mut sums, t, w, input.codes(simd, t, group));
+                    }
+                }
+                let scales = w.scales(simd);
+                for t in 0..T {
+                    let scale = input.scale(simd, t);
+                    for i in 0..2 {
+                        let factor = simd.mul_f(scales[i], scale);
+                        acc[i][t] = simd.fma(simd.to_f(sums[i][t]), factor, acc[i][t]);
+                    }
+                }
+                if C::MINIMA {
+                    let floors = w.floors(simd);
+                    for t in 0..T {
+                        let sum = simd.as_f(input.sum(simd, t));
+                        for i in 0..2 {
+                            acc[i][t] = simd.fma(floors[i], sum, acc[i][t]);
                         }
                     }
                 }
             }
-            // SAFETY: as above for the results.
-            unsafe { write(simd, out, both, lanes, acc) };
+            write(simd, out, both, pass.first, acc);
         }
     }
 }
@@ -96,40 +105,39 @@ impl<C: Class, const T: usize> Kernel for Tile256<'_, C, T> {
 
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
-        let Tile { strips, both, layout, tokens, offset, out, .. } = self.0;
-        let parts = Parts::new::<C>(layout.cols, 256);
-        for (groups, lanes) in passes::<S>(strips, both) {
+        let Tile { strips, both, terms, offset, out, .. } = self.0;
+        let parts = Parts::<C>::new(256 * terms.blocks256(), 256);
+        for pass in passes::<S>(strips, both) {
+            let weights = pass.lanes.blocks(&parts);
+            assert_eq!(weights.count(), terms.blocks256(), "blocks of weights and activations");
             let mut acc = [[simd.splat_f(0.0); T]; 2];
-            for block in 0..layout.cols / 256 {
-                // SAFETY: whoever makes a tile vouches for the strips' parts and the activation rows' planes.
-                unsafe {
-                    let sums = superblock::<S, C, T>(simd, groups, tokens, (layout, &parts, offset), block);
-                    let at = |plane: usize, i: usize| groups[i].add(plane + block * VECTOR).cast();
-                    let scales: [S::F; 2] =
-                        [simd.load_f(at(parts.scales, 0)), simd.load_f(at(parts.scales, 1))];
-                    for t in 0..T {
-                        let scale = simd.as_f(simd.load_splat(tokens[t].add(layout.scales + 4 * block)));
-                        for i in 0..2 {
-                            acc[i][t] =
-                                simd.fma(simd.to_f(sums[i][t]), simd.mul_f(scales[i], scale), acc[i][t]);
-                        }
+            for block in 0..weights.count() {
+                let (w, input) = (weights.block::<256>(block), terms.block256(block));
+                let sums = match C::SUB {
+                    16 => superblock::<S, C, T, 4>(simd, w, input, offset),
+                    _ => superblock::<S, C, T, 8>(simd, w, input, offset),
+                };
+                let scales = w.scales(simd);
+                for t in 0..T {
+                    let scale = input.scale(simd, t);
+                    for i in 0..2 {
+                        let factor = simd.mul_f(scales[i], scale);
+                        acc[i][t] = simd.fma(simd.to_f(sums[i][t]), factor, acc[i][t]);
                     }
-                    if C::MINIMA {
-                        let sums = minima::<S, C, T>(simd, groups, tokens, (layout, &parts), block);
-                        let floors: [S::F; 2] =
-                            [simd.load_f(at(parts.floors, 0)), simd.load_f(at(parts.floors, 1))];
-                        for t in 0..T {
-                            let scale = simd.as_f(simd.load_splat(tokens[t].add(layout.scales + 4 * block)));
-                            for i in 0..2 {
-                                acc[i][t] =
-                                    simd.fnma(simd.to_f(sums[i][t]), simd.mul_f(floors[i], scale), acc[i][t]);
-                            }
+                }
+                if C::MINIMA {
+                    let sums = minima::<S, C, T>(simd, w, input);
+                    let floors = w.floors(simd);
+                    for t in 0..T {
+                        let scale = input.scale(simd, t);
+                        for i in 0..2 {
+                            let factor = simd.mul_f(floors[i], scale);
+                            acc[i][t] = simd.fnma(simd.to_f(sums[i][t]), factor, acc[i][t]);
                         }
                     }
                 }
             }
-            // SAFETY: as above for the results.
-            unsafe { write(simd, out, both, lanes, acc) };
+            write(simd, out, both, pass.first, acc);
         }
     }
 }
@@ -142,25 +150,21 @@ impl<const T: usize> Kernel for TileFloat<'_, T> {
 
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
-        let Tile { strips, both, layout, tokens, out, .. } = self.0;
-        for (groups, lanes) in passes::<S>(strips, both) {
+        let Tile { strips, both, terms, out, .. } = self.0;
+        let cols = terms.numbers();
+        for Pass { lanes, first: results } in passes::<S>(strips, both) {
+            assert!(cols <= lanes.vectors(), "columns of weights and activations");
             let mut acc = [[simd.splat_f(0.0); T]; 2];
             let mut first = 0;
-            while first < layout.cols {
-                let end = layout.cols.min(first + 32);
+            while first < cols {
+                let end = cols.min(first + 32);
                 let mut sums = [[simd.splat_f(0.0); T]; 2];
                 for column in first..end {
-                    // SAFETY: whoever makes a tile vouches for the strips' columns and the activation rows.
-                    unsafe {
-                        let w: [S::F; 2] = [
-                            simd.load_f(groups[0].add(column * VECTOR).cast()),
-                            simd.load_f(groups[1].add(column * VECTOR).cast()),
-                        ];
-                        for t in 0..T {
-                            let x = simd.as_f(simd.load_splat(tokens[t].add(4 * column)));
-                            for i in 0..2 {
-                                sums[i][t] = simd.fma(w[i], x, sums[i][t]);
-                            }
+                    let w = lanes.floats(simd, column);
+                    for t in 0..T {
+                        let x = terms.number(simd, t, column);
+                        for i in 0..2 {
+                            sums[i][t] = simd.fma(w[i], x, sums[i][t]);
                         }
                     }
                 }
@@ -171,127 +175,71 @@ impl<const T: usize> Kernel for TileFloat<'_, T> {
                 }
                 first = end;
             }
-            // SAFETY: as above for the results.
-            unsafe { write(simd, out, both, lanes, acc) };
+            write(simd, out, both, results, acc);
         }
     }
 }
 
 type Sums<S, const T: usize> = [[<S as Simd>::I; T]; 2];
 
-/// What integer sums begin with: minus 2^offset times the activations' sum, or nothing.
-///
-/// # Safety
-/// Every activation row must have four bytes at `at`.
+/// Adds the products of one group of four codes to the sums of term `t`.
 #[inline(always)]
-unsafe fn start<S: Simd, C: Class, const T: usize>(
+fn dots<S: Simd, C: Class, const T: usize>(simd: S, sums: &mut Sums<S, T>, t: usize, w: [S::I; 2], x: S::I) {
+    for i in 0..2 {
+        sums[i][t] = match C::WIDE {
+            true => simd.dot::<true>(sums[i][t], w[i], x),
+            false => simd.dot::<false>(sums[i][t], w[i], x),
+        };
+    }
+}
+
+/// Σ scale · (codes · activations) over the sub-blocks, of `G` groups each, of a superblock.
+#[inline(always)]
+fn superblock<S: Simd, C: Class, const T: usize, const G: usize>(
     simd: S,
-    tokens: [*const u8; T],
-    at: usize,
+    w: BlockPair<'_, S, C, 256>,
+    input: Block256<'_, T>,
     offset: u32,
 ) -> Sums<S, T> {
-    let mut row = [simd.splat(0); T];
-    if !C::MINIMA {
-        for t in 0..T {
-            // SAFETY: the caller's promise.
-            row[t] = simd.shl(unsafe { simd.load_splat(tokens[t].add(at)) }, offset);
-        }
-    }
-    [row; 2]
-}
-
-/// Adds the products of `G` groups of four codes, starting at group `first`.
-///
-/// # Safety
-/// Strips and activation rows must have these groups.
-#[inline(always)]
-unsafe fn dots<S: Simd, C: Class, const T: usize, const G: usize>(
-    simd: S,
-    groups: [*const u8; 2],
-    tokens: [*const u8; T],
-    first: usize,
-    sums: &mut Sums<S, T>,
-) {
-    for group in first..first + G {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let w: [S::I; 2] =
-                [simd.load(groups[0].add(group * VECTOR)), simd.load(groups[1].add(group * VECTOR))];
-            for t in 0..T {
-                let x = simd.load_splat(tokens[t].add(4 * group));
-                for i in 0..2 {
-                    sums[i][t] = match C::WIDE {
-                        true => simd.dot::<true>(sums[i][t], w[i], x),
-                        false => simd.dot::<false>(sums[i][t], w[i], x),
-                    };
-                }
-            }
-        }
-    }
-}
-
-/// Σ scale · (codes · activations) over the sub-blocks of superblock `block`.
-///
-/// # Safety
-/// Strips and activation rows must have this block.
-#[inline(always)]
-unsafe fn superblock<S: Simd, C: Class, const T: usize>(
-    simd: S,
-    groups: [*const u8; 2],
-    tokens: [*const u8; T],
-    (layout, parts, offset): (&Layout, &Parts, u32),
-    block: usize,
-) -> Sums<S, T> {
     let mut total = [[simd.splat(0); T]; 2];
-    let subs = 256 / C::SUB;
-    let plane = if C::SUB == 16 { layout.sums } else { layout.sums32 };
-    for sub in subs * block..subs * (block + 1) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let mut sums = start::<S, C, T>(simd, tokens, plane + 4 * sub, offset);
-            if C::SUB == 16 {
-                dots::<S, C, T, 4>(simd, groups, tokens, 4 * sub, &mut sums);
-            } else {
-                dots::<S, C, T, 8>(simd, groups, tokens, 8 * sub, &mut sums);
+    for sub in 0..64 / G {
+        let mut sums = [[simd.splat(0); T]; 2];
+        if !C::MINIMA {
+            for t in 0..T {
+                let start = simd.shl(input.sum::<S, G>(simd, t, sub), offset);
+                (sums[0][t], sums[1][t]) = (start, start);
             }
-            for i in 0..2 {
-                let scale = simd.load(groups[i].add(parts.sub_scales + sub * VECTOR));
-                for t in 0..T {
-                    total[i][t] = simd.add(total[i][t], simd.mul(sums[i][t], scale));
-                }
+        }
+        for group in 0..G {
+            let w = w.codes::<G>(simd, sub, group);
+            for t in 0..T {
+                dots::<S, C, T>(simd, &mut sums, t, w, input.codes::<S, G>(simd, t, sub, group));
+            }
+        }
+        let scales = w.sub_scales(simd, sub);
+        for i in 0..2 {
+            for t in 0..T {
+                total[i][t] = simd.add(total[i][t], simd.mul(sums[i][t], scales[i]));
             }
         }
     }
     total
 }
 
-/// Σ minimum · activations over the sub-blocks of superblock `block`.
-///
-/// # Safety
-/// Strips and activation rows must have this block.
+/// Σ minimum · activations over the sub-blocks of a superblock.
 #[inline(always)]
-unsafe fn minima<S: Simd, C: Class, const T: usize>(
+fn minima<S: Simd, C: Class, const T: usize>(
     simd: S,
-    groups: [*const u8; 2],
-    tokens: [*const u8; T],
-    (layout, parts): (&Layout, &Parts),
-    block: usize,
+    w: BlockPair<'_, S, C, 256>,
+    input: Block256<'_, T>,
 ) -> Sums<S, T> {
     let mut total = [[simd.splat(0); T]; 2];
-    let pairs = 128 / C::SUB;
-    let plane = if C::SUB == 16 { layout.halves16 } else { layout.halves32 };
-    for pair in pairs * block..pairs * (block + 1) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let w: [S::I; 2] = [
-                simd.load(groups[0].add(parts.minima + pair * VECTOR)),
-                simd.load(groups[1].add(parts.minima + pair * VECTOR)),
-            ];
-            for t in 0..T {
-                let x = simd.load_splat(tokens[t].add(plane + 4 * pair));
-                for i in 0..2 {
-                    total[i][t] = simd.dot_pairs(total[i][t], w[i], x);
-                }
+    for pair in 0..128 / C::SUB {
+        let w = w.minima(simd, pair);
+        for t in 0..T {
+            let x = input.pair_of_sums::<S, C>(simd, t, pair);
+            for i in 0..2 {
+                total[i][t] = simd.dot_pairs(total[i][t], w[i], x);
             }
         }
     }
@@ -299,24 +247,20 @@ unsafe fn minima<S: Simd, C: Class, const T: usize>(
 }
 
 /// Writes the results of two vectors of lanes.
-///
-/// # Safety
-/// `out` must be writable for `T` rows of [`OUT`] floats.
 #[inline(always)]
-unsafe fn write<S: Simd, const T: usize>(
+fn write<S: Simd, const T: usize>(
     simd: S,
-    out: *mut f32,
+    out: &mut [[f32; OUT]; T],
     both: bool,
-    lanes: [usize; 2],
+    first: [usize; 2],
     acc: [[S::F; T]; 2],
 ) {
-    for (lane, acc) in lanes.into_iter().zip(acc) {
-        if lane >= STRIP && !both {
+    for (first, acc) in first.into_iter().zip(acc) {
+        if first >= STRIP && !both {
             continue;
         }
-        for (t, x) in acc.into_iter().enumerate() {
-            // SAFETY: the caller's promise.
-            unsafe { simd.store_f(out.add(t * OUT + lane), x) };
+        for (out, x) in out.iter_mut().zip(acc) {
+            simd.write_f(&mut out[first..], x);
         }
     }
 }

@@ -1,206 +1,140 @@
 //! Turns a strip of a matrix into vectors of sixteen rows, in scratch. What is computed with them is not here.
-#![expect(unsafe_code, reason = "walks raw rows and writes raw scratch")]
 
-use super::scratch::{Parts, VECTOR};
-use crate::formats::{Block32, Class, Float, Superblock, Visitor};
-use crate::simd::{Kernel, Rows, STRIP, Simd};
-use core::marker::PhantomData;
+use super::view::{Ahead, Column, LaneWriter, Parts, Piece, StripRows};
+use crate::formats::class::Class;
+use crate::formats::{Block32, Float, Superblock, Visitor};
+use crate::lines::Line;
+use crate::simd::{Kernel, STRIP, Simd};
 
-/// A strip to unpack.
-pub(super) struct Unpack<F> {
-    rows: Rows,
-    cols: usize,
-    out: *mut u8,
-    format: PhantomData<F>,
+/// A strip to unpack, and where to.
+pub(super) struct Unpack<'a, F> {
+    pub(super) rows: StripRows<'a, F>,
+    /// Vectors for the format's [`Parts`], or one per column of plain numbers.
+    pub(super) out: &'a mut [Line],
 }
 
-impl<F> Unpack<F> {
-    /// Sixteen rows of `cols` elements to `out`.
-    ///
-    /// # Safety
-    /// Sixteen rows of that many elements must be readable, and `out` writable for the format's `Parts` (for plain
-    /// numbers: `cols` vectors).
-    pub(super) const unsafe fn new(rows: Rows, cols: usize, out: *mut u8) -> Self {
-        Self { rows, cols, out, format: PhantomData }
-    }
-}
-
-/// How far ahead of their use weights are asked for, in bytes: the next strip, or this when a strip is less.
+/// Distance at which weights are requested ahead of their use, in bytes: the next strip, or this when a strip is less.
 const AHEAD: usize = 16 << 10;
 
-/// Asks for part `part` of `parts` of what lies ahead of sixteen blocks at `block`.
-///
-/// Rows are contiguous, so the next strip begins where this one ends: reading ahead in address order.
-/// Requests are spread over the work on a block, since a core has few lines in flight at a time.
+/// Requests part `part` of `parts` of what lies ahead of a strip's block `index`.
 #[inline(always)]
-pub(super) fn prefetch_next<S: Simd>(
+pub(super) fn prefetch_next<S: Simd, P: Piece>(
     simd: S,
-    rows: Rows,
-    (block, bytes): (usize, usize),
-    (part, parts): (usize, usize),
+    rows: StripRows<'_, P>,
+    index: usize,
+    part: usize,
+    parts: usize,
 ) {
-    let share = STRIP * bytes / parts;
-    let start = (STRIP * rows.stride).max(AHEAD) + STRIP * block * bytes + part * share;
-    for line in 0..share.div_ceil(64) {
-        simd.prefetch(rows.base.wrapping_add(start + 64 * line));
-    }
-}
-
-/// The rows of lane group `half`, and where its lanes lie in a vector of sixteen rows.
-#[inline(always)]
-unsafe fn lane_group<S: Simd>(rows: Rows, half: usize) -> (Rows, usize) {
-    let first = half * S::LANES;
-    // SAFETY: the strip has sixteen rows.
-    (Rows { base: unsafe { rows.base.add(first * rows.stride) }, stride: rows.stride }, 4 * first)
+    rows.prefetch(simd, Ahead { index, bytes: P::BYTES, least: AHEAD }, part, parts);
 }
 
 /// Blocks of 32.
-pub(super) struct Unpack32<F>(pub(super) Unpack<F>);
+pub(super) struct Unpack32<'a, F>(pub(super) Unpack<'a, F>);
 
-impl<F: Block32> Kernel for Unpack32<F> {
+impl<F: Block32> Kernel for Unpack32<'_, F> {
     type Output = ();
 
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
-        let Unpack { rows, cols, out, .. } = self.0;
-        let parts = Parts::new::<F::Class>(cols, 32);
-        for block in 0..cols / 32 {
-            prefetch_next(simd, rows, (block, F::BYTES), (0, 1));
-            for half in 0..STRIP / S::LANES {
-                // SAFETY: `Unpack::new`: the rows have these blocks, scratch has these parts.
-                unsafe {
-                    let (rows, lane) = lane_group::<S>(rows, half);
-                    let rows = rows.at(block * F::BYTES);
-                    let out = out.add(lane);
-                    for (group, codes) in F::codes(simd, rows).into_iter().enumerate() {
-                        simd.store(out.add((8 * block + group) * VECTOR), codes);
-                    }
-                    let (scale, floor) = F::scales(simd, rows);
-                    simd.store_f(out.add(parts.scales + block * VECTOR).cast(), scale);
-                    if <F::Class as Class>::MINIMA {
-                        simd.store_f(out.add(parts.floors + block * VECTOR).cast(), floor);
-                    }
-                }
+        let Unpack { rows, out } = self.0;
+        let parts = Parts::<F::Class>::new(32 * rows.pieces(), 32);
+        for block in 0..rows.pieces() {
+            prefetch_next(simd, rows, block, 0, 1);
+            for first in (0..STRIP).step_by(S::LANES) {
+                let piece = rows.piece::<S>(first, block);
+                let mut out = LaneWriter::new(out, first);
+                out.write(simd, 8 * block, F::codes(simd, piece));
+                let (scale, floor) = F::scales(simd, piece);
+                out.scales(simd, &parts, block, scale, floor);
             }
         }
     }
 }
 
 /// Superblocks.
-pub(super) struct Unpack256<F>(pub(super) Unpack<F>);
+pub(super) struct Unpack256<'a, F>(pub(super) Unpack<'a, F>);
 
-impl<F: Superblock> Kernel for Unpack256<F> {
+impl<F: Superblock> Kernel for Unpack256<'_, F> {
     type Output = ();
 
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
-        let Unpack { rows, cols, out, .. } = self.0;
-        let parts = Parts::new::<F::Class>(cols, 256);
-        for block in 0..cols / 256 {
-            for half in 0..STRIP / S::LANES {
-                // SAFETY: `Unpack::new`: the rows have these blocks, scratch has these parts.
-                unsafe {
-                    let mut writer = Writer::<F> {
-                        whole: Some(rows),
-                        out: out.add(4 * half * S::LANES),
-                        parts,
-                        block,
-                        format: PhantomData,
-                    };
-                    let (rows, _) = lane_group::<S>(rows, half);
-                    F::visit(simd, rows.at(block * F::BYTES), &mut writer);
-                }
+        let Unpack { rows, out } = self.0;
+        let parts = Parts::new(256 * rows.pieces(), 256);
+        for block in 0..rows.pieces() {
+            for first in (0..STRIP).step_by(S::LANES) {
+                let out = LaneWriter::new(out, first);
+                let mut writer = Writer { ahead: Some(rows), out, parts, block };
+                F::visit(simd, rows.piece(first, block), &mut writer);
             }
         }
     }
 }
 
 /// Writes the parts of a superblock where [`Parts`] says.
-pub(super) struct Writer<F> {
-    /// All rows of the strip, when the next one is to be asked for.
-    pub(super) whole: Option<Rows>,
-    pub(super) out: *mut u8,
-    pub(super) parts: Parts,
+pub(super) struct Writer<'a, S, F: Superblock> {
+    /// The strip, when the next one is to be requested.
+    pub(super) ahead: Option<StripRows<'a, F>>,
+    pub(super) out: LaneWriter<'a, S>,
+    pub(super) parts: Parts<F::Class>,
     pub(super) block: usize,
-    pub(super) format: PhantomData<F>,
 }
 
-impl<S: Simd, F: Superblock> Visitor<S> for Writer<F> {
+impl<S: Simd, F: Superblock> Writer<'_, S, F> {
+    /// Sub-block `index` of `G` groups of codes.
+    #[inline(always)]
+    fn sub_block<const G: usize>(&mut self, simd: S, index: usize, codes: [S::I; G], scale: S::I) {
+        let subs = 64 / G;
+        if let Some(rows) = self.ahead {
+            prefetch_next(simd, rows, self.block, index, subs);
+        }
+        self.out.sub_block(simd, &self.parts, subs * self.block + index, codes, scale);
+    }
+}
+
+impl<S: Simd, F: Superblock> Visitor<S> for Writer<'_, S, F> {
     #[inline(always)]
     fn sub32(&mut self, simd: S, index: usize, codes: [S::I; 8], scale: S::I) {
-        let sub = 8 * self.block + index;
-        if let Some(rows) = self.whole {
-            prefetch_next(simd, rows, (self.block, F::BYTES), (index, 8));
-        }
-        // SAFETY: `Unpack::new`: scratch has these parts.
-        unsafe {
-            for (group, codes) in codes.into_iter().enumerate() {
-                simd.store(self.out.add((8 * sub + group) * VECTOR), codes);
-            }
-            simd.store(self.out.add(self.parts.sub_scales + sub * VECTOR), scale);
-        }
+        self.sub_block(simd, index, codes, scale);
     }
 
     #[inline(always)]
     fn sub16(&mut self, simd: S, index: usize, codes: [S::I; 4], scale: S::I) {
-        let sub = 16 * self.block + index;
-        if let Some(rows) = self.whole {
-            prefetch_next(simd, rows, (self.block, F::BYTES), (index, 16));
-        }
-        // SAFETY: `Unpack::new`: scratch has these parts.
-        unsafe {
-            for (group, codes) in codes.into_iter().enumerate() {
-                simd.store(self.out.add((4 * sub + group) * VECTOR), codes);
-            }
-            simd.store(self.out.add(self.parts.sub_scales + sub * VECTOR), scale);
-        }
+        self.sub_block(simd, index, codes, scale);
     }
 
     #[inline(always)]
     fn minima(&mut self, simd: S, index: usize, pair: S::I) {
-        let at = self.parts.minima + (128 / <F::Class as Class>::SUB * self.block + index) * VECTOR;
-        // SAFETY: `Unpack::new`: scratch has these parts.
-        unsafe { simd.store(self.out.add(at), pair) };
+        self.out.minima(simd, &self.parts, 128 / <F::Class as Class>::SUB * self.block + index, pair);
     }
 
     #[inline(always)]
     fn scales(&mut self, simd: S, d: S::F, dmin: S::F) {
-        // SAFETY: `Unpack::new`: scratch has these parts.
-        unsafe {
-            simd.store_f(self.out.add(self.parts.scales + self.block * VECTOR).cast(), d);
-            if <F::Class as Class>::MINIMA {
-                simd.store_f(self.out.add(self.parts.floors + self.block * VECTOR).cast(), dmin);
-            }
-        }
+        self.out.scales(simd, &self.parts, self.block, d, dmin);
     }
 }
 
 /// Plain numbers.
-pub(super) struct UnpackFloat<F>(pub(super) Unpack<F>);
+pub(super) struct UnpackFloat<'a, F>(pub(super) Unpack<'a, F>);
 
-impl<F: Float> Kernel for UnpackFloat<F> {
+impl<F: Float> Kernel for UnpackFloat<'_, F> {
     type Output = ();
 
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
-        let Unpack { rows, cols, out, .. } = self.0;
+        let Unpack { rows, out } = self.0;
+        let columns = rows.of::<Column>();
         let per_column = 16 / F::BYTES;
-        let whole = cols / per_column * per_column;
-        for half in 0..STRIP / S::LANES {
-            // SAFETY: `Unpack::new`: the rows have these numbers, scratch has a vector for each column.
-            unsafe {
-                let (rows, lane) = lane_group::<S>(rows, half);
-                let out = out.add(lane);
-                for first in (0..whole).step_by(per_column) {
-                    let numbers = F::numbers(simd, rows.at(first * F::BYTES));
-                    for (i, x) in numbers.into_iter().take(per_column).enumerate() {
-                        simd.store_f(out.add((first + i) * VECTOR).cast(), x);
-                    }
+        for first in (0..STRIP).step_by(S::LANES) {
+            let mut out = LaneWriter::new(out, first);
+            for column in 0..columns.pieces() {
+                let numbers = F::numbers(simd, columns.piece(first, column));
+                for (i, x) in numbers.into_iter().take(per_column).enumerate() {
+                    out.write_f(simd, column * per_column + i, x);
                 }
-                for column in whole..cols {
-                    let x = F::number(simd, rows.at(column * F::BYTES));
-                    simd.store_f(out.add(column * VECTOR).cast(), x);
-                }
+            }
+            for column in per_column * columns.pieces()..rows.pieces() {
+                out.write_f(simd, column, F::number(simd, rows.piece(first, column)));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A matrix where it lies, and its strips of sixteen rows. What the bytes mean is in [`crate::formats`].
+//! A matrix in the file's bytes, and its strips of sixteen rows. The meaning of the bytes is in [`crate::formats`].
 
 use crate::simd::STRIP;
 use core::fmt;
@@ -14,20 +14,20 @@ pub struct Weights<'a> {
     data: &'a [u8],
 }
 
-/// Why bytes are not the rows of a matrix that these kernels know.
+/// Why bytes are not the rows of a matrix of these kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WeightsError {
     /// The type has no arithmetic.
     Type(Type),
-    /// The columns are no whole number of blocks.
+    /// The columns are not a whole number of blocks.
     Columns {
         /// The type.
         ty: Type,
         /// Elements of a row.
         cols: usize,
     },
-    /// The bytes are no whole number of rows.
+    /// The bytes are not a whole number of rows.
     Bytes {
         /// Bytes of a row.
         row_bytes: usize,

@@ -1,8 +1,7 @@
 //! Eight lanes with AVX2, FMA and F16C. The kernels over them live elsewhere.
 #![expect(unsafe_code, reason = "processor intrinsics; the token proves the instructions exist")]
 
-use super::{Kernel, Rows, Simd};
-use crate::features::Features;
+use super::{Features, Kernel, Rows, Simd};
 use core::arch::x86_64::*;
 
 /// Proof that this processor runs AVX2, FMA and F16C.
@@ -10,8 +9,9 @@ use core::arch::x86_64::*;
 pub struct Avx2(());
 
 impl Avx2 {
-    pub(crate) fn new(features: Features) -> Option<Self> {
-        features.avx2.then_some(Self(()))
+    /// The token, where the processor and the system have what it stands for.
+    pub(crate) fn detect() -> Option<Self> {
+        Features::detect().avx2.then_some(Self(()))
     }
 }
 
@@ -26,7 +26,7 @@ impl Simd for Avx2 {
         fn inner<K: Kernel>(token: Avx2, kernel: K) -> K::Output {
             kernel.call(token)
         }
-        // SAFETY: the token exists only where these features do.
+        // SAFETY: `detect` makes the token only where these features are.
         unsafe { inner(self, kernel) }
     }
 
@@ -94,7 +94,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn dot<const WIDE: bool>(self, acc: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
-        // SAFETY: the token exists only where these instructions do.
+        // SAFETY: `detect` makes the token only where these instructions are.
         unsafe {
             let ones = _mm256_set1_epi16(1);
             if WIDE {
@@ -112,7 +112,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn lookup(self, table: &[u8; 16], index: __m256i) -> __m256i {
-        // SAFETY: the table is 16 readable bytes; the token exists only where these instructions do.
+        // SAFETY: the table is 16 readable bytes; `detect` makes the token only where these instructions are.
         unsafe {
             let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
             _mm256_shuffle_epi8(table, index)
@@ -123,7 +123,7 @@ impl Simd for Avx2 {
     fn spread_bits(self, bits: __m256i, group: usize, value: u8) -> __m256i {
         let byte = (group / 2) as i32 * 0x0101_0101;
         let test = if group.is_multiple_of(2) { 0x0804_0201 } else { 0x8040_2010_u32.cast_signed() };
-        // SAFETY: the token exists only where these instructions do.
+        // SAFETY: `detect` makes the token only where these instructions are.
         unsafe {
             let lanes =
                 _mm_add_epi32(_mm_setr_epi32(0, 0x0404_0404, 0x0808_0808, 0x0c0c_0c0c), _mm_set1_epi32(byte));
@@ -136,7 +136,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn transpose(self, rows: Rows) -> [__m256i; 4] {
-        // SAFETY: the caller vouches for 8 rows of 16 bytes; the token for the instructions.
+        // SAFETY: the caller promises 8 rows of 16 bytes; `detect` makes the token only where these instructions are.
         unsafe {
             // Vector j holds rows j and j + 4, so that the two unpack levels end in row order.
             let column = |j: usize| {
@@ -157,7 +157,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn gather_u16(self, rows: Rows) -> __m256i {
-        // SAFETY: the caller vouches for 8 rows of 2 bytes; the token for the instructions.
+        // SAFETY: the caller promises 8 rows of 2 bytes; `detect` makes the token only where these instructions are.
         unsafe {
             let at = |r: usize| i32::from(rows.base.add(r * rows.stride).cast::<i16>().read_unaligned());
             let x = _mm_cvtsi32_si128(at(0));
@@ -172,10 +172,8 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn run_shifted(self, from: *const u8, shifts: [u32; 2]) -> __m256i {
-        // SAFETY: the caller vouches for the run.
-        let x = unsafe { self.load(from) };
-        self.shr(x, shifts[0])
+    fn run_shifted(self, from: &[u8; 32], shifts: [u32; 2]) -> __m256i {
+        self.shr(self.read(from), shifts[0])
     }
 
     #[inline(always)]
@@ -183,7 +181,7 @@ impl Simd for Avx2 {
         // Eight halves per 128 bits: four of the first vector's 16 codes there, four of the second's. Each scale goes
         // to its half's upper byte (0x80 clears the lower one), and comes down with its sign.
         let four = |scale: i64| (4 * pair as i64 + scale) * 0x0100_0100_0100_0100 + 0x0080_0080_0080_0080;
-        // SAFETY: sixteen readable bytes; the token exists only where these instructions do.
+        // SAFETY: sixteen readable bytes; `detect` makes the token only where these instructions are.
         unsafe {
             let scales = _mm256_broadcastsi128_si256(_mm_loadu_si128(scales.as_ptr().cast()));
             let index = _mm256_setr_epi64x(four(0), four(2), four(1), four(3));
@@ -193,7 +191,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn dot_sixteen(self, a: &[i8; 16], b: &[i16; 16]) -> __m256i {
-        // SAFETY: sixteen readable numbers each; the token exists only where these instructions do.
+        // SAFETY: sixteen readable numbers each; `detect` makes the token only where these instructions are.
         unsafe {
             let a = _mm256_cvtepi8_epi16(_mm_loadu_si128(a.as_ptr().cast()));
             _mm256_madd_epi16(a, _mm256_loadu_si256(b.as_ptr().cast()))
@@ -203,7 +201,7 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn sums(self, x: &[__m256i; 8]) -> [i32; 8] {
         let mut out = [0; 8];
-        // SAFETY: eight integers fit; the token exists only where these instructions do.
+        // SAFETY: eight integers fit; `detect` makes the token only where these instructions are.
         unsafe {
             let halves = |a, b| _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
             let quarters = |a, b| _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));

@@ -1,8 +1,7 @@
 //! Sixteen lanes with AVX-512 F, BW, DQ, VL and VNNI. The kernels over them live elsewhere.
 #![expect(unsafe_code, reason = "processor intrinsics; the token proves the instructions exist")]
 
-use super::{Kernel, Rows, Simd};
-use crate::features::Features;
+use super::{Features, Kernel, Rows, Simd};
 use core::arch::x86_64::*;
 
 /// Proof that this processor runs AVX-512 F, BW, DQ, VL and VNNI.
@@ -10,8 +9,9 @@ use core::arch::x86_64::*;
 pub struct Avx512(());
 
 impl Avx512 {
-    pub(crate) fn new(features: Features) -> Option<Self> {
-        features.avx512_vnni.then_some(Self(()))
+    /// The token, where the processor and the system have what it stands for.
+    pub(crate) fn detect() -> Option<Self> {
+        Features::detect().avx512_vnni.then_some(Self(()))
     }
 }
 
@@ -26,7 +26,7 @@ impl Simd for Avx512 {
         fn inner<K: Kernel>(token: Avx512, kernel: K) -> K::Output {
             kernel.call(token)
         }
-        // SAFETY: the token exists only where these features do.
+        // SAFETY: `detect` makes the token only where these features are.
         unsafe { inner(self, kernel) }
     }
 
@@ -77,13 +77,13 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn dot<const WIDE: bool>(self, acc: __m512i, weights: __m512i, activations: __m512i) -> __m512i {
-        // SAFETY: the token exists only where this instruction does.
+        // SAFETY: `detect` makes the token only where this instruction is.
         unsafe { _mm512_dpbusd_epi32(acc, weights, activations) }
     }
 
     #[inline(always)]
     fn lookup(self, table: &[u8; 16], index: __m512i) -> __m512i {
-        // SAFETY: the table is 16 readable bytes; the token exists only where these instructions do.
+        // SAFETY: the table is 16 readable bytes; `detect` makes the token only where these instructions are.
         unsafe {
             let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
             _mm512_shuffle_epi8(table, index)
@@ -94,7 +94,7 @@ impl Simd for Avx512 {
     fn spread_bits(self, bits: __m512i, group: usize, value: u8) -> __m512i {
         let byte = (group / 2) as i32 * 0x0101_0101;
         let test = if group.is_multiple_of(2) { 0x0804_0201 } else { 0x8040_2010_u32.cast_signed() };
-        // SAFETY: the token exists only where these instructions do.
+        // SAFETY: `detect` makes the token only where these instructions are.
         unsafe {
             let lanes =
                 _mm_add_epi32(_mm_setr_epi32(0, 0x0404_0404, 0x0808_0808, 0x0c0c_0c0c), _mm_set1_epi32(byte));
@@ -106,7 +106,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn transpose(self, rows: Rows) -> [__m512i; 4] {
-        // SAFETY: the caller vouches for 16 rows of 16 bytes; the token for the instructions.
+        // SAFETY: the caller promises 16 rows of 16 bytes; `detect` makes the token only where these instructions are.
         unsafe {
             // Vector j holds rows j, j + 4, j + 8, j + 12, so that the two unpack levels end in row order.
             let column = |j: usize| {
@@ -130,7 +130,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn gather_u16(self, rows: Rows) -> __m512i {
-        // SAFETY: the caller vouches for 16 rows of 2 bytes; the token for the instructions.
+        // SAFETY: the caller promises 16 rows of 2 bytes; `detect` makes the token only where these instructions are.
         unsafe {
             let at = |r: usize| i32::from(rows.base.add(r * rows.stride).cast::<i16>().read_unaligned());
             let half = |r: usize| {
@@ -148,11 +148,11 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn run_shifted(self, from: *const u8, shifts: [u32; 2]) -> __m512i {
+    fn run_shifted(self, from: &[u8; 32], shifts: [u32; 2]) -> __m512i {
         let (a, b) = (shifts[0].cast_signed(), shifts[1].cast_signed());
-        // SAFETY: the caller vouches for the run; the token for the instructions.
+        // SAFETY: an array of 32 bytes; `detect` makes the token only where these instructions are.
         unsafe {
-            let x = _mm512_broadcast_i64x4(_mm256_loadu_si256(from.cast()));
+            let x = _mm512_broadcast_i64x4(_mm256_loadu_si256(from.as_ptr().cast()));
             _mm512_srlv_epi32(x, _mm512_setr_epi32(a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b))
         }
     }
@@ -161,7 +161,7 @@ impl Simd for Avx512 {
     fn pack_scales(self, scales: &[i8; 16], pair: usize) -> __m512i {
         // Eight halves per 128 bits: four of the first vector's 16 codes there, four of the second's.
         let four = |scale: usize| (8 * pair + scale) as i64 * 0x0001_0001_0001_0001;
-        // SAFETY: sixteen readable bytes; the token exists only where these instructions do.
+        // SAFETY: sixteen readable bytes; `detect` makes the token only where these instructions are.
         unsafe {
             let index =
                 _mm512_setr_epi64(four(0), four(4), four(1), four(5), four(2), four(6), four(3), four(7));
@@ -172,7 +172,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn dot_sixteen(self, a: &[i8; 16], b: &[i16; 16]) -> __m512i {
-        // SAFETY: sixteen readable numbers each; the token exists only where these instructions do.
+        // SAFETY: sixteen readable numbers each; `detect` makes the token only where these instructions are.
         unsafe {
             let a = _mm256_cvtepi8_epi16(_mm_loadu_si128(a.as_ptr().cast()));
             _mm512_zextsi256_si512(_mm256_madd_epi16(a, _mm256_loadu_si256(b.as_ptr().cast())))
@@ -182,7 +182,7 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn sums(self, x: &[__m512i; 8]) -> [i32; 8] {
         let mut out = [0; 8];
-        // SAFETY: eight integers fit; the token exists only where these instructions do.
+        // SAFETY: eight integers fit; `detect` makes the token only where these instructions are.
         unsafe {
             // Per 128 bits: two lanes each of two vectors, then all four lanes each of four vectors.
             let halves = |a, b| _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));

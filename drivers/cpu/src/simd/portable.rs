@@ -77,31 +77,31 @@ impl Simd for Portable {
 
     #[inline(always)]
     unsafe fn load(self, from: *const u8) -> I {
-        // SAFETY: the caller vouches for N × 4 bytes.
+        // SAFETY: the caller promises N × 4 bytes.
         unsafe { from.cast::<I>().read_unaligned() }
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut u8, x: I) {
-        // SAFETY: the caller vouches for N × 4 bytes.
+        // SAFETY: the caller promises N × 4 bytes.
         unsafe { to.cast::<I>().write_unaligned(x) }
     }
 
     #[inline(always)]
     unsafe fn store_bytes(self, to: *mut u8, x: I) {
-        // SAFETY: the caller vouches for N bytes.
+        // SAFETY: the caller promises N bytes.
         unsafe { to.cast::<[u8; N]>().write_unaligned(x.map(|x| x as u8)) }
     }
 
     #[inline(always)]
     unsafe fn load_bytes(self, from: *const u8) -> I {
-        // SAFETY: the caller vouches for N bytes.
+        // SAFETY: the caller promises N bytes.
         unsafe { from.cast::<[i8; N]>().read_unaligned() }.map(i32::from)
     }
 
     #[inline(always)]
     unsafe fn load_splat(self, from: *const u8) -> I {
-        // SAFETY: the caller vouches for four bytes.
+        // SAFETY: the caller promises four bytes.
         [unsafe { from.cast::<i32>().read_unaligned() }; N]
     }
 
@@ -140,7 +140,7 @@ impl Simd for Portable {
     unsafe fn transpose(self, rows: Rows) -> [I; 4] {
         from_fn(|word| {
             from_fn(|row| {
-                // SAFETY: the caller vouches for N rows of 16 bytes.
+                // SAFETY: the caller promises N rows of 16 bytes.
                 unsafe { rows.base.add(row * rows.stride + 4 * word).cast::<i32>().read_unaligned() }
             })
         })
@@ -149,7 +149,7 @@ impl Simd for Portable {
     #[inline(always)]
     unsafe fn gather_u16(self, rows: Rows) -> I {
         from_fn(|row| {
-            // SAFETY: the caller vouches for N rows of 2 bytes.
+            // SAFETY: the caller promises N rows of 2 bytes.
             i32::from(unsafe { rows.base.add(row * rows.stride).cast::<u16>().read_unaligned() })
         })
     }
@@ -161,25 +161,25 @@ impl Simd for Portable {
 
     #[inline(always)]
     unsafe fn load_f(self, from: *const f32) -> F {
-        // SAFETY: the caller vouches for N floats.
+        // SAFETY: the caller promises N floats.
         unsafe { from.cast::<F>().read_unaligned() }
     }
 
     #[inline(always)]
     unsafe fn store_f(self, to: *mut f32, x: F) {
-        // SAFETY: the caller vouches for N floats.
+        // SAFETY: the caller promises N floats.
         unsafe { to.cast::<F>().write_unaligned(x) }
     }
 
     #[inline(always)]
     unsafe fn load_half(self, from: *const u16) -> F {
-        // SAFETY: the caller vouches for N halves.
+        // SAFETY: the caller promises N halves.
         unsafe { from.cast::<[u16; N]>().read_unaligned() }.map(|bits| Half(bits.to_le_bytes()).get())
     }
 
     #[inline(always)]
     unsafe fn store_half(self, to: *mut u16, x: F) {
-        // SAFETY: the caller vouches for N halves.
+        // SAFETY: the caller promises N halves.
         unsafe { to.cast::<[u16; N]>().write_unaligned(x.map(|x| u16::from_le_bytes(Half::new(x).0))) }
     }
 
@@ -197,12 +197,9 @@ impl Simd for Portable {
     fn prefetch(self, _at: *const u8) {}
 
     #[inline(always)]
-    unsafe fn run_shifted(self, from: *const u8, shifts: [u32; 2]) -> I {
-        from_fn(|lane| {
-            // SAFETY: the caller vouches for the run.
-            let word = unsafe { from.add(lane % 8 * 4).cast::<u32>().read_unaligned() };
-            (word >> shifts[lane / 8]).cast_signed()
-        })
+    fn run_shifted(self, from: &[u8; 32], shifts: [u32; 2]) -> I {
+        let words = from.as_chunks::<4>().0;
+        from_fn(|lane| (u32::from_ne_bytes(words[lane % 8]) >> shifts[lane / 8]).cast_signed())
     }
 
     #[inline(always)]
