@@ -151,7 +151,7 @@ impl Cut {
     }
 
     /// The same cut, with its units as the tasks from `first` on.
-    pub(crate) const fn from_task(self, first: usize) -> Self {
+    pub(crate) const fn at_task(self, first: usize) -> Self {
         Self { owner: Owner::Tasks { first }, ..self }
     }
 
@@ -524,8 +524,9 @@ mod tests {
     use crate::lines::Lines;
     use alloc::vec;
     use alloc::vec::Vec;
+    use core::panic::AssertUnwindSafe;
     use doorbell_core::heap::Global;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::panic::catch_unwind;
 
     const ONE: BufferId = BufferId(0);
 

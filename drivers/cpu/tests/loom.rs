@@ -15,6 +15,7 @@ mod atomics {
 }
 
 #[path = "../src/pool/sync.rs"]
+#[expect(clippy::reversed_empty_ranges, reason = "no pauses and no yields")]
 mod sync;
 
 use loom::cell::UnsafeCell;

@@ -1,6 +1,5 @@
 //! Pages of signed bytes under scales, as [`crate::kv`] lays them out. Codes become floats in registers; a scale meets
 //! the sum over its block of a key, and the weight of its position for a value.
-#![expect(clippy::needless_range_loop, reason = "several arrays share the index of a vector or a query")]
 
 use super::{PageWeights, Pages, Pair};
 use crate::kv::{BLOCK, PageShape};

@@ -1,5 +1,4 @@
 //! Pages of plain numbers: keys `[key_dim][32 positions]`, values `[32 positions][value_stride]`.
-#![expect(clippy::needless_range_loop, reason = "several arrays share the index of a vector or a query")]
 
 use super::{PageWeights, Pages, Pair};
 use crate::kv::PageShape;

@@ -63,7 +63,7 @@ impl Step<'_, '_> {
         self.share_inputs(phases, source, &layouts);
         let (mut cuts, mut tasks) = (Cuts::new(), 0);
         for part in &op.parts {
-            let cut = self.part_cut(part).from_task(tasks);
+            let cut = self.part_cut(part).at_task(tasks);
             tasks += cut.units();
             cuts.push(cut);
         }

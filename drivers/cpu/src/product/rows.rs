@@ -3,7 +3,6 @@
 //! First the exact integer sums of every block go to scratch, row by row; then sixteen rows' sums are turned and take
 //! part in the same chains of float additions as in the other paths, a lane a row. One stream of addresses is what the
 //! processor prefetches by itself.
-#![expect(clippy::needless_range_loop, reason = "several arrays share the index of a block")]
 
 use super::view::{Column, StripRows, Terms};
 use crate::formats::RowBlock;
@@ -78,15 +77,18 @@ fn row_group<S: Simd, F: RowBlock>(
     [sums, second_sums, scales]: [&mut [i32]; 3],
 ) {
     let mut products = [[simd.splat(0); GROUP]; 2];
-    for (i, block) in bytes.chunks_exact(F::BYTES).enumerate().take(GROUP) {
-        for line in 0..F::BYTES.div_ceil(64) {
-            simd.prefetch(block.as_ptr().wrapping_add(AHEAD + 64 * line));
+    // A constant number of rounds, so that the products stay in registers.
+    for i in 0..GROUP {
+        if let Some(block) = bytes.get(i * F::BYTES..(i + 1) * F::BYTES) {
+            for line in 0..F::BYTES.div_ceil(64) {
+                simd.prefetch(block.as_ptr().wrapping_add(AHEAD + 64 * line));
+            }
+            let input = terms.block256(first + i);
+            let codes = [input.all_codes(0), input.all_codes(1)];
+            let [a, b] = F::products(simd, block, codes, [&input.sums16(0), &input.sums16(1)]);
+            (products[0][i], products[1][i]) = (a, b);
+            scales[i] = i32::from(F::scale(block));
         }
-        let input = terms.block256(first + i);
-        let codes = [input.all_codes(0), input.all_codes(1)];
-        let [a, b] = F::products(simd, block, codes, [&input.sums16(0), &input.sums16(1)]);
-        (products[0][i], products[1][i]) = (a, b);
-        scales[i] = i32::from(F::scale(block));
     }
     sums.copy_from_slice(&simd.sums(&products[0]));
     second_sums.copy_from_slice(&simd.sums(&products[1]));
@@ -96,18 +98,16 @@ fn row_group<S: Simd, F: RowBlock>(
 #[inline(always)]
 fn chains<S: Simd>(simd: S, terms: Terms<'_, 2>, planes: [StripRows<'_, Column>; 3], row: usize) -> S::F {
     let blocks = terms.blocks256();
-    let mut acc = [simd.splat_f(0.0); 2];
+    let (mut first, mut second) = (simd.splat_f(0.0), simd.splat_f(0.0));
     for group in 0..blocks.div_ceil(4) {
         let at = |plane: usize| planes[plane].piece::<S>(row, group).transpose::<0>(simd);
-        let (products, scales) = ([at(0), at(1)], at(2));
+        let (a, b, scales) = (at(0), at(1), at(2));
         for i in 0..4.min(blocks - 4 * group) {
             let scale = simd.half(scales[i]);
             let input = terms.block256(4 * group + i);
-            for t in 0..2 {
-                let factor = simd.mul_f(scale, input.scale(simd, t));
-                acc[t] = simd.fma(simd.to_f(products[t][i]), factor, acc[t]);
-            }
+            first = simd.fma(simd.to_f(a[i]), simd.mul_f(scale, input.scale(simd, 0)), first);
+            second = simd.fma(simd.to_f(b[i]), simd.mul_f(scale, input.scale(simd, 1)), second);
         }
     }
-    simd.add_f(acc[0], acc[1])
+    simd.add_f(first, second)
 }

@@ -33,23 +33,32 @@ impl<F: Block32> Kernel for Single32<'_, F> {
                 let codes = F::codes(simd, piece);
                 let (scale, floor) = F::scales(simd, piece);
                 let input = terms.block32(block);
-                for t in 0..2 {
-                    let sum = input.sum(simd, t);
-                    let start = match <F::Class as Class>::MINIMA {
-                        true => simd.splat(0),
-                        false => simd.shl(sum, F::OFFSET),
-                    };
-                    let products = dots32::<S, F::Class>(simd, start, codes, input, t);
-                    let factor = simd.mul_f(scale, input.scale(simd, t));
-                    acc[t] = simd.fma(simd.to_f(products), factor, acc[t]);
-                    if <F::Class as Class>::MINIMA {
-                        acc[t] = simd.fma(floor, simd.as_f(sum), acc[t]);
-                    }
-                }
+                acc = [
+                    add_block32::<S, F>(simd, acc[0], codes, scale, floor, input, 0),
+                    add_block32::<S, F>(simd, acc[1], codes, scale, floor, input, 1),
+                ];
             }
             simd.write_f(&mut out[first..], simd.add_f(acc[0], acc[1]));
         }
     }
+}
+
+/// `acc` plus a block's products with term `t`.
+#[inline(always)]
+fn add_block32<S: Simd, F: Block32>(
+    simd: S,
+    acc: S::F,
+    codes: [S::I; 8],
+    scale: S::F,
+    floor: S::F,
+    input: TermBlock32<'_, 2>,
+    t: usize,
+) -> S::F {
+    let sum = input.sum(simd, t);
+    let start = if <F::Class as Class>::MINIMA { simd.splat(0) } else { simd.shl(sum, F::OFFSET) };
+    let products = dots32::<S, F::Class>(simd, start, codes, input, t);
+    let acc = simd.fma(simd.to_f(products), simd.mul_f(scale, input.scale(simd, t)), acc);
+    if <F::Class as Class>::MINIMA { simd.fma(floor, simd.as_f(sum), acc) } else { acc }
 }
 
 /// `start` plus the products of a block's codes with those of term `t`.
@@ -101,13 +110,7 @@ impl<F: Superblock> Kernel for Single256<'_, F> {
                     floor: simd.splat_f(0.0),
                 };
                 F::visit(simd, rows.piece(first, block), &mut sums);
-                for t in 0..2 {
-                    let scale = input.scale(simd, t);
-                    acc[t] = simd.fma(simd.to_f(sums.products[t]), simd.mul_f(sums.scale, scale), acc[t]);
-                    if <F::Class as Class>::MINIMA {
-                        acc[t] = simd.fnma(simd.to_f(sums.minima[t]), simd.mul_f(sums.floor, scale), acc[t]);
-                    }
-                }
+                acc = [sums.add_to(simd, acc[0], 0), sums.add_to(simd, acc[1], 1)];
             }
             simd.write_f(&mut out[first..], simd.add_f(acc[0], acc[1]));
         }
@@ -172,16 +175,34 @@ impl<S: Simd, F: Superblock> Sums<'_, S, F> {
     #[inline(always)]
     fn add<const G: usize>(&mut self, simd: S, sub: usize, codes: [S::I; G], scale: S::I) {
         prefetch_next(simd, self.rows, self.block, sub, 64 / G);
-        for t in 0..2 {
-            let mut sums = match <F::Class as Class>::MINIMA {
-                true => simd.splat(0),
-                false => simd.shl(self.input.sum::<S, G>(simd, t, sub), F::OFFSET),
-            };
-            for (group, codes) in codes.into_iter().enumerate() {
-                sums = dot::<S, F::Class>(simd, sums, codes, self.input.codes::<S, G>(simd, t, sub, group));
-            }
-            self.products[t] = simd.add(self.products[t], simd.mul(sums, scale));
+        // Written out, so that the sums stay in registers.
+        let products = [self.dots(simd, sub, codes, 0), self.dots(simd, sub, codes, 1)];
+        self.products[0] = simd.add(self.products[0], simd.mul(products[0], scale));
+        self.products[1] = simd.add(self.products[1], simd.mul(products[1], scale));
+    }
+
+    /// Products of a sub-block's codes with those of term `t`.
+    #[inline(always)]
+    fn dots<const G: usize>(&self, simd: S, sub: usize, codes: [S::I; G], t: usize) -> S::I {
+        let mut sums = match <F::Class as Class>::MINIMA {
+            true => simd.splat(0),
+            false => simd.shl(self.input.sum::<S, G>(simd, t, sub), F::OFFSET),
+        };
+        for (group, codes) in codes.into_iter().enumerate() {
+            sums = dot::<S, F::Class>(simd, sums, codes, self.input.codes::<S, G>(simd, t, sub, group));
         }
+        sums
+    }
+
+    /// `acc` plus the block's products with term `t`.
+    #[inline(always)]
+    fn add_to(&self, simd: S, acc: S::F, t: usize) -> S::F {
+        let scale = self.input.scale(simd, t);
+        let acc = simd.fma(simd.to_f(self.products[t]), simd.mul_f(self.scale, scale), acc);
+        if <F::Class as Class>::MINIMA {
+            return simd.fnma(simd.to_f(self.minima[t]), simd.mul_f(self.floor, scale), acc);
+        }
+        acc
     }
 }
 
@@ -198,10 +219,10 @@ impl<S: Simd, F: Superblock> Visitor<S> for Sums<'_, S, F> {
 
     #[inline(always)]
     fn minima(&mut self, simd: S, index: usize, pair: S::I) {
-        for t in 0..2 {
-            let input = self.input.pair_of_sums::<S, F::Class>(simd, t, index);
-            self.minima[t] = simd.dot_pairs(self.minima[t], pair, input);
-        }
+        let input = |t: usize| self.input.pair_of_sums::<S, F::Class>(simd, t, index);
+        let (first, second) = (input(0), input(1));
+        self.minima[0] = simd.dot_pairs(self.minima[0], pair, first);
+        self.minima[1] = simd.dot_pairs(self.minima[1], pair, second);
     }
 
     #[inline(always)]

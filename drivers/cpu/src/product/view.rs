@@ -656,7 +656,8 @@ mod tests {
     use crate::simd::Portable;
     use alloc::vec;
     use alloc::vec::Vec;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use core::panic::AssertUnwindSafe;
+    use std::panic::catch_unwind;
 
     fn refuses<R>(f: impl FnOnce() -> R) -> bool {
         catch_unwind(AssertUnwindSafe(f)).is_err()
