@@ -7,6 +7,7 @@
 //! All sums are f32. The layout of keys and values is in [`crate::kv`]; the backend shares chunks out to threads.
 
 mod blocks;
+mod pages;
 mod plain;
 
 use crate::elementwise::{exp, tanh};
@@ -17,6 +18,7 @@ use core::array::from_fn;
 use core::ops::Range;
 use doorbell_core::backend::KvType;
 use doorbell_core::plan::PAGE_TOKENS;
+use pages::Pages;
 use plain::{Half, Plain, Single};
 
 /// Positions whose scores are computed together.
@@ -128,41 +130,11 @@ fn run<S: Simd, P: Pages, const T: usize>(simd: S, chunk: Attention<'_, T>) -> [
     weights
 }
 
-/// Two vectors for each of `T` queries: of positions, or of elements of a value.
-type Pair<S, const T: usize> = [[<S as Simd>::F; T]; 2];
-
 /// From products to scores.
 #[derive(Clone, Copy)]
 struct ScoreRule {
     scale: f32,
     soft_cap: Option<f32>,
-}
-
-/// The weights of a page's positions for `T` queries.
-type PageWeights<'a, const T: usize> = [&'a [f32; PAGE_TOKENS]; T];
-
-/// A form in which the numbers of a page are kept.
-trait Pages {
-    /// Products of the queries, of `key_dim` floats each, and the page's keys of two vectors of positions from `first`
-    /// on.
-    fn products<S: Simd, const T: usize>(
-        simd: S,
-        shape: &PageShape,
-        keys: &[u8],
-        queries: [&[f32]; T],
-        first: usize,
-    ) -> Pair<S, T>;
-
-    /// Adds weight · value over `tokens` of the page to two vectors of elements from `first` on.
-    fn add_values<S: Simd, const T: usize>(
-        simd: S,
-        shape: &PageShape,
-        values: &[u8],
-        tokens: Range<usize>,
-        weights: PageWeights<'_, T>,
-        first: usize,
-        sums: &mut Pair<S, T>,
-    );
 }
 
 /// Scores of the 32 positions of a page, `T` rows [`CHUNK`] apart.

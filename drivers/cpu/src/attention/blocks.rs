@@ -1,7 +1,7 @@
 //! Pages of signed bytes under scales, as [`crate::kv`] lays them out. Codes become floats in registers; a scale meets
 //! the sum over its block of a key, and the weight of its position for a value.
 
-use super::{PageWeights, Pages, Pair};
+use super::pages::{PageWeights, Pages, Pair};
 use crate::kv::{BLOCK, PageShape};
 use crate::simd::Simd;
 use core::ops::Range;

@@ -1,6 +1,6 @@
 //! Pages of plain numbers: keys `[key_dim][32 positions]`, values `[32 positions][value_stride]`.
 
-use super::{PageWeights, Pages, Pair};
+use super::pages::{PageWeights, Pages, Pair};
 use crate::kv::PageShape;
 use crate::simd::Simd;
 use core::marker::PhantomData;

@@ -6,18 +6,25 @@ use crate::product::view::{Piece, PieceRows};
 use crate::simd::{Simd, each};
 
 /// `d` f16, 16 bytes of nibbles.
+#[derive(Clone, Copy)]
 pub(crate) struct Q4_0;
 /// `d` f16, `m` f16, 16 bytes of nibbles.
+#[derive(Clone, Copy)]
 pub(crate) struct Q4_1;
 /// `d` f16, 4 bytes of fifth bits, 16 bytes of nibbles.
+#[derive(Clone, Copy)]
 pub(crate) struct Q5_0;
 /// `d` f16, `m` f16, 4 bytes of fifth bits, 16 bytes of nibbles.
+#[derive(Clone, Copy)]
 pub(crate) struct Q5_1;
 /// `d` f16, 32 signed bytes.
+#[derive(Clone, Copy)]
 pub(crate) struct Q8_0;
 /// `d` f16, 16 bytes of nibbles into a table.
+#[derive(Clone, Copy)]
 pub(crate) struct Iq4Nl;
 /// `e` a power of two, 16 bytes of nibbles into a table.
+#[derive(Clone, Copy)]
 pub(crate) struct Mxfp4;
 
 /// IQ4 levels plus 128.

@@ -1,7 +1,7 @@
 //! Classes of formats: what integer arithmetic a block takes. The formats are beside this file.
 
 /// A class of integer arithmetic. Formats of one class share their compiled kernels.
-pub(crate) trait Class: 'static {
+pub(crate) trait Class: Copy + 'static {
     /// Codes per integer scale.
     const SUB: usize;
     /// Minima instead of an offset.
@@ -14,6 +14,7 @@ pub(crate) trait Class: 'static {
 macro_rules! classes {
     ($($(#[$doc:meta])* $name:ident($sub:literal, $minima:literal, $wide:literal);)*) => {$(
         $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
         pub(crate) struct $name;
         impl Class for $name {
             const SUB: usize = $sub;

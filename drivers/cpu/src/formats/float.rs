@@ -5,10 +5,13 @@ use crate::product::view::{Column, Piece, PieceRows};
 use crate::simd::Simd;
 
 /// IEEE single precision.
+#[derive(Clone, Copy)]
 pub(crate) struct F32;
 /// IEEE half precision.
+#[derive(Clone, Copy)]
 pub(crate) struct F16;
 /// The upper half of single precision.
+#[derive(Clone, Copy)]
 pub(crate) struct Bf16;
 
 impl Piece for F32 {

@@ -7,16 +7,22 @@ use crate::product::view::{Piece, PieceRows};
 use crate::simd::{Simd, each};
 
 /// 16 bytes of 4-bit scales and minima, 64 bytes of 2-bit codes, `d` f16, `dmin` f16.
+#[derive(Clone, Copy)]
 pub(crate) struct Q2K;
 /// 32 bytes of third bits, 64 bytes of 2-bit codes, 12 bytes of 6-bit scales, `d` f16.
+#[derive(Clone, Copy)]
 pub(crate) struct Q3K;
 /// `d` f16, `dmin` f16, 12 bytes of 6-bit scales and minima, 128 bytes of nibbles.
+#[derive(Clone, Copy)]
 pub(crate) struct Q4K;
 /// As Q4_K with 32 bytes of fifth bits before the nibbles.
+#[derive(Clone, Copy)]
 pub(crate) struct Q5K;
 /// 128 bytes of nibbles, 64 bytes of upper bits, 16 signed scales, `d` f16.
+#[derive(Clone, Copy)]
 pub(crate) struct Q6K;
 /// `d` f16, 2 + 4 bytes of 6-bit scales, 128 bytes of nibbles into a table.
+#[derive(Clone, Copy)]
 pub(crate) struct Iq4Xs;
 
 /// Repeats a block for each value of a constant, so that shifts and choices are settled at compile time.

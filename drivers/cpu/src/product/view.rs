@@ -13,12 +13,13 @@ use core::marker::PhantomData;
 use doorbell_core::quant::{Activation, Expanded};
 
 /// Something of a fixed number of bytes; a weight row consists of them.
-pub(crate) trait Piece: 'static {
+pub(crate) trait Piece: Copy + 'static {
     /// Bytes of one.
     const BYTES: usize;
 }
 
 /// Sixteen bytes, as a transpose takes them from each row.
+#[derive(Clone, Copy)]
 pub(crate) struct Column;
 
 impl Piece for Column {
@@ -30,21 +31,13 @@ impl Piece for Expanded {
 }
 
 /// Sixteen rows of pieces, at equal distances.
+#[derive(Clone, Copy)]
 pub(crate) struct StripRows<'a, P> {
     rows: Rows,
     /// Pieces of a row, all of them readable in each of the sixteen.
     pieces: usize,
     of: PhantomData<(&'a [u8], P)>,
 }
-
-impl<P> Clone for StripRows<'_, P> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P> Copy for StripRows<'_, P> {}
 
 impl<'a, P: Piece> StripRows<'a, P> {
     /// The first sixteen rows of `row_bytes` bytes each.
@@ -130,19 +123,11 @@ impl<'a> StripRows<'a, Expanded> {
 }
 
 /// The same piece of `S::LANES` rows.
+#[derive(Clone, Copy)]
 pub(crate) struct PieceRows<'a, S, P> {
     rows: Rows,
     of: PhantomData<(&'a [u8], S, P)>,
 }
-
-impl<S, P> Clone for PieceRows<'_, S, P> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<S, P> Copy for PieceRows<'_, S, P> {}
 
 impl<S: Simd, P: Piece> PieceRows<'_, S, P> {
     /// Four words w of row r, from byte `AT` of the piece on: `[w][r]`.
@@ -361,7 +346,7 @@ impl<const T: usize> Block256<'_, T> {
 }
 
 /// The positions of the parts of an unpacked strip of class `C`, in vectors of sixteen rows from its start.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts<C> {
     /// i32 scale per sub-block of a superblock.
     sub_scales: usize,
@@ -380,25 +365,13 @@ pub(crate) struct Parts<C> {
     class: PhantomData<C>,
 }
 
-impl<C> Clone for Parts<C> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<C> Copy for Parts<C> {}
-
 impl<C: Class> Parts<C> {
     /// Groups of four codes come first; then the scales of blocks of `block` codes, of which one of 256 has sub-blocks.
     pub(crate) const fn new(cols: usize, block: usize) -> Self {
         let blocks = cols / block;
         let sub_scales = blocks * block / 4;
-        let (subs, pairs) = match (block, C::MINIMA) {
-            (256, true) => (blocks * (256 / C::SUB), blocks * (128 / C::SUB)),
-            (256, false) => (blocks * (256 / C::SUB), 0),
-            _ => (0, 0),
-        };
+        let subs = if block == 256 { blocks * (256 / C::SUB) } else { 0 };
+        let pairs = if C::MINIMA { subs / 2 } else { 0 };
         let minima = sub_scales + subs;
         let scales = minima + pairs;
         let floors = scales + blocks;
@@ -486,21 +459,13 @@ impl<'a, S: Simd> LaneWriter<'a, S> {
 }
 
 /// The same lanes of two unpacked strips, or two groups of lanes of one.
+#[derive(Clone, Copy)]
 pub(crate) struct LanePair<'a, S> {
     /// The first of the lanes in each strip's first vector.
     base: [*const u8; 2],
     vectors: usize,
     of: PhantomData<(&'a [Line], S)>,
 }
-
-impl<S> Clone for LanePair<'_, S> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<S> Copy for LanePair<'_, S> {}
 
 impl<'a, S: Simd> LanePair<'a, S> {
     /// Lanes `first[i] .. first[i] + LANES` of strip i.
@@ -549,20 +514,12 @@ impl<'a, S: Simd> LanePair<'a, S> {
 }
 
 /// The blocks of two unpacked strips of class `C`.
+#[derive(Clone, Copy)]
 pub(crate) struct BlockPairs<'a, S, C> {
     lanes: LanePair<'a, S>,
     /// All of which the strips have.
     parts: Parts<C>,
 }
-
-impl<S, C> Clone for BlockPairs<'_, S, C> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<S, C> Copy for BlockPairs<'_, S, C> {}
 
 impl<'a, S: Simd, C: Class> BlockPairs<'a, S, C> {
     /// Block `index`, of `N` codes.
@@ -580,19 +537,11 @@ impl<'a, S: Simd, C: Class> BlockPairs<'a, S, C> {
 }
 
 /// A block of `N` codes of two unpacked strips.
+#[derive(Clone, Copy)]
 pub(crate) struct BlockPair<'a, S, C, const N: usize> {
     all: BlockPairs<'a, S, C>,
     index: usize,
 }
-
-impl<S, C, const N: usize> Clone for BlockPair<'_, S, C, N> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<S, C, const N: usize> Copy for BlockPair<'_, S, C, N> {}
 
 impl<S: Simd, C: Class, const N: usize> BlockPair<'_, S, C, N> {
     /// Vector `index` of both strips.
