@@ -56,7 +56,7 @@ impl Isa {
         [Some(Self::PORTABLE), Self::avx2(), Self::avx512()].into_iter().flatten()
     }
 
-    /// The field's name of the form.
+    /// The name of the form.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self.0 {

@@ -237,7 +237,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn sum(self, x: Self::F) -> f32;
     /// The largest lane.
     fn max_lane(self, x: Self::F) -> f32;
-    /// Asks for the cache line at `at` to be in the second-level cache; any address is allowed.
+    /// Requests the cache line at `at` into the second-level cache; any address is allowed.
     ///
     /// Not the first level: those requests hold its few miss buffers, which halves the rate on Zen 4.
     fn prefetch(self, at: *const u8);

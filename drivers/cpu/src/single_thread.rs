@@ -11,7 +11,7 @@ pub(crate) const WORDS: usize = 32;
 #[derive(Debug)]
 pub struct ThreadPool(());
 
-/// More than one thread was asked for.
+/// More than one thread was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneThread;
 
@@ -19,7 +19,7 @@ impl ThreadPool {
     /// A pool of one thread; the caller of [`Self::run`].
     ///
     /// # Errors
-    /// When more are wanted.
+    /// When more are requested.
     pub fn new(threads: usize) -> Result<Self, OneThread> {
         if threads > 1 { Err(OneThread) } else { Ok(Self(())) }
     }

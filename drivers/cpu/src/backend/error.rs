@@ -1,4 +1,4 @@
-//! Why the backend can't run a model or a batch.
+//! The errors of a backend that can't run a model or a batch.
 
 use core::fmt;
 use doorbell_core::backend::KvError;
@@ -17,7 +17,7 @@ pub enum CpuError {
     Batch(BatchError),
     /// The system refused to start a thread.
     Thread {
-        /// Threads asked for.
+        /// Threads requested.
         wanted: usize,
     },
     /// A weight is of a type without a kernel.
@@ -25,7 +25,7 @@ pub enum CpuError {
         /// The type.
         ty: Type,
     },
-    /// Keys and values can't be kept as asked.
+    /// Keys and values can't be kept as requested.
     Kv(KvError),
 }
 

@@ -72,7 +72,7 @@ impl Step<'_, '_> {
         while let Some(mut task) = phase.next_task() {
             for (index, part) in op.parts.iter().enumerate() {
                 if let Some(unit) = task.unit(index) {
-                    self.part(&phase, &inputs, (part, op.input), unit, &mut task.share(index));
+                    self.part(&phase, &inputs, part, op.input, unit, &mut task.share(index));
                     break;
                 }
             }
@@ -109,7 +109,8 @@ impl Step<'_, '_> {
         &mut self,
         phase: &Phase<'_>,
         inputs: &Inputs<'_>,
-        (part, input): (&Part, TensorId),
+        part: &Part,
+        input: TensorId,
         task: usize,
         out: &mut Share<'_>,
     ) {

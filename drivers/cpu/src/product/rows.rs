@@ -67,6 +67,31 @@ impl<F: RowBlock> Kernel for ByRows<'_, F> {
     }
 }
 
+/// Up to eight blocks of a row, and the activations, whose block `first` the first of them meets.
+#[derive(Clone, Copy)]
+struct Group<'a> {
+    bytes: &'a [u8],
+    terms: Terms<'a, 2>,
+    first: usize,
+}
+
+impl Group<'_> {
+    /// The products of block `i` with both terms, and its scale; zeros if there is no such block.
+    #[inline(always)]
+    fn products<S: Simd, F: RowBlock>(self, simd: S, i: usize, scales: &mut [i32]) -> [S::I; 2] {
+        let Some(block) = self.bytes.get(i * F::BYTES..(i + 1) * F::BYTES) else {
+            return [simd.splat(0), simd.splat(0)];
+        };
+        for line in 0..F::BYTES.div_ceil(64) {
+            simd.prefetch(block.as_ptr().wrapping_add(AHEAD + 64 * line));
+        }
+        let input = self.terms.block256(self.first + i);
+        scales[i] = i32::from(F::scale(block));
+        let codes = [input.all_codes(0), input.all_codes(1)];
+        F::products(simd, block, codes, [&input.sums16(0), &input.sums16(1)])
+    }
+}
+
 /// Sums and scales of up to eight blocks of a row, which the activations' block `first` meets first.
 #[inline(always)]
 fn row_group<S: Simd, F: RowBlock>(
@@ -76,22 +101,18 @@ fn row_group<S: Simd, F: RowBlock>(
     first: usize,
     [sums, second_sums, scales]: [&mut [i32]; 3],
 ) {
-    let mut products = [[simd.splat(0); GROUP]; 2];
-    // A constant number of rounds, so that the products stay in registers.
-    for i in 0..GROUP {
-        if let Some(block) = bytes.get(i * F::BYTES..(i + 1) * F::BYTES) {
-            for line in 0..F::BYTES.div_ceil(64) {
-                simd.prefetch(block.as_ptr().wrapping_add(AHEAD + 64 * line));
-            }
-            let input = terms.block256(first + i);
-            let codes = [input.all_codes(0), input.all_codes(1)];
-            let [a, b] = F::products(simd, block, codes, [&input.sums16(0), &input.sums16(1)]);
-            (products[0][i], products[1][i]) = (a, b);
-            scales[i] = i32::from(F::scale(block));
-        }
-    }
-    sums.copy_from_slice(&simd.sums(&products[0]));
-    second_sums.copy_from_slice(&simd.sums(&products[1]));
+    let group = Group { bytes, terms, first };
+    // Written out, so that the products stay in registers.
+    let a = group.products::<S, F>(simd, 0, scales);
+    let b = group.products::<S, F>(simd, 1, scales);
+    let c = group.products::<S, F>(simd, 2, scales);
+    let d = group.products::<S, F>(simd, 3, scales);
+    let e = group.products::<S, F>(simd, 4, scales);
+    let f = group.products::<S, F>(simd, 5, scales);
+    let g = group.products::<S, F>(simd, 6, scales);
+    let h = group.products::<S, F>(simd, 7, scales);
+    sums.copy_from_slice(&simd.sums(&[a[0], b[0], c[0], d[0], e[0], f[0], g[0], h[0]]));
+    second_sums.copy_from_slice(&simd.sums(&[a[1], b[1], c[1], d[1], e[1], f[1], g[1], h[1]]));
 }
 
 /// The chains of additions of `LANES` rows from `row` on: `planes` holds the sums of both terms, and scales.

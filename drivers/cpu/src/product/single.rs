@@ -5,6 +5,7 @@ use super::view::{Ahead, Block32 as TermBlock32, Block256, Column, StripRows, Te
 use crate::formats::class::Class;
 use crate::formats::{Block32, Float, Superblock, Visitor};
 use crate::simd::{Kernel, STRIP, Simd};
+use core::sync::atomic::{Ordering, compiler_fence};
 
 /// A strip against one activation row.
 pub(super) struct Single<'a, F> {
@@ -179,6 +180,8 @@ impl<S: Simd, F: Superblock> Sums<'_, S, F> {
         let products = [self.dots(simd, sub, codes, 0), self.dots(simd, sub, codes, 1)];
         self.products[0] = simd.add(self.products[0], simd.mul(products[0], scale));
         self.products[1] = simd.add(self.products[1], simd.mul(products[1], scale));
+        // Codes of the sub-blocks that follow are not read before: all together they would not fit the registers.
+        compiler_fence(Ordering::SeqCst);
     }
 
     /// Products of a sub-block's codes with those of term `t`.
