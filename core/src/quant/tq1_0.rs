@@ -17,7 +17,7 @@ pub struct Block {
     pub d: Half,
 }
 
-/// Digit `place` of a byte, most significant first. The byte is a fraction of 256: multiplying by three moves
+/// Digit `index` of a byte, most significant first. The byte is a fraction of 256: multiplying by three moves
 /// the next digit above it.
 fn digit(byte: u8, index: u32) -> u8 {
     let shifted = byte.wrapping_mul(3u8.pow(index));

@@ -1,7 +1,7 @@
 //! Decides which sequences get KV pages and which of their rows are in the next step.
 //!
-//! The scheduler owns sequences, page pools and pacing. [`Scheduler::schedule`] returns the next [`StepBatch`]; whoever
-//! runs it reports back with [`Scheduler::register_computed`], [`Scheduler::append`] and [`Scheduler::remove`].
+//! The scheduler owns sequences, page pools and pacing. [`Scheduler::schedule`] returns the next [`StepBatch`]. The caller
+//! runs it and reports back with [`Scheduler::register_computed`], [`Sequence::append`] and [`Scheduler::remove`].
 //! Not here: plans, devices, clocks and sampling ([`crate::engine`]).
 
 mod admission;

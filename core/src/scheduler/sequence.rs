@@ -78,7 +78,7 @@ impl<T> Sequence<'_, T> {
         self.id
     }
 
-    /// Number of tokens, prompt and output together; at most [`Self::limit`].
+    /// Number of tokens, prompt and output together; at most the limit.
     pub fn len(&self) -> u32 {
         self.tokens.len() as u32
     }

@@ -5,8 +5,8 @@ use crate::system::line;
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{self, Heap, OutOfMemory, Vec};
 use doorbell_core::quant;
-use doorbell_cpu::features::Isa;
 use doorbell_cpu::activations::{Layout, Quantize};
+use doorbell_cpu::features::Isa;
 use doorbell_cpu::product::{OUT_COLS, Products, Scratch, Selection, Weights};
 
 /// Multiplies a matrix of the model by a vector on every instruction set of the processor, and prints the largest
