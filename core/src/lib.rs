@@ -17,7 +17,7 @@
 //! - [`plan`]: a batch, and the operations that compute it, as data.
 //! - [`model`]: model families; binds a file and makes its plans.
 //! - [`backend`]: the interface of the drivers that run plans.
-//! - [`reference`]: the definition of every operation in simple code, and a backend made of it.
+//! - [`mod@reference`]: the definition of every operation in simple code, and a backend made of it.
 //! - [`kv`]: pages of keys and values, and the cache of computed prefixes.
 //! - [`scheduler`]: which rows of which sequences are in the next step.
 //! - [`engine`]: requests in, events out.

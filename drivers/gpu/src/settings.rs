@@ -22,7 +22,8 @@ pub struct Settings {
     pub placement: Placement,
     /// Time every dispatch. They are then submitted as [`Encoding::Aql`], whose packets each tell when they ran.
     pub profile: bool,
-    /// How dispatches are submitted. [`GpuBackend::check_kernels`] goes back to packets where lists do not work.
+    /// How dispatches are submitted. [`check_kernels`](crate::GpuBackend::check_kernels) falls back to packets if
+    /// lists do not work.
     pub submit: Encoding,
 }
 

@@ -7,7 +7,7 @@
 //! 2. [`pass`]: lowers it step by step to instructions in registers, with waits and hazards in place ([`machine`] is the
 //!    form in between).
 //! 3. [`check`]: proves the result, independently of the passes.
-//! 4. [`object`]: kernel descriptor, arguments and ELF file.
+//! 4. [`mod@object`]: kernel descriptor, arguments and ELF file.
 //!
 //! [`compile()`] runs them all. A kernel that multiplies a vector by a number:
 //!

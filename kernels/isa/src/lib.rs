@@ -7,7 +7,7 @@
 //! 2. [`Operand`]s, [`operand_kind`]s, [`Row`]s and the instruction tables (`table/`, one file per format).
 //! 3. [`Inst`]: an [`Op`] with operands and modifiers. [`Effects`] and [`Inst::counters`] say which registers and wait
 //!    counters it touches.
-//! 4. [`encode`], which checks everything first, [`decode`], which accepts only what encodes to the same dwords, and
+//! 4. [`encode()`], which checks everything first, [`decode()`], which accepts only what encodes to the same dwords, and
 //!    [`Inst::text`], the assembly text of LLVM 19.
 //!
 //! ```

@@ -46,7 +46,7 @@ macro_rules! text_name {
     };
 }
 
-/// Turns the lines of a table file into an array of rows and a module of [`Op`](crate::Op) constants.
+/// Turns the lines of a table file into an array of rows and a module of [`Op`] constants.
 macro_rules! rows {
     ($format:ident;
      $($name:ident $(as $text:ident)? [$a:tt $b:tt $c:tt] $($dst:ident)* = $($src:ident)*, {$($flag:ident)*},
@@ -79,7 +79,7 @@ macro_rules! rows {
 
 use {opcode, rows, text_name};
 
-/// Every instruction as an [`Op`](crate::Op) constant, spelled like its mnemonic.
+/// Every instruction as an [`Op`] constant, spelled like its mnemonic.
 ///
 /// If one mnemonic has different operand widths per generation, the gfx12 row carries the suffix `_gfx12`.
 pub mod op {
