@@ -1,6 +1,6 @@
 //! Foreign clients: Debian's packages by apt with lists of its own, PyPI's by pip; nothing is installed.
 //!
-//! What can't be fetched is left out with a message. Not here: running them (`tests/foreign/run.sh`).
+//! Clients that can't be fetched are left out with a message. Not here: running them (`tests/foreign/run.sh`).
 
 use crate::{apt, pip};
 use std::path::Path;
