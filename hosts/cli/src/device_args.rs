@@ -26,14 +26,14 @@ pub(crate) struct DeviceArgs {
     /// Type of keys and values: f16, f32, or q8_0, which takes about half as much memory as f16
     #[arg(long, value_name = "TYPE", default_value_t)]
     kv: KvType,
-    /// Layers that the GPU runs, the first ones; the CPU runs the others [default: all that fit]
+    /// Number of layers on the GPU, from the first one; the CPU runs the others [default: all that fit]
     #[arg(long, value_name = "N")]
     gpu_layers: Option<u32>,
-    /// Of these layers those, the first ones, whose experts the GPU runs, too [default: all that fit]
+    /// Number of these layers, from the first one, with their experts on the GPU, too [default: all that fit]
     #[arg(long, value_name = "N")]
     gpu_experts: Option<u32>,
-    /// How dispatches reach a GPU: pm4, lists that stay in memory, or aql, a packet for each, which takes longer; a GPU
-    /// whose firmware does not support lists always gets packets
+    /// Packets for dispatches on a GPU: pm4, command lists that stay in memory, or aql, one packet for each, which takes
+    /// longer; a GPU whose firmware does not support lists always gets aql
     #[arg(long, value_name = "KIND", default_value_t = Encoding::Pm4)]
     submit: Encoding,
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A model to check for, a .gguf file
+    /// A model whose memory is checked, too; a .gguf file
     model: Option<PathBuf>,
     /// Its context [default: the model's, at most 4096]
     #[arg(long = "ctx", value_name = "N", requires = "model", value_parser = clap::value_parser!(u32).range(1..))]
