@@ -319,6 +319,22 @@ mod tests {
     }
 
     #[test]
+    fn a_draining_service_ends_the_jobs_that_it_has() {
+        let test = || {
+            let (service, worker) = started();
+            let ends = Arc::new(Mutex::new(0));
+            let other = service.clone();
+            let client = thread::spawn(move || other.run_task(|engine| engine.pages()));
+            let _handle = service.submit(job(&ends)).unwrap();
+            service.drain();
+            worker.join().unwrap();
+            assert_eq!(*ends.lock().unwrap(), 1);
+            _ = client.join().unwrap();
+        };
+        shuttle::check_random(test, SCHEDULES);
+    }
+
+    #[test]
     fn a_task_gets_its_result_or_the_end_of_the_service() {
         let test = || {
             let (service, worker) = started();
