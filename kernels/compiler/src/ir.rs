@@ -7,6 +7,7 @@
 mod alu;
 mod build;
 mod control;
+mod eval;
 mod expr;
 mod pipeline;
 mod print;

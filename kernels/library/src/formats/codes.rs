@@ -10,7 +10,7 @@ pub(crate) const E2M1_DOUBLED: [u32; 4] = [0x0302_0100, 0x0c08_0604, 0xfdfe_ff00
 
 /// Low or high nibbles of four bytes.
 pub(crate) fn nibbles(k: &mut Builder, quants: Value, half: u8) -> Value {
-    k.eval((quants >> 4 * u32::from(half)) & 0x0f0f_0f0f)
+    k.eval((quants >> (4 * u32::from(half))) & 0x0f0f_0f0f)
 }
 
 /// A run of codes that stand for entries of a table of sixteen bytes.

@@ -47,7 +47,7 @@ impl Q6K {
             let codes = core::array::from_fn(|index| {
                 let low = nibbles(k, low[index], half);
                 // Bits 2r and 2r + 1, r = b or b + 2; `bits` is 2b.
-                let upper = ((high[index] >> self.bits) >> 4 * u32::from(half)) & 0x0303_0303;
+                let upper = ((high[index] >> self.bits) >> (4 * u32::from(half))) & 0x0303_0303;
                 let upper = k.eval(upper << 4);
                 k.eval(low | upper)
             });
