@@ -1,10 +1,10 @@
-//! Who takes connections up: a thread of its own, which serves questions about the server's state itself and hands all
-//! others to the threads that serve answers.
+//! The thread that accepts connections. It serves probes (health, metrics) itself and hands all other connections to
+//! the threads that serve answers.
 //!
-//! So probes are answered however many requests are being read, parsed and refused. A connection is led by its first
-//! request; here it ends with the answer to that, so that nothing else is ever computed on this thread. A crowd costs
-//! this thread a few system calls a client: most have said what they want when they are taken up, and need no waiting.
-//! The clock of silent streams ticks here, too.
+//! Probes are therefore answered even while many requests are being read, parsed and refused. The first request of a
+//! connection decides where it is served; a connection that is served here ends with that answer, so that no other
+//! work ever runs on this thread. Most clients have sent their request when they are accepted, and cost only a few
+//! system calls. The clock of silent streams runs on this thread, too.
 
 use crate::app::App;
 use crate::connection::{self, ConnectionConfig};
@@ -19,33 +19,33 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
-/// Where a path begins whose answer comes from here.
-const OWN: [&[u8]; 7] =
+/// Beginnings of the paths that this thread answers.
+const PROBE_PATHS: [&[u8]; 7] =
     [b"/health", b"/live", b"/metrics", b"/v1/health", b"/api/v1/health", b"/v0/health", b"/api/v0/health"];
 
-/// The methods of such requests, each with the space behind it.
-const METHODS: [&[u8]; 2] = [b"GET ", b"HEAD "];
+/// Methods of probes, each with the space after it.
+const PROBE_METHODS: [&[u8]; 2] = [b"GET ", b"HEAD "];
 
-/// Bytes of a request that are looked at: more than any of ours begins with.
+/// Bytes of a request that are peeked at: more than any probe's method and path.
 const PEEK_BYTES: usize = 32;
 
-/// Clients that are taken up before probes under way get their turn.
+/// Connections that are accepted before probes in progress get their turn.
 const BATCH: usize = 32;
 
-/// How long to wait when the system has no more sockets for us.
+/// Pause before accepting again after the system refused a socket.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// How long to wait before looking again at a client that has not said enough.
+/// Pause before peeking again at a connection that has not sent enough.
 const PEEK_PAUSE: Duration = Duration::from_millis(2);
 
-/// How often to look at it.
+/// Number of times to peek at a connection.
 const PEEKS: u32 = 100;
 
-/// Starts the thread; connections that are not for it come through the receiver. It takes no more of them when `ended`
-/// becomes true, and ends when its sender goes.
+/// Starts the thread. Connections that it does not serve come through the receiver. It accepts no more of them when
+/// `ended` becomes true, and ends when the sender of `ended` is dropped.
 ///
 /// # Errors
-/// The system refuses a thread or what a thread needs.
+/// The system refuses the thread or its resources.
 pub(crate) fn start(
     listener: StdListener,
     app: Arc<App>,
@@ -54,164 +54,165 @@ pub(crate) fn start(
     listener.set_nonblocking(true)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build()?;
-    runtime.spawn(keep_alive::run(Arc::clone(&app)));
+    runtime.spawn(keep_alive::run(Arc::clone(&app.streams), app.settings.keep_alive_interval));
     let (others, connections) = unbounded_channel();
-    let silence = app.settings.idle_timeout;
-    let door = Acceptor { router: dispatch::router(&app), others, silence };
+    let idle_timeout = app.settings.idle_timeout;
+    let acceptor = Acceptor { router: dispatch::router(&app), others, idle_timeout };
     let thread = std::thread::Builder::new().name("operations".into());
-    thread.spawn(move || runtime.block_on(door.keep(listener, ended)))?;
+    thread.spawn(move || runtime.block_on(acceptor.run(listener, ended)))?;
     Ok(connections)
 }
 
-/// Where connections lead.
+/// Accepts connections and decides who serves them.
 #[derive(Clone)]
 struct Acceptor {
     router: Router,
+    /// Takes the connections that are served elsewhere.
     others: UnboundedSender<StdStream>,
-    /// How long a client may say nothing.
-    silence: Duration,
+    /// Time in which a client must begin its first request.
+    idle_timeout: Duration,
 }
 
 impl Acceptor {
-    async fn keep(self, listener: StdListener, mut ended: watch::Receiver<bool>) {
-        // one to wait, one to take up who else has come meanwhile
-        let (Ok(others), Ok(first)) = (listener.try_clone(), TcpListener::from_std(listener)) else { return };
-        let mut told = false;
+    async fn run(self, listener: StdListener, mut ended: watch::Receiver<bool>) {
+        // one handle to wait on, one to accept further connections without waiting
+        let (Ok(more), Ok(first)) = (listener.try_clone(), TcpListener::from_std(listener)) else { return };
+        let mut warned = false;
         loop {
-            let taken = tokio::select! {
+            let accepted = tokio::select! {
                 _ = ended.wait_for(|&ended| ended) => break,
-                taken = first.accept() => taken.and_then(|(connection, _)| {
-                    self.take(connection.into_std()?);
-                    self.take_more(&others)
+                accepted = first.accept() => accepted.and_then(|(connection, _)| {
+                    self.classify(connection.into_std()?);
+                    self.accept_batch(&more)
                 }),
             };
-            match taken {
-                Err(error) if !gone(&error) => {
+            match accepted {
+                Err(error) if !disconnected(&error) => {
                     // once, not fifty times a second
-                    if !core::mem::replace(&mut told, true) {
+                    if !core::mem::replace(&mut warned, true) {
                         tracing::warn!(%error, "no connection can be taken up");
                     }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
                 _ => {
-                    told = false;
+                    warned = false;
                     tokio::task::yield_now().await;
                 }
             }
         }
-        drop((first, others));
-        // probes may go on until the server has ended
+        drop((first, more));
+        // probes are answered until the server has ended
         while ended.changed().await.is_ok() {}
     }
 
-    /// Takes up who waits, but not too many.
-    fn take_more(&self, listener: &StdListener) -> io::Result<()> {
+    /// Accepts the connections that wait, at most [`BATCH`].
+    fn accept_batch(&self, listener: &StdListener) -> io::Result<()> {
         for _ in 0..BATCH {
             match listener.accept() {
-                Ok((connection, _)) => self.take(connection),
+                Ok((connection, _)) => self.classify(connection),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if gone(&error) => {}
+                Err(error) if disconnected(&error) => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
-    /// Looks at what the client says, now or when it comes.
-    fn take(&self, connection: StdStream) {
+    /// Reads the kind of the first request, now or when it arrives, and hands the connection over.
+    fn classify(&self, connection: StdStream) {
         if connection.set_nonblocking(true).is_err() {
             return;
         }
         let mut first = [0; PEEK_BYTES];
         let kind = match connection.peek(&mut first) {
-            Ok(seen) => RequestKind::of(&first[..seen]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => RequestKind::Unsaid,
-            Err(_) => RequestKind::Nothing,
+            Ok(count) => RequestKind::of(&first[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => RequestKind::Incomplete,
+            Err(_) => RequestKind::Disconnected,
         };
         match kind {
-            RequestKind::Unsaid => _ = tokio::spawn(self.clone().lead(connection)),
-            kind => self.hand(connection, kind),
+            RequestKind::Incomplete => _ = tokio::spawn(self.clone().wait_and_serve(connection)),
+            kind => self.serve(connection, kind),
         }
     }
 
-    /// Waits until the client has said what it extras, but not for ever.
-    async fn lead(self, connection: StdStream) {
+    /// Waits for the first request, at most the idle timeout.
+    async fn wait_and_serve(self, connection: StdStream) {
         let Ok(connection) = TcpStream::from_std(connection) else { return };
-        let said = tokio::time::timeout(self.silence, listen(&connection)).await;
-        if let (Ok(Ok(kind)), Ok(connection)) = (said, connection.into_std()) {
-            self.hand(connection, kind);
+        let kind = tokio::time::timeout(self.idle_timeout, request_kind(&connection)).await;
+        if let (Ok(Ok(kind)), Ok(connection)) = (kind, connection.into_std()) {
+            self.serve(connection, kind);
         }
     }
 
-    /// Hands a connection to who answers what it begins with.
-    fn hand(&self, connection: StdStream, kind: RequestKind) {
+    /// Serves a probe here and sends any other request to the threads that serve answers.
+    fn serve(&self, connection: StdStream, kind: RequestKind) {
         match kind {
             RequestKind::Probe => {
-                let (router, config) = (self.router.clone(), ConnectionConfig::new(self.silence, false));
+                let (router, config) = (self.router.clone(), ConnectionConfig::new(self.idle_timeout, false));
                 tokio::spawn(async move {
-                    // the end of the server is nothing to a probe
+                    // probes are served even while the server shuts down
                     let (_never, ended) = watch::channel(false);
                     connection::serve(connection, router, config, ended).await;
                 });
             }
-            // if nobody is there any more, it is closed
-            RequestKind::Answer => _ = self.others.send(connection),
-            RequestKind::Nothing | RequestKind::Unsaid => {}
+            // the connection is closed if the receiver is gone
+            RequestKind::Other => _ = self.others.send(connection),
+            RequestKind::Disconnected | RequestKind::Incomplete => {}
         }
     }
 }
 
-/// What the first bytes of a connection ask for.
+/// Kind of request that the first bytes of a connection begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestKind {
-    /// The server's state.
+    /// A question about the server's state.
     Probe,
-    /// Anything else.
-    Answer,
-    /// The client has gone.
-    Nothing,
-    /// The bytes so far may begin either.
-    Unsaid,
+    /// Any other request.
+    Other,
+    /// The client has disconnected.
+    Disconnected,
+    /// The bytes so far may begin a probe or another request.
+    Incomplete,
 }
 
 impl RequestKind {
-    /// The kind of a connection whose first bytes these are; none have come when the client has gone.
+    /// The kind that these bytes begin. No bytes mean that the client has disconnected.
     fn of(first: &[u8]) -> Self {
         if first.is_empty() {
-            return Self::Nothing;
+            return Self::Disconnected;
         }
-        let mut unsaid = false;
-        for method in METHODS {
-            for own in OWN {
-                let known = method.iter().chain(own);
-                let same = first.iter().zip(known).take_while(|(said, known)| said == known).count();
-                if same == method.len() + own.len() {
+        let mut incomplete = false;
+        for method in PROBE_METHODS {
+            for path in PROBE_PATHS {
+                let probe = method.iter().chain(path);
+                let same = first.iter().zip(probe).take_while(|(sent, probe)| sent == probe).count();
+                if same == method.len() + path.len() {
                     return Self::Probe;
                 }
-                unsaid |= same == first.len();
+                incomplete |= same == first.len();
             }
         }
-        if unsaid { Self::Unsaid } else { Self::Answer }
+        if incomplete { Self::Incomplete } else { Self::Other }
     }
 }
 
-/// Looks at a connection until it is clear what it asks for.
-async fn listen(connection: &TcpStream) -> io::Result<RequestKind> {
+/// Peeks at a connection until the kind of its first request is clear.
+async fn request_kind(connection: &TcpStream) -> io::Result<RequestKind> {
     let mut first = [0; PEEK_BYTES];
     for _ in 0..PEEKS {
-        let seen = connection.peek(&mut first).await?;
-        match RequestKind::of(&first[..seen]) {
-            // what was looked at is still there, so the socket stays readable: only time tells whether more comes
-            RequestKind::Unsaid => tokio::time::sleep(PEEK_PAUSE).await,
+        let count = connection.peek(&mut first).await?;
+        match RequestKind::of(&first[..count]) {
+            // peeked bytes stay in the socket and keep it readable, so only a pause shows whether more arrives
+            RequestKind::Incomplete => tokio::time::sleep(PEEK_PAUSE).await,
             kind => return Ok(kind),
         }
     }
-    // a client that has gone looks the same; who reads from it will know
-    Ok(RequestKind::Answer)
+    // a client that disconnected looks the same; reading from the connection will tell
+    Ok(RequestKind::Other)
 }
 
-/// Whether a client went before it was taken up.
-fn gone(error: &io::Error) -> bool {
+/// True if a client disconnected before its connection was accepted.
+fn disconnected(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }

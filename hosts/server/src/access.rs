@@ -1,17 +1,17 @@
-//! Who may ask: keys, and which web pages.
+//! Access rules: API keys, and the origins of web pages.
 
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, FailureKind};
 use crate::settings::Settings;
 use axum::http::{HeaderMap, HeaderValue, header};
 use core::hint::black_box;
 use core::net::IpAddr;
 
-/// Whether a key is among the server's. The time does not tell how much of it was right.
-fn known(keys: &[String], given: &str) -> bool {
+/// True if a key is among the server's. The time it takes does not depend on how much of the key is right.
+fn is_known(keys: &[String], given: &str) -> bool {
     let mut any = false;
     for key in keys {
         let mut different = u8::from(key.len() != given.len());
-        // always over what was given, whose length is no secret
+        // over the given key, whose length is no secret
         for (index, byte) in given.bytes().enumerate() {
             let own = key.as_bytes().get(index).copied().unwrap_or(0);
             different |= black_box(own ^ byte);
@@ -31,21 +31,21 @@ pub(crate) fn check_key(settings: &Settings, headers: &HeaderMap) -> Result<(), 
         let (scheme, key) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
     });
-    // some clients send a key of their own beside the one that they were given
+    // some clients send a key of their own besides the configured one
     let mut given = [bearer, text("x-api-key")].into_iter().flatten().peekable();
     if given.peek().is_none() {
         return Err(Failure::new(
-            Kind::Authentication,
+            FailureKind::Authentication,
             "an API key is needed; send it as \"Authorization: Bearer KEY\"",
         ));
     }
-    if given.any(|key| known(&settings.api_keys, key)) {
+    if given.any(|key| is_known(&settings.api_keys, key)) {
         return Ok(());
     }
-    Err(Failure::new(Kind::Authentication, "the API key is not one of this server's"))
+    Err(Failure::new(FailureKind::Authentication, "the API key is not one of this server's"))
 }
 
-/// Name and port of `host`, without the brackets of an IPv6 address.
+/// The name in `host`, without its port and without the brackets of an IPv6 address.
 fn host_name(host: &str) -> &str {
     match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or(rest),
@@ -60,13 +60,14 @@ fn is_loopback(name: &str) -> bool {
         || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Refuses web pages of strangers: a page may be anywhere, but the browser that shows it is here.
+/// Refuses web pages of unknown origins: a page may come from anywhere, but the browser that runs it is on this machine.
+/// Returns the origin that may read the answer, if a page sends the request.
 ///
-/// A server on the loopback interface also refuses names that are not its own, so that no page can make its own name
-/// lead here.
+/// A server without a key on the loopback interface also refuses host names other than localhost, so that no page can
+/// point its own name here (DNS rebinding).
 ///
 /// # Errors
-/// The refusal. Otherwise the origin that may read the answer, if a page asks.
+/// The refusal.
 pub(crate) fn check_origin(settings: &Settings, headers: &HeaderMap) -> Result<Option<HeaderValue>, Failure> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     if settings.address.ip().is_loopback()
@@ -75,7 +76,7 @@ pub(crate) fn check_origin(settings: &Settings, headers: &HeaderMap) -> Result<O
         && !is_loopback(host_name(host))
     {
         return Err(Failure::new(
-            Kind::Permission,
+            FailureKind::Permission,
             "without a key this server answers to localhost only; give it one with --api-key",
         ));
     }
@@ -89,20 +90,20 @@ pub(crate) fn check_origin(settings: &Settings, headers: &HeaderMap) -> Result<O
         Ok(Some(origin.clone()))
     } else {
         Err(Failure::new(
-            Kind::Permission,
+            FailureKind::Permission,
             "web pages of this origin may not use the server; allow it with --origin",
         ))
     }
 }
 
-/// Lets the page of an origin read an answer.
+/// Allows pages of an origin to read the response.
 pub(crate) fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(header::VARY, HeaderValue::from_static("origin"));
 }
 
-/// What a browser asks for before the request proper.
-pub(crate) fn allow_request(headers: &mut HeaderMap, asked: &HeaderMap) {
+/// Answers a browser's preflight request, whose headers are `asked`.
+pub(crate) fn answer_preflight(headers: &mut HeaderMap, asked: &HeaderMap) {
     let methods = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
     let wanted = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
@@ -118,15 +119,15 @@ mod tests {
     #[test]
     fn keys_are_compared_whole() {
         let keys = ["secret".to_owned(), "other".to_owned()];
-        assert!(known(&keys, "secret") && known(&keys, "other"));
+        assert!(is_known(&keys, "secret") && is_known(&keys, "other"));
         for key in ["", "secre", "secret2", "Secret", "secretother"] {
-            assert!(!known(&keys, key), "{key}");
+            assert!(!is_known(&keys, key), "{key}");
         }
-        assert!(!known(&[], ""));
+        assert!(!is_known(&[], ""));
     }
 
     #[test]
-    fn names_of_this_machine_are_known() {
+    fn names_of_this_machine_are_loopback() {
         for host in ["localhost", "LocalHost:13305", "127.0.0.1:80", "[::1]:80", "a.localhost"] {
             assert!(is_loopback(host_name(host)), "{host}");
         }

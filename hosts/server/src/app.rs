@@ -1,9 +1,12 @@
-//! What all handlers share: the model that is served, the settings, the numbers.
+//! State that all handlers share: the model, the settings, the metrics.
 
-use crate::keep_alive::Streams;
+use crate::error::{Failure, FailureKind};
+use crate::generation::Outcome;
+use crate::keep_alive::OpenStreams;
 use crate::metrics::Metrics;
 use crate::model_handle::ModelHandle;
 use crate::settings::Settings;
+use alloc::sync::Arc;
 use core::sync::atomic::AtomicUsize;
 use doorbell_core::heap::{self, Global, Heap};
 use doorbell_core::token::{DetokenizeOptions, EncodeOptions, TokenId};
@@ -13,33 +16,36 @@ use std::sync::Mutex;
 use std::time::SystemTime;
 use tokio::sync::watch;
 
-/// Where the server allocates what core asks for.
+/// Allocator for core's data in the server.
 pub(crate) const HEAP: Heap<'static> = &Global;
 
-/// What all handlers share.
+/// State that all handlers share.
 pub(crate) struct App {
     pub(crate) model: ModelHandle,
     pub(crate) settings: Settings,
     pub(crate) metrics: Metrics,
+    /// Marks of the model.
     pub(crate) style: Style,
     pub(crate) grammars: Grammars,
     pub(crate) started: SystemTime,
     /// Requests in progress.
     pub(crate) in_flight: AtomicUsize,
-    /// Bytes of bodies that are being read or worked on.
+    /// Bytes of request bodies that are being read or used.
     pub(crate) body_bytes: AtomicUsize,
-    /// Becomes true when whoever still waits for an answer gets none.
-    pub(crate) cut: watch::Sender<bool>,
+    /// Becomes true when unfinished answers are given up at the end of the server.
+    pub(crate) aborted: watch::Sender<bool>,
     /// Streams that are being written.
-    pub(crate) streams: Streams,
-    /// What the last finished request took, for `/v1/stats`.
-    pub(crate) last: Mutex<Option<crate::generation::Ending>>,
+    pub(crate) streams: Arc<OpenStreams>,
+    /// The last finished answer, for `/v1/stats`.
+    pub(crate) last: Mutex<Option<Outcome>>,
 }
 
 impl App {
     pub(crate) fn new(model: ModelHandle, settings: Settings) -> Self {
-        let style =
-            model.template.as_ref().map_or(Style::PLAIN, |template| Style::of_template(template.source()));
+        let style = match &model.template {
+            Some(template) => Style::of_template(template.source()),
+            None => Style::PLAIN,
+        };
         let metrics = Metrics::new(&model);
         Self {
             model,
@@ -50,26 +56,22 @@ impl App {
             started: SystemTime::now(),
             in_flight: AtomicUsize::new(0),
             body_bytes: AtomicUsize::new(0),
-            cut: watch::Sender::new(false),
-            streams: Streams::default(),
+            aborted: watch::Sender::new(false),
+            streams: Arc::default(),
             last: Mutex::new(None),
         }
     }
 
-    /// Seconds since 1970 at which the server started; the age that models are given.
+    /// Start of the server, seconds since 1970; APIs report it as the time the model was created.
     pub(crate) fn created(&self) -> u64 {
         seconds(self.started)
     }
 
     /// The tokens of a text.
-    pub(crate) fn encode(
-        &self,
-        text: &str,
-        options: EncodeOptions,
-    ) -> Result<Vec<TokenId>, crate::error::Failure> {
+    pub(crate) fn encode(&self, text: &str, options: EncodeOptions) -> Result<Vec<TokenId>, Failure> {
         let mut tokens = heap::Vec::new_in(HEAP);
         let encoded = self.model.tokenizer.encode(text, options, &mut tokens);
-        encoded.map_err(|error| crate::error::Failure::new(crate::error::Kind::Invalid, error))?;
+        encoded.map_err(|error| Failure::new(FailureKind::Invalid, error))?;
         Ok(tokens.to_vec())
     }
 
@@ -77,12 +79,12 @@ impl App {
     pub(crate) fn decode(&self, tokens: &[TokenId]) -> String {
         let mut text = heap::Vec::new_in(HEAP);
         let options = DetokenizeOptions { special: true, ..DetokenizeOptions::default() };
-        // a refused allocation leaves the text short, which is all that can be done about it here
+        // without memory the text stays incomplete
         _ = self.model.tokenizer.detokenize(tokens, options, &mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// The bytes of one token, control tokens as their texts.
+    /// The bytes of a token; the text of a control token.
     pub(crate) fn piece(&self, token: TokenId) -> Vec<u8> {
         self.model.tokenizer.bytes(token, true).collect()
     }

@@ -1,7 +1,7 @@
-//! Reading the body of a request: so much, so long, and not more of all together than the server has room for.
+//! Reading the body of a request, with limits: its size, the time it takes, and the bytes of all bodies together.
 
 use crate::app::App;
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, FailureKind};
 use alloc::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -13,31 +13,32 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use http_body::Body as _;
 
-/// How long the body of a request may take to come.
-const TIME: Duration = Duration::from_secs(60);
+/// Time in which a body must arrive.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Bodies of the greatest size that are held at a time.
-const BODIES: usize = 4;
+/// Bodies of the largest size that may be held at once.
+const MAX_BODIES: usize = 4;
 
-/// What a body takes of the room for all, until this goes.
+/// The share of a body in the bytes of all bodies; given back when this is dropped.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldBytes {
     app: Option<Arc<App>>,
     bytes: usize,
 }
 
-impl Held {
-    fn more(&mut self, app: &App, bytes: usize) -> Result<(), Failure> {
+impl HeldBytes {
+    fn grow(&mut self, app: &App, bytes: usize) -> Result<(), Failure> {
         let before = app.body_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;
-        if before.saturating_add(bytes) > app.settings.body_limit.saturating_mul(BODIES) {
-            return Err(Failure::new(Kind::Busy, "too many large requests are in progress; try again later"));
+        if before.saturating_add(bytes) > app.settings.body_limit.saturating_mul(MAX_BODIES) {
+            let message = "too many large requests are in progress; try again later";
+            return Err(Failure::new(FailureKind::Busy, message));
         }
         Ok(())
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldBytes {
     fn drop(&mut self) {
         if let Some(app) = &self.app {
             app.body_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -45,8 +46,8 @@ impl Drop for Held {
     }
 }
 
-/// The body of a request.
-pub(crate) async fn read(app: &Arc<App>, request: Request) -> Result<(Bytes, Held), Failure> {
+/// Reads the body of a request.
+pub(crate) async fn read(app: &Arc<App>, request: Request) -> Result<(Bytes, HeldBytes), Failure> {
     let limit = app.settings.body_limit;
     if request.body().size_hint().lower() > limit as u64 {
         return Err(too_large(limit));
@@ -55,27 +56,28 @@ pub(crate) async fn read(app: &Arc<App>, request: Request) -> Result<(Bytes, Hel
     if let Some(coding) = coding.filter(|coding| *coding != "identity") {
         let message =
             format_args!("bodies in Content-Encoding {coding:?} are not read; send the JSON as it is");
-        return Err(Failure::new(Kind::MediaType, message));
+        return Err(Failure::new(FailureKind::MediaType, message));
     }
-    let read = tokio::time::timeout(TIME, whole(app, request.into_body())).await;
-    read.map_err(|_| Failure::new(Kind::Late, "the body did not come in time"))?
+    let read = tokio::time::timeout(TIMEOUT, read_all(app, request.into_body())).await;
+    read.map_err(|_| Failure::new(FailureKind::Timeout, "the body did not come in time"))?
 }
 
 fn too_large(limit: usize) -> Failure {
-    Failure::new(Kind::TooLarge, format_args!("the body is larger than {limit} bytes"))
+    Failure::new(FailureKind::TooLarge, format_args!("the body is larger than {limit} bytes"))
 }
 
-async fn whole(app: &Arc<App>, mut body: Body) -> Result<(Bytes, Held), Failure> {
+async fn read_all(app: &Arc<App>, mut body: Body) -> Result<(Bytes, HeldBytes), Failure> {
     let limit = app.settings.body_limit;
-    let (mut bytes, mut held) = (BytesMut::new(), Held { app: Some(Arc::clone(app)), bytes: 0 });
+    let (mut bytes, mut held) = (BytesMut::new(), HeldBytes { app: Some(Arc::clone(app)), bytes: 0 });
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-        let frame = frame
-            .map_err(|error| Failure::new(Kind::Invalid, format_args!("the body can't be read: {error}")))?;
+        let frame = frame.map_err(|error| {
+            Failure::new(FailureKind::Invalid, format_args!("the body can't be read: {error}"))
+        })?;
         let Ok(data) = frame.into_data() else { continue };
         if data.len() > limit - bytes.len() {
             return Err(too_large(limit));
         }
-        held.more(app, data.len())?;
+        held.grow(app, data.len())?;
         bytes.extend_from_slice(&data);
     }
     Ok((bytes.freeze(), held))

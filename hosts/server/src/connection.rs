@@ -1,5 +1,6 @@
-//! One connection: HTTP/1.1, request after request, until one of the two sides has enough. Who takes connections up is
-//! the doorman's business, what is answered that of the routes.
+//! One HTTP/1.1 connection: requests are answered one after the other until either side closes it.
+//!
+//! Not here: accepting connections (`acceptor`), and answering requests (`dispatch`).
 
 use crate::lingering_close::LingeringStream;
 use axum::Router;
@@ -17,24 +18,25 @@ use tokio::sync::watch;
 use tokio::task::coop::unconstrained;
 use tower_service::Service as _;
 
-/// How a connection is served.
+/// Settings of a connection.
 #[derive(Clone)]
 pub(crate) struct ConnectionConfig {
     http: http1::Builder,
-    silence: Duration,
+    idle_timeout: Duration,
 }
 
 impl ConnectionConfig {
-    /// For one request, or for as many as the client extras with at most so much silence before each and behind the last.
-    pub(crate) fn new(silence: Duration, again: bool) -> Self {
+    /// For a single request, or with `reuse` for as many as the client sends. `idle_timeout` limits the silence before
+    /// each request and after the last.
+    pub(crate) fn new(idle_timeout: Duration, reuse: bool) -> Self {
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(silence).keep_alive(again);
-        // a token's few bytes cost less to copy together than to gather: one buffer to write
+        http.timer(TokioTimer::new()).header_read_timeout(idle_timeout).keep_alive(reuse);
+        // the few bytes of a token are cheaper to copy into one buffer than to write as several
         http.writev(false);
-        // A client that closes its side of the connection has gone, as for most servers (Go's, nginx, llama-server's):
-        // who goes says no more than that, and work for him must not go on until somebody tries to write to him.
+        // A client that closes its side of the connection counts as gone, as for most servers (Go's, nginx,
+        // llama-server): it gives no other sign, and its work must not go on until a write fails.
         http.half_close(false);
-        Self { http, silence }
+        Self { http, idle_timeout }
     }
 }
 
@@ -45,21 +47,21 @@ pub(crate) async fn serve(
     config: ConnectionConfig,
     ended: watch::Receiver<bool>,
 ) {
-    // a client that has gone already
+    // fails if the client has disconnected
     let Ok(connection) = TcpStream::from_std(connection) else { return };
     // a token must not wait for the acknowledgement of the one before
     _ = connection.set_nodelay(true);
     let service = service_fn(move |request| router.clone().call(request));
-    let socket = TokioIo::new(LingeringStream::new(connection, config.silence));
+    let socket = TokioIo::new(LingeringStream::new(connection, config.idle_timeout));
     let mut serving = pin!(config.http.serve_connection(socket, service));
     let mut waiting = ended.clone();
-    // all wakes of a task are alike: it listens for the end once, and looks at a number with each token
+    // polled once to register the waker; later polls with every token only compare a version number
     let mut end = pin!(unconstrained(waiting.wait_for(|&ended| ended)));
-    let mut listening = false;
+    let mut registered = false;
     let mut ending = false;
     let served = poll_fn(|context| {
-        if !ending && (!listening || ended.has_changed().unwrap_or(true)) {
-            listening = true;
+        if !ending && (!registered || ended.has_changed().unwrap_or(true)) {
+            registered = true;
             ending = end.as_mut().poll(context).is_ready();
             if ending {
                 serving.as_mut().graceful_shutdown();
@@ -72,8 +74,8 @@ pub(crate) async fn serve(
     }
 }
 
-/// Serves connections as they come, until `ended` becomes true or no more can come. A clone of `open` goes with each of
-/// them.
+/// Serves connections as they come, until `ended` becomes true or no more can come. Each connection holds a clone of
+/// `open` while it is served.
 pub(crate) async fn serve_all(
     mut connections: UnboundedReceiver<StdStream>,
     router: Router,

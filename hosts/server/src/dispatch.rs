@@ -1,9 +1,12 @@
-//! What happens to every request before and after its handler: access, limits, the body, the log.
+//! The way of every request: origin and key, limits, body, handler, log.
+//!
+//! Not here: the table of routes (`routes`), and the rules for keys and origins (`access`).
 
 use crate::access;
 use crate::app::App;
 use crate::body_limit;
-use crate::error::{Dialect, Failure, Kind};
+use crate::error::{Dialect, Failure, FailureKind};
+use crate::in_flight::InFlight;
 use crate::request_context::RequestContext;
 use crate::routes::{Access, HttpMethod, PathPrefix, ROUTES, Route, VERSIONS};
 use alloc::sync::Arc;
@@ -13,32 +16,31 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, Method, header};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
-use core::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// The routes of the table, each behind [`enter`].
+/// A router with the routes of the table.
 pub(crate) fn router(app: &Arc<App>) -> Router {
     let mut router = Router::new();
     for route in &ROUTES {
         for path in paths(route) {
             let app = Arc::clone(app);
             let filter = MethodFilter::try_from(route.method.method()).unwrap_or(MethodFilter::GET);
-            let handler = move |request: Request| enter(Arc::clone(&app), route, request);
+            let handler = move |request: Request| respond(Arc::clone(&app), route, request);
             router = router.route(&path, on(filter, handler));
         }
     }
     let (missing, wrong) = (Arc::clone(app), Arc::clone(app));
     router
-        .fallback(move |request: Request| refuse(Arc::clone(&missing), Kind::NotFound, request))
+        .fallback(move |request: Request| refuse(Arc::clone(&missing), FailureKind::NotFound, request))
         .method_not_allowed_fallback(move |request: Request| {
-            refuse(Arc::clone(&wrong), Kind::MethodNotAllowed, request)
+            refuse(Arc::clone(&wrong), FailureKind::MethodNotAllowed, request)
         })
 }
 
-/// The paths under which a route stands. A slash at the end makes no difference.
+/// The paths of a route, each also with a slash at the end.
 fn paths(route: &Route) -> Vec<String> {
     let versions = VERSIONS.iter().map(|prefix| format!("{prefix}{}", route.path));
-    let mut paths: Vec<String> = match route.under {
+    let mut paths: Vec<String> = match route.prefix {
         PathPrefix::Root => vec![route.path.to_owned()],
         PathPrefix::Versions => versions.collect(),
         PathPrefix::Both => core::iter::once(route.path.to_owned()).chain(versions).collect(),
@@ -51,35 +53,14 @@ fn paths(route: &Route) -> Vec<String> {
     paths
 }
 
-/// The place of a request among those in progress, until its answer is written.
-struct Place(Arc<App>);
-
-impl Place {
-    fn take(app: &Arc<App>) -> Result<Self, Failure> {
-        let place = Self(Arc::clone(app));
-        let before = app.in_flight.fetch_add(1, Ordering::Relaxed);
-        if before < app.settings.concurrency { Ok(place) } else { Err(Self::none()) }
-    }
-
-    fn none() -> Failure {
-        Failure::new(Kind::Busy, "too many requests are in progress; try again later")
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let count: &AtomicUsize = &self.0.in_flight;
-        count.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-async fn enter(app: Arc<App>, route: &'static Route, request: Request) -> Response {
+/// Answers or refuses a request, adds the headers that every response has, and logs it.
+async fn respond(app: Arc<App>, route: &'static Route, request: Request) -> Response {
     let start = Instant::now();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let origin = access::check_origin(&app.settings, request.headers());
     let mut response = match origin {
         Ok(origin) => {
-            let mut response = match authorize(app, route, request).await {
+            let mut response = match handle(app, route, request).await {
                 Ok(response) => response,
                 Err(failure) => {
                     tracing::info!(%method, path, failure = failure.message, "refused");
@@ -99,37 +80,44 @@ async fn enter(app: Arc<App>, route: &'static Route, request: Request) -> Respon
     response
 }
 
-async fn authorize(app: Arc<App>, route: &'static Route, request: Request) -> Result<Response, Failure> {
-    if route.access == Access::Key {
-        access::check_key(&app.settings, request.headers())?;
-        if app.in_flight.load(Ordering::Relaxed) >= app.settings.concurrency {
-            return Err(Place::none());
+/// Refuses a request without a key, and one that comes while too many are in progress.
+fn authorize(app: &App, route: &Route, request: &Request) -> Result<(), Failure> {
+    match route.access {
+        Access::Open => Ok(()),
+        Access::Key => {
+            access::check_key(&app.settings, request.headers())?;
+            InFlight::check(app)
         }
     }
-    let name = name(route, request.uri().path());
+}
+
+/// Reads the body and runs the handler.
+async fn handle(app: Arc<App>, route: &'static Route, request: Request) -> Result<Response, Failure> {
+    authorize(&app, route, &request)?;
+    let name = variable_part(route, request.uri().path());
     let query = request.uri().query().unwrap_or_default().to_owned();
     let accept = request.headers().get(header::ACCEPT).cloned();
-    // a question has no body that matters, and may be asked without a key
+    // the body of a GET request means nothing, and its client may have no key
     let (body, _held) = match route.method {
         HttpMethod::Get => Default::default(),
         HttpMethod::Post | HttpMethod::Delete => body_limit::read(&app, request).await?,
     };
-    // half a request takes no place
-    let place = if route.access == Access::Key { Some(Place::take(&app)?) } else { None };
-    let mut cut = app.cut.subscribe();
-    // the engine may be in the middle of a step that outlasts the server
+    // a request counts as in progress once it is complete
+    let in_flight = if route.access == Access::Key { Some(InFlight::begin(&app)?) } else { None };
+    let mut aborted = app.aborted.subscribe();
+    // the engine may be in the middle of a step that takes longer than the server lives
     let response = tokio::select! {
         response = (route.handler)(RequestContext { app, name, query, body, accept }) => response?,
-        _ = cut.wait_for(|&cut| cut) => return Err(Failure::new(Kind::Unavailable, "the server is shutting down")),
+        _ = aborted.wait_for(|&aborted| aborted) => return Err(Failure::shutting_down()),
     };
-    Ok(match place {
-        Some(place) => response.map(|body| Body::new(Placed { body, _place: place })),
+    Ok(match in_flight {
+        Some(in_flight) => in_flight.attach(response),
         None => response,
     })
 }
 
-/// What the path has in place of a name.
-fn name(route: &Route, path: &str) -> Option<String> {
+/// The part of the path that a route leaves open, decoded.
+fn variable_part(route: &Route, path: &str) -> Option<String> {
     let (fixed, _) = route.path.split_once("{*")?;
     let at = path.find(fixed)? + fixed.len();
     Some(percent_decoded(&path[at..]))
@@ -147,34 +135,8 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// An answer that keeps its place until it is written.
-struct Placed {
-    body: Body,
-    _place: Place,
-}
-
-impl http_body::Body for Placed {
-    type Data = axum::body::Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: core::pin::Pin<&mut Self>,
-        context: &mut core::task::Context<'_>,
-    ) -> core::task::Poll<Option<Result<http_body::Frame<Self::Data>, Self::Error>>> {
-        core::pin::Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// Requests that no route takes: a browser's question beforehand, or a mistake.
-async fn refuse(app: Arc<App>, kind: Kind, request: Request) -> Response {
+/// Answers requests that no route takes: preflight requests of browsers, unknown paths, and wrong methods.
+async fn refuse(app: Arc<App>, kind: FailureKind, request: Request) -> Response {
     let path = request.uri().path();
     let dialect = dialect(path);
     let origin = match access::check_origin(&app.settings, request.headers()) {
@@ -184,15 +146,15 @@ async fn refuse(app: Arc<App>, kind: Kind, request: Request) -> Response {
     let mut response = match (request.method(), &origin) {
         (&Method::OPTIONS, Some(_)) => {
             let mut response = Response::new(Body::empty());
-            access::allow_request(response.headers_mut(), request.headers());
+            access::answer_preflight(response.headers_mut(), request.headers());
             response
         }
         (method, _) => {
-            let what = match kind {
-                Kind::MethodNotAllowed => format!("{path} does not take {method}"),
+            let message = match kind {
+                FailureKind::MethodNotAllowed => format!("{path} does not take {method}"),
                 _ => format!("there is nothing at {path}"),
             };
-            Failure::new(kind, what).response(dialect)
+            Failure::new(kind, message).response(dialect)
         }
     };
     if let Some(origin) = origin {
@@ -201,10 +163,10 @@ async fn refuse(app: Arc<App>, kind: Kind, request: Request) -> Response {
     response
 }
 
-/// Whose words a path expects.
+/// The API that a path without a route belongs to.
 fn dialect(path: &str) -> Dialect {
-    let behind = VERSIONS.iter().find_map(|prefix| path.strip_prefix(prefix));
-    match behind {
+    let version = VERSIONS.iter().find_map(|prefix| path.strip_prefix(prefix));
+    match version {
         Some(path) if path.starts_with("/messages") => Dialect::Anthropic,
         None if path.starts_with("/api/") => Dialect::Ollama,
         _ => Dialect::OpenAi,

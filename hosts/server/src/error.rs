@@ -1,4 +1,4 @@
-//! What goes wrong with a request, and how each protocol says it.
+//! Failures of requests, and their documents in each API.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -9,7 +9,7 @@ use doorbell_runtime::serve::{Finish, ServiceError};
 use doorbell_runtime::template::TemplateError;
 use serde_json::{Map, Value, json};
 
-/// Whose words an answer uses.
+/// The API whose documents an answer uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     OpenAi,
@@ -17,9 +17,9 @@ pub(crate) enum Dialect {
     Ollama,
 }
 
-/// Kinds of failures: status, and the type that llama-server and `OpenAI`'s clients know.
+/// Kinds of failures. Each has a status, and type names that clients of the APIs check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FailureKind {
     Invalid,
     ContextExceeded,
     Authentication,
@@ -29,14 +29,14 @@ pub(crate) enum Kind {
     TooLarge,
     MediaType,
     Busy,
-    Late,
+    Timeout,
     NotSupported,
     Unavailable,
     Internal,
 }
 
-impl Kind {
-    /// Status, type, and Anthropic's type.
+impl FailureKind {
+    /// Status, type of `OpenAI` and llama-server, type of Anthropic.
     const fn row(self) -> (StatusCode, &'static str, &'static str) {
         match self {
             Self::Invalid => (StatusCode::BAD_REQUEST, "invalid_request_error", "invalid_request_error"),
@@ -56,7 +56,7 @@ impl Kind {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error", "invalid_request_error")
             }
             Self::Busy => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "rate_limit_error"),
-            Self::Late => (StatusCode::REQUEST_TIMEOUT, "invalid_request_error", "timeout_error"),
+            Self::Timeout => (StatusCode::REQUEST_TIMEOUT, "invalid_request_error", "timeout_error"),
             Self::NotSupported => (StatusCode::NOT_IMPLEMENTED, "not_supported_error", "api_error"),
             Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable_error", "overloaded_error"),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "server_error", "api_error"),
@@ -67,36 +67,41 @@ impl Kind {
 /// A failed request.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FailureKind,
     pub(crate) message: String,
-    /// The request's field at fault.
+    /// Field of the request that is wrong.
     param: Option<String>,
-    /// `OpenAI`'s word for some failures.
+    /// `OpenAI`'s code, for some failures.
     code: Option<&'static str>,
-    /// Further numbers that clients look for.
+    /// Further numbers that clients read.
     extra: Map<String, Value>,
 }
 
-/// How long a client should wait when the queue is full, s.
+/// Time after which a client should retry when the queue is full, s.
 const RETRY_AFTER: &str = "1";
 
 impl Failure {
-    pub(crate) fn new(kind: Kind, message: impl core::fmt::Display) -> Self {
+    pub(crate) fn new(kind: FailureKind, message: impl core::fmt::Display) -> Self {
         Self { kind, message: message.to_string(), param: None, code: None, extra: Map::new() }
     }
 
-    /// A field with a value that can't be used.
+    /// The value of a field can't be used.
     pub(crate) fn field(param: impl Into<String>, message: impl core::fmt::Display) -> Self {
         let param = param.into();
         let message = format!("{param}: {message}");
-        Self { param: Some(param), ..Self::new(Kind::Invalid, message) }
+        Self { param: Some(param), ..Self::new(FailureKind::Invalid, message) }
+    }
+
+    /// The server ends before the request is answered.
+    pub(crate) fn shutting_down() -> Self {
+        Self::new(FailureKind::Unavailable, "the server is shutting down")
     }
 
     pub(crate) fn status(&self) -> StatusCode {
         self.kind.row().0
     }
 
-    /// The document in the words of a protocol.
+    /// The document in the form of an API.
     pub(crate) fn document(&self, dialect: Dialect) -> Value {
         let (status, kind, anthropic) = self.kind.row();
         match dialect {
@@ -116,7 +121,7 @@ impl Failure {
         }
     }
 
-    /// The message as Anthropic's clients know it: Claude Code shortens a conversation upon these words.
+    /// The message in Anthropic's wording: Claude Code shortens a conversation when it reads these words.
     fn for_anthropic(&self) -> String {
         match (self.extra.get("n_prompt_tokens"), self.extra.get("n_ctx")) {
             (Some(tokens), Some(context)) => {
@@ -128,23 +133,23 @@ impl Failure {
 
     pub(crate) fn response(&self, dialect: Dialect) -> Response {
         let mut response = crate::stream::json(self.status(), &self.document(dialect));
-        if self.kind == Kind::Busy {
+        if self.kind == FailureKind::Busy {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
         }
-        if self.kind == Kind::Authentication {
+        if self.kind == FailureKind::Authentication {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }
 
-    /// The failure in how a generation ended, if it is one.
+    /// The failure that ended a generation; `None` if it ended as it should.
     pub(crate) fn of_finish(finish: &Finish) -> Option<Self> {
         match finish.reason {
             FinishReason::Sampling(_) | FinishReason::OutOfMemory | FinishReason::GrammarFailed => {
-                Some(Self::new(Kind::Internal, finish))
+                Some(Self::new(FailureKind::Internal, finish))
             }
-            FinishReason::DeviceFailed => Some(Self::new(Kind::Unavailable, finish)),
-            FinishReason::Cancelled => Some(Self::new(Kind::Unavailable, "the server is shutting down")),
+            FinishReason::DeviceFailed => Some(Self::new(FailureKind::Unavailable, finish)),
+            FinishReason::Cancelled => Some(Self::shutting_down()),
             _ => None,
         }
     }
@@ -155,34 +160,34 @@ impl From<SubmitError> for Failure {
         match error {
             SubmitError::PromptTooLong { tokens, context } => {
                 let message = format_args!("the request exceeds the available context size: {error}");
-                let mut failure = Self::new(Kind::ContextExceeded, message);
+                let mut failure = Self::new(FailureKind::ContextExceeded, message);
                 failure.code = Some("context_length_exceeded");
                 failure.extra.insert("n_prompt_tokens".into(), tokens.into());
                 failure.extra.insert("n_ctx".into(), context.into());
                 failure
             }
-            SubmitError::PoolingDisabled => Self::new(Kind::NotSupported, error),
-            SubmitError::Busy => Self::new(Kind::Busy, error),
-            SubmitError::Memory(_) => Self::new(Kind::Unavailable, error),
-            _ => Self::new(Kind::Invalid, error),
+            SubmitError::PoolingDisabled => Self::new(FailureKind::NotSupported, error),
+            SubmitError::Busy => Self::new(FailureKind::Busy, error),
+            SubmitError::Memory(_) => Self::new(FailureKind::Unavailable, error),
+            _ => Self::new(FailureKind::Invalid, error),
         }
     }
 }
 
 impl From<ServiceError> for Failure {
     fn from(error: ServiceError) -> Self {
-        Self::new(Kind::Unavailable, error)
+        Self::new(FailureKind::Unavailable, error)
     }
 }
 
 impl From<TemplateError> for Failure {
     fn from(error: TemplateError) -> Self {
         match &error {
-            // the template's own words
+            // refusals of the template itself
             TemplateError::Raised { .. } | TemplateError::Failed { .. } | TemplateError::TooMuchWork => {
                 Self::field("messages", error)
             }
-            _ => Self::new(Kind::Internal, error),
+            _ => Self::new(FailureKind::Internal, error),
         }
     }
 }
@@ -190,8 +195,8 @@ impl From<TemplateError> for Failure {
 impl From<GrammarError> for Failure {
     fn from(error: GrammarError) -> Self {
         match &error {
-            GrammarError::Vocabulary { .. } => Self::new(Kind::NotSupported, error),
-            _ => Self::new(Kind::Invalid, error),
+            GrammarError::Vocabulary { .. } => Self::new(FailureKind::NotSupported, error),
+            _ => Self::new(FailureKind::Invalid, error),
         }
     }
 }
@@ -199,11 +204,13 @@ impl From<GrammarError> for Failure {
 impl From<PrefixError> for Failure {
     fn from(error: PrefixError) -> Self {
         let kind = match &error {
-            PrefixError::Page(_) => Kind::NotSupported,
-            PrefixError::Busy | PrefixError::Take(AllocateError::TooFew { .. }) => Kind::Busy,
-            PrefixError::Take(_) | PrefixError::Memory(_) | PrefixError::Service(_) => Kind::Unavailable,
-            PrefixError::System(_) => Kind::Internal,
-            _ => Kind::Invalid,
+            PrefixError::Page(_) => FailureKind::NotSupported,
+            PrefixError::Busy | PrefixError::Take(AllocateError::TooFew { .. }) => FailureKind::Busy,
+            PrefixError::Take(_) | PrefixError::Memory(_) | PrefixError::Service(_) => {
+                FailureKind::Unavailable
+            }
+            PrefixError::System(_) => FailureKind::Internal,
+            _ => FailureKind::Invalid,
         };
         Self::new(kind, error)
     }

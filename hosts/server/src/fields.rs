@@ -1,13 +1,13 @@
-//! Reading the fields of a JSON document, so that a wrong one is named. Unknown fields are nobody's business.
+//! Reading the fields of a JSON object. A failure names the field that is wrong; unknown fields are ignored.
 
-use crate::error::Failure;
+use crate::error::{Failure, FailureKind};
 use serde_json::{Map, Value};
 
-/// The fields of one object; `null` is the same as absent.
+/// The fields of one object; `null` counts as absent.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'j> {
     object: &'j Map<String, Value>,
-    /// What the object is called in messages; empty for the request itself.
+    /// Name of the object in messages; empty for the request itself.
     path: &'j str,
 }
 
@@ -17,26 +17,28 @@ impl<'j> Fields<'j> {
         Self::of(value, "")
     }
 
-    /// The fields of an object inside.
+    /// The fields of a nested object.
     pub(crate) fn of(value: &'j Value, path: &'j str) -> Result<Self, Failure> {
         match value.as_object() {
             Some(object) => Ok(Self { object, path }),
             None if path.is_empty() => {
-                Err(Failure::new(crate::error::Kind::Invalid, "the body must be a JSON object"))
+                Err(Failure::new(FailureKind::Invalid, "the body must be a JSON object"))
             }
             None => Err(Failure::field(path, "must be an object")),
         }
     }
 
-    /// What a field is called in messages.
+    /// Name of a field in messages.
     pub(crate) fn name(&self, field: &str) -> String {
         if self.path.is_empty() { field.to_owned() } else { format!("{}.{field}", self.path) }
     }
 
+    /// The failure of a field with a wrong value.
     pub(crate) fn wrong(&self, field: &str, message: impl core::fmt::Display) -> Failure {
         Failure::field(self.name(field), message)
     }
 
+    /// The value of a field.
     pub(crate) fn get(&self, field: &str) -> Option<&'j Value> {
         self.object.get(field).filter(|value| !value.is_null())
     }
@@ -67,7 +69,7 @@ impl<'j> Fields<'j> {
         self.read(field, "a list", |value| value.as_array().map(Vec::as_slice))
     }
 
-    /// A number that fits an f32.
+    /// A number within the range of f32.
     pub(crate) fn number(&self, field: &str) -> Result<Option<f32>, Failure> {
         self.read(field, "a number", |value| {
             let number = value.as_f64()?;
@@ -75,19 +77,19 @@ impl<'j> Fields<'j> {
         })
     }
 
-    /// A count; a whole number of at least 0, also if written with a point. What u32 can't hold is its largest.
+    /// A whole number of at least 0, also if written with a decimal point. Larger ones become `u32::MAX`.
     pub(crate) fn count(&self, field: &str) -> Result<Option<u32>, Failure> {
         self.read(field, "a whole number of at least 0", count)
     }
 
-    /// A count where -1 means all or no limit.
+    /// As [`Fields::count`]; -1 means all, or no limit, and becomes `u32::MAX`.
     pub(crate) fn count_or_all(&self, field: &str) -> Result<Option<u32>, Failure> {
         self.read(field, "a whole number of at least -1", |value| {
             if value.as_i64() == Some(-1) { Some(u32::MAX) } else { count(value) }
         })
     }
 
-    /// Any integer, also if written with a point.
+    /// Any integer, also if written with a decimal point.
     pub(crate) fn integer(&self, field: &str) -> Result<Option<i64>, Failure> {
         self.read(field, "a whole number", |value| {
             let whole = || value.as_f64().filter(|number| number.fract() == 0.0).map(|number| number as i64);
@@ -108,7 +110,7 @@ impl<'j> Fields<'j> {
     }
 }
 
-/// A whole number of a JSON value.
+/// The whole number of a JSON value, at most `u32::MAX`.
 pub(crate) fn count(value: &Value) -> Option<u32> {
     if let Some(number) = value.as_u64() {
         return Some(u32::try_from(number).unwrap_or(u32::MAX));

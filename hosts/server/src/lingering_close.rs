@@ -1,8 +1,8 @@
-//! The end of a connection: what the client is still sending is read and dropped until it closes, too. A client that
-//! reads nothing of what is written to it comes to an end as well.
+//! Lingering close: after the last answer, bytes that the client still sends are read and dropped until it closes its
+//! side. Also a write timeout for clients that do not read.
 //!
-//! A socket that is closed with bytes unread, or gets some afterwards, resets its connection, and with it an answer on its
-//! way: who sends a large body would see no refusal, but an error of the network.
+//! A socket that is closed with unread bytes, or that receives more afterwards, resets the connection and with it an
+//! answer in transit: a client that sends a large body would see a network error in place of the refusal.
 
 use core::future::Future as _;
 use core::pin::Pin;
@@ -13,23 +13,23 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// Bytes that are dropped at a time.
+/// Bytes that are read and dropped at once.
 const DRAIN_CHUNK: usize = 4096;
 
-/// A socket whose shutdown waits for the client's, and whose writes wait for its reads.
+/// A socket whose shutdown waits until the client has shut down, and whose writes fail if the client does not read.
 pub(crate) struct LingeringStream {
     socket: TcpStream,
-    /// For so long.
-    patience: Duration,
-    /// What is left of it, from the shutdown on.
-    left: Option<Pin<Box<Sleep>>>,
-    /// What is left of it, while nothing can be written.
-    stuck: Option<Pin<Box<Sleep>>>,
+    /// Limit of both waits.
+    timeout: Duration,
+    /// Timer that runs from the shutdown on.
+    lingering: Option<Pin<Box<Sleep>>>,
+    /// Timer that runs while nothing can be written.
+    blocked: Option<Pin<Box<Sleep>>>,
 }
 
 impl LingeringStream {
-    pub(crate) fn new(socket: TcpStream, patience: Duration) -> Self {
-        Self { socket, patience, left: None, stuck: None }
+    pub(crate) fn new(socket: TcpStream, timeout: Duration) -> Self {
+        Self { socket, timeout, lingering: None, blocked: None }
     }
 
     fn socket(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
@@ -49,13 +49,13 @@ impl AsyncRead for LingeringStream {
 
 impl AsyncWrite for LingeringStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        let Self { socket, patience, stuck, .. } = self.get_mut();
+        let Self { socket, timeout, blocked, .. } = self.get_mut();
         let written = Pin::new(socket).poll_write(context, from);
         if written.is_ready() {
-            *stuck = None;
+            *blocked = None;
             return written;
         }
-        ready!(stuck.get_or_insert_with(|| Box::pin(sleep(*patience))).as_mut().poll(context));
+        ready!(blocked.get_or_insert_with(|| Box::pin(sleep(*timeout))).as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
@@ -64,18 +64,18 @@ impl AsyncWrite for LingeringStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { socket, patience, left, .. } = self.get_mut();
-        let left = match left {
-            Some(left) => left,
+        let Self { socket, timeout, lingering, .. } = self.get_mut();
+        let timer = match lingering {
+            Some(timer) => timer,
             None => {
                 ready!(Pin::new(&mut *socket).poll_shutdown(context))?;
-                left.insert(Box::pin(sleep(*patience)))
+                lingering.insert(Box::pin(sleep(*timeout)))
             }
         };
-        while left.as_mut().poll(context).is_pending() {
+        while timer.as_mut().poll(context).is_pending() {
             let mut dropped = [0; DRAIN_CHUNK];
             let mut dropped = ReadBuf::new(&mut dropped);
-            // an error is an end as well
+            // an error ends the connection as well
             let read = ready!(Pin::new(&mut *socket).poll_read(context, &mut dropped));
             if read.is_err() || dropped.filled().is_empty() {
                 break;

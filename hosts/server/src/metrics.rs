@@ -1,12 +1,12 @@
-//! Numbers for dashboards, under the names that those of vLLM and llama-server look for.
+//! Metrics, under the names that dashboards of vLLM and llama-server use.
 
-use crate::app::App;
-use crate::generation::{Ending, Reason};
+use crate::generation::Outcome;
 use crate::model_handle::ModelHandle;
 use alloc::collections::BTreeSet;
 use core::fmt::{self, Write as _};
 use core::sync::atomic::AtomicU64;
-use doorbell_runtime::serve::Service;
+use doorbell_runtime::serve::{LoadSnapshot, Service};
+use doorbell_runtime::timings::seconds;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -18,10 +18,10 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use std::sync::Mutex;
 
-type Fraction = Counter<f64, AtomicU64>;
-type Level = Gauge<f64, AtomicU64>;
+type FloatCounter = Counter<f64, AtomicU64>;
+type FloatGauge = Gauge<f64, AtomicU64>;
 
-/// What is counted.
+/// All metrics of a server.
 pub(crate) struct Metrics {
     registry: Mutex<Registry>,
     first_token: Histogram,
@@ -37,40 +37,41 @@ pub(crate) struct Metrics {
     computed_tokens: Counter,
     decodes: Counter,
     none: Counter,
-    longest: Level,
-    busy: Level,
+    longest: FloatGauge,
+    busy: FloatGauge,
     generated_tokens: Counter,
     cached_tokens: Counter,
-    prompt_seconds: Fraction,
-    generated_seconds: Fraction,
+    prompt_seconds: FloatCounter,
+    generated_seconds: FloatCounter,
     succeeded: Family<[(&'static str, &'static str); 1], Counter>,
     failures: Counter,
     refusals: Counter,
     preemptions: Counter,
-    running: Level,
-    waiting: Level,
-    cache_usage: Level,
-    up: Level,
-    prompt_rate: Level,
-    generated_rate: Level,
+    running: FloatGauge,
+    waiting: FloatGauge,
+    cache_usage: FloatGauge,
+    up: FloatGauge,
+    prompt_rate: FloatGauge,
+    generated_rate: FloatGauge,
 }
 
-/// llama-server calls it a counter.
+/// A gauge that llama-server declares as a counter.
 const LONGEST: &str = "llamacpp:n_tokens_max";
 
-/// The same in the older text form, where counters have their whole names everywhere and there is no end mark.
+/// `OpenMetrics` text in Prometheus's older format, in which descriptions name counters with `_total` and there is no
+/// end mark.
 pub(crate) fn plain(open_metrics: &str) -> String {
     let lines = || open_metrics.lines();
     let counters: BTreeSet<&str> =
         lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
     let mut text = String::with_capacity(open_metrics.len());
     for line in lines().filter(|&line| line != "# EOF") {
-        let told = line.strip_prefix("# ").and_then(|line| line.split_once(' '));
-        let named = told.and_then(|(what, rest)| Some((what, rest.split_once(' ')?)));
+        let comment = line.strip_prefix("# ").and_then(|line| line.split_once(' '));
+        let comment = comment.and_then(|(keyword, rest)| Some((keyword, rest.split_once(' ')?)));
         // writing to a string does not fail
-        _ = match named {
-            Some((what, (name, rest))) if counters.contains(name) => {
-                writeln!(text, "# {what} {name}_total {rest}")
+        _ = match comment {
+            Some((keyword, (name, rest))) if counters.contains(name) => {
+                writeln!(text, "# {keyword} {name}_total {rest}")
             }
             Some(("TYPE", (LONGEST, _))) => writeln!(text, "# TYPE {LONGEST} counter"),
             _ => writeln!(text, "{line}"),
@@ -79,21 +80,21 @@ pub(crate) fn plain(open_metrics: &str) -> String {
     text
 }
 
-/// Classes that double from one to the next.
+/// A histogram with `count` buckets, the first up to `first`, each twice as wide as the one before.
 fn doubling(first: f64, count: u16) -> Histogram {
     Histogram::new(exponential_buckets(first, 2.0, count))
 }
 
-/// Requests in a step, which the engine counts.
-struct Batches(Service);
+/// Collects the histogram of batch sizes, which the engine's service counts.
+struct BatchSizes(Service);
 
-impl fmt::Debug for Batches {
+impl fmt::Debug for BatchSizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batches").finish_non_exhaustive()
+        f.debug_struct("BatchSizes").finish_non_exhaustive()
     }
 }
 
-impl Collector for Batches {
+impl Collector for BatchSizes {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let load = self.0.load();
         let mut bound = 0.5;
@@ -107,7 +108,7 @@ impl Collector for Batches {
         let help = "Requests that were computed in a step";
         let mut metric =
             encoder.encode_descriptor("doorbell_batch_size", help, None, MetricType::Histogram)?;
-        // what the classes say, so that they fit the count
+        // counted from the buckets, so that the sum fits them
         let steps = load.batches.iter().sum();
         metric.encode_histogram::<NoLabelSet>(load.busy as f64, steps, &classes, None)
     }
@@ -130,30 +131,30 @@ impl Metrics {
             computed_tokens: Counter::default(),
             decodes: Counter::default(),
             none: Counter::default(),
-            longest: Level::default(),
-            busy: Level::default(),
+            longest: FloatGauge::default(),
+            busy: FloatGauge::default(),
             generated_tokens: Counter::default(),
             cached_tokens: Counter::default(),
-            prompt_seconds: Fraction::default(),
-            generated_seconds: Fraction::default(),
+            prompt_seconds: FloatCounter::default(),
+            generated_seconds: FloatCounter::default(),
             succeeded: Family::default(),
             failures: Counter::default(),
             refusals: Counter::default(),
             preemptions: Counter::default(),
-            running: Level::default(),
-            waiting: Level::default(),
-            cache_usage: Level::default(),
-            up: Level::default(),
-            prompt_rate: Level::default(),
-            generated_rate: Level::default(),
+            running: FloatGauge::default(),
+            waiting: FloatGauge::default(),
+            cache_usage: FloatGauge::default(),
+            up: FloatGauge::default(),
+            prompt_rate: FloatGauge::default(),
+            generated_rate: FloatGauge::default(),
         };
         if let Ok(mut registry) = metrics.registry.lock() {
-            // dashboards of vLLM select by it
+            // dashboards of vLLM select by this label
             let label = ("model_name".into(), model.name.clone().into());
             metrics.register_vllm(registry.sub_registry_with_label(label));
             metrics.register_llamacpp(&mut registry);
             metrics.register_own(&mut registry);
-            registry.register_collector(Box::new(Batches(model.service.clone())));
+            registry.register_collector(Box::new(BatchSizes(model.service.clone())));
         }
         metrics
     }
@@ -235,59 +236,55 @@ impl Metrics {
         registry.register("doorbell_up", "1 while the device works", self.up.clone());
     }
 
-    /// Counts a text that was read.
-    pub(crate) fn read(&self, tokens: usize) {
+    /// Counts a text that was pooled.
+    pub(crate) fn pooled(&self, tokens: usize) {
         self.prompt_tokens.inc_by(tokens as u64);
         self.computed_tokens.inc_by(tokens as u64);
     }
 
+    /// Counts a request that the engine did not accept.
     pub(crate) fn refused(&self) {
         self.refusals.inc();
     }
 
+    /// Counts an answer that failed.
     pub(crate) fn failed(&self) {
         self.failures.inc();
     }
 
-    /// Counts a request that ended well.
-    pub(crate) fn finished(&self, ending: &Ending) {
-        let (usage, times) = (&ending.usage, ending.times());
-        let reason = match &ending.reason {
-            Reason::Length => "length",
-            Reason::Stop | Reason::StopText(_) | Reason::Calls => "stop",
-        };
+    /// Counts an answer that did not fail.
+    pub(crate) fn finished(&self, outcome: &Outcome) {
+        let (usage, times) = (&outcome.usage, outcome.timings().times);
+        let reason = if outcome.hit_limit() { "length" } else { "stop" };
         self.succeeded.get_or_create(&[("finished_reason", reason)]).inc();
         self.prompt_tokens.inc_by(usage.prompt_tokens.into());
         self.cached_tokens.inc_by(usage.cached_tokens.into());
-        let computed = usage.prompt_tokens.saturating_sub(usage.cached_tokens);
-        self.computed_tokens.inc_by(computed.into());
+        self.computed_tokens.inc_by(times.computed_tokens.into());
         let length = f64::from(usage.prompt_tokens) + f64::from(usage.generated_tokens);
         self.longest.set(self.longest.get().max(length));
         self.generated_tokens.inc_by(usage.generated_tokens.into());
         self.preemptions.inc_by(usage.preemptions.into());
-        self.prompt_seconds.inc_by(times.prompt / 1e3);
-        self.generated_seconds.inc_by(times.predicted / 1e3);
-        self.queue.observe(times.queue / 1e3);
-        self.first_token.observe((times.queue + times.prompt) / 1e3);
-        self.latency.observe(times.total / 1e3);
-        self.prefill.observe(times.prompt / 1e3);
-        self.decode.observe(times.predicted / 1e3);
+        self.prompt_seconds.inc_by(seconds(times.prefill));
+        self.generated_seconds.inc_by(seconds(times.decode));
+        self.queue.observe(seconds(times.queue));
+        self.first_token.observe(seconds(times.queue) + seconds(times.prefill));
+        self.latency.observe(seconds(times.total));
+        self.prefill.observe(seconds(times.prefill));
+        self.decode.observe(seconds(times.decode));
         self.prompt_lengths.observe(usage.prompt_tokens.into());
         self.answer_lengths.observe(usage.generated_tokens.into());
         self.cached_share.observe(f64::from(usage.cached_tokens) / f64::from(usage.prompt_tokens.max(1)));
-        if times.prompt > 0.0 {
-            self.prompt_rate.set(f64::from(computed) * 1e3 / times.prompt);
+        if times.prefill.0 > 0 {
+            self.prompt_rate.set(times.prefill_rate());
         }
-        if usage.generated_tokens > 1 && times.predicted > 0.0 {
-            let per_token = times.predicted / 1e3 / f64::from(usage.generated_tokens - 1);
-            self.per_token.observe(per_token);
-            self.generated_rate.set(1.0 / per_token);
+        if usage.generated_tokens > 1 && times.decode.0 > 0 {
+            self.per_token.observe(seconds(times.decode) / f64::from(times.decode_steps));
+            self.generated_rate.set(times.decode_rate());
         }
     }
 
-    /// The text that Prometheus reads.
-    pub(crate) fn text(&self, app: &App) -> String {
-        let load = app.model.service.load();
+    /// All metrics in `OpenMetrics` text; `load` is that of the engine's service.
+    pub(crate) fn text(&self, load: &LoadSnapshot) -> String {
         self.running.set(load.running as f64);
         self.waiting.set(load.live.saturating_sub(load.running) as f64);
         let held = load.pages.saturating_sub(load.pages_free) as f64;

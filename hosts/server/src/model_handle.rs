@@ -1,4 +1,4 @@
-//! The model that a server serves, and what is known about its file.
+//! The model that a server answers with, and facts of its file.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -8,30 +8,30 @@ use doorbell_core::token::{TokenId, Tokenizer};
 use doorbell_runtime::serve::Service;
 use doorbell_runtime::template::{ChatTemplate, SpecialTokens, TemplateError};
 
-/// What is known about a model file.
+/// Facts of a model that APIs report.
 #[derive(Clone, Debug, Default)]
 pub struct ModelInfo {
     /// `general.architecture`
     pub architecture: String,
-    /// The type of most weights.
+    /// Name of the tensor type that has most bytes.
     pub quantization: String,
-    /// Weights in all.
+    /// Number of weights.
     pub parameters: u64,
-    /// Bytes of the weights.
+    /// Size of the weights, bytes.
     pub bytes: u64,
-    /// Length of a token's vector.
+    /// Width of an embedding.
     pub embedding: u32,
-    /// Tokens that it was trained for.
+    /// Context length of the training, tokens.
     pub trained_context: u32,
-    /// What computes, for people.
+    /// Description of the device.
     pub device: String,
-    /// Whether that is a GPU.
+    /// True if the device is a GPU.
     pub on_gpu: bool,
 }
 
-/// The one model of a server, ready to answer.
+/// The model of a server, ready to answer.
 pub struct ModelHandle {
-    /// What clients call it.
+    /// Name that clients use.
     pub name: String,
     /// Its tokenizer.
     pub tokenizer: &'static Tokenizer<'static>,
@@ -39,33 +39,33 @@ pub struct ModelHandle {
     pub template: Option<ChatTemplate>,
     /// The engine that runs it.
     pub service: Service,
-    /// How tokens are picked where a request doesn't say.
+    /// Sampling parameters of requests that set none.
     pub defaults: SamplerParams,
-    /// Tokens that are never picked.
+    /// Tokens that are never sampled.
     pub suppressed: Vec<LogitBias>,
-    /// Tokens of a prompt and its answer.
+    /// Context length, tokens of a prompt and its answer.
     pub context: u32,
-    /// Requests that are computed at a time.
+    /// Sequences that are computed at once.
     pub parallel: u32,
-    /// Whether conversations that the template refuses are told again with the roles that it extras.
+    /// True if a conversation that the template refuses is rendered again with merged roles.
     pub merge_messages: bool,
-    /// The name of the file.
+    /// File name.
     pub file: String,
-    /// The seed of requests that name none; with none, each has its own.
+    /// Seed of requests that set none; without one, each request has its own.
     pub seed: Option<u64>,
-    /// Where repetitions end, for DRY, where a request doesn't say; with none, at the usual places.
-    pub breakers: Option<Arc<DryBreakers<'static>>>,
-    /// What is known about the file.
+    /// DRY breakers of requests that set none; without them, llama.cpp's defaults.
+    pub dry_breakers: Option<Arc<DryBreakers<'static>>>,
+    /// Facts of the model.
     pub info: ModelInfo,
 }
 
-/// Why a model can't be served.
+/// Reason why a model can't be served.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ModelHandleError {
     /// The chat template is wrong.
     Template(TemplateError),
-    /// A key of the file has a value that doesn't fit.
+    /// A key of the file has a value of the wrong type.
     Key(KeyError),
 }
 
@@ -80,22 +80,22 @@ impl fmt::Display for ModelHandleError {
 
 impl core::error::Error for ModelHandleError {}
 
-/// What a server needs beside the file.
+/// A started engine, and facts of it that APIs report.
 pub struct RunningEngine {
     /// The engine that runs the model.
     pub service: Service,
-    /// Tokens of a prompt and its answer.
+    /// Context length, tokens of a prompt and its answer.
     pub context: u32,
-    /// Requests that are computed at a time.
+    /// Sequences that are computed at once.
     pub parallel: u32,
-    /// What computes, for people.
+    /// Description of the device.
     pub device: String,
-    /// Whether that is a GPU.
+    /// True if the device is a GPU.
     pub on_gpu: bool,
 }
 
 impl ModelHandle {
-    /// A model as its file describes it.
+    /// A model with the template and the sampling parameters of its file.
     ///
     /// # Errors
     /// [`ModelHandleError`]
@@ -103,7 +103,7 @@ impl ModelHandle {
         name: String,
         gguf: &Gguf<'_>,
         tokenizer: &'static Tokenizer<'static>,
-        running: RunningEngine,
+        engine: RunningEngine,
     ) -> Result<Self, ModelHandleError> {
         let template = ChatTemplate::of_model(gguf, tokenizer).map_err(ModelHandleError::Template)?;
         let ban = |&token: &TokenId| LogitBias { token, bias: f32::NEG_INFINITY };
@@ -111,32 +111,35 @@ impl ModelHandle {
             name,
             tokenizer,
             template,
-            service: running.service,
+            service: engine.service,
             defaults: SamplerParams::of_model(gguf).map_err(ModelHandleError::Key)?,
             suppressed: tokenizer.suppressed().iter().map(ban).collect(),
-            context: running.context,
-            parallel: running.parallel,
+            context: engine.context,
+            parallel: engine.parallel,
             merge_messages: false,
             file: String::new(),
             seed: None,
-            breakers: None,
-            info: ModelInfo { device: running.device, on_gpu: running.on_gpu, ..model_info(gguf) },
+            dry_breakers: None,
+            info: ModelInfo { device: engine.device, on_gpu: engine.on_gpu, ..model_info(gguf) },
         })
     }
-}
 
-impl ModelHandle {
     /// The same model with another chat template.
     ///
     /// # Errors
     /// [`ModelHandleError::Template`]
     pub fn with_template(self, source: &str) -> Result<Self, ModelHandleError> {
         let template = ChatTemplate::new(source, SpecialTokens::of(self.tokenizer));
-        let template = Some(template.map_err(ModelHandleError::Template)?);
-        Ok(Self { template, ..self })
+        Ok(Self { template: Some(template.map_err(ModelHandleError::Template)?), ..self })
+    }
+
+    /// Source of the chat template; empty if there is none.
+    pub(crate) fn template_source(&self) -> &str {
+        self.template.as_ref().map_or("", ChatTemplate::source)
     }
 }
 
+/// Reads the facts that are in the file.
 fn model_info(gguf: &Gguf<'_>) -> ModelInfo {
     let architecture = gguf.get("general.architecture").and_then(|value| value.text()).unwrap_or_default();
     let number = |key: &str| {
@@ -145,20 +148,20 @@ fn model_info(gguf: &Gguf<'_>) -> ModelInfo {
     };
     let mut parameters = 0_u64;
     let mut bytes = 0_u64;
-    // the type that holds most bytes
-    let mut kinds: Vec<(String, u64)> = Vec::new();
+    // bytes of each tensor type
+    let mut types: Vec<(String, u64)> = Vec::new();
     for tensor in gguf.tensors() {
         let elements = tensor.dims.iter().fold(1_u64, |product, &dim| product.saturating_mul(dim));
         parameters = parameters.saturating_add(elements);
         let size = tensor.data.len() as u64;
         bytes = bytes.saturating_add(size);
-        let kind = tensor.ty.name();
-        match kinds.iter_mut().find(|(known, _)| known == kind) {
+        let ty = tensor.ty.name();
+        match types.iter_mut().find(|(known, _)| known == ty) {
             Some((_, sum)) => *sum = sum.saturating_add(size),
-            None => kinds.push((kind.to_owned(), size)),
+            None => types.push((ty.to_owned(), size)),
         }
     }
-    let quantization = kinds.into_iter().max_by_key(|&(_, size)| size).map(|(kind, _)| kind);
+    let quantization = types.into_iter().max_by_key(|&(_, size)| size).map(|(ty, _)| ty);
     ModelInfo {
         architecture: architecture.to_owned(),
         quantization: quantization.unwrap_or_default(),

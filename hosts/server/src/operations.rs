@@ -1,8 +1,8 @@
-//! What operators and dashboards ask: health, numbers, and the way from text to tokens.
+//! Endpoints for operators and dashboards: health, metrics, properties, tokenization.
 
 use crate::app::App;
 use crate::conversation;
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, FailureKind};
 use crate::fields::{self, Fields};
 use crate::metrics;
 use crate::openai;
@@ -14,13 +14,13 @@ use axum::response::Response;
 use core::sync::atomic::Ordering;
 use doorbell_core::token::{EncodeOptions, TokenId};
 use doorbell_runtime::memory;
-use doorbell_runtime::template::ChatTemplate;
+use doorbell_runtime::timings::seconds;
 use serde_json::{Value, json};
 
 pub(crate) async fn health(request: RequestContext) -> Result<Response, Failure> {
     let load = request.app.model.service.load();
     if load.device_lost || load.ended {
-        return Err(Failure::new(Kind::Unavailable, "the device has failed; start the server again"));
+        return Err(Failure::new(FailureKind::Unavailable, "the device has failed; start the server again"));
     }
     let document = json!({
         "status": "ok",
@@ -32,14 +32,14 @@ pub(crate) async fn health(request: RequestContext) -> Result<Response, Failure>
     Ok(json(StatusCode::OK, &document))
 }
 
-/// Answers as long as the process does.
+/// Answers while the process lives.
 pub(crate) async fn live(_: RequestContext) -> Result<Response, Failure> {
     Ok(json(StatusCode::OK, &json!({ "status": "ok" })))
 }
 
-/// The text form that everybody reads, or `OpenMetrics` for those who ask for it.
+/// Metrics in Prometheus's text format, or in `OpenMetrics` if the client accepts it.
 pub(crate) async fn metrics(request: RequestContext) -> Result<Response, Failure> {
-    let text = request.app.metrics.text(&request.app);
+    let text = request.app.metrics.text(&request.app.model.service.load());
     let accept = request.accept.as_ref().and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let mut response = if accept.contains("application/openmetrics-text") {
         with_type(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
@@ -50,23 +50,21 @@ pub(crate) async fn metrics(request: RequestContext) -> Result<Response, Failure
     Ok(response)
 }
 
-/// What the last finished request took, in Lemonade's words.
+/// Statistics of the last finished answer, under Lemonade's names.
 pub(crate) async fn stats(request: RequestContext) -> Result<Response, Failure> {
     let last = request.app.last.lock().ok().and_then(|last| last.clone());
     let Some(last) = last else { return Ok(json(StatusCode::OK, &json!({}))) };
-    let times = last.times();
-    let tokens = last.usage.generated_tokens;
-    let rate =
-        if times.predicted > 0.0 { f64::from(tokens.saturating_sub(1)) * 1e3 / times.predicted } else { 0.0 };
+    let timings = last.timings();
+    let times = &timings.times;
     let document = json!({
-        "time_to_first_token": (times.queue + times.prompt) / 1e3,
-        "tokens_per_second": rate,
+        "time_to_first_token": seconds(times.queue) + seconds(times.prefill),
+        "tokens_per_second": times.decode_rate(),
         "input_tokens": last.usage.prompt_tokens,
-        "output_tokens": tokens,
+        "output_tokens": last.usage.generated_tokens,
         "prompt_tokens": last.usage.prompt_tokens,
         "cache_tokens": last.usage.cached_tokens,
-        "queue_seconds": times.queue / 1e3,
-        "timings": last.timings(),
+        "queue_seconds": seconds(times.queue),
+        "timings": timings.document(),
     });
     Ok(json(StatusCode::OK, &document))
 }
@@ -90,7 +88,6 @@ pub(crate) async fn system_info(request: RequestContext) -> Result<Response, Fai
 pub(crate) async fn props(request: RequestContext) -> Result<Response, Failure> {
     let app = &request.app;
     let defaults = &app.model.defaults;
-    let template = app.model.template.as_ref().map(ChatTemplate::source);
     let document = json!({
         "default_generation_settings": {
             "n_ctx": app.model.context,
@@ -104,11 +101,11 @@ pub(crate) async fn props(request: RequestContext) -> Result<Response, Failure> 
                 "n_predict": -1,
             },
         },
-        // its name; where it lies is nobody's business
+        // the name without its folder
         "model_path": app.model.file,
         "total_slots": app.model.parallel,
         "model_alias": app.model.name,
-        "chat_template": template.unwrap_or_default(),
+        "chat_template": app.model.template_source(),
         "modalities": { "vision": false, "audio": false },
         "build_info": concat!("doorbell ", env!("CARGO_PKG_VERSION")),
         "is_sleeping": false,
@@ -124,7 +121,7 @@ pub(crate) async fn tokenize(request: RequestContext) -> Result<Response, Failur
 }
 
 fn tokens_of(app: &App, fields: &Fields<'_>) -> Result<Value, Failure> {
-    // llama-server says content, Lemonade and vLLM prompt or input
+    // llama-server calls it content, Lemonade and vLLM prompt or input
     let text = [fields.text("content")?, fields.text("prompt")?, fields.text("input")?];
     let text = text.into_iter().flatten().next().ok_or_else(|| fields.wrong("content", "is missing"))?;
     let options = EncodeOptions {
@@ -162,19 +159,19 @@ pub(crate) async fn detokenize(request: RequestContext) -> Result<Response, Fail
 
 pub(crate) async fn apply_template(request: RequestContext) -> Result<Response, Failure> {
     let body = Arc::new(request.json().await?);
-    let conversation = request.read(&body, openai::chat::conversation).await?;
-    let (_, rendered) = conversation::rendered(&request.app, conversation).await?;
+    let conversation = request.read(&body, openai::chat_input::conversation).await?;
+    let (_, rendered) = conversation::render(&request.app, conversation).await?;
     Ok(json(StatusCode::OK, &json!({ "prompt": rendered.text, "tokens": rendered.tokens.len() })))
 }
 
-/// Lemonade's order to load a model: the one there is, is.
+/// Lemonade's request to load a model; the only one is always loaded.
 pub(crate) async fn load(request: RequestContext) -> Result<Response, Failure> {
     let body = request.json().await?;
     let fields = Fields::of_request(&body)?;
     let name = fields.text("model_name")?.or(fields.text("model")?);
     if name.is_some_and(|name| name != request.app.model.name) {
         return Err(Failure::new(
-            Kind::NotFound,
+            FailureKind::NotFound,
             format_args!(
                 "this server has only {:?}; start another one for other models",
                 request.app.model.name
@@ -186,5 +183,5 @@ pub(crate) async fn load(request: RequestContext) -> Result<Response, Failure> {
 }
 
 pub(crate) async fn unsupported(_: RequestContext) -> Result<Response, Failure> {
-    Err(Failure::new(Kind::NotSupported, "this server has no such function"))
+    Err(Failure::new(FailureKind::NotSupported, "this server has no such function"))
 }

@@ -1,32 +1,32 @@
-//! Texts that are read and not continued, on their way to the engine and back.
+//! Pooling requests: texts that are computed but not continued, on their way to the engine and back.
 
 use crate::app::App;
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, FailureKind};
 use doorbell_core::token::TokenId;
 use doorbell_runtime::serve::{PoolingError, PoolingJob, PoolingResult, PoolingTask};
 use tokio::sync::oneshot;
 
-/// What comes of a text. Whoever stops waiting cancels it.
+/// Computes a text. Dropping the future cancels it.
 pub(crate) async fn pool(
     app: &App,
     tokens: Vec<TokenId>,
     task: PoolingTask,
 ) -> Result<PoolingResult, Failure> {
     let count = tokens.len();
-    let (tell, told) = oneshot::channel();
-    // a reader that has gone drops the ticket, too
-    let job = PoolingJob { tokens, task, on_end: Box::new(move |result| _ = tell.send(result)) };
+    let (sender, receiver) = oneshot::channel();
+    // if the receiver is gone, so is the handle
+    let job = PoolingJob { tokens, task, on_end: Box::new(move |result| _ = sender.send(result)) };
     let _handle = app.model.service.pool(job)?;
-    match told.await {
+    match receiver.await {
         Ok(Ok(result)) => {
-            app.metrics.read(count);
+            app.metrics.pooled(count);
             Ok(result)
         }
         Ok(Err(PoolingError::Refused(error))) => {
             app.metrics.refused();
             Err(error.into())
         }
-        Ok(Err(error @ PoolingError::DeviceFailed)) => Err(Failure::new(Kind::Unavailable, error)),
-        _ => Err(Failure::new(Kind::Unavailable, "the server is shutting down")),
+        Ok(Err(error @ PoolingError::DeviceFailed)) => Err(Failure::new(FailureKind::Unavailable, error)),
+        _ => Err(Failure::shutting_down()),
     }
 }

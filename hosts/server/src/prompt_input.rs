@@ -1,12 +1,20 @@
-//! Texts to be read or continued, in the forms that llama-server takes: strings, token ids, lists of both, objects.
+//! Input texts in the forms that llama-server accepts: strings, token ids, lists of both, objects.
 
 use crate::app::App;
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, FailureKind};
 use crate::fields::{self, Fields};
 use doorbell_core::token::{EncodeOptions, TokenId};
 use serde_json::Value;
 
-/// The texts of a field: one, or a list. A list with a number in it is one text of tokens and pieces of text.
+/// A tokenized prompt.
+pub(crate) struct Prompt {
+    pub(crate) tokens: Vec<TokenId>,
+    /// The text that a response repeats.
+    pub(crate) text: String,
+}
+
+/// The texts of a field that is a list; `None` if it is a single text. A list with a number in it is one text, made of
+/// tokens and strings.
 pub(crate) fn list(value: &Value) -> Option<&[Value]> {
     match value {
         Value::Array(items) if !items.iter().any(Value::is_number) => Some(items),
@@ -29,7 +37,7 @@ pub(crate) fn tokens(
             for (at, part) in parts.iter().enumerate() {
                 match (part, fields::count(part)) {
                     (Value::String(text), _) => {
-                        // only a text in front begins the sequence
+                        // special tokens are added to a text in front only
                         tokens.extend(app.encode(text, EncodeOptions { add_special: at == 0, ..whole })?);
                     }
                     (_, Some(id)) => tokens.push(TokenId(id)),
@@ -46,7 +54,7 @@ pub(crate) fn tokens(
 /// The text of `{"prompt_string": "..."}` or `{"content": [{"type": "text", "text": "..."}]}`.
 fn object(fields: &Fields<'_>, field: &str, value: &Value) -> Result<String, Failure> {
     if value.get("multimodal_data").is_some_and(|data| data.as_array().is_none_or(|list| !list.is_empty())) {
-        return Err(Failure::new(Kind::NotSupported, "multimodal_data: this model reads text only"));
+        return Err(Failure::new(FailureKind::NotSupported, "multimodal_data: this model reads text only"));
     }
     if let Some(text) = value.get("prompt_string").and_then(Value::as_str) {
         return Ok(text.to_owned());

@@ -1,48 +1,47 @@
-//! A request that was let in, as handlers see it.
+//! An authorized request as handlers get it.
 
 use crate::app::App;
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, FailureKind};
 use crate::fields::Fields;
 use alloc::sync::Arc;
 use axum::body::Bytes;
 use axum::http::HeaderValue;
-use core::hash::BuildHasher as _;
-use core::sync::atomic::{AtomicU64, Ordering};
 use serde_json::Value;
 
-/// A request that was let in.
+/// An authorized request.
 pub(crate) struct RequestContext {
     pub(crate) app: Arc<App>,
-    /// What stands in the path's place for a name.
+    /// The variable part of the path, if the route has one.
     pub(crate) name: Option<String>,
-    /// What stands behind the question mark.
+    /// The query without its question mark.
     pub(crate) query: String,
     pub(crate) body: Bytes,
-    /// The types of answers that are welcome.
+    /// Value of the `Accept` header.
     pub(crate) accept: Option<HeaderValue>,
 }
 
-/// Bytes of a body from which on reading it is work that must not hold up the threads that serve sockets.
+/// Size of a body, bytes, from which on work on it moves off the threads that serve sockets.
 const LARGE: usize = 32 << 10;
 
 impl RequestContext {
-    /// A parameter of the query, as it is written there.
+    /// A parameter of the query, without percent-decoding.
     pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
         pairs.into_iter().find_map(|(key, value)| (key == name).then_some(value))
     }
 
-    /// The body as JSON, behind the mark that some editors put in front of UTF-8.
+    /// The body as JSON. A byte order mark before it, which some editors write, is skipped.
     pub(crate) async fn json(&self) -> Result<Value, Failure> {
         let body = self.body.clone();
         let parse = move || {
-            serde_json::from_slice(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body))
-                .map_err(|error| Failure::new(Kind::Invalid, format_args!("the body is not JSON: {error}")))
+            serde_json::from_slice(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body)).map_err(|error| {
+                Failure::new(FailureKind::Invalid, format_args!("the body is not JSON: {error}"))
+            })
         };
         self.work(parse).await
     }
 
-    /// Does work that grows with the body: here if that is short, else where it holds nobody up.
+    /// Runs work that grows with the body: here for a short body, on a blocking thread for a long one.
     pub(crate) async fn work<T: Send + 'static>(
         &self,
         act: impl FnOnce() -> Result<T, Failure> + Send + 'static,
@@ -50,10 +49,10 @@ impl RequestContext {
         if self.body.len() < LARGE {
             return act();
         }
-        tokio::task::spawn_blocking(act).await.map_err(|error| Failure::new(Kind::Internal, error))?
+        tokio::task::spawn_blocking(act).await.map_err(|error| Failure::new(FailureKind::Internal, error))?
     }
 
-    /// As [`RequestContext::work`], with the fields of the body.
+    /// Runs `read` on the fields of the body, as [`RequestContext::work`].
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         body: &Arc<Value>,
@@ -62,11 +61,4 @@ impl RequestContext {
         let (app, body) = (Arc::clone(&self.app), Arc::clone(body));
         self.work(move || read(&app, &Fields::of_request(&body)?)).await
     }
-}
-
-/// A name that nothing else has: a number that grows, behind one that differs from run to run.
-pub(crate) fn unique_id(prefix: &str) -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("{prefix}{:016x}{number:08x}", std::hash::RandomState::new().hash_one(number))
 }

@@ -1,4 +1,4 @@
-//! Every path that the server answers, in one table.
+//! The table of all paths that the server answers.
 
 use crate::error::{Dialect, Failure};
 use crate::request_context::RequestContext;
@@ -8,41 +8,41 @@ use axum::response::Response;
 use core::future::Future;
 use core::pin::Pin;
 
-/// What a handler gives.
-pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Response, Failure>> + Send>>;
+/// The future that a handler returns.
+pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Failure>> + Send>>;
 
-/// PathPrefix which prefixes a path stands.
+/// Prefixes of a route's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathPrefix {
-    /// As it is.
+    /// None.
     Root,
-    /// PathPrefix `/v1` and the prefixes of Lemonade's clients.
+    /// `/v1` and the prefixes of Lemonade's clients.
     Versions,
-    /// As it is, and under the versions.
+    /// None, and those of [`PathPrefix::Versions`].
     Both,
 }
 
-/// Who may ask.
+/// Clients that may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Everybody, as probes have no key.
+    /// All, because probes send no key.
     Open,
-    /// Whoever has a key.
+    /// Those that send one of the server's keys.
     Key,
 }
 
-/// One row of the table.
+/// A row of the table.
 #[derive(Clone, Copy)]
 pub(crate) struct Route {
     pub(crate) method: HttpMethod,
-    pub(crate) under: PathPrefix,
+    pub(crate) prefix: PathPrefix,
     pub(crate) path: &'static str,
     pub(crate) access: Access,
     pub(crate) dialect: Dialect,
-    pub(crate) handler: fn(RequestContext) -> Answer,
+    pub(crate) handler: fn(RequestContext) -> HandlerFuture,
 }
 
-/// The methods in use; `Method` is not `Copy`.
+/// HTTP methods of routes; axum's `Method` is not `Copy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HttpMethod {
     Get,
@@ -60,7 +60,7 @@ impl HttpMethod {
     }
 }
 
-/// The prefixes of versions.
+/// Prefixes that name a version.
 pub(crate) const VERSIONS: [&str; 4] = ["/v1", "/api/v1", "/v0", "/api/v0"];
 
 use Access::{Key, Open};
@@ -68,20 +68,20 @@ use Dialect::{Anthropic, Ollama, OpenAi};
 use HttpMethod::{Delete, Get, Post};
 use PathPrefix::{Both, Root, Versions};
 
-type Handler = fn(RequestContext) -> Answer;
+type Handler = fn(RequestContext) -> HandlerFuture;
 
 const fn route(
     method: HttpMethod,
-    under: PathPrefix,
+    prefix: PathPrefix,
     path: &'static str,
     access: Access,
     dialect: Dialect,
     handler: Handler,
 ) -> Route {
-    Route { method, under, path, access, dialect, handler }
+    Route { method, prefix, path, access, dialect, handler }
 }
 
-/// Every path. GET changes nothing and computes nothing.
+/// All routes. A GET request changes nothing and computes nothing.
 pub(crate) const ROUTES: [Route; 47] = [
     route(Get, Root, "/", Open, OpenAi, |request| Box::pin(web_ui::page(request))),
     route(Get, Both, "/health", Open, OpenAi, |request| Box::pin(operations::health(request))),
@@ -111,9 +111,13 @@ pub(crate) const ROUTES: [Route; 47] = [
     route(Post, Versions, "/completions", Key, OpenAi, |request| {
         Box::pin(openai::completions::completions(request))
     }),
-    route(Post, Root, "/completion", Key, OpenAi, |request| Box::pin(openai::raw::completion(request))),
-    // llama-server's form under both names; `OpenAI`'s has a version in front
-    route(Post, Root, "/completions", Key, OpenAi, |request| Box::pin(openai::raw::completion(request))),
+    route(Post, Root, "/completion", Key, OpenAi, |request| {
+        Box::pin(openai::llama_completion::completion(request))
+    }),
+    // without a version, both names have llama-server's form; with one, OpenAI's
+    route(Post, Root, "/completions", Key, OpenAi, |request| {
+        Box::pin(openai::llama_completion::completion(request))
+    }),
     route(Post, Root, "/infill", Key, OpenAi, |request| Box::pin(openai::infill::infill(request))),
     route(Post, Versions, "/embeddings", Key, OpenAi, |request| {
         Box::pin(openai::embeddings::embeddings(request))
@@ -127,19 +131,19 @@ pub(crate) const ROUTES: [Route; 47] = [
     }),
     route(Post, Root, "/api/chat", Key, Ollama, |request| Box::pin(ollama::generate::chat(request))),
     route(Post, Root, "/api/generate", Key, Ollama, |request| Box::pin(ollama::generate::generate(request))),
-    route(Get, Root, "/api/tags", Key, Ollama, |request| Box::pin(ollama::about::tags(request))),
-    route(Post, Root, "/api/show", Key, Ollama, |request| Box::pin(ollama::about::show(request))),
-    route(Get, Root, "/api/ps", Key, Ollama, |request| Box::pin(ollama::about::running(request))),
-    route(Get, Root, "/api/version", Open, Ollama, |request| Box::pin(ollama::about::version(request))),
+    route(Get, Root, "/api/tags", Key, Ollama, |request| Box::pin(ollama::models::tags(request))),
+    route(Post, Root, "/api/show", Key, Ollama, |request| Box::pin(ollama::models::show(request))),
+    route(Get, Root, "/api/ps", Key, Ollama, |request| Box::pin(ollama::models::running(request))),
+    route(Get, Root, "/api/version", Open, Ollama, |request| Box::pin(ollama::models::version(request))),
     route(Post, Root, "/api/embed", Key, Ollama, |request| Box::pin(openai::embeddings::embed(request))),
     route(Post, Root, "/api/embeddings", Key, Ollama, |request| {
         Box::pin(openai::embeddings::embed_prompt(request))
     }),
-    route(Post, Root, "/api/pull", Key, Ollama, |request| Box::pin(ollama::about::unsupported(request))),
-    route(Post, Root, "/api/push", Key, Ollama, |request| Box::pin(ollama::about::unsupported(request))),
-    route(Post, Root, "/api/create", Key, Ollama, |request| Box::pin(ollama::about::unsupported(request))),
-    route(Post, Root, "/api/copy", Key, Ollama, |request| Box::pin(ollama::about::unsupported(request))),
-    route(Delete, Root, "/api/delete", Key, Ollama, |request| Box::pin(ollama::about::unsupported(request))),
+    route(Post, Root, "/api/pull", Key, Ollama, |request| Box::pin(ollama::models::unsupported(request))),
+    route(Post, Root, "/api/push", Key, Ollama, |request| Box::pin(ollama::models::unsupported(request))),
+    route(Post, Root, "/api/create", Key, Ollama, |request| Box::pin(ollama::models::unsupported(request))),
+    route(Post, Root, "/api/copy", Key, Ollama, |request| Box::pin(ollama::models::unsupported(request))),
+    route(Delete, Root, "/api/delete", Key, Ollama, |request| Box::pin(ollama::models::unsupported(request))),
     route(Post, Versions, "/load", Key, OpenAi, |request| Box::pin(operations::load(request))),
     route(Post, Versions, "/rerank", Key, OpenAi, |request| Box::pin(operations::unsupported(request))),
     route(Post, Versions, "/reranking", Key, OpenAi, |request| Box::pin(operations::unsupported(request))),

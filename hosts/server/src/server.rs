@@ -1,4 +1,4 @@
-//! The life of the server: listen, answer, and end in good order.
+//! The life of a server: it listens, answers, and shuts down in order.
 
 use crate::acceptor;
 use crate::app::App;
@@ -19,10 +19,14 @@ use tokio::net::TcpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-/// How often a server that ends looks whether it can.
+/// Interval at which a server that is shutting down checks for requests in progress.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
 
-/// Why a server can't be started or has ended.
+/// Connections that may wait to be accepted. If there are more, their clients retry only after a second. The system has
+/// a limit of its own.
+const BACKLOG: u32 = 16384;
+
+/// Reason why a server cannot start or has ended.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -30,10 +34,10 @@ pub enum ServerError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// The system's words.
+        /// Error of the system.
         error: io::Error,
     },
-    /// The system refuses what a server needs: threads, signals, sockets.
+    /// The system refuses a thread, a signal handler or a socket.
     System(io::Error),
 }
 
@@ -55,13 +59,9 @@ impl fmt::Display for ServerError {
 
 impl core::error::Error for ServerError {}
 
-/// Connections that may wait to be taken up. With too few, clients that come in a crowd try again only after a second;
-/// the system has a limit of its own.
-const BACKLOG: u32 = 16384;
-
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // a server that starts anew must not wait for the connections of the old one
+    // a restarted server must not wait until the connections of the old one have expired
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)?.into_std()
@@ -74,20 +74,20 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens; answers come from [`Server::run`]. With port 0 the system chooses one.
+    /// Listens; requests are answered by [`Server::run`]. With port 0 the system chooses one.
     ///
     /// # Errors
     /// [`ServerError::Listen`]
-    pub async fn bind(served: ModelHandle, settings: Settings) -> Result<Self, ServerError> {
+    pub async fn bind(model: ModelHandle, settings: Settings) -> Result<Self, ServerError> {
         let address = settings.address;
         let listener = listen(address).map_err(|error| ServerError::Listen { address, error })?;
         if !address.ip().is_loopback() && settings.api_keys.is_empty() {
             tracing::warn!(%address, "everybody who reaches this address can use the model; give it a key with --api-key");
         }
-        Ok(Self { listener, app: Arc::new(App::new(served, settings)) })
+        Ok(Self { listener, app: Arc::new(App::new(model, settings)) })
     }
 
-    /// Where it listens.
+    /// Address that it listens on.
     ///
     /// # Errors
     /// [`ServerError::System`]
@@ -95,39 +95,38 @@ impl Server {
         self.listener.local_addr().map_err(ServerError::System)
     }
 
-    /// Answers until `end` comes, then lets answers go on for a while and ends.
+    /// Answers requests until `end` completes, then gives answers in progress [`Settings::drain_timeout`] and returns.
     ///
     /// # Errors
     /// [`ServerError::System`]
     pub async fn run(self, end: impl Future<Output = ()> + Send + 'static) -> Result<(), ServerError> {
         let Self { listener, app } = self;
-        // whoever takes connections up, and whoever serves one, learns the end by this
+        // tells the acceptor and every connection that no further requests are taken
         let (ended, _) = watch::channel(false);
         let connections = acceptor::start(listener, Arc::clone(&app), ended.subscribe());
         let connections = connections.map_err(ServerError::System)?;
         let (open, mut closed) = mpsc::channel(1);
-        let (router, config) =
-            (dispatch::router(&app), ConnectionConfig::new(app.settings.idle_timeout, true));
+        let config = ConnectionConfig::new(app.settings.idle_timeout, true);
+        let router = dispatch::router(&app);
         tokio::spawn(connection::serve_all(connections, router, config, ended.subscribe(), open));
         end.await;
-        let (start, drain, farewell) =
-            (Instant::now(), app.settings.drain_timeout, app.settings.final_write_timeout);
-        tracing::info!("ending; answers in progress have {} s", drain.as_secs_f32());
+        let (start, drain_timeout) = (Instant::now(), app.settings.drain_timeout);
+        tracing::info!("ending; answers in progress have {} s", drain_timeout.as_secs_f32());
         app.model.service.drain();
         ended.send_replace(true);
-        // connections that have asked for nothing, or not to the end, hold nobody up
-        while app.in_flight.load(Ordering::Relaxed) > 0 && start.elapsed() < drain {
+        // connections without a complete request do not delay the end
+        while app.in_flight.load(Ordering::Relaxed) > 0 && start.elapsed() < drain_timeout {
             tokio::time::sleep(DRAIN_POLL).await;
         }
         app.model.service.stop();
-        app.cut.send_replace(true);
-        // answers tell their readers so; what nobody reads is closed with the process
-        _ = tokio::time::timeout(farewell, closed.recv()).await;
+        app.aborted.send_replace(true);
+        // unfinished answers end with an error event; what no client reads is closed with the process
+        _ = tokio::time::timeout(app.settings.final_write_timeout, closed.recv()).await;
         Ok(())
     }
 }
 
-/// Comes with SIGTERM or Ctrl-C.
+/// A future that completes upon SIGTERM or Ctrl-C.
 ///
 /// # Errors
 /// [`ServerError::System`]

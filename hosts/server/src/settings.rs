@@ -31,7 +31,7 @@ pub struct Settings {
     /// nothing of a pending answer. Longer than common clients keep unused connections (Go: 90 s), so that the client
     /// is the side that closes.
     pub idle_timeout: Duration,
-    /// PrefixFolder for saved prefixes; without one they can't be saved.
+    /// Folder for saved prefixes; without one they can't be saved.
     pub prefix_folder: Option<Arc<PrefixFolder>>,
 }
 

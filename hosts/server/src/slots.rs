@@ -1,6 +1,6 @@
-//! `/slots`: llama-server's view of what is being computed, and prefixes saved to disk and restored.
+//! `/slots`: llama-server's list of requests in progress, and prefixes saved to disk and restored.
 
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, FailureKind};
 use crate::fields::Fields;
 use crate::request_context::RequestContext;
 use crate::stream::json;
@@ -14,7 +14,7 @@ use std::time::Instant;
 pub(crate) async fn list(request: RequestContext) -> Result<Response, Failure> {
     let slots = request.app.model.service.slots().list();
     if request.parameter("fail_on_no_slot") == Some("1") && slots.iter().all(|slot| slot.busy > 0) {
-        return Err(Failure::new(Kind::Unavailable, "no slot is free"));
+        return Err(Failure::new(FailureKind::Unavailable, "no slot is free"));
     }
     let context = request.app.model.context;
     let document = |(id, slot): (usize, &ConversationSlot)| {
@@ -47,7 +47,7 @@ pub(crate) async fn act(request: RequestContext) -> Result<Response, Failure> {
         "save" | "restore" => {
             let Some(folder) = request.app.settings.prefix_folder.clone() else {
                 return Err(Failure::new(
-                    Kind::NotSupported,
+                    FailureKind::NotSupported,
                     "this server saves nothing; start it with --slot-save-path",
                 ));
             };
@@ -56,27 +56,27 @@ pub(crate) async fn act(request: RequestContext) -> Result<Response, Failure> {
             let name = fields.text("filename")?.ok_or_else(|| fields.wrong("filename", "is missing"))?;
             let name = FileName::new(name).map_err(|error| fields.wrong("filename", error))?;
             let act = if action == "save" { save } else { restore };
-            aside(&request, move |service| act(service, &folder, slot, &name)).await
+            blocking(&request, move |service| act(service, &folder, slot, &name)).await
         }
         "erase" => {
             let erased = move |service: &Service| {
                 let count = PrefixFolder::erase(service, slot)?;
                 Ok(json!({ "id_slot": slot, "n_erased": count }))
             };
-            aside(&request, erased).await
+            blocking(&request, erased).await
         }
         _ => Err(Failure::field("action", "must be save, restore or erase")),
     }
 }
 
-/// Does something with files on a thread that may take its time.
-async fn aside(
+/// Runs work on files on a blocking thread.
+async fn blocking(
     request: &RequestContext,
     act: impl FnOnce(&Service) -> Result<Value, PrefixError> + Send + 'static,
 ) -> Result<Response, Failure> {
     let service = request.app.model.service.clone();
     let done = tokio::task::spawn_blocking(move || act(&service)).await;
-    let document = done.map_err(|error| Failure::new(Kind::Internal, error))??;
+    let document = done.map_err(|error| Failure::new(FailureKind::Internal, error))??;
     Ok(json(StatusCode::OK, &document))
 }
 

@@ -1,9 +1,10 @@
-//! Bodies of answers: one document, or a stream that is written while it comes into being.
+//! Bodies of responses: a single document, or a stream that is sent while it is written.
 //!
-//! Whoever writes a stream runs as a part of its body, on the task of the connection: a token wakes one task, what has
-//! come meanwhile goes out together, a reader who is slow slows the writer, and one who goes takes him along.
+//! The writer of a stream is polled as a part of its body, on the task of the connection: a token wakes one task,
+//! events that came meanwhile are sent together, a slow reader slows the writer, and when the reader disconnects the
+//! writer is dropped.
 
-use crate::keep_alive::Streams;
+use crate::keep_alive::{OpenStreams, SharedBuffer, StreamBuffer, lock};
 use alloc::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -13,53 +14,29 @@ use core::convert::Infallible;
 use core::fmt::Write as _;
 use core::future::Future;
 use core::pin::Pin;
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll};
 use http_body::Frame;
 use serde_json::Value;
-use std::sync::{Mutex, PoisonError};
 
-/// What has been written and not sent yet.
-pub(crate) struct Pending {
-    bytes: BytesMut,
-    /// Whether nothing was sent since the last tick.
-    silent: bool,
-    /// Wakes whoever sends.
-    sender: Waker,
-}
-
-impl Pending {
-    /// Half the time has passed that a stream may be silent.
-    pub(crate) fn tick(&mut self) {
-        // what waits for a slow reader is a word, too
-        if core::mem::replace(&mut self.silent, true) && self.bytes.is_empty() {
-            self.bytes.put_slice(b": keep-alive\n\n");
-            self.sender.wake_by_ref();
-        }
-    }
-}
-
-/// Bytes of a stream's buffer: room for a few tokens' events. What has been sent makes room again.
-const ROOM: usize = 2048;
-
-/// One JSON document.
+/// A response of one JSON document.
 pub(crate) fn json(status: StatusCode, document: &Value) -> Response {
     with_type(status, "application/json", document.to_string())
 }
 
-/// A body of this type.
-pub(crate) fn with_type(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
+/// A response whose body has this content type.
+pub(crate) fn with_type(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
-/// How the pieces of a stream are framed.
+/// Framing of the documents in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// Server-sent events.
     Events,
-    /// A JSON document a line.
+    /// One JSON document per line.
     Lines,
 }
 
@@ -72,14 +49,14 @@ impl Framing {
     }
 }
 
-/// Where a stream is written.
+/// Writes the events or lines of a stream.
 pub(crate) struct Writer {
-    pending: Arc<Mutex<Pending>>,
+    buffer: SharedBuffer,
     framing: Framing,
 }
 
 impl Writer {
-    /// An event of data alone, or a line.
+    /// Writes an event that has only data, or a line.
     pub(crate) fn data(&self, document: &Value) {
         match self.framing {
             Framing::Events => self.put(format_args!("data: {document}\n\n")),
@@ -87,57 +64,56 @@ impl Writer {
         }
     }
 
-    /// An event of data that is JSON already but for a text in its midst. As little work as a token can be: with caches
-    /// full of weights, every instruction and every byte comes from far.
-    pub(crate) fn around(&self, before: &str, text: &str, behind: &str) {
-        self.add(|pending| {
-            pending.put_slice(b"data: ");
-            pending.put_slice(before.as_bytes());
+    /// Writes an event whose data is JSON around one text that still has to be escaped. This is the work of every
+    /// token, and kept small: while weights fill the caches, each instruction and each byte comes from memory.
+    pub(crate) fn text_inside(&self, before: &str, text: &str, after: &str) {
+        self.add(|bytes| {
+            bytes.put_slice(b"data: ");
+            bytes.put_slice(before.as_bytes());
             // writing to memory does not fail
-            _ = serde_json::to_writer(pending.writer(), text);
-            pending.put_slice(behind.as_bytes());
-            pending.put_slice(b"\n\n");
+            _ = serde_json::to_writer(bytes.writer(), text);
+            bytes.put_slice(after.as_bytes());
+            bytes.put_slice(b"\n\n");
         });
     }
 
-    /// An event of data that is JSON already.
+    /// Writes an event whose data is JSON text.
     pub(crate) fn json(&self, document: core::fmt::Arguments<'_>) {
         self.put(format_args!("data: {document}\n\n"));
     }
 
-    /// An event with a name.
+    /// Writes an event with a name.
     pub(crate) fn event(&self, name: &str, document: &Value) {
         self.put(format_args!("event: {name}\ndata: {document}\n\n"));
     }
 
-    /// The end mark of `OpenAI`'s streams.
+    /// Writes the end mark of `OpenAI`'s streams.
     pub(crate) fn done(&self) {
         self.put(format_args!("data: [DONE]\n\n"));
     }
 
     fn put(&self, text: core::fmt::Arguments<'_>) {
         // writing to memory does not fail
-        self.add(|pending| _ = pending.write_fmt(text));
+        self.add(|bytes| _ = bytes.write_fmt(text));
     }
 
     fn add(&self, add: impl FnOnce(&mut BytesMut)) {
-        add(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner).bytes);
+        add(&mut lock(&self.buffer).bytes);
     }
 }
 
-/// A streamed answer, written by the future that `write` makes. It is dropped when the reader goes.
-pub(crate) fn stream<F>(framing: Framing, streams: &Streams, write: impl FnOnce(Writer) -> F) -> Response
+/// A streamed response, written by the future that `write` returns. The future is dropped when the client disconnects.
+pub(crate) fn stream<F>(framing: Framing, streams: &OpenStreams, write: impl FnOnce(Writer) -> F) -> Response
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let (bytes, sender) = (BytesMut::with_capacity(ROOM), Waker::noop().clone());
-    let pending = Arc::new(Mutex::new(Pending { bytes, silent: false, sender }));
-    let writing = write(Writer { pending: Arc::clone(&pending), framing });
-    // comments are no part of the other framing
+    let buffer = StreamBuffer::shared();
+    let writing = write(Writer { buffer: Arc::clone(&buffer), framing });
+    // lines have no comments
     if framing == Framing::Events {
-        streams.add(&pending);
+        streams.add(&buffer);
     }
-    let body = Written { writing: Some(Box::pin(writing)), pending };
+    let body = StreamBody { writing: Some(Box::pin(writing)), buffer };
     let mut response = with_type(StatusCode::OK, framing.content_type(), Body::new(body));
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -145,17 +121,14 @@ where
     response
 }
 
-/// Who writes a stream.
-type Writing = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// The body of a stream, and who writes it.
-struct Written {
-    /// `None` when all is written.
-    writing: Option<Writing>,
-    pending: Arc<Mutex<Pending>>,
+/// The body of a stream together with its writer.
+struct StreamBody {
+    /// `None` when everything is written.
+    writing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    buffer: SharedBuffer,
 }
 
-impl http_body::Body for Written {
+impl http_body::Body for StreamBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -168,15 +141,14 @@ impl http_body::Body for Written {
         {
             self.writing = None;
         }
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        if !pending.bytes.is_empty() {
-            pending.silent = false;
-            return Poll::Ready(Some(Ok(Frame::data(pending.bytes.split().freeze()))));
+        let mut buffer = lock(&self.buffer);
+        if let Some(bytes) = buffer.take() {
+            return Poll::Ready(Some(Ok(Frame::data(bytes.freeze()))));
         }
         if self.writing.is_none() {
             return Poll::Ready(None);
         }
-        pending.sender.clone_from(context.waker());
+        buffer.wake_with(context.waker());
         Poll::Pending
     }
 }

@@ -1,4 +1,4 @@
-//! The chat page: one file, nothing from elsewhere.
+//! The chat page: a single file that loads nothing from elsewhere.
 
 use crate::error::Failure;
 use crate::request_context::RequestContext;
@@ -8,7 +8,7 @@ use axum::response::Response;
 
 const PAGE: &str = include_str!("web_ui.html");
 
-/// Only what is in the file may run, and it talks to this server alone.
+/// Content security policy: only scripts of the file run, and they may connect to this server alone.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
                       img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

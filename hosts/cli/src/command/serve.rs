@@ -209,7 +209,7 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<ModelHandle, F
     model_handle.merge_messages = arguments.merge_messages;
     model_handle.defaults = defaults;
     model_handle.seed = arguments.sampling.seed();
-    model_handle.breakers = breakers;
+    model_handle.dry_breakers = breakers;
     Ok(model_handle)
 }
 

@@ -1,5 +1,7 @@
 //! The marks that a model uses for tool calls and reasoning, recognized from its chat template.
 
+use super::tools::Tools;
+
 /// Notation of tool calls in a family of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -67,6 +69,16 @@ impl Style {
         let calls = calls.map_or(CallStyle::None, |&(_, style)| style);
         let thinking = THINKING.into_iter().find(|marks| source.contains(marks.close));
         Self { calls, thinking: thinking.filter(|_| calls != CallStyle::Harmony) }
+    }
+
+    /// The style in which a model calls these tools. A template without calls describes the tools in a message at best;
+    /// most models then write the commonest form.
+    #[must_use]
+    pub fn with_tools(mut self, tools: &Tools) -> Self {
+        if self.calls == CallStyle::None && !tools.is_empty() {
+            self.calls = CallStyle::Hermes;
+        }
+        self
     }
 
     /// True if the marks are control tokens, which must then appear in the text of an answer.

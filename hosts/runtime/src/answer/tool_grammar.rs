@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 /// The parts of a model that decide how its calls are written.
 #[derive(Clone, Copy)]
 pub struct ModelMarkup<'m> {
-    /// ReasoningMarks that are control tokens of this vocabulary are written as tokens.
+    /// Marks that are control tokens of this vocabulary are written as tokens.
     pub tokenizer: &'m Tokenizer<'m>,
     /// Source of the chat template.
     pub template: &'m str,
-    /// ReasoningMarks of calls and reasoning.
+    /// Marks of calls and reasoning.
     pub style: Style,
 }
 

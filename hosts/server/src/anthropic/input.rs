@@ -1,8 +1,9 @@
-//! What a request asks for, as a conversation in `OpenAI`'s form.
+//! The fields of a request, as a conversation in `OpenAI`'s form.
 
-use crate::conversation::{self, Conversation};
+use crate::conversation::Conversation;
 use crate::error::Failure;
 use crate::fields::Fields;
+use crate::messages;
 use crate::openai::options;
 use crate::request_context::RequestContext;
 use doorbell_runtime::answer::{Continuation, ToolChoice};
@@ -30,19 +31,19 @@ pub(super) fn conversation(request: &RequestContext, fields: &Fields<'_>) -> Res
         options.reasoning_budget = thinking.count("budget_tokens")?;
         variables.insert("enable_thinking".into(), (kind != Some("disabled")).into());
     }
-    let (choice, one_call) = choice(fields)?;
+    let (tool_choice, one_call) = tool_choice(fields)?;
     let config = fields.get("output_config").map(|config| Fields::of(config, "output_config")).transpose()?;
     if let Some(effort) = config.map(|config| config.text("effort")).transpose()?.flatten() {
         variables.insert("reasoning_effort".into(), effort.into());
     }
-    // the older name beside it
+    // the second one is its older name
     let format = config.and_then(|config| config.get("format")).or_else(|| fields.get("output_format"));
     Ok(Conversation {
-        messages: conversation::messages(&list)?,
+        messages: messages::normalize(&list)?,
         tools: tools(fields)?,
-        choice,
+        tool_choice,
         one_call,
-        shape: format.map(shape).transpose()?,
+        format: format.map(answer_format).transpose()?,
         variables,
         split_reasoning: true,
         continuation: Continuation::Auto,
@@ -50,8 +51,8 @@ pub(super) fn conversation(request: &RequestContext, fields: &Fields<'_>) -> Res
     })
 }
 
-/// What the answer must look like.
-fn shape(format: &Value) -> Result<GrammarSpec, Failure> {
+/// The format of the text, in the field `output_config.format`.
+fn answer_format(format: &Value) -> Result<GrammarSpec, Failure> {
     let format = Fields::of(format, "output_config.format")?;
     if format.text("type")? != Some("json_schema") {
         return Err(format.wrong("type", "must be json_schema"));
@@ -73,7 +74,7 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// Appends one message: results of tools are messages of their own, and come before the text beside them.
+/// Appends a message. Results of tools become messages of their own, before the text of the same message.
 fn add(path: &str, message: &Value, list: &mut Vec<Value>) -> Result<(), Failure> {
     let message = Fields::of(message, path)?;
     let role = message.text("role")?.ok_or_else(|| message.wrong("role", "is missing"))?;
@@ -126,13 +127,14 @@ fn add(path: &str, message: &Value, list: &mut Vec<Value>) -> Result<(), Failure
     Ok(())
 }
 
+/// The tools in `OpenAI`'s form.
 fn tools(fields: &Fields<'_>) -> Result<Vec<Value>, Failure> {
     let mut tools = Vec::new();
     for (index, tool) in fields.list("tools")?.unwrap_or_default().iter().enumerate() {
         let path = format!("tools[{index}]");
         let tool = Fields::of(tool, &path)?;
         let Some(schema) = tool.object("input_schema")? else {
-            // the tools that Anthropic's own servers have
+            // tools that run on Anthropic's servers
             if tool.text("type")?.is_some_and(|kind| kind != "custom") {
                 continue;
             }
@@ -151,7 +153,8 @@ fn tools(fields: &Fields<'_>) -> Result<Vec<Value>, Failure> {
     Ok(tools)
 }
 
-fn choice(fields: &Fields<'_>) -> Result<(ToolChoice, bool), Failure> {
+/// The field `tool_choice`: the calls of the answer, and true if there may be only one.
+fn tool_choice(fields: &Fields<'_>) -> Result<(ToolChoice, bool), Failure> {
     let Some(choice) = fields.get("tool_choice") else { return Ok((ToolChoice::Auto, false)) };
     let choice = Fields::of(choice, "tool_choice")?;
     let one = choice.flag("disable_parallel_tool_use")?.unwrap_or(false);

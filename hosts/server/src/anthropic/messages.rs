@@ -1,19 +1,17 @@
 //! `/v1/messages` and `/v1/messages/count_tokens`
 
+use super::content::{blocks, stop_reason, usage};
 use super::{input, stream};
+use crate::answer_header::AnswerHeader;
 use crate::conversation;
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, FailureKind};
 use crate::fields::Fields;
-use crate::generation::{Ending, Generation, Reason};
-use crate::openai::chat::{AnswerHeader, Message, collect};
-use crate::request_context::{self, RequestContext};
+use crate::generation::{Generation, collect};
+use crate::request_context::RequestContext;
 use crate::stream::json;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde_json::{Value, json};
-
-/// How the names of calls begin.
-pub(super) const CALL: &str = "toolu_";
+use serde_json::json;
 
 pub(crate) async fn messages(request: RequestContext) -> Result<Response, Failure> {
     let body = request.json().await?;
@@ -23,27 +21,26 @@ pub(crate) async fn messages(request: RequestContext) -> Result<Response, Failur
     }
     let conversation = input::conversation(&request, &fields)?;
     let header = AnswerHeader::new(&request, "msg_", fields.text("model")?);
-    let generation =
-        Generation::begin(&request.app, conversation::order(&request.app, conversation).await?).await?;
+    let generated = conversation::generation_request(&request.app, conversation).await?;
+    let generation = Generation::begin(&request.app, generated).await?;
     if fields.flag("stream")?.unwrap_or(false) {
         return Ok(stream::respond(&request, header, generation));
     }
-    let answers = collect(generation, 1).await?;
-    let (Some(message), Some(ending)) =
-        (answers.first(), answers.first().and_then(|answer| answer.ending.as_ref()))
-    else {
-        return Err(Failure::new(Kind::Internal, "the answer is missing"));
+    let answers = collect(generation).await?;
+    let answer = answers.first().and_then(|answer| Some((answer, answer.outcome.as_ref()?)));
+    let Some((answer, outcome)) = answer else {
+        return Err(Failure::new(FailureKind::Internal, "the answer is missing"));
     };
-    let (reason, stop) = stop_reason(ending);
+    let (stop_reason, stop_sequence) = stop_reason(outcome);
     let document = json!({
         "id": header.id,
         "type": "message",
         "role": "assistant",
         "model": header.model,
-        "content": blocks(message),
-        "stop_reason": reason,
-        "stop_sequence": stop,
-        "usage": usage(ending),
+        "content": blocks(answer),
+        "stop_reason": stop_reason,
+        "stop_sequence": stop_sequence,
+        "usage": usage(outcome),
     });
     Ok(json(StatusCode::OK, &document))
 }
@@ -52,44 +49,6 @@ pub(crate) async fn count_tokens(request: RequestContext) -> Result<Response, Fa
     let body = request.json().await?;
     let fields = Fields::of_request(&body)?;
     let conversation = input::conversation(&request, &fields)?;
-    let (_, rendered) = conversation::rendered(&request.app, conversation).await?;
+    let (_, rendered) = conversation::render(&request.app, conversation).await?;
     Ok(json(StatusCode::OK, &json!({ "input_tokens": rendered.tokens.len() })))
-}
-
-/// The word for an end, and the stop text that came.
-pub(super) fn stop_reason(ending: &Ending) -> (&'static str, Option<&str>) {
-    match &ending.reason {
-        Reason::Stop => ("end_turn", None),
-        Reason::StopText(text) => ("stop_sequence", Some(text)),
-        Reason::Length if ending.truncated => ("model_context_window_exceeded", None),
-        Reason::Length => ("max_tokens", None),
-        Reason::Calls => ("tool_use", None),
-    }
-}
-
-/// Cached tokens are not among the input.
-pub(super) fn usage(ending: &Ending) -> Value {
-    let usage = &ending.usage;
-    json!({
-        "input_tokens": usage.prompt_tokens.saturating_sub(usage.cached_tokens),
-        "cache_read_input_tokens": usage.cached_tokens,
-        "cache_creation_input_tokens": 0,
-        "output_tokens": usage.generated_tokens,
-        "output_tokens_details": { "thinking_tokens": ending.reasoning_tokens },
-    })
-}
-
-fn blocks(message: &Message) -> Vec<Value> {
-    let mut blocks = Vec::new();
-    if !message.reasoning.is_empty() {
-        blocks.push(json!({ "type": "thinking", "thinking": message.reasoning, "signature": "" }));
-    }
-    if !message.text.is_empty() {
-        blocks.push(json!({ "type": "text", "text": message.text }));
-    }
-    for call in &message.calls {
-        let id = request_context::unique_id(CALL);
-        blocks.push(json!({ "type": "tool_use", "id": id, "name": call.name, "input": call.input() }));
-    }
-    blocks
 }

@@ -1,5 +1,6 @@
-//! Anthropic's protocol: messages of blocks.
+//! Anthropic's API: messages of content blocks.
 
+mod content;
 mod input;
 mod messages;
 mod stream;

@@ -1,11 +1,12 @@
 //! `/v1/messages` as a stream of events.
 
-use super::messages::{CALL, stop_reason, usage};
+use super::content::{CALL_ID, stop_reason, usage};
+use crate::answer_header::AnswerHeader;
 use crate::error::Dialect;
-use crate::generation::{Ending, Event, Generation};
-use crate::openai::chat::AnswerHeader;
-use crate::request_context::{self, RequestContext};
+use crate::generation::{Event, Generation, Outcome};
+use crate::request_context::RequestContext;
 use crate::stream::{self, Framing, Writer};
+use crate::unique_id::unique_id;
 use axum::response::Response;
 use doorbell_runtime::answer::Delta;
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ pub(super) fn respond(request: &RequestContext, header: AnswerHeader, generation
     })
 }
 
-/// Kinds of blocks.
+/// Types of content blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Block {
     Thinking,
@@ -24,11 +25,13 @@ enum Block {
     Call,
 }
 
+/// Writes the events of a message.
 struct Events {
     writer: Writer,
     header: AnswerHeader,
-    /// Of the block that is being written, or of the next.
+    /// Index of the open block, or of the next one.
     index: usize,
+    /// Type of the block that is being written.
     open: Option<Block>,
 }
 
@@ -44,15 +47,11 @@ impl Events {
         });
         self.send("message_start", json!({ "message": message }));
         self.send("ping", json!({}));
-        while let Some((_, part)) = generation.next().await {
-            match part {
-                Event::Prefill(_) => {}
-                Event::More { deltas, .. } => {
-                    for delta in deltas {
-                        self.take(delta);
-                    }
-                }
-                Event::Over(ending) => return self.finish(&ending),
+        while let Some((_, event)) = generation.next().await {
+            match event {
+                Event::Prompt(_) => {}
+                Event::Output { deltas, .. } => deltas.into_iter().for_each(|delta| self.add(delta)),
+                Event::Finished(outcome) => return self.finish(&outcome),
                 Event::Failed(failure) => {
                     return self.writer.event("error", &failure.document(Dialect::Anthropic));
                 }
@@ -65,7 +64,7 @@ impl Events {
         self.writer.event(name, &event);
     }
 
-    fn take(&mut self, delta: Delta) {
+    fn add(&mut self, delta: Delta) {
         match delta {
             Delta::Reasoning(text) => {
                 self.enter(Block::Thinking, json!({ "type": "thinking", "thinking": "", "signature": "" }));
@@ -77,7 +76,7 @@ impl Events {
             }
             Delta::Call { name, .. } => {
                 self.close();
-                let id = request_context::unique_id(CALL);
+                let id = unique_id(CALL_ID);
                 let block = json!({ "type": "tool_use", "id": id, "name": name, "input": {} });
                 self.enter(Block::Call, block);
             }
@@ -87,7 +86,7 @@ impl Events {
         }
     }
 
-    /// Begins a block, unless one of its kind is being written.
+    /// Begins a block, unless one of its type is open.
     fn enter(&mut self, kind: Block, block: Value) {
         if self.open == Some(kind) {
             return;
@@ -110,11 +109,11 @@ impl Events {
         self.index += 1;
     }
 
-    fn finish(&mut self, ending: &Ending) {
+    fn finish(&mut self, outcome: &Outcome) {
         self.close();
-        let (reason, stop) = stop_reason(ending);
-        let delta = json!({ "stop_reason": reason, "stop_sequence": stop });
-        self.send("message_delta", json!({ "delta": delta, "usage": usage(ending) }));
+        let (stop_reason, stop_sequence) = stop_reason(outcome);
+        let delta = json!({ "stop_reason": stop_reason, "stop_sequence": stop_sequence });
+        self.send("message_delta", json!({ "delta": delta, "usage": usage(outcome) }));
         self.send("message_stop", json!({}));
     }
 }

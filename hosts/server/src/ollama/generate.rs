@@ -1,45 +1,60 @@
 //! `/api/chat` and `/api/generate`
 
-use super::{input, time};
-use crate::app::App;
+use super::input;
+use super::lines::{AnswerForm, Lines, PendingOutput};
 use crate::conversation;
 use crate::error::{Dialect, Failure};
 use crate::fields::Fields;
-use crate::generation::{Ending, Event, Generation, GenerationRequest, Reason};
-use crate::openai::chat::{Message, ToolCall, collect};
-use crate::openai::{infill, logprobs};
+use crate::generation::{CollectedAnswer, Event, Generation, GenerationRequest, collect};
+use crate::openai::fill_in;
 use crate::request_context::RequestContext;
 use crate::stream::{self, Framing, Writer, json};
 use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
-use doorbell_core::token::{EncodeOptions, Special, TokenId};
-use doorbell_runtime::answer::Delta;
-use doorbell_runtime::serve::TokenReport;
-use doorbell_runtime::timings::RequestTimings;
-use serde_json::{Map, Value, json};
-use std::time::SystemTime;
-
-/// Which shape an answer has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Chat,
-    /// With the context for a next request.
-    Generate,
-    /// Without.
-    Raw,
-}
+use doorbell_core::token::{EncodeOptions, TokenId};
+use serde_json::{Value, json};
 
 pub(crate) async fn chat(request: RequestContext) -> Result<Response, Failure> {
     let body = request.json().await?;
     let fields = Fields::of_request(&body)?;
     let messages = fields.list("messages")?.unwrap_or_default();
     if messages.is_empty() {
-        return Ok(nothing(&request, &fields, Form::Chat));
+        return Ok(loaded(&request, &fields, AnswerForm::Chat));
     }
     let conversation = input::conversation(&request, &fields, messages)?;
-    let order = conversation::order(&request.app, conversation).await?;
-    respond(&request, &fields, Form::Chat, order).await
+    let generated = conversation::generation_request(&request.app, conversation).await?;
+    respond(&request, &fields, AnswerForm::Chat, generated).await
+}
+
+/// The prompt of `/api/generate` and the fields that decide its form.
+struct GeneratePrompt<'f> {
+    prompt: &'f str,
+    system: Option<&'f str>,
+    suffix: Option<&'f str>,
+    /// Tokens of earlier prompts and answers.
+    context: Vec<TokenId>,
+    /// True if the prompt is not rendered by the template.
+    raw: bool,
+}
+
+impl<'f> GeneratePrompt<'f> {
+    fn of(request: &RequestContext, fields: &Fields<'f>, prompt: &'f str) -> Result<Self, Failure> {
+        if fields.list("images")?.is_some_and(|images| !images.is_empty()) {
+            return Err(fields.wrong("images", "images are not supported by this model"));
+        }
+        let text = |name| fields.text(name).map(|text| text.filter(|text| !text.is_empty()));
+        if text("template")?.is_some() {
+            return Err(fields.wrong("template", "is the server's; start it with --chat-template-file"));
+        }
+        let (system, suffix) = (text("system")?, text("suffix")?);
+        let context = input::context(&request.app, fields)?;
+        let raw = fields.flag("raw")?.unwrap_or(false);
+        if raw && (system.is_some() || !context.is_empty()) {
+            return Err(fields.wrong("raw", "a prompt that is taken as it is has no system and no context"));
+        }
+        Ok(Self { prompt, system, suffix, context, raw })
+    }
 }
 
 pub(crate) async fn generate(request: RequestContext) -> Result<Response, Failure> {
@@ -47,56 +62,47 @@ pub(crate) async fn generate(request: RequestContext) -> Result<Response, Failur
     let fields = Fields::of_request(&body)?;
     let prompt = fields.text("prompt")?.unwrap_or_default();
     if prompt.is_empty() {
-        return Ok(nothing(&request, &fields, Form::Generate));
+        return Ok(loaded(&request, &fields, AnswerForm::Generate));
     }
-    if fields.list("images")?.is_some_and(|images| !images.is_empty()) {
-        return Err(fields.wrong("images", "images are not supported by this model"));
-    }
-    let said = |name| fields.text(name).map(|text| text.filter(|text| !text.is_empty()));
-    if said("template")?.is_some() {
-        return Err(fields.wrong("template", "is the server's; start it with --chat-template-file"));
-    }
-    let (system, suffix) = (said("system")?, said("suffix")?);
-    let context = input::context(&request.app, &fields)?;
-    let raw = fields.flag("raw")?.unwrap_or(false);
-    if raw && (system.is_some() || !context.is_empty()) {
-        return Err(fields.wrong("raw", "a prompt that is taken as it is has no system and no context"));
-    }
-    let (app, own) = (Arc::clone(&request.app), prompt.to_owned());
-    if let Some(behind) = suffix.map(ToOwned::to_owned) {
-        let prompt = request.work(move || infill::with_suffix(&app, &own, &behind)).await?;
-        let order = GenerationRequest::text(
-            prompt.tokens,
-            input::options(&request, &fields)?,
-            input::shape(&fields)?,
-        );
-        return respond(&request, &fields, Form::Raw, order).await;
+    let GeneratePrompt { prompt, system, suffix, context, raw } =
+        GeneratePrompt::of(&request, &fields, prompt)?;
+    let (app, text) = (Arc::clone(&request.app), prompt.to_owned());
+    if let Some(suffix) = suffix.map(ToOwned::to_owned) {
+        let prompt = request.work(move || fill_in::with_suffix(&app, &text, &suffix)).await?;
+        let options = input::options(&request, &fields)?;
+        let generated = GenerationRequest::plain(prompt.tokens, options, input::answer_format(&fields)?);
+        return respond(&request, &fields, AnswerForm::Raw, generated).await;
     }
     if raw || request.app.model.template.is_none() {
-        let whole = EncodeOptions { add_special: true, parse_special: true };
-        let tokens = request.work(move || app.encode(&own, whole)).await?;
-        let order =
-            GenerationRequest::text(tokens, input::options(&request, &fields)?, input::shape(&fields)?);
-        return respond(&request, &fields, Form::Raw, order).await;
+        let special = EncodeOptions { add_special: true, parse_special: true };
+        let tokens = request.work(move || app.encode(&text, special)).await?;
+        let options = input::options(&request, &fields)?;
+        let generated = GenerationRequest::plain(tokens, options, input::answer_format(&fields)?);
+        return respond(&request, &fields, AnswerForm::Raw, generated).await;
     }
     let mut messages = Vec::new();
     if let Some(system) = system {
         messages.push(json!({ "role": "system", "content": system }));
     }
     messages.push(json!({ "role": "user", "content": prompt }));
-    let mut order =
-        conversation::order(&request.app, input::conversation(&request, &fields, &messages)?).await?;
+    let conversation = input::conversation(&request, &fields, &messages)?;
+    let mut generated = conversation::generation_request(&app, conversation).await?;
     if !context.is_empty() {
-        let begin = app.model.tokenizer.bos();
-        let behind = order.prompt.iter().enumerate().filter(|&(at, token)| at > 0 || Some(*token) != begin);
-        order.prompt = context.into_iter().chain(behind.map(|(_, &token)| token)).collect();
+        generated.prompt = after_context(context, &generated.prompt, app.model.tokenizer.bos());
     }
-    respond(&request, &fields, Form::Generate, order).await
+    respond(&request, &fields, AnswerForm::Generate, generated).await
 }
 
-/// The answer to a request without a prompt, which loads the model; it is.
-fn nothing(request: &RequestContext, fields: &Fields<'_>, form: Form) -> Response {
-    let mut document = Lines::new(request, fields, form, &[]).document(&Message::default());
+/// A prompt after the tokens of earlier ones, without a second BOS token.
+fn after_context(context: Vec<TokenId>, prompt: &[TokenId], bos: Option<TokenId>) -> Vec<TokenId> {
+    let begins_with_bos = bos.is_some() && prompt.first().copied() == bos;
+    let rest = &prompt[usize::from(begins_with_bos)..];
+    [&context, rest].concat()
+}
+
+/// The answer to a request without a prompt, which only loads the model; it is always loaded.
+fn loaded(request: &RequestContext, fields: &Fields<'_>, form: AnswerForm) -> Response {
+    let mut document = Lines::new(request, fields, form, &[]).document(&CollectedAnswer::default());
     document.insert("done".into(), true.into());
     document.insert("done_reason".into(), "load".into());
     json(StatusCode::OK, &Value::Object(document))
@@ -105,171 +111,45 @@ fn nothing(request: &RequestContext, fields: &Fields<'_>, form: Form) -> Respons
 async fn respond(
     request: &RequestContext,
     fields: &Fields<'_>,
-    form: Form,
-    order: GenerationRequest,
+    form: AnswerForm,
+    generated: GenerationRequest,
 ) -> Result<Response, Failure> {
-    let mut lines = Lines::new(request, fields, form, &order.prompt);
-    let generation = Generation::begin(&request.app, order).await?;
+    let mut lines = Lines::new(request, fields, form, &generated.prompt);
+    let generation = Generation::begin(&request.app, generated).await?;
     if fields.flag("stream")?.unwrap_or(true) {
         return Ok(stream::stream(Framing::Lines, &request.app.streams, |writer| {
             write(lines, generation, writer)
         }));
     }
-    let mut messages = collect(generation, 1).await?;
-    let message = messages.pop().unwrap_or_default();
-    lines.note(&message.tokens);
-    let document = match &message.ending {
-        Some(ending) => lines.end(&message, ending),
-        None => Value::Object(lines.document(&message)),
+    let answer = collect(generation).await?.pop().unwrap_or_default();
+    lines.add_tokens(&answer.tokens);
+    let document = match &answer.outcome {
+        Some(outcome) => lines.last(&answer, outcome),
+        None => Value::Object(lines.document(&answer)),
     };
     Ok(json(StatusCode::OK, &document))
 }
 
 async fn write(mut lines: Lines, mut generation: Generation, writer: Writer) {
-    let mut told = Told::default();
-    while let Some((_, part)) = generation.next().await {
-        match part {
-            Event::Prefill(_) => {}
-            Event::More { deltas, tokens, .. } => {
-                lines.note(&tokens);
-                told.tokens.extend(tokens);
-                for message in told.take(deltas) {
-                    writer.data(&lines.more(&message));
+    let mut pending = PendingOutput::default();
+    while let Some((_, event)) = generation.next().await {
+        match event {
+            Event::Prompt(_) => {}
+            Event::Output { deltas, tokens, .. } => {
+                lines.add_tokens(&tokens);
+                pending.tokens.extend(tokens);
+                for message in pending.add(deltas) {
+                    writer.data(&lines.partial(&message));
                 }
             }
-            Event::Over(ending) => {
-                if let Some(message) = told.call() {
-                    writer.data(&lines.more(&message));
+            Event::Finished(outcome) => {
+                if let Some(message) = pending.take_call() {
+                    writer.data(&lines.partial(&message));
                 }
-                let rest = Message { tokens: told.tokens, ..Message::default() };
-                return writer.data(&lines.end(&rest, &ending));
+                let rest = CollectedAnswer { tokens: pending.tokens, ..CollectedAnswer::default() };
+                return writer.data(&lines.last(&rest, &outcome));
             }
             Event::Failed(failure) => return writer.data(&failure.document(Dialect::Ollama)),
         }
-    }
-}
-
-/// What has come and was not told yet: calls are told whole, as Ollama's arguments are objects.
-#[derive(Default)]
-struct Told {
-    open: Option<ToolCall>,
-    tokens: Vec<TokenReport>,
-}
-
-impl Told {
-    /// The messages that additions make: text at once, calls when they are complete.
-    fn take(&mut self, deltas: Vec<Delta>) -> Vec<Message> {
-        let mut messages = Vec::new();
-        for delta in deltas {
-            match delta {
-                Delta::Text(text) => messages.push(Message { text, ..Message::default() }),
-                Delta::Reasoning(reasoning) => messages.push(Message { reasoning, ..Message::default() }),
-                Delta::Call { name, .. } => {
-                    messages.extend(self.call());
-                    self.open = Some(ToolCall { id: String::new(), name, arguments: String::new() });
-                }
-                Delta::Arguments { text, .. } => {
-                    if let Some(open) = &mut self.open {
-                        open.arguments.push_str(&text);
-                    }
-                }
-            }
-        }
-        if let Some(first) = messages.first_mut() {
-            first.tokens = core::mem::take(&mut self.tokens);
-        }
-        messages
-    }
-
-    fn call(&mut self) -> Option<Message> {
-        self.open.take().map(|call| Message { calls: vec![call], ..Message::default() })
-    }
-}
-
-/// What all lines of one answer repeat.
-struct Lines {
-    app: Arc<App>,
-    form: Form,
-    model: String,
-    /// The tokens of prompt and answer so far, if they are to be told.
-    context: Vec<TokenId>,
-}
-
-impl Lines {
-    fn new(request: &RequestContext, fields: &Fields<'_>, form: Form, prompt: &[TokenId]) -> Self {
-        let app = Arc::clone(&request.app);
-        let model = fields.get("model").and_then(Value::as_str).unwrap_or(&app.model.name).to_owned();
-        let context = if form == Form::Generate { prompt.to_vec() } else { Vec::new() };
-        Self { app, form, model, context }
-    }
-
-    /// Notes tokens of the answer.
-    fn note(&mut self, tokens: &[TokenReport]) {
-        if self.form == Form::Generate {
-            self.context.extend(tokens.iter().map(|report| report.token));
-        }
-    }
-
-    /// A line that is not the last.
-    fn more(&self, message: &Message) -> Value {
-        let mut document = self.document(message);
-        document.insert("done".into(), false.into());
-        Value::Object(document)
-    }
-
-    fn document(&self, message: &Message) -> Map<String, Value> {
-        let mut document = Map::new();
-        document.insert("model".into(), self.model.as_str().into());
-        document.insert("created_at".into(), time::text(SystemTime::now()).into());
-        if let Some(entries) = logprobs::entries(&self.app, &message.tokens) {
-            document.insert("logprobs".into(), entries.into());
-        }
-        let thinking = (!message.reasoning.is_empty()).then(|| Value::from(message.reasoning.as_str()));
-        if self.form != Form::Chat {
-            document.insert("response".into(), message.text.as_str().into());
-            if let Some(thinking) = thinking {
-                document.insert("thinking".into(), thinking);
-            }
-            return document;
-        }
-        let mut own = json!({ "role": "assistant", "content": message.text });
-        if let Some(thinking) = thinking {
-            own["thinking"] = thinking;
-        }
-        if !message.calls.is_empty() {
-            let call =
-                |call: &ToolCall| json!({ "function": { "name": call.name, "arguments": call.input() } });
-            own["tool_calls"] = message.calls.iter().map(call).collect();
-        }
-        document.insert("message".into(), own);
-        document
-    }
-
-    /// The last line: counts, and times in nanoseconds.
-    fn end(&self, message: &Message, ending: &Ending) -> Value {
-        let mut document = self.document(message);
-        let usage = &ending.usage;
-        let timings = RequestTimings::new(usage);
-        document.insert("done".into(), true.into());
-        let reason = if ending.reason == Reason::Length { "length" } else { "stop" };
-        document.insert("done_reason".into(), reason.into());
-        document.insert("total_duration".into(), timings.total.0.into());
-        document.insert("load_duration".into(), 0.into());
-        document.insert("prompt_eval_count".into(), usage.prompt_tokens.into());
-        document.insert("prompt_eval_duration".into(), timings.prefill.0.into());
-        document.insert("eval_count".into(), usage.generated_tokens.into());
-        document.insert("eval_duration".into(), timings.decode.0.into());
-        if self.form == Form::Generate {
-            let tokenizer = self.app.model.tokenizer;
-            let mut context: Vec<u32> = self.context.iter().map(|token| token.0).collect();
-            // what ends a turn is not in the answer, but a next one stands behind it
-            if ending.reason != Reason::Length
-                && let Some(end) = tokenizer.special(Special::Eot).or(tokenizer.eos())
-            {
-                context.push(end.0);
-            }
-            document.insert("context".into(), context.into());
-        }
-        Value::Object(document)
     }
 }

@@ -1,10 +1,11 @@
-//! GenerationOptions, formats and messages of Ollama's requests.
+//! The fields of Ollama's requests: options, format, messages.
 
 use crate::app::App;
-use crate::conversation::{self, Conversation};
+use crate::conversation::Conversation;
 use crate::error::Failure;
 use crate::fields::{self, Fields};
 use crate::generation::GenerationOptions;
+use crate::messages;
 use crate::openai::options;
 use crate::request_context::RequestContext;
 use doorbell_core::token::TokenId;
@@ -12,25 +13,23 @@ use doorbell_runtime::answer::{Continuation, ToolChoice};
 use doorbell_runtime::constrain::GrammarSpec;
 use serde_json::{Map, Value, json};
 
-/// The sampling options, which Ollama keeps in an object of their own.
+/// The generation options, which Ollama has in an object of their own.
 pub(super) fn options(request: &RequestContext, fields: &Fields<'_>) -> Result<GenerationOptions, Failure> {
     let empty = Value::Object(Map::new());
     let inner = Fields::of(fields.get("options").unwrap_or(&empty), "options")?;
     let mut options = options::options(&request.app, &inner)?;
     options.answers = 1;
-    // -1 and -2 are "no limit" and "fill the context"
-    if inner.integer("num_predict")?.is_some_and(|count| count >= 0) {
-        options.max_tokens = inner.count("num_predict")?;
+    // -1 means no limit, -2 means to fill the context
+    if inner.integer("num_predict")?.is_some_and(|count| count >= 0)
+        && let Some(limit) = inner.count("num_predict")?
+    {
+        options.params.max_tokens = limit;
     }
-    if fields.flag("logprobs")?.unwrap_or(false) {
-        let top = u8::try_from(fields.count("top_logprobs")?.unwrap_or(0)).ok().filter(|&top| top <= 20);
-        options.params.logprobs =
-            Some(top.ok_or_else(|| fields.wrong("top_logprobs", "must be at most 20"))?);
-    }
+    options.params.sampler.logprobs = options::top_logprobs(fields)?;
     Ok(options)
 }
 
-/// The tokens of earlier prompts and answers, as the last answer told them.
+/// The tokens of earlier prompts and answers, as the last answer returned them.
 pub(super) fn context(app: &App, fields: &Fields<'_>) -> Result<Vec<TokenId>, Failure> {
     let token = |id: &Value| {
         fields::count(id).filter(|&id| (id as usize) < app.model.tokenizer.vocab_len()).map(TokenId)
@@ -39,8 +38,8 @@ pub(super) fn context(app: &App, fields: &Fields<'_>) -> Result<Vec<TokenId>, Fa
     tokens.ok_or_else(|| fields.wrong("context", "must be token ids of this model"))
 }
 
-/// What the answer must look like.
-pub(super) fn shape(fields: &Fields<'_>) -> Result<Option<GrammarSpec>, Failure> {
+/// The format of the answer.
+pub(super) fn answer_format(fields: &Fields<'_>) -> Result<Option<GrammarSpec>, Failure> {
     match fields.get("format") {
         None => Ok(None),
         Some(Value::String(word)) if word.is_empty() => Ok(None),
@@ -50,7 +49,7 @@ pub(super) fn shape(fields: &Fields<'_>) -> Result<Option<GrammarSpec>, Failure>
     }
 }
 
-/// The template's variables that `think` sets.
+/// The template variables that `think` sets.
 pub(super) fn variables(fields: &Fields<'_>) -> Result<Map<String, Value>, Failure> {
     let mut variables = Map::new();
     match fields.get("think") {
@@ -73,11 +72,11 @@ pub(super) fn conversation(
     let list = messages.iter().enumerate().map(|(index, message)| translate(index, message));
     let list = list.collect::<Result<Vec<Value>, Failure>>()?;
     Ok(Conversation {
-        messages: conversation::messages(&list)?,
+        messages: messages::normalize(&list)?,
         tools: fields.list("tools")?.unwrap_or_default().to_vec(),
-        choice: ToolChoice::Auto,
+        tool_choice: ToolChoice::Auto,
         one_call: false,
-        shape: shape(fields)?,
+        format: answer_format(fields)?,
         variables: variables(fields)?,
         split_reasoning: fields.get("think") != Some(&Value::Bool(false)),
         continuation: Continuation::Auto,
@@ -85,7 +84,7 @@ pub(super) fn conversation(
     })
 }
 
-/// A message in `OpenAI`'s form: arguments of calls are texts there.
+/// A message in `OpenAI`'s form, in which arguments of calls are JSON text.
 fn translate(index: usize, message: &Value) -> Result<Value, Failure> {
     let path = format!("messages[{index}]");
     let fields = Fields::of(message, &path)?;

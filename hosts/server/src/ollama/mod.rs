@@ -1,6 +1,7 @@
-//! Ollama's protocol: a JSON document a line.
+//! Ollama's API: one JSON document per line.
 
-pub(crate) mod about;
 pub(crate) mod generate;
 mod input;
+mod lines;
+pub(crate) mod models;
 mod time;

@@ -1,13 +1,16 @@
 //! `/v1/completions`: prompts are continued as they stand.
 
-use super::chat::{AnswerHeader, StreamExtras};
-use super::{infill, logprobs, options};
+use super::prompts::prompts;
+use super::stream_extras::StreamExtras;
+use super::{document, logprobs, options};
+use crate::answer_header::AnswerHeader;
 use crate::app::App;
 use crate::error::{Dialect, Failure};
 use crate::fields::Fields;
-use crate::generation::{Event, Generation, GenerationRequest, MAX_ANSWERS, Total};
+use crate::generation::{
+    CollectedAnswer, Event, Generation, GenerationRequest, MAX_ANSWERS, UsageTotal, collect,
+};
 use crate::pooling::pool;
-use crate::prompt_input;
 use crate::request_context::RequestContext;
 use crate::stream::{self, Framing, Writer, json};
 use alloc::sync::Arc;
@@ -17,73 +20,66 @@ use doorbell_core::token::TokenId;
 use doorbell_runtime::serve::{PoolingResult, PoolingTask, TokenReport};
 use serde_json::{Map, Value, json};
 
-/// Prompts of one request.
-const MAX_PROMPTS: usize = 64;
-
-/// Answers to all prompts of one request: more would wait behind each other, and for ever where not so many can wait.
+/// Answers to all prompts of a request together. More would wait for each other, and for ever if the queue is too short.
 const MAX_TOTAL_ANSWERS: usize = 256;
 
-/// Tokens that a request without a limit gets, as `OpenAI` has it.
+/// `OpenAI`'s default for the number of generated tokens.
 const DEFAULT_TOKENS: u32 = 16;
 
-/// One prompt.
-pub(crate) struct Prompt {
-    pub(crate) tokens: Vec<TokenId>,
-    /// What `echo` repeats.
-    pub(super) text: String,
-}
+/// The `object` of the documents.
+const COMPLETION: &str = "text_completion";
 
 pub(crate) async fn completions(request: RequestContext) -> Result<Response, Failure> {
     let body = Arc::new(request.json().await?);
     let fields = Fields::of_request(&body)?;
     let prompts = request.read(&body, prompts).await?;
     let mut options = request.read(&body, options::options).await?;
-    options.max_tokens.get_or_insert(DEFAULT_TOKENS);
+    options.params.max_tokens = options::max_tokens(&fields)?.unwrap_or(DEFAULT_TOKENS);
     let log_probs = log_probs(&fields)?;
-    options.params.logprobs = log_probs;
+    options.params.sampler.logprobs = log_probs;
     let echo = fields.flag("echo")?.unwrap_or(false);
     let stream = fields.flag("stream")?.unwrap_or(false);
-    let told = Told { answers: options.answers as usize, log_probs: log_probs.is_some() };
+    let reported = Reported { answers: options.answers as usize, log_probs: log_probs.is_some() };
     if let Some(best_of) = best_of(&fields, options.answers, stream)? {
         options.answers = best_of;
-        options.params.logprobs.get_or_insert(0);
+        options.params.sampler.logprobs.get_or_insert(0);
     }
     if prompts.len().saturating_mul(options.answers as usize) > MAX_TOTAL_ANSWERS {
-        return Err(
-            fields.wrong("n", format_args!("must be at most {MAX_TOTAL_ANSWERS} for all prompts together"))
-        );
+        let message = format_args!("must be at most {MAX_TOTAL_ANSWERS} for all prompts together");
+        return Err(fields.wrong("n", message));
     }
-    let shape = options::shape(&fields)?;
+    let format = options::answer_format(&fields)?;
     let header = AnswerHeader::new(&request, "cmpl-", fields.text("model")?);
     let extras = StreamExtras::of(&fields)?;
-    let mut runs = Vec::new();
+    let mut running = Vec::new();
     for prompt in prompts {
-        let read = match log_probs.filter(|_| echo) {
-            Some(top) => prompt_tokens(&request.app, prompt.tokens.clone(), top).await?,
+        let prompt_tokens = match log_probs.filter(|_| echo) {
+            Some(top) => prompt_log_probs(&request.app, prompt.tokens.clone(), top).await?,
             None => Vec::new(),
         };
-        let order = GenerationRequest::text(prompt.tokens, options.clone(), shape.clone());
+        let generated = GenerationRequest::plain(prompt.tokens, options.clone(), format.clone());
         let echo = if echo { prompt.text } else { String::new() };
-        runs.push(Run { generation: Generation::begin(&request.app, order).await?, echo, read });
+        let generation = Generation::begin(&request.app, generated).await?;
+        running.push(RunningPrompt { generation, echo, prompt_tokens });
     }
     if stream {
         let app = Arc::clone(&request.app);
         return Ok(stream::stream(Framing::Events, &request.app.streams, |writer| async move {
-            write(&app, &header, extras, &writer, runs).await;
+            Chunks { app, header, extras, writer }.write(running).await;
         }));
     }
-    whole(&request.app, &header, told, runs).await
+    completion(&request.app, &header, reported, running).await
 }
 
-/// What of the answers to a prompt is told.
+/// The part of the answers to a prompt that a response has.
 #[derive(Clone, Copy)]
-struct Told {
-    /// So many, the likeliest if there are more.
+struct Reported {
+    /// Number of answers; the likeliest ones if more are generated.
     answers: usize,
     log_probs: bool,
 }
 
-/// The number of answers of which the likeliest are told, where it is not the number of those.
+/// The number of answers to choose the likeliest from, if it differs from the number to report.
 fn best_of(fields: &Fields<'_>, answers: u32, stream: bool) -> Result<Option<u32>, Failure> {
     match fields.count("best_of")?.filter(|&count| count != answers) {
         Some(count) if count < answers || count > MAX_ANSWERS => {
@@ -94,16 +90,17 @@ fn best_of(fields: &Fields<'_>, answers: u32, stream: bool) -> Result<Option<u32
     }
 }
 
-/// A prompt under way.
-struct Run {
+/// A prompt whose answers are generated.
+struct RunningPrompt {
     generation: Generation,
+    /// Text to put before each answer; empty if the request does not want it.
     echo: String,
-    /// How likely the prompt's tokens were, if that is to be told.
-    read: Vec<TokenReport>,
+    /// Log-probabilities of the prompt's tokens, if the response has them.
+    prompt_tokens: Vec<TokenReport>,
 }
 
-/// How likely the tokens of a prompt are.
-async fn prompt_tokens(app: &App, tokens: Vec<TokenId>, top: u8) -> Result<Vec<TokenReport>, Failure> {
+/// The log-probabilities of a prompt's tokens.
+async fn prompt_log_probs(app: &App, tokens: Vec<TokenId>, top: u8) -> Result<Vec<TokenReport>, Failure> {
     match pool(app, tokens, PoolingTask::LogProbs(top)).await? {
         PoolingResult::LogProbs(reports) => Ok(reports),
         PoolingResult::Embedding(_) => Ok(Vec::new()),
@@ -122,146 +119,134 @@ fn log_probs(fields: &Fields<'_>) -> Result<Option<u8>, Failure> {
     }
 }
 
-/// The prompts: a text, a list of tokens, or a list of either. With a suffix, a text in the form for filling in.
-pub(super) fn prompts(app: &App, fields: &Fields<'_>) -> Result<Vec<Prompt>, Failure> {
-    let value = fields.get("prompt").ok_or_else(|| fields.wrong("prompt", "is missing"))?;
-    let Some(items) = prompt_input::list(value).filter(|items| !items.is_empty()) else {
-        return Ok(vec![prompt(app, fields, value)?]);
-    };
-    if items.len() > MAX_PROMPTS {
-        return Err(fields.wrong("prompt", format_args!("must be at most {MAX_PROMPTS} prompts")));
-    }
-    items.iter().map(|item| prompt(app, fields, item)).collect()
+/// The mean log-probability of an answer's tokens. An answer without tokens is never the best.
+fn likelihood(answer: &CollectedAnswer) -> f32 {
+    let chosen = answer.tokens.iter().filter_map(|report| report.log_probs.as_ref());
+    let sum: f32 = chosen.map(|(log_prob, _)| log_prob).sum();
+    if answer.tokens.is_empty() { f32::NEG_INFINITY } else { sum / answer.tokens.len() as f32 }
 }
 
-fn prompt(app: &App, fields: &Fields<'_>, value: &Value) -> Result<Prompt, Failure> {
-    if let Some(suffix) = fields.text("suffix")?.filter(|suffix| !suffix.is_empty()) {
-        let text = value.as_str();
-        let text = text.ok_or_else(|| fields.wrong("prompt", "must be of strings beside a suffix"))?;
-        return infill::with_suffix(app, text, suffix);
-    }
-    let tokens = prompt_input::tokens(app, fields, "prompt", value)?;
-    let text = value.as_str().map_or_else(|| app.decode(&tokens), ToOwned::to_owned);
-    Ok(Prompt { tokens, text })
-}
-
-/// A choice put together.
-#[derive(Default)]
-struct Choice {
-    text: String,
-    tokens: Vec<TokenReport>,
-    finish: Option<&'static str>,
-}
-
-impl Choice {
-    /// The mean log-probability of its tokens; nothing is never the best.
-    fn likelihood(&self) -> f32 {
-        let own = self.tokens.iter().filter_map(|report| report.log_probs.as_ref());
-        let sum: f32 = own.map(|(log_prob, _)| log_prob).sum();
-        if self.tokens.is_empty() { f32::NEG_INFINITY } else { sum / self.tokens.len() as f32 }
-    }
-}
-
-async fn whole(app: &App, header: &AnswerHeader, told: Told, runs: Vec<Run>) -> Result<Response, Failure> {
-    let mut document = header.document("text_completion");
+/// The document of all answers to all prompts.
+async fn completion(
+    app: &App,
+    header: &AnswerHeader,
+    reported: Reported,
+    running: Vec<RunningPrompt>,
+) -> Result<Response, Failure> {
+    let mut document = document::begin(header, COMPLETION);
     let mut choices = Vec::new();
-    let mut sum = Total::default();
-    for mut run in runs {
-        let mut answers: Vec<Choice> = (0..run.generation.answers()).map(|_| Choice::default()).collect();
-        let mut total = Total::default();
-        while let Some((index, part)) = run.generation.next().await {
-            match part {
-                Event::Prefill(_) => {}
-                Event::More { text, tokens, .. } => {
-                    answers[index].text.push_str(&text);
-                    answers[index].tokens.extend(tokens);
-                }
-                Event::Over(ending) => {
-                    total.add(&ending);
-                    answers[index].finish = Some(ending.reason.word());
-                    document.insert("timings".into(), ending.timings());
-                }
-                Event::Failed(failure) => return Err(failure),
-            }
+    let mut sum = UsageTotal::default();
+    for RunningPrompt { generation, echo, prompt_tokens } in running {
+        let mut answers = collect(generation).await?;
+        let mut total = UsageTotal::default();
+        let outcomes = || answers.iter().filter_map(|answer| answer.outcome.as_ref());
+        outcomes().for_each(|outcome| total.add_answer(outcome));
+        if let Some(last) = outcomes().max_by_key(|outcome| outcome.usage.finished) {
+            document.insert("timings".into(), last.timings().document());
         }
-        sum.prompt = sum.prompt.saturating_add(total.prompt);
-        sum.cached = sum.cached.saturating_add(total.cached);
-        sum.generated = sum.generated.saturating_add(total.generated);
-        if answers.len() > told.answers {
-            answers.sort_by(|one, other| other.likelihood().total_cmp(&one.likelihood()));
-            answers.truncate(told.answers);
+        sum.add_prompt(&total);
+        if answers.len() > reported.answers {
+            answers.sort_by(|one, other| likelihood(other).total_cmp(&likelihood(one)));
+            answers.truncate(reported.answers);
         }
         for answer in answers {
-            let mut offset = if run.read.is_empty() { run.echo.chars().count() } else { 0 };
-            let tokens: Vec<TokenReport> = run.read.iter().cloned().chain(answer.tokens).collect();
+            let mut offset = if prompt_tokens.is_empty() { echo.chars().count() } else { 0 };
+            let tokens: Vec<TokenReport> = prompt_tokens.iter().cloned().chain(answer.tokens).collect();
             choices.push(json!({
-                "text": format!("{}{}", run.echo, answer.text),
+                "text": format!("{echo}{}", answer.text),
                 "index": choices.len(),
-                "logprobs": told.log_probs.then(|| logprobs::completion(app, &tokens, &mut offset)),
-                "finish_reason": answer.finish,
+                "logprobs": reported.log_probs.then(|| logprobs::completion(app, &tokens, &mut offset)),
+                "finish_reason": answer.outcome.as_ref().map(document::finish_reason),
             }));
         }
     }
     document.insert("choices".into(), choices.into());
-    document.insert("usage".into(), sum.usage());
+    document.insert("usage".into(), document::usage(&sum));
     Ok(json(StatusCode::OK, &Value::Object(document)))
 }
 
-/// Streams the prompts one behind the other; their computation goes on side by side.
-async fn write(app: &App, header: &AnswerHeader, extras: StreamExtras, writer: &Writer, runs: Vec<Run>) {
-    let mut sum = Total::default();
-    let mut first = 0;
-    let chunk = |index: usize, text: &str, log_probs: Option<Value>, finish: Option<&str>| {
-        let mut document: Map<String, Value> = header.document("text_completion");
-        let choice = json!({ "text": text, "index": index, "logprobs": log_probs, "finish_reason": finish });
+/// Writes the chunks of a stream.
+struct Chunks {
+    app: Arc<App>,
+    header: AnswerHeader,
+    extras: StreamExtras,
+    writer: Writer,
+}
+
+impl Chunks {
+    /// Streams the prompts one after the other; they are computed at the same time.
+    async fn write(&self, running: Vec<RunningPrompt>) {
+        let mut sum = UsageTotal::default();
+        let mut first = 0;
+        for prompt in running {
+            let answers = prompt.generation.answers();
+            match self.write_prompt(first, prompt).await {
+                Ok(total) => sum.add_prompt(&total),
+                Err(failure) => {
+                    self.writer.data(&failure.document(Dialect::OpenAi));
+                    return self.writer.done();
+                }
+            }
+            first += answers;
+        }
+        if self.extras.usage {
+            let mut document = document::begin(&self.header, COMPLETION);
+            document.insert("choices".into(), json!([]));
+            document.insert("usage".into(), document::usage(&sum));
+            self.writer.data(&Value::Object(document));
+        }
+        self.writer.done();
+    }
+
+    /// Streams the answers to a prompt, whose first choice has the index `first`.
+    async fn write_prompt(&self, first: usize, mut prompt: RunningPrompt) -> Result<UsageTotal, Failure> {
+        let answers = prompt.generation.answers();
+        let mut offsets = vec![prompt.echo.chars().count(); answers];
+        let mut total = UsageTotal::default();
+        if !prompt.echo.is_empty() {
+            for index in 0..answers {
+                let log_probs = logprobs::completion(&self.app, &prompt.prompt_tokens, &mut 0);
+                let chunk = self.chunk(first + index, &prompt.echo, log_probs, None);
+                self.writer.data(&Value::Object(chunk));
+            }
+        }
+        while let Some((index, event)) = prompt.generation.next().await {
+            let choice = first + index;
+            match event {
+                Event::Prompt(_) => {}
+                Event::Output { text, tokens, .. } => {
+                    let log_probs = logprobs::completion(&self.app, &tokens, &mut offsets[index]);
+                    if !text.is_empty() || log_probs.is_some() {
+                        self.writer.data(&Value::Object(self.chunk(choice, &text, log_probs, None)));
+                    }
+                }
+                Event::Finished(outcome) => {
+                    total.add_answer(&outcome);
+                    let finish_reason = Some(document::finish_reason(&outcome));
+                    let mut document = self.chunk(choice, "", None, finish_reason);
+                    document.insert("timings".into(), outcome.timings().document());
+                    self.writer.data(&Value::Object(document));
+                }
+                Event::Failed(failure) => return Err(failure),
+            }
+        }
+        Ok(total)
+    }
+
+    fn chunk(
+        &self,
+        index: usize,
+        text: &str,
+        log_probs: Option<Value>,
+        finish_reason: Option<&str>,
+    ) -> Map<String, Value> {
+        let mut document = document::begin(&self.header, COMPLETION);
+        let choice =
+            json!({ "text": text, "index": index, "logprobs": log_probs, "finish_reason": finish_reason });
         document.insert("choices".into(), json!([choice]));
-        if extras.usage {
+        if self.extras.usage {
             document.insert("usage".into(), Value::Null);
         }
         document
-    };
-    for mut run in runs {
-        let answers = run.generation.answers();
-        let mut offsets = vec![run.echo.chars().count(); answers];
-        let mut total = Total::default();
-        if !run.echo.is_empty() {
-            for index in 0..answers {
-                let log_probs = logprobs::completion(app, &run.read, &mut 0);
-                writer.data(&Value::Object(chunk(first + index, &run.echo, log_probs, None)));
-            }
-        }
-        while let Some((index, part)) = run.generation.next().await {
-            let place = first + index;
-            match part {
-                Event::Prefill(_) => {}
-                Event::More { text, tokens, .. } => {
-                    let log_probs = logprobs::completion(app, &tokens, &mut offsets[index]);
-                    if !text.is_empty() || log_probs.is_some() {
-                        writer.data(&Value::Object(chunk(place, &text, log_probs, None)));
-                    }
-                }
-                Event::Over(ending) => {
-                    total.add(&ending);
-                    let mut document = chunk(place, "", None, Some(ending.reason.word()));
-                    document.insert("timings".into(), ending.timings());
-                    writer.data(&Value::Object(document));
-                }
-                Event::Failed(failure) => {
-                    writer.data(&failure.document(Dialect::OpenAi));
-                    return writer.done();
-                }
-            }
-        }
-        first += answers;
-        sum.prompt = sum.prompt.saturating_add(total.prompt);
-        sum.cached = sum.cached.saturating_add(total.cached);
-        sum.generated = sum.generated.saturating_add(total.generated);
     }
-    if extras.usage {
-        let mut document = header.document("text_completion");
-        document.insert("choices".into(), json!([]));
-        document.insert("usage".into(), sum.usage());
-        writer.data(&Value::Object(document));
-    }
-    writer.done();
 }

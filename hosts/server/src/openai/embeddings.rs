@@ -1,8 +1,8 @@
-//! `/v1/embeddings`, and the forms of it that llama-server and Ollama have: texts as vectors of length 1, the means of
-//! their hidden states.
+//! `/v1/embeddings`, and its forms of llama-server and Ollama: each text becomes the mean of its hidden states, scaled to
+//! length 1.
 
 use crate::app::App;
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, FailureKind};
 use crate::fields::Fields;
 use crate::pooling::pool;
 use crate::prompt_input;
@@ -45,7 +45,7 @@ pub(crate) async fn embeddings(request: RequestContext) -> Result<Response, Fail
     Ok(json(StatusCode::OK, &document))
 }
 
-/// llama-server's own form, without a version in front: each text has a list of vectors.
+/// llama-server's own form, without a version in the path: each text has a list of vectors.
 pub(crate) async fn embedding(request: RequestContext) -> Result<Response, Failure> {
     let body = Arc::new(request.json().await?);
     let fields = Fields::of_request(&body)?;
@@ -63,7 +63,7 @@ pub(crate) async fn embed(request: RequestContext) -> Result<Response, Failure> 
     let fields = Fields::of_request(&body)?;
     let truncate = fields.flag("truncate")?.unwrap_or(true);
     let texts = match fields.get("input") {
-        // a request without texts loads the model; it is
+        // a request without texts loads the model, which is always loaded
         None => Vec::new(),
         Some(Value::String(text)) if text.is_empty() => Vec::new(),
         Some(Value::Array(texts)) if texts.is_empty() => Vec::new(),
@@ -90,7 +90,7 @@ pub(crate) async fn embed_prompt(request: RequestContext) -> Result<Response, Fa
     Ok(json(StatusCode::OK, &json!({ "embedding": vectors.pop().unwrap_or_default() })))
 }
 
-/// The texts of a field. Those that are too long are cut if `truncate`.
+/// The tokens of the texts of a field. Texts that are too long are cut if `truncate`, else refused.
 fn texts(app: &App, fields: &Fields<'_>, field: &str, truncate: bool) -> Result<Vec<Vec<TokenId>>, Failure> {
     let value = fields.get(field).ok_or_else(|| fields.wrong(field, "is missing"))?;
     let items = prompt_input::list(value).unwrap_or(core::slice::from_ref(value));
@@ -101,15 +101,15 @@ fn texts(app: &App, fields: &Fields<'_>, field: &str, truncate: bool) -> Result<
         return Err(fields.wrong(field, format_args!("must be at most {MAX_TEXTS} texts")));
     }
     let context = app.model.context;
-    let most = context.saturating_sub(1) as usize;
+    let max_tokens = context.saturating_sub(1) as usize;
     let text = |item: &Value| {
         let mut tokens = prompt_input::tokens(app, fields, field, item)?;
         if tokens.is_empty() {
             return Err(fields.wrong(field, "must not have empty texts"));
         }
         if truncate {
-            tokens.truncate(most);
-        } else if tokens.len() > most {
+            tokens.truncate(max_tokens);
+        } else if tokens.len() > max_tokens {
             let tokens = tokens.len();
             let mut failure = Failure::from(SubmitError::PromptTooLong { tokens, context });
             failure.message =
@@ -121,6 +121,7 @@ fn texts(app: &App, fields: &Fields<'_>, field: &str, truncate: bool) -> Result<
     items.iter().map(text).collect()
 }
 
+/// The vectors of texts.
 async fn vectors(app: &App, fields: &Fields<'_>, texts: Vec<Vec<TokenId>>) -> Result<Vec<Vec<f32>>, Failure> {
     let width = app.model.info.embedding;
     if fields.count("dimensions")?.is_some_and(|dimensions| dimensions != width) {
@@ -130,7 +131,7 @@ async fn vectors(app: &App, fields: &Fields<'_>, texts: Vec<Vec<TokenId>>) -> Re
     for tokens in texts {
         match pool(app, tokens, PoolingTask::Embedding).await? {
             PoolingResult::Embedding(vector) if vector.iter().all(|x| x.is_finite()) => vectors.push(vector),
-            _ => return Err(Failure::new(Kind::Internal, "the model gave no numbers for this text")),
+            _ => return Err(Failure::new(FailureKind::Internal, "the model gave no numbers for this text")),
         }
     }
     Ok(vectors)
@@ -142,7 +143,8 @@ fn base64_of(vector: &[f32]) -> String {
     let bytes: Vec<u8> = vector.iter().flat_map(|x| x.to_le_bytes()).collect();
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
-        let word = (0..3).fold(0_u32, |word, at| word << 8 | u32::from(group.get(at).copied().unwrap_or(0)));
+        let byte = |at| u32::from(group.get(at).copied().unwrap_or(0));
+        let word = (0..3).fold(0, |word, at| word << 8 | byte(at));
         for at in 0..4 {
             let digit = DIGITS[(word >> (18 - 6 * at) & 63) as usize];
             _ = text.write_char(if at <= group.len() { char::from(digit) } else { '=' });

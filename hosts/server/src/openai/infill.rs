@@ -1,147 +1,103 @@
-//! Filling in: the model writes what stands between a text before and a text behind. `/infill` is llama-server's;
-//! `/v1/completions` and `/api/generate` fill in beside a suffix.
+//! `/infill`: llama-server's fill-in-the-middle with further files as context.
 
-use super::completions::Prompt;
-use super::{options, raw};
+use super::fill_in::{FimTokens, with_bos};
+use super::{llama_completion, options};
 use crate::app::App;
-use crate::error::{Failure, Kind};
+use crate::error::Failure;
 use crate::fields::Fields;
+use crate::prompt_input::Prompt;
 use crate::request_context::RequestContext;
 use alloc::sync::Arc;
 use axum::response::Response;
-use doorbell_core::token::{EncodeOptions, Special, TokenId, Tokenizer};
+use doorbell_core::token::{EncodeOptions, TokenId};
 
-/// Tokens before and behind the place together, as llama-server takes them by default: three quarters are before.
+/// Tokens of prefix and suffix together, three quarters of them for the prefix; llama-server's default.
 const WINDOW: usize = 2048;
 
-/// What the project and the files are called in prompts, where nobody says it.
+/// Names of the repository and the files in prompts, if the request has none.
 const REPOSITORY: &str = "myproject\n";
 const FILE: &str = "filename\n";
 const EXTRA_FILE: &str = "tmp";
 
-/// What stands in front of further texts where a model has no token for that.
+/// Text before each further file if the model has no token for that.
 const SNIPPET: &str = "\n\n--- snippet ---\n\n";
-
-/// The tokens that part a prompt.
-struct Marks {
-    prefix: TokenId,
-    suffix: TokenId,
-    middle: TokenId,
-    repository: Option<TokenId>,
-    separator: Option<TokenId>,
-}
-
-impl Marks {
-    /// Those of the vocabulary; what asks for them is named if it has none.
-    fn of(tokenizer: &Tokenizer<'_>, what: &str) -> Result<Self, Failure> {
-        let special = |role, name| {
-            let missing = format!("{what}: the model can't fill in, it has no token for the {name}");
-            tokenizer.special(role).ok_or_else(|| Failure::new(Kind::NotSupported, missing))
-        };
-        Ok(Self {
-            prefix: special(Special::FimPrefix, "prefix")?,
-            suffix: special(Special::FimSuffix, "suffix")?,
-            middle: special(Special::FimMiddle, "middle")?,
-            repository: tokenizer.special(Special::FimRepository),
-            separator: tokenizer.special(Special::FimSeparator),
-        })
-    }
-
-    /// What is before, what is behind, and then the model's turn.
-    fn around(&self, before: &[TokenId], behind: &[TokenId]) -> Vec<TokenId> {
-        [&[self.prefix], before, &[self.suffix], behind, &[self.middle]].concat()
-    }
-}
-
-/// Whether a model can fill in.
-pub(crate) fn available(app: &App) -> bool {
-    Marks::of(app.model.tokenizer, "").is_ok()
-}
-
-/// The prompt of `/v1/completions` beside a suffix.
-pub(crate) fn with_suffix(app: &App, before: &str, behind: &str) -> Result<Prompt, Failure> {
-    let marks = Marks::of(app.model.tokenizer, "suffix")?;
-    let plain = EncodeOptions::default();
-    let around = marks.around(&app.encode(before, plain)?, &app.encode(behind, plain)?);
-    Ok(Prompt { tokens: begun(app, &around), text: before.to_owned() })
-}
-
-/// The tokens behind the one that begins a text, where there is one.
-fn begun(app: &App, tokens: &[TokenId]) -> Vec<TokenId> {
-    let tokenizer = app.model.tokenizer;
-    let begin = tokenizer.bos().filter(|_| tokenizer.add_bos());
-    begin.into_iter().chain(tokens.iter().copied()).collect()
-}
 
 pub(crate) async fn infill(request: RequestContext) -> Result<Response, Failure> {
     let body = Arc::new(request.json().await?);
     let prompt = request.read(&body, prompt).await?;
-    raw::answer(&request, &body, vec![prompt], false).await
+    llama_completion::respond(&request, &body, vec![prompt], false).await
 }
 
-/// A further text, and the file that it's from.
-struct Extra {
-    file: String,
+/// A further file.
+struct ExtraFile {
+    name: String,
     text: String,
+}
+
+impl ExtraFile {
+    /// The files of the field `input_extra`.
+    fn list(fields: &Fields<'_>) -> Result<Vec<Self>, Failure> {
+        let list = fields.list("input_extra")?.unwrap_or_default().iter().enumerate();
+        let file = list.map(|(at, chunk)| {
+            let path = format!("input_extra[{at}]");
+            let chunk = Fields::of(chunk, &path)?;
+            let text = chunk.text("text")?.ok_or_else(|| chunk.wrong("text", "is missing"))?.to_owned();
+            Ok(Self { name: chunk.text("filename")?.unwrap_or(EXTRA_FILE).to_owned(), text })
+        });
+        file.collect()
+    }
 }
 
 fn prompt(app: &App, fields: &Fields<'_>) -> Result<Prompt, Failure> {
     let needed = |name| fields.text(name)?.ok_or_else(|| fields.wrong(name, "is missing"));
-    // the beginning of the line in which the place is
+    // the beginning of the line that is filled in
     let line = fields.text("prompt")?.unwrap_or_default();
-    let before = format!("{}{line}", needed("input_prefix")?);
-    let behind = needed("input_suffix")?;
-    let list = fields.list("input_extra")?.unwrap_or_default().iter().enumerate();
-    let extra = list.map(|(at, chunk)| {
-        let path = format!("input_extra[{at}]");
-        let chunk = Fields::of(chunk, &path)?;
-        let text = chunk.text("text")?.ok_or_else(|| chunk.wrong("text", "is missing"))?.to_owned();
-        Ok(Extra { file: chunk.text("filename")?.unwrap_or(EXTRA_FILE).to_owned(), text })
-    });
-    let extra = extra.collect::<Result<Vec<_>, Failure>>()?;
+    let prefix = format!("{}{line}", needed("input_prefix")?);
+    let suffix = needed("input_suffix")?;
+    let extra = ExtraFile::list(fields)?;
     let answer = options::max_tokens(fields)?.filter(|&tokens| tokens != u32::MAX);
-    let marks = Marks::of(app.model.tokenizer, "/infill")?;
+    let fim = FimTokens::of(app.model.tokenizer, "/infill")?;
     let context = app.model.context as usize;
     let answer = answer.map_or(context / 4, |tokens| (tokens as usize).min(context / 2));
-    // the marks and the token that begins a text
+    // four tokens for the marks and BOS
     let room = (context - answer).saturating_sub(4);
     let window = WINDOW.min(room);
     let plain = EncodeOptions::default();
-    let (before, behind) = (app.encode(&before, plain)?, app.encode(behind, plain)?);
-    let behind = &behind[..behind.len().min(window / 4)];
-    let around = marks.around(last(&before, window / 4 * 3), behind);
-    let extra = extra_tokens(app, &marks, &extra)?;
-    let room = (room + 3).saturating_sub(around.len());
-    let tokens = begun(app, &[last(&extra, room), &around].concat());
+    let (prefix, suffix) = (app.encode(&prefix, plain)?, app.encode(suffix, plain)?);
+    let suffix = &suffix[..suffix.len().min(window / 4)];
+    let filled = fim.prompt(last(&prefix, window / 4 * 3), suffix);
+    let extra = extra_tokens(app, &fim, &extra)?;
+    let room = (room + 3).saturating_sub(filled.len());
+    let tokens = with_bos(app, &[last(&extra, room), &filled].concat());
     let text = app.decode(&tokens);
     Ok(Prompt { tokens, text })
 }
 
-/// The last of the tokens: those that are nearest to the place.
+/// The last tokens, which are the nearest to the gap.
 fn last(tokens: &[TokenId], count: usize) -> &[TokenId] {
     &tokens[tokens.len().saturating_sub(count)..]
 }
 
-/// Further texts as a model has seen them in its training: files of a project, if it knows that, the one with the place
-/// the last.
-fn extra_tokens(app: &App, marks: &Marks, extra: &[Extra]) -> Result<Vec<TokenId>, Failure> {
+/// Further files in the form of the model's training: files of a repository if the vocabulary has tokens for that, the
+/// file with the gap last.
+fn extra_tokens(app: &App, fim: &FimTokens, extra: &[ExtraFile]) -> Result<Vec<TokenId>, Failure> {
     let encode = |text: &str| app.encode(text, EncodeOptions::default());
     let mut tokens = Vec::new();
-    if let Some(repository) = marks.repository {
+    if let Some(repository) = fim.repository {
         tokens.push(repository);
         tokens.extend(encode(REPOSITORY)?);
     }
-    for Extra { file, text } in extra {
-        match marks.separator {
+    for ExtraFile { name, text } in extra {
+        match fim.separator {
             Some(separator) => {
                 tokens.push(separator);
-                tokens.extend(encode(&format!("{file}\n"))?);
+                tokens.extend(encode(&format!("{name}\n"))?);
             }
             None => tokens.extend(encode(SNIPPET)?),
         }
         tokens.extend(encode(text)?);
     }
-    if let Some(separator) = marks.separator {
+    if let Some(separator) = fim.separator {
         tokens.push(separator);
         tokens.extend(encode(FILE)?);
     }

@@ -1,11 +1,11 @@
-//! Log-probabilities in the two shapes of `OpenAI`'s protocol.
+//! Log-probabilities in the two forms of `OpenAI`'s API, and in llama-server's.
 
 use crate::app::App;
 use doorbell_core::token::TokenId;
 use doorbell_runtime::serve::TokenReport;
 use serde_json::{Map, Value, json};
 
-/// JSON knows no infinity; this is far below anything a model computes.
+/// JSON has no infinity; the bound is far below anything a model computes.
 fn finite(log_prob: f32) -> f32 {
     log_prob.max(-9999.0)
 }
@@ -38,8 +38,8 @@ pub(crate) fn entries(app: &App, tokens: &[TokenReport]) -> Option<Vec<Value>> {
     (!entries.is_empty()).then_some(entries)
 }
 
-/// As [`chat`], with probabilities after sampling in llama-server's words.
-pub(super) fn drawn(app: &App, tokens: &[TokenReport]) -> Option<Value> {
+/// As [`chat`], with probabilities after sampling under llama-server's names.
+pub(super) fn after_sampling(app: &App, tokens: &[TokenReport]) -> Option<Value> {
     let entry = |token: TokenId, log_prob: f32| {
         let mut entry = entry(app, token, log_prob);
         entry.remove("logprob");
@@ -57,7 +57,8 @@ pub(super) fn drawn(app: &App, tokens: &[TokenReport]) -> Option<Value> {
     (!content.is_empty()).then(|| json!({ "content": content }))
 }
 
-/// The `logprobs` of a text completion, whose text begins at `offset` characters.
+/// The `logprobs` of a text completion; `None` if no token has any. The text begins at `offset` characters, which grows
+/// by the text's length.
 pub(super) fn completion(app: &App, tokens: &[TokenReport], offset: &mut usize) -> Option<Value> {
     let (mut texts, mut own, mut tops, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     if tokens.iter().all(|report| report.log_probs.is_none()) {
@@ -68,7 +69,7 @@ pub(super) fn completion(app: &App, tokens: &[TokenReport], offset: &mut usize) 
         offsets.push(*offset);
         *offset += text.chars().count();
         texts.push(text);
-        // nothing is in front of a prompt's first token
+        // the first token of a prompt has no log-probability
         let Some((log_prob, top)) = &report.log_probs else {
             own.push(Value::Null);
             tops.push(Value::Null);
@@ -78,10 +79,10 @@ pub(super) fn completion(app: &App, tokens: &[TokenReport], offset: &mut usize) 
         let mut map = Map::new();
         for &(token, log_prob) in top {
             let text = String::from_utf8_lossy(&app.piece(token)).into_owned();
-            // the likelier of two tokens that look alike
+            // of two tokens with the same text, the likelier one
             map.entry(text).or_insert_with(|| json!(finite(log_prob)));
         }
-        // the one that came is always there
+        // the sampled token is always listed
         if let Some(text) = texts.last() {
             map.entry(text.as_str()).or_insert_with(|| json!(finite(*log_prob)));
         }

@@ -1,7 +1,7 @@
 //! `/v1/models`
 
 use crate::app::App;
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, FailureKind};
 use crate::request_context::RequestContext;
 use crate::stream::json;
 use axum::http::StatusCode;
@@ -16,7 +16,7 @@ fn model(app: &App) -> Value {
         "created": app.created(),
         "owned_by": "doorbell",
         "meta": {
-            // llama.cpp's numbers
+            // numbers of llama.cpp
             "vocab_type": match app.model.tokenizer.model_name() {
                 "spm" => 1,
                 "bpe" => 2,
@@ -34,7 +34,7 @@ fn model(app: &App) -> Value {
 
 pub(crate) async fn list(request: RequestContext) -> Result<Response, Failure> {
     let model = model(&request.app);
-    // Codex looks for a list called models
+    // Codex reads a list under this name
     let named = json!([{ "name": request.app.model.name, "model": request.app.model.name }]);
     let document = json!({ "object": "list", "data": [model], "models": named });
     Ok(json(StatusCode::OK, &document))
@@ -45,7 +45,7 @@ pub(crate) async fn one(request: RequestContext) -> Result<Response, Failure> {
     if name != request.app.model.name {
         let served = &request.app.model.name;
         return Err(Failure::new(
-            Kind::NotFound,
+            FailureKind::NotFound,
             format_args!("no model is called {name:?}; this server has {served:?}"),
         ));
     }

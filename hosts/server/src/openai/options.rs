@@ -1,4 +1,4 @@
-//! The sampling fields that `OpenAI`'s requests and those of llama-server share.
+//! The fields of generation options, which all APIs share or translate to.
 
 use crate::app::{App, HEAP};
 use crate::error::Failure;
@@ -8,11 +8,12 @@ use alloc::sync::Arc;
 use doorbell_core::sample::{DryBreakers, LogitBias, MirostatVersion, SamplerParams};
 use doorbell_core::token::{EncodeOptions, TokenId};
 use doorbell_runtime::constrain::GrammarSpec;
+use doorbell_runtime::serve::GenerationParams;
 use serde_json::Value;
 
-/// A field that is a number, and where it goes.
+/// A field with a number, and the setter of its parameter.
 type Number = (&'static str, fn(&mut SamplerParams, f32));
-/// A field that is a count, and where it goes.
+/// A field with a count, and the setter of its parameter.
 type Count = (&'static str, fn(&mut SamplerParams, u32));
 
 const NUMBERS: [Number; 18] = [
@@ -36,7 +37,7 @@ const NUMBERS: [Number; 18] = [
     ("adaptive_target", |params, value| params.adaptive.target = value),
 ];
 
-/// -1 is "all" or "off", as the field has it.
+/// A count of -1 means "all" or "off", depending on the field.
 const COUNTS: [Count; 6] = [
     ("top_k", |params, value| params.top_k = if value == u32::MAX { 0 } else { value }),
     ("repeat_last_n", |params, value| params.penalties.last_n = value),
@@ -46,11 +47,43 @@ const COUNTS: [Count; 6] = [
     ("min_keep", |params, value| params.min_keep = value),
 ];
 
-/// Texts that end repetitions: each is looked for in every token of the vocabulary.
+/// Breaker texts of one request: each is searched for in every token of the vocabulary.
 const MAX_BREAKERS: usize = 64;
 
-/// The options of a request. What it doesn't say is the model's recommendation, or else the default.
+/// The options of a request. Fields that it does not set have the model's recommended value, or the default.
 pub(crate) fn options(app: &App, fields: &Fields<'_>) -> Result<GenerationOptions, Failure> {
+    let sampler = sampler(app, fields)?;
+    let mut bias = app.model.suppressed.clone();
+    logit_bias(app, fields, &mut bias)?;
+    let answers = fields.count("n")?.unwrap_or(1);
+    if answers == 0 || answers > MAX_ANSWERS {
+        return Err(fields.wrong("n", format_args!("must be from 1 to {MAX_ANSWERS}")));
+    }
+    check_discard(fields)?;
+    let dry_breakers = dry_breakers(app, fields, &sampler)?;
+    Ok(GenerationOptions {
+        params: GenerationParams {
+            max_tokens: max_tokens(fields)?.unwrap_or(u32::MAX),
+            sampler,
+            bias,
+            dry_breakers,
+            ignore_end: fields.flag("ignore_eos")?.unwrap_or(false),
+            skip_prefix_cache: fields.flag("cache_prompt")? == Some(false),
+        },
+        // llama-server uses -1 for a random seed
+        seed: match fields.integer("seed")? {
+            None => app.model.seed,
+            seed => seed.filter(|&seed| seed != -1).map(i64::cast_unsigned),
+        },
+        stops: fields.texts("stop")?,
+        answers,
+        reasoning_budget: reasoning_budget(fields)?,
+        slot: slot(app, fields)?,
+    })
+}
+
+/// The sampling parameters of a request.
+fn sampler(app: &App, fields: &Fields<'_>) -> Result<SamplerParams, Failure> {
     let mut params = app.model.defaults.clone();
     for (name, set) in NUMBERS {
         if let Some(value) = fields.number(name)? {
@@ -70,34 +103,19 @@ pub(crate) fn options(app: &App, fields: &Fields<'_>) -> Result<GenerationOption
         Some(_) => return Err(fields.wrong("mirostat", "must be 0, 1 or 2")),
     };
     params.validate().map_err(|error| Failure::field(error.field, error))?;
-    let mut bias = app.model.suppressed.clone();
-    logit_bias(app, fields, &mut bias)?;
-    let answers = fields.count("n")?.unwrap_or(1);
-    if answers == 0 || answers > MAX_ANSWERS {
-        return Err(fields.wrong("n", format_args!("must be from 1 to {MAX_ANSWERS}")));
-    }
-    discard(fields)?;
-    let breakers = breakers(app, fields, &params)?;
-    Ok(GenerationOptions {
-        max_tokens: max_tokens(fields)?,
-        params,
-        breakers,
-        // -1 is "random" to llama-server
-        seed: match fields.integer("seed")? {
-            None => app.model.seed,
-            seed => seed.filter(|&seed| seed != -1).map(i64::cast_unsigned),
-        },
-        bias,
-        stops: fields.texts("stop")?,
-        ignore_end: fields.flag("ignore_eos")?.unwrap_or(false),
-        answers,
-        reasoning_budget: reasoning_budget(fields)?,
-        reuse: fields.flag("cache_prompt")?.unwrap_or(true),
-        slot: slot(app, fields)?,
-    })
+    Ok(params)
 }
 
-/// llama-server's `id_slot`; -1 is any.
+/// The number of likeliest tokens to report; `None` if no log-probabilities are wanted.
+pub(crate) fn top_logprobs(fields: &Fields<'_>) -> Result<Option<u8>, Failure> {
+    if !fields.flag("logprobs")?.unwrap_or(false) {
+        return Ok(None);
+    }
+    let top = u8::try_from(fields.count("top_logprobs")?.unwrap_or(0)).ok().filter(|&top| top <= 20);
+    top.map(Some).ok_or_else(|| fields.wrong("top_logprobs", "must be at most 20"))
+}
+
+/// llama-server's `id_slot`; -1 means any slot.
 fn slot(app: &App, fields: &Fields<'_>) -> Result<Option<u32>, Failure> {
     let slots = app.model.parallel;
     let Some(slot) = fields.integer("id_slot")?.filter(|&slot| slot != -1) else { return Ok(None) };
@@ -106,43 +124,42 @@ fn slot(app: &App, fields: &Fields<'_>) -> Result<Option<u32>, Failure> {
     slot.map(Some).ok_or_else(outside)
 }
 
-/// llama-server's two names for the tokens that reasoning may have; -1 is no limit.
+/// The limit of reasoning under llama-server's two names, tokens; -1 means no limit.
 fn reasoning_budget(fields: &Fields<'_>) -> Result<Option<u32>, Failure> {
     for name in ["reasoning_budget_tokens", "thinking_budget_tokens"] {
-        if let Some(most) = fields.count_or_all(name)? {
-            return Ok(Some(most).filter(|&most| most != u32::MAX));
+        if let Some(limit) = fields.count_or_all(name)? {
+            return Ok(Some(limit).filter(|&limit| limit != u32::MAX));
         }
     }
     Ok(None)
 }
 
-/// llama-server's `dry_sequence_breakers`, or the usual ones, where DRY is on.
-fn breakers(
+/// llama-server's `dry_sequence_breakers` if DRY is on, or the model's, or the default ones.
+fn dry_breakers(
     app: &App,
     fields: &Fields<'_>,
-    params: &SamplerParams,
+    sampler: &SamplerParams,
 ) -> Result<Option<Arc<DryBreakers<'static>>>, Failure> {
     const FIELD: &str = "dry_sequence_breakers";
     let texts = fields.texts(FIELD)?;
     if texts.len() > MAX_BREAKERS {
         return Err(fields.wrong(FIELD, format_args!("must be at most {MAX_BREAKERS} texts")));
     }
-    if !params.dry.active() {
+    if !sampler.dry.active() {
         return Ok(None);
     }
     let tokenizer = app.model.tokenizer;
-    let found = if let (None, Some(breakers)) = (fields.get(FIELD), &app.model.breakers) {
-        return Ok(Some(Arc::clone(breakers)));
-    } else if fields.get(FIELD).is_some() {
-        DryBreakers::of_texts(texts, tokenizer, HEAP)
-    } else {
-        DryBreakers::of_texts(DryBreakers::DEFAULT, tokenizer, HEAP)
+    let breakers = match (fields.get(FIELD), &app.model.dry_breakers) {
+        (None, Some(breakers)) => return Ok(Some(Arc::clone(breakers))),
+        (None, None) => DryBreakers::of_texts(DryBreakers::DEFAULT, tokenizer, HEAP),
+        (Some(_), _) => DryBreakers::of_texts(texts, tokenizer, HEAP),
     };
-    found.map(|found| Some(Arc::new(found))).map_err(|error| fields.wrong(FIELD, error))
+    breakers.map(|breakers| Some(Arc::new(breakers))).map_err(|error| fields.wrong(FIELD, error))
 }
 
-/// llama-server's `n_discard`: nothing is ever discarded here, but nonsense is refused.
-fn discard(fields: &Fields<'_>) -> Result<(), Failure> {
+/// Refuses wrong values of llama-server's `n_discard` and `n_keep`. Right ones have no effect: no tokens of a full
+/// context are discarded.
+fn check_discard(fields: &Fields<'_>) -> Result<(), Failure> {
     for name in ["n_discard", "n_keep"] {
         if fields.integer(name)?.is_some_and(|count| count < 0 && (name, count) != ("n_keep", -1)) {
             return Err(fields.wrong(name, "must not be negative"));
@@ -151,17 +168,18 @@ fn discard(fields: &Fields<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The most tokens, under any of its names; -1 is no limit.
+/// The limit of generated tokens, under any of its names; -1 means no limit and becomes `u32::MAX`.
 pub(super) fn max_tokens(fields: &Fields<'_>) -> Result<Option<u32>, Failure> {
     for name in ["max_completion_tokens", "max_tokens", "n_predict", "max_output_tokens"] {
-        if let Some(most) = fields.count_or_all(name)? {
-            return Ok(Some(most));
+        if let Some(limit) = fields.count_or_all(name)? {
+            return Ok(Some(limit));
         }
     }
     Ok(None)
 }
 
-/// `{"id": bias}`, or llama-server's list of pairs, where a text stands for its tokens and `false` bans.
+/// `{"id": bias}`, or llama-server's list of pairs. A text in place of an id means all its tokens, and `false` in place
+/// of a bias bans them.
 fn logit_bias(app: &App, fields: &Fields<'_>, out: &mut Vec<LogitBias>) -> Result<(), Failure> {
     let wrong = |what: &str| fields.wrong("logit_bias", what);
     let Some(value) = fields.get("logit_bias") else { return Ok(()) };
@@ -202,8 +220,8 @@ fn logit_bias(app: &App, fields: &Fields<'_>, out: &mut Vec<LogitBias>) -> Resul
     Ok(())
 }
 
-/// What the answer must look like: `response_format`, or llama-server's and vLLM's fields.
-pub(crate) fn shape(fields: &Fields<'_>) -> Result<Option<GrammarSpec>, Failure> {
+/// The format of an answer: `response_format`, or the fields of llama-server and vLLM.
+pub(crate) fn answer_format(fields: &Fields<'_>) -> Result<Option<GrammarSpec>, Failure> {
     if let Some(grammar) = fields.text("grammar")?.filter(|grammar| !grammar.trim().is_empty()) {
         return Ok(Some(GrammarSpec::Gbnf(grammar.to_owned())));
     }

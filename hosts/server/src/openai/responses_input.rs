@@ -1,20 +1,21 @@
-//! What a request of the Responses API asks for, as a conversation.
+//! The fields of a request of the Responses API, as a conversation.
 
-use super::{chat as openai_chat, options};
+use super::{chat_input, options};
 use crate::app::App;
-use crate::conversation::{self, Conversation};
+use crate::conversation::Conversation;
 use crate::error::Failure;
 use crate::fields::Fields;
+use crate::messages;
 use doorbell_runtime::answer::Continuation;
 use doorbell_runtime::constrain::GrammarSpec;
 use serde_json::{Map, Value, json};
 
-/// Fields that name what a server with a memory would have.
-const KEPT: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
+/// Fields that refer to stored responses.
+const STORED: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
 
 pub(super) fn conversation(app: &App, fields: &Fields<'_>) -> Result<Conversation, Failure> {
-    if let Some(kept) = KEPT.into_iter().find(|kept| fields.get(kept).is_some()) {
-        return Err(fields.wrong(kept, "nothing is kept here; send the whole conversation"));
+    if let Some(stored) = STORED.into_iter().find(|stored| fields.get(stored).is_some()) {
+        return Err(fields.wrong(stored, "nothing is kept here; send the whole conversation"));
     }
     let mut list = Vec::new();
     if let Some(instructions) = fields.text("instructions")? {
@@ -22,7 +23,7 @@ pub(super) fn conversation(app: &App, fields: &Fields<'_>) -> Result<Conversatio
     }
     input(fields, &mut list)?;
     if list.iter().all(|message| message["role"] == "system") {
-        // probes send nothing to see whether anybody is there
+        // some clients probe the endpoint with an empty input
         list.push(json!({ "role": "user", "content": "" }));
     }
     let mut options = options::options(app, fields)?;
@@ -39,13 +40,13 @@ pub(super) fn conversation(app: &App, fields: &Fields<'_>) -> Result<Conversatio
         variables.extend(more.clone());
     }
     let mut tools = tools(fields)?;
-    let choice = openai_chat::tool_choice(fields, &mut tools)?;
+    let tool_choice = chat_input::tool_choice(fields, &mut tools)?;
     Ok(Conversation {
-        messages: conversation::messages(&list)?,
+        messages: messages::normalize(&list)?,
         tools,
-        choice,
+        tool_choice,
         one_call: fields.flag("parallel_tool_calls")? == Some(false),
-        shape: shape(fields)?,
+        format: answer_format(fields)?,
         variables,
         split_reasoning: true,
         continuation: Continuation::Auto,
@@ -53,7 +54,7 @@ pub(super) fn conversation(app: &App, fields: &Fields<'_>) -> Result<Conversatio
     })
 }
 
-/// The items of the input, appended as messages.
+/// Appends the items of the input as messages.
 fn input(fields: &Fields<'_>, list: &mut Vec<Value>) -> Result<(), Failure> {
     let items = match fields.get("input") {
         None => return Ok(()),
@@ -73,7 +74,7 @@ fn input(fields: &Fields<'_>, list: &mut Vec<Value>) -> Result<(), Failure> {
                 let role = item.text("role")?.ok_or_else(|| item.wrong("role", "is missing"))?;
                 let content = item.get("content").cloned().unwrap_or_default();
                 let mut message = json!({ "role": role, "content": content });
-                // what was cut before it came to an answer belongs to none
+                // reasoning before a message of another role was cut and belongs to no answer
                 if let Some(text) = reasoning.take()
                     && role == "assistant"
                 {
@@ -102,14 +103,14 @@ fn input(fields: &Fields<'_>, list: &mut Vec<Value>) -> Result<(), Failure> {
             "item_reference" => {
                 return Err(Failure::field(path, "items are not kept here; send the item itself"));
             }
-            // what other servers' tools left behind says nothing here
+            // items of tools that only other servers have
             _ => {}
         }
     }
     Ok(())
 }
 
-/// What a function gave, as a message.
+/// The result of a function, as a message.
 fn result(item: &Fields<'_>) -> Result<Value, Failure> {
     let output = match item.get("output") {
         Some(Value::String(text)) => text.as_str().into(),
@@ -121,7 +122,7 @@ fn result(item: &Fields<'_>) -> Result<Value, Failure> {
     Ok(json!({ "role": "tool", "tool_call_id": id, "content": output }))
 }
 
-/// Calls in a row are one message.
+/// Appends a call. Calls in a row become one message.
 fn add_call(list: &mut Vec<Value>, call: Value, reasoning: Option<Value>) {
     if let Some(last) = list.last_mut()
         && last["role"] == "assistant"
@@ -140,7 +141,7 @@ fn add_call(list: &mut Vec<Value>, call: Value, reasoning: Option<Value>) {
     list.push(message);
 }
 
-/// The functions among the tools; clients also send tools that only their own servers have.
+/// The functions among the tools. Other tools, which only other servers have, are ignored.
 fn tools(fields: &Fields<'_>) -> Result<Vec<Value>, Failure> {
     let tools = fields.list("tools")?.unwrap_or_default();
     let function = |tool: &Value| {
@@ -159,7 +160,8 @@ fn tools(fields: &Fields<'_>) -> Result<Vec<Value>, Failure> {
     Ok(tools.iter().filter_map(function).collect())
 }
 
-fn shape(fields: &Fields<'_>) -> Result<Option<GrammarSpec>, Failure> {
+/// The format of the text, in the field `text.format`.
+fn answer_format(fields: &Fields<'_>) -> Result<Option<GrammarSpec>, Failure> {
     let Some(text) = fields.get("text") else { return Ok(None) };
     let Some(format) = Fields::of(text, "text")?.get("format") else { return Ok(None) };
     let format = Fields::of(format, "text.format")?;

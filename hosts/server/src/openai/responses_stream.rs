@@ -1,94 +1,93 @@
-//! The answers of `/v1/responses` as they come: every event says which item and part it belongs to, and its number. A
-//! whole answer is what the last of them has.
+//! The events of `/v1/responses`: each has a number and names its item and part. The last one holds the whole response,
+//! which is also the document of a request that does not stream.
 
-use super::chat::StreamExtras;
-use super::responses::{Frame, call_item, message_item, reasoning_item, status, text_part};
-use crate::error::{Dialect, Failure, Kind};
-use crate::generation::{Ending, Event, Generation};
-use crate::request_context::{self, RequestContext};
+use super::document::{self, CALL_ID};
+use super::response_document::{
+    ResponseDocument, call_item, message_item, reasoning_item, status, text_part,
+};
+use super::stream_extras::StreamExtras;
+use crate::error::{Dialect, Failure, FailureKind};
+use crate::generation::{Event, Generation, Outcome};
+use crate::request_context::RequestContext;
 use crate::stream::{self, Framing, Writer};
+use crate::unique_id::unique_id;
 use axum::response::Response;
 use doorbell_runtime::answer::Delta;
 use serde_json::{Value, json};
 
 pub(super) fn respond(
     request: &RequestContext,
-    frame: Frame,
+    response: ResponseDocument,
     extras: StreamExtras,
     generation: Generation,
 ) -> Response {
     stream::stream(Framing::Events, &request.app.streams, |writer| async move {
-        Events { extras, ..Events::new(frame, Some(writer)) }.write(generation).await;
+        Events { extras, ..Events::new(response, Some(writer)) }.write(generation).await;
     })
 }
 
-/// The response, when it is over.
-pub(super) async fn whole(frame: Frame, mut generation: Generation) -> Result<Value, Failure> {
-    let mut events = Events::new(frame, None);
-    while let Some((_, part)) = generation.next().await {
-        match part {
-            Event::Prefill(_) => {}
-            Event::More { deltas, .. } => {
-                for delta in deltas {
-                    events.take(delta);
-                }
-            }
-            Event::Over(ending) => return Ok(events.finish(&ending)),
+/// The finished response.
+pub(super) async fn whole(response: ResponseDocument, mut generation: Generation) -> Result<Value, Failure> {
+    let mut events = Events::new(response, None);
+    while let Some((_, event)) = generation.next().await {
+        match event {
+            Event::Prompt(_) => {}
+            Event::Output { deltas, .. } => deltas.into_iter().for_each(|delta| events.add(delta)),
+            Event::Finished(outcome) => return Ok(events.finish(&outcome)),
             Event::Failed(failure) => return Err(failure),
         }
     }
-    Err(Failure::new(Kind::Internal, "the answer is missing"))
+    Err(Failure::new(FailureKind::Internal, "the answer is missing"))
 }
 
-/// The item that is being written.
+/// An output item that is being written.
 enum Open {
     Reasoning { id: String, text: String },
     Message { id: String, text: String },
     Call { id: String, call_id: String, name: String, arguments: String },
 }
 
+/// Writes the events of a response.
 struct Events {
-    frame: Frame,
-    /// `None` where only the end is told.
+    response: ResponseDocument,
+    /// `None` if only the finished response is wanted.
     writer: Option<Writer>,
-    /// Of the next event.
+    /// Number of the next event.
     number: u64,
-    /// Items that are complete.
+    /// Finished items.
     done: Vec<Value>,
     open: Option<Open>,
-    /// llama-server's extensions.
     extras: StreamExtras,
-    /// Times for the next delta.
+    /// Timings for the next delta.
     timings: Option<Value>,
 }
 
 impl Events {
-    fn new(frame: Frame, writer: Option<Writer>) -> Self {
+    fn new(response: ResponseDocument, writer: Option<Writer>) -> Self {
         let extras = StreamExtras::default();
-        Self { frame, writer, extras, number: 0, done: Vec::new(), open: None, timings: None }
+        Self { response, writer, extras, number: 0, done: Vec::new(), open: None, timings: None }
     }
 
     async fn write(mut self, mut generation: Generation) {
         for name in ["response.created", "response.in_progress"] {
-            let response = self.frame.document("in_progress", &[], None);
+            let response = self.response.version("in_progress", &[], None);
             self.send(name, json!({ "response": response }));
         }
-        while let Some((_, part)) = generation.next().await {
-            match part {
-                Event::Prefill(progress) if self.extras.progress => {
-                    let response = self.frame.document("in_progress", &[], None);
-                    let event = json!({ "response": response, "prompt_progress": progress.document() });
+        while let Some((_, event)) = generation.next().await {
+            match event {
+                Event::Prompt(progress) if self.extras.progress => {
+                    let response = self.response.version("in_progress", &[], None);
+                    let progress = document::prompt_progress(&progress);
+                    let event = json!({ "response": response, "prompt_progress": progress });
                     self.send("response.in_progress", event);
                 }
-                Event::Prefill(_) => {}
-                Event::More { deltas, .. } => {
-                    self.timings = self.extras.timings.then(|| generation.timings(0));
-                    for delta in deltas {
-                        self.take(delta);
-                    }
+                Event::Prompt(_) => {}
+                Event::Output { deltas, .. } => {
+                    self.timings = self.extras.timings.then(|| generation.timings(0).document());
+                    deltas.into_iter().for_each(|delta| self.add(delta));
                 }
-                Event::Over(ending) => {
-                    self.finish(&ending);
+                Event::Finished(outcome) => {
+                    self.finish(&outcome);
                     return;
                 }
                 Event::Failed(failure) => return self.fail(&failure),
@@ -105,10 +104,10 @@ impl Events {
         }
     }
 
-    /// An event of the part that is being written.
-    fn send_part(&mut self, name: &str, id: &str, more: (&str, Value)) {
+    /// Sends an event of the open item `id`, with one more field.
+    fn send_part(&mut self, name: &str, id: &str, field: &str, value: Value) {
         let mut event = json!({ "item_id": id, "output_index": self.done.len(), "content_index": 0 });
-        event[more.0] = more.1;
+        event[field] = value;
         if name.starts_with("response.output_text") {
             event["logprobs"] = json!([]);
         }
@@ -120,7 +119,7 @@ impl Events {
         self.send(name, event);
     }
 
-    fn take(&mut self, delta: Delta) {
+    fn add(&mut self, delta: Delta) {
         match delta {
             Delta::Reasoning(more) => {
                 if !matches!(self.open, Some(Open::Reasoning { .. })) {
@@ -129,7 +128,7 @@ impl Events {
                 let Some(Open::Reasoning { id, text }) = &mut self.open else { return };
                 text.push_str(&more);
                 let id = id.clone();
-                self.send_part("response.reasoning_text.delta", &id, ("delta", more.into()));
+                self.send_part("response.reasoning_text.delta", &id, "delta", more.into());
             }
             Delta::Text(more) => {
                 if !matches!(self.open, Some(Open::Message { .. })) {
@@ -138,7 +137,7 @@ impl Events {
                 let Some(Open::Message { id, text }) = &mut self.open else { return };
                 text.push_str(&more);
                 let id = id.clone();
-                self.send_part("response.output_text.delta", &id, ("delta", more.into()));
+                self.send_part("response.output_text.delta", &id, "delta", more.into());
             }
             Delta::Call { name, .. } => self.begin_call(name),
             Delta::Arguments { text, .. } => {
@@ -150,51 +149,51 @@ impl Events {
         }
     }
 
-    fn added(&mut self, item: Value) {
+    fn item_added(&mut self, item: Value) {
         let event = json!({ "output_index": self.done.len(), "item": item });
         self.send("response.output_item.added", event);
     }
 
     fn begin_reasoning(&mut self) {
         self.close("completed");
-        let id = request_context::unique_id("rs_");
+        let id = unique_id("rs_");
         let item =
             json!({ "id": id, "type": "reasoning", "summary": [], "content": [], "status": "in_progress" });
-        self.added(item);
+        self.item_added(item);
         let part = json!({ "type": "reasoning_text", "text": "" });
-        self.send_part("response.content_part.added", &id, ("part", part));
+        self.send_part("response.content_part.added", &id, "part", part);
         self.open = Some(Open::Reasoning { id, text: String::new() });
     }
 
     fn begin_message(&mut self) {
         self.close("completed");
-        let id = request_context::unique_id("msg_");
-        self.added(message_item(&id, "in_progress", &[]));
-        self.send_part("response.content_part.added", &id, ("part", text_part("")));
+        let id = unique_id("msg_");
+        self.item_added(message_item(&id, "in_progress", &[]));
+        self.send_part("response.content_part.added", &id, "part", text_part(""));
         self.open = Some(Open::Message { id, text: String::new() });
     }
 
     fn begin_call(&mut self, name: String) {
         self.close("completed");
-        let (id, call_id) = (request_context::unique_id("fc_"), request_context::unique_id("call_"));
-        self.added(call_item(&id, &call_id, "in_progress", &name, ""));
+        let (id, call_id) = (unique_id("fc_"), unique_id(CALL_ID));
+        self.item_added(call_item(&id, &call_id, "in_progress", &name, ""));
         self.open = Some(Open::Call { id, call_id, name, arguments: String::new() });
     }
 
-    /// Ends the item that is being written, if there is one, as one of this status.
+    /// Ends the open item, if there is one, with this status.
     fn close(&mut self, status: &str) {
         let Some(open) = self.open.take() else { return };
         let item = match open {
             Open::Reasoning { id, text } => {
-                self.send_part("response.reasoning_text.done", &id, ("text", text.as_str().into()));
+                self.send_part("response.reasoning_text.done", &id, "text", text.as_str().into());
                 let part = json!({ "type": "reasoning_text", "text": text });
-                self.send_part("response.content_part.done", &id, ("part", part));
+                self.send_part("response.content_part.done", &id, "part", part);
                 reasoning_item(&id, status, &text)
             }
             Open::Message { id, text } => {
-                self.send_part("response.output_text.done", &id, ("text", text.as_str().into()));
+                self.send_part("response.output_text.done", &id, "text", text.as_str().into());
                 let part = text_part(&text);
-                self.send_part("response.content_part.done", &id, ("part", part.clone()));
+                self.send_part("response.content_part.done", &id, "part", part.clone());
                 message_item(&id, status, &[part])
             }
             Open::Call { id, call_id, name, arguments } => {
@@ -210,21 +209,21 @@ impl Events {
         self.done.push(item);
     }
 
-    /// Tells the end; gives the response.
-    fn finish(&mut self, ending: &Ending) -> Value {
+    /// Sends the last events and returns the response.
+    fn finish(&mut self, outcome: &Outcome) -> Value {
         if self.open.is_none() && self.done.is_empty() {
             self.begin_message();
         }
-        let status = status(ending);
+        let status = status(outcome);
         self.close(status);
-        let response = self.frame.document(status, &self.done, Some(ending));
-        let event = json!({ "response": &response, "timings": ending.timings() });
+        let response = self.response.version(status, &self.done, Some(outcome));
+        let event = json!({ "response": &response, "timings": outcome.timings().document() });
         self.send(&format!("response.{status}"), event);
         response
     }
 
     fn fail(&mut self, failure: &Failure) {
-        let mut response = self.frame.document("failed", &self.done, None);
+        let mut response = self.response.version("failed", &self.done, None);
         response["error"] = json!({ "code": "server_error", "message": failure.message });
         self.send("response.failed", json!({ "response": response }));
         if let Some(writer) = &self.writer {

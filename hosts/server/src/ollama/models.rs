@@ -1,18 +1,17 @@
-//! What Ollama's clients ask about models and the server.
+//! Ollama's endpoints about models and the server.
 
 use super::time;
 use crate::app::App;
-use crate::error::{Failure, Kind};
-use crate::openai::infill;
+use crate::error::{Failure, FailureKind};
+use crate::openai::fill_in;
 use crate::request_context::RequestContext;
 use crate::stream::json;
 use axum::http::StatusCode;
 use axum::response::Response;
 use core::time::Duration;
-use doorbell_runtime::template::ChatTemplate;
 use serde_json::{Value, json};
 
-/// The version of Ollama whose protocol this is; clients compare it.
+/// The version of Ollama whose API this is; clients check it.
 const VERSION: &str = "0.6.4";
 
 fn details(app: &App) -> Value {
@@ -27,7 +26,7 @@ fn details(app: &App) -> Value {
     })
 }
 
-/// Clients want a digest; what tells models of one server apart is their name.
+/// A digest, which clients expect. It is made from the name (64-bit FNV-1a), because a server has one model.
 fn digest(app: &App) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in app.model.name.bytes() {
@@ -53,10 +52,10 @@ pub(crate) async fn tags(request: RequestContext) -> Result<Response, Failure> {
 
 pub(crate) async fn running(request: RequestContext) -> Result<Response, Failure> {
     let mut model = model(&request.app);
-    // by this, clients tell whether the GPU is in use
+    // clients read from this whether the GPU is used
     let info = &request.app.model.info;
     model["size_vram"] = if info.on_gpu { info.bytes } else { 0 }.into();
-    // a served model stays
+    // the model is never unloaded
     let year = Duration::from_secs(365 * 86_400);
     model["expires_at"] = time::text(request.app.started + year).into();
     model["context_length"] = request.app.model.context.into();
@@ -72,26 +71,25 @@ pub(crate) async fn show(request: RequestContext) -> Result<Response, Failure> {
     let info = &app.model.info;
     let body = request.json().await?;
     let name = body.get("model").or_else(|| body.get("name")).and_then(Value::as_str).unwrap_or_default();
-    // to Ollama a name without a version means this one
+    // Ollama adds this version to names without one
     if name.strip_suffix(":latest").unwrap_or(name) != app.model.name && name != app.model.name {
-        return Err(Failure::new(Kind::NotFound, format_args!("model '{name}' not found")));
+        return Err(Failure::new(FailureKind::NotFound, format_args!("model '{name}' not found")));
     }
     let mut capabilities = vec!["completion"];
     if app.model.template.is_some() {
         capabilities.push("tools");
     }
-    if infill::available(app) {
+    if fill_in::available(app) {
         capabilities.push("insert");
     }
     if app.style.can_think() {
         capabilities.push("thinking");
     }
-    let template = app.model.template.as_ref().map(ChatTemplate::source).unwrap_or_default();
     let family = &info.architecture;
     let document = json!({
         "modelfile": "",
         "parameters": "",
-        "template": template,
+        "template": app.model.template_source(),
         "details": details(app),
         "model_info": {
             "general.architecture": family,
@@ -106,5 +104,5 @@ pub(crate) async fn show(request: RequestContext) -> Result<Response, Failure> {
 }
 
 pub(crate) async fn unsupported(_: RequestContext) -> Result<Response, Failure> {
-    Err(Failure::new(Kind::NotSupported, "this server has one model, given on its command line"))
+    Err(Failure::new(FailureKind::NotSupported, "this server has one model, given on its command line"))
 }
