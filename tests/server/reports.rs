@@ -1,4 +1,4 @@
-//! Public reports of what broke other servers; the number is the row of our list, the source is where it was told.
+//! Tests for public reports about other servers, which docs/known-bugs.md lists.
 
 use crate::chat::{CALL, ask, joined, weather, with};
 use crate::client::{Server, until};
@@ -14,7 +14,7 @@ fn content(answer: &Value) -> &str {
     answer["choices"][0]["message"]["content"].as_str().unwrap()
 }
 
-/// The text of an answer that must come.
+/// The text of an answer, which must succeed.
 fn content_of(server: &Server, body: &Value) -> String {
     content(&server.post(CHAT, body).ok()).to_owned()
 }
@@ -31,8 +31,9 @@ const STRICT: &str = "{% for m in messages %}{% if m.role == 'system' and not lo
 {{ raise_exception('Conversation roles must alternate') }}{% endif %}\
 {{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}";
 
+/// Report 68 of the list in docs/known-bugs.md.
 #[test]
-fn row_68_a_system_message_that_is_not_first_is_refused_in_the_templates_words() {
+fn a_system_message_that_is_not_first_is_refused_by_the_template() {
     let server = Server::start(&Kind { template: Some(STRICT), ..Kind::default() });
     let body =
         json!({ "messages": [{ "role": "user", "content": "a" }, { "role": "system", "content": "b" }] });
@@ -43,13 +44,14 @@ fn row_68_a_system_message_that_is_not_first_is_refused_in_the_templates_words()
     assert_eq!(server.post(CHAT, &ask("[[a]]")).status, 200);
 }
 
-/// Prints what is in lists of parts alone, as templates of models that see do.
+/// Prints only contents that are lists of parts, as templates of vision models do.
 const PARTS: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% for part in m.content %}\
 {% if part.type is defined and part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}\
 {{ '<|im_start|>assistant\\n' }}";
 
+/// Report 69 of the list in docs/known-bugs.md.
 #[test]
-fn row_69_a_template_that_wants_lists_gets_them_and_finding_that_out_is_bounded() {
+fn a_template_that_needs_lists_of_parts_gets_them() {
     let server = Server::start(&Kind { template: Some(PARTS), ..Kind::default() });
     let parts = json!([{ "type": "text", "text": "[[a" }, { "type": "text", "text": "b]]" }]);
     for (content, said) in [(json!("[[hello]]"), "hello"), (parts, "a\nb")] {
@@ -62,29 +64,31 @@ fn row_69_a_template_that_wants_lists_gets_them_and_finding_that_out_is_bounded(
     assert_eq!(prompt["prompt"], expected);
     let count = |text: &str| server.post("/apply-template", &ask(text)).ok()["tokens"].as_u64().unwrap();
     assert!(count("<|im_end|>") > count("") + 1, "a control token in a content");
-    // whoever looks into contents without end is asked for little
+    // a template that searches contents without end is only rendered with small ones
     let endless = "{% for m in messages %}{% for a in range(100000) %}{% for b in range(100000) %}{% for part in m.content %}\
                    {{ part.text }}{% endfor %}{% endfor %}{% endfor %}{% endfor %}";
     let server = Server::start(&Kind { template: Some(endless), ..Kind::default() });
     assert_eq!(server.post(CHAT, &ask("a")).status, 400);
 }
 
+/// Report 70 of the list in docs/known-bugs.md.
 #[test]
-fn row_70_two_turns_in_a_row_are_refused_whole() {
+fn two_user_messages_in_a_row_are_refused() {
     let server = Server::start(&Kind { template: Some(STRICT), ..Kind::default() });
     let body =
         json!({ "messages": [{ "role": "user", "content": "a" }, { "role": "user", "content": "b" }] });
     let refusal = server.post(CHAT, &body);
     assert_eq!(refusal.status, 400);
     assert!(refusal.body.contains("Conversation roles must alternate"));
-    // unless whoever runs the server wants them to be merged
+    // unless the server merges them
     let server = Server::start(&Kind { template: Some(STRICT), merge_messages: true, ..Kind::default() });
     let prompt = server.post("/apply-template", &body).ok()["prompt"].clone();
     assert_eq!(prompt, "<|im_start|>user\na\n\nb<|im_end|>\n<|im_start|>assistant\n");
 }
 
+/// Report 71 of the list in docs/known-bugs.md.
 #[test]
-fn row_71_a_go_template_is_no_chat_template() {
+fn a_go_template_is_not_a_chat_template() {
     use doorbell_runtime::template::{ChatTemplate, SpecialTokens};
     for go in [
         "{{ if .System }}<|im_start|>system\n{{ .System }}<|im_end|>{{ end }}",
@@ -97,9 +101,10 @@ fn row_71_a_go_template_is_no_chat_template() {
     }
 }
 
+/// Report 72 of the list in docs/known-bugs.md.
 #[test]
-fn row_72_no_tools_are_no_grammar() {
-    // how the families ask whether there are tools
+fn an_empty_list_of_tools_adds_no_grammar() {
+    // the ways in which families test for tools
     for question in ["tools", "tools is not none", "tools is iterable and tools|length > 0", "false"] {
         let template = format!(
             "{{% for m in messages %}}<|im_start|>{{{{ m.role }}}}\n{{{{ m.content }}}}<|im_end|>\n{{% endfor %}}\
@@ -144,9 +149,10 @@ fn conversation(server: &Server, script: &str, variables: &Value) -> Vec<[u64; 3
     turns
 }
 
+/// Report 73 of the list in docs/known-bugs.md.
 #[test]
-fn row_73_a_growing_conversation_keeps_its_prefix() {
-    // all of the turn before is known but for the page that it ends in
+fn a_growing_conversation_keeps_its_prefix() {
+    // the cache holds the turn before, except for its last page
     let all_known =
         |turns: &[[u64; 3]]| turns.windows(2).all(|pair| pair[1][0] + 32 > pair[0][1] + pair[0][2]);
     let plain = Server::start(&Kind::default());
@@ -163,8 +169,9 @@ fn row_73_a_growing_conversation_keeps_its_prefix() {
     }
 }
 
+/// Report 74 of the list in docs/known-bugs.md.
 #[test]
-fn row_74_nan_ends_one_request_and_no_other() {
+fn nan_logits_end_one_request_only() {
     let kind = Kind { pause: Duration::from_millis(1), ..Kind::default() };
     let server = Server::start(&kind);
     std::thread::scope(|scope| {
@@ -179,8 +186,9 @@ fn row_74_nan_ends_one_request_and_no_other() {
     assert!(events.last().unwrap()["error"]["message"].as_str().unwrap().contains("NaN"));
 }
 
+/// Report 75 of the list in docs/known-bugs.md.
 #[test]
-fn row_75_a_window_of_nothing_is_no_penalty() {
+fn a_penalty_window_of_0_is_no_penalty() {
     let server = Server::start(&Kind::default());
     let fields = json!({ "frequency_penalty": 100, "presence_penalty": 100, "max_tokens": 4 });
     let body = with(ask("[[aaaa]]"), fields);
@@ -190,10 +198,11 @@ fn row_75_a_window_of_nothing_is_no_penalty() {
     }
 }
 
+/// Report 76 of the list in docs/known-bugs.md.
 #[test]
-fn row_76_top_k_of_nothing_is_off() {
+fn a_top_k_of_0_is_off() {
     let server = Server::start(&Kind::default());
-    // so hot that every token is as likely as any other
+    // a temperature so high that all tokens are equally likely
     let hot = json!({ "temperature": 1000, "top_p": 1, "min_p": 0, "seed": 1, "max_tokens": 12 });
     let text = |top_k: i32| {
         let body = with(ask("[[abcdefghijkl]]"), with(hot.clone(), json!({ "top_k": top_k })));
@@ -209,8 +218,9 @@ fn row_76_top_k_of_nothing_is_off() {
     }
 }
 
+/// Report 77 of the list in docs/known-bugs.md.
 #[test]
-fn row_77_biases_in_every_form_are_taken_and_concern_one_request() {
+fn logit_biases_in_every_form_apply_to_one_request() {
     let server = Server::start(&Kind::default());
     for bias in
         [json!({}), json!({ "5": -100 }), json!([[5, -1.5]]), json!([[5, false]]), json!([["z", false]])]
@@ -220,7 +230,7 @@ fn row_77_biases_in_every_form_are_taken_and_concern_one_request() {
             "abc"
         );
     }
-    // what one request bans, the next one has, as likely as before
+    // a token that one request bans is as likely as before in the next one
     let likely = |fields: Value| {
         let body = with(ask("[[abc]]"), json!({ "logprobs": true, "top_logprobs": 1, "max_tokens": 1 }));
         let answer = server.post(CHAT, &with(body, fields)).ok();
@@ -239,10 +249,11 @@ fn row_77_biases_in_every_form_are_taken_and_concern_one_request() {
     }
 }
 
+/// Report 78 of the list in docs/known-bugs.md.
 #[test]
-fn row_78_dry_acts_on_the_token_that_would_continue_the_repetition() {
+fn dry_penalizes_the_token_that_continues_a_repetition() {
     let server = Server::start(&Kind::default());
-    // the prompt has the answer already, so its third letter would be a repetition of three
+    // the prompt contains the answer, so its third letter would complete a repetition of three
     let dry = json!({ "dry_multiplier": 50, "dry_allowed_length": 2, "max_tokens": 3, "top_k": 0 });
     let text = |fields: Value| {
         let body = with(ask("[[abcd]]"), with(json!({ "max_tokens": 3 }), fields));
@@ -251,19 +262,21 @@ fn row_78_dry_acts_on_the_token_that_would_continue_the_repetition() {
     assert_eq!(text(json!({})), "abc");
     let held_off = text(dry.clone());
     assert!(held_off.starts_with("ab") && !held_off.starts_with("abc"), "{held_off}");
-    // what breaks sequences breaks the repetition
+    // a breaker ends the repetition
     assert_eq!(text(with(dry, json!({ "dry_sequence_breakers": ["b"] }))), "abc");
 }
 
+/// Report 79 of the list in docs/known-bugs.md.
 #[test]
-fn row_79_penalties_count_without_temperature_too() {
+fn penalties_apply_at_temperature_0() {
     let server = Server::start(&Kind::default());
     let body = with(ask("[[aaaa]]"), json!({ "frequency_penalty": 100, "max_tokens": 4 }));
     assert_ne!(content(&server.post(CHAT, &body).ok()), "aaaa");
 }
 
+/// Report 80 of the list in docs/known-bugs.md.
 #[test]
-fn row_80_a_grammar_holds_however_few_candidates_are_left() {
+fn a_grammar_holds_with_few_candidates() {
     let server = Server::start(&Kind::default());
     for fields in [
         json!({ "temperature": 0 }),
@@ -278,8 +291,9 @@ fn row_80_a_grammar_holds_however_few_candidates_are_left() {
     }
 }
 
+/// Report 81 of the list in docs/known-bugs.md.
 #[test]
-fn row_81_a_stop_text_over_several_tokens_is_cut_off() {
+fn a_stop_text_over_several_tokens_is_cut_off() {
     let server = Server::start(&Kind::default());
     let body = with(ask("[[A B C L M N O P Q R S]]"), json!({ "stop": "O P Q" }));
     let answer = server.post(CHAT, &body).ok();
@@ -290,8 +304,9 @@ fn row_81_a_stop_text_over_several_tokens_is_cut_off() {
     assert_eq!(content(&server.post(CHAT, &list).ok()), "one ");
 }
 
+/// Report 82 of the list in docs/known-bugs.md.
 #[test]
-fn row_82_a_stop_text_that_only_begins_is_shown() {
+fn a_stop_text_that_only_begins_is_shown() {
     let server = Server::start(&Kind::default());
     for text in ["ends in O P", "O P then more", "O P O P"] {
         let body = with(ask(&format!("[[{text}]]")), json!({ "stop": ["O P Q"] }));
@@ -300,8 +315,9 @@ fn row_82_a_stop_text_that_only_begins_is_shown() {
     }
 }
 
+/// Report 83 of the list in docs/known-bugs.md.
 #[test]
-fn row_83_every_chunk_has_choices_and_the_last_has_none() {
+fn every_chunk_has_choices_and_the_last_has_none() {
     let server = Server::start(&Kind::default());
     let body = with(ask("[[ab]]"), json!({ "stream": true, "stream_options": { "include_usage": true } }));
     let events = server.post(CHAT, &body).events();
@@ -309,8 +325,9 @@ fn row_83_every_chunk_has_choices_and_the_last_has_none() {
     assert_eq!(events.last().unwrap()["choices"], json!([]));
 }
 
+/// Report 84 of the list in docs/known-bugs.md.
 #[test]
-fn row_84_a_client_that_goes_frees_its_place_queued_or_running() {
+fn a_client_that_disconnects_frees_its_slot() {
     let server = Server::start(&Kind { parallel: 1, ..Kind::endless() });
     for stream in [true, false] {
         let body = with(ask("[[go]]"), json!({ "ignore_eos": true, "stream": stream })).to_string();
@@ -325,8 +342,9 @@ fn row_84_a_client_that_goes_frees_its_place_queued_or_running() {
     }
 }
 
+/// Report 85 of the list in docs/known-bugs.md.
 #[test]
-fn row_85_a_character_that_is_cut_is_replaced_at_the_end() {
+fn a_character_that_is_cut_is_replaced_at_the_end() {
     let server = Server::start(&Kind::default());
     let body = with(ask("[[a北]]"), json!({ "max_tokens": 3 }));
     assert_eq!(content(&server.post(CHAT, &body).ok()), "a\u{fffd}");
@@ -334,8 +352,9 @@ fn row_85_a_character_that_is_cut_is_replaced_at_the_end() {
     assert_eq!(streamed(&server, &ask("[[a北b]]")), "a北b");
 }
 
+/// Report 86 of the list in docs/known-bugs.md.
 #[test]
-fn row_86_a_name_comes_once_and_arguments_in_pieces() {
+fn a_tool_name_comes_once_and_arguments_in_pieces() {
     let server = Server::start(&Kind::default());
     let body = with(ask(&format!("[[{CALL}]]")), json!({ "tools": weather(), "stream": true }));
     let events = server.post(CHAT, &body).events();
@@ -349,8 +368,9 @@ fn row_86_a_name_comes_once_and_arguments_in_pieces() {
     assert_eq!(arguments, "{\"city\":\"Köln\"}");
 }
 
+/// Report 87 of the list in docs/known-bugs.md.
 #[test]
-fn row_87_an_answer_with_calls_ends_with_tool_calls() {
+fn an_answer_with_calls_ends_with_tool_calls() {
     let server = Server::start(&Kind::default());
     let body = with(ask(&format!("[[{CALL}]]")), json!({ "tools": weather(), "stream": true }));
     let events = server.post(CHAT, &body).events();
@@ -359,8 +379,9 @@ fn row_87_an_answer_with_calls_ends_with_tool_calls() {
     assert_eq!(reasons, ["tool_calls"]);
 }
 
+/// Report 88 of the list in docs/known-bugs.md.
 #[test]
-fn row_88_a_call_id_of_null_in_the_history_is_taken() {
+fn a_tool_call_id_of_null_in_the_history_is_accepted() {
     let server = Server::start(&Kind::default());
     let call =
         json!({ "id": null, "type": "function", "function": { "name": "weather", "arguments": "{}" } });
@@ -373,8 +394,9 @@ fn row_88_a_call_id_of_null_in_the_history_is_taken() {
     assert_eq!(content(&server.post(CHAT, &body).ok()), "thanks");
 }
 
+/// Report 89 of the list in docs/known-bugs.md.
 #[test]
-fn row_89_a_prompt_that_is_too_long_is_refused_with_numbers() {
+fn a_prompt_that_is_too_long_is_refused_with_numbers() {
     let server = Server::start(&Kind { context: 128, ..Kind::default() });
     let refusal = server.post(CHAT, &ask(&"x y z ".repeat(100)));
     assert_eq!(refusal.status, 400);
@@ -385,9 +407,10 @@ fn row_89_a_prompt_that_is_too_long_is_refused_with_numbers() {
     assert!(error["n_prompt_tokens"].as_u64().unwrap() > 128);
 }
 
+/// Report 90 of the list in docs/known-bugs.md.
 #[test]
-fn row_90_a_far_too_long_prompt_does_not_wait_in_the_queue() {
-    // a prompt of so many words takes a while to read, during which the other request must not end
+fn a_far_too_long_prompt_does_not_wait_in_the_queue() {
+    // a prompt this long takes a while to compute, and the other request must not end meanwhile
     let kind = Kind {
         context: 1 << 14,
         parallel: 1,
@@ -406,8 +429,9 @@ fn row_90_a_far_too_long_prompt_does_not_wait_in_the_queue() {
     server.wait_idle();
 }
 
+/// Report 91 of the list in docs/known-bugs.md.
 #[test]
-fn row_91_requests_that_need_each_others_pages_all_finish() {
+fn requests_that_need_each_others_pages_all_finish() {
     // four requests of ten pages each, and eighteen pages
     let kind = Kind { context: 512, pages: Some(18), ..Kind::default() };
     let server = Server::start(&kind);
@@ -421,8 +445,9 @@ fn row_91_requests_that_need_each_others_pages_all_finish() {
     server.wait_idle();
 }
 
+/// Report 93 of the list in docs/known-bugs.md.
 #[test]
-fn row_93_a_schema_that_can_not_be_kept_is_refused() {
+fn a_schema_that_can_not_be_enforced_is_refused() {
     let server = Server::start(&Kind::default());
     for (schema, word) in [
         (json!({ "type": "array", "uniqueItems": true }), "uniqueItems"),
@@ -437,8 +462,9 @@ fn row_93_a_schema_that_can_not_be_kept_is_refused() {
     }
 }
 
+/// Report 94 of the list in docs/known-bugs.md.
 #[test]
-fn row_94_a_definition_of_itself_by_itself_ends() {
+fn a_schema_that_refers_to_itself_ends() {
     let server = Server::start(&Kind::default());
     let schema = json!({ "$defs": { "A": { "$ref": "#/$defs/A" } }, "$ref": "#/$defs/A" });
     let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema } });
@@ -448,8 +474,9 @@ fn row_94_a_definition_of_itself_by_itself_ends() {
     assert_eq!(server.post(CHAT, &ask("[[a]]")).status, 200);
 }
 
+/// Report 95 of the list in docs/known-bugs.md.
 #[test]
-fn row_95_references_into_lists_and_to_enumerations_are_followed() {
+fn references_into_lists_and_to_enumerations_are_followed() {
     let server = Server::start(&Kind::default());
     let schema = json!({
         "$defs": { "color": { "enum": ["red", "blue"] }, "list": { "anyOf": [{ "$ref": "#/$defs/color" }] } },
@@ -467,8 +494,9 @@ fn row_95_references_into_lists_and_to_enumerations_are_followed() {
     }
 }
 
+/// Report 96 of the list in docs/known-bugs.md.
 #[test]
-fn row_96_an_argument_that_is_no_json_stays_as_it_is_written() {
+fn an_argument_that_is_not_json_stays_text() {
     use doorbell_runtime::answer::{AnswerParser, Begin, CallStyle, Delta, Style, Tools};
     let tools = [json!({ "type": "function", "function": { "name": "f", "parameters": {
         "type": "object", "properties": { "n": { "type": "integer" }, "o": { "type": "object" } },
@@ -499,16 +527,18 @@ fn row_96_an_argument_that_is_no_json_stays_as_it_is_written() {
     }
 }
 
+/// Report 97 of the list in docs/known-bugs.md.
 #[test]
-fn row_97_a_negative_count_is_refused() {
+fn a_negative_discard_count_is_refused() {
     let server = Server::start(&Kind::default());
     for field in ["n_discard", "max_tokens", "n", "top_logprobs"] {
         assert_eq!(server.post(CHAT, &with(ask("[[a]]"), json!({ field: -32 }))).status, 400, "{field}");
     }
 }
 
+/// Report 98 of the list in docs/known-bugs.md.
 #[test]
-fn row_98_earlier_reasoning_reaches_a_template_that_keeps_it() {
+fn earlier_reasoning_reaches_a_template_that_keeps_it() {
     let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}<think>\
                     {{ m.reasoning_content }}</think>{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}";
     let server = Server::start(&Kind { template: Some(template), ..Kind::default() });
@@ -521,8 +551,9 @@ fn row_98_earlier_reasoning_reaches_a_template_that_keeps_it() {
     assert!(prompt["prompt"].as_str().unwrap().contains("<think>because</think>b"));
 }
 
+/// Report 99 of the list in docs/known-bugs.md.
 #[test]
-fn row_99_asking_with_get_computes_nothing() {
+fn a_get_request_computes_nothing() {
     let server = Server::start(&Kind::default());
     for path in
         ["/", "/health", "/metrics", "/props", "/slots", "/v1/models", "/v1/stats", "/api/tags", "/api/ps"]
