@@ -106,7 +106,7 @@ fn an_answer_has_the_form_that_is_asked_for() {
     {
         assert_eq!(server.post(PATH, &with(ask("[[no]]"), json!({ "output_config": config }))).status, 400);
     }
-    // how hard to think is a matter of the template
+    // the effort of reasoning is a variable of the template
     let template = "{{ reasoning_effort }}{% for m in messages %}{{ m.content }}{% endfor %}";
     let server = Server::start(&Kind { template: Some(template), ..Kind::default() });
     let count = |fields| {

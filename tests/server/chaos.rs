@@ -1,4 +1,4 @@
-//! Crowds of clients that go, dawdle and lie, a small one for every run; `cargo xtask chaos` sends large ones.
+//! Many clients that disconnect, read slowly or send wrong data: a small crowd in every run; `cargo xtask chaos` sends large ones.
 
 use crate::chat::{ask, with};
 use crate::client::Server;
@@ -34,7 +34,7 @@ fn misbehave(server: &Server, number: u64) {
     }
     connection.write_all(&bytes).unwrap();
     let mut some = vec![0; random.below(300)];
-    // an answer may come or not, and whether the rest of it is read is the client's business
+    // an answer may come or not, and the client need not read all of it
     _ = connection.read(&mut some);
 }
 

@@ -1,4 +1,4 @@
-//! A client of HTTP/1.1 that knows just enough, and a server to talk to.
+//! A minimal HTTP/1.1 client, and a server for it.
 
 use crate::serving::{Kind, bind};
 use core::net::SocketAddr;
@@ -10,10 +10,10 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 use tokio::sync::oneshot;
 
-/// What takes longer is taken for a hang: more than anything here needs, on a machine however slow and busy.
+/// A test that takes longer is taken for a hang. Much more than any test needs, even on a slow and busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -24,13 +24,13 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 impl Kind {
-    /// A server on which an answer that ignores its end goes on for longer than anybody waits.
+    /// A server on which an answer that ignores its end takes longer than any test waits.
     pub(crate) fn endless() -> Self {
         Self { context: 1 << 18, pause: Duration::from_millis(2), ..Self::default() }
     }
 }
 
-/// A server on a thread of its own; ends with this.
+/// A server on a thread of its own. It ends when this is dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     end: Option<oneshot::Sender<()>>,
@@ -58,12 +58,12 @@ impl Server {
         Self { address: told.recv().unwrap(), end: Some(end), thread: Some(thread) }
     }
 
-    /// One that somebody else has started.
+    /// A server that was started elsewhere.
     pub(crate) fn at(address: SocketAddr) -> Self {
         Self { address, end: None, thread: None }
     }
 
-    /// Orders the end and waits for it.
+    /// Ends the server and waits for that.
     pub(crate) fn stop(&mut self) {
         if let Some(end) = self.end.take() {
             _ = end.send(());
@@ -88,7 +88,7 @@ impl Server {
         Answer::parse(&bytes)
     }
 
-    /// Sends a request and leaves the answer to be read.
+    /// Sends a request without reading the answer.
     pub(crate) fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
         // a server that hangs fails the test instead of hanging it
@@ -102,30 +102,30 @@ impl Server {
         }
         head.push_str(&format!("content-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len()));
         stream.write_all(head.as_bytes()).unwrap();
-        // a server may refuse before it has read the body
+        // a server may refuse a request before it has read the body
         _ = stream.write_all(body.as_bytes());
         stream
     }
 
-    /// A number of `/metrics`.
+    /// The value of a metric in `/metrics`.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let text = self.get("/metrics").body;
         number(&text, name).unwrap_or_else(|| panic!("no {name} in {text}"))
     }
 
-    /// Waits until no request is live, and nobody holds a page.
+    /// Waits until no request is live and all pages are free.
     pub(crate) fn wait_idle(&self) {
         until("no request is live", || {
             self.get("/health").json()["requests"] == json!({ "running": 0, "waiting": 0 })
         });
-        // who asks may be one too many still
+        // this request may itself exceed the limit
         until("no page is held", || {
             number(&self.get("/metrics").body, "vllm:kv_cache_usage_perc") == Some(0.0)
         });
     }
 }
 
-/// The sum of all numbers of this name, whatever labels they have.
+/// The sum of all metrics of this name, with any labels.
 fn number(metrics: &str, name: &str) -> Option<f64> {
     let of = |line: &str| {
         let rest = line.strip_prefix(name)?;
@@ -143,7 +143,7 @@ impl Drop for Server {
     }
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -172,14 +172,14 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 
-    /// The JSON of an answer that must have this status.
+    /// The JSON document of a response, whose status must be this.
     #[track_caller]
     pub(crate) fn ok(&self) -> Value {
         assert_eq!(self.status, 200, "{}", self.body);
         self.json()
     }
 
-    /// The data of all events, which must be well-formed; without the end mark.
+    /// The data of all events without the end mark. The events must be well-formed.
     #[track_caller]
     pub(crate) fn events(&self) -> Vec<Value> {
         assert_eq!(self.status, 200, "{}", self.body);

@@ -53,7 +53,7 @@ fn an_echo_tells_how_likely_the_prompt_was() {
     assert_eq!(logprobs["text_offset"], json!([0, 1, 2, 3, 4, 5, 6, 7]));
     let own = logprobs["token_logprobs"].as_array().unwrap();
     assert!(own[0].is_null() && logprobs["top_logprobs"][0].is_null());
-    // behind the closing marks the script says "a", and then "b"
+    // after the closing marks the script is "a", then "b"
     assert!(own[6].as_f64().unwrap() > -1e-3 && own[7].as_f64().unwrap() > -1e-3, "{own:?}");
     assert!(own[3].as_f64().unwrap() < -1.0, "{own:?}");
     assert!(logprobs["top_logprobs"][7].get("b").is_some());
@@ -128,7 +128,7 @@ fn the_token_that_came_is_among_the_likeliest() {
 fn the_best_answers_are_told() {
     let server = Server::start(&Kind::default());
     let ask = |fields: Value| {
-        // flat enough that answers differ
+        // logits so flat that answers differ
         let mut body = json!({ "prompt": "[[abcdefgh]]", "seed": 3, "temperature": 50, "top_k": 0, "top_p": 1,
             "min_p": 0, "max_tokens": 8 });
         body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());

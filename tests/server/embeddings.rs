@@ -1,10 +1,10 @@
-//! `/v1/embeddings` and its relatives. The scripted model's hidden states have a one where the token's byte is.
+//! `/v1/embeddings` and its other forms. The scripted model's hidden state is one-hot at the token's byte.
 
 use crate::client::Server;
 use crate::serving::Kind;
 use serde_json::{Value, json};
 
-/// Where the two bytes of "ab" are: equal parts of a vector of length 1.
+/// Components of the two bytes of "ab": equal parts of a vector of length 1.
 fn is_ab(vector: &Value) -> bool {
     let vector: Vec<f64> = vector.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
     let width = vector.len();
@@ -19,7 +19,7 @@ fn texts_become_the_mean_of_their_tokens() {
     let answer = server.post("/v1/embeddings", &json!({ "model": "m", "input": ["ab", "abab"] })).ok();
     assert_eq!((answer["object"].as_str(), answer["model"].as_str()), (Some("list"), Some("m")));
     assert_eq!(answer["data"][1]["index"], 1);
-    // a mean, so that saying it twice changes nothing
+    // the vector is a mean, so repeating the text changes nothing
     assert!(is_ab(&answer["data"][0]["embedding"]) && is_ab(&answer["data"][1]["embedding"]), "{answer}");
     assert_eq!(answer["usage"]["prompt_tokens"], 6);
     let tokens = server.post("/tokenize", &json!({ "content": "ab" })).ok()["tokens"].clone();
@@ -43,7 +43,7 @@ fn base64_holds_little_endian_floats() {
     let server = Server::start(&Kind::default());
     let body = json!({ "input": "a", "encoding_format": "base64" });
     let text = server.post("/v1/embeddings", &body).ok()["data"][0]["embedding"].as_str().unwrap().to_owned();
-    // 1.0 is 00 00 80 3f; all else is zero
+    // 1.0 is 00 00 80 3f; all other bytes are zero
     assert!(
         text.len().is_multiple_of(4) && text.bytes().filter(|&byte| byte != b'A' && byte != b'=').count() > 0
     );

@@ -1,4 +1,4 @@
-//! Every field of a request: taken where it is right, named where it is wrong, ignored where nobody knows it.
+//! The fields of a request: right values are accepted, wrong ones are named, unknown fields are ignored.
 
 use crate::chat::{ask, joined, weather, with};
 use crate::client::Server;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// Fields that clients send, with a value that is taken and one that is refused.
+/// Fields that clients send, each with a value that is accepted and one that is refused.
 fn fields() -> Vec<(&'static str, Value, Value)> {
     let format = json!({ "type": "json_schema", "json_schema": { "name": "n", "schema": { "const": 1 } } });
     vec![
@@ -75,7 +75,7 @@ fn every_field_that_is_wrong_is_named() {
         let error = &refusal.json()["error"];
         assert_eq!(error["type"], "invalid_request_error");
         let text = error["message"].as_str().unwrap();
-        // a schema that can't be compiled is named by what is wrong in it
+        // the message names the error in a schema that can't be compiled
         assert!(error["param"] == name || name == "json_schema", "{name}: {text}");
     }
 }
@@ -161,7 +161,7 @@ fn a_message_that_was_begun_is_continued() {
         let prompt = answer["__verbose"]["prompt"].as_str().unwrap();
         assert!(prompt.ends_with("<|im_start|>assistant\nYes, "), "{prompt}");
     }
-    // or not, if that is not wanted
+    // not if the request switches it off
     let answer = server.post(CHAT, &begun(json!({ "continue_final_message": false }))).ok();
     assert_eq!(answer["choices"][0]["message"]["content"], "Yes, of course");
     let both = json!({ "continue_final_message": true, "add_generation_prompt": true });
@@ -175,7 +175,7 @@ fn a_message_that_was_begun_is_continued() {
     let closed = with(ask("a"), json!({ "add_generation_prompt": false }));
     let prompt = server.post("/apply-template", &closed).ok();
     assert!(prompt["prompt"].as_str().unwrap().ends_with("<|im_end|>\n"));
-    // Anthropic's clients put words into the model's mouth in the same way
+    // Anthropic's clients begin an answer in the same way
     let body = json!({ "model": "m", "max_tokens": 50, "temperature": 0, "messages": [
         { "role": "user", "content": "[[Yes, of course]]" },
         { "role": "assistant", "content": "Yes, " },
@@ -249,7 +249,7 @@ fn settings_and_chosen_fields_are_told() {
         "response_fields": ["content", "generation_settings/n_predict", "no/such"] });
     let expected = json!({ "content": "ab", "generation_settings/n_predict": 2 });
     assert_eq!(server.post("/completion", &body).ok(), expected);
-    // what came of a seed that nobody chose can be had again
+    // the reported random seed repeats the answer
     let body = json!({ "prompt": "[[abcdefgh]]", "n_predict": 8, "temperature": 50, "top_k": 0, "top_p": 1, "min_p": 0 });
     let first = server.post("/completion", &body).ok();
     let seed = first["generation_settings"]["seed"].clone();

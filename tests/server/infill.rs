@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const MARKS: [&str; 3] = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"];
 const PROJECT: [&str; 5] = [MARKS[0], MARKS[1], MARKS[2], "<|repo_name|>", "<|file_sep|>"];
 
-/// What stands behind. The script has the last mark in it, which comes before the model's turn.
+/// The end of the prompt. The script has the last mark in it, which comes before the model's turn.
 const BEHIND: &str = "}\n[[<|fim_middle|>filled in]]";
 
 fn server(marks: &'static [&'static str]) -> Server {
@@ -35,7 +35,7 @@ fn a_place_is_filled_in() {
     assert_eq!(text, "filled in");
     let short = server.post("/infill", &with(request(), json!({ "n_predict": 3 }))).ok();
     assert_eq!((&short["content"], &short["stop_type"]), (&json!("fil"), &json!("limit")));
-    // a model that knows no projects gets further texts in front
+    // a model without repository tokens gets further files first
     let answer = server.post("/infill", &with(request(), json!({ "input_extra": extra() }))).ok();
     let snippet = "\n\n--- snippet ---\n\n";
     assert_eq!(answer["prompt"], format!("{snippet}int a();\n{snippet}b{around}"));
@@ -55,12 +55,12 @@ fn a_model_that_knows_projects_sees_one() {
     assert_eq!(answer["content"], "filled in");
 }
 
-/// What is far from the place goes first; there is room for an answer.
+/// The text far from the gap is dropped first; there is room for an answer.
 #[test]
 fn long_texts_are_cut_far_from_the_place() {
     let server = server(&PROJECT);
     let long = |name: &str| (0..3000).map(|number| format!("{name}{number}\n")).collect::<String>();
-    // a quarter of the context is left, and of the rest a quarter is for what is behind
+    // a quarter of the context is left for the answer, and a quarter of the rest is for the suffix
     let behind = format!("{BEHIND}{}", long("z"));
     let body = json!({ "input_prefix": long("y"), "input_suffix": behind, "n_predict": 8,
         "input_extra": [{ "text": long("x") }] });
@@ -70,7 +70,7 @@ fn long_texts_are_cut_far_from_the_place() {
     let (before, behind) = prompt.split_once("<|fim_suffix|>").unwrap();
     assert!(before.ends_with("y2998\ny2999\n") && !before.contains("y0\n"), "{before}");
     assert!(behind.starts_with("}\n[[") && behind.ends_with("<|fim_middle|>") && !behind.contains("z2999"));
-    // short ones leave room for the others
+    // short texts leave room for the others
     let body = with(body, json!({ "input_prefix": "y\n", "input_suffix": "}" }));
     let answer = server.post("/infill", &body).ok();
     let prompt = answer["prompt"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! Keys, origins, sizes, queues, clients that go, and the end.
+//! Keys, origins, sizes, queues, clients that disconnect, and the end of the server.
 
 use crate::chat::{ask, with};
 use crate::client::{PATIENCE, Server, until};
@@ -51,7 +51,7 @@ fn pages_of_strangers_are_refused() {
     let own = format!("http://{}", server.address);
     assert_eq!(from(&[("origin", &own)]).status, 200);
     assert_eq!(from(&[("origin", "http://localhost:3000")]).status, 200);
-    // a name that a stranger made lead here
+    // a foreign host name that resolves to this machine
     let rebound = from(&[("host", "evil.example:80")]);
     assert_eq!(rebound.status, 403);
     assert!(rebound.body.contains("--api-key"), "{}", rebound.body);
@@ -99,13 +99,13 @@ fn bodies_that_are_too_large_or_broken_are_refused() {
     assert_eq!(server.post("/v1/chat/completions", &ask("[[a]]")).status, 200);
 }
 
-/// Whoever has no key must not fill the memory either.
+/// A client without a key must not fill the memory either.
 #[test]
 fn bodies_take_no_more_room_than_there_is() {
     let mut kind = Kind::default();
     kind.settings.body_limit = 4096;
     let server = Server::start(&kind);
-    // a question has no body that is waited for
+    // the server does not wait for the body of a GET request
     for path in ["/health", "/v1/models", "/"] {
         let mut stream = server.open("GET", path, &[("expect", "no-body")], "");
         read_to(&mut stream, "HTTP/1.1 200 OK\r\n");
@@ -116,7 +116,7 @@ fn bodies_take_no_more_room_than_there_is() {
     }
     let body = ask("[[a]]").to_string();
     let status = || server.send("POST", "/v1/chat/completions", &[], &body).status;
-    // bodies that are not sent to their ends
+    // bodies that are not sent completely
     let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4096\r\n\r\n";
     let mut held = Vec::new();
     until("there is no room left", || {
@@ -129,7 +129,7 @@ fn bodies_take_no_more_room_than_there_is() {
     assert_eq!(server.get("/health").status, 200);
     drop(held);
     until("there is room again", || status() == 200);
-    // one that breaks off is not called too large
+    // a body that breaks off is not reported as too large
     let mut broken = std::net::TcpStream::connect(server.address).unwrap();
     broken.set_read_timeout(Some(PATIENCE)).unwrap();
     let head =
@@ -184,7 +184,7 @@ fn requests_in_progress_are_limited() {
     server.wait_idle();
 }
 
-/// Whoever sends slowly takes nobody's place, and does not hold up the end.
+/// A client that sends slowly does not count as a request in progress, and does not delay the end.
 #[test]
 fn half_a_request_takes_no_place() {
     let mut kind = Kind::default();
@@ -222,7 +222,7 @@ fn clients_that_go_leave_nothing_behind() {
         }
     }
     server.wait_idle();
-    // half a request, and one that is none
+    // half a request, and one that is invalid
     let mut half = std::net::TcpStream::connect(server.address).unwrap();
     half.write_all(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
         .unwrap();
@@ -240,7 +240,7 @@ fn a_client_that_never_reads_loses_its_place() {
     kind.settings.concurrency = 1;
     kind.settings.idle_timeout = Duration::from_millis(100);
     let server = Server::start(&kind);
-    // more than the system holds for a client: 20 tokens with their probabilities in place of each
+    // more than the system buffers for a client: 20 tokens with their probabilities for each token
     let much = json!({ "ignore_eos": true, "stream": true, "logprobs": true, "top_logprobs": 20 });
     let stream = server.open("POST", "/v1/chat/completions", &[], &with(ask("[[go]]"), much).to_string());
     until("it has its place", || server.post("/v1/chat/completions", &ask("[[a]]")).status == 429);
@@ -253,7 +253,7 @@ fn silence_is_filled_with_comments() {
     let mut kind = Kind { pause: Duration::from_millis(100), ..Kind::endless() };
     kind.settings.keep_alive_interval = Duration::from_millis(10);
     let server = Server::start(&kind);
-    // every token leaves time for comments, if the machine does
+    // every token takes long enough for comments, unless the machine is busy
     let mut stream = server.open("POST", "/v1/chat/completions", &[], &endless());
     read_to(&mut stream, ": keep-alive\n\n");
     drop(stream);
@@ -296,7 +296,7 @@ fn the_end_does_not_wait_for_ever() {
     });
 }
 
-/// So that no reader takes what it got for the whole answer, even if the engine is in the middle of a step.
+/// No client takes a part for the whole answer, even if the engine is in the middle of a step.
 #[test]
 fn the_end_is_told_to_whoever_reads_a_stream() {
     let chat = with(ask("[[go]]"), json!({ "stream": true, "max_tokens": 5 }));
@@ -327,7 +327,7 @@ fn the_end_is_told_to_whoever_reads_a_stream() {
     }
 }
 
-/// Also when the engine is in the middle of a step that takes longer than anybody waits.
+/// The same in the middle of a step that takes longer than any test waits.
 #[test]
 fn the_end_is_told_to_whoever_waits_for_a_whole_answer() {
     let (steps, begun) = channel();
@@ -336,7 +336,7 @@ fn the_end_is_told_to_whoever_waits_for_a_whole_answer() {
     kind.settings.final_write_timeout = PATIENCE;
     let mut server = Server::start(&kind);
     let mut waiting = server.open("POST", "/v1/chat/completions", &[], &ask("[[go]]").to_string());
-    // before it, the end of the engine's own would answer
+    // earlier, the end of the engine itself would answer
     begun.recv_timeout(PATIENCE).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| server.stop());

@@ -42,7 +42,7 @@ fn calls_have_objects() {
     assert_eq!(calls, [&json!({ "function": { "name": "weather", "arguments": { "city": "Köln" } } })]);
 }
 
-/// Clients want an object whatever happens.
+/// Clients expect an object in every case.
 #[test]
 fn a_call_that_is_cut_has_an_object_all_the_same() {
     let server = Server::start(&Kind::default());
@@ -95,7 +95,7 @@ fn a_context_goes_on() {
     let first = first.last().unwrap();
     let context = &first["context"];
     let length = first["prompt_eval_count"].as_u64().unwrap() + first["eval_count"].as_u64().unwrap();
-    // the answer and what ends it
+    // the answer and the token that ends it
     assert_eq!(context.as_array().unwrap().len() as u64, length + 1);
     let text = server.post("/detokenize", &json!({ "tokens": context })).ok()["content"].clone();
     assert_eq!(text, "<|im_start|>user\n[[one]]<|im_end|>\n<|im_start|>assistant\none<|im_end|>");
@@ -108,7 +108,7 @@ fn a_context_goes_on() {
     assert_eq!(count(&second), count(&alone) + length + 1);
     let grown = second["context"].as_array().unwrap();
     assert_eq!(grown[..context.as_array().unwrap().len()], *context.as_array().unwrap());
-    // a raw prompt has none
+    // a raw prompt has no context
     let raw = server.post("/api/generate", &json!({ "prompt": "[[a]]", "raw": true, "stream": false })).ok();
     assert!(raw.get("context").is_none());
     for fields in [
@@ -121,7 +121,7 @@ fn a_context_goes_on() {
     }
 }
 
-/// Rather a word than an answer to half of the question.
+/// Refused rather than answered in part.
 #[test]
 fn what_a_prompt_can_not_have_is_refused() {
     let server = Server::start(&Kind::default());

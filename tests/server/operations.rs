@@ -1,4 +1,4 @@
-//! What operators ask.
+//! Endpoints for operators.
 
 use crate::chat::{ask, with};
 use crate::client::{PATIENCE, Server, until};
@@ -56,7 +56,7 @@ fn metrics_have_the_names_that_dashboards_know() {
         assert!(plain.body.contains(&format!("# HELP llamacpp:{name}_total ")), "{name}");
     }
     assert!(server.metric("llamacpp:n_decode_total") > 0.0);
-    // vLLM's dashboards select by the model
+    // vLLM's dashboards select by this label
     let named = plain.body.lines().filter(|line| line.starts_with("vllm:"));
     assert!(named.clone().all(|line| line.contains("{model_name=\"scripted\"")), "{}", plain.body);
     for name in [
@@ -78,7 +78,7 @@ fn metrics_have_the_names_that_dashboards_know() {
     assert!(open.body.ends_with("# EOF\n") && open.body.contains("# TYPE llamacpp:prompt_tokens counter\n"));
 }
 
-/// Of requests whose numbers are known.
+/// The metrics of requests whose counts are known.
 #[test]
 fn histograms_have_what_was_counted() {
     let server = Server::start(&Kind::endless());
@@ -87,7 +87,7 @@ fn histograms_have_what_was_counted() {
         server.post("/v1/chat/completions", &body).ok()
     };
     let mut answers = vec![post("abcd")];
-    // one beside it all the time, which comes to no end
+    // one request beside it that does not end
     let body = with(ask("[[go]]"), json!({ "ignore_eos": true, "stream": true })).to_string();
     let beside = server.open("POST", "/v1/chat/completions", &[], &body);
     until("it runs", || server.get("/health").json()["requests"]["running"] == 1);
@@ -123,7 +123,7 @@ fn histograms_have_what_was_counted() {
         (server.metric("doorbell_cached_share_sum") - answers.iter().map(share).sum::<f64>()).abs() < 1e-9
     );
     assert_eq!(server.metric("doorbell_cached_share_bucket{le=\"0.0\"}"), 1.0);
-    // steps of one and of two; not every scrape moves it
+    // steps of one and of two requests; not every scrape changes it
     let steps = server.metric("doorbell_batch_size_count");
     assert_eq!(steps, server.metric("llamacpp:n_decode_total"));
     let alone = server.metric("doorbell_batch_size_bucket{le=\"1.0\"}");
@@ -135,7 +135,7 @@ fn histograms_have_what_was_counted() {
     assert!((rate - last).abs() <= 1e-6 * last, "{rate} of {last}");
 }
 
-/// The thread that answers probes computes nothing else: a connection that began with one ends with its answer.
+/// The thread that answers probes does no other work: a connection that begins with a probe ends with its answer.
 #[test]
 fn a_connection_of_probes_serves_nothing_else() {
     let server = Server::start(&Kind::default());
@@ -150,7 +150,7 @@ fn a_connection_of_probes_serves_nothing_else() {
     }
 }
 
-/// What a connection asks for may come in pieces.
+/// The first request of a connection may arrive in pieces.
 #[test]
 fn a_request_in_single_bytes_is_led_like_any() {
     let server = Server::start(&Kind::default());
@@ -218,7 +218,7 @@ fn what_there_is_not_is_said_in_json() {
     assert_eq!((rerank.status, rerank.json()["error"]["type"].as_str()), (501, Some("not_supported_error")));
 }
 
-/// So that a server that nobody asks draws no power.
+/// A server without requests draws no power.
 #[test]
 fn a_device_that_nobody_asks_rests() {
     let kind = Kind::default();
@@ -232,14 +232,14 @@ fn a_device_that_nobody_asks_rests() {
     let service = Service::start_resting(engine, tokenizer, Duration::from_millis(1)).unwrap();
     for _ in 0..3 {
         told.recv().unwrap();
-        // it rests once, until it is asked
+        // the device is suspended once, until a request comes
         assert!(told.try_recv().is_err());
         service.run_task(|_| ()).unwrap();
     }
     service.stop();
 }
 
-/// Report 24: what fails in the middle of an answer is seen by whoever watches, until the device works again.
+/// Report 24: a device that fails during an answer is reported as down until it works again.
 #[test]
 fn health_follows_a_device_that_fails() {
     let server = Server::start(&Kind::default());
@@ -260,7 +260,7 @@ fn health_follows_a_device_that_fails() {
     }
 }
 
-/// Whoever streams, whoever waits for a place, and whoever comes later gets an error, and the server can end.
+/// Running, waiting and later requests get an error, and the server can end.
 #[test]
 fn an_engine_that_panics_leaves_nobody_waiting() {
     let (steps, begun) = channel();

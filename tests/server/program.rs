@@ -1,4 +1,4 @@
-//! `doorbell serve` as people start it, on a tiny model that the CPU driver computes.
+//! The program `doorbell serve` on a tiny model, computed by the CPU driver.
 
 use crate::client::{Server, until};
 use doorbell_core::quant::Type;
@@ -8,9 +8,9 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The program, built as this test is.
+/// Builds the program with the profile of this test.
 fn program() -> PathBuf {
-    // all packages with what examples need, as for tests: other features would build most of them once more
+    // all packages, as for tests: other features would build most of them again
     let arguments = ["build", "--quiet", "--workspace", "--bin", "doorbell", "--example", "scripted_server"];
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(arguments).args(["--message-format", "json"]).stderr(Stdio::inherit());
@@ -61,7 +61,7 @@ fn the_program_serves_what_it_would_run_and_ends_when_told() {
     let run: Value = serde_json::from_slice(&run.stdout).unwrap();
     let body = json!({ "prompt": prompt, "temperature": 0, "max_tokens": 24 }).to_string();
     assert_eq!(server.send("POST", "/v1/completions", &[], &body).status, 401);
-    // together and one after the other, from the cache or not: the same text
+    // the text is the same together or one after the other, with or without the cache
     let ask = || server.send("POST", "/v1/completions", &[("authorization", "Bearer secret")], &body).ok();
     std::thread::scope(|scope| {
         let answers = [0, 1, 2].map(|_| scope.spawn(ask));
@@ -74,7 +74,7 @@ fn the_program_serves_what_it_would_run_and_ends_when_told() {
     assert_eq!(models["data"][0]["id"], "served-model");
     let running = server.send("GET", "/api/ps", &[("authorization", "Bearer secret")], "").ok();
     assert_eq!(running["models"][0]["size_vram"], 0, "the CPU has none");
-    // an answer under way does not keep the program
+    // an answer in progress does not delay the end
     let endless =
         json!({ "prompt": prompt, "stream": true, "ignore_eos": true, "max_tokens": 200 }).to_string();
     let stream = server.open("POST", "/v1/completions", &[("authorization", "Bearer secret")], &endless);
@@ -82,8 +82,8 @@ fn the_program_serves_what_it_would_run_and_ends_when_told() {
     drop(stream);
 }
 
-/// Sends SIGTERM, upon which the program must end well; with a limit far above the promised five seconds, as the
-/// machine may have other things to do.
+/// Sends SIGTERM, after which the program must end with success. The limit is far above the promised five seconds,
+/// because the machine may be busy.
 #[track_caller]
 fn terminate(child: &mut Child) {
     let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
@@ -96,7 +96,7 @@ fn terminate(child: &mut Child) {
     assert_eq!(ended.unwrap().code(), Some(0));
 }
 
-/// The lines that the program writes while it serves, and where it does.
+/// The lines that the program writes while it serves, and its address.
 fn serve(arguments: &[&str], model: &Path) -> (Child, Server, std::sync::mpsc::Receiver<String>) {
     let mut child = Command::new(program())
         .args(["serve", "--port", "0", "--device", "cpu", "--threads", "1", "--ctx", "128"])
@@ -124,7 +124,7 @@ fn serve(arguments: &[&str], model: &Path) -> (Child, Server, std::sync::mpsc::R
 }
 
 #[test]
-fn an_open_door_is_warned_of_and_prompts_are_not_written_down() {
+fn a_server_without_a_key_warns_and_logs_no_prompts() {
     let model = Path::new(env!("CARGO_TARGET_TMPDIR")).join("logged-model.gguf");
     std::fs::write(&model, tiny::model(Family::Qwen3, Shape::NARROW, Type::F32, 3).to_bytes()).unwrap();
     let (mut child, server, lines) = serve(&["--host", "0.0.0.0", "--verbose"], &model);

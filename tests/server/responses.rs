@@ -172,7 +172,7 @@ fn reasoning_belongs_to_the_answer_behind_it() {
         let answer = server.post(PATH, &json!({ "input": input, "temperature": 0 })).ok();
         answer["output"][0]["content"][0]["text"].clone()
     };
-    // the scripted model says the last that stands in its marks
+    // the scripted model repeats the last text between its marks
     assert_eq!(ask(json!({ "role": "user", "content": "[[asked]]" })), "asked");
     assert_eq!(ask(json!({ "type": "item_of_another_server" })), "thought");
 }

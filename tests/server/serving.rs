@@ -1,4 +1,4 @@
-//! Servers of scripted models on ports of their own.
+//! Servers with scripted models, each on a port of its own.
 
 use alloc::sync::Arc;
 use core::net::SocketAddr;
@@ -20,26 +20,26 @@ use std::sync::mpsc::Sender;
 
 const HEAP: Heap<'static> = &Global;
 
-/// What kind of server.
+/// Settings of a server and its model.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
     pub(crate) context: u32,
     pub(crate) parallel: u32,
     pub(crate) waiting: u32,
-    /// KV pages; `None` is enough for all at full context.
+    /// KV pages; `None`: enough for all sequences at full context.
     pub(crate) pages: Option<u32>,
     pub(crate) template: Option<&'static str>,
-    /// Whether what the template refuses is merged.
+    /// True if conversations that the template refuses are merged.
     pub(crate) merge_messages: bool,
     /// Marks that are tokens of their own.
     pub(crate) marks: &'static [&'static str],
     /// The seed of the model's weights.
     pub(crate) model: u64,
-    /// Where prefixes are saved.
+    /// Folder of saved prefixes.
     pub(crate) folder: Option<PathBuf>,
-    /// How long a step takes.
+    /// Duration of a step.
     pub(crate) pause: Duration,
-    /// Who hears that a step begins.
+    /// Receives a message when a step begins.
     pub(crate) steps: Option<Sender<()>>,
     pub(crate) settings: Settings,
 }
@@ -63,9 +63,9 @@ impl Default for Kind {
     }
 }
 
-/// A model, which lives as long as the process, as a served one does.
+/// A model that lives as long as the process, as in a real server.
 pub(crate) fn file(kind: &Kind) -> &'static Gguf<'static> {
-    // more than the merges fill, where some tokens must be left
+    // a vocabulary that is larger than the merges need, so that some tokens are unused
     let vocab = if kind.marks.is_empty() { 512 } else { 1024 };
     let shape = Shape { context: kind.context as usize, vocab, ..Shape::TINY };
     let mut file = tiny::model(Family::Qwen3, shape, Type::F32, kind.model);
@@ -78,7 +78,7 @@ pub(crate) fn file(kind: &Kind) -> &'static Gguf<'static> {
     Box::leak(Box::new(Gguf::parse(bytes, HEAP).unwrap()))
 }
 
-/// Makes marks of unused tokens, as files of Qwen3 have them.
+/// Turns unused tokens into marks, as files of Qwen3 have them.
 fn mark(file: &mut GgufFile, marks: &[&'static str]) {
     const USER_DEFINED: i32 = 4;
     for (key, value) in &mut file.metadata {
@@ -93,7 +93,7 @@ fn mark(file: &mut GgufFile, marks: &[&'static str]) {
     }
 }
 
-/// A model with nothing to compute.
+/// A scripted model with a running engine.
 pub(crate) fn served(kind: &Kind, gguf: &'static Gguf<'static>) -> ModelHandle {
     let model: &'static Model<'static> = Box::leak(Box::new(Model::new(gguf, HEAP).unwrap()));
     let tokenizer: &'static Tokenizer<'static> = Box::leak(Box::new(Tokenizer::new(gguf, HEAP).unwrap()));
@@ -117,7 +117,7 @@ pub(crate) fn served(kind: &Kind, gguf: &'static Gguf<'static>) -> ModelHandle {
     served
 }
 
-/// A server that listens. Call from within a tokio runtime.
+/// A server that listens. Needs a tokio runtime.
 pub(crate) async fn bind(kind: &Kind) -> Server {
     let gguf = file(kind);
     let mut settings = kind.settings.clone();

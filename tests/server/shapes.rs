@@ -1,4 +1,4 @@
-//! Answers that must have a shape, from a model that would rather say something else.
+//! Answers with a required format, from a model that would write something else.
 
 use crate::chat::{ask, weather, with};
 use crate::client::Server;
@@ -124,7 +124,7 @@ fn hostile_schemas_end_in_an_answer() {
     assert_eq!(server.post(CHAT, &ask("[[a]]")).status, 200);
 }
 
-/// The templates that show a style, and what the model would say instead.
+/// Templates that show a style, and the text that the model would write without a grammar.
 const STYLES: [&str; 8] = [
     "<tool_call>",
     "<|python_tag|>",
@@ -147,7 +147,7 @@ fn calls_can_be_forced_in_every_style() {
             .into_boxed_str(),
         );
         let server = Server::start(&Kind { template: Some(template), ..Kind::default() });
-        // as pydantic writes the models in a model
+        // as pydantic writes nested models
         let city = json!({ "$defs": { "City": { "enum": ["Rom"] } }, "type": "object",
             "properties": { "city": { "$ref": "#/$defs/City" } }, "required": ["city"], "additionalProperties": false });
         let tools = json!([
@@ -158,7 +158,7 @@ fn calls_can_be_forced_in_every_style() {
             with(ask("[[I won't]]"), json!({ "tools": tools, "tool_choice": "required", "max_tokens": 1 }));
         assert_eq!(server.post(CHAT, &any).status, 200, "{sign}");
         let body = with(
-            // where it may reason first, it goes straight to the call, whose channel has this beginning
+            // it may reason first, but begins the call, whose channel begins the same way
             ask(if sign == "<|channel|>" { "[[<|channel|>c]]" } else { "[[I won't]]" }),
             json!({ "tools": tools, "tool_choice": { "function": { "name": "weather" } }, "max_tokens": 1500 }),
         );
@@ -181,14 +181,14 @@ fn showing(sign: &str) -> &'static str {
     Box::leak(template.into_boxed_str())
 }
 
-/// A tool of two parameters, whose calls must keep to its schema.
+/// A strict tool with two parameters.
 fn strict() -> Value {
     let schema = json!({ "type": "object", "properties": { "city": { "enum": ["Rom"] }, "days": { "$ref": "#/$defs/few" } },
         "required": ["city", "days"], "additionalProperties": false, "$defs": { "few": { "enum": [3] } } });
     json!([{ "type": "function", "function": { "name": "weather", "strict": true, "parameters": schema } }])
 }
 
-/// How each style begins a call, and what the model would write then.
+/// For each style, the beginning of a call and the text that the model would write then.
 const BEGINNINGS: [(&str, &str, &str); 8] = [
     ("<tool_call>", "I ask. ", "<tool_call>\n{\"name\": \"other\"}"),
     ("<tool_call><function=", "I ask. ", "<tool_call>\n<function=weather>\n<parameter=country>"),
@@ -218,12 +218,12 @@ fn calls_of_strict_tools_keep_to_their_schemas_where_the_model_begins_them() {
         let arguments: Value = serde_json::from_str(function["arguments"].as_str().unwrap()).unwrap();
         assert_eq!(arguments, json!({ "city": "Rom", "days": 3 }), "{sign}");
         assert_eq!(message["content"].as_str().unwrap_or_default(), before.trim_end(), "{sign}");
-        // who calls nothing says what it likes
+        // without a call, the text is free
         let prose = "a < b {} <tool> [TOOL";
         let text =
             if sign == "<|channel|>" { format!("<|channel|>final<|message|>{prose}") } else { prose.into() };
         assert_eq!(content(&server, &body(&text)), prose, "{sign}");
-        // what a schema can't be kept in is refused, if it must be kept
+        // a strict schema that can't be enforced is refused
         let odd = |strict: bool| {
             let function = json!({ "name": "f", "strict": strict, "parameters": { "properties": { "a": { "not": {} } } } });
             let tools = json!([{ "type": "function", "function": function }]);

@@ -1,4 +1,4 @@
-//! `/slots`: what is computed, and prefixes that go to disk and come back.
+//! `/slots`: requests in progress, and prefixes saved to disk and restored.
 
 use crate::chat::{ask, with};
 use crate::client::{Server, until};
@@ -62,7 +62,7 @@ fn a_prefix_outlives_its_server() {
     assert_eq!(again["choices"][0]["message"], answer["choices"][0]["message"]);
     let prompt = again["usage"]["prompt_tokens"].as_u64().unwrap();
     assert_eq!(cached(&again), ((prompt - 1) / 32 * 32).min(tokens));
-    // what is in a slot can be saved from there, too
+    // the prefix of a slot can be saved from it, too
     let copy = server.post("/slots/0?action=save", &json!({ "filename": "copy" })).ok();
     assert!(copy["n_saved"].as_u64().unwrap() >= tokens);
     server.wait_idle();
@@ -79,7 +79,7 @@ fn an_erased_prefix_is_computed_anew() {
     assert_eq!(erased["n_erased"], first["usage"]["total_tokens"]);
     let again = server.post(CHAT, &body).ok();
     assert_eq!((cached(&again), &again["choices"]), (0, &first["choices"]));
-    // and without a word of slots
+    // also if the request names no slot
     assert_eq!(cached(&server.post(CHAT, &with(long(), json!({ "cache_prompt": false }))).ok()), 0);
     assert!(cached(&server.post(CHAT, &long()).ok()) > 0);
 }
@@ -153,7 +153,7 @@ fn alone(kind: &Kind) -> (Service, PrefixFolder) {
     (served(kind, gguf).service, folder)
 }
 
-/// Lets a prompt be continued by so many tokens, and gives them with their log-probabilities.
+/// Continues a prompt by `count` tokens and returns them with their log-probabilities.
 fn continued(service: &Service, prompt: &[TokenId], count: u32) -> (Vec<(TokenId, f32)>, u32) {
     let (tell, told) = std::sync::mpsc::channel();
     let ticket = service.submit(Job {
@@ -205,7 +205,7 @@ fn damaged_files_are_refused_and_hold_nothing() {
         std::fs::write(path(&bad), bytes).unwrap();
         let error = folder.restore(&service, 0, &bad).err();
         assert!(error.is_some(), "{what} was taken");
-        // the numbers come a moment after the pages
+        // the counts are updated shortly after the pages
         let free = || service.load().pages_free == service.load().pages;
         assert!(
             (0..10_000).any(|_| free() || {
@@ -225,16 +225,16 @@ fn damaged_files_are_refused_and_hold_nothing() {
         refused(&changed, &format!("a file with byte {at} changed"));
     }
     refused(&[&bytes[..], &[0]].concat(), "a file with a byte too many");
-    // pages that have changed places
+    // pages in another order
     let (page, first) = (32 * 4 + 8, 64 + 96 * 4 + 8);
     let mut turned = bytes.clone();
     turned[first..first + 2 * page].rotate_left(page);
     assert!(matches!(refused(&turned, "turned pages"), PrefixError::Damaged { part: "pages" }));
-    // the same file, where another model is served
+    // the same file on a server with another model
     let other = Kind { model: 2, ..kind.clone() };
     let (others, theirs) = alone(&other);
     assert!(matches!(theirs.restore(&others, 0, &good), Err(PrefixError::Model)));
-    // or where there is less room
+    // or with fewer pages
     let small = Kind { pages: Some(2), ..kind.clone() };
     let (smalls, own) = alone(&small);
     assert!(matches!(own.restore(&smalls, 0, &good), Err(PrefixError::TooLong { needed: 3, pages: 2 })));
@@ -283,7 +283,7 @@ fn backends_continue_what_others_of_their_kind_began() {
             })
         });
     }
-    // a file of one type of keys and values is none of another
+    // a file with one KV type does not fit another
     let path = folder("slots-types");
     let folder = PrefixFolder::new(&path, gguf).unwrap();
     let name = FileName::new("prefix").unwrap();

@@ -1,7 +1,7 @@
-//! How long a model may reason, and whether it does.
+//! Reasoning: switched on and off, and limited.
 //!
-//! What the model says follows a script by its place in the turn. So a script has what the template has put there already,
-//! and eight bytes that are lost to the mark that a limit puts there.
+//! The model follows a script by its position in the turn. A script therefore contains the text that the template has put
+//! there, and eight bytes that the closing mark of a limit replaces.
 
 use crate::chat::{ask, joined, with};
 use crate::client::Server;
@@ -13,28 +13,28 @@ pub(crate) const THINK: &[&str] = &["<think>", "</think>"];
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// Leaves reasoning to the model, as Qwen3's does, or closes it where it is not wanted.
+/// Leaves reasoning to the model, as Qwen3's does, or closes it if it is switched off.
 const CLOSES: &str = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}\
 {% endfor %}{{ '<|im_start|>assistant\\n' }}{% if enable_thinking is defined and enable_thinking is false %}\
 {{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}";
 
-/// Opens reasoning for the model, as Qwen3.5's does, and is told how much of it is wanted.
+/// Opens reasoning for the model, as Qwen3.5's does, and prints the effort.
 const OPENS: &str = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}\
 {% endfor %}{% if reasoning_effort is defined %}{{ '<|im_start|>effort\\n' + reasoning_effort + '<|im_end|>\\n' }}{% endif %}\
 {{ '<|im_start|>assistant\\n<think>\\n' }}{% if enable_thinking is defined and enable_thinking is false %}\
 {{ '\\n</think>\\n\\n' }}{% endif %}";
 
-/// Where the template opens: twelve letters, eight that the mark takes the place of, and an answer.
+/// Script for a template that opens reasoning: twelve letters, eight that the mark replaces, and an answer.
 const LONG: &str = "[[<think>\nabcdefghijkl========\n\nYes.]]";
 
-/// Where the template opens and closes.
+/// Script for a template that opens and closes reasoning.
 const SILENT: &str = "[[<think>\n\n</think>\n\nNo.]]";
 
 fn server(template: &'static str) -> Server {
     Server::start(&Kind { template: Some(template), marks: THINK, ..Kind::default() })
 }
 
-/// What came of a request, whole and as a stream: reasoning, text, reasoning tokens, all tokens and the reason.
+/// The result of a request, whole and as a stream: reasoning, text, reasoning tokens, all tokens and the reason.
 fn parts(server: &Server, body: &Value) -> (String, String, u64, u64, String) {
     let whole = server.post(CHAT, body).ok();
     let choice = &whole["choices"][0];
@@ -95,7 +95,7 @@ fn without_a_budget_reasoning_goes_on() {
         let found = parts(&server, &with(ask(LONG), fields));
         assert_eq!(found, expected(all, "", [all.len() as u64; 2]));
     }
-    // a budget that is not used up leaves all as it is
+    // a budget that is not used up changes nothing
     let body = with(ask("[[<think>\nhm\n</think>\n\nYes.]]"), json!({ "thinking_budget_tokens": 4 }));
     assert_eq!(parts(&server, &body), expected("hm", "Yes.", [3, 10]));
 }
@@ -105,7 +105,7 @@ fn a_budget_counts_from_the_mark_that_the_model_writes() {
     let server = server(CLOSES);
     let body = with(ask("[[<think>\nabcd========\n\nYes.]]"), json!({ "thinking_budget_tokens": 5 }));
     assert_eq!(parts(&server, &body), expected("abcd", "Yes.", [5, 13]));
-    // who does not reason is not held to it
+    // it has no effect without reasoning
     let body = with(ask("[[just an answer]]"), json!({ "thinking_budget_tokens": 0 }));
     assert_eq!(parts(&server, &body), expected("", "just an answer", [0, 14]));
 }
@@ -176,7 +176,7 @@ fn anthropics_budget_is_kept() {
     assert_eq!(answer["content"], json!([{ "type": "text", "text": "No." }]));
 }
 
-/// gpt-oss: channels in place of marks; the answer goes on behind the name of the role.
+/// gpt-oss: channels in place of marks; the answer begins after the name of the role.
 const CHANNELS: &str = "{# <|channel|> #}{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + \
 '<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}";
 
@@ -185,7 +185,7 @@ fn channels_of_reasoning_share_the_budget() {
     let marks = &["<|channel|>", "<|message|>", "<|end|>", "<|start|>", "<|return|>", "<|call|>"];
     let server = Server::start(&Kind { template: Some(CHANNELS), marks, ..Kind::default() });
     let limit = |tokens: u32| json!({ "thinking_budget_tokens": tokens });
-    // the last seven letters give way to the mark that ends the message
+    // the mark that ends the message replaces the last seven letters
     let long =
         "<|channel|>analysis<|message|>abcdefgh=======<|start|>assistant<|channel|>final<|message|>Yes.";
     let (reasoning, text, count, ..) = parts(&server, &with(ask(&format!("[[{long}]]")), limit(8)));
@@ -205,7 +205,7 @@ fn channels_of_reasoning_share_the_budget() {
     let none = "<|channel|>analysis<|message|>ab";
     let (reasoning, text, count, ..) = parts(&server, &with(ask(&format!("[[{none}]]")), limit(0)));
     assert_eq!((reasoning.as_str(), text.as_str(), count), ("", "ab", 0));
-    // who calls a tool has not reasoned
+    // a tool call is not reasoning
     let call = "<|channel|>commentary to=functions.weather<|message|>{\"city\": \"Rom\"}<|call|>";
     let body = with(with(ask(&format!("[[{call}]]")), limit(0)), json!({ "tools": crate::chat::weather() }));
     let choice = server.post(CHAT, &body).ok()["choices"][0].clone();
@@ -242,7 +242,7 @@ fn a_turn_of_channels_goes_on_where_it_was_begun() {
         let messages = json!([{ "role": "user", "content": format!("[[{script}]]") }, begun]);
         with(ask(""), json!({ "messages": messages, "tools": crate::chat::weather() }))
     };
-    // nothing is begun: the channels are read as ever
+    // no message is continued: channels are parsed as usual
     let whole = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Yes";
     let (reasoning, text, ..) = parts(&server, &body(whole, json!({ "role": "assistant", "content": "" })));
     assert_eq!((reasoning.as_str(), text.as_str()), ("hm", "Yes"));

@@ -1,4 +1,4 @@
-//! What clients and proxies do with HTTP itself: old versions, many requests a connection, odd spellings, silence.
+//! HTTP as clients and proxies use it: old versions, several requests per connection, odd spellings, silence.
 
 use crate::chat::{ask, with};
 use crate::client::{PATIENCE, Server, until};
@@ -17,7 +17,7 @@ fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-/// Reads up to a text that must come.
+/// Reads up to a text, which must come.
 #[track_caller]
 pub(crate) fn read_to(stream: &mut TcpStream, text: &str) -> String {
     let mut bytes = Vec::new();
@@ -30,7 +30,7 @@ pub(crate) fn read_to(stream: &mut TcpStream, text: &str) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// What comes until the server closes.
+/// Reads until the server closes the connection.
 fn read_all(mut stream: TcpStream) -> String {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
@@ -75,7 +75,7 @@ fn a_connection_goes_on_behind_a_stream() {
     }
 }
 
-/// As proxies speak whose configuration says nothing: no chunks, and the end of the connection is that of the answer.
+/// HTTP/1.0 as proxies with default settings use it: no chunks, and the end of the connection ends the answer.
 #[test]
 fn streams_reach_clients_of_http_1_0() {
     let server = Server::start(&Kind::default());
@@ -90,7 +90,7 @@ fn streams_reach_clients_of_http_1_0() {
     assert!(events.starts_with("data: {") && events.ends_with("data: [DONE]\n\n"), "{events}");
 }
 
-/// curl waits with large bodies until it is told to go on.
+/// curl sends a large body only after `100 Continue`.
 #[test]
 fn a_body_is_asked_for_if_it_will_be_read() {
     let mut kind = Kind::default();
@@ -104,7 +104,7 @@ fn a_body_is_asked_for_if_it_will_be_read() {
     assert!(read_to(&mut stream, "\r\n\r\n").starts_with("HTTP/1.1 100"));
     stream.write_all(body.as_bytes()).unwrap();
     assert_eq!(contents(&read_all(stream)), ["\"a\""]);
-    // one that is too large need not be sent
+    // a body that is too large need not be sent
     let mut stream = connect(&server);
     let head = post("expect: 100-continue\r\n", &"x".repeat(5000));
     stream.write_all(head.split_once("\r\n\r\n").unwrap().0.as_bytes()).unwrap();
@@ -112,7 +112,7 @@ fn a_body_is_asked_for_if_it_will_be_read() {
     assert!(read_to(&mut stream, "\r\n\r\n").starts_with("HTTP/1.1 413"));
 }
 
-/// A refusal comes before the body does. Whoever sends the body all the same still gets it, not a broken connection.
+/// A refusal is sent before the body has arrived. A client that sends the body anyway gets it, not a broken connection.
 #[test]
 fn a_refusal_reaches_who_goes_on_sending() {
     let mut kind = Kind::default();
@@ -129,7 +129,7 @@ fn a_refusal_reaches_who_goes_on_sending() {
     }
 }
 
-/// As Java's client begins: HTTP/2 is offered, and need not be taken.
+/// Java's client offers an upgrade to HTTP/2, which the server ignores.
 #[test]
 fn an_offer_of_http_2_is_passed_over() {
     let server = Server::start(&Kind::default());
@@ -154,7 +154,7 @@ fn a_path_may_end_in_a_slash_and_be_asked_for_its_head() {
         assert_eq!(answer.status, 200, "{path}");
         assert!(answer.body.is_empty() && answer.header("content-length").is_some(), "{answer:?}");
     }
-    // a name in the path stays a name
+    // a slash after a name is a part of the name
     assert_eq!(server.get("/v1/models/none/").status, 404);
 }
 
@@ -172,15 +172,15 @@ fn bodies_are_read_whatever_they_are_called() {
         (answer[9..12].to_owned(), answer)
     };
     let body = ask("[[a]]").to_string();
-    // no type, a wrong one, a mark that Windows' editors put in front
+    // no content type, a wrong one, and a byte order mark
     assert_eq!(status("", body.as_bytes()).0, "200");
     assert_eq!(status("content-type: text/plain\r\n", body.as_bytes()).0, "200");
     assert_eq!(status("", format!("\u{feff}{body}").as_bytes()).0, "200");
     assert_eq!(status("content-encoding: identity\r\n", body.as_bytes()).0, "200");
-    // of fields that are there twice, the last one counts, as in other servers
+    // of two fields with the same name the last one counts, as in other servers
     let (_, twice) = status("", body.replacen('{', "{\"messages\":3,", 1).as_bytes());
     assert_eq!(contents(&twice), ["\"a\""]);
-    // compressed ones are refused in words, not taken for broken JSON
+    // compressed bodies are refused with a message, not taken for broken JSON
     let (refusal, words) = status("content-encoding: gzip\r\n", b"\x1f\x8b\x08\0\0\0\0\0\0\x03");
     assert_eq!(refusal, "415");
     assert!(words.contains("gzip"), "{words}");
@@ -201,14 +201,14 @@ fn the_sixth_version_of_addresses_is_listened_on() {
     let mut kind = Kind::default();
     kind.settings.address = "[::1]:0".parse().unwrap();
     if TcpListener::bind(kind.settings.address).is_err() {
-        return; // a machine without
+        return; // a machine without IPv6
     }
     let server = Server::start(&kind);
     assert_eq!(server.get("/v1/models").status, 200);
     assert_eq!(server.post("/v1/chat/completions", &ask("[[a]]")).status, 200);
 }
 
-/// That is all that is heard of a client that goes, too.
+/// A client that disconnects gives no other sign.
 #[test]
 fn a_client_that_closes_its_side_has_gone() {
     let mut kind = Kind::endless();
@@ -233,7 +233,7 @@ fn a_client_that_closes_its_side_has_gone() {
     }
 }
 
-/// Clients that fell asleep must not hold sockets for ever.
+/// Clients that stop reading must not hold sockets for ever.
 #[test]
 fn connections_without_a_word_are_closed() {
     let mut kind = Kind { pause: Duration::from_millis(200), ..Kind::default() };
@@ -242,17 +242,17 @@ fn connections_without_a_word_are_closed() {
     let words = ["", "G", "GET /v1/models HTTP/1.1\r\nhost: localhost\r\n", "GET /health HTT"];
     let silent = words.map(|word| {
         let mut stream = connect(&server);
-        // on a busy machine the time may be over already
+        // on a busy machine the timeout may be over already
         _ = stream.write_all(word.as_bytes());
         stream
     });
     for mut stream in silent {
-        // the words may never have been read
+        // the request may never have been read
         if let Err(error) = stream.read_to_end(&mut Vec::new()) {
             assert_eq!(error.kind(), ErrorKind::ConnectionReset);
         }
     }
-    // an answer may take longer than a question
+    // an answer may take longer than the timeout
     let body = with(ask("[[abc]]"), json!({ "stream": true })).to_string();
     let request = post("", &body);
     let answer = || {
@@ -263,7 +263,7 @@ fn connections_without_a_word_are_closed() {
         String::from_utf8(answer).unwrap()
     };
     let mut answered = String::new();
-    // where the question wasn't too slow itself
+    // if the request itself was not too slow
     until("it is answered", || {
         answered = answer();
         !answered.is_empty()
@@ -285,7 +285,7 @@ fn an_address_that_cannot_be_had_is_told_with_a_remedy() {
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = refusal(other.local_addr().unwrap());
     assert!(taken.contains("choose another --port"), "{taken}");
-    // an address of documentation, which no machine has
+    // an address reserved for documentation
     let foreign = refusal(SocketAddr::from(([192, 0, 2, 1], 0)));
     assert!(foreign.contains("--host"), "{foreign}");
 }
