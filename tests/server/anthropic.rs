@@ -31,7 +31,7 @@ fn an_answer_has_blocks() {
 }
 
 #[test]
-fn ends_have_their_own_words() {
+fn stop_reasons_have_anthropics_names() {
     let server = Server::start(&Kind::default());
     let stop = server.post(PATH, &with(ask("[[one two]]"), json!({ "stop_sequences": ["x", " two"] }))).ok();
     assert_eq!((&stop["stop_reason"], &stop["stop_sequence"]), (&json!("stop_sequence"), &json!(" two")));
@@ -71,7 +71,7 @@ fn calls_are_blocks_with_objects() {
 
 /// Claude Code shortens a conversation when it reads these words.
 #[test]
-fn a_prompt_that_is_too_long_is_refused_in_the_words_that_clients_know() {
+fn a_prompt_that_is_too_long_is_refused_in_the_wording_of_anthropic() {
     let server = Server::start(&Kind { context: 128, ..Kind::default() });
     let refusal = server.post(PATH, &ask(&"x y z ".repeat(100)));
     assert_eq!(
@@ -133,7 +133,7 @@ fn tools_without_what_they_need_are_refused() {
 }
 
 #[test]
-fn results_of_tools_and_blocks_are_taken() {
+fn results_of_tools_and_blocks_are_accepted() {
     let server = Server::start(&Kind::default());
     let body = json!({ "max_tokens": 100, "temperature": 0, "tools": tools(),
         "system": [{ "type": "text", "text": "s", "cache_control": { "type": "ephemeral" } }],

@@ -39,7 +39,7 @@ fn misbehave(server: &Server, number: u64) {
 }
 
 #[test]
-fn nothing_is_left_of_clients_that_misbehave() {
+fn clients_that_misbehave_leave_nothing_behind() {
     let kind = Kind { parallel: 3, waiting: 6, pause: Duration::from_micros(200), ..Kind::default() };
     let server = Server::start(&kind);
     std::thread::scope(|scope| {

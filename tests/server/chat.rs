@@ -85,7 +85,7 @@ fn usage_comes_only_if_asked_for() {
 }
 
 #[test]
-fn several_answers_are_told_apart() {
+fn several_answers_differ_by_index() {
     let server = Server::start(&Kind::default());
     let answer = server.post("/v1/chat/completions", &with(ask("[[ab]]"), json!({ "n": 3 }))).ok();
     let choices = answer["choices"].as_array().unwrap();
@@ -167,7 +167,7 @@ fn a_call_is_read_out_of_the_answer() {
 }
 
 #[test]
-fn mistrals_templates_take_the_names_of_calls_that_they_are_given() {
+fn mistrals_templates_get_call_ids_that_they_accept() {
     let template = "{% for m in messages %}{% if m.role == 'tool' %}{% if m.tool_call_id|length != 9 %}\
                     {{ raise_exception('Tool call IDs should be alphanumeric strings with length 9!') }}{% endif %}\
                     {{ '[TOOL_RESULTS]' + m.tool_call_id }}{% endif %}{% for call in m.tool_calls or [] %}\
@@ -234,7 +234,7 @@ fn tool_choice_none_leaves_calls_as_text() {
 }
 
 #[test]
-fn reasoning_is_told_apart() {
+fn reasoning_is_reported_apart_from_the_text() {
     let template = "{# </think> #}{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + \
                     '<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}";
     let server = Server::start(&Kind { template: Some(template), ..Kind::default() });
@@ -288,7 +288,7 @@ fn markup_in_contents_stays_text() {
 }
 
 #[test]
-fn progress_of_the_prompt_is_told_if_wanted() {
+fn progress_of_the_prompt_is_reported_if_wanted() {
     let server = Server::start(&Kind::default());
     let text = format!("{} [[ok]]", "word ".repeat(100));
     let body = with(ask(&text), json!({ "stream": true, "return_progress": true }));

@@ -40,13 +40,13 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start(kind: &Kind) -> Self {
         let kind = kind.clone();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let (end, ended) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
             runtime.unwrap().block_on(async {
                 let server = bind(&kind).await;
-                tell.send(server.address().unwrap()).unwrap();
+                sender.send(server.address().unwrap()).unwrap();
                 server
                     .run(async {
                         _ = ended.await;
@@ -55,7 +55,7 @@ impl Server {
                     .unwrap();
             });
         });
-        Self { address: told.recv().unwrap(), end: Some(end), thread: Some(thread) }
+        Self { address: receiver.recv().unwrap(), end: Some(end), thread: Some(thread) }
     }
 
     /// A server that was started elsewhere.

@@ -42,7 +42,7 @@ fn a_prompt_is_echoed() {
 }
 
 #[test]
-fn an_echo_tells_how_likely_the_prompt_was() {
+fn an_echo_has_log_probabilities_of_the_prompt() {
     let server = Server::start(&Kind::default());
     let mut body =
         json!({ "prompt": "[[ab]]a", "echo": true, "logprobs": 2, "temperature": 0, "max_tokens": 8 });
@@ -78,7 +78,7 @@ fn log_probabilities_are_in_the_older_shape() {
 }
 
 #[test]
-fn llama_servers_form_tells_why_it_ended() {
+fn llama_servers_form_has_the_stop_type() {
     let server = Server::start(&Kind::default());
     let complete = |body: Value| {
         let answer = server.post("/completion", &body).ok();
@@ -115,7 +115,7 @@ fn llama_servers_form_tells_why_it_ended() {
 }
 
 #[test]
-fn the_token_that_came_is_among_the_likeliest() {
+fn the_sampled_token_is_among_the_likeliest() {
     let server = Server::start(&Kind::default());
     let body = json!({ "prompt": "[[ab]]", "logprobs": 0, "temperature": 0 });
     let logprobs = server.post("/v1/completions", &body).ok()["choices"][0]["logprobs"].clone();
@@ -125,7 +125,7 @@ fn the_token_that_came_is_among_the_likeliest() {
 }
 
 #[test]
-fn the_best_answers_are_told() {
+fn the_best_answers_are_returned() {
     let server = Server::start(&Kind::default());
     let ask = |fields: Value| {
         // logits so flat that answers differ

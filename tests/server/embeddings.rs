@@ -77,7 +77,7 @@ fn ollama_has_two_forms_of_it() {
 }
 
 #[test]
-fn wrong_requests_are_told_what_is_wrong() {
+fn refusals_name_what_is_wrong() {
     let server = Server::start(&Kind::default());
     let too_long = "ab".repeat(2000);
     for (body, field) in [

@@ -56,7 +56,7 @@ fn fields() -> Vec<(&'static str, Value, Value)> {
 }
 
 #[test]
-fn every_field_is_taken_alone() {
+fn every_field_is_accepted_alone() {
     let server = Server::start(&Kind::default());
     for (name, good, _) in fields() {
         let limit = if name == "max_completion_tokens" { json!({}) } else { json!({ "max_tokens": 8 }) };
@@ -120,7 +120,7 @@ fn whole_numbers_may_be_large_and_have_a_point() {
 }
 
 #[test]
-fn what_every_token_has_to_pass_is_bounded() {
+fn lists_that_every_token_passes_are_bounded() {
     let server = Server::start(&Kind::default());
     let stops = |count: usize| (0..count).map(|at| format!("never {at}")).collect::<Vec<_>>();
     assert_eq!(server.post(CHAT, &with(ask("[[a]]"), json!({ "stop": stops(256) }))).status, 200);
@@ -135,7 +135,7 @@ fn what_every_token_has_to_pass_is_bounded() {
 }
 
 #[test]
-fn a_message_that_was_begun_has_no_control_tokens() {
+fn a_continued_message_has_no_control_tokens() {
     let server = Server::start(&Kind::default());
     let count = |text: &str| {
         let messages = json!([{ "role": "user", "content": "a" }, { "role": "assistant", "content": text }]);
@@ -146,7 +146,7 @@ fn a_message_that_was_begun_has_no_control_tokens() {
 }
 
 #[test]
-fn a_message_that_was_begun_is_continued() {
+fn a_last_message_of_the_assistant_is_continued() {
     let server = Server::start(&Kind::default());
     let begun = |fields: Value| {
         let messages = json!([
@@ -234,7 +234,7 @@ fn probabilities_can_be_those_after_sampling() {
 }
 
 #[test]
-fn settings_and_chosen_fields_are_told() {
+fn settings_and_selected_fields_are_returned() {
     let server = Server::start(&Kind::default());
     let bias = |fields: Value| {
         let body = with(json!({ "prompt": "[[ab]]", "n_predict": 2 }), fields);
@@ -304,7 +304,7 @@ fn reasoning_that_is_not_wanted_is_closed() {
 }
 
 #[test]
-fn large_bodies_are_read_aside() {
+fn large_bodies_are_parsed_on_another_thread() {
     let server = Server::start(&Kind { context: 128, ..Kind::default() });
     let large = "word ".repeat(30_000);
     let tokens = server.post("/tokenize", &json!({ "content": large })).ok();

@@ -24,7 +24,7 @@ fn extra() -> Value {
 }
 
 #[test]
-fn a_place_is_filled_in() {
+fn a_gap_is_filled_in() {
     let server = server(&MARKS);
     let answer = server.post("/infill", &request()).ok();
     let around = format!("<|fim_prefix|>int main() {{\n    int n =<|fim_suffix|>{BEHIND}<|fim_middle|>");
@@ -45,7 +45,7 @@ fn a_place_is_filled_in() {
 }
 
 #[test]
-fn a_model_that_knows_projects_sees_one() {
+fn a_model_with_repository_tokens_gets_a_repository() {
     let server = server(&PROJECT);
     let answer = server.post("/infill", &with(request(), json!({ "input_extra": extra() }))).ok();
     let prompt = answer["prompt"].as_str().unwrap();
@@ -57,7 +57,7 @@ fn a_model_that_knows_projects_sees_one() {
 
 /// The text far from the gap is dropped first; there is room for an answer.
 #[test]
-fn long_texts_are_cut_far_from_the_place() {
+fn long_texts_are_cut_far_from_the_gap() {
     let server = server(&PROJECT);
     let long = |name: &str| (0..3000).map(|number| format!("{name}{number}\n")).collect::<String>();
     // a quarter of the context is left for the answer, and a quarter of the rest is for the suffix

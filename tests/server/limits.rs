@@ -39,7 +39,7 @@ fn keys_are_asked_for_where_something_is_computed() {
 }
 
 #[test]
-fn pages_of_strangers_are_refused() {
+fn pages_of_unknown_origins_are_refused() {
     let mut kind = Kind::default();
     kind.settings.origins = vec!["https://chat.example".into()];
     let server = Server::start(&kind);
@@ -156,7 +156,7 @@ fn unknown_fields_are_ignored() {
 }
 
 #[test]
-fn a_full_queue_is_told_with_a_time_to_come_back() {
+fn a_full_queue_is_refused_with_a_retry_time() {
     let server = Server::start(&Kind { parallel: 1, waiting: 1, ..Kind::endless() });
     let requests = || server.get("/health").json()["requests"].clone();
     let first = server.open("POST", "/v1/chat/completions", &[], &endless());
@@ -186,7 +186,7 @@ fn requests_in_progress_are_limited() {
 
 /// A client that sends slowly does not count as a request in progress, and does not delay the end.
 #[test]
-fn half_a_request_takes_no_place() {
+fn half_a_request_does_not_count_as_in_progress() {
     let mut kind = Kind::default();
     kind.settings.concurrency = 1;
     kind.settings.drain_timeout = PATIENCE;
@@ -209,7 +209,7 @@ fn half_a_request_takes_no_place() {
 }
 
 #[test]
-fn clients_that_go_leave_nothing_behind() {
+fn clients_that_disconnect_leave_nothing_behind() {
     let kind = Kind { pause: Duration::from_millis(1), ..Kind::default() };
     let server = Server::start(&kind);
     let whole = with(ask("[[go]]"), json!({ "ignore_eos": true })).to_string();
@@ -235,7 +235,7 @@ fn clients_that_go_leave_nothing_behind() {
 }
 
 #[test]
-fn a_client_that_never_reads_loses_its_place() {
+fn a_client_that_never_reads_is_disconnected() {
     let mut kind = Kind { context: 4096, ..Kind::default() };
     kind.settings.concurrency = 1;
     kind.settings.idle_timeout = Duration::from_millis(100);
@@ -298,9 +298,9 @@ fn the_end_does_not_wait_for_ever() {
 
 /// No client takes a part for the whole answer, even if the engine is in the middle of a step.
 #[test]
-fn the_end_is_told_to_whoever_reads_a_stream() {
+fn the_end_of_the_server_is_an_event_in_streams() {
     let chat = with(ask("[[go]]"), json!({ "stream": true, "max_tokens": 5 }));
-    for (path, body, told) in [
+    for (path, body, expected) in [
         ("/v1/chat/completions", &chat, "data: {\"error\":"),
         ("/v1/completions", &json!({ "prompt": "[[go]]", "stream": true }), "data: {\"error\":"),
         ("/completion", &json!({ "prompt": "[[go]]", "stream": true }), "data: {\"error\":"),
@@ -321,7 +321,7 @@ fn the_end_is_told_to_whoever_reads_a_stream() {
             let mut rest = String::new();
             stream.read_to_string(&mut rest).unwrap();
             drop(stream);
-            assert!(rest.contains(told) && rest.contains("shutting down"), "{path}: {rest}");
+            assert!(rest.contains(expected) && rest.contains("shutting down"), "{path}: {rest}");
             assert!(rest.ends_with("0\r\n\r\n"), "{path}: {rest}");
         });
     }
@@ -329,7 +329,7 @@ fn the_end_is_told_to_whoever_reads_a_stream() {
 
 /// The same in the middle of a step that takes longer than any test waits.
 #[test]
-fn the_end_is_told_to_whoever_waits_for_a_whole_answer() {
+fn the_end_of_the_server_is_an_error_for_whole_answers() {
     let (steps, begun) = channel();
     let mut kind = Kind { pause: 2 * PATIENCE, steps: Some(steps), ..Kind::default() };
     kind.settings.drain_timeout = Duration::from_millis(100);

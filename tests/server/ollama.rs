@@ -63,7 +63,7 @@ fn a_call_that_is_cut_has_an_object_all_the_same() {
 }
 
 #[test]
-fn what_tokens_were_likely_is_told() {
+fn likely_tokens_are_reported() {
     let server = Server::start(&Kind::default());
     let mut body = with(ask("[[ab北]]"), json!({ "logprobs": true, "top_logprobs": 2 }));
     let streamed = lines(&server.post("/api/chat", &body));
@@ -78,9 +78,9 @@ fn what_tokens_were_likely_is_told() {
     body["stream"] = false.into();
     assert_eq!(server.post("/api/chat", &body).ok()["logprobs"], json!(streamed));
     let body = json!({ "prompt": "[[ab]]", "logprobs": true, "options": { "temperature": 0 } });
-    let told = lines(&server.post("/api/generate", &body));
-    assert_eq!(told.iter().filter_map(|line| line["logprobs"].as_array()).flatten().count(), 2);
-    assert!(told.iter().all(|line| line["message"].is_null()));
+    let streamed = lines(&server.post("/api/generate", &body));
+    assert_eq!(streamed.iter().filter_map(|line| line["logprobs"].as_array()).flatten().count(), 2);
+    assert!(streamed.iter().all(|line| line["message"].is_null()));
     assert!(
         lines(&server.post("/api/chat", &ask("[[a]]"))).iter().all(|line| line.get("logprobs").is_none())
     );

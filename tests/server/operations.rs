@@ -16,7 +16,7 @@ use std::net::TcpStream;
 use std::sync::mpsc::channel;
 
 #[test]
-fn health_numbers_and_models_are_told() {
+fn health_numbers_and_models_are_reported() {
     let server = Server::start(&Kind::default());
     assert_eq!(server.get("/health").ok()["status"], "ok");
     assert_eq!(server.get("/live").ok()["status"], "ok");
@@ -108,8 +108,8 @@ fn histograms_have_what_was_counted() {
         ("vllm:time_per_output_token_seconds", 1e3, sum("/timings/predicted_per_token_ms")),
     ] {
         assert_eq!(server.metric(&format!("{name}_count")), count, "{name}");
-        let (told, total) = (server.metric(&format!("{name}_sum")), total / of);
-        assert!((told - total).abs() <= 1e-6 * total.abs(), "{name}: {told} of {total}");
+        let (sum, total) = (server.metric(&format!("{name}_sum")), total / of);
+        assert!((sum - total).abs() <= 1e-6 * total.abs(), "{name}: {sum} of {total}");
     }
     let cached = "/usage/prompt_tokens_details/cached_tokens";
     assert!(sum(cached) >= 64.0);
@@ -152,7 +152,7 @@ fn a_connection_of_probes_serves_nothing_else() {
 
 /// The first request of a connection may arrive in pieces.
 #[test]
-fn a_request_in_single_bytes_is_led_like_any() {
+fn a_request_in_single_bytes_is_routed_as_any_other() {
     let server = Server::start(&Kind::default());
     for (path, kept) in [("/health", false), ("/v1/health", false), ("/v1/models", true), ("/heal", true)] {
         let mut stream = TcpStream::connect(server.address).unwrap();
@@ -208,7 +208,7 @@ fn the_page_needs_nothing_from_elsewhere() {
 }
 
 #[test]
-fn what_there_is_not_is_said_in_json() {
+fn missing_paths_are_reported_in_json() {
     let server = Server::start(&Kind::default());
     let missing = server.get("/v1/nothing");
     assert_eq!((missing.status, missing.json()["error"]["code"].as_u64()), (404, Some(404)));
@@ -220,20 +220,20 @@ fn what_there_is_not_is_said_in_json() {
 
 /// A server without requests draws no power.
 #[test]
-fn a_device_that_nobody_asks_rests() {
+fn an_idle_device_is_suspended() {
     let kind = Kind::default();
     let gguf = file(&kind);
     let model: &'static Model<'static> = Box::leak(Box::new(Model::new(gguf, &Global).unwrap()));
     let tokenizer: &'static Tokenizer<'static> = Box::leak(Box::new(Tokenizer::new(gguf, &Global).unwrap()));
     let config = Config::new(kind.context, 1, 64);
-    let (tell, told) = channel();
-    let backend = Scripted::new(model, tokenizer, config.pages, Duration::ZERO).telling(tell);
+    let (sender, receiver) = channel();
+    let backend = Scripted::new(model, tokenizer, config.pages, Duration::ZERO).telling(sender);
     let engine = Engine::new(model, backend, config, &[], &Global).unwrap();
     let service = Service::start_resting(engine, tokenizer, Duration::from_millis(1)).unwrap();
     for _ in 0..3 {
-        told.recv().unwrap();
+        receiver.recv().unwrap();
         // the device is suspended once, until a request comes
-        assert!(told.try_recv().is_err());
+        assert!(receiver.try_recv().is_err());
         service.run_task(|_| ()).unwrap();
     }
     service.stop();
@@ -262,7 +262,7 @@ fn health_follows_a_device_that_fails() {
 
 /// Running, waiting and later requests get an error, and the server can end.
 #[test]
-fn an_engine_that_panics_leaves_nobody_waiting() {
+fn an_engine_that_panics_leaves_no_request_waiting() {
     let (steps, begun) = channel();
     let kind = Kind { parallel: 1, pause: Duration::from_millis(20), steps: Some(steps), ..Kind::default() };
     let mut server = Server::start(&kind);

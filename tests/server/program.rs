@@ -23,7 +23,7 @@ fn program() -> PathBuf {
 }
 
 #[test]
-fn the_program_serves_what_it_would_run_and_ends_when_told() {
+fn the_program_serves_the_text_of_run_and_ends_upon_sigterm() {
     let program = program();
     let model = Path::new(env!("CARGO_TARGET_TMPDIR")).join("served-model.gguf");
     std::fs::write(&model, tiny::model(Family::Qwen3, Shape::NARROW, Type::F32, 3).to_bytes()).unwrap();
@@ -105,12 +105,12 @@ fn serve(arguments: &[&str], model: &Path) -> (Child, Server, std::sync::mpsc::R
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line).ok()));
+    std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line).ok()));
     let mut before = Vec::new();
     let address = loop {
-        let line = told.recv().unwrap();
+        let line = receiver.recv().unwrap();
         let address = line.split_once("on http://").map(|(_, address)| address.parse().unwrap());
         before.push(line);
         if let Some(address) = address {
@@ -119,7 +119,7 @@ fn serve(arguments: &[&str], model: &Path) -> (Child, Server, std::sync::mpsc::R
     };
     let (again, all) = std::sync::mpsc::channel();
     before.into_iter().for_each(|line| again.send(line).unwrap());
-    std::thread::spawn(move || told.into_iter().try_for_each(|line| again.send(line).ok()));
+    std::thread::spawn(move || receiver.into_iter().try_for_each(|line| again.send(line).ok()));
     (child, Server::at(address), all)
 }
 

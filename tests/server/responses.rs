@@ -40,7 +40,7 @@ fn an_answer_has_items_of_parts() {
 }
 
 #[test]
-fn a_stream_tells_every_item_and_part_with_its_place() {
+fn a_stream_has_every_item_and_part_with_its_index() {
     let server = Server::start(&Kind::default());
     let body =
         json!({ "input": format!("[[I ask.\n{CALL}]]"), "tools": tools(), "stream": true, "temperature": 0 });
@@ -161,7 +161,7 @@ fn conversations_come_back_as_items() {
 }
 
 #[test]
-fn reasoning_belongs_to_the_answer_behind_it() {
+fn reasoning_belongs_to_the_answer_after_it() {
     let template = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + (m.reasoning_content or '') + m.content + \
                     '<|im_end|>\\n' }}{% endfor %}{{ '<|im_start|>assistant\\n' }}";
     let server = Server::start(&Kind { template: Some(template), ..Kind::default() });
@@ -205,7 +205,7 @@ fn probes_are_answered_and_memory_is_refused() {
 }
 
 #[test]
-fn a_format_is_kept() {
+fn a_format_is_enforced() {
     let server = Server::start(&Kind::default());
     let schema = json!({ "type": "object", "properties": { "a": { "type": "boolean" } }, "required": ["a"],
         "additionalProperties": false });

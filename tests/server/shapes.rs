@@ -13,7 +13,7 @@ fn content(server: &Server, body: &Value) -> String {
 }
 
 #[test]
-fn a_schema_is_kept_whatever_the_model_wants() {
+fn a_schema_is_enforced_whatever_the_model_writes() {
     let server = Server::start(&Kind::default());
     let schema = json!({
         "type": "object",
@@ -42,7 +42,7 @@ fn an_object_is_an_object() {
 }
 
 #[test]
-fn expressions_and_grammars_are_kept() {
+fn expressions_and_grammars_are_enforced() {
     let server = Server::start(&Kind::default());
     let regex = with(ask("[[zzz]]"), json!({ "guided_regex": "[a-c]{3}[0-9]" }));
     let text = content(&server, &regex);

@@ -85,7 +85,7 @@ fn an_erased_prefix_is_computed_anew() {
 }
 
 #[test]
-fn slots_tell_what_is_computed() {
+fn slots_list_requests_in_progress() {
     let server = Server::start(&Kind { parallel: 2, ..Kind::endless() });
     let idle = server.get("/slots").ok();
     assert!(idle.as_array().unwrap().iter().all(|slot| slot["next_token"][0]["n_remain"] == -1));
@@ -107,7 +107,7 @@ fn slots_tell_what_is_computed() {
 }
 
 #[test]
-fn no_name_leads_out_of_the_folder() {
+fn no_file_name_leads_out_of_the_folder() {
     let kind = Kind { folder: Some(folder("slots-names")), ..Kind::default() };
     let path = kind.folder.clone().unwrap();
     std::fs::write(path.join("../slots-outside"), "x").unwrap();
@@ -155,7 +155,7 @@ fn alone(kind: &Kind) -> (Service, PrefixFolder) {
 
 /// Continues a prompt by `count` tokens and returns them with their log-probabilities.
 fn continued(service: &Service, prompt: &[TokenId], count: u32) -> (Vec<(TokenId, f32)>, u32) {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let ticket = service.submit(Job {
         prompt: prompt.to_vec(),
         params: GenerationParams {
@@ -169,11 +169,11 @@ fn continued(service: &Service, prompt: &[TokenId], count: u32) -> (Vec<(TokenId
         constraint: None,
         budget: None,
         slot: Some(0),
-        on_update: Box::new(move |update| _ = tell.send(update)),
+        on_update: Box::new(move |update| _ = sender.send(update)),
     });
     let _ticket = ticket.unwrap();
     let mut tokens = Vec::new();
-    for update in told {
+    for update in receiver {
         match update {
             Update::Piece(piece) => {
                 let report = |report: &doorbell_runtime::serve::TokenReport| {

@@ -235,7 +235,7 @@ fn responses_count_what_was_reasoned() {
 }
 
 #[test]
-fn a_turn_of_channels_goes_on_where_it_was_begun() {
+fn a_message_in_channels_is_continued_where_it_ends() {
     let marks = &["<|channel|>", "<|message|>", "<|end|>", "<|start|>", "<|return|>", "<|call|>"];
     let server = Server::start(&Kind { template: Some(CHANNELS), marks, ..Kind::default() });
     let body = |script: &str, begun: Value| {

@@ -64,7 +64,7 @@ fn requests_that_come_at_once_are_answered_in_order() {
 }
 
 #[test]
-fn a_connection_goes_on_behind_a_stream() {
+fn a_connection_goes_on_after_a_stream() {
     let server = Server::start(&Kind::default());
     let mut stream = connect(&server);
     for _ in 0..3 {
@@ -92,7 +92,7 @@ fn streams_reach_clients_of_http_1_0() {
 
 /// curl sends a large body only after `100 Continue`.
 #[test]
-fn a_body_is_asked_for_if_it_will_be_read() {
+fn a_large_body_is_requested_if_it_will_be_read() {
     let mut kind = Kind::default();
     kind.settings.body_limit = 4096;
     let server = Server::start(&kind);
@@ -114,7 +114,7 @@ fn a_body_is_asked_for_if_it_will_be_read() {
 
 /// A refusal is sent before the body has arrived. A client that sends the body anyway gets it, not a broken connection.
 #[test]
-fn a_refusal_reaches_who_goes_on_sending() {
+fn a_refusal_reaches_a_client_that_goes_on_sending() {
     let mut kind = Kind::default();
     kind.settings.body_limit = 4096;
     let server = Server::start(&kind);
@@ -131,7 +131,7 @@ fn a_refusal_reaches_who_goes_on_sending() {
 
 /// Java's client offers an upgrade to HTTP/2, which the server ignores.
 #[test]
-fn an_offer_of_http_2_is_passed_over() {
+fn an_upgrade_to_http_2_is_ignored() {
     let server = Server::start(&Kind::default());
     let mut stream = connect(&server);
     let offer = "connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAEAAEAAAAIAAAAB\r\n";
@@ -159,7 +159,7 @@ fn a_path_may_end_in_a_slash_and_be_asked_for_its_head() {
 }
 
 #[test]
-fn bodies_are_read_whatever_they_are_called() {
+fn bodies_are_read_with_any_content_type() {
     let server = Server::start(&Kind::default());
     let status = |head: &str, body: &[u8]| {
         let mut stream = connect(&server);
@@ -197,7 +197,7 @@ fn a_whole_address_may_stand_in_the_first_line() {
 }
 
 #[test]
-fn the_sixth_version_of_addresses_is_listened_on() {
+fn ipv6_addresses_work() {
     let mut kind = Kind::default();
     kind.settings.address = "[::1]:0".parse().unwrap();
     if TcpListener::bind(kind.settings.address).is_err() {
@@ -210,7 +210,7 @@ fn the_sixth_version_of_addresses_is_listened_on() {
 
 /// A client that disconnects gives no other sign.
 #[test]
-fn a_client_that_closes_its_side_has_gone() {
+fn a_client_that_closes_its_side_counts_as_disconnected() {
     let mut kind = Kind::endless();
     kind.settings.idle_timeout = Duration::from_secs(3600);
     let server = Server::start(&kind);
@@ -235,7 +235,7 @@ fn a_client_that_closes_its_side_has_gone() {
 
 /// Clients that stop reading must not hold sockets for ever.
 #[test]
-fn connections_without_a_word_are_closed() {
+fn idle_connections_are_closed() {
     let mut kind = Kind { pause: Duration::from_millis(200), ..Kind::default() };
     kind.settings.idle_timeout = Duration::from_millis(500);
     let server = Server::start(&kind);
@@ -272,7 +272,7 @@ fn connections_without_a_word_are_closed() {
 }
 
 #[test]
-fn an_address_that_cannot_be_had_is_told_with_a_remedy() {
+fn an_address_in_use_is_reported_with_a_remedy() {
     let refusal = |address: SocketAddr| {
         let mut kind = Kind::default();
         kind.settings.address = address;
