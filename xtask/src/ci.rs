@@ -38,7 +38,7 @@ const STEPS: [Step; 14] = [
     Step("fmt", "rustfmt changes nothing", fmt),
     Step("generated", "generated files are what their generators write", generated),
     Step("clippy", "no warning in any target", clippy),
-    Step("no-std", "no_std crates build without features and without std", no_std),
+    Step("no-std", "no_std crates build without std, plainly and with defmt", no_std),
     Step("doc", "no warning in the documentation", doc),
     Step("deny", "licenses and duplicate versions, if cargo-deny is installed", deny),
     Step("test", "all tests", test::run),
@@ -92,7 +92,11 @@ fn clippy() -> Result<(), anyhow::Error> {
 fn no_std() -> Result<(), anyhow::Error> {
     for package in crates::members()? {
         if crates::row_of(&package.name).is_some_and(|row| row.no_std) {
-            execute(&mut cargo(["check", "--lib", "--no-default-features", "--package", &package.name]))?;
+            let check = ["check", "--lib", "--no-default-features", "--package", &package.name];
+            execute(&mut cargo(check))?;
+            if package.features.iter().any(|feature| feature == "defmt") {
+                execute(cargo(check).args(["--features", "defmt"]))?;
+            }
         }
     }
     // A no_std crate may still depend on one that is not; this program can't.

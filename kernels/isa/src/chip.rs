@@ -66,6 +66,7 @@ macro_rules! chips {
     ($($(#[$doc:meta])* $target:ident $name:literal $generation:ident $version:literal $elf:literal $vgprs:literal
         $pads:literal $units:literal $clock:literal $bandwidth:literal;)*) => {
         /// A chip, by the name LLVM gives it.
+        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Target {
             $($(#[$doc])* $target,)*

@@ -10,6 +10,7 @@ use crate::operand_kind::OperandKind;
 use crate::row::Op;
 
 /// An instruction that the target does not have in this form.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EncodeError {
     /// The instruction.
@@ -19,6 +20,7 @@ pub struct EncodeError {
 }
 
 /// The reason why an instruction cannot be encoded.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Problem {
@@ -95,6 +97,7 @@ impl fmt::Display for EncodeError {
 impl core::error::Error for EncodeError {}
 
 /// Dwords that are not an instruction of the table.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum DecodeError {

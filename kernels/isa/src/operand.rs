@@ -5,6 +5,7 @@
 use core::fmt;
 
 /// Consecutive vector registers.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Vgpr {
     /// Number of the first register.
@@ -15,6 +16,7 @@ pub struct Vgpr {
 
 /// Consecutive registers of the scalar file, by encoding number: s0 to s105, VCC (106), ttmp0 to ttmp15 (108 to
 /// 123), null (124), m0 (125), EXEC (126).
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Scalar {
     /// Encoding number of the first register.
@@ -75,6 +77,7 @@ impl Scalar {
 }
 
 /// Read-only scalar sources outside the register file.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Special {
     /// Base of the LDS aperture in the flat address space.
@@ -114,6 +117,7 @@ impl Special {
 }
 
 /// Floating-point constants that need no literal.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum InlineFloat {
     /// 0.5
@@ -181,6 +185,7 @@ impl InlineFloat {
 }
 
 /// One operand.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Operand {
     /// Vector registers.

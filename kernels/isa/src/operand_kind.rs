@@ -4,6 +4,7 @@
 //! the constants of this file. Not here: the position of a slot in the encoding (`encode`, `decode`).
 
 /// Width and interpretation of an operand's bits.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Type {
     /// Untyped 16 bits.
@@ -78,6 +79,7 @@ impl Type {
 }
 
 /// Fixed-form constants in the encoding, by the way they are printed.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Immediate {
     /// simm16 in hexadecimal.
@@ -107,6 +109,7 @@ pub enum Immediate {
 }
 
 /// Register files and constants that an operand may be.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Class {
     /// The format's data class. Vector formats: destinations in VGPRs, sources in VGPRs, scalar registers, inline
@@ -148,6 +151,7 @@ pub enum Class {
 }
 
 /// The operands that one slot of an instruction takes.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct OperandKind {
     /// Register files and constants.

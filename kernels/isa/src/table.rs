@@ -156,3 +156,10 @@ impl fmt::Debug for Op {
         f.write_str(self.name())
     }
 }
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for Op {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "{=str}", self.name());
+    }
+}

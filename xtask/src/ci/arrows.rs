@@ -36,7 +36,7 @@ mod tests {
 
     fn check(name: &str, folder: &str, knows: &[&str]) -> usize {
         let knows = knows.iter().map(ToString::to_string).collect();
-        faults(&Member { name: name.into(), folder: folder.into(), knows }).len()
+        faults(&Member { name: name.into(), folder: folder.into(), knows, features: Vec::new() }).len()
     }
 
     #[test]

@@ -61,6 +61,7 @@ pub(super) struct Member {
     pub(super) name: String,
     pub(super) folder: String,
     pub(super) knows: Vec<String>,
+    pub(super) features: Vec<String>,
 }
 
 /// All crates of the workspace.
@@ -79,6 +80,7 @@ fn parse(metadata: &Json) -> Option<Vec<Member>> {
         members.push(Member {
             name: package["name"].as_str()?.to_string(),
             folder: folder.to_string_lossy().into_owned(),
+            features: package["features"].as_object()?.keys().cloned().collect(),
             knows: ours.filter_map(|dependency| Some(dependency["name"].as_str()?.to_string())).collect(),
         });
     }
@@ -97,10 +99,12 @@ mod tests {
                 "name": "doorbell-cpu",
                 "manifest_path": "/w/drivers/cpu/Cargo.toml",
                 "dependencies": [{"name": "doorbell-core", "path": "/w/core"}, {"name": "half"}],
+                "features": {"default": ["std"], "defmt": []},
             }],
         });
         let members = parse(&metadata).unwrap();
         assert_eq!(members[0].folder, "drivers/cpu");
         assert_eq!(members[0].knows, ["doorbell-core"]);
+        assert_eq!(members[0].features, ["default", "defmt"]);
     }
 }

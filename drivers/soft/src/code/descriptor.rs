@@ -32,6 +32,7 @@ pub struct Descriptor {
 }
 
 /// The reason why a descriptor cannot be launched.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum DescriptorError {

@@ -11,6 +11,7 @@ use core::fmt;
 use doorbell_isa::{TARGETS, Target};
 
 /// The reason why a file is refused.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ElfError {

@@ -13,6 +13,7 @@ use crate::memory::{Access, MemoryFault, Random, Space};
 use crate::processor::{Cause, Dispatch, Engine, Fault, Message, Model, Options, Profile, Report, Trap};
 
 /// A notice of the command processor for the kernel.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
     /// An interrupt with this context id.

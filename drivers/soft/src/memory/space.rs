@@ -17,6 +17,7 @@ use super::shadow::Shadow;
 const GUARD: usize = 4096;
 
 /// Direction of an access.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Load.
@@ -28,6 +29,7 @@ pub enum Access {
 }
 
 /// An access that the address space refuses.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemoryFault {
     /// First byte of the access.

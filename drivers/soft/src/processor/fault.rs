@@ -9,6 +9,7 @@ use doorbell_isa::DecodeError;
 use crate::memory::MemoryFault;
 
 /// Cause of a fault.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Cause {
@@ -53,6 +54,7 @@ pub enum Cause {
 }
 
 /// A stopped wave.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
     /// Address of the instruction.

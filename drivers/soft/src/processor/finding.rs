@@ -6,6 +6,7 @@ use alloc::string::String;
 use core::fmt;
 
 /// Kind of a finding.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FindingKind {
@@ -52,6 +53,7 @@ impl FindingKind {
 }
 
 /// Another instruction that a finding is about.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Party {
     /// Address of the instruction.
@@ -61,6 +63,7 @@ pub struct Party {
 }
 
 /// One finding.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// Kind.

@@ -5,6 +5,7 @@
 use super::fault::Cause;
 
 /// A handler of the process.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trap {
     /// Address of its first instruction.
@@ -16,6 +17,7 @@ pub struct Trap {
 }
 
 /// An interrupt message of a wave.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message {
     /// Low 24 bits of m0.
