@@ -3,7 +3,7 @@
 //! Source: `kfd_chardev.c:kfd_ioctl` (only the number selects the call; short arguments are filled with zeroes, long
 //! ones cut). Not here: the calls themselves (doorbell-soft).
 
-use crate::card::Card;
+use crate::soft_gpu::SoftGpu;
 use crate::{files, user_memory};
 use core::time::Duration;
 use doorbell_kfd::sys::{Errno, Fd, Kernel as _, PointerField, Request, alloc_flag, request, wait_result};
@@ -27,14 +27,14 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 }
 
 fn put(bytes: &mut [u8], at: usize, value: u32) {
-    if let Some(place) = bytes.get_mut(at..at + 4) {
-        place.copy_from_slice(&value.to_le_bytes());
+    if let Some(slot) = bytes.get_mut(at..at + 4) {
+        slot.copy_from_slice(&value.to_le_bytes());
     }
 }
 
 /// One ioctl on a device.
-pub(crate) fn ioctl(card: &'static Card, file: &Fd, sent: u32, address: u64) -> Result<(), Errno> {
-    if !card.is_owner() {
+pub(crate) fn ioctl(gpu: &'static SoftGpu, file: &Fd, sent: u32, address: u64) -> Result<(), Errno> {
+    if !gpu.is_owner() {
         return Err(Errno::EBADF);
     }
     let sent = Request(sent);
@@ -45,8 +45,8 @@ pub(crate) fn ioctl(card: &'static Card, file: &Fd, sent: u32, address: u64) -> 
     if sent.0 & READS != 0 {
         user_memory::read(address, &mut arg[..sent.size()])?;
     }
-    let result = take(card, file, request, &mut arg);
-    if card.settings.trace {
+    let result = run(gpu, file, request, &mut arg);
+    if gpu.settings.trace {
         let outcome = result.map_or_else(|errno| errno.to_string(), |()| "0".to_owned());
         eprintln!("doorbell-shim: {} {:#010x} {outcome} {}", request.name(), sent.0, hex(&arg));
     }
@@ -61,45 +61,45 @@ fn hex(bytes: &[u8]) -> String {
     words.join(" ")
 }
 
-/// The call on copies of everything, with what only a host can do.
-fn take(card: &'static Card, file: &Fd, request: Request, arg: &mut [u8]) -> Result<(), Errno> {
+/// Runs a call on copies of its data, with the parts that only a host can do.
+fn run(gpu: &'static SoftGpu, file: &Fd, request: Request, arg: &mut [u8]) -> Result<(), Errno> {
     let pointed = request.pointer_field();
-    let (place, len) = pointed.map_or(Ok((0, 0)), |pointed| extent(&pointed, arg))?;
+    let (pointer, len) = pointed.map_or(Ok((0, 0)), |pointed| extent(&pointed, arg))?;
     let mut data = vec![0; len];
-    user_memory::read(place, &mut data)?;
+    user_memory::read(pointer, &mut data)?;
     let result = match request {
-        request::WAIT_EVENTS => return wait(card, file, arg, &mut data, place),
+        request::WAIT_EVENTS => return wait(gpu, file, arg, &mut data, pointer),
         request::ACQUIRE_VM => {
             let drm = files::device(word(arg, 0).cast_signed()).ok_or(Errno::EINVAL)?;
             put(arg, 0, drm.raw().cast_unsigned());
-            call(card, file, request, arg, &mut data)
+            call(gpu, file, request, arg, &mut data)
         }
         request::ALLOC_MEMORY_OF_GPU if word(arg, 36) & alloc_flag::USERPTR != 0 => {
-            adopt(card, file, request, arg)
+            adopt(gpu, file, request, arg)
         }
         request::CREATE_QUEUE => {
-            card.watch();
-            call(card, file, request, arg, &mut data)
+            gpu.watch();
+            call(gpu, file, request, arg, &mut data)
         }
         request::GET_CLOCK_COUNTERS => {
-            let result = call(card, file, request, arg, &mut data);
+            let result = call(gpu, file, request, arg, &mut data);
             clocks(arg);
             result
         }
-        _ => call(card, file, request, arg, &mut data),
+        _ => call(gpu, file, request, arg, &mut data),
     };
     if matches!(request, request::GET_PROCESS_APERTURES_NEW | request::AMDGPU_INFO) {
-        user_memory::write(place, &data)?;
+        user_memory::write(pointer, &data)?;
     }
     result
 }
 
-fn call(card: &Card, file: &Fd, request: Request, arg: &mut [u8], data: &mut [u8]) -> Result<(), Errno> {
-    let _turn = card.turn();
-    card.kernel.ioctl(file, request, arg, data)
+fn call(gpu: &SoftGpu, file: &Fd, request: Request, arg: &mut [u8], data: &mut [u8]) -> Result<(), Errno> {
+    let _lock = gpu.lock();
+    gpu.kernel.ioctl(file, request, arg, data)
 }
 
-/// Where the data lie that an argument points at, and their bytes.
+/// Address and bytes of the data that an argument points at.
 fn extent(pointed: &PointerField, arg: &[u8]) -> Result<(u64, usize), Errno> {
     let count = word(arg, pointed.count) as usize;
     if count > MOST {
@@ -108,48 +108,48 @@ fn extent(pointed: &PointerField, arg: &[u8]) -> Result<(u64, usize), Errno> {
     Ok((long(arg, pointed.pointer), count * pointed.element))
 }
 
-/// Waits, by looking again and again: time does not pass in the software kernel.
-fn wait(card: &Card, file: &Fd, arg: &mut [u8], data: &mut [u8], place: u64) -> Result<(), Errno> {
+/// Waits by polling: time does not pass in the software kernel.
+fn wait(gpu: &SoftGpu, file: &Fd, arg: &mut [u8], data: &mut [u8], pointer: u64) -> Result<(), Errno> {
     let timeout = word(arg, 16);
     let end = Instant::now().checked_add(Duration::from_millis(timeout.into()));
     let sent = arg.to_vec();
     loop {
-        let turn = card.turn();
-        let result = card.kernel.ioctl(file, request::WAIT_EVENTS, arg, data);
+        let lock = gpu.lock();
+        let result = gpu.kernel.ioctl(file, request::WAIT_EVENTS, arg, data);
         let left = match end {
             _ if timeout >= FOREVER - 1 => Duration::MAX,
             Some(end) => end.saturating_duration_since(Instant::now()),
             None => Duration::MAX,
         };
         if result.is_err() || word(arg, 20) != wait_result::TIMEOUT || left.is_zero() {
-            drop(turn);
+            drop(lock);
             put(arg, 16, u32::try_from(left.as_millis()).unwrap_or(timeout));
             if result.is_ok() {
-                user_memory::write(place, data)?;
+                user_memory::write(pointer, data)?;
             }
             return result;
         }
-        card.sleep(turn, left);
+        gpu.sleep(lock, left);
         arg.copy_from_slice(&sent);
     }
 }
 
 /// USERPTR: the pages at the client's address become the allocation's, with what they hold.
-fn adopt(card: &Card, file: &Fd, request: Request, arg: &mut [u8]) -> Result<(), Errno> {
+fn adopt(gpu: &SoftGpu, file: &Fd, request: Request, arg: &mut [u8]) -> Result<(), Errno> {
     let (address, size) = (long(arg, 24), long(arg, 8));
     if !address.is_multiple_of(PAGE) {
         return Err(Errno::EINVAL);
     }
-    call(card, file, request, arg, &mut [])?;
+    call(gpu, file, request, arg, &mut [])?;
     let handle = long(arg, 16);
     let size = usize::try_from(size).ok().and_then(|size| size.checked_next_multiple_of(PAGE as usize));
     let moved = size.ok_or(Errno::ENOMEM).and_then(|size| {
-        let window = card.kernel.backing(handle)?;
+        let window = gpu.kernel.backing(handle)?;
         user_memory::fill(&window, address, size)?;
         user_memory::give(window, Some(address), libc::PROT_READ | libc::PROT_WRITE)
     });
     if moved.is_err() {
-        call(card, file, request::FREE_MEMORY_OF_GPU, &mut handle.to_le_bytes(), &mut [])?;
+        call(gpu, file, request::FREE_MEMORY_OF_GPU, &mut handle.to_le_bytes(), &mut [])?;
     }
     moved.map(drop)
 }
@@ -166,7 +166,7 @@ fn clocks(arg: &mut [u8]) {
     }
 }
 
-/// What a client's mmap says besides the file.
+/// Arguments of a client's mmap besides the file.
 pub(crate) struct Mapping {
     /// Address, 0 for any.
     pub(crate) address: u64,
@@ -181,16 +181,16 @@ pub(crate) struct Mapping {
 }
 
 /// One mmap of a device.
-pub(crate) fn map(card: &Card, file: &Fd, mapping: &Mapping) -> Result<u64, Errno> {
-    if !card.is_owner() {
+pub(crate) fn map(gpu: &SoftGpu, file: &Fd, mapping: &Mapping) -> Result<u64, Errno> {
+    if !gpu.is_owner() {
         return Err(Errno::EBADF);
     }
     // Every mapping is of whole pages, whatever the caller says.
     let len = mapping.len.checked_next_multiple_of(PAGE as usize).ok_or(Errno::ENOMEM)?;
-    let turn = card.turn();
-    let window = card.kernel.map(file, mapping.offset, len, doorbell_kfd::sys::MapAddress::Anywhere);
-    drop(turn);
-    if card.settings.trace {
+    let lock = gpu.lock();
+    let window = gpu.kernel.map(file, mapping.offset, len, doorbell_kfd::sys::MapAddress::Anywhere);
+    drop(lock);
+    if gpu.settings.trace {
         let Mapping { address, len, offset, .. } = mapping;
         let outcome = window.as_ref().map_or_else(ToString::to_string, |_| "ok".to_owned());
         eprintln!("doorbell-shim: mmap {offset:#x} {len:#x} at {address:#x} {outcome}");

@@ -1,9 +1,9 @@
-//! Which of a client's file descriptors are devices of the card.
+//! A client's file descriptors that are devices of the software GPU.
 //!
-//! A device is an anonymous file, known by its inode: so duplicates, however made, are the same device, and closing
-//! needs no hook. Not here: what can be done with them (`calls.rs`).
+//! A device is an anonymous file, identified by its inode: duplicates are the same device, however they are made, and
+//! closing needs no hook. Not here: calls on devices (`calls.rs`).
 
-use crate::card::card;
+use crate::soft_gpu::soft_gpu;
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -29,11 +29,11 @@ fn inode(fd: i32) -> Option<(u64, u64)> {
 
 /// Opens a device for the client.
 pub(crate) fn open(path: &CStr, flags: i32) -> Result<i32, Errno> {
-    let card = card();
+    let gpu = soft_gpu();
     let name = path.to_str().map_err(|_| Errno::ENOENT)?;
-    let turn = card.turn();
-    let file = card.kernel.open(name)?;
-    drop(turn);
+    let lock = gpu.lock();
+    let file = gpu.kernel.open(name)?;
+    drop(lock);
     let close_on_exec = if flags & libc::O_CLOEXEC != 0 { libc::MFD_CLOEXEC } else { 0 };
     // SAFETY: the name is a C string; the flags are those of the call.
     let fd = unsafe { libc::syscall(libc::SYS_memfd_create, path.as_ptr(), close_on_exec) } as i32;

@@ -1,23 +1,15 @@
-//! What the GPU did, appended to a file when the process ends.
+//! The report of the software GPU, appended to a file when the process ends.
 //!
-//! Not here: what is counted and found (doorbell-soft).
+//! Not here: counts and findings (doorbell-soft), the end of the process (`soft_gpu.rs`).
 
-use crate::card::{self, Card};
-use crate::tree;
 use core::fmt::Write as _;
+use doorbell_soft::kernel::{Gpu, SoftKernel};
 use std::io::Write as _;
+use std::path::Path;
 
-/// Arranges for the end of the process.
-pub(crate) fn at_exit() {
-    // SAFETY: `end` has the type that atexit calls and stays loaded, as preloaded libraries do.
-    let _ = unsafe { libc::atexit(end) };
-}
-
-extern "C" fn end() {
-    tree::remove();
-    let Some(card) = card::used() else { return };
-    let Some(path) = &card.settings.report else { return };
-    let text = text(card);
+/// Appends the report to a file.
+pub(crate) fn append(path: &Path, kernel: &SoftKernel, gpus: &[Gpu]) {
+    let text = text(kernel, gpus);
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
     if let Err(error) = file.and_then(|mut file| file.write_all(text.as_bytes())) {
         eprintln!("doorbell-shim: {}: {error}", path.display());
@@ -25,12 +17,11 @@ extern "C" fn end() {
 }
 
 /// One line per GPU, finding and fault.
-fn text(card: &Card) -> String {
-    let _turn = card.turn();
+fn text(kernel: &SoftKernel, gpus: &[Gpu]) -> String {
     let mut text = String::new();
-    for gpu in &card.settings.machine.gpus {
-        let Some(report) = card.kernel.report(gpu.id) else { continue };
-        let faults = card.kernel.faults(gpu.id);
+    for gpu in gpus {
+        let Some(report) = kernel.report(gpu.id) else { continue };
+        let faults = kernel.faults(gpu.id);
         let (groups, instructions) = (report.groups, report.instructions);
         let chip = gpu.chip.target.name();
         let (found, failed) = (report.findings.len(), faults.len());

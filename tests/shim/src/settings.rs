@@ -1,10 +1,10 @@
-//! What the environment of a client sets.
+//! Settings from the environment of a client.
 //!
 //! - `DOORBELL_SHIM_CHIP`: chips by name or instruction set, separated by commas (default `gfx1100`).
 //! - `DOORBELL_SHIM_KERNEL`: `6.1`, `6.12` (default) or `7.2`.
 //! - `DOORBELL_SHIM_LEVEL`: `strict` (default) or `fast`.
 //! - `DOORBELL_SHIM_SEED`: number of the seed (default 0).
-//! - `DOORBELL_SHIM_SCALAR_READS`: `0` if the client's compiler does not know gfx12's rule for scalar registers that
+//! - `DOORBELL_SHIM_SCALAR_READS`: `0` if the client's compiler does not follow gfx12's rule for scalar registers that
 //!   vector instructions read (LLVM before 22).
 //! - `DOORBELL_SHIM_REPORT`: file to append a report to at exit (default none).
 //! - `DOORBELL_SHIM_TRACE`: set, every call of the driver is written to stderr.
@@ -16,20 +16,20 @@ use std::path::PathBuf;
 /// Bytes of system memory of the machine that is shown.
 const RAM: u64 = 64 << 30;
 
-/// Everything that is set.
+/// All settings.
 pub(crate) struct Settings {
     /// The machine.
     pub(crate) machine: Machine,
-    /// What the processor watches.
+    /// Options of the processor.
     pub(crate) options: Options,
-    /// Where the report goes.
+    /// File for the report.
     pub(crate) report: Option<PathBuf>,
     /// Calls are written to stderr.
     pub(crate) trace: bool,
 }
 
 impl Settings {
-    /// Reads the environment; the text says what is wrong with it.
+    /// Reads the environment; the text of an error names the variable.
     pub(crate) fn read() -> Result<Self, String> {
         let text = |name: &str, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
         let chips = text("DOORBELL_SHIM_CHIP", "gfx1100");

@@ -1,6 +1,6 @@
 //! The client's memory: copied as a kernel copies it, and mapped where the client wants it.
 //!
-//! Not here: which call copies what (`calls.rs`).
+//! Not here: the calls that copy (`calls.rs`).
 
 use doorbell_kfd::sys::{Errno, Window};
 

@@ -1,12 +1,12 @@
 //! Functions that open devices, call them and map them.
 //!
-//! Everything else goes straight to the kernel. Not here: what devices answer (`calls.rs`).
+//! Everything else goes straight to the kernel. Not here: calls on devices (`calls.rs`).
 
 use super::next::fail;
-use super::paths::lead;
+use super::paths::redirect;
 use crate::calls::{self, Mapping};
-use crate::card::card;
 use crate::files;
+use crate::soft_gpu::soft_gpu;
 use alloc::ffi::CString;
 use core::ffi::CStr;
 use doorbell_kfd::sys::Errno;
@@ -29,8 +29,8 @@ fn open_at(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_
             });
         }
     }
-    let led = lead(path);
-    let path = led.as_ref().map_or(path, |path| path.as_ptr());
+    let replacement = redirect(path);
+    let path = replacement.as_ref().map_or(path, |path| path.as_ptr());
     // SAFETY: the caller's arguments, but for the path, which lasts for the call.
     unsafe { libc::syscall(libc::SYS_openat, folder, path, flags, mode) as c_int }
 }
@@ -55,7 +55,7 @@ unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: c_ulong) -> c_int {
         // SAFETY: the caller's arguments.
         return unsafe { libc::syscall(libc::SYS_ioctl, fd, request, arg) as c_int };
     };
-    match calls::ioctl(card(), &file, request as u32, arg) {
+    match calls::ioctl(soft_gpu(), &file, request as u32, arg) {
         Ok(()) => 0,
         Err(errno) => {
             fail(errno);
@@ -80,7 +80,7 @@ pub(super) unsafe extern "C" fn map(
     };
     let offset = offset.cast_unsigned();
     let mapping = Mapping { address: address as u64, len, protection, flags, offset };
-    match calls::map(card(), &file, &mapping) {
+    match calls::map(soft_gpu(), &file, &mapping) {
         Ok(address) => address as *mut c_void,
         Err(errno) => {
             fail(errno);

@@ -1,17 +1,17 @@
-//! The few functions of libdrm that ROCm's libraries call, over the card's render nodes.
+//! The few functions of libdrm that ROCm's libraries call, over the render nodes of the software GPU.
 //!
-//! The real ones ask the kernel for much that KFD clients do not need. Not here: ioctls on render nodes, which go
-//! the ordinary way.
+//! The real ones query much of the kernel that KFD clients do not need. Not here: ioctls on render nodes
+//! (`calls.rs`).
 
 use super::devices::{close, open_render};
-use crate::card::card;
 use crate::files;
+use crate::soft_gpu::soft_gpu;
 use alloc::ffi::CString;
 use doorbell_kfd::sys::Errno;
 use doorbell_soft::kernel::Gpu;
 use libc::{c_char, c_int, c_void};
 
-/// What a handle of libdrm_amdgpu points to.
+/// Target of a handle of libdrm_amdgpu.
 struct Device {
     fd: c_int,
     name: CString,
@@ -63,13 +63,13 @@ unsafe extern "C" fn amdgpu_device_initialize(
         return -Errno::ENODEV.0;
     }
     let render = minor(fd);
-    let chip = card().settings.machine.gpus.iter().find(|gpu| Some(gpu.render) == render).cloned();
+    let chip = soft_gpu().settings.machine.gpus.iter().find(|gpu| Some(gpu.render) == render).cloned();
     let name = chip.as_ref().map_or("", |gpu| gpu.chip.name);
     let name = CString::new(format!("AMD Radeon {name}")).unwrap_or_default();
     // SAFETY: the caller's descriptor; the caller may close its own as soon as this returns.
     let fd = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
     let device = Box::into_raw(Box::new(Device { fd, name, chip }));
-    // SAFETY: the caller passes places for the three answers, and the handle's was checked.
+    // SAFETY: the caller passes pointers for the three results, and the handle's was checked.
     unsafe {
         if !major.is_null() {
             *major = VERSION.0;

@@ -1,7 +1,6 @@
-//! The functions of libc and libdrm that this library takes the place of.
+//! The functions of libc and libdrm that this library replaces.
 //!
-//! C declares some of them with `...`; on the machines this is for, what a caller passes behind the named arguments
-//! arrives as a further argument would.
+//! C declares some of them with `...`; on the supported machines a variadic argument arrives like a named one.
 
 mod devices;
 mod drm;

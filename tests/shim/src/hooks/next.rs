@@ -1,6 +1,6 @@
 //! The functions that would have been called without this library, and errno.
 //!
-//! Not here: which are replaced.
+//! Not here: the replaced functions.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -27,7 +27,7 @@ pub(super) fn dlsym() -> *mut c_void {
     let mut found = FOUND.load(Ordering::Acquire);
     if found.is_null() {
         for version in VERSIONS.iter().filter(|_| FOUND.load(Ordering::Acquire).is_null()) {
-            // SAFETY: C strings; the answer is only an address.
+            // SAFETY: C strings; the result is only an address.
             found = unsafe { dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
             if !found.is_null() {
                 FOUND.store(found, Ordering::Release);
@@ -51,7 +51,7 @@ impl Next {
         }
         // SAFETY: the address is that of the C library's dlsym, which has this type.
         let real = unsafe { core::mem::transmute::<*mut c_void, Dlsym>(real) };
-        // SAFETY: a C string; the answer is only an address.
+        // SAFETY: a C string; the result is only an address.
         let found = unsafe { real(libc::RTLD_NEXT, self.name.as_ptr()) };
         self.address.store(found, Ordering::Release);
         found
@@ -60,6 +60,6 @@ impl Next {
 
 /// Sets errno.
 pub(super) fn fail(errno: Errno) {
-    // SAFETY: the C library gives every thread a valid place for it.
+    // SAFETY: the C library gives every thread a valid address for it.
     unsafe { *libc::__errno_location() = errno.0 };
 }

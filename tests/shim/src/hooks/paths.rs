@@ -1,21 +1,22 @@
-//! Functions that take a path: it leads elsewhere if it describes the machine.
+//! Functions that take a path, which is replaced if it describes the machine.
 //!
-//! Not here: which paths those are (`tree.rs`), opening devices (`devices.rs`).
+//! Not here: the replaced paths (`tree.rs`), opening devices (`devices.rs`).
 
 use super::next::{Next, fail};
+use crate::soft_gpu::soft_gpu;
 use crate::tree::redirected;
 use alloc::ffi::CString;
 use core::ffi::CStr;
 use doorbell_kfd::sys::Errno;
 use libc::{DIR, FILE, c_char, c_int, c_uint, size_t, ssize_t};
 
-/// The path that a caller gives, and what it becomes.
-pub(super) fn lead(path: *const c_char) -> Option<CString> {
+/// The replacement of a caller's path, if there is one.
+pub(super) fn redirect(path: *const c_char) -> Option<CString> {
     if path.is_null() {
         return None;
     }
     // SAFETY: the callers of these functions pass a C string, which lasts for the call.
-    redirected(unsafe { CStr::from_ptr(path) })
+    redirected(unsafe { CStr::from_ptr(path) }, || soft_gpu().described())
 }
 
 /// Defines functions whose path is redirected before the next of the same name is called.
@@ -37,8 +38,8 @@ macro_rules! redirecting {
             }
             // SAFETY: the C library's function of this name has this type.
             let next = unsafe { core::mem::transmute::<*mut core::ffi::c_void, Real>(next) };
-            let led = lead(path);
-            let path = led.as_ref().map_or(path, |path| path.as_ptr());
+            let replacement = redirect(path);
+            let path = replacement.as_ref().map_or(path, |path| path.as_ptr());
             // SAFETY: the caller's arguments, but for the path, which lasts for the call.
             unsafe { next($($before,)* path $(, $after)*) }
         }

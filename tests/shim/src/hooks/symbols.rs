@@ -1,4 +1,4 @@
-//! `dlsym`: who asks the C library itself for a function gets ours all the same.
+//! `dlsym`: a caller that looks a function up in the C library itself gets ours too.
 //!
 //! Source: python's ctypes looks functions up in a library's own handle. Not here: the functions.
 
@@ -7,10 +7,10 @@ use super::next;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// Where the real one is, once it has been asked for.
+/// Address of the real `dlsym`, once it was looked up.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Answers our function of a name, or null.
+/// Returns our function of a name, or null.
 unsafe extern "C" fn replaced(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     REAL.store(next::dlsym(), Ordering::Release);
     if name.is_null() || handle == libc::RTLD_NEXT {
@@ -23,7 +23,7 @@ unsafe extern "C" fn replaced(handle: *mut c_void, name: *const c_char) -> *mut 
     }
 }
 
-// The real one looks at its return address to know who asks, so it is jumped to.
+// The real one finds its caller by the return address, so it is jumped to.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
