@@ -8,6 +8,7 @@ mod allocations;
 mod name;
 mod slab;
 mod address_space;
+mod allocate;
 mod upload;
 mod usage;
 

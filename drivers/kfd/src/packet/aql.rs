@@ -1,7 +1,7 @@
 //! AQL packets: 64 bytes each, the header's 16 bits last to become valid.
 //!
 //! Source: HSA platform system architecture, `runtime/hsa-runtime/inc/hsa.h` and `amd_hsa_queue.h` of ROCR-Runtime
-//! for the layouts; the vendor packet that runs a PM4 buffer is `core/runtime/amd_aql_queue.cpp:ExecutePM4`.
+//! for the layouts.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -153,17 +153,6 @@ pub fn barrier_and(header: Header, signals: [u64; 5]) -> Packet {
     packet
 }
 
-/// A vendor packet that runs `dwords` of PM4 at `va`.
-pub fn pm4_buffer(header: Header, va: u64, dwords: u32) -> Packet {
-    const PM4_IB: u32 = 1;
-    const REMAINING: u32 = 10;
-    let mut packet = Packet([0; 16]);
-    packet.0[0] = u32::from(Header { kind: PacketKind::Vendor, ..header }.bits()) | PM4_IB << 16;
-    packet.0[1..5].copy_from_slice(&super::pm4::indirect_buffer(va, dwords));
-    packet.0[5] = REMAINING;
-    packet
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,7 +203,5 @@ mod tests {
         let barrier = barrier_and(header, [1, 0, 3, 0, 5]);
         assert_eq!(barrier.header(), 0x0B03);
         assert_eq!((barrier.0[2], barrier.0[6], barrier.0[10]), (1, 3, 5));
-        let ib = pm4_buffer(header, 0x7f00_1234_5000, 77);
-        assert_eq!(&ib.0[..6], &[0x0001_0B00, 0xC002_3F00, 0x1234_5000, 0x7f00, 77 | 1 << 23, 10]);
     }
 }

@@ -6,11 +6,13 @@ mod aql;
 mod encoding;
 mod launch;
 mod pm4;
+mod recorded;
 mod recorder;
 pub mod sdma;
 
-pub use aql::{Dispatch, Header, Packet, PacketKind, Scope, barrier_and, pm4_buffer};
+pub use aql::{Dispatch, Header, Packet, PacketKind, Scope, barrier_and};
 pub use encoding::{Encoding, UnknownEncoding};
 pub use launch::LaunchCost;
-pub use pm4::{IndirectBuffer, register};
-pub use recorder::{Acquire, Dependency, EncodeError, Recorded, Recorder};
+pub use pm4::{IndirectBuffer, pm4_buffer, register};
+pub use recorded::{Acquire, Dependency, EncodeError, Recorded};
+pub use recorder::Recorder;

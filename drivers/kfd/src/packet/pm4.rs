@@ -1,9 +1,11 @@
 //! PM4 words of an indirect buffer that runs dispatches: only registers that change are written.
 //!
 //! Source: `amdgpu/gfx_v11_0.c`, `gfx_v12_0.c`, `soc15d.h`/`nvd.h` for the packets; `asic_reg/gc/gc_11_0_0_offset.h`,
-//! `gc_11_5_0_offset.h`, `gc_12_0_0_offset.h` for the registers, whose offsets are equal on all.
+//! `gc_11_5_0_offset.h`, `gc_12_0_0_offset.h` for the registers, whose offsets are equal on all; the vendor
+//! packet that runs a PM4 buffer is `amd_aql_queue.cpp:ExecutePM4` of ROCR-Runtime.
 
-use super::recorder::{Acquire, Dependency, EncodeError, Recorded};
+use super::aql::{Header, Packet, PacketKind};
+use super::recorded::{Acquire, Dependency, EncodeError, Recorded};
 use crate::topology::{Generation, Isa};
 
 /// CS_PARTIAL_FLUSH: goes on when all dispatches before it are complete.
@@ -54,10 +56,21 @@ const fn header(opcode: u32, dwords: u32) -> u32 {
 }
 
 /// The jump to a buffer of `dwords` at `va`.
-pub(super) const fn indirect_buffer(va: u64, dwords: u32) -> [u32; 4] {
+const fn indirect_buffer(va: u64, dwords: u32) -> [u32; 4] {
     const VALID: u32 = 1 << 23;
     let (low, high) = ((va & 0xffff_ffff) as u32, (va >> 32) as u32);
     [header(opcode::INDIRECT_BUFFER, 4), low, high, dwords | VALID]
+}
+
+/// A vendor packet that runs `dwords` of PM4 at `va`.
+pub fn pm4_buffer(header: Header, va: u64, dwords: u32) -> Packet {
+    const PM4_IB: u32 = 1;
+    const REMAINING: u32 = 10;
+    let mut packet = Packet([0; 16]);
+    packet.0[0] = u32::from(Header { kind: PacketKind::Vendor, ..header }.bits()) | PM4_IB << 16;
+    packet.0[1..5].copy_from_slice(&indirect_buffer(va, dwords));
+    packet.0[5] = REMAINING;
+    packet
 }
 
 /// An indirect buffer being written, with what its registers hold so far.
@@ -197,4 +210,18 @@ const fn initiator(is_wave32: bool, partial: bool) -> u32 {
     let wave = if is_wave32 { CS_W32_EN } else { 0 };
     let partial = if partial { PARTIAL_TG_EN } else { 0 };
     COMPUTE_SHADER_EN | FORCE_START_AT_000 | wave | partial
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::aql::Scope;
+    use super::*;
+
+    #[test]
+    fn the_vendor_packet_jumps_to_the_buffer() {
+        let kind = PacketKind::Dispatch;
+        let header = Header { kind, barrier: true, acquire: Scope::Agent, release: Scope::Agent };
+        let ib = pm4_buffer(header, 0x7f00_1234_5000, 77);
+        assert_eq!(&ib.0[..6], &[0x0001_0B00, 0xC002_3F00, 0x1234_5000, 0x7f00, 77 | 1 << 23, 10]);
+    }
 }

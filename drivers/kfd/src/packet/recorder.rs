@@ -4,77 +4,12 @@
 //! submission acquires from the system (host-written arguments, new code) and waits for earlier submissions, the
 //! last one releases to it, every other acquires and releases within the GPU.
 
-use super::aql::{Dispatch, Header, Packet, PacketKind, Scope};
+use super::aql::{Header, Packet, PacketKind, Scope};
 use super::pm4::IndirectBuffer;
-use crate::code::Kernel;
+use super::recorded::{Acquire, Dependency, EncodeError, Recorded};
 use crate::heap::{OutOfMemory, push};
 use crate::topology::Isa;
 use alloc::vec::Vec;
-use core::fmt;
-
-/// What a dispatch waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dependency {
-    /// Nothing: it may run beside its predecessors, back to the last one that waited.
-    None,
-    /// Everything before it.
-    Previous,
-}
-
-/// Whether caches above L2 have to be invalidated before a dispatch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acquire {
-    /// Always right.
-    Agent,
-    /// Left out: the caller has proved that nothing it reads was read before in this submission and rewritten
-    /// since, or the kernel invalidates by itself.
-    Proven,
-}
-
-/// One dispatch of the list.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Recorded {
-    /// What runs.
-    pub kernel: Kernel,
-    /// Its shape and arguments.
-    pub dispatch: Dispatch,
-    /// What it waits for.
-    pub dependency: Dependency,
-    /// Whether its caches need invalidating.
-    pub acquire: Acquire,
-}
-
-/// Why a list was not encoded.
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EncodeError {
-    /// The list has no dispatch.
-    Empty,
-    /// Room for this many elements is needed and not there.
-    Full {
-        /// Elements needed, at least.
-        needed: usize,
-        /// Elements there.
-        available: usize,
-    },
-    /// A dispatch has a dimension of 0, or more work-items in a group than a kernel may have (1024).
-    Shape(Dispatch),
-}
-
-impl fmt::Display for EncodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("there is nothing to run"),
-            Self::Full { needed, available } => write!(f, "{needed} elements needed, {available} there"),
-            Self::Shape(dispatch) => {
-                write!(f, "grid {:?} by workgroup {:?} cannot be", dispatch.grid, dispatch.workgroup)
-            }
-        }
-    }
-}
-
-impl core::error::Error for EncodeError {}
 
 /// A list of dispatches. Made once, replayed often.
 #[derive(Clone, Debug, Default)]
@@ -190,7 +125,9 @@ enum Told {
 
 #[cfg(test)]
 mod tests {
+    use super::super::aql::Dispatch;
     use super::*;
+    use crate::code::Kernel;
 
     fn recorded(kernel: u64, kernarg: u64, dependency: Dependency, acquire: Acquire) -> Recorded {
         let kernel = Kernel {

@@ -4,13 +4,14 @@
 //! `kfd_ioctl_runtime_enable`). SET_MEMORY_POLICY and SET_XNACK_MODE are left out: caching comes from allocation
 //! flags, and gfx10–gfx12 cannot retry faults.
 
-use super::device::{Device, DeviceIndex, Exception};
-use super::events::Events;
+use super::connection::{Process, Version, suspends};
+use super::device::{Device, Exception};
+use super::events::create_events;
 use super::file::OpenFile;
 use crate::heap::{OutOfMemory, filled, push};
 use crate::memory::{AddressSpace, AddressSpaceError, Allocations};
 use crate::sys::{
-    AcquireVm, Aperture, BusGuard, Errno, GetApertures, GetVersion, Kernel, RuntimeEnable, call, call_pointed,
+    AcquireVm, Aperture, Errno, GetApertures, GetVersion, Kernel, RuntimeEnable, call, call_pointed,
 };
 use crate::topology::{DeviceInfo, GpuKind, Node, Topology};
 use alloc::vec::Vec;
@@ -19,32 +20,6 @@ use embedded_hal::delay::DelayNs;
 
 /// Below this minor version too much is missing (AVAILABLE_MEMORY came with it).
 pub const MINIMUM_MINOR: u32 = 9;
-
-/// First minor whose WAIT_EVENTS closes the race between looking and sleeping.
-const EVENT_AGE_MINOR: u32 = 14;
-
-/// What the kernel answers to GET_VERSION.
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version {
-    /// Always 1 so far.
-    pub major: u32,
-    /// What features are tested by.
-    pub minor: u32,
-}
-
-impl Version {
-    /// Whether a wait can be told what it has seen, so that it may sleep. Otherwise the host polls.
-    pub fn has_event_age(self) -> bool {
-        self.minor >= EVENT_AGE_MINOR
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
 
 /// A step of bring-up.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -136,32 +111,6 @@ impl fmt::Display for BringUpError {
 
 impl core::error::Error for BringUpError {}
 
-/// This process's connection to KFD with its devices, buffers and events.
-///
-/// The kernel ties all of it to the address space, not to the file: one per program.
-#[derive(Debug)]
-pub struct Process<'k> {
-    pub(crate) kernel: &'k dyn Kernel,
-    pub(crate) kfd: OpenFile<'k>,
-    version: Version,
-    pub(crate) devices: Vec<Device<'k>>,
-    /// Tells when the kernel has taken a buffer's page away. Dropped before the address space.
-    pub(crate) guard: Option<BusGuard>,
-    pub(crate) space: AddressSpace,
-    pub(crate) allocations: Allocations,
-    pub(crate) events: Option<Events>,
-    /// Queues that the kernel knows.
-    pub(crate) queues: Vec<u32>,
-    /// How often the system had been suspended when the devices were opened, or last reopened.
-    pub(crate) suspends: u64,
-}
-
-impl fmt::Debug for dyn Kernel + '_ {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Kernel")
-    }
-}
-
 impl<'k> Process<'k> {
     /// Opens KFD and these GPUs of the topology.
     pub fn open(kernel: &'k dyn Kernel, gpus: &[&Node]) -> Result<Self, BringUpError> {
@@ -187,7 +136,7 @@ impl<'k> Process<'k> {
         let mut process =
             Self { kernel, kfd, version, devices, guard, space, allocations, events: None, queues, suspends };
         process.runtime_enable().map_err(refused(Stage::RuntimeEnable))?;
-        process.events = Some(Events::create(&mut process).map_err(refused(Stage::Events))?);
+        process.events = Some(create_events(&mut process).map_err(refused(Stage::Events))?);
         Ok(process)
     }
 
@@ -224,7 +173,7 @@ impl<'k> Process<'k> {
     /// because it would turn GFXOFF off.
     fn runtime_enable(&self) -> Result<(), Errno> {
         const ENABLE: u32 = 1;
-        if !self.version.has_event_age() {
+        if !self.version().has_event_age() {
             return Ok(());
         }
         let mut arg = RuntimeEnable { mode_mask: ENABLE, ..RuntimeEnable::default() };
@@ -232,45 +181,6 @@ impl<'k> Process<'k> {
             Err(Errno::EBUSY | Errno::EEXIST | Errno::ENOTTY) => Ok(()),
             result => result,
         }
-    }
-
-    /// The interface's version.
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
-    /// The devices, in the order they were asked for.
-    pub fn devices(&self) -> &[Device<'k>] {
-        &self.devices
-    }
-
-    /// One device. An index of another process panics.
-    pub fn device(&self, index: DeviceIndex) -> &Device<'k> {
-        &self.devices[usize::from(index.0)]
-    }
-
-    /// Whether a reset, a fault or a page that was taken away has made a device unusable until [`Process::reopen`].
-    pub fn is_lost(&self, index: DeviceIndex) -> bool {
-        self.device(index).is_lost() || self.has_lost_page(index)
-    }
-
-    /// Whether an access has found a page of the device's buffers gone.
-    pub(crate) fn has_lost_page(&self, index: DeviceIndex) -> bool {
-        let at = self.guard.as_ref().and_then(BusGuard::gone_at);
-        // An address that is nobody's any more may have been anybody's.
-        at.is_some_and(|at| {
-            self.allocations.owner(at).is_none_or(|gpu_id| gpu_id == self.device(index).gpu_id())
-        })
-    }
-
-    /// Every allocation by address.
-    pub fn allocations(&self) -> &Allocations {
-        &self.allocations
-    }
-
-    /// The kernel all of this runs on.
-    pub fn kernel(&self) -> &'k dyn Kernel {
-        self.kernel
     }
 }
 
@@ -282,14 +192,6 @@ fn get_version(kernel: &dyn Kernel, kfd: &OpenFile<'_>) -> Result<Version, Bring
         return Err(BringUpError::Version(version));
     }
     Ok(version)
-}
-
-/// How often the system has been suspended since it started; 0 where it cannot be.
-pub(crate) fn suspends(kernel: &dyn Kernel) -> u64 {
-    let mut text = [0; 24];
-    let read = kernel.read("/sys/power/suspend_stats/success", &mut text);
-    let text = read.ok().and_then(|count| core::str::from_utf8(text.get(..count)?).ok());
-    text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Asks for the count first: more room than there are nodes is `EINVAL`.

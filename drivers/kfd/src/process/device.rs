@@ -1,35 +1,15 @@
 //! One GPU of an open process: its node, its render file, its apertures, its clocks.
 
-use super::bring_up::Process;
 use super::file::OpenFile;
-use super::trap::TrapHandler;
-use crate::memory::Buffer;
-use crate::sys::{
-    Aperture, AvailableMemory, BusGuard, Errno, GetClockCounters, HwException, MemoryException, Window, call,
-};
-use crate::topology::{Budget, DeviceInfo, GpuKind, MemoryFacts, Node};
-use core::fmt;
+use crate::memory::{Buffer, MemoryTraits};
+use crate::sys::{Aperture, BusGuard, HwException, MemoryException, Window};
+use crate::topology::{DeviceInfo, GpuKind, Node};
 
-/// A device of a [`Process`], in the order they were asked for.
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DeviceIndex(pub u8);
-
-impl fmt::Display for DeviceIndex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kfd:{}", self.0)
-    }
-}
-
-/// One moment on three clocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Clocks {
-    /// GPU counter, in ticks of [`Device::counter_hz`].
-    pub gpu: u64,
-    /// CLOCK_MONOTONIC_RAW, ns.
-    pub raw_ns: u64,
-    /// CLOCK_BOOTTIME, ns.
-    pub boot_ns: u64,
+/// A handler in device memory.
+#[derive(Debug)]
+pub(crate) struct TrapHandler {
+    pub(super) code: Buffer,
+    pub(super) records: Buffer,
 }
 
 /// One GPU.
@@ -98,7 +78,7 @@ impl Device<'_> {
         self.info.map(|info| info.counter_hz).filter(|&hz| hz != 0).unwrap_or(100_000_000)
     }
 
-    /// Whether a reset or fault has made it unusable until [`Process::reopen`].
+    /// Whether a reset or fault has made it unusable until [`Process::reopen`](super::Process::reopen).
     pub fn is_lost(&self) -> bool {
         self.lost || self.is_gone()
     }
@@ -108,34 +88,9 @@ impl Device<'_> {
     pub(crate) fn is_gone(&self) -> bool {
         self.guard.as_ref().is_some_and(BusGuard::is_gone)
     }
-}
 
-impl Process<'_> {
-    /// Reads the GPU's counter together with the CPU's clocks.
-    pub fn clocks(&self, device: DeviceIndex) -> Result<Clocks, Errno> {
-        let gpu_id = self.device(device).gpu_id();
-        let mut arg = GetClockCounters { gpu_id, ..GetClockCounters::default() };
-        call(self.kernel, self.kfd.fd(), &mut arg)?;
-        let GetClockCounters { gpu_clock_counter, cpu_clock_counter, system_clock_counter, .. } = arg;
-        Ok(Clocks { gpu: gpu_clock_counter, raw_ns: cpu_clock_counter, boot_ns: system_clock_counter })
-    }
-
-    /// Bytes that KFD would still give on this device: a hint, allocation is authoritative. `None` where the
-    /// kernel cannot say.
-    pub fn available(&self, device: DeviceIndex) -> Option<u64> {
-        let gpu_id = self.device(device).gpu_id();
-        let mut arg = AvailableMemory { gpu_id, ..AvailableMemory::default() };
-        call(self.kernel, self.kfd.fd(), &mut arg).ok()?;
-        Some(arg.available)
-    }
-
-    /// What a model may take on this device now, with the rule that decided.
-    pub fn budget(&self, device: DeviceIndex) -> Budget {
-        let this = self.device(device);
-        let facts = MemoryFacts {
-            kfd_available: self.available(device),
-            ..MemoryFacts::read(self.kernel, &this.node, Some(this.render.fd()))
-        };
-        facts.budget(this.kind, self.version().minor)
+    /// The facts that allocation flags depend on.
+    pub(crate) fn traits(&self) -> MemoryTraits {
+        MemoryTraits { kind: self.kind, is_vram_mappable: self.node.is_vram_mappable() }
     }
 }

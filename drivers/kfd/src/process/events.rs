@@ -3,36 +3,15 @@
 //! Source: `amdkfd/kfd_events.c` (`kfd_event_create`, `allocate_event_notification_slot`, `set_event_from_interrupt`).
 //! Waiting is in [`crate::queue`].
 
-use super::bring_up::Process;
-use super::device::DeviceIndex;
-use crate::memory::{Buffer, Handle, Name, Usage};
+use super::connection::Process;
+use super::device_index::DeviceIndex;
+use super::signal::{EventId, Events, Signal};
+use crate::memory::{Handle, Name, Usage};
 use crate::sys::{CreateEvent, DestroyEvent, Errno, call, event_type};
 
 /// 4096 slots of 8 bytes; the kernel refuses smaller pages and hands out ids that no interrupt finds for
 /// larger ones.
 const PAGE_BYTES: u64 = 32768;
-
-/// An event's id. Signal ids are slots of the event page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct EventId(pub u32);
-
-/// A signal event and where the GPU writes to raise it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Signal {
-    /// The event, which is also the value to write.
-    pub id: EventId,
-    /// Address of its slot; `None` when this process has no event page of its own, so that the host polls.
-    pub mailbox: Option<u64>,
-}
-
-/// The events of a process.
-#[derive(Debug)]
-pub struct Events {
-    /// Cannot be freed before the process ends.
-    pub(crate) page: Option<Buffer>,
-    pub(crate) memory: EventId,
-    pub(crate) hardware: EventId,
-}
 
 fn create(process: &Process<'_>, event_type: u32, page: Option<Handle>) -> Result<EventId, Errno> {
     let event_page_offset = page.map_or(0, |handle| handle.0);
@@ -41,31 +20,29 @@ fn create(process: &Process<'_>, event_type: u32, page: Option<Handle>) -> Resul
     Ok(EventId(arg.event_id))
 }
 
-impl Events {
-    /// Makes the event page and the two exception events. Where the process already has a page (a second
-    /// bring-up in one address space) the new one is given back and the host polls.
-    pub(crate) fn create(process: &mut Process<'_>) -> Result<Self, Errno> {
-        let name = Name::new("event page");
-        let page = process.allocate(DeviceIndex(0), Usage::EventPage, PAGE_BYTES, name);
-        let page = page.map_err(|error| error.errno().unwrap_or(Errno::ENOMEM))?;
-        let (memory, page) = match create(process, event_type::MEMORY, Some(page.handle())) {
-            Ok(memory) => (memory, Some(page)),
-            Err(Errno::EINVAL) => {
-                let _ = process.free(page);
-                (create(process, event_type::MEMORY, None)?, None)
-            }
-            Err(errno) => {
-                let _ = process.free(page);
-                return Err(errno);
-            }
-        };
-        let hardware = create(process, event_type::HW_EXCEPTION, None);
-        match hardware {
-            Ok(hardware) => Ok(Self { page, memory, hardware }),
-            Err(errno) => {
-                process.destroy_event(memory);
-                Err(errno)
-            }
+/// Makes the event page and the two exception events. Where the process already has a page (a second
+/// bring-up in one address space) the new one is given back and the host polls.
+pub(super) fn create_events(process: &mut Process<'_>) -> Result<Events, Errno> {
+    let name = Name::new("event page");
+    let page = process.allocate(DeviceIndex(0), Usage::EventPage, PAGE_BYTES, name);
+    let page = page.map_err(|error| error.errno().unwrap_or(Errno::ENOMEM))?;
+    let (memory, page) = match create(process, event_type::MEMORY, Some(page.handle())) {
+        Ok(memory) => (memory, Some(page)),
+        Err(Errno::EINVAL) => {
+            let _ = process.free(page);
+            (create(process, event_type::MEMORY, None)?, None)
+        }
+        Err(errno) => {
+            let _ = process.free(page);
+            return Err(errno);
+        }
+    };
+    let hardware = create(process, event_type::HW_EXCEPTION, None);
+    match hardware {
+        Ok(hardware) => Ok(Events { page, memory, hardware }),
+        Err(errno) => {
+            process.destroy_event(memory);
+            Err(errno)
         }
     }
 }

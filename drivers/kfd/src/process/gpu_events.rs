@@ -4,8 +4,8 @@
 //! Source: `amdkfd/kfd_smi_events.c` (one text line an event, the event's number in hexadecimal first; an empty stream
 //! answers `EAGAIN`), `uapi/linux/kfd_ioctl.h` (`enum kfd_smi_event`).
 
-use super::bring_up::Process;
-use super::device::DeviceIndex;
+use super::connection::Process;
+use super::device_index::DeviceIndex;
 use super::file::OpenFile;
 use crate::sys::{Errno, Fd, SmiEvents, call};
 

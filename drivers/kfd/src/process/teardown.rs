@@ -3,8 +3,9 @@
 //! Source: `amdkfd/kfd_process_queue_manager.c:pqm_destroy_queue`, `amdgpu_amdkfd_gpuvm.c` (`unmap_bo_from_gpuvm`
 //! refuses buffers of live queues, FREE refuses mapped ones, the event page cannot be freed).
 
-use super::bring_up::{Process, suspends};
-use super::device::{DeviceIndex, Exception};
+use super::connection::{Process, suspends};
+use super::device::Exception;
+use super::device_index::DeviceIndex;
 use crate::memory::Totals;
 use crate::sys::{DestroyQueue, call};
 use core::fmt;

@@ -5,11 +5,12 @@
 //! whose waves start without one. Without a handler the kernel's own halts a wave at an illegal instruction or a
 //! violation and tells nobody.
 
-use super::bring_up::Process;
-use super::device::DeviceIndex;
-use crate::memory::{AllocError, Buffer, Bytes, Name, UploadError, Uploader, Usage};
+use super::connection::Process;
+use super::device::TrapHandler;
+use super::device_index::DeviceIndex;
+use super::trap_record::TrapRecord;
+use crate::memory::{AllocError, Bytes, Name, UploadError, Uploader, Usage};
 use crate::sys::{Errno, SetTrapHandler, call};
-use crate::topology::Generation;
 use core::fmt;
 use embedded_hal::delay::DelayNs;
 
@@ -18,9 +19,6 @@ const RECORDS: usize = 32;
 
 /// Words of a record: program counter, its high half with the trap's number, exception flags, message.
 const RECORD_BYTES: usize = 16;
-
-/// Bits of the message that name the doorbell; those above are exceptions, 1 << (code − 1).
-const DOORBELL_BITS: u32 = 10;
 
 /// Why no handler was installed.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -55,41 +53,6 @@ impl fmt::Display for TrapError {
 }
 
 impl core::error::Error for TrapError {}
-
-/// A handler in device memory.
-#[derive(Debug)]
-pub(crate) struct TrapHandler {
-    code: Buffer,
-    records: Buffer,
-}
-
-/// A wave that the handler has stopped.
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TrapRecord {
-    /// Address of the instruction.
-    pub pc: u64,
-    /// The number of `s_trap`; 0 for an exception.
-    pub trap: u8,
-    /// The hardware's exception flags: TRAPSTS, on gfx12 EXCP_FLAG_PRIV.
-    pub flags: u32,
-    /// What happened, by the kernel's numbers: 1 << (code − 1).
-    pub exceptions: u64,
-    /// The queue: its doorbell's place in the process's slice.
-    pub doorbell: u32,
-}
-
-impl TrapRecord {
-    /// Reads four words; `None` where no wave has written.
-    pub fn read(words: [u32; 4], generation: Generation) -> Option<Self> {
-        let [low, high, flags, message] = words;
-        let exceptions = u64::from(message >> DOORBELL_BITS);
-        let trap = if generation == Generation::Gfx12 { high >> 28 } else { high >> 16 & 0xff };
-        let pc = u64::from(low) | u64::from(high & 0xffff) << 32;
-        let doorbell = message & ((1 << DOORBELL_BITS) - 1);
-        (exceptions != 0).then_some(Self { pc, trap: trap as u8, flags, exceptions, doorbell })
-    }
-}
 
 impl Process<'_> {
     /// Whether waves on a device enter a handler and the kernel tells this process of it. Chips from gfx1100 to gfx1103
@@ -159,24 +122,5 @@ impl Process<'_> {
         let mut of_queue = records.filter(|record| record.doorbell == doorbell);
         let first = of_queue.next()?;
         Some((first, 1 + of_queue.count() as u32))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn records_are_read_by_generation() {
-        let words = [0x1234_5678, 0x0003_7fff, 1 << 11, 1 << 13 | 5];
-        let record = TrapRecord::read(words, Generation::Gfx11).expect("written");
-        let expected =
-            TrapRecord { pc: 0x7fff_1234_5678, trap: 3, flags: 1 << 11, exceptions: 1 << 3, doorbell: 5 };
-        assert_eq!(record, expected);
-        let words = [0, 0x2000_0001, 0, 1 << 10];
-        let record = TrapRecord::read(words, Generation::Gfx12).expect("written");
-        assert_eq!((record.pc, record.trap, record.exceptions, record.doorbell), (1 << 32, 2, 1, 0));
-        assert_eq!(TrapRecord::read([0; 4], Generation::Gfx11), None);
-        assert_eq!(TrapRecord::read([1, 1, 1, 1023], Generation::Gfx12), None, "no exception in the message");
     }
 }

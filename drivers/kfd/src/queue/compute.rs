@@ -3,18 +3,15 @@
 //! Every submission ends in one packet that waits for all before it and subtracts 1 from the queue's counter, so
 //! submission `n` is complete when the counter has gone down by `n`. The counter is never set again.
 
-use super::create::{Buffers, COUNTER_START, QueueOptions, field, signal};
+use super::buffers::{Buffers, COUNTER_START, field, signal};
+use super::options::QueueOptions;
 use super::ring::Producer;
+use super::submission::{PacketRange, Submission};
 use crate::fault::Fault;
 use crate::packet::Packet;
 use crate::process::{DeviceIndex, Process, Signal};
 use crate::sys::{CreateQueue, Window};
 use core::fmt;
-
-/// One submission of a queue, counted from 1. Submissions complete in order.
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Submission(pub u64);
 
 /// Why nothing was submitted.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -43,20 +40,6 @@ impl fmt::Display for SubmitError {
 }
 
 impl core::error::Error for SubmitError {}
-
-/// A range of packets of one submission, with the caller's mark.
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PacketRange {
-    /// The submission.
-    pub submission: Submission,
-    /// What the caller calls it.
-    pub label: u32,
-    /// Index of its first packet since the queue began.
-    pub first: u64,
-    /// Number of its packets.
-    pub count: u64,
-}
 
 /// Submissions remembered for fault reports.
 const REMEMBERED: usize = 64;

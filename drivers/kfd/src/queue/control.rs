@@ -1,33 +1,10 @@
-//! Priority, and parking: an idle queue is taken off the hardware so that an idle program draws no power.
+//! Parking: an idle queue is taken off the hardware so that an idle program draws no power.
 //!
 //! Source: `amdkfd/kfd_chardev.c:kfd_ioctl_update_queue` (a percentage of 0 deactivates).
 
 use super::compute::Queue;
 use crate::process::Process;
 use crate::sys::{Errno, UpdateQueue, call};
-
-/// A queue's weight against others of the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Priority {
-    /// Behind everything else.
-    Low,
-    /// As ROCm's default.
-    #[default]
-    Normal,
-    /// Before everything else.
-    High,
-}
-
-impl Priority {
-    /// The kernel's number, 0 to 15. 2 to 4 are avoided: newer schedulers read them as medium to real-time.
-    pub const fn number(self) -> u32 {
-        match self {
-            Self::Low => 0,
-            Self::Normal => 7,
-            Self::High => 11,
-        }
-    }
-}
 
 impl Queue {
     fn update(&self, process: &Process<'_>, queue_percentage: u32) -> Result<(), Errno> {

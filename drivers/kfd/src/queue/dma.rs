@@ -3,8 +3,8 @@
 //! Source: `amdkfd/kfd_device_queue_manager.c:allocate_sdma_queue` (`ENOMEM` when all are taken); packets must not
 //! wrap in the ring and the write pointer, in bytes, must not catch up with the read pointer.
 
-use super::control::Priority;
-use super::create::Buffers;
+use super::buffers::Buffers;
+use super::options::Priority;
 use crate::memory::{AllocError, Usage};
 use crate::packet::sdma::{self, COPY_BYTES};
 use crate::process::{DeviceIndex, Process};

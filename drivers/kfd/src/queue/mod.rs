@@ -2,22 +2,26 @@
 //!
 //! What packets say is [`crate::packet`]'s matter.
 
+mod buffers;
 mod compute;
 mod control;
 mod create;
 mod dma;
+mod options;
 mod profile;
 mod ring;
 mod save_area;
+mod submission;
 mod wait;
 
-pub use compute::{PacketRange, Queue, Submission, SubmitError};
-pub use control::Priority;
-pub use create::{CreateError, QueueOptions};
+pub use compute::{Queue, SubmitError};
+pub use create::CreateError;
 pub use dma::{CopyEngine, CopyError, CopyFence};
+pub use options::{Priority, QueueOptions};
 pub use profile::{Interval, Profile};
 pub use ring::{Producer, RingMemory};
 pub use save_area::SaveArea;
+pub use submission::{PacketRange, Submission};
 pub use wait::{
     CompletionCounter, SleepResult, Sleeper, WaitError, WaitLimits, WaitOutcome, WaitProgress, wait_until,
 };

@@ -5,8 +5,8 @@
 //! [`QueueOptions::profile`](super::QueueOptions). Source: HSA runtime specification 2.8 (`amd_signal_t`),
 //! ROCR-Runtime `amd_hsa_signal.h`.
 
+use super::buffers::signal;
 use super::compute::Queue;
-use super::create::signal;
 use crate::memory::{AllocError, Buffer, FreeError, Name, Usage};
 use crate::packet::Packet;
 use crate::process::{DeviceIndex, Process};

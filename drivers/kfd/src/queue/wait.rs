@@ -4,8 +4,9 @@
 //! completion with the waiter's steps. Source: `amdkfd/kfd_events.c:kfd_wait_on_events` (event age closes the gap
 //! between the last look and the sleep); 200 µs of spinning is what ROCR-Runtime does.
 
-use super::compute::{Queue, Submission};
-use super::create::signal;
+use super::buffers::signal;
+use super::compute::Queue;
+use super::submission::Submission;
 use crate::fault::{Fault, InFlight, MemoryFault, QueueErrors, WaveFault};
 use crate::process::{Exception, Process, suspends};
 use crate::sys::{Errno, EventData, WaitEvents, wait_result};

@@ -1,9 +1,10 @@
-//! One typed ioctl with the retry policy. Which calls are made, and when, is decided above.
+//! Typed ioctls: one argument struct per request. Which calls are made, and when, is decided by the callers.
 
 use super::abi::*;
 use super::errno::Errno;
 use super::kernel::{Fd, Kernel};
 use super::request::{self, Request};
+use super::retry::retry;
 use bytemuck::Pod;
 
 /// An argument struct that belongs to exactly one request.
@@ -46,13 +47,9 @@ args! {
     AmdgpuInfo => AMDGPU_INFO,
 }
 
-/// How often a call is repeated after `EINTR` or `EAGAIN` before the error is handed up. A signal storm makes
-/// progress far below this; only a kernel that never answers reaches it.
-const ATTEMPTS: u32 = 100_000;
-
 /// Issues a request that has no pointer in its argument, repeating after `EINTR` and `EAGAIN`.
 pub fn call<A: Arg>(kernel: &(impl Kernel + ?Sized), fd: &Fd, arg: &mut A) -> Result<(), Errno> {
-    call_raw(kernel, fd, A::REQUEST, bytemuck::bytes_of_mut(arg), &mut [])
+    retry(A::REQUEST, bytemuck::bytes_of_mut(arg), |arg| kernel.ioctl(fd, A::REQUEST, arg, &mut []))
 }
 
 /// Issues a request whose argument points at `pointed`, repeating after `EINTR` and `EAGAIN`.
@@ -62,7 +59,7 @@ pub fn call_pointed<A: Arg>(
     arg: &mut A,
     pointed: &mut [u8],
 ) -> Result<(), Errno> {
-    call_raw(kernel, fd, A::REQUEST, bytemuck::bytes_of_mut(arg), pointed)
+    retry(A::REQUEST, bytemuck::bytes_of_mut(arg), |arg| kernel.ioctl(fd, A::REQUEST, arg, pointed))
 }
 
 /// MAP_MEMORY_TO_GPU and UNMAP_MEMORY_FROM_GPU share a struct, so the request is named. `devices` are gpu ids;
@@ -74,26 +71,7 @@ pub(crate) fn call_devices(
     arg: &mut MapMemory,
     devices: &mut [u32],
 ) -> Result<(), Errno> {
-    call_raw(kernel, fd, request, bytemuck::bytes_of_mut(arg), bytemuck::cast_slice_mut(devices))
-}
-
-fn call_raw(
-    kernel: &(impl Kernel + ?Sized),
-    fd: &Fd,
-    request: Request,
-    arg: &mut [u8],
-    pointed: &mut [u8],
-) -> Result<(), Errno> {
-    const LARGEST: usize = size_of::<CreateQueue>();
-    let mut sent = [0; LARGEST];
-    let sent = &mut sent[..arg.len()];
-    sent.copy_from_slice(arg);
-    for _ in 0..ATTEMPTS {
-        match kernel.ioctl(fd, request, arg, pointed) {
-            Err(Errno::EINTR | Errno::EAGAIN) if request.carries_progress() => {}
-            Err(Errno::EINTR | Errno::EAGAIN) => arg.copy_from_slice(sent),
-            result => return result,
-        }
-    }
-    Err(Errno::EAGAIN)
+    retry(request, bytemuck::bytes_of_mut(arg), |arg| {
+        kernel.ioctl(fd, request, arg, bytemuck::cast_slice_mut(devices))
+    })
 }

@@ -5,9 +5,9 @@
 
 use super::abi::{EventData, WaitEvents};
 use super::bus_error::BusGuard;
-use super::call::call_pointed;
 use super::errno::Errno;
-use super::request::Request;
+use super::request::{Request, WAIT_EVENTS};
+use super::retry::retry;
 use super::window::{MapAddress, Span, Window};
 use core::fmt;
 use core::ops::Range;
@@ -119,6 +119,8 @@ pub trait Kernel: Sync {
     /// milliseconds are over; repeats after signals with what is left of the time.
     fn wait(&self, kfd: &Fd, args: &mut WaitEvents, events: &mut [EventData]) -> Result<(), Errno> {
         args.num_events = u32::try_from(events.len()).map_err(|_| Errno::EINVAL)?;
-        call_pointed(self, kfd, args, bytemuck::cast_slice_mut(events))
+        retry(WAIT_EVENTS, bytemuck::bytes_of_mut(args), |args| {
+            self.ioctl(kfd, WAIT_EVENTS, args, bytemuck::cast_slice_mut(events))
+        })
     }
 }

@@ -10,6 +10,7 @@ mod errno;
 mod kernel;
 mod linux;
 pub mod request;
+mod retry;
 mod shared;
 mod window;
 
