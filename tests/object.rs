@@ -6,7 +6,6 @@ use doorbell_compiler::sample_kernels::SAMPLES;
 use doorbell_compiler::{Kernel, ObjectError, Options, compile, object};
 use doorbell_isa::Target;
 use doorbell_kfd::code::Object;
-use doorbell_kfd::topology::Isa;
 
 const TARGETS: [Target; 3] = [Target::Gfx1100, Target::Gfx1151, Target::Gfx1200];
 const BASE: u64 = 0x10_0000;
@@ -19,8 +18,7 @@ fn all(target: Target) -> Vec<Kernel> {
 /// Every kernel of a file must be found by name with its resources, its code at the entry.
 fn check(file: &[u8], kernels: &[Kernel]) {
     let target = kernels[0].target;
-    let isa = Isa::from_mach(target.elf_machine()).expect("a known chip");
-    let parsed = Object::parse(file, isa).expect("valid");
+    let parsed = Object::parse(file, target.elf_machine()).expect("valid");
     let mut image = vec![0; usize::try_from(parsed.image_bytes()).expect("valid")];
     parsed.image(BASE, &mut image).expect("valid");
     let loaded: Vec<_> = parsed.kernels(BASE).map(|kernel| kernel.expect("valid")).collect();

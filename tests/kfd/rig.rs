@@ -147,7 +147,8 @@ impl Life {
         options: QueueOptions,
     ) -> Result<(), String> {
         let uploader = self.uploader.insert(Uploader::new(process, FIRST).map_err(text)?);
-        let program = Program::load(process, uploader, FIRST, object, &mut Clock::default());
+        let program =
+            Program::load(process, uploader, FIRST, object, machine(process), &mut Clock::default());
         self.program = Some(program.map_err(text)?);
         if let Some(code) = &self.handler {
             process.set_trap_handler(uploader, FIRST, code, &mut Clock::default()).map_err(text)?;
@@ -253,4 +254,10 @@ pub(crate) fn whole_of(kernel: &SoftKernel, compiled: &Compiled, mut life: Life)
     process.shutdown().unwrap();
     assert_eq!(kernel.held(), (0, 0, 0), "after {result:?}");
     result
+}
+
+/// The processor number of the device's code objects.
+fn machine(process: &Process<'_>) -> u8 {
+    let version = process.device(FIRST).node().isa().0;
+    Target::for_version(version).map_or(0, Target::elf_machine)
 }

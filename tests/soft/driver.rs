@@ -56,8 +56,9 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn new(process: &mut Process<'_>, file: &[u8]) -> Self {
         let mut uploader = Uploader::new(process, FIRST).expect("uploader");
+        let machine = machine(process);
         let program =
-            Program::load(process, &mut uploader, FIRST, file, &mut Clock::default()).expect("code");
+            Program::load(process, &mut uploader, FIRST, file, machine, &mut Clock::default()).expect("code");
         let arguments =
             process.allocate(FIRST, Usage::Kernarg, 4096, Name::new("arguments")).expect("memory");
         let queue = Queue::create(process, FIRST, QueueOptions::default()).expect("queue");
@@ -320,4 +321,10 @@ fn machines_of_several_gpus_come_up_and_work_on_each() {
     }
     let none = SoftKernel::new(Machine::new(Release::V6_12, 64 << 30, &[]), &Options::default()).unwrap();
     assert_eq!(Topology::scan(&none).expect("topology").gpus().count(), 0);
+}
+
+/// The processor number of the device's code objects.
+pub(crate) fn machine(process: &Process<'_>) -> u8 {
+    let version = process.device(FIRST).node().isa().0;
+    doorbell_isa::Target::for_version(version).map_or(0, doorbell_isa::Target::elf_machine)
 }

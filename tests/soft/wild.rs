@@ -72,7 +72,9 @@ fn code_objects_cut_anywhere_are_refused() {
         for len in (0..file.len()).step_by(97) {
             let cut = &file[..len];
             let clock = &mut Clock::default();
-            let loaded = doorbell_kfd::code::Program::load(&mut process, &mut uploader, FIRST, cut, clock);
+            let machine = crate::driver::machine(&process);
+            let loaded =
+                doorbell_kfd::code::Program::load(&mut process, &mut uploader, FIRST, cut, machine, clock);
             // Without its section headers a file may still hold all that is loaded.
             if let Ok(program) = loaded {
                 assert!(len > file.len() / 2, "{len}");

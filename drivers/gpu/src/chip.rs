@@ -1,41 +1,44 @@
-//! From the kernel's name of a chip to the compiler's, and what a chip can do a second at best.
+//! Chips: from the kernel interface's number to the row of the chip table, and a chip's limits.
 //!
-//! Figures are public specifications (bytes of memory traffic, multiply-adds of matrix units). What launching costs is
-//! known to the driver ([`doorbell_kfd::packet::LaunchCost`]).
+//! The table is `doorbell_kernels::isa::CHIPS`. The cost of a dispatch depends on the packet processor and is in
+//! [`doorbell_kfd::packet::LaunchCost`].
 
-use doorbell_kernels::isa::{TARGETS, Target};
-use doorbell_kfd::topology::Isa;
+use doorbell_kernels::isa::Target;
+use doorbell_kfd::topology::{Isa, KernelSupport};
 
-/// The compiler's target for a device, its own or its nearest relative's; `None` without kernels.
+/// The compiler's target for a device: its own or its nearest relative's; `None` if there are no kernels for it.
 pub fn target(isa: Isa) -> Option<Target> {
-    let isa = isa.kernels()?;
-    let name = alloc::format!("{isa}");
-    TARGETS.into_iter().find(|target| target.name() == name)
+    Target::for_version(isa.0)
+}
+
+/// The kernels that exist for a device, for [`doorbell_kfd::topology::choose`] and [`doorbell_kfd::doctor::examine`].
+///
+/// ```
+/// use doorbell_gpu::chip::kernel_support;
+/// use doorbell_kfd::topology::{Isa, KernelSupport};
+///
+/// assert_eq!(kernel_support(Isa::GFX1100), KernelSupport::Own);
+/// assert_eq!(kernel_support(Isa(110_502)), KernelSupport::Relative(Isa::GFX1150));
+/// assert_eq!(kernel_support(Isa::GFX942), KernelSupport::None);
+/// ```
+pub fn kernel_support(isa: Isa) -> KernelSupport {
+    match target(isa).map(|target| Isa(target.version())) {
+        None => KernelSupport::None,
+        Some(own) if own == isa => KernelSupport::Own,
+        Some(relative) => KernelSupport::Relative(relative),
+    }
 }
 
 /// Limits of a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peak {
-    /// Bytes a second from memory.
+    /// Bytes per second from memory.
     pub bytes: u64,
-    /// Multiply-adds a second of the matrix units in half precision.
+    /// Multiply-adds per second of the matrix units in half precision.
     pub products: u64,
 }
 
-const GIGA: u64 = 1_000_000_000;
-
-/// The figures of the largest product of a target.
+/// The limits of the largest product with a target.
 pub fn peak(target: Target) -> Peak {
-    // Multiply-adds: compute units, 256 a clock (512 for RDNA 4), clock.
-    let (bytes, products) = match target {
-        Target::Gfx1100 => (960, 96 * 256 * 25 / 10),
-        Target::Gfx1101 => (624, 60 * 256 * 24 / 10),
-        Target::Gfx1102 => (288, 32 * 256 * 26 / 10),
-        Target::Gfx1103 => (120, 12 * 256 * 27 / 10),
-        Target::Gfx1150 => (120, 16 * 256 * 29 / 10),
-        Target::Gfx1151 => (256, 40 * 256 * 29 / 10),
-        Target::Gfx1200 => (320, 32 * 512 * 31 / 10),
-        Target::Gfx1201 => (640, 64 * 512 * 29 / 10),
-    };
-    Peak { bytes: bytes * GIGA, products: products * GIGA }
+    Peak { bytes: target.bytes_per_second(), products: target.products_per_second() }
 }

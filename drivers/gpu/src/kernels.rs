@@ -81,7 +81,8 @@ impl LoadedKernels {
             let built = build(spec, self.target)?;
             let (name, object) = (spec.name(), built.object());
             let load = |error| GpuError::Load(name.clone(), Box::new(error));
-            let program = Program::load(process, uploader, device, &object, delay).map_err(load)?;
+            let program = Program::load(process, uploader, device, &object, self.target.elf_machine(), delay)
+                .map_err(load)?;
             let Some(&kernel) = program.kernels().first().map(|kernel| &kernel.1) else {
                 let _ = program.unload(process);
                 return Err(load(LoadError::OutOfMemory));

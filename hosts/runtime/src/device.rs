@@ -4,9 +4,10 @@
 
 use core::fmt;
 use core::str::FromStr;
+use doorbell_gpu::chip::kernel_support;
 use doorbell_kfd::doctor::{ExamineInputs, examine};
 use doorbell_kfd::sys::{Kernel, Linux};
-use doorbell_kfd::topology::choose;
+use doorbell_kfd::topology::{KernelSupport, choose};
 use doorbell_soft::kernel::{Chip, Injection};
 
 /// A device as the user names it.
@@ -266,8 +267,8 @@ fn automatic(kernel: &dyn Kernel) -> DeviceChoice {
 
 /// The number and description of a usable GPU, or the reason why none can be used.
 fn gpu(kernel: &dyn Kernel, number: Option<u32>) -> Result<(u32, String), String> {
-    let seen =
-        examine(kernel, ExamineInputs { log: &[], model_bytes: None }).map_err(|error| error.to_string())?;
+    let seen = examine(kernel, ExamineInputs { kernel_support, ..ExamineInputs::default() })
+        .map_err(|error| error.to_string())?;
     let worst = seen.findings.iter().find(|finding| Some(finding.severity()) == seen.worst());
     let worst = worst.map_or_else(|| "no GPU can be used".into(), ToString::to_string);
     let unusable = || format!("{worst}; `doorbell doctor` shows details");
@@ -286,7 +287,7 @@ fn gpu(kernel: &dyn Kernel, number: Option<u32>) -> Result<(u32, String), String
             };
             let node = nodes().nth(number as usize).ok_or_else(absent)?;
             let isa = node.isa();
-            if isa.kernels().is_none() {
+            if kernel_support(isa) == KernelSupport::None {
                 return Err(format!("there are no kernels for {isa}; use --device cpu"));
             }
             Ok((number, isa.to_string()))

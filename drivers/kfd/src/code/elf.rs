@@ -6,7 +6,6 @@ use super::descriptor::{self, DESCRIPTOR_BYTES, Kernel};
 use super::error::{CodeError, Part};
 use super::metadata::has_hidden_arguments;
 use crate::memory::Name;
-use crate::topology::Isa;
 
 /// Most bytes of an image: kernels are small, and a size that comes from a file has to end somewhere.
 const IMAGE_BYTES: u64 = 256 << 20;
@@ -104,7 +103,7 @@ impl Table {
 }
 
 /// ELF64, little-endian, version 1, HSA, code object version 5 or 6, shared object, AMD GPU.
-fn check_header(file: &[u8], isa: Isa) -> Result<(), CodeError> {
+fn check_header(file: &[u8], machine: u8) -> Result<(), CodeError> {
     let ident = slice(file, 0, 64, Part::Header).map_err(|_| CodeError::NotACodeObject)?;
     let is_elf = ident[..4] == *b"\x7fELF" && ident[4..7] == [2, 1, 1];
     let is_hsa = ident[7] == 64 && matches!(ident[8], 3 | 4);
@@ -117,16 +116,16 @@ fn check_header(file: &[u8], isa: Isa) -> Result<(), CodeError> {
     let [mach, features, ..] = flags.to_le_bytes();
     // XNACK and SRAMECC: "unsupported" or "any"; a fixed setting needs a device setting that is not read here.
     let plain = features & 0b11 <= 1 && features >> 2 & 0b11 <= 1;
-    if isa.mach() != Some(mach) || generic != 0 || !plain {
-        return Err(CodeError::WrongIsa { flags, device: isa });
+    if mach != machine || generic != 0 || !plain {
+        return Err(CodeError::WrongMachine { flags, expected: machine });
     }
     Ok(())
 }
 
 impl<'a> Object<'a> {
-    /// Reads a file for a device; every kernel in it must be acceptable.
-    pub fn parse(file: &'a [u8], isa: Isa) -> Result<Self, CodeError> {
-        check_header(file, isa)?;
+    /// Reads a file for the processor `machine`, the low byte of `e_flags`; every kernel in it must be acceptable.
+    pub fn parse(file: &'a [u8], machine: u8) -> Result<Self, CodeError> {
+        check_header(file, machine)?;
         let headers = half(file, 56, Part::Header)?;
         if headers > HEADERS {
             return Err(CodeError::NotACodeObject);

@@ -1,7 +1,6 @@
 //! Why a code object is refused.
 
 use crate::memory::Name;
-use crate::topology::Isa;
 use core::fmt;
 
 /// A part of the file.
@@ -29,12 +28,12 @@ pub enum CodeError {
     NotACodeObject,
     /// The file ends inside this part, at this offset.
     Truncated(Part, u64),
-    /// Made for another processor: its number, and what the device is.
-    WrongIsa {
-        /// `e_flags`.
+    /// Made for another processor.
+    WrongMachine {
+        /// `e_flags` of the file.
         flags: u32,
-        /// The device.
-        device: Isa,
+        /// The processor number that the device needs, the low byte of `e_flags`.
+        expected: u8,
     },
     /// The image would be larger than this many bytes, the most a program may take.
     TooLarge(u64),
@@ -69,8 +68,8 @@ impl fmt::Display for CodeError {
         match self {
             Self::NotACodeObject => f.write_str("not an AMD GPU code object (ELF64, HSA, version 5 or 6)"),
             Self::Truncated(part, at) => write!(f, "the file ends inside {part:?} at {at:#x}"),
-            Self::WrongIsa { flags, device } => {
-                write!(f, "made for e_flags {flags:#x}, the device is {device}")
+            Self::WrongMachine { flags, expected } => {
+                write!(f, "made for e_flags {flags:#x}, the device needs processor {expected:#x}")
             }
             Self::TooLarge(most) => write!(f, "the image is larger than {most} bytes"),
             Self::Empty => f.write_str("there is no loadable segment"),

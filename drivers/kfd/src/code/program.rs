@@ -65,16 +65,16 @@ pub struct Program {
 }
 
 impl Program {
-    /// Loads a code object for the device's instruction set, or for the relative whose kernels it runs.
+    /// Loads a code object that was made for the processor `machine`, the low byte of `e_flags`.
     pub fn load(
         process: &mut Process<'_>,
         uploader: &mut Uploader,
         device: DeviceIndex,
         file: &[u8],
+        machine: u8,
         delay: &mut dyn DelayNs,
     ) -> Result<Self, LoadError> {
-        let isa = process.device(device).node().isa();
-        let object = Object::parse(file, isa.kernels().unwrap_or(isa))?;
+        let object = Object::parse(file, machine)?;
         let bytes = object.image_bytes();
         let mut image = filled(usize::try_from(bytes).map_err(|_| OutOfMemory)?, 0u8)?;
         let buffer = process.allocate(device, Usage::Code, bytes, Name::new("kernels"))?;

@@ -8,18 +8,27 @@ use crate::process::{MINIMUM_MINOR, Version};
 use crate::sys::{Errno, Fd, GetVersion, Kernel, call};
 use crate::topology::dev_info::scheduler_firmware;
 use crate::topology::{
-    Budget, Candidate, DeviceInfo, GpuKind, Isa, MemoryFacts, Node, PciAddress, Support, Topology,
+    Budget, Candidate, DeviceInfo, GpuKind, Isa, KernelSupport, MemoryFacts, Node, PciAddress, Topology,
 };
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
 /// What the examination may use beyond the kernel.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct ExamineInputs<'a> {
     /// The kernel log, where the host could get it.
     pub log: &'a [u8],
     /// Bytes that a model is to take on one device.
     pub model_bytes: Option<u64>,
+    /// The GPU kernels that the caller has for an instruction set.
+    pub kernel_support: fn(Isa) -> KernelSupport,
+}
+
+impl Default for ExamineInputs<'_> {
+    /// No log, no model, and kernels for every instruction set.
+    fn default() -> Self {
+        Self { log: &[], model_bytes: None, kernel_support: |_| KernelSupport::Own }
+    }
 }
 
 /// The result.
@@ -286,10 +295,11 @@ fn device(
     if node.doorbell_type() != 2 {
         return result.add(Finding::Doorbells(node.index));
     }
-    match isa.support() {
-        Support::Unsupported => result.add(Finding::NoKernels(isa))?,
-        Support::As(other) => result.add(Finding::Relative(isa, other))?,
-        Support::Full => {}
+    let kernels = (seen.kernel_support)(isa);
+    match kernels {
+        KernelSupport::None => result.add(Finding::NoKernels(isa))?,
+        KernelSupport::Relative(other) => result.add(Finding::Relative(isa, other))?,
+        KernelSupport::Own => {}
     }
     let minor = recommended(isa);
     if version.minor < minor && version.has_event_age() {
@@ -331,7 +341,10 @@ fn device(
         result.add(Finding::TooSmall { wanted, budget: budget.clone() })?;
     }
     push(&mut result.budgets, budget)?;
-    push(&mut result.devices, Candidate { gpu_id: node.gpu_id, isa, kind, bytes, identity: node.identity() })
+    push(
+        &mut result.devices,
+        Candidate { gpu_id: node.gpu_id, isa, kernels, kind, bytes, identity: node.identity() },
+    )
 }
 
 /// `MES feature version: .., firmware version: 0x..` of debugfs, which only root reads, for kernels whose render

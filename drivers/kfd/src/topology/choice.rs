@@ -1,10 +1,22 @@
 //! Which device a caller gets who names none. What a device is worth beyond its memory is not judged here.
 
-use super::isa::{Isa, Support};
+use super::isa::Isa;
 use super::node::{GpuKind, Identity};
 use core::fmt;
 
-/// A device as the choice sees it.
+/// Which GPU kernels the caller has for an instruction set.
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelSupport {
+    /// Kernels made for it.
+    Own,
+    /// Kernels made for this relative, which it runs.
+    Relative(Isa),
+    /// None.
+    None,
+}
+
+/// A device that may be chosen.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
@@ -12,6 +24,8 @@ pub struct Candidate {
     pub gpu_id: u32,
     /// What it is.
     pub isa: Isa,
+    /// The kernels that exist for it.
+    pub kernels: KernelSupport,
     /// Card or part of a CPU.
     pub kind: GpuKind,
     /// Bytes of its first pool.
@@ -46,14 +60,14 @@ pub struct Choice {
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Candidate { isa, kind, bytes, identity, .. } = self.device;
+        let Candidate { isa, kernels, kind, bytes, identity, .. } = self.device;
         write!(f, "{isa} at {identity}: {kind}, {} MiB", bytes >> 20)?;
         match self.seen {
             1 => f.write_str(", the only GPU")?,
             seen => write!(f, ", most memory of {} usable of {seen} GPUs", self.usable)?,
         }
-        match isa.support() {
-            Support::As(other) => write!(f, "; runs kernels made for {other}"),
+        match kernels {
+            KernelSupport::Relative(other) => write!(f, "; runs kernels made for {other}"),
             _ => Ok(()),
         }
     }
@@ -66,7 +80,7 @@ fn rank(candidate: &Candidate) -> impl Ord + use<> {
 
 /// The discrete device with most memory among those that have kernels; an integrated one when there is no other.
 pub fn choose(candidates: &[Candidate]) -> Option<Choice> {
-    let usable = || candidates.iter().filter(|candidate| candidate.isa.kernels().is_some());
+    let usable = || candidates.iter().filter(|candidate| candidate.kernels != KernelSupport::None);
     let device = usable().max_by_key(|candidate| rank(candidate))?;
     Some(Choice { device: *device, usable: usable().count(), seen: candidates.len() })
 }
@@ -74,7 +88,7 @@ pub fn choose(candidates: &[Candidate]) -> Option<Choice> {
 impl Choice {
     /// Why `other` is not the device chosen; `None` for the chosen one.
     pub fn skipped(&self, other: &Candidate) -> Option<Skipped> {
-        if other.isa.kernels().is_none() {
+        if other.kernels == KernelSupport::None {
             Some(Skipped::NoKernels(other.isa))
         } else if other == &self.device {
             None

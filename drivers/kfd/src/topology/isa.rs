@@ -1,6 +1,7 @@
-//! Instruction-set names of devices, as a table. Which kernels exist for one is not known here.
+//! Instruction sets of devices, by the numbers of the kernel interface. Which GPU kernels exist for one is the caller's
+//! knowledge: see `KernelSupport`.
 //!
-//! Source: `amdkfd/kfd_device.c:kgd2kfd_probe` for the versions, `llvm/BinaryFormat/ELF.h` for the ELF numbers.
+//! Source: `amdkfd/kfd_device.c:kgd2kfd_probe`.
 
 use core::fmt;
 
@@ -24,53 +25,8 @@ pub enum Generation {
     Other,
 }
 
-/// How far this program goes with an instruction set.
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Support {
-    /// Kernels are made for it.
-    Full,
-    /// It runs the kernels of another one, with a notice.
-    As(Isa),
-    /// Known by name only.
-    Unsupported,
-}
-
-struct Row {
-    isa: Isa,
-    /// Low byte of `e_flags` in a code object.
-    mach: u8,
-    /// Whether the chip is part of a CPU, when the render node cannot be asked.
-    apu: bool,
-    support: Support,
-}
-
-const fn row(version: u32, mach: u8, apu: bool, support: Support) -> Row {
-    Row { isa: Isa(version), mach, apu, support }
-}
-
-#[rustfmt::skip]
-const ROWS: &[Row] = &[
-    row(90010, 0x3F, false, Support::Unsupported),
-    row(90402, 0x4C, false, Support::Unsupported),
-    row(100300, 0x36, false, Support::Unsupported),
-    row(100301, 0x37, false, Support::Unsupported),
-    row(100302, 0x38, false, Support::Unsupported),
-    row(100303, 0x39, true, Support::Unsupported),
-    row(100304, 0x3E, false, Support::Unsupported),
-    row(100305, 0x3D, true, Support::Unsupported),
-    row(100306, 0x45, true, Support::Unsupported),
-    row(110000, 0x41, false, Support::Full),
-    row(110001, 0x46, false, Support::Full),
-    row(110002, 0x47, false, Support::Full),
-    row(110003, 0x44, true, Support::Full),
-    row(110500, 0x43, true, Support::Full),
-    row(110501, 0x4A, true, Support::Full),
-    row(110502, 0x55, true, Support::As(Isa::GFX1150)),
-    row(110503, 0x58, true, Support::As(Isa::GFX1150)),
-    row(120000, 0x48, false, Support::Full),
-    row(120001, 0x4E, false, Support::Full),
-];
+/// APUs, by `gfx_target_version`, for when the render node does not answer.
+const APUS: [u32; 8] = [100_303, 100_305, 100_306, 110_003, 110_500, 110_501, 110_502, 110_503];
 
 impl Isa {
     /// RX 7900 and Pro W7900.
@@ -93,10 +49,6 @@ impl Isa {
     pub const GFX90A: Self = Self(90_010);
     /// MI300 series.
     pub const GFX942: Self = Self(90_402);
-
-    fn row(self) -> Option<&'static Row> {
-        ROWS.iter().find(|row| row.isa == self)
-    }
 
     /// 9, 10, 11, 12.
     pub const fn major(self) -> u32 {
@@ -125,31 +77,7 @@ impl Isa {
         }
     }
 
-    /// How far this program goes with it.
-    pub fn support(self) -> Support {
-        self.row().map_or(Support::Unsupported, |row| row.support)
-    }
-
-    /// The instruction set whose kernels run here: its own, or that of its nearest validated relative.
-    pub fn kernels(self) -> Option<Self> {
-        match self.support() {
-            Support::Full => Some(self),
-            Support::As(isa) => Some(isa),
-            Support::Unsupported => None,
-        }
-    }
-
-    /// The processor number in a code object's `e_flags`.
-    pub fn mach(self) -> Option<u8> {
-        self.row().map(|row| row.mach)
-    }
-
-    /// The instruction set of a processor number.
-    pub fn from_mach(mach: u8) -> Option<Self> {
-        ROWS.iter().find(|row| row.mach == mach).map(|row| row.isa)
-    }
-
-    /// Whether its waves enter a second-level trap handler. RDNA3 chips start them without one, as a work-around for
+    /// True if its waves enter a second-level trap handler. RDNA3 chips start them without one, as a work-around for
     /// their context save (`amdkfd/kfd_debug.h:kfd_dbg_has_cwsr_workaround`).
     pub const fn enters_trap_handler(self) -> bool {
         match self.generation() {
@@ -159,9 +87,9 @@ impl Isa {
         }
     }
 
-    /// Whether chips of this kind sit in a CPU; a guess for when the render node does not answer.
-    pub fn is_usually_apu(self) -> bool {
-        self.row().is_some_and(|row| row.apu)
+    /// True if chips with this instruction set are part of a CPU; for when the render node does not answer.
+    pub(crate) fn is_usually_apu(self) -> bool {
+        APUS.contains(&self.0)
     }
 }
 
@@ -190,11 +118,8 @@ mod tests {
         ];
         for (version, name) in names {
             assert_eq!(Isa(version).to_string(), name);
-            let mach = Isa(version).mach().expect("in the table");
-            assert_eq!(Isa::from_mach(mach), Some(Isa(version)));
         }
-        assert_eq!(Isa(110503).kernels(), Some(Isa::GFX1150));
-        assert_eq!(Isa(100306).kernels(), None);
+        assert!(Isa(100306).is_usually_apu() && !Isa::GFX1201.is_usually_apu());
         assert_eq!(Isa(120500).generation(), Generation::Other);
         assert_eq!(Isa(0).generation(), Generation::Other);
         let entering =

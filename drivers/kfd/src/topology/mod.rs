@@ -11,9 +11,9 @@ mod properties;
 mod scan;
 
 pub use budget::{Budget, Limit, MemoryDomain, MemoryFacts, MemoryPool, Rule};
-pub use choice::{Candidate, Choice, Skipped, choose};
+pub use choice::{Candidate, Choice, KernelSupport, Skipped, choose};
 pub use dev_info::{DeviceInfo, MemoryInfo};
-pub use isa::{Generation, Isa, Support};
+pub use isa::{Generation, Isa};
 pub use node::{Bank, Cache, GpuKind, Heap, Identity, Link, LinkKind, Node, NodeIndex, PciAddress};
 pub use properties::{Properties, Property};
 pub use scan::{ROOT, Topology, TopologyError};

@@ -7,9 +7,12 @@ use crate::queue::{Clock, open};
 use doorbell_kfd::code::{CodeError, Object, Program};
 use doorbell_kfd::memory::Uploader;
 use doorbell_kfd::process::DeviceIndex;
-use doorbell_kfd::topology::Isa;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// Processor numbers of code objects (LLVM's `EF_AMDGPU_MACH`).
+const GFX1100: u8 = 0x41;
+const GFX1151: u8 = 0x4A;
 
 const DESCRIPTOR: usize = 0x400;
 const TEXT: usize = 0x1000;
@@ -82,13 +85,13 @@ fn object() -> Vec<u8> {
 fn changed(at: usize, bytes: &[u8]) -> Result<(), CodeError> {
     let mut file = object();
     put(&mut file, at, bytes);
-    Object::parse(&file, Isa::GFX1100).map(drop)
+    Object::parse(&file, GFX1100).map(drop)
 }
 
 #[test]
 fn an_image_is_placed_zeroed_and_relocated() {
     let file = object();
-    let object = Object::parse(&file, Isa::GFX1100).expect("valid");
+    let object = Object::parse(&file, GFX1100).expect("valid");
     assert_eq!(object.image_bytes(), 0x3000);
     let base = 0x7f00_0000_0000;
     let kernels: Vec<_> = object.kernels(base).map(|kernel| kernel.expect("valid")).collect();
@@ -116,13 +119,13 @@ fn what_does_not_fit_the_device_or_this_driver_is_refused() {
     assert_eq!(changed(8, &[2]), Err(CodeError::NotACodeObject));
     assert_eq!(changed(18, &[62]), Err(CodeError::NotACodeObject));
     assert!(changed(8, &[4]).is_ok(), "version 6");
-    let wrong = |flags| Err(CodeError::WrongIsa { flags, device: Isa::GFX1100 });
+    let wrong = |flags| Err(CodeError::WrongMachine { flags, expected: GFX1100 });
     assert_eq!(changed(48, &[0x4A]), wrong(0x4A));
     assert_eq!(changed(51, &[1]), wrong(0x0100_0041));
     assert_eq!(changed(49, &[3]), wrong(0x341));
     assert_eq!(
-        Object::parse(&object(), Isa::GFX1151).map(drop),
-        Err(CodeError::WrongIsa { flags: 0x41, device: Isa::GFX1151 })
+        Object::parse(&object(), GFX1151).map(drop),
+        Err(CodeError::WrongMachine { flags: 0x41, expected: GFX1151 })
     );
     assert_eq!(changed(DESCRIPTOR + 4, &[16]), Err(CodeError::Scratch(16)));
     assert_eq!(changed(DESCRIPTOR + 52, &[0x9B]), Err(CodeError::Scratch(0)));
@@ -147,21 +150,21 @@ fn what_does_not_fit_the_device_or_this_driver_is_refused() {
     put(&mut hidden, HEADERS + 3 * 56 + 32, &64u64.to_le_bytes());
     put(&mut hidden, 0x704, &[0x20]);
     put(&mut hidden, 0x714, b"\xab.value_kind\xabhidden_none");
-    assert_eq!(Object::parse(&hidden, Isa::GFX1100).map(drop), Err(CodeError::HiddenArgument));
+    assert_eq!(Object::parse(&hidden, GFX1100).map(drop), Err(CodeError::HiddenArgument));
     let mut long = object();
     put(&mut long, 0x608 + 32, &0x340u64.to_le_bytes());
     put(&mut long, 0x500 + 24, &0x2e0u32.to_le_bytes());
     put(&mut long, 0x7a0, &[b'n'; 64]);
     put(&mut long, 0x7e0, b".kd");
-    assert_eq!(Object::parse(&long, Isa::GFX1100).map(drop), Err(CodeError::LongName(64)));
-    assert_eq!(Object::parse(&[], Isa::GFX1100).map(drop), Err(CodeError::NotACodeObject));
+    assert_eq!(Object::parse(&long, GFX1100).map(drop), Err(CodeError::LongName(64)));
+    assert_eq!(Object::parse(&[], GFX1100).map(drop), Err(CodeError::NotACodeObject));
 }
 
 #[test]
 fn no_damaged_file_does_harm() {
     let whole = object();
     let try_all = |file: &[u8]| {
-        if let Ok(object) = Object::parse(file, Isa::GFX1100) {
+        if let Ok(object) = Object::parse(file, GFX1100) {
             assert!(object.image_bytes() <= 256 << 20);
             let mut image = vec![0; object.image_bytes().min(1 << 20) as usize];
             let _ = object.image(0x1000, &mut image);
@@ -198,12 +201,14 @@ fn a_program_is_loaded_and_found_by_name() {
         let mut uploader = Uploader::new(&mut process, first).expect("uploader");
         let mut file = object();
         let mut clock = Clock::default();
-        if name == "8060S" {
-            let wrong = Program::load(&mut process, &mut uploader, first, &file, &mut clock);
+        let machine = if name == "8060S" { GFX1151 } else { GFX1100 };
+        if machine == GFX1151 {
+            let wrong = Program::load(&mut process, &mut uploader, first, &file, machine, &mut clock);
             wrong.expect_err("made for gfx1100");
-            file[48] = 0x4A;
+            file[48] = machine;
         }
-        let program = Program::load(&mut process, &mut uploader, first, &file, &mut clock).expect("valid");
+        let program =
+            Program::load(&mut process, &mut uploader, first, &file, machine, &mut clock).expect("valid");
         let kernel = *program.kernel("k").expect("there");
         assert!(program.kernel("K").is_none());
         let near = process.allocations().nearest(kernel.entry).to_string();
@@ -255,21 +260,16 @@ fn kernel_source(name: &str, more: &str) -> String {
 
 #[test]
 fn objects_made_by_llvm_are_read_the_same() {
-    let targets = [
-        ("gfx1100", Isa::GFX1100),
-        ("gfx1103", Isa::GFX1103),
-        ("gfx1150", Isa::GFX1150),
-        ("gfx1151", Isa::GFX1151),
-        ("gfx1201", Isa::GFX1201),
-    ];
-    for (processor, isa) in targets {
+    let targets =
+        [("gfx1100", GFX1100), ("gfx1103", 0x44), ("gfx1150", 0x43), ("gfx1151", GFX1151), ("gfx1201", 0x4E)];
+    for (processor, machine) in targets {
         let source = kernel_source("first", "").replace("PROCESSOR", processor)
             + &kernel_source("second", ".amdhsa_wavefront_size32 0\n").replace("PROCESSOR", processor);
         let Some(file) = assemble(&source, processor) else {
             println!("skipped: no llvm-mc that knows {processor}, or no rust-lld");
             continue;
         };
-        let object = Object::parse(&file, isa).expect("valid");
+        let object = Object::parse(&file, machine).expect("valid");
         let mut kernels: Vec<_> = object.kernels(0x10000).map(|kernel| kernel.expect("valid")).collect();
         kernels.sort_by_key(|kernel| kernel.0);
         assert_eq!(
@@ -286,7 +286,7 @@ fn objects_made_by_llvm_are_read_the_same() {
             let at = (kernel.entry - 0x10000) as usize;
             assert_eq!(image[at..at + 4], 0xBFB0_0000u32.to_le_bytes(), "s_endpgm");
         }
-        assert!(matches!(Object::parse(&file, Isa::GFX1102), Err(CodeError::WrongIsa { .. })));
+        assert!(matches!(Object::parse(&file, 0x47), Err(CodeError::WrongMachine { .. })));
         for (directive, error) in [
             (".amdhsa_private_segment_fixed_size 16\n", CodeError::Scratch(16)),
             (".amdhsa_user_sgpr_dispatch_ptr 1\n", CodeError::Properties(0x40A)),
@@ -294,7 +294,7 @@ fn objects_made_by_llvm_are_read_the_same() {
         ] {
             let source = kernel_source("k", directive).replace("PROCESSOR", processor);
             let file = assemble(&source, processor).expect("assembled before");
-            assert_eq!(Object::parse(&file, isa).map(drop), Err(error), "{processor}");
+            assert_eq!(Object::parse(&file, machine).map(drop), Err(error), "{processor}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What `doctor` finds on healthy, broken and half-broken machines, and what it advises.
 
 use crate::fake::Fake;
-use crate::machines::{GIB, Machine, Release};
+use crate::machines::{GIB, Machine, Release, kernel_support};
 use crate::queue::open;
 use doorbell_kfd::doctor::{self, Examination, ExamineInputs, Finding, LogHint, Severity, examine};
 use doorbell_kfd::process::{DeviceIndex, EvictionCause, GpuEvent, GpuEventKind, Process};
@@ -9,12 +9,16 @@ use doorbell_kfd::queue::{Queue, QueueOptions};
 use doorbell_kfd::sys::{Errno, Stat, request};
 use doorbell_kfd::topology::{Isa, ROOT, Rule, Topology};
 
+fn inputs() -> ExamineInputs<'static> {
+    ExamineInputs { kernel_support, ..ExamineInputs::default() }
+}
+
 fn fake(release: Release, names: &[&str]) -> Fake {
     Fake::new(Machine::new(release, 64 * GIB, names))
 }
 
 fn examined(fake: &Fake) -> Examination {
-    examine(fake, ExamineInputs::default()).expect("host memory")
+    examine(fake, inputs()).expect("host memory")
 }
 
 /// The only finding, as one line with its remedy.
@@ -189,13 +193,13 @@ fn settings_and_firmware_that_cause_trouble_are_told() {
 #[test]
 fn a_model_that_does_not_fit_gets_the_limit_that_decides() {
     let fake = fake(Release::V6_12, &["8060S"]);
-    let seen = ExamineInputs { model_bytes: Some(50 * GIB), ..ExamineInputs::default() };
+    let seen = ExamineInputs { model_bytes: Some(50 * GIB), ..inputs() };
     let examination = examine(&fake, seen).expect("host memory");
     let [Finding::TooSmall { wanted, budget }] = &examination.findings[..] else { panic!("one finding") };
     assert_eq!(*wanted, 50 * GIB);
     assert!(matches!(budget.first.decisive().rule, Rule::TtmLimit | Rule::GttSize));
     assert!(single(&examination).contains("raise `ttm.pages_limit`"), "{}", single(&examination));
-    let small = ExamineInputs { model_bytes: Some(GIB), ..ExamineInputs::default() };
+    let small = ExamineInputs { model_bytes: Some(GIB), ..inputs() };
     assert_eq!(examine(&fake, small).expect("host memory").findings, []);
 }
 
@@ -214,7 +218,7 @@ fn a_small_bar_is_only_a_note() {
 fn the_kernel_log_is_searched_for_known_lines() {
     let fake = fake(Release::V6_12, &["RX 7600"]);
     let log = b"amdgpu: [gfxhub] page fault (src_id:0 ring:24 vmid:8)\nother\n";
-    let examination = examine(&fake, ExamineInputs { log, model_bytes: None }).expect("host memory");
+    let examination = examine(&fake, ExamineInputs { log, ..inputs() }).expect("host memory");
     assert_eq!(examination.findings, [Finding::Log(LogHint::PageFault)]);
     assert!(!examination.findings[0].remedy().to_string().is_empty());
 }

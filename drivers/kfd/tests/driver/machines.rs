@@ -3,6 +3,8 @@
 //! The property lines are in the kernel's order (`kfd_topology.c:node_show`). Shapes of the chips are public
 //! figures; the save-area sizes are those the kernel exports for them.
 
+use doorbell_kfd::topology::{Isa, KernelSupport};
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -276,5 +278,14 @@ impl Machine {
         }
         text.push_str("max_engine_clk_ccompute 5000\n");
         text
+    }
+}
+
+/// The kernels that this program has for a chip of the fixtures.
+pub(crate) fn kernel_support(isa: Isa) -> KernelSupport {
+    match isa.0 {
+        110_502 | 110_503 => KernelSupport::Relative(Isa::GFX1150),
+        110_000.. => KernelSupport::Own,
+        _ => KernelSupport::None,
     }
 }

@@ -1,7 +1,7 @@
 //! Topology, identity, budgets and the default choice on fixture machines.
 
 use crate::fake::Fake;
-use crate::machines::{CHIPS, GIB, MIB, Machine, Release, named};
+use crate::machines::{CHIPS, GIB, MIB, Machine, Release, kernel_support, named};
 use doorbell_kfd::sys::{Errno, Kernel};
 use doorbell_kfd::topology::{
     Candidate, Choice, DeviceInfo, GpuKind, Isa, MemoryDomain, MemoryFacts, Node, ROOT, Rule, Skipped,
@@ -25,7 +25,8 @@ fn candidate(fake: &Fake, node: &Node, minor: u32) -> Candidate {
     let kind = if info.is_apu { GpuKind::Apu } else { GpuKind::Discrete };
     let bytes = MemoryFacts::read(fake, node, Some(&render)).budget(kind, minor).first.bytes();
     fake.close(render);
-    Candidate { gpu_id: node.gpu_id, isa: node.isa(), kind, bytes, identity: node.identity() }
+    let kernels = kernel_support(node.isa());
+    Candidate { gpu_id: node.gpu_id, isa: node.isa(), kernels, kind, bytes, identity: node.identity() }
 }
 
 fn chosen(machine: Machine) -> (Choice, Vec<Candidate>) {

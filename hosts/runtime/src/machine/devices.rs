@@ -4,7 +4,7 @@ use super::read::Machine;
 use super::size::Size;
 use core::fmt;
 use doorbell_kfd::doctor::Finding;
-use doorbell_kfd::topology::{Budget, Candidate, Node, Support};
+use doorbell_kfd::topology::{Budget, Candidate, KernelSupport, Node};
 use doorbell_soft::kernel::CHIPS;
 use serde_json::{Map, Value as Json, json};
 
@@ -104,13 +104,13 @@ fn gpus(machine: &Machine) -> Vec<DeviceDescription> {
 }
 
 fn gpu(machine: &Machine, node: &Node, candidate: &Candidate, budget: &Budget) -> DeviceDescription {
-    let Candidate { isa, kind, identity, .. } = *candidate;
+    let Candidate { isa, kernels, kind, identity, .. } = *candidate;
     let is_preferred = machine.choice.is_some_and(|choice| choice.device == *candidate);
     let limit = budget.first.decisive();
-    let runs = match isa.support() {
-        Support::Full => String::new(),
-        Support::As(other) => format!(", code of {other}"),
-        Support::Unsupported => ", no kernels".into(),
+    let (kernels_of, runs) = match kernels {
+        KernelSupport::Own => (Some(isa), String::new()),
+        KernelSupport::Relative(other) => (Some(other), format!(", code of {other}")),
+        KernelSupport::None => (None, ", no kernels".into()),
     };
     let name = machine.name(node.gpu_id);
     let units = node.compute_units();
@@ -118,7 +118,7 @@ fn gpu(machine: &Machine, node: &Node, candidate: &Candidate, budget: &Budget) -
         "name": name,
         "kind": kind.to_string(),
         "isa": isa.to_string(),
-        "kernels_of": isa.kernels().map(|isa| isa.to_string()),
+        "kernels_of": kernels_of.map(|isa| isa.to_string()),
         "compute_units": units,
         "memory_bytes": limit.bytes,
         "memory_placement": budget.first.domain.to_string(),

@@ -6,6 +6,7 @@ use crate::memory::{HostMemory, host_memory};
 use core::fmt;
 use core::num::NonZeroUsize;
 use doorbell_cpu::features::Features;
+use doorbell_gpu::chip::kernel_support;
 use doorbell_kfd::OutOfMemory;
 use doorbell_kfd::doctor::{Examination, ExamineInputs, examine};
 use doorbell_kfd::sys::{Kernel, Linux};
@@ -95,8 +96,8 @@ impl Machine {
         footprint: Option<ModelFootprint>,
     ) -> Result<Self, MachineError> {
         let model_bytes = footprint.as_ref().map(|footprint| footprint.bytes);
-        let examination =
-            examine(kernel, ExamineInputs { log, model_bytes }).map_err(MachineError::Memory)?;
+        let examination = examine(kernel, ExamineInputs { log, model_bytes, kernel_support })
+            .map_err(MachineError::Memory)?;
         let choice = choose(&examination.devices);
         Ok(Self { host, examination, choice, footprint })
     }
