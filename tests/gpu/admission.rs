@@ -1,4 +1,4 @@
-//! What does not fit or has no kernels is refused with figures, and nothing stays behind.
+//! A model that does not fit or has no kernels is refused with figures, and nothing stays on the device.
 
 use crate::bench::{
     CHIPS, HEAP, PAGES, end, goldens, machine, nmse, open, placed, prompt, settings, soft, step, with_model,

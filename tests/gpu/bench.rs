@@ -1,4 +1,4 @@
-//! What the tests share: software GPUs, models, steps.
+//! Shared by the tests: software GPUs, models, steps.
 
 use doorbell_core::backend::{Backend, KvType, Output};
 use doorbell_core::gguf::Gguf;

@@ -55,7 +55,7 @@ impl Backend for Noting<'_, '_, '_> {
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 type Outcome = (Vec<TokenId>, Option<FinishReason>);
 
 /// Runs each wave of requests to its end before the next; prompts, and tokens wanted.
@@ -126,7 +126,7 @@ fn both(
     (found, chains.take())
 }
 
-/// Whether the device has kernels for all of a model; otherwise the host has its turn in every step.
+/// True if the device has kernels for all of a model; otherwise the host takes part in every step.
 fn alone(model: &Model<'_>) -> bool {
     let plan = model.plan(Shape { rows: 2, outputs: 2 }, HeadResult::ArgMax, HEAP).unwrap();
     let kernel = soft(CHIPS[0], Level::Fast);

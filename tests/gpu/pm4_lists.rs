@@ -20,7 +20,7 @@ use doorbell_soft::processor::{Level, Lists, Options};
 use doorbell_tests::tiny::{self, Family};
 
 const CHIPS: [&str; 3] = ["gfx1100", "gfx1151", "gfx1200"];
-/// What steps leave in memory.
+/// The memory that steps leave.
 const LEFT: [&str; 6] =
     ["activations", "kernel scratch", "results", "picked tokens", "keys of group", "values of group"];
 
@@ -220,7 +220,7 @@ fn a_list_without_one_of_its_barriers_is_found() {
     }
 }
 
-/// What is told of a fault at the only use of a weight in mid-step, by packets and by lists.
+/// The report of a fault at the only use of a weight in mid-step, by packets and by lists.
 #[test]
 fn a_page_fault_names_the_dispatch_either_way() {
     with_model(&tiny::f32_model(Family::Qwen2, 1), |model| {

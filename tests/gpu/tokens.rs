@@ -15,12 +15,12 @@ const PROMPT: u32 = 40;
 const TOKENS: usize = 16;
 const CHUNKS: [u32; 3] = [1, 16, PROMPT];
 
-/// Whether everything runs under all sanitizers, and not only a part.
+/// True if everything runs under all sanitizers, and not only a part.
 fn all_strict() -> bool {
     std::env::var_os("DOORBELL_STRICT").is_some()
 }
 
-/// What was run, and nothing found in.
+/// Combinations that ran without a finding.
 #[derive(Default)]
 struct Runs {
     strict: usize,
@@ -104,7 +104,7 @@ fn continues(name: &str, model: &Model<'_>, (kv, tie): (KvType, f32), runs: &mut
     }
 }
 
-/// What a file calls its family.
+/// The name of a family in the file.
 fn family(bytes: &[u8]) -> String {
     let file = Gguf::parse(bytes, HEAP).unwrap();
     file.get("general.architecture").and_then(|value| value.text()).unwrap().to_owned()
@@ -128,8 +128,9 @@ fn every_family_continues_as_on_the_cpu() {
     runs.tell();
 }
 
-/// Whole models whose keys and values are kept in blocks on both sides, where a value between two codes may take either:
-/// the tiny ones, and the goldens of the families that those don't have. The other goldens' heads are too small for blocks.
+/// Whole models whose keys and values are kept in blocks on both sides, where a value between two codes may take
+/// either: the tiny ones, and the goldens of the families that those don't have. The other goldens' heads are too small
+/// for blocks.
 #[test]
 fn caches_in_blocks_continue_as_on_the_cpu() {
     let mut runs = Runs::default();

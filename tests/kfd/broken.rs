@@ -7,7 +7,7 @@ use doorbell_kfd::sys::{
 use doorbell_soft::kernel::SoftKernel;
 use std::collections::BTreeMap;
 
-/// What a path gives instead of what the software kernel has.
+/// A replacement for the contents of a path.
 #[derive(Clone, Debug)]
 pub(crate) enum Instead {
     /// This text.
@@ -24,9 +24,9 @@ pub(crate) enum Instead {
 pub(crate) struct Broken<'s> {
     soft: &'s SoftKernel,
     paths: BTreeMap<String, Instead>,
-    /// What GET_VERSION says instead of the release's own minor number.
+    /// The minor number that GET_VERSION returns instead of the release's own.
     pub(crate) minor: Option<u32>,
-    /// What the render nodes say about the scheduler firmware.
+    /// The scheduler firmware that render nodes report.
     pub(crate) scheduler: Option<u32>,
 }
 
@@ -54,7 +54,7 @@ impl<'s> Broken<'s> {
         self.set(path, Instead::Text(text.to_owned()));
     }
 
-    /// What was said about a path or a folder that it is in.
+    /// The replacement for a path or a folder that it is in.
     fn instead(&self, path: &str) -> Option<&Instead> {
         let below = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
         let folder = self.paths.iter().find(|(folder, instead)| {

@@ -1,4 +1,4 @@
-//! What `doorbell devices` and `doorbell doctor` print about machines, healthy and broken.
+//! Output of `doorbell devices` and `doorbell doctor` for healthy and broken machines.
 //!
 //! Goldens are in `tests/goldens/doctor/`: a file each machine with both outputs and the verdict. `BLESS=1` writes
 //! them; look at the difference before you commit it.

@@ -88,7 +88,7 @@ fn a_read_of_nothing_is_a_page_fault_too() {
     assert!(message.contains("page fault at 0x700000000000"), "{message}");
 }
 
-/// What hits memory of the queue is told as that, and not as a fault of the model's memory.
+/// A fault in memory of the queue is reported as such, and not as a fault of the model's memory.
 #[test]
 fn a_fault_beside_the_queues_memory_names_it() {
     for name in ["queue: ring", "queue: pointers", "queue: save area"] {
@@ -244,7 +244,7 @@ fn a_device_that_was_lost_can_be_reopened() {
     }
 }
 
-/// What no caller may survive by accident: each request refused, one at a time, with what the kernel may answer.
+/// Each request is refused, one at a time, with each error that the kernel may return.
 #[test]
 fn refused_requests_end_in_errors_that_name_them() {
     let refusals = [

@@ -90,7 +90,7 @@ fn a_hundred_thousand_submissions_count_right() {
     assert_eq!(kernel.held(), (0, 0, 0));
 }
 
-/// What freeing says that it gave back, the kernel has again.
+/// The kernel has all the memory again that freeing reports as returned.
 #[test]
 fn freed_bytes_are_what_the_kernel_has_again() {
     for (release, name) in machines() {

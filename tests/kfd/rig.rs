@@ -1,4 +1,4 @@
-//! What the tests of whole lives share: machines, kernels compiled for each, a life with its clean-up.
+//! Shared by tests of whole processes: machines, kernels compiled for each, a process with its clean-up.
 
 use core::fmt::Display;
 use doorbell_compiler::ir::{Builder, Elem, Function, Width};
@@ -102,7 +102,7 @@ pub(crate) fn text(error: impl Display) -> String {
     error.to_string()
 }
 
-/// What a life holds; whatever is there is given back at its end.
+/// Resources of a process; all are given back at its end.
 #[derive(Default)]
 pub(crate) struct Life {
     uploader: Option<Uploader>,

@@ -146,7 +146,7 @@ fn a_handler_changes_nothing_for_kernels_that_work() {
     }
 }
 
-/// What is not there is told with its address, as without a handler: the kernel knows the page.
+/// An access to unmapped memory is reported with its address, as without a handler: the kernel knows the page.
 #[test]
 fn a_page_fault_stays_one() {
     for (release, name) in machines().filter(|&(release, name)| tells(release, name)) {

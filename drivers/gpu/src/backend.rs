@@ -1,4 +1,4 @@
-//! The backend: what lives from step to step, how a step starts and ends, and how everything is given back.
+//! The backend: its state between steps, making it, and releasing everything.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -44,16 +44,16 @@ use profile::Timings;
 /// A step whose packets the device has.
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
-    /// `None` when the host had the last operation.
+    /// `None` if the host ran the last operation.
     submission: Option<Submission>,
     result: HeadResult,
     /// 4-byte words of the result.
     words: usize,
     /// Rows of a step.
     rows: u32,
-    /// Steps of a chain, and how many of them have been told; 1 and 0 without a chain.
+    /// Steps of a multi-step submission, and the number whose tokens were collected.
     steps: u32,
-    given: u32,
+    collected: u32,
 }
 
 /// Buffers that plans share; they only grow.
@@ -69,7 +69,7 @@ struct Buffers {
 
 /// Executes plans on one GPU. What the device has no kernel for runs on the host, between submissions.
 ///
-/// After a fault of the device every call answers [`GpuError::Lost`]: nothing is tried again.
+/// After a fault of the device every call returns [`GpuError::Lost`]: nothing is tried again.
 pub struct GpuBackend<'k, 'm, 'a> {
     model: &'m Model<'a>,
     /// The model in the types that the device keeps.
@@ -78,7 +78,7 @@ pub struct GpuBackend<'k, 'm, 'a> {
     target: Target,
     settings: Settings,
     reference: ReferenceFallback<'m, 'a>,
-    /// What runs what the device does not, if not the reference interpreter.
+    /// Runs the operations that the device does not; without it the reference interpreter does.
     fallback: Option<BoxedCpuFallback<'m>>,
     split_report: Option<SplitReport>,
     programs: LoadedKernels,
@@ -87,24 +87,24 @@ pub struct GpuBackend<'k, 'm, 'a> {
     recordings: Recordings,
     /// Kernels that are not used.
     disabled: BTreeSet<KernelSpec>,
-    /// Keys and values that the host has.
+    /// Keys and values that the host keeps.
     of_host: Vec<KvSlot>,
     wrong_kernels: Vec<WrongKernel>,
-    /// How dispatches are submitted now.
+    /// The form in which dispatches are submitted now.
     encoding: Encoding,
     pm4_check_failure: Option<Pm4CheckFailure>,
     queue: Option<Queue>,
     device: Option<GpuDevice<'k>>,
     in_flight: Option<InFlight>,
-    watch: WaitProgress,
+    progress: WaitProgress,
     timings: Timings,
     /// Names of the kernels of the last submission.
     names: Vec<String>,
     lost: Option<Option<Box<Fault>>>,
     block: Vec<u8>,
     packets: Vec<Packet>,
-    /// Positions of the first tokens of a chain.
-    places: Vec<u32>,
+    /// Positions of the first tokens of a multi-step submission.
+    first_positions: Vec<u32>,
     numbers: Vec<f32>,
     tokens: Vec<TokenId>,
 }
@@ -119,12 +119,13 @@ impl core::fmt::Debug for GpuBackend<'_, '_, '_> {
 }
 
 impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
-    /// Puts a model on a device of an open process. `delay` is how it waits. With a `fallback` that runs what the device
-    /// does not, only a part of the model is put there if not all of it fits; without one core's definitions run it.
+    /// Puts a model on a device of an open process. `delay` is how it waits. With a `fallback` that runs what the
+    /// device does not, only a part of the model is put there if not all of it fits; without one core's definitions run
+    /// it.
     ///
     /// # Errors
     /// The model does not fit, which is found before anything is loaded; or memory, kernels or the queue can't be
-    /// had. Nothing stays on the device then.
+    /// allocated. Nothing stays on the device then.
     pub fn new(
         process: Process<'k>,
         index: DeviceIndex,
@@ -149,8 +150,8 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         Ok(this)
     }
 
-    /// A backend that can do nothing but run some operations of a plan alone, for what they cost: only their weights
-    /// are on the device.
+    /// A backend that only runs some operations of a plan one by one, to measure their cost: only their weights are on
+    /// the device.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -205,13 +206,13 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
             queue: None,
             device: Some(device),
             in_flight: None,
-            watch: WaitProgress::default(),
+            progress: WaitProgress::default(),
             timings: Timings::default(),
             names: Vec::new(),
             lost: None,
             block: Vec::new(),
             packets: Vec::new(),
-            places: Vec::new(),
+            first_positions: Vec::new(),
             numbers: Vec::new(),
             tokens: Vec::new(),
         })
@@ -229,7 +230,7 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         Ok(())
     }
 
-    /// What the kernel tells about the device from now on.
+    /// Opens the stream of events that the kernel reports about the device.
     ///
     /// # Errors
     /// The kernel has no such stream, or the device is closed.
@@ -238,12 +239,12 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         device.process.gpu_events(device.index)
     }
 
-    /// The weights that the device keeps in another type than the file, to be told to the user.
+    /// The weights that the device keeps in another type than the file, for display.
     pub fn conversions(&self) -> &Conversions {
         &self.conversions
     }
 
-    /// What the device runs if it does not run everything, to be told to the user.
+    /// The part that the device runs if it is not everything, for display.
     pub fn split_report(&self) -> Option<SplitReport> {
         self.split_report
     }
@@ -258,12 +259,12 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         self.programs.totals()
     }
 
-    /// The process, for looking at.
+    /// The open process.
     pub fn process(&self) -> Option<&Process<'k>> {
         self.device.as_ref().map(|device| &device.process)
     }
 
-    /// Says anew which operations the device runs. Their weights are there if the backend was made with
+    /// Changes which operations the device runs. Their weights are there if the backend was made with
     /// [`Placement::Host`].
     pub fn set_placement(&mut self, placement: Placement) {
         self.settings.placement = placement;
@@ -272,15 +273,15 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         }
     }
 
-    /// Gives everything back.
+    /// Releases everything.
     ///
     /// # Errors
-    /// What was left over.
+    /// The resources that were left over.
     pub fn close(mut self) -> Result<(), Leak> {
-        self.give_back()
+        self.release()
     }
 
-    fn give_back(&mut self) -> Result<(), Leak> {
+    fn release(&mut self) -> Result<(), Leak> {
         let Some(mut device) = self.device.take() else { return Ok(()) };
         if let Some(queue) = self.queue.take() {
             // A queue that does not go stays in the leak.
@@ -308,7 +309,7 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
     }
 
     /// Marks the device as lost if an error means that.
-    fn noted<T>(&mut self, result: Result<T, GpuError>) -> Result<T, GpuError> {
+    fn mark_lost<T>(&mut self, result: Result<T, GpuError>) -> Result<T, GpuError> {
         if let Err(error) = &result
             && error.is_lost()
         {
@@ -319,7 +320,7 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
     }
 }
 
-/// What kernels of a device are compiled for.
+/// The compiler's target for a device.
 fn target_of(process: &Process<'_>, index: DeviceIndex) -> Result<Target, GpuError> {
     let isa = process.device(index).node().isa();
     chip::target(isa).ok_or(GpuError::Chip(isa))
@@ -327,8 +328,8 @@ fn target_of(process: &Process<'_>, index: DeviceIndex) -> Result<Target, GpuErr
 
 impl Drop for GpuBackend<'_, '_, '_> {
     fn drop(&mut self) {
-        // Whoever wants to know what is left calls `close`.
-        let _ = self.give_back();
+        // Callers that need the leak call `close`.
+        let _ = self.release();
     }
 }
 

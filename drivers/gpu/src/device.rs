@@ -1,4 +1,4 @@
-//! One GPU as the backend uses it: process, uploads, time; buffers that are given back whatever happens.
+//! An open GPU: process, uploads, time, buffers.
 
 use alloc::boxed::Box;
 use doorbell_kernels::isa::Target;
@@ -26,7 +26,7 @@ impl<'k> GpuDevice<'k> {
         Ok(Self { process, index, uploader, delay })
     }
 
-    /// What weights, keys and activations are allocated as.
+    /// Usage of weights, keys and activations.
     pub(crate) fn usage(&self) -> Usage {
         match self.process.budget(self.index).first.domain {
             MemoryDomain::Gtt => Usage::DataGtt,
@@ -34,7 +34,7 @@ impl<'k> GpuDevice<'k> {
         }
     }
 
-    /// What buffers are allocated as that the host has to reach too.
+    /// Usage of buffers that the host accesses as well.
     pub(crate) fn reachable_usage(&self) -> Usage {
         let device = self.process.device(self.index);
         match self.usage() {
@@ -75,7 +75,8 @@ impl<'k> GpuDevice<'k> {
         Ok(uploader.upload(process, target, offset, source, bytes, &mut **delay)?)
     }
 
-    /// Has waves that can't go on say why, where the chip and the kernel can; without it such a wave is told as a hang.
+    /// Installs the trap handler that records why a wave stopped, if chip and kernel support it; without it such a wave
+    /// is reported as a hang.
     pub(crate) fn install_trap_handler(&mut self, target: Target) {
         let Self { process, index, uploader, delay } = self;
         if let (Ok(code), Some(uploader)) = (doorbell_kernels::trap_handler(target), uploader) {
@@ -83,7 +84,7 @@ impl<'k> GpuDevice<'k> {
         }
     }
 
-    /// Gives everything back and says what was left.
+    /// Releases everything and reports what was left.
     pub(crate) fn shutdown(mut self) -> Result<(), Leak> {
         if let Some(uploader) = self.uploader.take() {
             // What is not taken back is in the leak.

@@ -59,7 +59,7 @@ pub enum GpuError {
     Encode(EncodeError),
     /// The queue takes no packets.
     Submit(SubmitError),
-    /// The device failed, and the kernel that had its turn. The backend takes no more steps.
+    /// The device failed, with the kernel that was running. The backend takes no more steps.
     Fault(Box<Fault>, Option<String>),
     /// The kernel refused to wait. The backend takes no more steps.
     Wait(Errno),
@@ -70,12 +70,12 @@ pub enum GpuError {
 }
 
 impl GpuError {
-    /// Whether the device is lost to this backend.
+    /// True if the device is lost to this backend.
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Fault(..) | Self::Wait(_) | Self::Lost(_) | Self::Submit(SubmitError::Dead))
     }
 
-    /// Whether there was too little memory.
+    /// True if there was too little memory.
     pub fn is_memory(&self) -> bool {
         let lacks =
             |error: &AllocError| matches!(error, AllocError::NoMemory { .. } | AllocError::OutOfMemory);

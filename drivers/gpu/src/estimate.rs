@@ -1,4 +1,4 @@
-//! What a plan would be on a chip, found without one: who runs each operation, with which kernels, and the time that
+//! An estimate of a plan on a chip, made without one: the side that runs each operation, its kernels, and the time that
 //! a model of the chip gives it.
 //!
 //! Modelled time is a lower bound: a dispatch takes what its ideal traffic or its multiply-adds take at the chip's
@@ -36,7 +36,7 @@ pub struct DispatchEstimate {
     pub report: Report,
     /// Ideal traffic and multiply-adds.
     pub cost: Cost,
-    /// Whether it waits for the dispatch before it.
+    /// True if it waits for the dispatch before it.
     pub waits: bool,
     /// Modelled microseconds.
     pub modelled_us: f64,
@@ -47,7 +47,7 @@ pub struct DispatchEstimate {
 pub struct OpEstimate {
     /// Its dispatches; empty if the host runs it.
     pub dispatches: Vec<DispatchEstimate>,
-    /// Whether the device runs it.
+    /// True if the device runs it.
     pub on_device: bool,
 }
 
@@ -58,13 +58,13 @@ pub struct PlanEstimate {
     pub ops: Vec<OpEstimate>,
     /// Weights in another type than the file's.
     pub conversions: Conversions,
-    /// What the device has if that isn't everything.
+    /// The part on the device if it is not everything.
     pub split_report: Option<SplitReport>,
     /// The chip's limits.
     pub peak: Peak,
-    /// How dispatches are submitted.
+    /// The form in which dispatches are submitted.
     pub submit: Encoding,
-    /// What one takes then that waits for the one before it.
+    /// The cost of a dispatch that waits for the one before it.
     pub launch: packet::LaunchCost,
 }
 
@@ -82,8 +82,8 @@ fn ideal_us(cost: &Cost, peak: Peak) -> f64 {
     traffic.max(arithmetic) * 1e6
 }
 
-/// Surveys a step of all the plan's rows, the last ones of `positions`, on a chip with so much memory, where the host can
-/// run what the device does not.
+/// Surveys a step of all the plan's rows, the last ones of `positions`, on a chip with so much memory, where the host
+/// can run what the device does not.
 ///
 /// # Errors
 /// A chip without kernels, a model or a context that does not fit, memory, or a kernel that does not compile.

@@ -12,7 +12,7 @@ use crate::memory_needs::{MemoryNeeds, MemoryShortage, kv_bytes, rope_bytes, wei
 use crate::placement::{LayerSplit, Placement, SplitReport, bind, kept_layers, on_device, weights};
 use crate::settings::Settings;
 
-/// What of a model goes to the device.
+/// The part of a model that goes to the device.
 pub(crate) struct Fitting {
     pub(crate) placement: Placement,
     /// By weight.
@@ -25,7 +25,8 @@ pub(crate) struct Fitting {
 
 /// Finds what fits of a model by what the device says that it has; `kept` gets the layers whose keys and values stay.
 ///
-/// With a fallback and no wish about the placement the experts of the last layers give way first, then whole layers.
+/// With a fallback, and unless the placement is prescribed, the experts of the last layers are moved to the host first,
+/// then whole layers.
 pub(crate) fn fit(
     budget: &MemoryPool,
     kept: &mut Model<'_>,
@@ -55,7 +56,7 @@ pub(crate) fn fit(
     Ok(fitting)
 }
 
-/// What may be on the device, the most first.
+/// Splits of a model, the largest device part first.
 fn splits(model: &Model<'_>) -> Vec<LayerSplit> {
     let all = LayerSplit::all(model);
     let has_experts = model.weights.iter().any(|weight| weight.stack > 1);
@@ -68,7 +69,7 @@ fn splits(model: &Model<'_>) -> Vec<LayerSplit> {
     splits
 }
 
-/// What goes to the device with a placement, and the bytes that it takes there.
+/// The part of a model on the device with a placement, and the bytes that it takes there.
 fn fitting(
     kept: &Model<'_>,
     plan: &Plan<'_>,
@@ -82,7 +83,7 @@ fn fitting(
     let all_layers = || kept.groups.iter().map(|group| group.layers).collect();
     let layers: Vec<u16> = if has_fallback { kept_layers(plan, kept, &chosen) } else { all_layers() };
     let loaded = match placement {
-        // Which ones are wanted is said later.
+        // The caller selects operations later.
         Placement::Host | Placement::Only(_) => alloc::vec![true; kept.weights.len()],
         Placement::Device | Placement::Split(_) => weights(plan, kept, &chosen),
     };

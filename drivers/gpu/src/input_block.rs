@@ -1,4 +1,4 @@
-//! The input block of a step: rows, positions, page tables and wanted rows, at addresses that stay.
+//! The input block of a step: rows, positions, page tables and output rows, at fixed addresses.
 //!
 //! The block is written by the host before each step; that its addresses stay is what lets a recorded step be run
 //! again as it is. Page tables come last because only their size is not bounded by the plan.
@@ -9,7 +9,7 @@ use doorbell_kernels::Inputs;
 
 use crate::memory_needs::LINE;
 
-/// Where things lie in an input block, in bytes from its start.
+/// Layout of an input block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     shape: Shape,

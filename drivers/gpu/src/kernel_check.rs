@@ -1,8 +1,8 @@
 //! Kernels checked against known answers: how answers are compared, and what such a check reports and remembers.
 //!
-//! Each kernel of a plan runs once on made-up activations, and the reference interpreter beside it. A kernel whose result
-//! differs is not used: its operations run on the CPU, and the user is told. Weights are the model's own, so the shapes are
-//! those that will run. Not here: running the kernels (`backend/kernel_check`, `backend/pm4_check`).
+//! Each kernel of a plan runs once on made-up activations, and the reference interpreter beside it. A kernel whose
+//! result differs is not used: its operations run on the CPU, and the user is told. Weights are the model's own, so the
+//! shapes are those that will run. Not here: running the kernels (`backend/kernel_check`, `backend/pm4_check`).
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -145,8 +145,8 @@ pub(crate) fn judging_op(op: &Op) -> Op {
     }
 }
 
-/// Mean square of the distance of chosen tokens' logits from the largest of their rows, relative to the largest; infinite
-/// for a token outside the vocabulary.
+/// Mean square of the distance of chosen tokens' logits from the largest of their rows, relative to the largest;
+/// infinite for a token outside the vocabulary.
 pub(crate) fn token_error(tokens: &[u32], logits: &[f32]) -> f64 {
     let width = logits.len().checked_div(tokens.len()).unwrap_or(0).max(1);
     let (mut error, mut size) = (0.0, 0.0);

@@ -47,7 +47,7 @@ impl LoadedKernels {
         Self { target, loaded: BTreeMap::new() }
     }
 
-    /// How many there are, and the bytes of their code.
+    /// Number of kernels, and the bytes of their code.
     pub(crate) fn totals(&self) -> (usize, u64) {
         let bytes = self.loaded.values().map(|loaded| u64::from(loaded.report.code_bytes)).sum();
         (self.loaded.len(), bytes)

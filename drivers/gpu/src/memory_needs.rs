@@ -1,4 +1,4 @@
-//! How much device memory a model takes, and what a device has: admission before anything is loaded.
+//! Device memory that a model takes, compared with the memory that a device has before anything is loaded.
 
 use core::fmt;
 use doorbell_core::backend::KvType;
@@ -34,13 +34,13 @@ impl MemoryNeeds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MemoryShortage {
-    /// What it takes.
+    /// The memory that it takes.
     pub needs: MemoryNeeds,
-    /// What there is.
+    /// The memory that the device has.
     pub limit: Limit,
-    /// Which memory.
+    /// The kind of memory.
     pub placement: MemoryDomain,
-    /// What would fit of the layers, where the rest can run on the host.
+    /// The split that would fit, if the rest can run on the host.
     pub split: Option<LayerSplit>,
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn vector_bytes(model: &Model<'_>) -> u64 {
 /// Bytes that things in a common buffer are aligned to.
 pub(crate) const LINE: u64 = 256;
 
-/// Bytes of all rotary tables for so many pages.
+/// Bytes of all rotary tables for `pages` KV pages.
 pub(crate) fn rope_bytes(model: &Model<'_>, pages: u32) -> u64 {
     let positions = u64::from(pages).saturating_mul(PAGE_TOKENS as u64);
     let tables = model.ropes.iter().map(|rope| rope_table(rope.frequencies.len()).position_bytes());

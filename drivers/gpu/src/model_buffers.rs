@@ -1,4 +1,4 @@
-//! What stays on the device as long as the model does: weights, vectors, rotary tables, keys and values.
+//! Buffers that stay on the device as long as the model: weights, vectors, rotary tables, keys and values.
 
 use alloc::vec::Vec;
 use doorbell_core::backend::KvType;
@@ -31,8 +31,8 @@ pub(crate) struct ModelBuffers {
 }
 
 impl ModelBuffers {
-    /// Uploads what is to be `loaded` of `model` in the types that `kept` says; called on an empty store, whose buffers are to be freed
-    /// whether it succeeds or not.
+    /// Uploads what is to be `loaded` of `model` in the types that `kept` says; called on an empty store, whose buffers
+    /// are to be freed whether it succeeds or not.
     pub(crate) fn load(
         &mut self,
         device: &mut GpuDevice<'_>,

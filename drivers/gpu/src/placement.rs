@@ -1,4 +1,4 @@
-//! Who runs each operation of a plan, the device or the host, and which weights the device needs for that.
+//! Placement of the operations of a plan on the device or the host, and the weights that the device needs for its part.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -9,7 +9,7 @@ use doorbell_kernels::supports;
 
 use crate::operands::{each_weight, kv_slots};
 
-/// Which operations the device runs.
+/// The operations that the device runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Placement {
@@ -23,7 +23,7 @@ pub enum Placement {
     Only(usize),
 }
 
-/// What the device runs when not everything fits.
+/// The part of a model that the device runs if not everything fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct LayerSplit {
@@ -41,11 +41,11 @@ impl LayerSplit {
     }
 }
 
-/// A split of a model, to be told to the user.
+/// A split of a model, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SplitReport {
-    /// What the device has.
+    /// The part on the device.
     pub split: LayerSplit,
     /// Layers of the model.
     pub layers: u32,
@@ -91,7 +91,7 @@ pub fn layers(plan: &Plan<'_>, model: &Model<'_>) -> Vec<Option<u32>> {
 }
 
 /// Gives the host every operation on keys and values that it has another operation on, in this step or one before:
-/// each side has its own. `of_host` are those known so far, and gets the new ones.
+/// each side has keys and values of its own. `of_host` are those of the host so far; new ones are added.
 pub(crate) fn bind(plan: &Plan<'_>, on_device: &mut [bool], of_host: &mut Vec<KvSlot>) {
     for (op, _) in plan.ops.iter().zip(&*on_device).filter(|(_, on_device)| !**on_device) {
         for slot in kv_slots(op) {

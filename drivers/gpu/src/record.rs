@@ -22,7 +22,7 @@ use crate::error::GpuError;
 use crate::kernels::LoadedKernels;
 use crate::placement::bind;
 
-/// A stretch of operations that one side runs.
+/// Consecutive operations that one side runs.
 pub(crate) enum Segment {
     /// Packets of one submission, and the kernels that they run, in order.
     Device(Vec<Packet>, Vec<String>),
@@ -46,22 +46,22 @@ impl Recording {
     }
 }
 
-/// What PM4 lists are written for.
+/// The target of PM4 lists.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pm4Target {
     pub(crate) isa: Isa,
-    /// Where a list counts the dispatches that it has started.
+    /// Address of the word in which a list counts the dispatches that it has started.
     pub(crate) started: u64,
 }
 
-/// What a recorded step was made for.
+/// The size of a step that a recording was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StepSize {
     pub(crate) rows: u32,
     pub(crate) outputs: u32,
     /// Positions that it reaches.
     pub(crate) positions: u32,
-    /// Whether the tokens that it picks are the next step's inputs.
+    /// True if the tokens that it chooses are the next step's inputs.
     pub(crate) chained: bool,
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn covered(positions: u32, pages: u32) -> u32 {
     positions.max(1).next_multiple_of(step).min(pages.saturating_mul(PAGE_TOKENS as u32))
 }
 
-/// Recordings of one plan. The plan is known by what is in it: its address may come again.
+/// Recordings of one plan. The plan is identified by its contents, since its address may be reused.
 struct PlanRecordings {
     shape: Shape,
     ops: Vec<Op>,
@@ -177,7 +177,7 @@ pub(crate) struct StepRecorder<'r, 'k> {
     pub(crate) of_host: Option<&'r mut Vec<KvSlot>>,
     /// Dispatches of one submission at most.
     pub(crate) packets: usize,
-    /// Where steps are PM4 lists; packets of their own otherwise.
+    /// The target if steps are PM4 lists; `None` for AQL packets.
     pub(crate) lists: Option<Pm4Target>,
 }
 
@@ -304,7 +304,7 @@ impl StepRecorder<'_, '_> {
         Ok(())
     }
 
-    /// Puts the arguments where the device reads them; answers the address.
+    /// Writes the arguments to a buffer that the device reads; returns its address.
     fn arguments(&mut self, block: &[u8], recording: &mut Recording) -> Result<u64, GpuError> {
         if block.is_empty() {
             return Ok(0);
@@ -319,8 +319,8 @@ impl StepRecorder<'_, '_> {
     }
 }
 
-/// What the packet around a list waits for and makes visible: everything. What it acquires and releases the list does
-/// once more.
+/// Header of the packet that runs a list: it waits for everything and makes everything visible. The list does the
+/// acquire once more.
 const ENVELOPE: Header =
     Header { kind: PacketKind::Vendor, barrier: true, acquire: Scope::System, release: Scope::System };
 

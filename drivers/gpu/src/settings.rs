@@ -1,4 +1,4 @@
-//! How a model is put on a device.
+//! Settings of a backend: memory, placement, and the form of submission.
 
 use doorbell_core::backend::KvType;
 use doorbell_core::plan::Shape;
@@ -7,7 +7,7 @@ use doorbell_kfd::queue::QueueOptions;
 
 use crate::placement::Placement;
 
-/// How a model is put on a device.
+/// Settings of a backend: memory, placement, and the form of submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// KV pages per group.
@@ -18,23 +18,23 @@ pub struct Settings {
     pub shape: Shape,
     /// Milliseconds without progress after which the device counts as hanging.
     pub hang_ms: u32,
-    /// Which operations the device runs.
+    /// The operations that the device runs.
     pub placement: Placement,
-    /// Time every dispatch. They are then submitted as [`Encoding::Aql`], whose packets each tell when they ran.
+    /// Time every dispatch. They are then submitted as [`Encoding::Aql`], whose packets record their start and end.
     pub profile: bool,
-    /// How dispatches are submitted. [`check_kernels`](crate::GpuBackend::check_kernels) falls back to packets if
-    /// lists do not work.
+    /// The form in which dispatches are submitted. [`GpuBackend::check_kernels`](crate::GpuBackend::check_kernels)
+    /// falls back to AQL packets if PM4 lists do not work.
     pub submit: Encoding,
 }
 
 impl Settings {
-    /// Everything on the device that it has kernels for, unchecked, and ten seconds of patience.
+    /// Everything on the device that it has kernels for, and a hang after ten seconds without progress.
     pub fn new(pages: u32, kv: KvType, shape: Shape) -> Self {
         let (placement, submit) = (Placement::Device, Encoding::Pm4);
         Self { pages, kv, shape, hang_ms: 10_000, placement, profile: false, submit }
     }
 
-    /// How its queue is made.
+    /// Options of its queue.
     pub(crate) fn queue(&self) -> QueueOptions {
         QueueOptions { packets: PACKETS, profile: self.profile, ..QueueOptions::default() }
     }

@@ -1,4 +1,4 @@
-//! What went wrong on a GPU, in a form that a report can be printed from. Detecting it is [`crate::queue`]'s matter.
+//! Faults of a GPU, with everything that a report prints. They are detected in [`crate::queue`].
 //!
 //! Source: `amdkfd/kfd_events.c` (`kfd_signal_vm_fault_event`, `kfd_signal_reset_event`), `kfd_process.c`
 //! (`send_exception_work_handler`), `uapi/linux/kfd_ioctl.h` (`enum kfd_dbg_trap_exception_code`); codes in the
@@ -10,7 +10,7 @@ use crate::queue::PacketRange;
 use crate::sys::{HwException, MemoryException};
 use core::fmt;
 
-/// What the queue had not finished.
+/// Work that a queue had not finished.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InFlight {
@@ -18,8 +18,8 @@ pub struct InFlight {
     pub read: u64,
     /// Packets written.
     pub written: u64,
-    /// Dispatches that the list under way says it has started; 0 where none says anything. Those behind the last barrier
-    /// among them are not known to be complete.
+    /// Dispatches that the list under way says it has started; 0 where none says anything. Those behind the last
+    /// barrier among them are not known to be complete.
     pub started: u32,
     /// Submissions that are not complete, the oldest first.
     pub ranges: heapless::Vec<PacketRange, 8>,
@@ -51,9 +51,9 @@ impl fmt::Display for InFlight {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryFault {
-    /// What the kernel says; the address is that of the page.
+    /// The kernel's report; the address is that of the page.
     pub exception: MemoryException,
-    /// Where that is among our allocations.
+    /// The nearest allocation.
     pub near: Nearest,
 }
 
@@ -136,12 +136,12 @@ const EXCEPTIONS: &[(u32, &str)] = &[
 const WAVE_EXCEPTIONS: u64 = 0x3f;
 
 impl QueueErrors {
-    /// Whether a wave is among those that failed.
+    /// True if a wave failed.
     pub fn is_wave(self) -> bool {
         self.exceptions & WAVE_EXCEPTIONS != 0
     }
 
-    /// Whether a wave has touched memory that it may not.
+    /// True if a wave accessed memory without permission.
     pub fn is_violation(self) -> bool {
         const VIOLATION: u64 = 1 << (5 - 1);
         self.exceptions & VIOLATION != 0
@@ -171,11 +171,11 @@ impl fmt::Display for QueueErrors {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaveFault {
-    /// What the kernel says of the queue; the record's exceptions where it has said nothing.
+    /// The errors of the queue: the kernel's, or the record's exceptions if the kernel reported none.
     pub errors: QueueErrors,
     /// One of the waves.
     pub record: TrapRecord,
-    /// Where its program counter is among our allocations: the kernel.
+    /// The allocation at its program counter: the kernel.
     pub near: Nearest,
     /// Records that the handler has left of this queue, at most 32.
     pub waves: u32,
@@ -196,7 +196,7 @@ impl fmt::Display for WaveFault {
     }
 }
 
-/// What failed, and what was under way.
+/// A failure of the device, and the work that was in flight.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -211,7 +211,7 @@ pub enum Fault {
     Reset(HwException, InFlight),
     /// The kernel has taken the doorbells of this GPU away: it was reset or unplugged.
     Gone(u32, InFlight),
-    /// No progress for so many milliseconds.
+    /// No progress for this many milliseconds.
     Hang(u32, InFlight),
     /// The same on this GPU (its id, then milliseconds), and the system was suspended since it was opened.
     Suspended(u32, u32, InFlight),
@@ -228,7 +228,7 @@ impl Fault {
         }
     }
 
-    /// What was under way.
+    /// The work that was in flight.
     pub fn in_flight(&self) -> &InFlight {
         match self {
             Self::Memory(_, flight)

@@ -24,7 +24,7 @@ use crate::operands::{chooses_tokens, outputs, result_words};
 use crate::placement::{Placement, bind, on_device};
 use crate::record::{Recording, Segment};
 
-/// What an operation has written: by tensor, the head's result, keys and values as they lie, and the inputs of the next
+/// The values that an operation has written: by tensor, the head's result, keys and values, and the inputs of the next
 /// step of a chain.
 struct OpResult {
     tensors: Vec<(Element, Vec<u32>)>,
@@ -33,7 +33,7 @@ struct OpResult {
 }
 
 impl OpResult {
-    /// How far it is off. Picked tokens are judged by the logits that they were picked from.
+    /// The error relative to the expected result. Chosen tokens are judged by the logits that they were chosen from.
     fn difference(&self, expected: &Self, picked: bool) -> f64 {
         let tensors = self.tensors.iter().zip(&expected.tensors);
         let error = tensors.map(|(found, expected)| difference(found.0, &found.1, &expected.1));
@@ -48,22 +48,23 @@ impl OpResult {
     }
 }
 
-/// Positions at which the tokens come that a batch of single rows picks.
-fn places(batch: &Batch<'_>) -> impl Iterator<Item = u32> {
+/// Positions of the tokens that a batch of single rows chooses.
+fn next_positions(batch: &Batch<'_>) -> impl Iterator<Item = u32> {
     batch.runs.iter().map(|run| run.position + 1)
 }
 
-/// What a step of a chain has to leave once it has picked tokens: these, their positions twice, and these in the ring.
+/// The values that a step has to leave for the next one: chosen tokens, their positions twice, and the tokens in the
+/// ring.
 fn to_feed(batch: &Batch<'_>, picked: &[u32]) -> Vec<u32> {
     let picked = || picked.iter().copied();
-    picked().chain(places(batch)).chain(places(batch)).chain(picked()).collect()
+    picked().chain(next_positions(batch)).chain(next_positions(batch)).chain(picked()).collect()
 }
 
 /// Rows of the steps that kernels are checked with: those of few rows, and those of prompts, which multiply matrices.
 /// Both are more than one tile, and no whole number of tiles.
 pub(super) const CHECKED_ROWS: [u32; 2] = [17, 70];
 
-/// A batch of one sequence with tokens of no meaning.
+/// A batch of one sequence with arbitrary tokens.
 pub(super) struct TestBatch {
     tokens: Vec<TokenId>,
     wanted: Vec<u32>,
@@ -93,12 +94,12 @@ impl TestBatch {
 }
 
 impl GpuBackend<'_, '_, '_> {
-    /// Kernels that are not used because they computed something else than the host.
+    /// Kernels that are not used because their results differ from the reference.
     pub fn wrong_kernels(&self) -> &[WrongKernel] {
         &self.wrong_kernels
     }
 
-    /// Takes a kernel out of use; its operations run on the host. Answers whether it was in use. Plans are to be
+    /// Disables a kernel; its operations run on the host. Returns true if it was enabled. Plans are to be
     /// reserved again before the next step, and keys and values that the kernel wrote are lost.
     pub fn disable(&mut self, kernel: &str) -> bool {
         let Some(spec) = self.programs.spec(kernel).cloned() else { return false };
@@ -113,10 +114,10 @@ impl GpuBackend<'_, '_, '_> {
         self.programs.names()
     }
 
-    /// Runs each kernel that steps need once and the host's definition beside it, before the first step; takes out of
-    /// use what differs. Then runs whole steps as PM4 lists, if they are to be lists, and goes back to packets if the
-    /// lists are at fault ([`Self::pm4_check_failure`]). What `cache` knows is not run again. Plans are to be reserved again
-    /// afterwards.
+    /// Runs each kernel that steps need once, and the reference beside it, before the first step; disables kernels
+    /// whose results differ. Then runs whole steps as PM4 lists, if they are to be lists, and goes back to packets if
+    /// the lists are at fault ([`Self::pm4_check_failure`]). Results in `cache` are not checked again. Plans are to be
+    /// reserved again afterwards.
     ///
     /// # Errors
     /// Memory, or faults of the device.
@@ -186,7 +187,7 @@ impl GpuBackend<'_, '_, '_> {
                 Some(error) => error,
                 None => {
                     let checked = self.check_one(plan, &batch, size, index);
-                    let error = self.noted(checked)?;
+                    let error = self.mark_lost(checked)?;
                     cache.insert(key, error);
                     error
                 }
@@ -209,7 +210,7 @@ impl GpuBackend<'_, '_, '_> {
         Ok(())
     }
 
-    /// What an operation's kernels are known by.
+    /// The cache key of an operation's kernels.
     fn key_of(&self, op: &Op, specs: &[KernelSpec]) -> u64 {
         let loaded = specs.iter().filter_map(|spec| self.programs.loaded(spec));
         loaded
@@ -231,23 +232,24 @@ impl GpuBackend<'_, '_, '_> {
         if let Some(device) = &mut self.device {
             recording.free(device);
         }
-        self.noted(ran)
+        self.mark_lost(ran)
     }
 
     /// Runs what a recording has for the device.
     fn run_recording(&mut self, recording: &Recording) -> Result<(), GpuError> {
-        let Self { device, queue, watch, settings, names, .. } = &mut *self;
+        let Self { device, queue, progress, settings, names, .. } = &mut *self;
         let (Some(device), Some(queue)) = (device, queue) else { return Err(GpuError::Lost(None)) };
         for segment in &recording.segments {
             let Segment::Device(packets, kernels) = segment else { continue };
             names.clone_from(kernels);
             let submission = queue.submit(&device.process, packets, 0)?;
-            wait(device, queue, submission, watch, settings.hang_ms, names)?;
+            wait(device, queue, submission, progress, settings.hang_ms, names)?;
         }
         Ok(())
     }
 
-    /// The operations that the device runs as far as their kernels are fit for use: only those have their weights there.
+    /// The operations that the device runs as far as their kernels are fit for use: only those have their weights
+    /// there.
     fn chosen(&self, plan: &Plan<'_>) -> Vec<bool> {
         let mut chosen = on_device(plan, &self.kept, self.target, self.settings.placement);
         if self.fallback.is_some() {
@@ -276,7 +278,7 @@ impl GpuBackend<'_, '_, '_> {
         })
     }
 
-    /// How far the device is off in one operation.
+    /// The error of the device in one operation.
     fn check_one(
         &mut self,
         plan: &Plan<'_>,
@@ -310,7 +312,7 @@ impl GpuBackend<'_, '_, '_> {
         Ok(found.difference(expected, chooses_tokens(op)))
     }
 
-    /// The inputs of the next step of a chain as they lie, and the token that was told: as [`to_feed`].
+    /// The inputs of the next step in device memory, and the tokens in the ring: as [`to_feed`].
     fn fed(&self, plan: &Plan<'_>, batch: &Batch<'_>) -> Vec<u32> {
         let layout = Layout::new(plan.shape, self.model.groups.len()).inputs(0, 0);
         let rows = batch.rows();
@@ -320,8 +322,8 @@ impl GpuBackend<'_, '_, '_> {
         let starts = [layout.tokens, layout.positions, layout.output_positions];
         let mut fed: Vec<u32> =
             starts.into_iter().flat_map(|at| words(&self.buffers.inputs, at, rows)).collect();
-        for (row, place) in places(batch).enumerate() {
-            let slot = row as u64 * u64::from(RING) + u64::from(place % RING);
+        for (row, position) in next_positions(batch).enumerate() {
+            let slot = row as u64 * u64::from(RING) + u64::from(position % RING);
             fed.extend(words(&self.buffers.ring, 4 * slot, 1));
         }
         fed
@@ -347,7 +349,7 @@ impl GpuBackend<'_, '_, '_> {
         })
     }
 
-    /// What is where an operation writes.
+    /// Reads the values that an operation has written.
     fn answer(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, op: &Op) -> Result<OpResult, GpuError> {
         let result = result_words(op, plan, batch.outputs.len());
         let groups = self.model.groups.len();

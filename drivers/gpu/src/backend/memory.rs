@@ -10,7 +10,7 @@ use crate::error::GpuError;
 use crate::input_block::Layout;
 
 impl GpuBackend<'_, '_, '_> {
-    /// Makes room for a plan; recordings that know old addresses are forgotten.
+    /// Grows the buffers for a plan; recordings with old addresses are discarded.
     pub(super) fn grow(&mut self, plan: &Plan<'_>) -> Result<(), GpuError> {
         let device = self.device.as_mut().ok_or(GpuError::Lost(None))?;
         let result = 4
@@ -63,7 +63,7 @@ impl GpuBackend<'_, '_, '_> {
     }
 }
 
-/// Makes a buffer at least so large; answers whether it has moved.
+/// Grows a buffer to at least `bytes`; returns true if its address changed.
 pub(super) fn enlarge(
     device: &mut GpuDevice<'_>,
     buffer: &mut Option<Buffer>,

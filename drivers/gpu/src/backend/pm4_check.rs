@@ -1,7 +1,8 @@
-//! Whether PM4 lists work on a device: whole steps as lists against the same steps as packets, before the first step.
+//! The check that PM4 lists work on a device: whole steps as lists against the same steps as packets, before the first
+//! step.
 //!
-//! Pm4Target are how others' command streams reach the same firmware, but nobody promises that a firmware takes them from an
-//! AQL queue. Where it does not, steps are packets, which every runtime uses. Not here: what lists are made of (`record`).
+//! Other drivers' command streams are such lists, but no firmware is documented to take them from an AQL queue. Where
+//! it does not, steps are packets, which every runtime uses. Not here: what lists are made of (`record`).
 
 use alloc::vec::Vec;
 use doorbell_core::heap::Heap;
@@ -17,16 +18,16 @@ use crate::kernel_check::{KernelCheckCache, NO_KEY, Pm4CheckFailure, key};
 /// Milliseconds without progress after which a list counts as refused: a step of a few rows takes less by far.
 const PATIENCE_MS: u32 = 2_000;
 
-/// What cache about lists are known by; the number goes up when lists are written in another way.
+/// Cache key of this check; the number is raised when lists are written in another way.
 const LISTS: &[u8] = b"PM4 lists 1";
 
 impl GpuBackend<'_, '_, '_> {
-    /// Why steps are packets although lists were wanted; `None` while nothing is wrong.
+    /// The reason why steps are packets although lists were wanted; `None` if lists work or were not wanted.
     pub fn pm4_check_failure(&self) -> Option<&Pm4CheckFailure> {
         self.pm4_check_failure.as_ref()
     }
 
-    /// Goes back to packets where lists do not work; what `cache` knows is not tried again.
+    /// Falls back to packets if lists do not work; a result in `cache` is not tried again.
     ///
     /// # Errors
     /// Memory, faults of the device with packets, or a device that a list has cost.
@@ -96,7 +97,8 @@ impl GpuBackend<'_, '_, '_> {
         }
     }
 
-    /// Makes a new queue after one that a list has cost, and forgets what the list has left half done.
+    /// Replaces a queue that was lost to a list, and discards the scratch memory that the list left in an unknown
+    /// state.
     fn recover(&mut self) -> Result<(), GpuError> {
         let fault = self.lost.take().flatten();
         let (Some(device), Some(queue)) = (&mut self.device, self.queue.take()) else {

@@ -20,7 +20,7 @@ pub struct Timing {
     pub end: u64,
 }
 
-/// What was timed so far.
+/// The dispatches timed so far.
 #[derive(Default)]
 pub(super) struct Timings {
     signals: Option<Profile>,

@@ -8,7 +8,7 @@ use doorbell_kfd::memory::Buffer;
 use doorbell_kfd::packet::Encoding;
 use doorbell_kfd::queue::{Submission, WaitProgress};
 
-use super::wait::{look, wait};
+use super::wait::{poll, wait};
 use super::{GpuBackend, InFlight};
 use crate::cpu_fallback::{DeviceKv, StepMemory, read_words};
 use crate::error::GpuError;
@@ -58,9 +58,9 @@ impl<'k> GpuBackend<'k, '_, '_> {
             return Err(GpuError::Chain(steps, self.chain_steps(plan)));
         }
         self.clear_ring(batch, chained);
-        self.watch = WaitProgress::default();
+        self.progress = WaitProgress::default();
         let started = self.start(plan, batch, index, (size, steps));
-        let submission = self.noted(started)?;
+        let submission = self.mark_lost(started)?;
         let head = plan.ops.iter().find_map(|op| if let Op::Head(head) = op { Some(head) } else { None });
         self.in_flight = head.map(|head| {
             let width = match head.result {
@@ -69,7 +69,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
                 HeadResult::Hidden => self.model.hparams.width as usize,
             };
             let words = batch.outputs.len() * width;
-            InFlight { submission, result: head.result, words, rows: size.rows, steps, given: 0 }
+            InFlight { submission, result: head.result, words, rows: size.rows, steps, collected: 0 }
         });
         Ok(())
     }
@@ -90,31 +90,31 @@ impl<'k> GpuBackend<'k, '_, '_> {
         Ok(StepSize { rows, outputs, positions, chained })
     }
 
-    /// Waits for a step that nobody wants the result of any more: its memory is in use until then.
+    /// Waits for a step whose result was not collected: its memory is in use until then.
     fn settle(&mut self) -> Result<(), GpuError> {
         let Some(InFlight { submission: Some(submission), .. }) = self.in_flight.take() else {
             return Ok(());
         };
-        let Self { device, queue, watch, settings, names, .. } = &mut *self;
+        let Self { device, queue, progress, settings, names, .. } = &mut *self;
         let (Some(device), Some(queue)) = (device, queue) else { return Err(GpuError::Lost(None)) };
-        let waited = wait(device, queue, submission, watch, settings.hang_ms, names);
-        self.noted(waited)
+        let waited = wait(device, queue, submission, progress, settings.hang_ms, names);
+        self.mark_lost(waited)
     }
 
     /// Empties the ring for a chain, and notes the positions at which its tokens come.
     fn clear_ring(&mut self, batch: &Batch<'_>, chained: bool) {
-        self.places.clear();
+        self.first_positions.clear();
         if !chained {
             return;
         }
-        self.places.extend(batch.runs.iter().map(|run| run.position + 1));
+        self.first_positions.extend(batch.runs.iter().map(|run| run.position + 1));
         if let Some(window) = self.buffers.ring.as_ref().and_then(Buffer::window) {
             const ROW: usize = 4 * RING as usize;
             (0..batch.rows()).for_each(|row| window.write(row * ROW, &[0xff; ROW]));
         }
     }
 
-    /// The recorded step of a size, made if it is not there; answers where it is.
+    /// Index of the recorded step of a size, which is recorded if it is new.
     pub(super) fn record(&mut self, plan: &Plan<'_>, size: StepSize) -> Result<usize, GpuError> {
         let mut index = self.recordings.plan(plan);
         if !self.recordings.has(index, size) {
@@ -190,7 +190,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
         work(&step, StepRecorder { device, programs, disabled, target, of_host, packets, lists })
     }
 
-    /// What lists are written for, where steps are lists.
+    /// The target of PM4 lists, if steps are submitted as lists.
     fn lists(&self) -> Option<Pm4Target> {
         let (queue, device) = (self.queue.as_ref()?, self.device.as_ref()?);
         let isa = device.process.device(device.index).node().isa();
@@ -206,7 +206,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
         (size, steps): (StepSize, u32),
     ) -> Result<Option<Submission>, GpuError> {
         let Self { device, queue, buffers, store, recordings, settings, reference, .. } = self;
-        let Self { watch, timings, names, packets, fallback, kept, .. } = self;
+        let Self { progress, timings, names, packets, fallback, kept, .. } = self;
         let (Some(device), Some(queue)) = (device, queue) else { return Err(GpuError::Lost(None)) };
         let (Some(arena), Some(result)) = (&buffers.arena, &buffers.result) else {
             return Err(GpuError::Lost(None));
@@ -215,7 +215,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
         let mut last = None;
         for segment in &recording.segments {
             if let Some(submission) = last.take() {
-                wait(device, queue, submission, watch, settings.hang_ms, names)?;
+                wait(device, queue, submission, progress, settings.hang_ms, names)?;
                 timings.note(queue, names, size.rows);
             }
             match segment {
@@ -245,15 +245,15 @@ impl<'k> GpuBackend<'k, '_, '_> {
     pub(super) fn collect(&mut self) -> Result<Option<Output<'_>>, GpuError> {
         self.check_lost()?;
         let Some(in_flight) = self.in_flight else { return Ok(None) };
-        let last = in_flight.given + 1 == in_flight.steps;
-        let told = !last && self.read_ring(in_flight.given);
+        let last = in_flight.collected + 1 == in_flight.steps;
+        let is_read = !last && self.read_ring(in_flight.collected);
         if let Some(submission) = in_flight.submission
-            && !told
+            && !is_read
         {
-            let Self { device, queue, watch, settings, names, .. } = &mut *self;
+            let Self { device, queue, progress, settings, names, .. } = &mut *self;
             let (Some(device), Some(queue)) = (device, queue) else { return Err(GpuError::Lost(None)) };
-            let looked = look(device, queue, submission, watch, settings.hang_ms, names);
-            if !self.noted(looked)? {
+            let polled = poll(device, queue, submission, progress, settings.hang_ms, names);
+            if !self.mark_lost(polled)? {
                 return Ok(None);
             }
             if last && let Some(queue) = &self.queue {
@@ -261,7 +261,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
             }
         }
         if in_flight.steps > 1 {
-            if !told && !self.read_ring(in_flight.given) {
+            if !is_read && !self.read_ring(in_flight.collected) {
                 // The chain is over, and not all of its tokens are there.
                 self.in_flight = None;
                 self.lost = Some(None);
@@ -270,8 +270,8 @@ impl<'k> GpuBackend<'k, '_, '_> {
         } else {
             self.fetch(in_flight);
         }
-        let given = in_flight.given + 1;
-        self.in_flight = (!last).then_some(InFlight { given, ..in_flight });
+        let collected = in_flight.collected + 1;
+        self.in_flight = (!last).then_some(InFlight { collected, ..in_flight });
         Ok(Some(match in_flight.result {
             HeadResult::Logits => Output::Logits(&self.numbers),
             HeadResult::ArgMax => Output::Tokens(&self.tokens),
@@ -283,9 +283,9 @@ impl<'k> GpuBackend<'k, '_, '_> {
     fn read_ring(&mut self, step: u32) -> bool {
         let Some(ring) = self.buffers.ring.as_ref().and_then(Buffer::window) else { return false };
         self.tokens.clear();
-        for (row, place) in self.places.iter().enumerate() {
+        for (row, position) in self.first_positions.iter().enumerate() {
             let mut word = [0; 4];
-            ring.read(4 * (row * RING as usize + ((place + step) % RING) as usize), &mut word);
+            ring.read(4 * (row * RING as usize + ((position + step) % RING) as usize), &mut word);
             let token = u32::from_le_bytes(word);
             if token == NOTHING {
                 return false;
@@ -311,5 +311,5 @@ impl<'k> GpuBackend<'k, '_, '_> {
     }
 }
 
-/// What a place of the ring holds before its token comes, in all bytes; no vocabulary is so large.
+/// Value of an empty slot of the ring, in all bytes; no vocabulary is so large.
 const NOTHING: u32 = u32::MAX;

@@ -1,4 +1,4 @@
-//! Waiting for submissions: one look at a time, and what a fault is told as.
+//! Waiting for submissions, one poll at a time, and errors of a fault.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -9,17 +9,17 @@ use doorbell_kfd::queue::{Queue, Submission, WaitError, WaitProgress};
 use crate::device::GpuDevice;
 use crate::error::GpuError;
 
-/// One look at a submission.
-pub(super) fn look(
+/// Polls a submission once: true if it is complete.
+pub(super) fn poll(
     device: &mut GpuDevice<'_>,
     queue: &mut Queue,
     submission: Submission,
-    watch: &mut WaitProgress,
+    progress: &mut WaitProgress,
     hang_ms: u32,
     names: &[String],
 ) -> Result<bool, GpuError> {
     let GpuDevice { process, delay, .. } = device;
-    match queue.poll(process, submission, watch, hang_ms, &mut &mut **delay) {
+    match queue.poll(process, submission, progress, hang_ms, &mut &mut **delay) {
         Ok(complete) => Ok(complete),
         Err(WaitError::Refused(errno)) => Err(GpuError::Wait(errno)),
         Err(_) => Err(match queue.fault() {
@@ -37,7 +37,7 @@ fn kernel_of(fault: &Fault, names: &[String]) -> Option<String> {
         0 => flight.read.saturating_sub(first),
         started => started.into(),
     };
-    // A chain runs the same kernels over and over.
+    // A multi-step submission runs the same kernels several times.
     let last = (usize::try_from(started).ok()?.max(1) - 1).checked_rem(names.len())?;
     Some(format!("{} ({} of {} dispatches of the step)", names.get(last)?, last + 1, names.len()))
 }
@@ -46,10 +46,10 @@ pub(super) fn wait(
     device: &mut GpuDevice<'_>,
     queue: &mut Queue,
     submission: Submission,
-    watch: &mut WaitProgress,
+    progress: &mut WaitProgress,
     hang_ms: u32,
     names: &[String],
 ) -> Result<(), GpuError> {
-    while !look(device, queue, submission, watch, hang_ms, names)? {}
+    while !poll(device, queue, submission, progress, hang_ms, names)? {}
     Ok(())
 }

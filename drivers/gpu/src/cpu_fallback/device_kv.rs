@@ -53,8 +53,8 @@ impl<'c> DeviceKv<'c> {
         }
     }
 
-    /// Keys and values of a group that an operation has written for the batch's rows, as bits of f32; `None` if it writes
-    /// none.
+    /// Keys and values of a group that an operation has written for the batch's rows, as bits of f32; `None` if it
+    /// writes none.
     pub(crate) fn written_by(&self, op: &Op, group: usize, memory: &StepMemory<'_, '_>) -> Option<Vec<u32>> {
         let Op::Project(op) = op else { return None };
         let shape = &self.groups[group];

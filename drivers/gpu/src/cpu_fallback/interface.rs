@@ -1,7 +1,7 @@
-//! What a CPU fallback that the caller lends has to do, and why it may fail.
+//! The interface of a CPU fallback that the caller lends, and its errors.
 //!
-//! The implementation is the caller's, since this crate depends on no other driver. It has an arena of its own, laid out
-//! as the plan's, and keys and values of its own: all operations on the keys and values of a layer run on one side.
+//! The implementation is the caller's, since this crate depends on no other driver. It has an arena of its own, laid
+//! out as the plan's, and keys and values of its own: all operations on the keys and values of a layer run on one side.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -65,7 +65,7 @@ impl<'a> Iterator for Tokens<'a> {
     }
 }
 
-/// Whether any kernel of the document has a hidden argument.
+/// True if any kernel of the document has a hidden argument.
 pub(super) fn has_hidden_arguments(document: &[u8]) -> bool {
     let mut is_kind = false;
     for token in (Tokens { rest: document }) {

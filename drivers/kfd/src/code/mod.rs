@@ -1,6 +1,6 @@
 //! Code objects: what an ELF file of kernels holds, whether this GPU may run it, and its image in memory.
 //!
-//! Uploading the image is [`crate::memory`]'s matter, dispatching [`crate::packet`]'s.
+//! Uploads are in [`crate::memory`], dispatches in [`crate::packet`].
 
 mod descriptor;
 mod elf;

@@ -1,4 +1,4 @@
-//! Who this process is and whether a device node lets it in, as far as files tell.
+//! User and groups of this process, and the permissions of device nodes.
 
 use crate::sys::{Kernel, Stat};
 use core::fmt;
@@ -49,7 +49,7 @@ impl Identity {
         }
     }
 
-    /// Whether the permission bits of a node let this process read and write it.
+    /// True if the permission bits of a node let this process read and write it.
     pub fn may_use(&self, stat: Stat) -> bool {
         let shift = if self.uid == stat.uid {
             6

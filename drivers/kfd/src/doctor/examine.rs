@@ -13,7 +13,7 @@ use crate::topology::{
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
-/// What the examination may use beyond the kernel.
+/// Inputs of an examination beside the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct ExamineInputs<'a> {
     /// The kernel log, where the host could get it.
@@ -34,17 +34,17 @@ impl Default for ExamineInputs<'_> {
 /// The result.
 #[derive(Clone, Debug, Default)]
 pub struct Examination {
-    /// `uname -r`, to be printed only: features are never told by it.
+    /// `uname -r`, for display only: features are not detected by it.
     pub release: heapless::String<64>,
     /// The interface's version, when `/dev/kfd` opens.
     pub version: Option<Version>,
-    /// What sysfs shows, when it could be read.
+    /// The topology of sysfs, if it could be read.
     pub topology: Option<Topology>,
     /// Devices that could be used.
     pub devices: Vec<Candidate>,
     /// Their memory, in the same order.
     pub budgets: Vec<Budget>,
-    /// What was found.
+    /// A finding.
     pub findings: Vec<Finding>,
 }
 
@@ -163,7 +163,7 @@ fn open(
         Errno::EINVAL => Finding::NoUsableGpu(errno),
         errno => Finding::OpenFailed(errno),
     };
-    // The kernel says no more than "no usable GPU": what the bus shows tells more.
+    // The kernel reports only "no usable GPU"; the devices on the bus say more.
     if matches!(finding, Finding::NoUsableGpu(_)) {
         unused_cards(cards, &[], result)?;
     }
@@ -171,7 +171,7 @@ fn open(
     Ok(None)
 }
 
-/// Where somebody has told the system not to load amdgpu: a word of the kernel's command line, or a file.
+/// The word of the kernel's command line, or the file, that keeps amdgpu from being loaded.
 fn blacklisted(kernel: &dyn Kernel) -> Option<heapless::String<64>> {
     const WORDS: [&[u8]; 4] =
         [b"nomodeset", b"modprobe.blacklist=", b"module_blacklist=", b"rd.driver.blacklist="];
@@ -348,7 +348,7 @@ fn device(
 }
 
 /// `MES feature version: .., firmware version: 0x..` of debugfs, which only root reads, for kernels whose render
-/// node does not tell.
+/// node does not report it.
 fn scheduler_version(kernel: &dyn Kernel, node: &Node) -> Option<u32> {
     let mut path = heapless::String::<64>::new();
     fmt::write(

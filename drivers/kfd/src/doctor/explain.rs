@@ -77,7 +77,7 @@ const SENTENCES: &[(Request, Errno, &str)] = &[
     (request::SET_XNACK_MODE, Errno::EPERM, "this GPU cannot retry page faults"),
 ];
 
-/// What an error number means as the answer to a request; `None` where it has its plain meaning.
+/// Meaning of an error number as the answer to a request; `None` if it has its plain meaning.
 pub fn sentence(request: Request, errno: Errno) -> Option<&'static str> {
     let any = match errno {
         Errno::EBADF => "the file was opened by another process: after a fork it must be opened again",
@@ -88,7 +88,7 @@ pub fn sentence(request: Request, errno: Errno) -> Option<&'static str> {
     row.or(Some(any)).filter(|text| !text.is_empty())
 }
 
-/// A bring-up error as a finding. Failures to open `/dev/kfd` are better told by [`super::examine()`].
+/// A bring-up error as a finding. [`super::examine()`] explains failures to open `/dev/kfd` better.
 pub fn bring_up(error: &BringUpError) -> Finding {
     match *error {
         BringUpError::Refused(stage, errno) => match stage {

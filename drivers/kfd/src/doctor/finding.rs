@@ -7,7 +7,7 @@ use crate::sys::Errno;
 use crate::topology::{Budget, Isa, NodeIndex, PciAddress};
 use core::fmt;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -19,7 +19,7 @@ pub enum Severity {
     Fatal,
 }
 
-/// What was found.
+/// A finding.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -28,7 +28,7 @@ pub enum Finding {
     NoGpu,
     /// An AMD GPU is on the bus and amdgpu is not loaded.
     ModuleNotLoaded,
-    /// As before, because a word of the kernel's command line or a file forbids it.
+    /// The same, because a word of the kernel's command line or a file forbids it.
     Blacklisted(heapless::String<64>),
     /// amdgpu is loaded without KFD.
     KfdNotBuilt,
@@ -67,9 +67,9 @@ pub enum Finding {
     RenderFailed(u32, Errno),
     /// The interface is older than needed at all.
     TooOld {
-        /// What the kernel has.
+        /// The kernel's version.
         version: Version,
-        /// What is needed.
+        /// The minor version that is needed.
         minor: u32,
     },
     /// The interface lacks what makes waiting cheap.
@@ -78,7 +78,7 @@ pub enum Finding {
     OldForChip {
         /// The chip.
         isa: Isa,
-        /// What the kernel has.
+        /// The kernel's version.
         version: Version,
         /// The minor version recommended.
         minor: u32,
@@ -95,7 +95,7 @@ pub enum Finding {
     TooSmall {
         /// Bytes wanted.
         wanted: u64,
-        /// What there is.
+        /// The memory that the device has.
         budget: Budget,
     },
     /// The scheduler firmware of this device is known to hang under load.
@@ -106,11 +106,11 @@ pub enum Finding {
     OtherRuntime,
     /// No addresses could be reserved.
     AddressSpace,
-    /// A queue could not be made, with the sizes asked for and stated.
+    /// A queue could not be created, with the requested sizes and those that sysfs states.
     QueueRefused {
         /// The answer.
         errno: Errno,
-        /// Save area and control stack asked for.
+        /// Requested save area and control stack.
         asked: (u32, u32),
         /// The same in sysfs; 0 = not stated.
         stated: (u64, u64),
@@ -122,7 +122,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// How bad it is.
+    /// Its severity.
     pub fn severity(&self) -> Severity {
         match self {
             Self::Relative(..) | Self::SmallBar(_) => Severity::Note,
@@ -138,7 +138,7 @@ impl Finding {
         }
     }
 
-    /// What to do, in one line.
+    /// The remedy, in one line.
     pub fn remedy(&self) -> Remedy<'_> {
         Remedy(self)
     }

@@ -1,6 +1,7 @@
-//! Known lines of the kernel log. Getting the log is the host's matter: it often needs privileges.
+//! Known lines of the kernel log. The host reads the log, which often needs privileges.
 //!
-//! Source: `amdkfd/kfd_module.c`, `kfd_device.c:kgd2kfd_device_init`, `amdgpu/amdgpu_device.c`, `firmware_loader/main.c`.
+//! Source: `amdkfd/kfd_module.c`, `kfd_device.c:kgd2kfd_device_init`, `amdgpu/amdgpu_device.c`,
+//! `firmware_loader/main.c`.
 
 use core::fmt;
 
@@ -43,7 +44,7 @@ impl LogHint {
         LINES.iter().find(|row| row.2 == self).map_or("", |row| row.0)
     }
 
-    /// What it means and what to do.
+    /// Its meaning and the remedy.
     pub fn text(self) -> &'static str {
         match self {
             Self::KfdDisabled => "KFD failed to initialize: look above that line in dmesg for the reason",

@@ -97,7 +97,7 @@ impl AddressSpace {
         self.free.bytes()
     }
 
-    /// What a buffer of `bytes` is aligned to: a fragment, or the largest power of two not above its size.
+    /// Alignment of a buffer of `bytes`: a fragment, or the largest power of two not above its size.
     pub fn alignment(bytes: u64) -> u64 {
         match bytes.checked_ilog2() {
             _ if bytes >= FRAGMENT => FRAGMENT,
@@ -106,7 +106,7 @@ impl AddressSpace {
         }
     }
 
-    /// Gives out `bytes` (whole pages) with a guard page behind; answers the offset in the span.
+    /// Allocates `bytes` (whole pages) with a guard page behind; returns the offset in the reservation.
     pub fn allocate(&mut self, bytes: u64) -> Result<u64, AddressSpaceError> {
         let need = bytes.checked_add(PAGE).ok_or(AddressSpaceError::Full(bytes))?;
         self.free.allocate(need, Self::alignment(bytes))?.ok_or(AddressSpaceError::Full(bytes))

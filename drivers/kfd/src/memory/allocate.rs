@@ -1,5 +1,5 @@
-//! Allocates and frees buffers: kernel call, address, CPU mapping, GPU mapping, entry in the table of allocations; undone
-//! in full on any failure.
+//! Allocates and frees buffers: kernel call, address, CPU mapping, GPU mapping, entry in the table of allocations;
+//! undone in full on any failure.
 //!
 //! Source: `amdkfd/kfd_chardev.c` (`kfd_ioctl_alloc_memory_of_gpu`, `kfd_ioctl_map_memory_to_gpu`),
 //! `amdgpu/amdgpu_amdkfd_gpuvm.c`. VRAM is zeroed by the kernel. Small pieces share a slab: see `slab`.
@@ -70,7 +70,7 @@ impl Process<'_> {
         self.allocate(device, usage, bytes, name)
     }
 
-    /// Gives a buffer back and answers its bytes, which are free again.
+    /// Frees a buffer and returns its bytes.
     pub fn free(&mut self, mut buffer: Buffer) -> Result<u64, FreeError> {
         let known = self.allocations.entries().iter().find(|entry| entry.handle == Some(buffer.handle));
         let Some(entry) = known.cloned() else {

@@ -18,9 +18,9 @@ pub struct Allocation {
     pub bytes: u64,
     /// The device that owns it.
     pub gpu_id: u32,
-    /// What it is for.
+    /// Its purpose.
     pub usage: Usage,
-    /// What it is called.
+    /// Its name.
     pub name: Name,
     /// The kernel's handle; `None` for a piece of another allocation.
     pub handle: Option<Handle>,
@@ -36,7 +36,7 @@ pub struct Totals {
     pub bytes: u64,
 }
 
-/// Where an address lies among the allocations.
+/// Position of an address relative to the allocations.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nearest {

@@ -13,8 +13,9 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(pub u64);
 
-/// Memory that a GPU maps, at one address for CPU and GPU. Given back by [`Process::free`](crate::process::Process::free); what is dropped
-/// instead stays allocated until the process is shut down.
+/// Memory that a GPU maps, at one address for CPU and GPU. Given back by
+/// [`Process::free`](crate::process::Process::free); what is dropped instead stays allocated until the process is shut
+/// down.
 #[derive(Debug)]
 pub struct Buffer {
     pub(super) handle: Handle,
@@ -25,12 +26,12 @@ pub struct Buffer {
     pub(super) window: Option<Window>,
 }
 
-/// Why a buffer could not be had.
+/// Why a buffer could not be allocated.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AllocError {
-    /// Nothing was asked for, or more than any address space has (bytes).
+    /// The size is 0 or larger than any address space (bytes).
     Size(u64),
     /// The device is lost.
     Lost,
@@ -98,7 +99,8 @@ impl core::error::Error for AllocError {}
 /// The kernel would not take a buffer back; it is in the error.
 #[derive(Debug)]
 pub struct FreeError {
-    /// `EBUSY`: a live queue uses it. `EINVAL`: it is gone already, by [`Process::reopen`](crate::process::Process::reopen).
+    /// `EBUSY`: a live queue uses it. `EINVAL`: it is gone already, by
+    /// [`Process::reopen`](crate::process::Process::reopen).
     pub errno: Errno,
     /// The buffer.
     pub buffer: Buffer,
@@ -133,7 +135,7 @@ impl Buffer {
         self.device
     }
 
-    /// What it is for.
+    /// Its purpose.
     pub fn usage(&self) -> Usage {
         self.usage
     }

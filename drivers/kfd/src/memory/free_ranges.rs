@@ -1,4 +1,5 @@
-//! The free parts of a range: allocated first-fit, joined when they are released. What the range stands for is not decided here.
+//! The free parts of a range: allocated first-fit, joined when they are released. What the range stands for is not
+//! decided here.
 
 use crate::heap::{OutOfMemory, push};
 use alloc::vec::Vec;
@@ -14,7 +15,7 @@ struct Range {
 pub(super) struct FreeRanges(Vec<Range>);
 
 impl FreeRanges {
-    /// A range of so many bytes, all of them free.
+    /// A range of `bytes`, all of them free.
     pub(super) fn new(bytes: u64) -> Result<Self, OutOfMemory> {
         let mut free = Vec::new();
         push(&mut free, Range { start: 0, end: bytes })?;
@@ -26,8 +27,8 @@ impl FreeRanges {
         self.0.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// The offset of `bytes` at a multiple of `align`, no longer free; `None` when no range has room for them. Host memory
-    /// is only needed when a range is split in two, which multiples of `align` never do.
+    /// The offset of `bytes` at a multiple of `align`, no longer free; `None` when no range has room for them. Host
+    /// memory is only needed when a range is split in two, which multiples of `align` never do.
     pub(super) fn allocate(&mut self, bytes: u64, align: u64) -> Result<Option<u64>, OutOfMemory> {
         let place = |range: &Range| {
             let start = range.start.checked_next_multiple_of(align)?;
@@ -49,7 +50,8 @@ impl FreeRanges {
         Ok(Some(start))
     }
 
-    /// Makes free again what [`Self::allocate`] returned. Without host memory for one more range it stays allocated, which is safe.
+    /// Makes free again what [`Self::allocate`] returned. Without host memory for one more range it stays allocated,
+    /// which is safe.
     pub(super) fn release(&mut self, start: u64, bytes: u64) {
         let end = start + bytes;
         let at = self.0.partition_point(|range| range.start < start);

@@ -1,6 +1,6 @@
 //! GPU memory: where a buffer goes, its address, its life, and the table of all allocations.
 //!
-//! How much there is belongs to [`crate::topology`]; what is in a buffer belongs to whoever asked for it.
+//! Sizes of memory are in [`crate::topology`].
 
 mod buffer;
 mod free_ranges;

@@ -127,7 +127,7 @@ impl SlabAllocator {
         Some((&slab.buffer, block.va - slab.buffer.va()))
     }
 
-    /// Gives a piece back; answers the bytes that went back to the kernel, which is 0 while its slab holds others.
+    /// Frees a piece; returns the bytes that went back to the kernel, which is 0 while its slab holds others.
     pub fn free(&mut self, process: &mut Process<'_>, block: SlabBlock) -> Result<u64, FreeError> {
         process.allocations.remove_piece(block.va);
         let Some(index) = self.slabs.iter().position(|slab| slab.holds(block.va)) else { return Ok(0) };
@@ -140,7 +140,7 @@ impl SlabAllocator {
         process.free(slab.buffer)
     }
 
-    /// Gives everything back; answers the bytes.
+    /// Frees everything; returns the bytes.
     pub fn destroy(mut self, process: &mut Process<'_>) -> Result<u64, FreeError> {
         let mut bytes = 0;
         while let Some(slab) = self.slabs.pop() {

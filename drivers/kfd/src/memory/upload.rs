@@ -15,9 +15,9 @@ use core::fmt;
 use core::ops::Range;
 use embedded_hal::delay::DelayNs;
 
-/// Where bytes come from.
+/// A source of bytes for an upload.
 pub trait Source {
-    /// Reads up to `range.len()` bytes at `position` of the source into `window[range]`; answers how many, 0 at
+    /// Reads up to `range.len()` bytes at `position` of the source into `window[range]`; returns their number, 0 at
     /// the end.
     fn read(
         &mut self,
@@ -33,7 +33,7 @@ pub trait Source {
 pub struct File<'f> {
     /// The file.
     pub fd: &'f Fd,
-    /// Where position 0 is.
+    /// The offset of position 0.
     pub offset: u64,
 }
 
@@ -78,11 +78,11 @@ pub enum UploadError {
     OutOfBounds(u64),
     /// The source failed.
     Read(Errno),
-    /// The source ended after so many bytes.
+    /// The source ended after this many bytes.
     Short(u64),
     /// The copy engine failed.
     Copy(CopyError),
-    /// Memory for staging or for the flush page could not be had.
+    /// Memory for staging or for the flush page could not be allocated.
     Alloc(AllocError),
     /// The CPU does not reach the target and there is no copy engine.
     Unreachable,
@@ -168,7 +168,7 @@ impl Uploader {
         }
     }
 
-    /// Whether SDMA is used.
+    /// True if SDMA is used.
     pub fn is_staged(&self) -> bool {
         self.staged.is_some()
     }

@@ -1,4 +1,4 @@
-//! What a buffer is for, and the allocation flags that follow from it, as one table. Addresses are elsewhere.
+//! The purpose of a buffer, and the allocation flags that follow from it, as one table.
 //!
 //! Source: `amdgpu/gmc_v11_0.c` and `gmc_v12_0.c` (`get_vm_pte`: which flags give which memory type),
 //! `amdkfd/kfd_queue.c` (queue buffers), `amdgpu/amdgpu_amdkfd_gpuvm.c` (kinds). On gfx11 each of COHERENT,
@@ -8,7 +8,7 @@
 use crate::sys::alloc_flag as flag;
 use crate::topology::GpuKind;
 
-/// What a buffer is for.
+/// The purpose of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
     /// Weights, KV cache, activations: cached, fast.
@@ -40,7 +40,7 @@ pub enum Usage {
     Mmio,
 }
 
-/// What a device's memory is like, as far as flags depend on it.
+/// The facts about a device's memory that flags depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryTraits {
     /// Card or part of a CPU.
@@ -86,23 +86,23 @@ impl Usage {
         }
     }
 
-    /// Whether the CPU maps it.
+    /// True if the CPU maps it.
     pub fn is_host_mapped(self, traits: MemoryTraits) -> bool {
         self.flags(traits) & (flag::GTT | flag::PUBLIC | flag::MMIO_REMAP) != 0
     }
 
-    /// Whether the kernel compares its size with an expected one, so that it may not be rounded up to a
+    /// True if the kernel compares its size with an expected one, so that it may not be rounded up to a
     /// fragment (`kfd_queue.c:kfd_queue_buffer_get`).
     pub fn is_exact(self) -> bool {
         !matches!(self, Self::Data | Self::DataGtt | Self::Code | Self::Staging | Self::Scratch)
     }
 
-    /// Whether its addresses are never used again: stale lines of the instruction cache would survive.
+    /// True if its addresses are never used again: stale lines of the instruction cache would survive.
     pub fn keeps_addresses(self) -> bool {
         self == Self::Code
     }
 
-    /// Whether every device of the process maps it.
+    /// True if every device of the process maps it.
     pub fn is_shared(self) -> bool {
         matches!(self, Self::EventPage | Self::Signals)
     }

@@ -23,7 +23,7 @@ pub enum PacketKind {
     BarrierOr = 5,
 }
 
-/// How far caches are made coherent at a packet's start (acquire) or completion (release).
+/// Scope of cache coherence at a packet's start (acquire) or completion (release).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u16)]
 pub enum Scope {

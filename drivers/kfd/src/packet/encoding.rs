@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// How a list of dispatches is submitted.
+/// The form in which a list of dispatches is submitted.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Encoding {

@@ -1,4 +1,4 @@
-//! What a dispatch takes that waits for the one before it, by chip and encoding, as others have measured it.
+//! Cost of a dispatch that waits for the one before it, by chip and encoding, as others have measured it.
 //!
 //! For models and plans: nothing here was measured by this program. Tiny kernels in a chain; where figures differ, the
 //! slower one, but the middle for AQL on gfx1100. Source: ROCm/legacy-rocm-build#6409, ROCm/rocm-systems#10834 (both
@@ -8,12 +8,12 @@ use super::Encoding;
 use crate::topology::Isa;
 use core::fmt;
 
-/// What a dependent dispatch takes beside its own work.
+/// Cost of a dependent dispatch beside its own work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LaunchCost {
     /// Nanoseconds.
     pub nanoseconds: f64,
-    /// What was measured: the chip, and by which encoding, which is not the one asked about where that was not measured.
+    /// Chip and encoding of the measurement. The encoding differs from the requested one if that was not measured.
     pub measured: (Isa, Encoding),
     /// How.
     pub source: &'static str,
@@ -39,7 +39,7 @@ const MEASURED: [LaunchCost; 4] = [
 ];
 
 impl LaunchCost {
-    /// That of a chip or of its nearest relative. Where lists were not measured, packets stand for them.
+    /// The cost on a chip or its nearest relative. If PM4 lists were not measured, it is the cost of AQL packets.
     pub fn of(isa: Isa, encoding: Encoding) -> Self {
         let family = |isa: Isa| (isa.generation(), isa.minor());
         let same = MEASURED.iter().find(|row| row.measured.0 == isa);

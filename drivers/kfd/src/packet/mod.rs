@@ -1,4 +1,4 @@
-//! What a queue is told: AQL packets, PM4 and SDMA words, and the recorder that lists dispatches.
+//! Contents of queues: AQL packets, PM4 and SDMA words, and the recorder that lists dispatches.
 //!
 //! Pure encoding: no memory is mapped here and no doorbell rung.
 

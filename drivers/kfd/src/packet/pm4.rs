@@ -86,7 +86,7 @@ pub struct IndirectBuffer<'b> {
 }
 
 impl<'b> IndirectBuffer<'b> {
-    /// Words that a dispatch takes at most, with what is told of it.
+    /// Words that a dispatch takes at most, including progress and time stamps.
     pub const MOST_WORDS: usize = 64;
     /// Words of beginning and end.
     pub const EDGE_WORDS: usize = 32;
@@ -95,7 +95,7 @@ impl<'b> IndirectBuffer<'b> {
     pub fn new(words: &'b mut [u32], isa: Isa) -> Result<Self, EncodeError> {
         let held = [None; register::COUNT];
         let mut this = Self { words, used: 0, isa, held, is_started: false, is_acquired: true };
-        // What the packet around it acquires is the firmware's matter: everything is acquired once more here. L2 is
+        // The firmware decides what the packet around it acquires, so everything is acquired once more here. L2 is
         // written back too, so that nothing is lost whatever it holds (`gfx_v11_0.c:gfx_v11_0_emit_mem_sync`).
         this.acquire(AGENT | gcr::GLI_INV | gcr::GL2_INV | gcr::GL2_WB)?;
         Ok(this)
@@ -191,7 +191,7 @@ impl<'b> IndirectBuffer<'b> {
         [(code & 0xffff_ffff) as u32, (code >> 32) as u32, rsrc1, rsrc2, kernel.rsrc3]
     }
 
-    /// Waits for all dispatches and writes L2 back, so that the host sees the results; answers the words used.
+    /// Waits for all dispatches and writes L2 back, so that the host sees the results; returns the words used.
     pub fn finish(mut self) -> Result<usize, EncodeError> {
         if !self.is_started {
             return Err(EncodeError::Empty);

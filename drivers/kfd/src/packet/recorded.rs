@@ -4,7 +4,7 @@ use super::aql::Dispatch;
 use crate::code::Kernel;
 use core::fmt;
 
-/// What a dispatch waits for.
+/// The work that a dispatch waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dependency {
     /// Nothing: it may run beside its predecessors, back to the last one that waited.
@@ -13,7 +13,7 @@ pub enum Dependency {
     Previous,
 }
 
-/// Whether caches above L2 have to be invalidated before a dispatch.
+/// Invalidation of the caches above L2 before a dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquire {
     /// Always right.
@@ -26,13 +26,13 @@ pub enum Acquire {
 /// One dispatch of the list.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recorded {
-    /// What runs.
+    /// The kernel.
     pub kernel: Kernel,
     /// Its shape and arguments.
     pub dispatch: Dispatch,
-    /// What it waits for.
+    /// The work that it waits for.
     pub dependency: Dependency,
-    /// Whether its caches need invalidating.
+    /// Cache invalidation before it.
     pub acquire: Acquire,
 }
 

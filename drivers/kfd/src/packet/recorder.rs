@@ -51,7 +51,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// One AQL packet per dispatch into `out`; answers how many.
+    /// One AQL packet per dispatch into `out`; returns their number.
     pub fn encode_aql(&self, out: &mut [Packet]) -> Result<usize, EncodeError> {
         self.check()?;
         let (needed, available) = (self.list.len(), out.len());
@@ -77,13 +77,13 @@ impl Recorder {
         each.saturating_add(IndirectBuffer::EDGE_WORDS)
     }
 
-    /// The same work as PM4 words into `out`, to be run by [`super::pm4_buffer`]; answers how many words.
+    /// The same work as PM4 words into `out`, to be run by [`super::pm4_buffer`]; returns the number of words.
     pub fn encode_pm4(&self, isa: Isa, out: &mut [u32]) -> Result<usize, EncodeError> {
         self.pm4(isa, Told::Nothing, out)
     }
 
-    /// As [`Self::encode_pm4`], with the number of dispatches that were started written to the 32-bit word at `va` behind
-    /// each of them, [`crate::queue::Queue::started_va`] as a rule. Nothing waits for that.
+    /// As [`Self::encode_pm4`], with the number of dispatches that were started written to the 32-bit word at `va`
+    /// behind each of them, [`crate::queue::Queue::started_va`] as a rule. Nothing waits for that.
     pub fn encode_pm4_counted(&self, isa: Isa, va: u64, out: &mut [u32]) -> Result<usize, EncodeError> {
         self.pm4(isa, Told::Started(va), out)
     }
@@ -113,11 +113,11 @@ impl Recorder {
     }
 }
 
-/// What a list writes to memory on its way.
+/// Values that a PM4 list writes to memory while it runs.
 #[derive(Clone, Copy, Debug)]
 enum Told {
     Nothing,
-    /// How many dispatches were started, at this address.
+    /// The number of dispatches started so far, to this address.
     Started(u64),
     /// The clock between dispatches, from this address on.
     Clock(u64),
@@ -214,7 +214,7 @@ mod tests {
         ));
     }
 
-    /// Whether caches are emptied before each dispatch of a list.
+    /// For each dispatch of a list: true if caches are invalidated before it.
     fn acquires(list: &[(Dependency, Acquire)]) -> Vec<bool> {
         let mut recorder = Recorder::new();
         for (index, (dependency, acquire)) in list.iter().enumerate() {

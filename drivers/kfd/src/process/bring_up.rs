@@ -50,7 +50,7 @@ pub enum BringUpError {
     Refused(Stage, Errno),
     /// The interface is too old or of another major version.
     Version(Version),
-    /// No device was asked for, or one that is no GPU, or more than 255.
+    /// No device was named, or one that is no GPU, or more than 255.
     NotAGpu,
     /// The device has no render node (its gpu id).
     NoRenderNode(u32),
@@ -141,7 +141,7 @@ impl<'k> Process<'k> {
     }
 
     /// Like [`Self::open`], but repeats for up to three seconds while KFD is locked: during a reset and around suspend
-    /// `/dev/kfd` answers `EAGAIN` (6.1) or `EINVAL`.
+    /// opening `/dev/kfd` fails with `EAGAIN` (6.1) or `EINVAL`.
     pub fn open_patiently(
         kernel: &'k dyn Kernel,
         gpus: &[&Node],

@@ -12,18 +12,18 @@ use core::fmt;
 /// First minor whose WAIT_EVENTS closes the race between looking and sleeping.
 const EVENT_AGE_MINOR: u32 = 14;
 
-/// What the kernel answers to GET_VERSION.
+/// The answer to GET_VERSION.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Always 1 so far.
     pub major: u32,
-    /// What features are tested by.
+    /// The number by which features are detected.
     pub minor: u32,
 }
 
 impl Version {
-    /// Whether a wait can be told what it has seen, so that it may sleep. Otherwise the host polls.
+    /// True if a wait can pass the last event age that it saw, so that it may sleep. Otherwise the host polls.
     pub fn has_event_age(self) -> bool {
         self.minor >= EVENT_AGE_MINOR
     }
@@ -51,7 +51,7 @@ pub struct Process<'k> {
     pub(crate) events: Option<Events>,
     /// Queues that the kernel knows.
     pub(crate) queues: Vec<u32>,
-    /// How often the system had been suspended when the devices were opened, or last reopened.
+    /// Number of suspends of the system when the devices were opened, or last reopened.
     pub(crate) suspends: u64,
 }
 
@@ -67,7 +67,7 @@ impl<'k> Process<'k> {
         self.version
     }
 
-    /// The devices, in the order they were asked for.
+    /// The devices, in the order in which they were named.
     pub fn devices(&self) -> &[Device<'k>] {
         &self.devices
     }
@@ -77,15 +77,15 @@ impl<'k> Process<'k> {
         &self.devices[usize::from(index.0)]
     }
 
-    /// Whether a reset, a fault or a page that was taken away has made a device unusable until [`Process::reopen`].
+    /// True if a reset, a fault or a lost page has made a device unusable until [`Process::reopen`].
     pub fn is_lost(&self, index: DeviceIndex) -> bool {
         self.device(index).is_lost() || self.has_lost_page(index)
     }
 
-    /// Whether an access has found a page of the device's buffers gone.
+    /// True if an access has found a page of the device's buffers gone.
     pub(crate) fn has_lost_page(&self, index: DeviceIndex) -> bool {
         let at = self.guard.as_ref().and_then(BusGuard::gone_at);
-        // An address that is nobody's any more may have been anybody's.
+        // An address without an allocation may have belonged to any device.
         at.is_some_and(|at| {
             self.allocations.owner(at).is_none_or(|gpu_id| gpu_id == self.device(index).gpu_id())
         })
@@ -102,7 +102,7 @@ impl<'k> Process<'k> {
     }
 }
 
-/// How often the system has been suspended since it started; 0 where it cannot be.
+/// Number of suspends since the system started; 0 if it cannot be suspended.
 pub(crate) fn suspends(kernel: &dyn Kernel) -> u64 {
     let mut text = [0; 24];
     let read = kernel.read("/sys/power/suspend_stats/success", &mut text);

@@ -26,14 +26,14 @@ pub struct Device<'k> {
     pub(crate) guard: Option<BusGuard>,
     /// The page with the HDP flush registers, mapped when the first upload through the BAR needs it.
     pub(crate) mmio: Option<Buffer>,
-    /// Code that tells why a wave has stopped, where the device runs one.
+    /// The trap handler, which records why a wave has stopped, if one is installed.
     pub(crate) trap: Option<TrapHandler>,
     pub(crate) lost: bool,
     /// An exception of this device that a waiter for another one was woken by.
     pub(crate) exception: Exception,
 }
 
-/// What exception events have told about a device.
+/// Exceptions that were reported about a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Exception {
     pub(crate) memory: Option<MemoryException>,
@@ -45,7 +45,7 @@ impl Exception {
         self.memory.is_some() || self.hardware.is_some()
     }
 
-    /// Adds what a later wait told; a first report is kept.
+    /// Adds exceptions of a later wait; the first report of each kind is kept.
     pub(crate) fn merge(&mut self, later: Self) {
         self.memory = self.memory.or(later.memory);
         self.hardware = self.hardware.or(later.hardware);
@@ -78,12 +78,12 @@ impl Device<'_> {
         self.info.map(|info| info.counter_hz).filter(|&hz| hz != 0).unwrap_or(100_000_000)
     }
 
-    /// Whether a reset or fault has made it unusable until [`Process::reopen`](super::Process::reopen).
+    /// True if a reset or fault has made it unusable until [`Process::reopen`](super::Process::reopen).
     pub fn is_lost(&self) -> bool {
         self.lost || self.is_gone()
     }
 
-    /// Whether a store has found the doorbells gone: the device was reset or unplugged.
+    /// True if a store has found the doorbells gone: the device was reset or unplugged.
     #[inline]
     pub(crate) fn is_gone(&self) -> bool {
         self.guard.as_ref().is_some_and(BusGuard::is_gone)

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A device of a [`Process`](super::Process), in the order they were asked for.
+/// A device of a [`Process`](super::Process), in the order in which they were named.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceIndex(pub u8);

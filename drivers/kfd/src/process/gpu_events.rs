@@ -1,5 +1,5 @@
-//! What the kernel tells about a device beside faults: resets, throttling, queues that were taken off the hardware.
-//! It explains slow answers and decides nothing.
+//! Events that the kernel reports about a device beside faults: resets, throttling, queues taken off the hardware.
+//! They explain slow steps; nothing is decided by them.
 //!
 //! Source: `amdkfd/kfd_smi_events.c` (one text line an event, the event's number in hexadecimal first; an empty stream
 //! answers `EAGAIN`), `uapi/linux/kfd_ioctl.h` (`enum kfd_smi_event`).
@@ -9,7 +9,7 @@ use super::device_index::DeviceIndex;
 use super::file::OpenFile;
 use crate::sys::{Errno, Fd, SmiEvents, call};
 
-/// What happened, by the kernel's number.
+/// The kind of an event, by the kernel's number.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -29,7 +29,7 @@ pub enum GpuEventKind {
 }
 
 impl GpuEventKind {
-    /// All of them, each asked for by bit number − 1 of the mask.
+    /// All of them; bit number − 1 of the mask requests each.
     pub const ALL: [Self; 6] = [
         Self::PageFault,
         Self::ThermalThrottle,
@@ -64,7 +64,7 @@ pub enum EvictionCause {
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuEvent<'t> {
-    /// What happened.
+    /// The kind of event.
     pub kind: GpuEventKind,
     /// The rest of the kernel's line: times, processes, causes.
     pub text: &'t str,

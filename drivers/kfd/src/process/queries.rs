@@ -1,4 +1,4 @@
-//! What the kernel reports about an open device: its clocks, and the memory that it still has.
+//! Reports of the kernel about an open device: its clocks, and the memory that it still has.
 
 use super::connection::Process;
 use super::device_index::DeviceIndex;
@@ -35,7 +35,7 @@ impl Process<'_> {
         Some(arg.available)
     }
 
-    /// What a model may take on this device now, with the rule that decided.
+    /// The memory that a model may take on this device now, with the rule that decided.
     pub fn budget(&self, device: DeviceIndex) -> Budget {
         let this = self.device(device);
         let facts = MemoryFacts {

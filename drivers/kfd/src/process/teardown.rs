@@ -10,7 +10,7 @@ use crate::memory::Totals;
 use crate::sys::{DestroyQueue, call};
 use core::fmt;
 
-/// What the caller had not given back when the process was shut down. It is freed all the same.
+/// Resources that the caller had not given back when the process was shut down. They are freed all the same.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leak {
@@ -30,7 +30,7 @@ impl fmt::Display for Leak {
 impl core::error::Error for Leak {}
 
 impl Process<'_> {
-    /// Ends everything and tells what was left over. The event page stays until the program ends.
+    /// Ends everything and reports what was left over. The event page stays until the program ends.
     pub fn shutdown(mut self) -> Result<(), Leak> {
         let leak = self.close();
         if leak.buffers.count == 0 && leak.queues == 0 { Ok(()) } else { Err(leak) }
@@ -38,7 +38,7 @@ impl Process<'_> {
 
     /// After a reset: destroys every queue and buffer of this process, whoever holds it, and makes the devices
     /// usable again where the kernel agrees. Files, address space and events stay, as the kernel ties them to
-    /// the program. What callers still hold answers [`crate::memory::FreeError`] and may be dropped.
+    /// the program. Freeing buffers that callers still hold returns [`crate::memory::FreeError`]; they may be dropped.
     pub fn reopen(&mut self) -> Leak {
         let leak = self.clear();
         for device in &mut self.devices {

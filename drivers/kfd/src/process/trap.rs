@@ -3,7 +3,7 @@
 //!
 //! Source: `amdkfd/kfd_chardev.c:kfd_ioctl_set_trap_handler`; `kfd_debug.h:kfd_dbg_has_cwsr_workaround` for the chips
 //! whose waves start without one. Without a handler the kernel's own halts a wave at an illegal instruction or a
-//! violation and tells nobody.
+//! violation and reports nothing.
 
 use super::connection::Process;
 use super::device::TrapHandler;
@@ -55,13 +55,13 @@ impl fmt::Display for TrapError {
 impl core::error::Error for TrapError {}
 
 impl Process<'_> {
-    /// Whether waves on a device enter a handler and the kernel tells this process of it. Chips from gfx1100 to gfx1103
-    /// start waves without one; interfaces before 1.14 tell nobody.
+    /// True if waves on a device enter a handler and the kernel reports it to this process. Chips from gfx1100 to
+    /// gfx1103 start waves without one; interfaces before 1.14 report nothing.
     fn can_trap(&self, device: DeviceIndex) -> bool {
         self.version().has_event_age() && self.device(device).node().isa().enters_trap_handler()
     }
 
-    /// Installs a second-level handler, before the first compute queue; answers whether the device has a use for it.
+    /// Installs a second-level handler, before the first compute queue; returns false if the device has no use for it.
     /// It is taken away with the process.
     pub fn set_trap_handler(
         &mut self,
@@ -113,7 +113,7 @@ impl Process<'_> {
         }
     }
 
-    /// What the handler has recorded of the queue with this doorbell: the first record, and how many there are.
+    /// The handler's records of the queue with this doorbell: the first one, and their number.
     pub(crate) fn trapped(&self, device: DeviceIndex, doorbell: u32) -> Option<(TrapRecord, u32)> {
         let this = self.device(device);
         let (window, generation) = (this.trap.as_ref()?.records.host(), this.node().isa().generation());

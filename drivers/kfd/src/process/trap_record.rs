@@ -15,7 +15,7 @@ pub struct TrapRecord {
     pub trap: u8,
     /// The hardware's exception flags: TRAPSTS, on gfx12 EXCP_FLAG_PRIV.
     pub flags: u32,
-    /// What happened, by the kernel's numbers: 1 << (code − 1).
+    /// The exceptions, by the kernel's numbers: 1 << (code − 1).
     pub exceptions: u64,
     /// The queue: its doorbell's place in the process's slice.
     pub doorbell: u32,

@@ -27,11 +27,11 @@ pub(super) mod field {
 pub(super) mod signal {
     /// The completion counter, an `amd_signal_t`.
     pub(crate) const COMPLETION: usize = 0;
-    /// Where the packet processor writes queue errors, an `amd_signal_t`.
+    /// The signal to which the packet processor writes queue errors, an `amd_signal_t`.
     pub(crate) const INACTIVE: usize = 64;
-    /// Where the kernel ORs exception bits.
+    /// The word into which the kernel ORs exception bits.
     pub(crate) const EXCEPTIONS: usize = 128;
-    /// Where a list of dispatches counts those that it has started.
+    /// The word in which a PM4 list counts the dispatches that it has started.
     pub(crate) const STARTED: usize = 192;
     /// Fields of an `amd_signal_t`.
     pub(crate) const KIND: usize = 0;
@@ -42,7 +42,7 @@ pub(super) mod signal {
     pub(crate) const END: usize = 40;
 }
 
-/// What the completion counter starts from: far from 0 in both directions.
+/// Start value of the completion counter: far from 0 in both directions.
 pub(super) const COUNTER_START: u64 = 1 << 62;
 
 /// The buffers of a queue, freed together.

@@ -1,4 +1,4 @@
-//! A compute queue in use: submitting, its completion counter, what is in flight. Making one is `create`'s matter.
+//! A compute queue in use: submitting, its completion counter, what is in flight. Creating one is in `create`.
 //!
 //! Every submission ends in one packet that waits for all before it and subtracts 1 from the queue's counter, so
 //! submission `n` is complete when the counter has gone down by `n`. The counter is never set again.
@@ -114,7 +114,7 @@ impl Queue {
         self.event
     }
 
-    /// How it was made.
+    /// The options it was made with.
     pub fn options(&self) -> QueueOptions {
         self.options
     }
@@ -140,7 +140,7 @@ impl Queue {
         Submission(COUNTER_START.wrapping_sub(value).min(self.submitted))
     }
 
-    /// What stopped the queue for good, if anything did.
+    /// The fault that stopped the queue for good, if there was one.
     pub fn fault(&self) -> Option<&Fault> {
         self.fault.as_ref()
     }
@@ -152,7 +152,7 @@ impl Queue {
     }
 
     /// Address of the word to which a PM4 list may write how many of its dispatches it has started, so that hangs are
-    /// told from slow lists and faults name a dispatch; see [`Self::started`].
+    /// distinguished from slow lists and faults name a dispatch; see [`Self::started`].
     pub fn started_va(&self) -> u64 {
         self.buffers.started()
     }
@@ -168,7 +168,7 @@ impl Queue {
         (self.options.profile && stamps[1] != 0).then_some((stamps[0], stamps[1]))
     }
 
-    /// What is not known to be complete: the recent submissions after the last complete one.
+    /// Submissions that are not known to be complete: the recent ones after the last complete one.
     pub fn in_flight(&self) -> impl Iterator<Item = &PacketRange> {
         let completed = self.completed();
         self.recent.iter().filter(move |range| range.submission > completed)

@@ -18,7 +18,7 @@ impl Queue {
         call(process.kernel(), process.kfd.fd(), &mut arg)
     }
 
-    /// Whether it is off the hardware.
+    /// True if it is off the hardware.
     pub fn is_parked(&self) -> bool {
         self.is_parked
     }

@@ -23,11 +23,11 @@ use core::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// A buffer could not be had.
+    /// A buffer could not be allocated.
     Alloc(AllocError),
-    /// The event or the doorbell page could not be had.
+    /// The event or the doorbell page could not be created.
     Refused(&'static str, Errno),
-    /// CREATE_QUEUE was refused: what was asked for, and what sysfs states (0 = nothing).
+    /// CREATE_QUEUE was refused: the requested sizes, and those that sysfs states (0 = none).
     Queue {
         /// The kernel's answer.
         errno: Errno,
@@ -91,7 +91,7 @@ impl Process<'_> {
         Ok(within)
     }
 
-    /// Registers a queue with the kernel and maps its doorbell; answers id and doorbell offset.
+    /// Registers a queue with the kernel and maps its doorbell; returns id and doorbell offset.
     pub(super) fn create_queue(
         &mut self,
         device: DeviceIndex,

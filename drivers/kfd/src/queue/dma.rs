@@ -31,7 +31,7 @@ const REQUEST_WORDS: usize = sdma::CACHE_WORDS * 2 + sdma::COPY_WORDS + sdma::FE
 pub enum CopyError {
     /// All SDMA queues of the device are taken, by whichever process: copy by other means.
     NoneFree,
-    /// A buffer could not be had.
+    /// A buffer could not be allocated.
     Alloc(AllocError),
     /// CREATE_QUEUE was refused otherwise.
     Refused(Errno),
@@ -159,7 +159,7 @@ impl CopyEngine {
         Ok(Some(CopyFence(self.issued)))
     }
 
-    /// Whether a copy is complete.
+    /// True if a copy is complete.
     pub fn is_complete(&self, ticket: CopyFence) -> bool {
         let fence: &Window = self.buffers.signals();
         // Tickets wrap; at most a ring full of them is under way.

@@ -1,6 +1,6 @@
 //! Queues: creation by the kernel's buffer rules, the ring and doorbell protocol, waiting, parking, SDMA.
 //!
-//! What packets say is [`crate::packet`]'s matter.
+//! The contents of packets are in [`crate::packet`].
 
 mod buffers;
 mod compute;

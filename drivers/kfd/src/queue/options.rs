@@ -1,11 +1,11 @@
-//! How a queue is made: its size and its priority.
+//! Options of a compute queue: its size and its priority.
 
 /// A queue's weight against others of the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Priority {
     /// Behind everything else.
     Low,
-    /// As ROCm's default.
+    /// ROCm's default.
     #[default]
     Normal,
     /// Before everything else.
@@ -23,7 +23,7 @@ impl Priority {
     }
 }
 
-/// How a queue is made.
+/// Options of a compute queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
     /// Packets of the ring: a power of two from 64 to 65536. 1024 holds a decode step of 900 dispatches.

@@ -24,7 +24,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Nanoseconds from start to end at so many ticks a second.
+    /// Nanoseconds from start to end at `hz` ticks per second.
     pub fn nanoseconds(self, hz: u64) -> u64 {
         let ticks = u128::from(self.end.saturating_sub(self.start));
         let nanoseconds = (ticks * 1_000_000_000).checked_div(hz.into()).unwrap_or(0);
@@ -73,7 +73,7 @@ impl Profile {
         let rest = packets.len().saturating_sub(1);
         for (index, packet) in packets[..rest].iter_mut().enumerate() {
             let at = index * SIGNAL;
-            // No mailbox: nobody is woken, the end of the submission does that.
+            // No mailbox: only the end of the submission wakes a waiter.
             for (field, value) in [
                 (signal::KIND, USER),
                 (signal::VALUE, 1),
@@ -89,7 +89,7 @@ impl Profile {
     }
 
     /// The intervals of the packets, in their order, once the submission is complete and is the queue's last one.
-    /// A packet that told nothing has `None`: one of a queue that was made without profiling.
+    /// `None` for a packet without times: its queue was created without profiling.
     pub fn intervals<'p>(&'p self, queue: &'p Queue) -> impl Iterator<Item = Option<Interval>> + 'p {
         let window = self.buffer.host();
         (0..self.count).map(move |index| {

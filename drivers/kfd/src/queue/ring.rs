@@ -44,7 +44,7 @@ impl RingMemory for Window {
 /// Bytes of a packet's header and setup, stored last and at once.
 const HEAD: usize = 4;
 
-/// What the producer knows of its ring.
+/// The producer's side of a ring.
 #[derive(Clone, Debug)]
 pub struct Producer {
     slots: u64,
@@ -94,7 +94,7 @@ impl Producer {
         self.slots - (self.written - self.read)
     }
 
-    /// Writes packets and then the write index; answers the doorbell value, the index of the last packet.
+    /// Writes packets and then the write index; returns the doorbell value, the index of the last packet.
     /// `None` when there are none or they do not fit now, and nothing is written.
     pub fn publish(
         &mut self,

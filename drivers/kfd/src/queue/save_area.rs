@@ -1,8 +1,8 @@
-//! Sizes of a compute queue's context-save area and its header. Allocating it is `create`'s matter.
+//! Sizes of a compute queue's context-save area and its header. It is allocated in `create`.
 //!
 //! Source: `amdkfd/kfd_queue.c` (`kfd_queue_ctx_save_restore_size`, `kfd_get_vgpr_size_per_cu`) and
 //! `kfd_events`' reader of the header, `kfd_process.c:send_exception_work_handler`. The kernel wants the control
-//! stack exactly, the save size at least and the buffer exactly as large as follows from what it is told.
+//! stack exactly, the save size at least and the buffer exactly as large as follows from the arguments.
 
 use crate::topology::{Generation, Isa, Node, Property};
 
@@ -34,7 +34,7 @@ fn vgpr_bytes(isa: Isa) -> u64 {
 }
 
 impl SaveArea {
-    /// What the formula says, for kernels that export nothing. `None` for a node without compute units or of a
+    /// The sizes by formula, for kernels that export none. `None` for a node without compute units or of a
     /// generation that the formula does not cover.
     pub fn computed(node: &Node) -> Option<Self> {
         const SGPR: u64 = 0x4000;

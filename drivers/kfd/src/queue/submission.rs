@@ -11,7 +11,7 @@ pub struct Submission(pub u64);
 pub struct PacketRange {
     /// The submission.
     pub submission: Submission,
-    /// What the caller calls it.
+    /// The caller's label.
     pub label: u32,
     /// Index of its first packet since the queue began.
     pub first: u64,

@@ -13,17 +13,17 @@ use crate::sys::{Errno, EventData, WaitEvents, wait_result};
 use core::fmt;
 use embedded_hal::delay::DelayNs;
 
-/// What a waiter looks at.
+/// The state of the work that is waited for.
 pub trait CompletionCounter {
-    /// How much is complete.
+    /// Amount of work that is complete.
     fn completed(&self) -> u64;
     /// Anything that changes while work goes on.
     fn progress(&self) -> u64;
-    /// Whether the other side has written an error where it can be seen without a system call.
+    /// True if the GPU or the kernel has written an error that is visible without a system call.
     fn has_error(&self) -> bool;
 }
 
-/// How a sleep ended.
+/// Reason why a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SleepResult {
     /// The event was set, perhaps for another reason.
@@ -34,15 +34,15 @@ pub enum SleepResult {
     Exception,
 }
 
-/// How a waiter sleeps.
+/// A way to sleep until something happens.
 pub trait Sleeper {
-    /// Whether it can sleep without missing a wake-up. Otherwise the caller polls.
+    /// True if it can sleep without missing a wake-up. Otherwise the caller polls.
     fn can_sleep(&self) -> bool;
-    /// Sleeps at most so many milliseconds; 0 only looks.
+    /// Sleeps at most `timeout_ms`; 0 only polls.
     fn sleep(&mut self, timeout_ms: u32) -> Result<SleepResult, Errno>;
 }
 
-/// How long to do what.
+/// Time limits of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitLimits {
     /// Microseconds of spinning before the first sleep.
@@ -57,7 +57,7 @@ impl Default for WaitLimits {
     }
 }
 
-/// How a wait ended.
+/// Result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitOutcome {
     /// The counter is there.
@@ -66,7 +66,7 @@ pub enum WaitOutcome {
     Error,
     /// An exception event was set.
     Exception,
-    /// Nothing moved for so many milliseconds.
+    /// No progress for this many milliseconds.
     Hang(u32),
 }
 
@@ -131,10 +131,10 @@ pub fn wait_until(
     }
 }
 
-/// How long the page of a violation is waited for.
+/// Longest time to wait for the kernel's report of a memory violation, in milliseconds.
 const VIOLATION_MS: u32 = 50;
 
-/// What looks at one submission have seen so far.
+/// Progress of a submission over several polls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitProgress {
     progress: u64,
@@ -151,7 +151,7 @@ impl WaitProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The GPU, its queue or its memory failed: [`Queue::fault`] tells how.
+    /// The GPU, its queue or its memory failed: see [`Queue::fault`].
     Faulted,
     /// WAIT_EVENTS was refused.
     Refused(Errno),
@@ -192,7 +192,7 @@ struct QueueSleeper<'p, 'k> {
     age: u64,
     /// The queue's device.
     gpu_id: u32,
-    /// What was told about devices: one wait may tell about another device's trouble, and no wait tells it again.
+    /// Exceptions by device: a wait may report an exception of another device, and none is reported twice.
     told: heapless::Vec<(u32, Exception), 8>,
 }
 
@@ -200,7 +200,7 @@ impl QueueSleeper<'_, '_> {
     fn note(&mut self, gpu_id: u32, exception: Exception) -> bool {
         match self.told.iter_mut().find(|told| told.0 == gpu_id) {
             Some(told) => told.1.merge(exception),
-            // More devices than there is room for would be told as hanging.
+            // With more devices than the list holds, the rest would be reported as hanging.
             None => drop(self.told.push((gpu_id, exception))),
         }
         gpu_id == self.gpu_id
@@ -290,8 +290,8 @@ impl Queue {
     }
 
     /// One look at a submission by a caller that has other things to do: whether it is complete. It takes
-    /// [`WaitProgress::POLL_MS`] at most, and less when the submission completes meanwhile. What looks in a row have seen
-    /// is kept in `watch`; without progress for `hang_ms` the GPU counts as hanging. Faults are as in
+    /// [`WaitProgress::POLL_MS`] at most, and less when the submission completes meanwhile. What looks in a row have
+    /// seen is kept in `watch`; without progress for `hang_ms` the GPU counts as hanging. Faults are as in
     /// [`Self::wait`].
     pub fn poll(
         &mut self,
@@ -339,7 +339,7 @@ impl Queue {
             told: heapless::Vec::new(),
         };
         let mut outcome = wait_until(self, &mut sleeper, target.0, patience, delay);
-        // The kernel tells of the page itself too, if it was one, and knows its address.
+        // After a page fault the kernel reports the page with its address, too.
         if matches!(outcome, Ok(WaitOutcome::Error)) && self.errors().is_some_and(QueueErrors::is_violation) {
             for _ in 0..VIOLATION_MS {
                 if sleeper.sleep(0) == Ok(SleepResult::Exception) {
@@ -360,7 +360,7 @@ impl Queue {
         outcome
     }
 
-    /// What the queue or one of its waves has stopped for.
+    /// The fault of a queue that has stopped.
     fn stopped(&self, process: &Process<'_>) -> Fault {
         let errors = self.errors().unwrap_or_default();
         if !errors.is_wave() {
@@ -369,7 +369,7 @@ impl Queue {
         self.wave(process, errors).unwrap_or_else(|| Fault::Queue(errors, self.flight()))
     }
 
-    /// What the trap handler has recorded, if it has.
+    /// The fault that the trap handler has recorded, if any.
     fn wave(&self, process: &Process<'_>, mut errors: QueueErrors) -> Option<Fault> {
         let (record, waves) = process.trapped(self.device(), self.doorbell_id())?;
         errors.exceptions |= record.exceptions;
@@ -377,7 +377,7 @@ impl Queue {
         Some(Fault::Wave(WaveFault { errors, record, near, waves }, self.flight()))
     }
 
-    /// Why nothing moves. A wave that the kernel has not told of may have been recorded all the same.
+    /// The reason for a hang. The trap handler may have recorded a wave that the kernel has not reported.
     fn hang(&self, process: &mut Process<'_>, ms: u32) -> Fault {
         if let Some(fault) = self.wave(process, QueueErrors::default()) {
             return fault;

@@ -35,7 +35,7 @@ abi! {
     GetVersion[8] as "kfd_ioctl_get_version_args" {
         /// Must be 1.
         major_version @ 0: u32,
-        /// What features are tested by.
+        /// The number by which features are detected.
         minor_version @ 4: u32,
     }
     /// CREATE_QUEUE, in the 96-byte form of Linux 6.8 and later (older kernels ignore the tail).
@@ -129,7 +129,7 @@ abi! {
         /// 0.
         pad @ 52: u32,
     }
-    /// GET_PROCESS_APERTURES_NEW: with a count of 0 it answers the count.
+    /// GET_PROCESS_APERTURES_NEW: with a count of 0 it returns the count.
     GetApertures[16] as "kfd_ioctl_get_process_apertures_new_args" {
         /// In: pointer to [`Aperture`]s.
         kfd_process_device_apertures_ptr @ 0: u64,
@@ -372,7 +372,7 @@ pub mod alloc_flag {
     pub const WRITABLE: u32 = 1 << 31;
 }
 
-/// What a MEMORY event tells (`struct kfd_hsa_memory_exception_data`).
+/// Data of a MEMORY event (`struct kfd_hsa_memory_exception_data`).
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryException {
@@ -392,7 +392,7 @@ pub struct MemoryException {
     pub error_type: u32,
 }
 
-/// What a HW_EXCEPTION event tells (`struct kfd_hsa_hw_exception_data`).
+/// Data of a HW_EXCEPTION event (`struct kfd_hsa_hw_exception_data`).
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HwException {

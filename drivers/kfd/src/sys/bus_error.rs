@@ -1,10 +1,10 @@
-//! Survives the bus error that an access raises after the kernel has taken a device's page away: doorbells and registers
-//! at a reset or when the device is unplugged, buffers when they cannot be brought back. The page is replaced by ordinary
-//! memory and the loss is remembered.
+//! Survives the bus error that an access raises after the kernel has taken a device's page away: doorbells and
+//! registers at a reset or when the device is unplugged, buffers when they cannot be brought back. The page is replaced
+//! by ordinary memory and the loss is remembered.
 //!
 //! Source: `amdkfd/kfd_doorbell.c` and `amdgpu_device.c:amdgpu_device_unmap_mmio` (pages are zapped, later accesses are
-//! `SIGBUS`); the layout of the action is that of `arch/x86/include/uapi/asm/signal.h`. Only on x86-64; elsewhere nothing
-//! is guarded. Bus errors at other addresses go to whoever handled them before.
+//! `SIGBUS`); the layout of the action is that of `arch/x86/include/uapi/asm/signal.h`. Only on x86-64; elsewhere
+//! nothing is guarded. Bus errors at other addresses go to the handler that was installed before.
 
 use super::window::{PAGE, Span, Window};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -68,7 +68,7 @@ impl BusGuard {
         Some(Self { slot })
     }
 
-    /// Whether an access has found the window gone.
+    /// True if an access has found the window gone.
     #[inline]
     pub fn is_gone(&self) -> bool {
         GUARDED[self.slot].is_gone.load(Ordering::Relaxed)
@@ -100,8 +100,8 @@ fn replace(address: usize) -> bool {
         let by_page = slot.by_page.load(Ordering::Relaxed);
         let (start, len) = if by_page { (address & !(PAGE - 1), PAGE) } else { (start, len) };
         let at = core::ptr::with_exposed_provenance_mut(start);
-        // SAFETY: the range is a window's or a page in a reservation of windows, whose owner keeps it mapped while it is
-        // guarded and touches it by atomics only; one plain system call, which a signal handler may make.
+        // SAFETY: the range is a window's or a page in a reservation of windows, whose owner keeps it mapped while it
+        // is guarded and touches it by atomics only; one plain system call, which a signal handler may make.
         let replaced = unsafe {
             mmap_anonymous(at, len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED)
         };
@@ -133,7 +133,7 @@ mod handler {
     const SIGBUS: c_int = 7;
     const RT_SIGACTION: usize = 13;
 
-    /// What the kernel takes for an action: handler, flags, restorer, mask.
+    /// A signal action as the kernel takes it: handler, flags, restorer, mask.
     type Action = [u64; 4];
 
     /// The action of before.

@@ -56,7 +56,7 @@ impl Errno {
         self.row().map_or("errno", |row| row.1)
     }
 
-    /// What the number says by itself, in a few words.
+    /// The meaning of the number by itself, in a few words.
     pub fn text(self) -> &'static str {
         self.row().map_or("unknown error", |row| row.2)
     }

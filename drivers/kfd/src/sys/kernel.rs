@@ -84,7 +84,7 @@ pub trait Kernel: Sync {
         None
     }
 
-    /// Reads a small file from its start and answers the bytes read; what does not fit is cut.
+    /// Reads a small file from its start and returns the bytes read; the rest is cut.
     fn read(&self, path: &str, out: &mut [u8]) -> Result<usize, Errno>;
 
     /// Calls `entry` with each name in a directory except `.` and `..`, in no order. It may call the kernel.
@@ -93,7 +93,7 @@ pub trait Kernel: Sync {
     /// Owner and permission of a path, links followed.
     fn stat(&self, path: &str) -> Result<Stat, Errno>;
 
-    /// Reads from `fd` at `offset` straight into `window[range]` and answers the bytes read, 0 at the end.
+    /// Reads from `fd` at `offset` straight into `window[range]` and returns the bytes read, 0 at the end.
     fn read_at(&self, fd: &Fd, offset: u64, window: &Window, range: Range<usize>) -> Result<usize, Errno>;
 
     /// Reads what an open stream has now, and does not wait: `EAGAIN` when it has nothing.

@@ -83,7 +83,7 @@ impl Kernel for Linux {
 
     fn close(&self, fd: Fd) {
         if fd.raw() >= 0 {
-            // SAFETY: the `Fd` is consumed, so nobody uses the number afterwards.
+            // SAFETY: the `Fd` is consumed, so the number is not used afterwards.
             unsafe { rustix::io::close(fd.raw()) };
         }
     }

@@ -8,7 +8,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Request(pub u32);
 
-/// Where an argument struct holds a pointer to more data and how that data is measured.
+/// The pointer field of an argument struct, and the size of the data that it points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointerField {
     /// Byte offset of the 64-bit pointer field.
@@ -53,7 +53,7 @@ impl Request {
         self.row().map_or("unknown", |row| row.0)
     }
 
-    /// Whether the request is in the table.
+    /// True if the request is in the table.
     pub fn is_known(self) -> bool {
         self.row().is_some()
     }
@@ -63,7 +63,7 @@ impl Request {
         self.row()?.2
     }
 
-    /// Whether the argument carries progress, so that a repeat after `EINTR` must pass what came back and not
+    /// True if the argument carries progress, so that a repeat after `EINTR` must pass what came back and not
     /// what was sent: `n_success` of MAP and UNMAP, the remaining time of WAIT_EVENTS.
     pub fn carries_progress(self) -> bool {
         matches!(self, MAP_MEMORY_TO_GPU | UNMAP_MEMORY_FROM_GPU | WAIT_EVENTS)

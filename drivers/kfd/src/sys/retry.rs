@@ -4,7 +4,7 @@ use super::abi::CreateQueue;
 use super::errno::Errno;
 use super::request::Request;
 
-/// How often a call is repeated after `EINTR` or `EAGAIN` before the error is returned. Signals alone never cause this
+/// Number of attempts after `EINTR` or `EAGAIN` before the error is returned. Signals alone never cause this
 /// many repeats; only a kernel that never answers does.
 const ATTEMPTS: u32 = 100_000;
 

@@ -25,7 +25,7 @@ impl Shared {
         self.len
     }
 
-    /// Whether there is nothing to map.
+    /// True if it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

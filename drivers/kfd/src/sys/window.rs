@@ -1,7 +1,7 @@
 //! Memory shared with a device: reserved address space ([`Span`]) and mapped pieces of it ([`Window`]).
 //!
 //! Every access is atomic or copies through atomics, because the other side changes the memory at any time.
-//! What the bytes mean is not known here.
+//! The meaning of the bytes is the callers'.
 
 use super::errno::Errno;
 use alloc::sync::Arc;
@@ -63,7 +63,7 @@ impl Span {
         let skip = raw.addr().wrapping_neg() % align;
         let base = raw.wrapping_byte_add(skip);
         if skip != 0 {
-            // SAFETY: the first `skip` bytes of the mapping just made, which nobody has seen.
+            // SAFETY: the first `skip` bytes of the mapping just made, which is not in use yet.
             unsafe { rustix::mm::munmap(raw, skip) }?;
         }
         if align != skip {
@@ -90,7 +90,7 @@ impl Span {
     }
 }
 
-/// Where a mapping goes.
+/// The address of a mapping.
 #[derive(Clone, Copy, Debug)]
 pub enum MapAddress<'a> {
     /// The kernel chooses.
@@ -223,7 +223,7 @@ impl Window {
         self.word64(offset).store(value, Ordering::Release);
     }
 
-    /// Subtracts from a 64-bit word, wrapping, and answers what was there: how a packet processor counts down.
+    /// Subtracts from a 64-bit word, wrapping, and returns the value before: how a packet processor counts down.
     pub fn fetch_sub64(&self, offset: usize, value: u64) -> u64 {
         self.word64(offset).fetch_sub(value, Ordering::AcqRel)
     }

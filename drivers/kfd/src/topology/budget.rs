@@ -1,4 +1,4 @@
-//! How much memory a model may take on a device, as one model that says which rule decided.
+//! The memory that a model may take on a device, with the rule that limits it.
 //!
 //! Facts come from the KFD banks, the render node's heap sizes, the TTM limit, `/proc/meminfo` and KFD's
 //! AVAILABLE_MEMORY. Allocation itself (which is authoritative) is elsewhere.
@@ -15,14 +15,14 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Left free where someone else (a desktop, the page cache) needs to breathe: overcommitted VRAM does not fail,
+/// Left free where other programs (a desktop, the page cache) need memory: overcommitted VRAM does not fail,
 /// it evicts, and eviction stops all our queues.
 pub(super) const HEADROOM: u64 = 256 * MIB;
 
 /// First minor version whose kernels serve an APU's memory with the newer limits (Linux 6.3 and later).
 const NEWER_LIMITS: u32 = 12;
 
-/// Where a pool's memory is and how it is asked for.
+/// The memory of a pool and the kind of request that allocates it.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryDomain {
@@ -82,7 +82,7 @@ impl fmt::Display for MemoryDomain {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// What says so.
+    /// The rule.
     pub rule: Rule,
     /// Bytes.
     pub bytes: u64,
@@ -92,7 +92,7 @@ pub struct Limit {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPool {
-    /// Where it is.
+    /// The memory and the kind of request.
     pub domain: MemoryDomain,
     /// All rules that apply, with their figures.
     pub limits: heapless::Vec<Limit, 6>,
@@ -111,13 +111,13 @@ impl MemoryPool {
     }
 }
 
-/// What a device can hold: the pool to use first, and the other one where there is one.
+/// Memory that a device can use: the pool to use first, and the other one if there is one.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Where weights and KV cache belong.
+    /// The pool for weights and KV cache.
     pub first: MemoryPool,
-    /// What else the GPU could reach.
+    /// The other pool that the GPU can reach.
     pub second: Option<MemoryPool>,
 }
 
@@ -154,7 +154,7 @@ pub struct MemoryFacts {
 }
 
 impl MemoryFacts {
-    /// Reads what sysfs, procfs and (if open) the render node tell about `node`.
+    /// Reads what sysfs, procfs and (if open) the render node report about `node`.
     pub fn read(kernel: &(impl Kernel + ?Sized), node: &Node, render: Option<&Fd>) -> Self {
         let mut buffer = [0; 4096];
         let meminfo = kernel.read("/proc/meminfo", &mut buffer).unwrap_or(0);

@@ -1,10 +1,10 @@
-//! Which device a caller gets who names none. What a device is worth beyond its memory is not judged here.
+//! The choice of a device for a caller that names none, by kind and memory. Speed is not considered.
 
 use super::isa::Isa;
 use super::node::{GpuKind, Identity};
 use core::fmt;
 
-/// Which GPU kernels the caller has for an instruction set.
+/// The GPU kernels that the caller has for an instruction set.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelSupport {
@@ -22,7 +22,7 @@ pub enum KernelSupport {
 pub struct Candidate {
     /// Its handle.
     pub gpu_id: u32,
-    /// What it is.
+    /// Its type.
     pub isa: Isa,
     /// The kernels that exist for it.
     pub kernels: KernelSupport,
@@ -30,7 +30,7 @@ pub struct Candidate {
     pub kind: GpuKind,
     /// Bytes of its first pool.
     pub bytes: u64,
-    /// Where it sits.
+    /// Its PCI address.
     pub identity: Identity,
 }
 

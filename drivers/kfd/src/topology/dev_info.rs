@@ -1,4 +1,4 @@
-//! What the render node says about a device: AMDGPU_INFO queries DEV_INFO, MEMORY and FW_VERSION.
+//! Queries of a render node about its device: AMDGPU_INFO with DEV_INFO, MEMORY and FW_VERSION.
 //!
 //! Source: `include/uapi/drm/amdgpu_drm.h` (`struct drm_amdgpu_info_device`, `drm_amdgpu_memory_info`), answered by
 //! `amdgpu/amdgpu_kms.c:amdgpu_info_ioctl`. The kernel copies `min(return_size, its size)` bytes.

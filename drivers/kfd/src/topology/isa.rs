@@ -21,7 +21,7 @@ pub enum Generation {
     Gfx11,
     /// RDNA 4.
     Gfx12,
-    /// What this driver has no facts about.
+    /// Unknown to this driver.
     Other,
 }
 

@@ -1,4 +1,4 @@
-//! What hardware there is: the KFD topology in sysfs, the render node's own answers, memory and its limits.
+//! The hardware: the KFD topology in sysfs, the answers of render nodes, memory and its limits.
 //!
 //! Reading only: nothing here opens `/dev/kfd` or changes anything.
 

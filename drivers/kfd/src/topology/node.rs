@@ -17,7 +17,7 @@ impl fmt::Display for NodeIndex {
     }
 }
 
-/// Whether a GPU has memory of its own.
+/// The kind of a GPU, by its memory.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuKind {
@@ -28,7 +28,7 @@ pub enum GpuKind {
 }
 
 impl GpuKind {
-    /// What the render node says; without an answer, what chips of this ISA usually are.
+    /// The kind that the render node reports; without an answer, the usual kind of chips with this ISA.
     pub(crate) fn of(isa: Isa, info: Option<&DeviceInfo>) -> Self {
         let is_apu = info.map_or(isa.is_usually_apu(), |info| info.is_apu);
         if is_apu { Self::Apu } else { Self::Discrete }
@@ -44,7 +44,7 @@ impl fmt::Display for GpuKind {
     }
 }
 
-/// What a memory bank is (`HSA_MEM_HEAP_TYPE_*` in `amdkfd/kfd_crat.h`).
+/// Type of a memory bank (`HSA_MEM_HEAP_TYPE_*` in `amdkfd/kfd_crat.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heap {
     /// System memory.
@@ -60,7 +60,7 @@ pub enum Heap {
 /// One memory bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bank {
-    /// What it is.
+    /// Its type.
     pub heap: Heap,
     /// Bytes.
     pub bytes: u64,
@@ -83,7 +83,7 @@ pub struct Cache {
     pub kind: u32,
 }
 
-/// What connects two nodes (`HSA_IOLINKTYPE_*`).
+/// Type of a link between two nodes (`HSA_IOLINKTYPE_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind {
     /// PCI Express.
@@ -99,11 +99,11 @@ pub enum LinkKind {
 pub struct Link {
     /// The other end.
     pub to: NodeIndex,
-    /// What it is.
+    /// Its type.
     pub kind: LinkKind,
     /// Bit 0 enabled, bits 2 and 3 no 32- and 64-bit atomics, bit 4 no peer access.
     pub flags: u32,
-    /// Whether it is a GPU-GPU link over the host's bus (`p2p_links`).
+    /// True for a GPU-GPU link over the host's bus (`p2p_links`).
     pub peer: bool,
 }
 
@@ -124,11 +124,11 @@ impl fmt::Display for PciAddress {
     }
 }
 
-/// What names a device across boots and hot-plug.
+/// Identity of a device across boots and hot-plug.
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
-    /// Where it sits.
+    /// Its PCI address.
     pub pci: PciAddress,
     /// Serial of the die; 0 on many APUs.
     pub unique: u64,
@@ -163,7 +163,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Whether this is a GPU that KFD can use.
+    /// True for a GPU that KFD can use.
     pub fn is_gpu(&self) -> bool {
         self.gpu_id != 0
     }
@@ -206,7 +206,7 @@ impl Node {
         u32::try_from(minor).ok().filter(|&minor| minor != 0)
     }
 
-    /// What names the device across boots.
+    /// Identity of the device across boots.
     pub fn identity(&self) -> Identity {
         Identity {
             pci: PciAddress {
@@ -223,7 +223,7 @@ impl Node {
         device.fold(0, |sum, bank| sum.saturating_add(bank.bytes))
     }
 
-    /// Whether the CPU may map VRAM: all banks are public (large BAR, or an APU).
+    /// True if the CPU may map VRAM: all banks are public (large BAR, or an APU).
     pub fn is_vram_mappable(&self) -> bool {
         !self.banks.iter().any(|bank| bank.heap == Heap::Private)
     }

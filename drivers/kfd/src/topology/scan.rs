@@ -10,10 +10,10 @@ use crate::sys::{Errno, Kernel};
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
-/// Where the topology is.
+/// The folder of the topology.
 pub const ROOT: &str = "/sys/class/kfd/kfd/topology";
 
-/// Each `show` function answers at most a page.
+/// Each `show` function returns at most a page.
 const FILE: usize = 4096;
 
 /// Changes of the topology while it is read before giving up.
@@ -55,7 +55,7 @@ impl core::error::Error for TopologyError {}
 pub struct Topology {
     /// Changes with every hot-plug.
     pub generation: u64,
-    /// What could be read.
+    /// The nodes that could be read.
     pub nodes: Vec<Node>,
     /// Nodes that the device cgroup hides.
     pub denied: Vec<NodeIndex>,
@@ -127,7 +127,8 @@ fn numbered(kernel: &(impl Kernel + ?Sized), directory: fmt::Arguments<'_>) -> R
     Ok(numbers)
 }
 
-/// `None` when the cgroup hides the node. A file that is gone (hot-plug) reads as empty: the generation tells.
+/// `None` when the cgroup hides the node. A file that is gone (hot-plug) reads as empty; the generation number then
+/// changes.
 fn read_node(kernel: &(impl Kernel + ?Sized), index: NodeIndex) -> Result<Option<Node>, OutOfMemory> {
     let mut buffer = [0; FILE];
     let mut denied = false;

@@ -21,7 +21,7 @@ fn parse(text: &str) -> BTreeMap<&str, u64> {
         .collect()
 }
 
-/// What this crate says under the probe's names.
+/// This crate's values under the probe's names.
 fn ours() -> BTreeMap<String, u64> {
     let mut facts = BTreeMap::new();
     for (tag, size, fields) in LAYOUTS {

@@ -1,4 +1,4 @@
-//! What `doctor` finds on healthy, broken and half-broken machines, and what it advises.
+//! Findings of `doctor` on healthy, broken and half-broken machines, and their remedies.
 
 use crate::fake::Fake;
 use crate::machines::{GIB, Machine, Release, kernel_support};

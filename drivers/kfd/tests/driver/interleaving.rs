@@ -36,7 +36,7 @@ enum Op {
 struct Recording {
     script: Vec<u64>,
     ops: RefCell<Vec<Op>>,
-    /// Where the script ended: nothing after it has happened.
+    /// The position at which the script ended.
     cut: Cell<Option<usize>>,
 }
 
@@ -75,7 +75,7 @@ fn packet(index: u64) -> Packet {
     Packet([((index as u32 + 1) << 16) | 2; 16])
 }
 
-/// How the packets are published: the driver's way, or a wrong one that the search has to find.
+/// Order of publication: the driver's, or a wrong one that the search has to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Driver,
@@ -84,7 +84,7 @@ enum Way {
     IgnoresReadIndex,
 }
 
-/// What the producer does when its loads see `script`; the second value is whether it is finished.
+/// Actions of the producer when its loads return `script`; the second value is true if it is finished.
 fn trace(way: Way, script: &[u64]) -> (Vec<Op>, bool) {
     let memory = Recording { script: script.to_vec(), ops: RefCell::default(), cut: Cell::new(None) };
     let mut producer = Producer::new(SLOTS as u64, READ, WRITE);
@@ -141,7 +141,7 @@ fn distort(way: Way, mut ops: Vec<Op>) -> Vec<Op> {
 struct State {
     script: Vec<u64>,
     issued: usize,
-    /// Which issued stores are visible.
+    /// The issued stores that are visible.
     visible: u64,
     ring: [[u32; 16]; SLOTS],
     write_index: u64,

@@ -49,7 +49,7 @@ pub struct Chip {
     pub is_apu: bool,
     /// VRAM, or an APU's carve-out.
     pub vram: u64,
-    /// What sysfs exports from 6.12 on.
+    /// Sizes that sysfs exports from 6.12 on.
     pub cwsr: u64,
     pub ctl_stack: u64,
     /// Debug area and whole buffer, which sysfs does not export.

@@ -346,7 +346,7 @@ fn queue_errors_are_told_in_words() {
     process.shutdown().expect("nothing left");
 }
 
-/// Where the kernel counts suspends.
+/// The file in which the kernel counts suspends.
 const COUNTER: &str = "/sys/power/suspend_stats/success";
 
 /// The GPU does not move, and the system has slept since the device was opened.

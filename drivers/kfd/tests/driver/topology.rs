@@ -12,7 +12,7 @@ fn scan(fake: &Fake) -> Topology {
     Topology::scan(fake).expect("topology")
 }
 
-/// What `devices` does: ask each render node what it is, then choose.
+/// The steps of `devices`: query each render node, then choose.
 fn candidates(fake: &Fake) -> Vec<Candidate> {
     let minor = fake.machine.release.minor();
     scan(fake).gpus().map(|node| candidate(fake, node, minor)).collect()

@@ -1,4 +1,4 @@
-//! What a kernel without an AMD GPU answers, call by call, as text: the same for a real one and a software one.
+//! Answers of a kernel without an AMD GPU, call by call, as text: the same for a real one and a software one.
 
 use core::fmt::{Debug, Write};
 use doorbell_kfd::doctor::{ExamineInputs, examine};

@@ -11,7 +11,7 @@ use doorbell_kfd::sys::{Errno, request};
 
 const FIRST: DeviceIndex = DeviceIndex(0);
 
-/// What stands for code.
+/// Bytes in place of code.
 const CODE: [u8; 300] = [0xbf; 300];
 
 const PATIENCE: WaitLimits = WaitLimits { spin_us: 5, hang_ms: 100 };

@@ -20,7 +20,7 @@ fn bytes(len: usize) -> Vec<u8> {
     (0..len as u64).map(file_byte).collect()
 }
 
-/// What is in a buffer, whoever can see it: copied out by the engine.
+/// Contents of a buffer, copied out by the engine.
 fn content(process: &mut Process<'_>, va: u64, len: usize) -> Vec<u8> {
     let mut engine = CopyEngine::create(process, FIRST).expect("engine");
     let target = process.allocate(FIRST, Usage::Staging, len as u64, Name::new("read back")).expect("memory");

@@ -32,7 +32,7 @@ pub enum Raised {
 }
 
 impl Table {
-    /// What an interrupt with this context id does.
+    /// Handles an interrupt with this context id.
     pub fn signal(&mut self, id: u32) {
         if let Some(event) = self.events.get_mut(&id) {
             event.is_set = true;

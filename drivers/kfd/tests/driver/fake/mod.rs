@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard};
 
 pub use processor::{Dispatch, Trouble};
 
-/// What an open file is.
+/// An open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum File {
     Kfd,
@@ -26,7 +26,7 @@ enum File {
     Notices,
 }
 
-/// What goes wrong, and when.
+/// Failures to inject, and when.
 #[derive(Clone, Debug, Default)]
 pub struct Injection {
     /// The file that doorbells are a mapping of, to be cut by a test.
@@ -35,7 +35,7 @@ pub struct Injection {
     pub registers: Option<std::path::PathBuf>,
     /// The same for memory of this many bytes.
     pub memory: Option<(usize, std::path::PathBuf)>,
-    /// What the render node says of the scheduler firmware; older kernels say nothing.
+    /// Scheduler firmware that the render node reports; older kernels report none.
     pub scheduler: Option<u32>,
     /// ALLOC calls that succeed before one fails with ENOMEM.
     pub allocations_left: Option<u32>,
@@ -43,7 +43,7 @@ pub struct Injection {
     pub interruptions: u32,
     /// This request is always refused.
     pub refuse: Option<(Request, Errno)>,
-    /// What happens to the next packets.
+    /// Faults of the next packets.
     pub trouble: Option<Trouble>,
     /// The kernel never keeps event ages (interface before 1.14).
     pub minor: Option<u32>,
@@ -172,7 +172,7 @@ impl Fake {
         self.state().calls.clone()
     }
 
-    /// What was dispatched, in order.
+    /// The dispatches, in order.
     pub fn dispatches(&self) -> Vec<Dispatch> {
         self.state().dispatches.clone()
     }
@@ -187,7 +187,7 @@ impl Fake {
         self.state().queues.queues.get(&id).map(|queue| (queue.priority, queue.is_active))
     }
 
-    /// How often a wait slept.
+    /// Number of sleeps in waits.
     pub fn waits(&self) -> u32 {
         self.state().waits
     }

@@ -15,7 +15,7 @@ pub struct Dispatch {
     pub kernarg: u64,
 }
 
-/// What befalls a GPU at its next packet.
+/// A fault of the GPU at its next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Packets are read and never complete.
