@@ -98,7 +98,7 @@ impl Random {
 }
 
 /// Texts that the answers of all families consist of, complete and incomplete, in usual and unusual order.
-const FRAGMENTS: [&str; 52] = [
+const FRAGMENTS: [&str; 60] = [
     "<think>",
     "</think>",
     "<think>\n",
@@ -151,6 +151,14 @@ const FRAGMENTS: [&str; 52] = [
     "function<｜tool▁sep｜>now\n```json\n{}\n```",
     "<function=now>{}</function>",
     "<",
+    "{\"name\": \"weather\", \"arguments\": {\"city\": \"a\n\t\\d \\ud83d\"}}",
+    "{\"city\": \"\\d\\ud83d\\ude00\\u00\n\"}",
+    "\\ud83d",
+    "\\u00",
+    " to=now<|channel|>commentary<|message|>{\"a\": \"\\d\n\"}",
+    "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>a </arg_value> b</arg_value>\n</tool_call>",
+    "<function=weather>\n<parameter=city>\na </parameter> </function> b\n</parameter>\n</function>",
+    "</parameter>\n",
 ];
 
 /// A template of every style, with and without reasoning.
@@ -440,4 +448,107 @@ fn without_tools_a_recipient_is_ignored() {
     parser.push("<|channel|>commentary to=functions.now<|message|>{}", &mut out);
     parser.finish(&mut out);
     assert_eq!(out, [text("{}")]);
+}
+
+#[test]
+fn marks_of_calls_inside_reasoning_are_a_part_of_it() {
+    let [a, b] = call(0, "now", &json!({}));
+    let real = "<tool_call>{\"name\":\"now\"}</tool_call>";
+    let thought = "I could use <tool_call>, no.";
+    let opened = format!("<think>{thought}</think>");
+    check(QWEN3, false, &format!("{opened}Sunny."), &[reasoning(thought), text("Sunny.")]);
+    check(QWEN3, false, &format!("{opened}\n{real}"), &[reasoning(thought), a.clone(), b.clone()]);
+    // an example is not executed
+    let example = format!("like {real}, but no");
+    check(QWEN3, false, &format!("<think>{example}</think>No."), &[reasoning(&example), text("No.")]);
+    // in reasoning that never closes a call counts, a mention does not
+    check(QWEN3, true, thought, &[reasoning(thought)]);
+    check(QWEN3, true, &format!("{thought} So {real}"), &[reasoning(&format!("{thought} So")), a, b]);
+    for (template, example) in [
+        ("<function= </think>", "<function=weather>\n<parameter=city>\nRom\n</parameter>\n</function>"),
+        (
+            "<arg_key> </think>",
+            "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Rom</arg_value>\n</tool_call>",
+        ),
+        (
+            "<｜tool▁calls▁begin｜> </think>",
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        ),
+    ] {
+        let thought = format!("so: {example} or not");
+        check(template, true, &format!("{thought}</think>No."), &[reasoning(&thought), text("No.")]);
+    }
+    let thought = "use [TOOL_CALLS]now[ARGS]{} or not";
+    let answer = format!("[THINK]{thought}[/THINK]No.");
+    check("[TOOL_CALLS] [/THINK]", false, &answer, &[reasoning(thought), text("No.")]);
+}
+
+#[test]
+fn reasoning_is_streamed_up_to_a_mark() {
+    let mut parser = AnswerParser::new(Style::of_template(QWEN3), tools(), Begin::Reasoning);
+    let mut out = Vec::new();
+    parser.push("I could use <tool_call>, no.", &mut out);
+    assert_eq!(out, [reasoning("I could use")]);
+    out.clear();
+    parser.push("</think>Sunny.", &mut out);
+    assert_eq!(out, [reasoning(" <tool_call>, no."), text("Sunny.")]);
+}
+
+#[test]
+fn a_call_after_a_mention_of_its_mark_is_a_call() {
+    let [a, b] = call(0, "now", &json!({}));
+    let answer = "I use <tool_call> now.\n<tool_call>{\"name\":\"now\"}</tool_call>";
+    check(QWEN3, false, answer, &[text("I use <tool_call> now."), a.clone(), b.clone()]);
+    check(QWEN3, false, answer.trim_end_matches("</tool_call>"), &[text("I use <tool_call> now."), a, b]);
+    let mentions = "<tool_call>".repeat(3_000);
+    assert_eq!(parts(Style::of_template(QWEN3), Begin::Turn, &[&mentions]), [text(&mentions)]);
+}
+
+#[test]
+fn string_literals_in_calls_are_repaired_in_every_style() {
+    // as a model writes it: raw control characters, an unknown escape, half a surrogate pair
+    let object = "{\"city\":\"a\nb\tc\r\u{1}\\d+ \\ud83d \\ud83d\\ude00\"}";
+    let city = json!({"city": "a\nb\tc\r\u{1}\\d+ \u{fffd} \u{1f600}"});
+    for (template, answer) in [
+        (
+            "<tool_call>",
+            format!("<tool_call>\n{{\"name\": \"weather\", \"arguments\": {object}}}\n</tool_call>"),
+        ),
+        ("<tool_call>", format!("<tool_call>{{\"arguments\": {object}, \"name\": \"weather\"}}</tool_call>")),
+        ("<function=", format!("<function=weather>{object}</function>")),
+        ("<function=", format!("<tool_call>{{\"name\": \"weather\", \"arguments\": {object}}}</tool_call>")),
+        ("<|python_tag|>", format!("{{\"name\": \"weather\", \"parameters\": {object}}}")),
+        ("[TOOL_CALLS]", format!("[TOOL_CALLS][{{\"name\": \"weather\", \"arguments\": {object}}}]")),
+        ("[TOOL_CALLS]", format!("[TOOL_CALLS]weather[ARGS]{object}")),
+        (
+            "<｜tool▁calls▁begin｜>",
+            format!(
+                "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{object}<｜tool▁call▁end｜>\
+                 <｜tool▁calls▁end｜>"
+            ),
+        ),
+        ("<|channel|>", format!("<|channel|>commentary to=functions.weather<|message|>{object}<|call|>")),
+    ] {
+        let style = Style::of_template(template);
+        let parts = parts(style, Begin::Turn, &[&answer]);
+        let [Delta::Call { name, .. }, Delta::Arguments { text, .. }] = &parts[..] else {
+            panic!("{answer}: {parts:?}")
+        };
+        assert_eq!((name.as_str(), serde_json::from_str::<Value>(text).unwrap()), ("weather", city.clone()));
+        same_in_pieces(style, Begin::Turn, &answer);
+    }
+}
+
+#[test]
+fn a_harmony_recipient_may_lack_its_namespace() {
+    let [a, b] = call(0, "weather", &json!({"city": "Rom"}));
+    for header in [
+        "<|channel|>commentary to=weather <|constrain|>json<|message|>",
+        " to=weather<|channel|>commentary json<|message|>",
+        "to=weather<|channel|>commentary<|message|>",
+    ] {
+        check("<|channel|>", false, &format!("{header}{{\"city\":\"Rom\"}}"), &[a.clone(), b.clone()]);
+    }
+    let other = "<|channel|>commentary to=elsewhere<|message|>{}";
+    check("<|channel|>", false, other, &[text("{}")]);
 }

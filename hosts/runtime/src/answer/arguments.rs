@@ -3,13 +3,14 @@
 //!
 //! Not here: reading whole calls (`calls`).
 
+use super::strings::Strings;
+
 /// State of a partly read object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OpenObject {
     /// Number of open braces and brackets.
     depth: usize,
-    in_string: bool,
-    escaped: bool,
+    strings: Strings,
 }
 
 /// Result of reading the head of a call.
@@ -59,25 +60,22 @@ pub(super) fn head(text: &str) -> Head {
 }
 
 impl OpenObject {
-    /// Reads more of the object. Returns its text without white space between its parts, and the number of bytes up to its
-    /// end if it is closed.
+    /// Reads more of the object. Returns its text without white space between its parts and with its string literals
+    /// repaired, and the number of bytes up to its end if it is closed.
     pub(super) fn read(&mut self, text: &str) -> (String, Option<usize>) {
         let mut shown = String::with_capacity(text.len());
         for (at, character) in text.char_indices() {
-            if self.in_string {
-                self.in_string = self.escaped || character != '"';
-                self.escaped = !self.escaped && character == '\\';
-                shown.push(character);
+            if self.strings.inside() {
+                self.strings.push(character, &mut shown);
                 continue;
             }
             match character {
                 ' ' | '\n' | '\r' | '\t' => continue,
-                '"' => self.in_string = true,
                 '{' | '[' => self.depth += 1,
                 '}' | ']' => self.depth = self.depth.saturating_sub(1),
                 _ => {}
             }
-            shown.push(character);
+            self.strings.push(character, &mut shown);
             if self.depth == 0 {
                 return (shown, Some(at + character.len_utf8()));
             }

@@ -2,6 +2,7 @@
 //!
 //! Not here: the marks around calls (`parser`), and arguments that are streamed (`arguments`).
 
+use super::strings::repaired;
 use super::style::CallStyle;
 use super::tools::Tools;
 use serde_json::{Map, Value};
@@ -43,12 +44,18 @@ pub(super) fn cut_off(style: CallStyle, body: &str) -> bool {
     }
 }
 
+/// A text as a JSON document with repaired string literals; `None` if it is not JSON.
+fn document(text: &str) -> Option<String> {
+    let text = repaired(text);
+    serde_json::from_str::<Value>(&text).is_ok().then_some(text)
+}
+
 /// A call of the form `{"name": N, "arguments": {...}}`, or with `parameters` for `arguments`.
 fn json_call(value: &Value) -> Option<Call> {
     let name = value.get("name")?.as_str()?.to_owned();
     let arguments = match value.get("arguments").or_else(|| value.get("parameters")) {
         None | Some(Value::Null) => "{}".to_owned(),
-        Some(Value::String(text)) if serde_json::from_str::<Value>(text).is_ok() => text.clone(),
+        Some(Value::String(text)) => document(text).unwrap_or_else(|| Value::from(text.as_str()).to_string()),
         Some(value) => value.to_string(),
     };
     Some(Call { name, arguments })
@@ -57,7 +64,7 @@ fn json_call(value: &Value) -> Option<Call> {
 /// One or more JSON documents in sequence: calls, or lists of calls.
 fn json_calls(body: &str) -> Option<Vec<Call>> {
     let mut calls = Vec::new();
-    for value in serde_json::Deserializer::from_str(body.trim()).into_iter::<Value>() {
+    for value in serde_json::Deserializer::from_str(&repaired(body.trim())).into_iter::<Value>() {
         match value.ok()? {
             Value::Array(values) => {
                 for value in &values {
@@ -106,7 +113,7 @@ fn functions(body: &str, tools: &Tools) -> Option<Vec<Call>> {
         let name = name.trim().trim_matches('"');
         // functionary and Llama write an object instead of parameters
         if parameters.trim_start().starts_with('{') {
-            let arguments: Map<String, Value> = serde_json::from_str(parameters).ok()?;
+            let arguments: Map<String, Value> = serde_json::from_str(&repaired(parameters)).ok()?;
             calls.push(Call { name: name.to_owned(), arguments: Value::Object(arguments).to_string() });
             continue;
         }
@@ -154,8 +161,7 @@ fn bracketed(body: &str) -> Option<Vec<Call>> {
         };
         let name = name.split("[CALL_ID]").next().unwrap_or(name).trim();
         let arguments = arguments.trim();
-        serde_json::from_str::<Value>(arguments).ok()?;
-        calls.push(Call { name: name.to_owned(), arguments: arguments.to_owned() });
+        calls.push(Call { name: name.to_owned(), arguments: document(arguments)? });
     }
     (!calls.is_empty()).then_some(calls)
 }
@@ -177,8 +183,7 @@ fn deep_seek(body: &str) -> Option<Vec<Call>> {
             }
             name => (name, arguments.trim()),
         };
-        serde_json::from_str::<Value>(arguments).ok()?;
-        calls.push(Call { name: name.to_owned(), arguments: arguments.to_owned() });
+        calls.push(Call { name: name.to_owned(), arguments: document(arguments)? });
     }
     (!calls.is_empty()).then_some(calls)
 }

@@ -4,19 +4,34 @@
 
 use super::delta::{Begin, Delta};
 use super::scan;
+use super::strings::Strings;
+use super::tools::Tools;
 
 const MESSAGE: &str = "<|message|>";
 /// Marks that end a message.
 const ENDS: [&str; 4] = ["<|end|>", "<|return|>", "<|call|>", "<|start|>"];
 
 /// The part of the answer that is being read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Section {
     Header,
     Reasoning,
     Text,
-    /// The arguments of the call of this number; true as long as they are empty.
-    Call(usize, bool),
+    /// The arguments of the call of this number.
+    Call(usize, Arguments),
+}
+
+/// What is known about the arguments of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arguments {
+    /// There is no text yet.
+    Empty,
+    /// White space only.
+    Blank,
+    /// An object, whose string literals are repaired.
+    Object(Strings),
+    /// Anything else, passed unchanged.
+    Other,
 }
 
 /// Parser of an answer after `<|start|>assistant`.
@@ -25,12 +40,11 @@ pub(super) struct Harmony {
     section: Section,
     buffer: String,
     pub(super) calls: usize,
-    /// True if there are tools to call.
-    tools: bool,
+    tools: Tools,
 }
 
 impl Harmony {
-    pub(super) fn new(begin: Begin, tools: bool) -> Self {
+    pub(super) fn new(begin: Begin, tools: Tools) -> Self {
         let section = match begin {
             Begin::Turn => Section::Header,
             Begin::Reasoning => Section::Reasoning,
@@ -85,7 +99,7 @@ impl Harmony {
 
     /// Ends a message; a call without arguments gets an empty object.
     fn close(&mut self, out: &mut Vec<Delta>) {
-        if let Section::Call(index, true) = self.section {
+        if let Section::Call(index, Arguments::Empty) = self.section {
             out.push(Delta::Arguments { index, text: "{}".to_owned() });
         }
         self.section = Section::Header;
@@ -93,18 +107,32 @@ impl Harmony {
 
     /// The section that a header opens. The recipient may be in the role or in the channel.
     fn open(&mut self, header: &str, out: &mut Vec<Delta>) -> Section {
-        let recipient = header.split_once("to=functions.").map(|(_, rest)| {
-            let end = rest.find(|c: char| c.is_whitespace() || c == '<').unwrap_or(rest.len());
-            rest[..end].to_owned()
-        });
-        if let Some(name) = recipient.filter(|_| self.tools) {
+        if let Some(name) = self.recipient(header) {
             let index = self.calls;
             self.calls += 1;
             out.push(Delta::Call { index, name });
-            return Section::Call(index, true);
+            return Section::Call(index, Arguments::Empty);
         }
         let channel = header.rsplit_once("<|channel|>").map_or("", |(_, channel)| channel.trim_start());
         if channel.starts_with("analysis") { Section::Reasoning } else { Section::Text }
+    }
+
+    /// The tool that a header calls: `to=functions.N`, or `to=N` with the name of an offered tool.
+    fn recipient(&self, header: &str) -> Option<String> {
+        if self.tools.is_empty() {
+            return None;
+        }
+        header.match_indices("to=").find_map(|(at, mark)| {
+            if header[..at].ends_with(|c: char| !c.is_whitespace() && c != '>') {
+                return None;
+            }
+            let word = &header[at + mark.len()..];
+            let word = &word[..word.find(|c: char| c.is_whitespace() || c == '<').unwrap_or(word.len())];
+            match word.strip_prefix("functions.") {
+                Some(name) => Some(name.to_owned()),
+                None => self.tools.has(word).then(|| word.to_owned()),
+            }
+        })
     }
 
     /// Emits the first `len` bytes of the buffer.
@@ -115,11 +143,32 @@ impl Harmony {
         }
         out.push(match self.section {
             Section::Reasoning => Delta::Reasoning(text),
-            Section::Call(index, _) => {
-                self.section = Section::Call(index, false);
+            Section::Call(index, arguments) => {
+                let (arguments, text) = arguments.read(text);
+                self.section = Section::Call(index, arguments);
+                if text.is_empty() {
+                    return;
+                }
                 Delta::Arguments { index, text }
             }
             Section::Header | Section::Text => Delta::Text(text),
         });
+    }
+}
+
+impl Arguments {
+    /// Reads more text that is not empty. Returns the new state and the text to emit.
+    fn read(mut self, text: String) -> (Self, String) {
+        if matches!(self, Self::Empty | Self::Blank) {
+            self = match text.trim_start().chars().next() {
+                None => Self::Blank,
+                Some('{') => Self::Object(Strings::default()),
+                Some(_) => Self::Other,
+            };
+        }
+        let Self::Object(mut strings) = self else { return (self, text) };
+        let mut shown = String::with_capacity(text.len());
+        text.chars().for_each(|character| strings.push(character, &mut shown));
+        (Self::Object(strings), shown)
     }
 }

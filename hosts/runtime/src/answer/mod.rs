@@ -11,6 +11,7 @@ mod harmony;
 mod output_grammar;
 mod parser;
 mod scan;
+mod strings;
 mod style;
 mod tool_call_ids;
 mod tool_grammar;

@@ -72,7 +72,7 @@ impl AnswerParser {
     /// A parser of an answer that begins in the part `begin`. Without tools no text is parsed as a call.
     #[must_use]
     pub fn new(mut style: Style, tools: Tools, begin: Begin) -> Self {
-        let harmony = (style.calls == CallStyle::Harmony).then(|| Harmony::new(begin, !tools.is_empty()));
+        let harmony = (style.calls == CallStyle::Harmony).then(|| Harmony::new(begin, tools.clone()));
         if tools.is_empty() {
             style.calls = CallStyle::None;
         }
@@ -119,23 +119,32 @@ impl AnswerParser {
         if let Some(harmony) = &mut self.harmony {
             return harmony.finish(out);
         }
-        let rest = core::mem::take(&mut self.buffer);
-        match self.section {
-            Section::Start if self.skip_blank => {}
-            Section::Reasoning => emit_reasoning(rest.trim_end(), out),
-            Section::Call(opening) => {
-                // an incomplete call is text
-                if calls::cut_off(self.style.calls, &rest) {
-                    self.call_as_text(opening, &rest, "", out);
-                } else {
-                    self.call(opening, &rest, "", out);
+        loop {
+            let rest = core::mem::take(&mut self.buffer);
+            match self.section {
+                Section::Start if self.skip_blank => {}
+                Section::Reasoning => self.unclosed_reasoning(&rest, out),
+                Section::Call(opening) => {
+                    // an incomplete call is text
+                    if calls::cut_off(self.style.calls, &rest) {
+                        self.call_as_text(opening, &rest, "", out);
+                    } else {
+                        self.call(opening, &rest, "", out);
+                    }
+                    self.section = Section::Text;
+                    while self.step(out) {}
+                    if self.section != Section::Text {
+                        continue;
+                    }
+                    let rest = core::mem::take(&mut self.buffer);
+                    self.rest_of_text(rest, out);
                 }
-                self.rest_of_text(String::new(), out);
+                // incomplete arguments: their reader sees that the JSON is incomplete
+                Section::Arguments(..) => {}
+                Section::Tail => self.rest_of_call(&rest, out),
+                Section::Start | Section::Text => self.rest_of_text(rest, out),
             }
-            // incomplete arguments: their reader sees that the JSON is incomplete
-            Section::Arguments(..) => {}
-            Section::Tail => self.rest_of_call(&rest, out),
-            Section::Start | Section::Text => self.rest_of_text(rest, out),
+            return;
         }
     }
 
@@ -265,24 +274,25 @@ impl AnswerParser {
             let trimmed = self.buffer.trim_start().len();
             self.buffer.drain(..self.buffer.len() - trimmed);
         }
-        let mut ends = vec![marks.close];
-        ends.extend(openings(self.style.calls).iter().filter(|&&opening| opening != STRAY));
-        if let Some((at, end)) = scan::first(&self.buffer, &ends) {
+        if let Some(at) = self.buffer.find(marks.close) {
             emit_reasoning(self.buffer[..at].trim_end(), out);
             self.blank.clear();
-            if end == marks.close {
-                self.buffer.drain(..at + end.len());
-                self.section = Section::Start;
-                self.skip_blank = true;
-                // an answer has reasoning once
-                self.style.thinking = None;
-            } else {
-                self.buffer.drain(..at);
-                self.section = Section::Text;
-            }
+            self.buffer.drain(..at + marks.close.len());
+            self.section = Section::Start;
+            self.skip_blank = true;
+            // an answer has reasoning once
+            self.style.thinking = None;
             return true;
         }
-        let shown = self.buffer.len() - scan::pending(&self.buffer, &ends);
+        // only the end of the answer shows that a call was meant, so its mark and everything after it wait
+        let mut ends = self.calls_in_reasoning();
+        let shown = match scan::first(&self.buffer, &ends) {
+            Some((at, _)) => at,
+            None => {
+                ends.push(marks.close);
+                self.buffer.len() - scan::pending(&self.buffer, &ends)
+            }
+        };
         let shown = shown - scan::trailing_blank(&self.buffer[..shown]);
         if shown > 0 {
             let text: String = self.buffer.drain(..shown).collect();
@@ -291,6 +301,36 @@ impl AnswerParser {
             " ".clone_into(&mut self.blank);
         }
         false
+    }
+
+    /// The marks that may open a call within reasoning.
+    fn calls_in_reasoning(&self) -> Vec<&'static str> {
+        openings(self.style.calls).iter().copied().filter(|&opening| opening != STRAY).collect()
+    }
+
+    /// Ends reasoning that has no closing mark: the first call in it ends it. A mark that opens no call is a part of it.
+    fn unclosed_reasoning(&mut self, rest: &str, out: &mut Vec<Delta>) {
+        let Some((at, _)) = scan::first(rest, &self.calls_in_reasoning()) else {
+            return emit_reasoning(rest.trim_end(), out);
+        };
+        let mut parser = self.clone();
+        parser.section = Section::Text;
+        parser.blank.clear();
+        let mut parts = Vec::new();
+        parser.push(&rest[at..], &mut parts);
+        parser.finish(&mut parts);
+        let Some(first) = parts.iter().position(|part| matches!(part, Delta::Call { .. })) else {
+            return emit_reasoning(rest.trim_end(), out);
+        };
+        let mut thoughts = rest[..at].to_owned();
+        for part in parts.drain(..first) {
+            if let Delta::Text(text) = part {
+                thoughts.push_str(&text);
+            }
+        }
+        emit_reasoning(thoughts.trim_end(), out);
+        out.append(&mut parts);
+        self.calls = parser.calls;
     }
 
     fn plain(&mut self, out: &mut Vec<Delta>) -> bool {
@@ -339,11 +379,15 @@ impl AnswerParser {
         self.emit_calls(calls, out);
     }
 
-    /// Emits as text what looked like calls.
+    /// Emits as text what looked like calls, up to another opening mark in it.
     fn call_as_text(&mut self, opening: &str, body: &str, close: &str, out: &mut Vec<Delta>) {
         let blank = core::mem::take(&mut self.blank);
         self.section = Section::Text;
-        self.text(format!("{blank}{opening}{body}{close}"), out);
+        let again = openings(self.style.calls).iter().filter(|&&mark| mark == opening);
+        let again = again.filter_map(|mark| body.find(mark)).min();
+        let Some(at) = again else { return self.text(format!("{blank}{opening}{body}{close}"), out) };
+        self.text(format!("{blank}{opening}{}", &body[..at]), out);
+        self.buffer.insert_str(0, &format!("{}{close}", &body[at..]));
     }
 
     fn emit_calls(&mut self, calls: Vec<calls::Call>, out: &mut Vec<Delta>) {
