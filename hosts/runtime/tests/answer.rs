@@ -552,3 +552,62 @@ fn a_harmony_recipient_may_lack_its_namespace() {
     let other = "<|channel|>commentary to=elsewhere<|message|>{}";
     check("<|channel|>", false, other, &[text("{}")]);
 }
+
+/// The value of one parameter that is written as `text` in each notation of tags.
+fn tagged_value(schema: &Value, key: &str, text: &str) -> Value {
+    let tools = Tools::new(&[json!({ "function": { "name": "f", "parameters": schema } })]);
+    let functions = format!("<function=f>\n<parameter={key}>\n{text}\n</parameter>\n</function>");
+    let pairs =
+        format!("<tool_call>f\n<arg_key>{key}</arg_key>\n<arg_value>{text}</arg_value>\n</tool_call>");
+    let values = [("<function=", functions), ("<arg_key>", pairs)].map(|(template, answer)| {
+        let mut parser = AnswerParser::new(Style::of_template(template), tools.clone(), Begin::Turn);
+        let mut out = Vec::new();
+        parser.push(&answer, &mut out);
+        parser.finish(&mut out);
+        let Some(Delta::Arguments { text, .. }) = out.pop() else { panic!("no call in {answer}") };
+        serde_json::from_str::<Value>(&text).unwrap()[key].clone()
+    });
+    assert_eq!(values[0], values[1]);
+    values[0].clone()
+}
+
+#[test]
+fn words_of_python_in_tags_have_the_types_of_the_schema() {
+    let schema = json!({ "properties": {
+        "flag": { "type": "boolean" }, "maybe": { "type": ["boolean", "null"] }, "count": { "type": "integer" },
+        "text": { "type": "string" }, "note": { "anyOf": [{ "type": "string" }, { "type": "null" }] },
+        "word": { "enum": ["None", "True", null] }, "id": { "$ref": "#/$defs/id" },
+        "list": { "anyOf": [{ "$ref": "#/$defs/id" }, { "type": "integer" }] } },
+        "$defs": { "id": { "$ref": "#/$defs/name" }, "name": { "type": "string" } } });
+    for (key, text, value) in [
+        ("flag", "True", json!(true)),
+        ("flag", "False", json!(false)),
+        ("flag", "true", json!(true)),
+        ("maybe", "None", Value::Null),
+        ("maybe", "True", json!(true)),
+        ("count", "None", Value::Null),
+        ("count", "True", json!("True")),
+        ("text", "True", json!("True")),
+        ("text", "None", json!("None")),
+        ("note", "None", Value::Null),
+        ("note", "Nobody", json!("Nobody")),
+        ("word", "None", json!("None")),
+        ("word", "True", json!("True")),
+        ("word", "null", Value::Null),
+        ("id", "123", json!("123")),
+        ("list", "123", json!("123")),
+    ] {
+        assert_eq!(tagged_value(&schema, key, text), value, "{key}: {text}");
+    }
+}
+
+#[test]
+fn without_a_declared_type_only_objects_and_lists_are_decoded() {
+    for schema in [Value::Null, json!({ "properties": { "x": { "description": "any" } } })] {
+        for text in ["007", "1e3", "12", "true", "null", "None", "\"quoted\"", "a b"] {
+            assert_eq!(tagged_value(&schema, "x", text), json!(text));
+        }
+        assert_eq!(tagged_value(&schema, "x", "{\"a\": [1]}"), json!({"a": [1]}));
+        assert_eq!(tagged_value(&schema, "x", "[1, 2]"), json!([1, 2]));
+    }
+}

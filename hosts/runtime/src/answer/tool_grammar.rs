@@ -3,7 +3,7 @@
 //! Not here: what stands around the calls (`output_grammar`), and reading calls back (`calls`).
 
 use super::style::{CallStyle, Style};
-use super::tools::{Tool, admits_text};
+use super::tools::{Parameter, Tool};
 use crate::constrain::{BLANK, spaced};
 use doorbell_core::token::{Kind, Tokenizer};
 use serde_json::{Value, json};
@@ -220,15 +220,14 @@ impl TaggedNotation {
 
     /// The value of a parameter and the text after it.
     fn value(&self, rule: &str, schema: &Value, property: &Value, rules: &mut String) -> String {
-        let listed = property.get("enum").and_then(Value::as_array).map(Vec::as_slice);
-        let listed = listed.or_else(|| property.get("const").map(core::slice::from_ref));
-        let texts = listed.and_then(|list| list.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
+        let parameter = Parameter::new(schema, property);
+        let texts = parameter.listed().iter().map(Value::as_str).collect::<Option<Vec<_>>>();
         let after = quoted(self.after);
         if let Some(texts) = texts.filter(|texts| !texts.is_empty()) {
             let texts: Vec<String> = texts.into_iter().map(quoted).collect();
             return format!("({}) {after}", texts.join(" | "));
         }
-        if admits_text(property) {
+        if parameter.is_text() {
             return "text".to_owned();
         }
         let mut property = property.clone();

@@ -33,28 +33,99 @@ pub enum ToolChoice {
     Named(String),
 }
 
-/// Limit of nested alternatives.
+/// Limit of nested alternatives and references.
 const DEEPEST: u32 = 8;
 
-/// True if a schema admits strings. References are not followed.
-pub(super) fn admits_text(schema: &Value) -> bool {
-    admits(schema, "string", Value::is_string, 0)
+/// The schema of a parameter within the schema of all parameters, to which its references point.
+#[derive(Clone, Copy)]
+pub(super) struct Parameter<'s> {
+    root: &'s Value,
+    schema: &'s Value,
 }
 
-/// True if a schema admits values of the type `name`, which `is` recognizes.
-fn admits(schema: &Value, name: &str, is: fn(&Value) -> bool, depth: u32) -> bool {
-    let named = match schema.get("type") {
-        Some(Value::String(kind)) => kind == name,
-        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == name),
-        _ => false,
-    };
-    let listed = || schema.get("enum").and_then(Value::as_array).is_some_and(|list| list.iter().any(is));
-    let constant = || schema.get("const").is_some_and(is);
-    let alternative = || {
-        let lists = ["anyOf", "oneOf", "allOf"].iter().filter_map(|word| schema.get(word)?.as_array());
-        depth < DEEPEST && lists.flatten().any(|schema| admits(schema, name, is, depth + 1))
-    };
-    named || listed() || constant() || alternative()
+impl<'s> Parameter<'s> {
+    /// Follows the references of `schema`, as far as they lead within `root`.
+    pub(super) fn new(root: &'s Value, schema: &'s Value) -> Self {
+        let mut parameter = Self { root, schema };
+        for _ in 0..DEEPEST {
+            let reference = parameter.schema.get("$ref").and_then(Value::as_str);
+            let Some(target) = reference.and_then(|path| root.pointer(path.strip_prefix('#')?)) else {
+                break;
+            };
+            parameter.schema = target;
+        }
+        parameter
+    }
+
+    /// The schema, without references at its top.
+    pub(super) fn schema(self) -> &'s Value {
+        self.schema
+    }
+
+    /// True if it admits strings.
+    pub(super) fn admits_text(self) -> bool {
+        self.admits("string", Value::is_string, 0)
+    }
+
+    /// True if values are written as plain text: it admits strings, or declares no type.
+    pub(super) fn is_text(self) -> bool {
+        self.admits_text() || !self.declared(0)
+    }
+
+    fn alternatives(self) -> impl Iterator<Item = Self> {
+        let lists =
+            ["anyOf", "oneOf", "allOf"].iter().filter_map(move |word| self.schema.get(word)?.as_array());
+        lists.flatten().map(move |schema| Self::new(self.root, schema))
+    }
+
+    /// True if it admits values of the type `name`, which `is` recognizes.
+    fn admits(self, name: &str, is: fn(&Value) -> bool, depth: u32) -> bool {
+        let named = match self.schema.get("type") {
+            Some(Value::String(kind)) => kind == name,
+            Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == name),
+            _ => false,
+        };
+        let listed = || self.listed().iter().any(is);
+        let alternative =
+            || depth < DEEPEST && self.alternatives().any(|schema| schema.admits(name, is, depth + 1));
+        named || listed() || alternative()
+    }
+
+    /// True if it states which types of values it admits.
+    fn declared(self, depth: u32) -> bool {
+        const WORDS: [&str; 4] = ["type", "enum", "const", "properties"];
+        WORDS.iter().any(|word| self.schema.get(word).is_some())
+            || depth < DEEPEST && self.alternatives().any(|schema| schema.declared(depth + 1))
+    }
+
+    /// The values that it lists.
+    pub(super) fn listed(self) -> &'s [Value] {
+        let list = self.schema.get("enum").and_then(Value::as_array).map(Vec::as_slice);
+        list.or_else(|| self.schema.get("const").map(core::slice::from_ref)).unwrap_or_default()
+    }
+
+    /// The JSON value of a text. Models also write `True`, `False`, and `None`, as Python prints them.
+    fn value(self, text: &str) -> Value {
+        let word = text.trim();
+        let null = self.admits("null", Value::is_null, 0);
+        if self.admits_text() {
+            let none =
+                null && matches!(word, "null" | "None") && !self.listed().iter().any(|value| value == word);
+            return if none { Value::Null } else { Value::from(text) };
+        }
+        let json = serde_json::from_str(word).ok();
+        if !self.declared(0) {
+            let json = json.filter(|json: &Value| json.is_object() || json.is_array());
+            return json.unwrap_or_else(|| Value::from(text));
+        }
+        let truth = self.admits("boolean", Value::is_boolean, 0);
+        match word {
+            "True" if truth => Value::from(true),
+            "False" if truth => Value::from(false),
+            "None" => Value::Null,
+            _ => json.unwrap_or_else(|| Value::from(text)),
+        }
+    }
 }
 
 impl Tools {
@@ -89,15 +160,13 @@ impl Tools {
     }
 
     /// The JSON value of an argument given as text: a string if the schema admits one, otherwise the text parsed as JSON,
-    /// or a string if it is not JSON.
+    /// or a string if it is not JSON. Without a declared type only objects and lists are parsed.
     pub(super) fn value(&self, tool: &str, parameter: &str, text: &str) -> Value {
         let function = self.functions.iter().find(|function| function.name == tool);
-        let parameters = function.map(|function| &function.schema);
-        let schema = parameters.and_then(|schema| schema.get("properties")?.get(parameter));
-        let none = |schema| text.trim() == "null" && admits(schema, "null", Value::is_null, 0);
-        if schema.is_some_and(|schema| admits_text(schema) && !none(schema)) {
-            return Value::from(text);
-        }
-        serde_json::from_str(text.trim()).unwrap_or_else(|_| Value::from(text))
+        let root = function.map_or(&Value::Null, |function| &function.schema);
+        let root = Parameter::new(root, root).schema();
+        let schema = root.get("properties").and_then(|list| list.get(parameter));
+        let root = function.map_or(&Value::Null, |function| &function.schema);
+        Parameter::new(root, schema.unwrap_or(&Value::Null)).value(text)
     }
 }
