@@ -64,20 +64,63 @@ fn glu<S: Simd>(simd: S, glu: Glu, gate: S::F, up: S::F) -> S::F {
     }
 }
 
-/// Replaces each `LANES` floats of `x`, the last padded with zeros, by the result of `f`.
+/// A function of each lane. (A closure would not always be inlined, and a kernel's pieces must be.)
+trait LaneFunction: Copy {
+    /// The function's value.
+    fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F;
+}
+
+/// `factor · x`
+#[derive(Clone, Copy)]
+struct Scaled(f32);
+
+impl LaneFunction for Scaled {
+    #[inline(always)]
+    fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F {
+        simd.mul_f(x, simd.splat_f(self.0))
+    }
+}
+
+/// `limit · tanh(scale · x / limit)`
+#[derive(Clone, Copy)]
+struct Capped {
+    scale: f32,
+    limit: f32,
+}
+
+impl LaneFunction for Capped {
+    #[inline(always)]
+    fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F {
+        let limit = simd.splat_f(self.limit);
+        simd.mul_f(limit, tanh(simd, simd.div_f(simd.mul_f(x, simd.splat_f(self.scale)), limit)))
+    }
+}
+
+/// `e^(x − minus)`
+#[derive(Clone, Copy)]
+struct ExpMinus(f32);
+
+impl LaneFunction for ExpMinus {
+    #[inline(always)]
+    fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F {
+        exp(simd, simd.sub_f(x, simd.splat_f(self.0)))
+    }
+}
+
+/// Replaces each `LANES` floats of `x`, the last padded with zeros, by the value of `f`.
 #[inline(always)]
-fn update<S: Simd>(simd: S, x: &mut [f32], mut f: impl FnMut(S::F) -> S::F) {
+fn update<S: Simd>(simd: S, x: &mut [f32], f: impl LaneFunction) {
     let mut chunks = x.chunks_exact_mut(S::LANES);
     for chunk in &mut chunks {
         let x = simd.read_f(chunk);
-        simd.write_f(chunk, f(x));
+        simd.write_f(chunk, f.apply(simd, x));
     }
     let rest = chunks.into_remainder();
     if !rest.is_empty() {
         let mut padded = [0.0; 16];
         padded[..rest.len()].copy_from_slice(rest);
         let x = simd.read_f(&padded);
-        simd.write_f(&mut padded, f(x));
+        simd.write_f(&mut padded, f.apply(simd, x));
         rest.copy_from_slice(&padded[..rest.len()]);
     }
 }
@@ -263,15 +306,9 @@ impl Kernel for Cap<'_> {
 
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
-        let scale = simd.splat_f(self.scale);
         match self.cap {
-            None => update(simd, self.x, |x| simd.mul_f(x, scale)),
-            Some(cap) => {
-                let limit = simd.splat_f(cap);
-                update(simd, self.x, |x| {
-                    simd.mul_f(limit, tanh(simd, simd.div_f(simd.mul_f(x, scale), limit)))
-                });
-            }
+            None => update(simd, self.x, Scaled(self.scale)),
+            Some(limit) => update(simd, self.x, Capped { scale: self.scale, limit }),
         }
     }
 }
@@ -290,8 +327,7 @@ impl Kernel for Exponential<'_> {
 
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
-        let minus = simd.splat_f(self.minus);
-        update(simd, self.x, |x| exp(simd, simd.sub_f(x, minus)));
+        update(simd, self.x, ExpMinus(self.minus));
     }
 }
 
@@ -311,32 +347,30 @@ mod tests {
 
     struct Each<'a, F>(&'a mut [f32], F);
 
-    trait Function {
-        fn apply<S: Simd>(simd: S, x: S::F) -> S::F;
-    }
-
+    #[derive(Clone, Copy)]
     struct Exp;
-    impl Function for Exp {
+    impl LaneFunction for Exp {
         #[inline(always)]
-        fn apply<S: Simd>(simd: S, x: S::F) -> S::F {
+        fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F {
             exp(simd, x)
         }
     }
 
+    #[derive(Clone, Copy)]
     struct Tanh;
-    impl Function for Tanh {
+    impl LaneFunction for Tanh {
         #[inline(always)]
-        fn apply<S: Simd>(simd: S, x: S::F) -> S::F {
+        fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F {
             tanh(simd, x)
         }
     }
 
-    impl<F: Function> Kernel for Each<'_, F> {
+    impl<F: LaneFunction> Kernel for Each<'_, F> {
         type Output = ();
 
         #[inline(always)]
         fn call<S: Simd>(self, simd: S) {
-            update(simd, self.0, |x| F::apply(simd, x));
+            update(simd, self.0, self.1);
         }
     }
 

@@ -118,11 +118,14 @@ fn row_group<S: Simd, F: RowBlock>(
 /// The chains of additions of `LANES` rows from `row` on: `planes` holds the sums of both terms, and scales.
 #[inline(always)]
 fn chains<S: Simd>(simd: S, terms: Terms<'_, 2>, planes: [StripRows<'_, Column>; 3], row: usize) -> S::F {
+    let [sums, second_sums, scales] = planes;
     let blocks = terms.blocks256();
     let (mut first, mut second) = (simd.splat_f(0.0), simd.splat_f(0.0));
     for group in 0..blocks.div_ceil(4) {
-        let at = |plane: usize| planes[plane].piece::<S>(row, group).transpose::<0>(simd);
-        let (a, b, scales) = (at(0), at(1), at(2));
+        // No closure: it would not always be inlined, and then run without the form's instructions.
+        let a = sums.piece::<S>(row, group).transpose::<0>(simd);
+        let b = second_sums.piece::<S>(row, group).transpose::<0>(simd);
+        let scales = scales.piece::<S>(row, group).transpose::<0>(simd);
         for i in 0..4.min(blocks - 4 * group) {
             let scale = simd.half(scales[i]);
             let input = terms.block256(4 * group + i);
