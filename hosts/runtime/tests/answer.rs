@@ -611,3 +611,58 @@ fn without_a_declared_type_only_objects_and_lists_are_decoded() {
         assert_eq!(tagged_value(&schema, "x", "[1, 2]"), json!([1, 2]));
     }
 }
+
+#[test]
+fn marks_in_a_tagged_value_are_a_part_of_it() {
+    let schema = json!({ "properties": { "text": { "type": "string" }, "tag": { "type": "string" } } });
+    for value in [
+        "see </function> here",
+        "a </parameter> b",
+        "a </arg_value> b",
+        "see </tool_call> here",
+        "<tool_call> <function=f> <parameter=text> <arg_key>",
+        "a\n</parameter>\n b </function>\n</tool_call> c",
+        "a</parameter",
+        "</parameter></parameter>",
+    ] {
+        assert_eq!(tagged_value(&schema, "text", value), json!(value));
+        let arguments = json!({ "city": value, "unit": "t3" });
+        let [a, b] = call(0, "weather", &arguments);
+        let functions = format!(
+            "<function=weather>\n<parameter=city>\n{value}\n</parameter>\n<parameter=unit>\nt3\n</parameter>\n\
+             </function>"
+        );
+        let pairs = format!(
+            "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>{value}</arg_value>\n<arg_key>unit</arg_key>\n\
+             <arg_value>t3</arg_value>\n</tool_call>"
+        );
+        for (template, answer) in [
+            ("<function=", functions.clone()),
+            ("<function=", format!("<tool_call>\n{functions}\n</tool_call>")),
+            ("<arg_key>", pairs),
+        ] {
+            check(template, false, &answer, &[a.clone(), b.clone()]);
+            check(template, false, &format!("{answer} end"), &[a.clone(), b.clone(), text(" end")]);
+        }
+    }
+}
+
+#[test]
+fn a_value_without_its_closing_mark_ends_with_the_call() {
+    let [a, b] = call(0, "weather", &json!({"city": "Rom"}));
+    let answer = "<tool_call>\n<function=weather>\n<parameter=city>\nRom\n</function>\n</tool_call>";
+    check("<function=", false, answer, &[a.clone(), b.clone()]);
+    let pairs = "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Rom\n</tool_call>";
+    check("<arg_key>", false, pairs, &[a, b]);
+}
+
+#[test]
+fn a_value_that_is_cut_off_behind_a_mark_is_no_call() {
+    for (template, answer) in [
+        ("<function=", "<function=weather>\n<parameter=city>\nsee </function> he"),
+        ("<function=", "<tool_call>\n<function=weather>\n<parameter=city>\na </parameter> b </tool_call> c"),
+        ("<arg_key>", "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>a </tool_call> b"),
+    ] {
+        check(template, false, answer, &[text(answer)]);
+    }
+}

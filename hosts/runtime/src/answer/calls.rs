@@ -4,6 +4,7 @@
 
 use super::strings::repaired;
 use super::style::CallStyle;
+use super::tags::{self, Tags};
 use super::tools::Tools;
 use serde_json::{Map, Value};
 
@@ -89,13 +90,19 @@ fn bare(body: &str, tools: &Tools) -> Option<Vec<Call>> {
     calls.iter().all(|call| tools.has(&call.name)).then_some(calls)
 }
 
-/// The text between `open` and `close`, and the rest. Without `close` the text ends before the first of `until`.
-fn between<'t>(text: &'t str, open: &str, close: &str, until: &[&str]) -> Option<(&'t str, &'t str)> {
+/// The text between `open` and `close`, and the rest. Without `close` it is all the text.
+fn between<'t>(text: &'t str, open: &str, close: &str) -> Option<(&'t str, &'t str)> {
     let (_, rest) = text.split_once(open)?;
-    let ends = until.iter().filter_map(|end| rest.find(end)).chain(rest.find(close));
-    let end = ends.min().unwrap_or(rest.len());
-    let behind = rest[end..].strip_prefix(close).unwrap_or(&rest[end..]);
-    Some((&rest[..end], behind))
+    Some(rest.split_once(close).unwrap_or((rest, "")))
+}
+
+/// The marks of a style that writes values between tags.
+pub(super) fn tags(style: CallStyle) -> Option<Tags> {
+    match style {
+        CallStyle::Functions => Some(tags::FUNCTIONS),
+        CallStyle::ArgumentPairs => Some(tags::PAIRS),
+        _ => None,
+    }
 }
 
 /// Removes the line end after an opening mark and before a closing one, which belong to the marks.
@@ -107,25 +114,29 @@ fn trim_lines(text: &str) -> &str {
 fn functions(body: &str, tools: &Tools) -> Option<Vec<Call>> {
     let mut calls = Vec::new();
     let mut rest = body;
-    while let Some((function, behind)) = between(rest, "<function=", "</function>", &[]) {
-        rest = behind;
-        let (name, mut parameters) = function.split_once('>')?;
+    while let Some((_, function)) = rest.split_once("<function=") {
+        let (name, mut behind) = function.split_once('>')?;
         let name = name.trim().trim_matches('"');
-        // functionary and Llama write an object instead of parameters
-        if parameters.trim_start().starts_with('{') {
-            let arguments: Map<String, Value> = serde_json::from_str(&repaired(parameters)).ok()?;
-            calls.push(Call { name: name.to_owned(), arguments: Value::Object(arguments).to_string() });
-            continue;
-        }
         let mut arguments = Map::new();
-        while let Some((parameter, behind)) =
-            between(parameters, "<parameter=", "</parameter>", &["<parameter="])
-        {
-            parameters = behind;
-            let (key, text) = parameter.split_once('>')?;
-            let key = key.trim().trim_matches('"');
-            arguments.insert(key.to_owned(), tools.value(name, key, trim_lines(text)));
+        // functionary and Llama write an object instead of parameters
+        if behind.trim_start().starts_with('{') {
+            let text = behind.trim_start();
+            let (object, after) = text.split_at(tags::object(text)?);
+            arguments = serde_json::from_str(&repaired(object)).ok()?;
+            behind = after;
+        } else {
+            while let Some(open) = behind.find("<parameter=") {
+                if behind[..open].contains("</function>") {
+                    break;
+                }
+                let (key, text) = behind[open + "<parameter=".len()..].split_once('>')?;
+                let key = key.trim().trim_matches('"');
+                let (text, after) = tags::FUNCTIONS.value(text);
+                behind = after;
+                arguments.insert(key.to_owned(), tools.value(name, key, trim_lines(text)));
+            }
         }
+        rest = behind;
         calls.push(Call { name: name.to_owned(), arguments: Value::Object(arguments).to_string() });
     }
     (!calls.is_empty()).then_some(calls)
@@ -139,8 +150,9 @@ fn pairs(body: &str, tools: &Tools) -> Option<Call> {
     }
     let mut arguments = Map::new();
     let mut rest = &body[end..];
-    while let Some((key, behind)) = between(rest, "<arg_key>", "</arg_key>", &[]) {
-        let (text, behind) = between(behind, "<arg_value>", "</arg_value>", &["<arg_key>"])?;
+    while let Some((key, behind)) = between(rest, "<arg_key>", "</arg_key>") {
+        let (_, text) = behind.split_once("<arg_value>")?;
+        let (text, behind) = tags::PAIRS.value(text);
         rest = behind;
         let key = key.trim();
         arguments.insert(key.to_owned(), tools.value(name, key, trim_lines(text)));
@@ -169,7 +181,7 @@ fn bracketed(body: &str) -> Option<Vec<Call>> {
 fn deep_seek(body: &str) -> Option<Vec<Call>> {
     let mut calls = Vec::new();
     let mut rest = body;
-    while let Some((call, behind)) = between(rest, "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", &[])
+    while let Some((call, behind)) = between(rest, "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")
     {
         rest = behind;
         let (name, arguments) = call.split_once("<｜tool▁sep｜>")?;

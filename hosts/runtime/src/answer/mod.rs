@@ -13,6 +13,7 @@ mod parser;
 mod scan;
 mod strings;
 mod style;
+mod tags;
 mod tool_call_ids;
 mod tool_grammar;
 mod tools;

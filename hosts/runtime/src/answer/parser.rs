@@ -68,6 +68,13 @@ fn closing(opening: &str) -> Option<&'static str> {
     }
 }
 
+/// The closing mark of a call in which a value never ended, and its position: behind a line end or another mark.
+fn late_end(opening: &str, text: &str) -> Option<(usize, &'static str)> {
+    let close = closing(opening)?;
+    let mut ends = text.match_indices(close).map(|(at, _)| at);
+    Some((ends.find(|&at| text[..at].ends_with(['\n', '>']))?, close))
+}
+
 impl AnswerParser {
     /// A parser of an answer that begins in the part `begin`. Without tools no text is parsed as a call.
     #[must_use]
@@ -126,7 +133,10 @@ impl AnswerParser {
                 Section::Reasoning => self.unclosed_reasoning(&rest, out),
                 Section::Call(opening) => {
                     // an incomplete call is text
-                    if calls::cut_off(self.style.calls, &rest) {
+                    if let Some((at, close)) = late_end(opening, &rest) {
+                        self.buffer.clone_from(&rest);
+                        self.closed_call(opening, at, close, out);
+                    } else if calls::cut_off(self.style.calls, &rest) {
                         self.call_as_text(opening, &rest, "", out);
                     } else {
                         self.call(opening, &rest, "", out);
@@ -173,14 +183,23 @@ impl AnswerParser {
                     return true;
                 }
                 let Some(close) = closing(opening) else { return false };
-                let Some(at) = self.buffer.find(close) else { return false };
-                let body = self.buffer[..at].to_owned();
-                self.buffer.drain(..at + close.len());
-                self.section = Section::Text;
-                self.call(opening, &body, close, out);
+                let at = match calls::tags(self.style.calls) {
+                    Some(tags) => tags.end_of_call(&self.buffer, close),
+                    None => self.buffer.find(close),
+                };
+                let Some(at) = at else { return false };
+                self.closed_call(opening, at, close, out);
                 true
             }
         }
+    }
+
+    /// Reads a call whose closing mark is at byte `at` of the buffer.
+    fn closed_call(&mut self, opening: &str, at: usize, close: &str, out: &mut Vec<Delta>) {
+        let body = self.buffer[..at].to_owned();
+        self.buffer.drain(..at + close.len());
+        self.section = Section::Text;
+        self.call(opening, &body, close, out);
     }
 
     /// Emits a call of an offered tool whose head is complete, and begins to stream its arguments. Otherwise returns false:

@@ -3,6 +3,7 @@
 //! Not here: what stands around the calls (`output_grammar`), and reading calls back (`calls`).
 
 use super::style::{CallStyle, Style};
+use super::tags::{self, Tags};
 use super::tools::{Parameter, Tool};
 use crate::constrain::{BLANK, spaced};
 use doorbell_core::token::{Kind, Tokenizer};
@@ -160,6 +161,8 @@ struct TaggedNotation {
     name: [&'static str; 2],
     /// Texts before and after a parameter's name.
     key: [&'static str; 2],
+    /// The marks that decide where a value ends.
+    tags: Tags,
     /// Text after a parameter's value.
     after: &'static str,
     /// Text after the last parameter.
@@ -171,6 +174,7 @@ struct TaggedNotation {
 const FUNCTIONS: TaggedNotation = TaggedNotation {
     name: ["\n<function=", ">\n"],
     key: ["<parameter=", ">\n"],
+    tags: tags::FUNCTIONS,
     after: "\n</parameter>\n",
     end: "</function>\n</tool_call>",
     key_pattern: "/[^>\\n]+/",
@@ -179,6 +183,7 @@ const FUNCTIONS: TaggedNotation = TaggedNotation {
 const PAIRS: TaggedNotation = TaggedNotation {
     name: ["", "\n"],
     key: ["<arg_key>", "</arg_key>\n<arg_value>"],
+    tags: tags::PAIRS,
     after: "</arg_value>\n",
     end: "</tool_call>",
     key_pattern: "/[^<\\n]+/",
@@ -194,7 +199,7 @@ impl TaggedNotation {
             let sequence = self.parameters(number, &tool.schema, &mut rules);
             rules.insert_str(0, &format!("parameters{number}: {sequence}\n"));
         }
-        let (end, text) = (quoted(self.end), lazy_until(&quoted(self.after)));
+        let (end, text) = (quoted(self.end), lazy_until(&quoted(&format!("{}\n", self.tags.close))));
         format!("call: ({}) {end}\n{rules}text{text}", alternatives.join(" | "))
     }
 
