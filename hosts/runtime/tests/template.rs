@@ -149,6 +149,42 @@ fn calls_are_passed_in_the_form_that_the_template_prints() {
     assert_eq!(rendered(json!("")), "call f{}");
 }
 
+/// Ways in which templates print arguments: as JSON, field by field, only as objects, as objects or texts, and as texts.
+#[test]
+fn calls_that_were_cut_are_printed() {
+    let sources = [
+        "{{ call.arguments|tojson }}",
+        "{% for name, value in call.arguments|items %}<{{ name }}>{{ value }}</{{ name }}>{% endfor %}",
+        "{% if call.arguments is not mapping %}{{ raise_exception('no object') }}{% endif %}{{ call.arguments|tojson }}",
+        "{% if call.arguments is string %}{{ call.arguments }}{% else %}{{ call.arguments|tojson }}{% endif %}",
+        "{{ '' + call.arguments }}",
+    ];
+    let cut = r#"{"a": "tru"#;
+    let closed = r#"{"a": "tru"}"#;
+    let list = r#"{"arguments": [1]}"#;
+    let expected = [
+        [closed, "{}", list],
+        ["<a>tru</a>", "", "<arguments>[1]</arguments>"],
+        [closed, "{}", list],
+        [cut, "null", "[1]"],
+        [cut, "null", "[1]"],
+    ];
+    for (source, expected) in sources.into_iter().zip(expected) {
+        let source = format!(
+            "{{% for m in messages %}}{{{{ m.content }}}}{{% for call in m.tool_calls %}}{{% set call = call.function %}}{source}\
+             {{% endfor %}}{{% endfor %}}"
+        );
+        let template = template(&source).unwrap();
+        for (arguments, expected) in [cut, "null", "[1]"].into_iter().zip(expected) {
+            let call =
+                json!({ "id": "x", "type": "function", "function": { "name": "f", "arguments": arguments } });
+            let messages = [json!({ "role": "assistant", "content": "", "tool_calls": [call] })];
+            let text = template.render(&ChatInput::new(&messages, &Map::new(), NOW)).unwrap();
+            assert_eq!(text, expected, "{source}, {arguments}");
+        }
+    }
+}
+
 #[test]
 fn errors_have_a_line() {
     let error = |source: &str| render(source).unwrap_err().to_string();

@@ -1,6 +1,7 @@
 //! The form of messages that a template prints: contents as texts or as lists of parts, arguments of calls as objects or
 //! as texts, with an empty content or none. Each template is tried with probe messages.
 
+use super::arguments;
 use serde_json::{Map, Value as Json, json};
 
 /// A text that is rendered to see if it is printed.
@@ -15,6 +16,8 @@ pub(super) struct MessageForm {
     texts: bool,
     /// It prints calls only if the content is null, not if it is empty.
     absent: bool,
+    /// It prints arguments that are texts as they are, though it may print objects, too.
+    any_text: bool,
 }
 
 impl MessageForm {
@@ -26,7 +29,7 @@ impl MessageForm {
         let shows = |form: Self| render(form, &user).is_some_and(|text| text.contains(PROBE));
         form.parts = !shows(form) && shows(Self { parts: true, ..form });
         let call = json!({ "name": "f", "arguments": { PROBE: PROBE } });
-        let called = [
+        let mut called = [
             json!({ "role": "user", "content": "q" }),
             json!({ "role": "assistant", "content": "",
                 "tool_calls": [{ "id": "abcDEF123", "type": "function", "function": call }] }),
@@ -37,7 +40,13 @@ impl MessageForm {
         // an object printed in Python's notation is a mistake of the form
         let python = format!("'{PROBE}'");
         let prints = |text: String| text.contains(PROBE) && !text.contains(&python);
-        forms.find(|&form| render(form, &called).is_some_and(prints)).unwrap_or(form)
+        let mut form = forms.find(|&form| render(form, &called).is_some_and(prints)).unwrap_or(form);
+        let cut = format!("{{\"{PROBE}\": \"cut");
+        let [_, call, _] = &mut called;
+        call["tool_calls"][0]["function"]["arguments"] = cut.as_str().into();
+        let any_text = Self { any_text: true, ..form };
+        form.any_text = render(any_text, &called).is_some_and(|text| text.contains(&cut));
+        form
     }
 
     /// The message in this form.
@@ -67,14 +76,27 @@ impl MessageForm {
         if arguments.is_null() || arguments.as_str().is_some_and(|text| text.trim().is_empty()) {
             *arguments = json!({});
         }
-        match arguments {
-            Json::Object(_) if self.texts => *arguments = arguments.to_string().into(),
-            Json::String(text) if !self.texts => {
-                if let Ok(object @ Json::Object(_)) = serde_json::from_str(text) {
-                    *arguments = object;
-                }
-            }
-            _ => {}
+        *arguments = match arguments.take() {
+            object @ Json::Object(_) if self.texts => object.to_string().into(),
+            object @ Json::Object(_) => object,
+            Json::String(text) => self.text(text),
+            // lists, numbers and truth values
+            other if self.any_text => other.to_string().into(),
+            other => arguments::wrapped(other).into(),
+        };
+    }
+
+    /// Arguments that are a text.
+    fn text(self, text: String) -> Json {
+        let object = arguments::object(&text);
+        if !self.texts && serde_json::from_str::<Map<String, Json>>(&text).is_ok() {
+            object.into()
+        } else if self.any_text {
+            text.into()
+        } else if self.texts {
+            Json::Object(object).to_string().into()
+        } else {
+            object.into()
         }
     }
 }
@@ -100,18 +122,19 @@ mod tests {
         let json = |_: &Json, arguments: &Json| Some(arguments.to_string());
         assert_eq!(found(json), MessageForm::default());
         let texts = |_: &Json, arguments: &Json| Some(arguments.as_str()?.to_owned());
-        assert_eq!(found(texts), MessageForm { texts: true, ..MessageForm::default() });
+        assert_eq!(found(texts), MessageForm { texts: true, any_text: true, ..MessageForm::default() });
         // an object printed as Python prints it
         let python = |_: &Json, arguments: &Json| {
             Some(arguments.as_str().map_or_else(|| arguments.to_string().replace('"', "'"), str::to_owned))
         };
-        assert_eq!(found(python), MessageForm { texts: true, ..MessageForm::default() });
+        assert_eq!(found(python), MessageForm { texts: true, any_text: true, ..MessageForm::default() });
         let absent = |content: &Json, arguments: &Json| content.is_null().then(|| arguments.to_string());
         assert_eq!(found(absent), MessageForm { absent: true, ..MessageForm::default() });
         let both = |content: &Json, arguments: &Json| {
             Some(arguments.as_str().filter(|_| content.is_null()).unwrap_or_default().to_owned())
         };
-        assert_eq!(found(both), MessageForm { texts: true, absent: true, ..MessageForm::default() });
+        let expected = MessageForm { texts: true, absent: true, any_text: true, ..MessageForm::default() };
+        assert_eq!(found(both), expected);
         assert_eq!(found(|_, _| None), MessageForm::default(), "none shows");
     }
 
@@ -127,8 +150,12 @@ mod tests {
         let left_out = json!({ "tool_calls": [{ "function": { "name": "f" } }] });
         let message = MessageForm::default().message(&left_out);
         assert_eq!(message["tool_calls"][0]["function"]["arguments"], json!({}));
-        // text that is not JSON is unchanged
-        let broken = json!({ "tool_calls": [{ "function": { "name": "f", "arguments": "{\"a" } }] });
-        assert_eq!(MessageForm::default().message(&broken), broken);
+        // a text that is no object is unchanged where it is printed, and an object elsewhere
+        for text in ["{\"a", "null", "[1]"] {
+            let broken = json!({ "tool_calls": [{ "function": { "name": "f", "arguments": text } }] });
+            assert_eq!(MessageForm { any_text: true, ..MessageForm::default() }.message(&broken), broken);
+            let repaired = MessageForm::default().message(&broken);
+            assert!(repaired["tool_calls"][0]["function"]["arguments"].is_object(), "{text}");
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! `encode_chat`, which also ensures a single BOS token), and reading tool calls or reasoning in an answer
 //! (`crate::answer`).
 
+mod arguments;
 mod calendar;
 mod chat;
 mod content;
