@@ -90,7 +90,7 @@ pub(crate) fn chat_template(
 pub(crate) fn template_failure(error: TemplateError, kind: Kind) -> Failure {
     match error {
         TemplateError::NoThread => Failure::new(Kind::Memory, error),
-        TemplateError::Raised { .. } => Failure::new(kind, error),
+        TemplateError::Raised { .. } | TemplateError::Role { .. } => Failure::new(kind, error),
         error => Failure::new(kind, format_args!("{error}; use --raw to prompt without it")),
     }
 }

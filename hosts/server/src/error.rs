@@ -184,9 +184,11 @@ impl From<TemplateError> for Failure {
     fn from(error: TemplateError) -> Self {
         match &error {
             // refusals of the template itself
-            TemplateError::Raised { .. } | TemplateError::Failed { .. } | TemplateError::TooMuchWork => {
-                Self::field("messages", error)
-            }
+            TemplateError::Raised { .. }
+            | TemplateError::Failed { .. }
+            | TemplateError::Role { .. }
+            | TemplateError::Lost { .. }
+            | TemplateError::TooMuchWork => Self::field("messages", error),
             _ => Self::new(FailureKind::Internal, error),
         }
     }

@@ -8,6 +8,7 @@ use super::error::TemplateError;
 use super::filters::{self, Raised};
 use super::form::MessageForm;
 use super::merge;
+use super::present::Marked;
 use super::source::without_generation_tags;
 use core::error::Error as _;
 use core::ops::Range;
@@ -15,7 +16,7 @@ use doorbell_core::gguf::Gguf;
 use doorbell_core::token::{TokenId, Tokenizer};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, Value};
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 use std::thread::ScopedJoinHandle;
 
 /// Limits of one rendering: fuel in minijinja's unit (an instruction, or 64 bytes of output), and bytes of stack. The first
@@ -32,6 +33,12 @@ const DATES: [(&str, &str); 2] = [("date_string", "%d %b %Y"), ("datetime", "%b 
 /// Limit of a template in bytes; templates of models have up to a hundred thousand. Parsing an expression recurses at most
 /// once per byte.
 const LONGEST: usize = 256 << 10;
+
+/// Roles of messages in the APIs.
+const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
+
+/// Characters of an unknown role that an error shows.
+const ROLE_SHOWN: usize = 64;
 
 /// The name under which the one template of an environment is stored.
 const NAME: &str = "chat";
@@ -127,6 +134,12 @@ impl ChatTemplate {
         let mut template =
             Self { environment, source: source.to_owned(), special, form: MessageForm::default() };
         template.form = MessageForm::find(|form, messages| template.probe(form, messages));
+        template.form = template.form.with_tools(|form, tools| {
+            let (variables, now) = (Map::new(), Moment { seconds: 0 });
+            let messages = [json!({ "role": "user", "content": "q" })];
+            let input = ChatInput { tools: Some(tools), ..ChatInput::new(&messages, &variables, now) };
+            on_deep_stack(&BUDGETS[1..], |fuel| template.render_with(&input, form, fuel)).ok()?.ok()
+        });
         Ok(template)
     }
 
@@ -155,19 +168,59 @@ impl ChatTemplate {
 
     /// Renders the prompt and finds the contents in it; see [`Prompt`].
     ///
+    /// Every text of the messages is in the prompt. A conversation that the template refuses or loses texts of is retold:
+    /// system messages in the middle are marked and put into turns of the user, or joined to the first; messages with
+    /// several calls are split; text after the result of a tool is appended to it; neighboring answers are joined.
+    ///
     /// # Errors
     ///
-    /// As [`Self::render`].
+    /// As [`Self::render`]; a role is unknown; a text of the user, the system or a tool is in no prompt.
     pub fn prompt(&self, input: &ChatInput<'_>) -> Result<Prompt, TemplateError> {
-        let refusal = match self.prompt_of(input) {
-            Err(refusal @ TemplateError::Raised { .. }) if input.merge => refusal,
-            result => return result,
+        self.check_roles(input.messages)?;
+        let refusal = match self.whole_prompt(input) {
+            Ok(prompt) => return Ok(prompt),
+            Err(refusal @ (TemplateError::NoThread | TemplateError::TooMuchWork)) => return Err(refusal),
+            Err(refusal) => refusal,
         };
-        let rewritten = merge::rewrites(input.messages);
+        let mut rewritten = merge::retellings(input.messages);
+        if input.merge {
+            let fullest = rewritten.last().map_or(input.messages, Vec::as_slice);
+            let further = [merge::rewrites(input.messages), merge::rewrites(fullest)].concat();
+            rewritten.extend(further);
+        }
         let mut prompts =
-            rewritten.iter().map(|messages| self.prompt_of(&ChatInput { messages, ..input.clone() }));
+            rewritten.iter().map(|messages| self.whole_prompt(&ChatInput { messages, ..input.clone() }));
         // the refusal of the original conversation is the one that its author understands
         prompts.find_map(Result::ok).ok_or(refusal)
+    }
+
+    /// Refuses roles that neither the API nor the template knows: templates skip such messages.
+    fn check_roles(&self, messages: &[Json]) -> Result<(), TemplateError> {
+        let known = |role: &str| {
+            ROLES.contains(&role)
+                || ["'", "\""].iter().any(|quote| self.source.contains(&format!("{quote}{role}{quote}")))
+        };
+        for message in messages {
+            let role = message["role"].as_str().unwrap_or_default();
+            if !known(role) {
+                return Err(TemplateError::Role { role: role.chars().take(ROLE_SHOWN).collect() });
+            }
+        }
+        Ok(())
+    }
+
+    /// The prompt, if every text is in it. The assistant's own texts may be left out: templates drop those beside calls.
+    fn whole_prompt(&self, input: &ChatInput<'_>) -> Result<Prompt, TemplateError> {
+        let prompt = self.prompt_of(input)?;
+        let marked = Marked::new(input.messages);
+        let rendering = self.render(&ChatInput { messages: &marked.messages, ..input.clone() });
+        match rendering.ok().and_then(|rendering| marked.lost(&rendering)) {
+            Some(index) if input.messages[index]["role"] != "assistant" => {
+                let role = input.messages[index]["role"].as_str().unwrap_or_default().to_owned();
+                Err(TemplateError::Lost { index, role })
+            }
+            _ => Ok(prompt),
+        }
     }
 
     fn prompt_of(&self, input: &ChatInput<'_>) -> Result<Prompt, TemplateError> {
@@ -211,11 +264,14 @@ impl ChatTemplate {
     fn context(&self, input: &ChatInput<'_>, form: MessageForm) -> Value {
         let list = |items: Option<&[Json]>| items.map_or(Json::Null, |items| Json::Array(items.to_vec()));
         let messages = input.messages.iter().map(|message| form.message(message)).collect();
+        let tools: Option<Vec<Json>> =
+            input.tools.map(|tools| tools.iter().map(|tool| form.tool(tool)).collect());
+        let tools = tools.as_deref();
         let mut variables = Map::new();
         variables.insert("messages".into(), Json::Array(messages));
-        variables.insert("tools".into(), list(input.tools));
+        variables.insert("tools".into(), list(tools));
         // the name that Firefunction uses, as text
-        let functions = input.tools.map_or_else(String::new, |tools| Json::from(tools).to_string());
+        let functions = tools.map_or_else(String::new, |tools| Json::from(tools).to_string());
         variables.insert("functions".into(), functions.into());
         variables.insert("documents".into(), list(input.documents));
         variables.insert("add_generation_prompt".into(), input.add_generation_prompt.into());

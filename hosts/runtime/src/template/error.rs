@@ -18,6 +18,18 @@ pub enum TemplateError {
         /// The template's message.
         message: String,
     },
+    /// Neither the APIs nor the template know the role of a message.
+    Role {
+        /// The role, at most 64 characters of it.
+        role: String,
+    },
+    /// The template prints a conversation without a text of one of its messages.
+    Lost {
+        /// Position of the message, from 0.
+        index: usize,
+        /// Its role.
+        role: String,
+    },
     /// The template failed while running.
     Failed {
         /// Line in the template, from 1; 0 if unknown.
@@ -38,6 +50,10 @@ impl fmt::Display for TemplateError {
                 write!(f, "chat template, line {line}: {reason}")
             }
             Self::Raised { message } => write!(f, "the chat template refuses this conversation: {message}"),
+            Self::Role { role } => write!(f, "unknown role {role:?}"),
+            Self::Lost { index, role } => {
+                write!(f, "the chat template leaves out the text of message {index} with the role {role:?}")
+            }
             Self::Failed { line, reason } => {
                 write!(f, "chat template failed in line {line}: {reason}")
             }

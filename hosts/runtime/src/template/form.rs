@@ -18,6 +18,10 @@ pub(super) struct MessageForm {
     absent: bool,
     /// It prints arguments that are texts as they are, though it may print objects, too.
     any_text: bool,
+    /// It fails without the optional fields of a tool.
+    full_tools: bool,
+    /// It prints reasoning beside calls from the field `thinking`, and not from `reasoning_content`.
+    thinking: bool,
 }
 
 impl MessageForm {
@@ -46,7 +50,36 @@ impl MessageForm {
         call["tool_calls"][0]["function"]["arguments"] = cut.as_str().into();
         let any_text = Self { any_text: true, ..form };
         form.any_text = render(any_text, &called).is_some_and(|text| text.contains(&cut));
+        called[1]["tool_calls"][0]["function"]["arguments"] = json!({});
+        called[1]["reasoning_content"] = PROBE.into();
+        let shows = |form: Self| render(form, &called).is_some_and(|text| text.contains(PROBE));
+        form.thinking = !shows(form) && shows(Self { thinking: true, ..form });
         form
+    }
+
+    /// This form, with the one of tools in which the template prints them. `render` as for [`Self::find`].
+    pub(super) fn with_tools(self, render: impl Fn(Self, &[Json]) -> Option<String>) -> Self {
+        let tools = [json!({ "type": "function", "function": { "name": PROBE } })];
+        let full = Self { full_tools: true, ..self };
+        if render(self, &tools).is_none() && render(full, &tools).is_some() { full } else { self }
+    }
+
+    /// The description of a tool in this form: without a description that is null, and with the optional fields if the
+    /// template needs them.
+    pub(super) fn tool(self, tool: &Json) -> Json {
+        let mut tool = tool.clone();
+        let Some(function) = tool.get_mut("function").and_then(Json::as_object_mut) else { return tool };
+        for (field, empty) in
+            [("description", json!("")), ("parameters", json!({ "type": "object", "properties": {} }))]
+        {
+            if function.get(field).is_some_and(Json::is_null) {
+                function.remove(field);
+            }
+            if self.full_tools {
+                function.entry(field).or_insert(empty);
+            }
+        }
+        tool
     }
 
     /// The message in this form.
@@ -58,6 +91,9 @@ impl MessageForm {
             if let Some(function) = call.get_mut("function").and_then(Json::as_object_mut) {
                 self.arguments(function);
             }
+        }
+        if self.thinking && called {
+            thinking(&mut message);
         }
         let Some(content) = message.get_mut("content") else { return message };
         if self.absent && called && *content == "" {
@@ -98,6 +134,20 @@ impl MessageForm {
         } else {
             object.into()
         }
+    }
+}
+
+/// Moves reasoning beside calls to the field `thinking`, with the content, since such templates refuse both.
+fn thinking(message: &mut Json) {
+    let text = |field: &str| message[field].as_str().unwrap_or_default().to_owned();
+    let (reasoning, content) = (text("reasoning_content"), text("content"));
+    if reasoning.is_empty() || !text("thinking").is_empty() {
+        return;
+    }
+    let separator = if content.is_empty() { "" } else { "\n\n" };
+    message["thinking"] = format!("{reasoning}{separator}{content}").into();
+    if !content.is_empty() {
+        message["content"] = "".into();
     }
 }
 

@@ -1,4 +1,5 @@
-//! Rewrites conversations that a template refuses, so that their roles alternate and no system message is left.
+//! Rewrites conversations that a template refuses or loses texts of: system messages in the middle, several calls in one
+//! message, text after the result of a tool, neighbors of one role.
 //!
 //! Not here: the choice among the rewrites (`chat` renders each until the template accepts one).
 
@@ -6,6 +7,172 @@ use serde_json::Value as Json;
 
 /// Separator of two merged contents.
 const SEPARATOR: &str = "\n\n";
+
+/// One way to rewrite a conversation.
+type Rewrite = fn(&[Json]) -> Vec<Json>;
+
+/// The rewrites that keep every text and the author of each, the smallest change first: places of system messages, then
+/// turns of the assistant and of tools.
+pub(super) fn retellings(messages: &[Json]) -> Vec<Vec<Json>> {
+    let systems = [messages.to_vec(), systems_in_turns(messages), systems_in_front(messages)];
+    let turns: [Rewrite; 5] = [<[Json]>::to_vec, join_answers, text_in_results, one_call_each, |messages| {
+        text_in_results(&one_call_each(&join_answers(messages)))
+    }];
+    let mut all: Vec<Vec<Json>> = Vec::new();
+    for turn in turns {
+        for messages_of_system in &systems {
+            let other = turn(messages_of_system);
+            if other != messages && !all.contains(&other) {
+                all.push(other);
+            }
+        }
+    }
+    all
+}
+
+fn has_calls(message: &Json) -> bool {
+    message["tool_calls"].as_array().is_some_and(|calls| !calls.is_empty())
+}
+
+fn is_system(message: &Json) -> bool {
+    message["role"] == "system" || message["role"] == "developer"
+}
+
+/// The message under another role.
+fn with_role(message: &Json, role: &str) -> Json {
+    let mut message = message.clone();
+    if let Some(fields) = message.as_object_mut() {
+        fields.insert("role".into(), role.into());
+    }
+    message
+}
+
+/// Joins the system messages at the beginning, and puts later ones, marked, into turns of the user.
+fn systems_in_turns(messages: &[Json]) -> Vec<Json> {
+    let first = messages.iter().position(|message| !is_system(message)).unwrap_or(messages.len());
+    let (systems, rest) = messages.split_at(first);
+    let mut turns = systems_in_front(systems);
+    // true if the last turn is a user's that waits for the rest of it
+    let mut open = false;
+    for message in rest {
+        let user = message["role"] == "user";
+        if is_system(message) {
+            let message = marked(message);
+            match turns.last_mut().filter(|last| last["role"] == "user") {
+                Some(last) => append(last, &message),
+                None => {
+                    turns.push(message);
+                    open = true;
+                }
+            }
+            continue;
+        }
+        match turns.last_mut().filter(|_| user && open) {
+            Some(last) => append(last, message),
+            None => turns.push(message.clone()),
+        }
+        open = false;
+    }
+    turns
+}
+
+/// A system message as a text in the user's turn.
+fn marked(message: &Json) -> Json {
+    let mut marked = with_role(message, "user");
+    match marked.get_mut("content") {
+        Some(Json::String(text)) => *text = format!("<system>\n{text}\n</system>"),
+        Some(Json::Array(parts)) => {
+            let text = |text: &str| Json::from_iter([("type", "text"), ("text", text)]);
+            parts.insert(0, text("<system>\n"));
+            parts.push(text("\n</system>"));
+        }
+        _ => {}
+    }
+    marked
+}
+
+/// Joins all system messages to one at the beginning.
+fn systems_in_front(messages: &[Json]) -> Vec<Json> {
+    let mut systems = messages.iter().filter(|message| is_system(message));
+    let mut front = systems.next().map(|message| with_role(message, "system"));
+    for message in systems {
+        if let Some(front) = &mut front {
+            append(front, message);
+        }
+    }
+    front.into_iter().chain(messages.iter().filter(|message| !is_system(message)).cloned()).collect()
+}
+
+/// Joins neighboring messages of the assistant, of which the last may have calls.
+fn join_answers(messages: &[Json]) -> Vec<Json> {
+    let mut joined: Vec<Json> = Vec::new();
+    for message in messages {
+        match joined.last_mut() {
+            Some(last)
+                if last["role"] == "assistant" && message["role"] == "assistant" && !has_calls(last) =>
+            {
+                append(last, message);
+                if let (Some(last), Some(calls)) = (last.as_object_mut(), message.get("tool_calls")) {
+                    last.insert("tool_calls".into(), calls.clone());
+                }
+            }
+            _ => joined.push(message.clone()),
+        }
+    }
+    joined
+}
+
+/// Appends the user's text after results of tools to the last result.
+fn text_in_results(messages: &[Json]) -> Vec<Json> {
+    let mut appended: Vec<Json> = Vec::new();
+    for message in messages {
+        match appended.last_mut() {
+            Some(last) if last["role"] == "tool" && message["role"] == "user" => append(last, message),
+            _ => appended.push(message.clone()),
+        }
+    }
+    appended
+}
+
+/// Splits a message with several calls into one for each, followed by its result.
+fn one_call_each(messages: &[Json]) -> Vec<Json> {
+    let mut split = Vec::new();
+    let mut rest = messages;
+    while let Some((message, after)) = rest.split_first() {
+        rest = after;
+        let calls = message["tool_calls"].as_array().filter(|calls| calls.len() > 1);
+        let Some(calls) = calls else {
+            split.push(message.clone());
+            continue;
+        };
+        let end = rest.iter().position(|message| message["role"] != "tool").unwrap_or(rest.len());
+        let (results, after) = rest.split_at(end);
+        rest = after;
+        let mut results = results.to_vec();
+        for (index, call) in calls.iter().enumerate() {
+            let mut one = message.clone();
+            if let Some(one) = one.as_object_mut() {
+                one.insert("tool_calls".into(), Json::Array(vec![call.clone()]));
+                if index > 0 {
+                    // what precedes the calls is said once
+                    one.insert("content".into(), "".into());
+                    for reasoning in ["reasoning_content", "reasoning", "thinking"] {
+                        one.remove(reasoning);
+                    }
+                }
+            }
+            split.push(one);
+            let own =
+                |result: &Json| call.get("id").is_some() && result.get("tool_call_id") == call.get("id");
+            // results without an identifier are in the order of the calls
+            let unnamed = |result: &Json| result.get("tool_call_id").is_none();
+            let at = results.iter().position(own).or_else(|| results.iter().position(unnamed));
+            split.extend(at.map(|at| results.remove(at)));
+        }
+        split.append(&mut results);
+    }
+    split
+}
 
 /// The rewrites of a conversation, the smallest change first: neighbors of one role merged, the system message put into the
 /// first turn of the user, and both.
@@ -129,6 +296,57 @@ mod tests {
         let call = json!({ "role": "assistant", "content": "", "tool_calls": [{}] });
         let result = json!({ "role": "tool", "content": "1", "tool_call_id": "x" });
         assert!(rewrites(&[call.clone(), call, result.clone(), result]).is_empty());
+    }
+
+    #[test]
+    fn later_system_texts_are_marked_or_in_front() {
+        let messages = [
+            message("developer", "a"),
+            message("system", "b"),
+            message("user", "c"),
+            message("system", "d"),
+            message("assistant", "e"),
+            message("system", "f"),
+            message("user", "g"),
+        ];
+        let all = retellings(&messages);
+        assert_eq!(
+            all[0],
+            [
+                message("system", "a\n\nb"),
+                message("user", "c\n\n<system>\nd\n</system>"),
+                message("assistant", "e"),
+                message("user", "<system>\nf\n</system>\n\ng"),
+            ]
+        );
+        assert_eq!(
+            all[1],
+            [
+                message("system", "a\n\nb\n\nd\n\nf"),
+                message("user", "c"),
+                message("assistant", "e"),
+                message("user", "g")
+            ]
+        );
+        assert!(retellings(&[message("system", "a"), message("user", "b")]).is_empty());
+    }
+
+    #[test]
+    fn calls_are_split_with_their_results() {
+        let call = |id: &str| json!({ "id": id, "function": { "name": id } });
+        let result = |id: &str| json!({ "role": "tool", "tool_call_id": id, "content": id });
+        let calls = |content: &str, calls: &[&str]| {
+            let calls: Vec<Json> = calls.iter().map(|id| call(id)).collect();
+            json!({ "role": "assistant", "content": content, "tool_calls": calls })
+        };
+        let messages = [calls("t", &["x", "y"]), result("y"), result("x"), message("user", "z")];
+        let expected =
+            [calls("t", &["x"]), result("x"), calls("", &["y"]), result("y"), message("user", "z")];
+        assert_eq!(one_call_each(&messages), expected);
+        let appended = json!({ "role": "tool", "tool_call_id": "x", "content": "x\n\nz" });
+        assert_eq!(text_in_results(&messages)[2], appended);
+        let answers = [message("assistant", "a"), calls("b", &["x"]), result("x")];
+        assert_eq!(join_answers(&answers), [calls("a\n\nb", &["x"]), result("x")]);
     }
 
     #[test]

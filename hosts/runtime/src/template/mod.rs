@@ -14,6 +14,7 @@ mod filters;
 mod form;
 mod json;
 mod merge;
+mod present;
 mod python;
 mod source;
 
