@@ -669,7 +669,7 @@ mod tests {
         }));
         // A phase that was not ended.
         assert!(fails(|phases, buffer| {
-            drop(phases.open(&[rows(buffer, 0)]));
+            let _ = phases.open(&[rows(buffer, 0)]);
             phases.open(&[rows(buffer, 32)]).end();
         }));
     }

@@ -295,7 +295,9 @@ mod tests {
             pool.run(&|team| {
                 let cursor = Cell::new(0);
                 while let Some(run) = team.claim(&cursor, done.len(), |first, _| first % 7) {
-                    done[run].iter().for_each(|task| drop(task.fetch_add(1, Ordering::Relaxed)));
+                    for task in &done[run] {
+                        task.fetch_add(1, Ordering::Relaxed);
+                    }
                 }
             });
             assert!(done.iter().all(|task| task.load(Ordering::Relaxed) == 1));

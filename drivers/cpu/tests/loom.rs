@@ -4,7 +4,7 @@
 
 extern crate alloc;
 
-/// What `pool/sync.rs` takes from its parent, by loom. Threads go to sleep at once.
+/// The types that `pool/sync.rs` takes from its parent, by loom. Threads go to sleep at once.
 mod atomics {
     pub(super) use loom::sync::atomic::{AtomicBool, AtomicUsize};
     pub(super) use loom::sync::{Condvar, Mutex};

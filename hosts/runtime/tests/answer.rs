@@ -399,7 +399,8 @@ fn parameters_in_tags_are_texts_where_one_of_the_alternatives_is() {
         parser.push(&answer, &mut out);
         parser.finish(&mut out);
         let Some(Delta::Arguments { text, .. }) = out.pop() else { panic!("no call in {answer}") };
-        serde_json::from_str::<Value>(&text).unwrap()[key].clone()
+        let arguments: Value = serde_json::from_str(&text).expect("arguments are JSON");
+        arguments[key].clone()
     };
     assert_eq!((value("a", "42"), value("a", "null")), (json!("42"), Value::Null));
     assert_eq!((value("b", "1"), value("c", "3"), value("d", "4")), (json!("1"), json!("3"), json!(4)));
@@ -565,7 +566,8 @@ fn tagged_value(schema: &Value, key: &str, text: &str) -> Value {
         parser.push(&answer, &mut out);
         parser.finish(&mut out);
         let Some(Delta::Arguments { text, .. }) = out.pop() else { panic!("no call in {answer}") };
-        serde_json::from_str::<Value>(&text).unwrap()[key].clone()
+        let arguments: Value = serde_json::from_str(&text).expect("arguments are JSON");
+        arguments[key].clone()
     });
     assert_eq!(values[0], values[1]);
     values[0].clone()

@@ -2,6 +2,7 @@
 //!
 //! The kernels are those of tiny models of every family and weight type, of single tokens up to prompts, with variants
 //! that no family has. Compare two runs without the last column to allow for new names.
+#![expect(clippy::std_instead_of_alloc, reason = "a program has std")]
 
 use anyhow::{Result, anyhow};
 use doorbell_compiler::ir::Function;

@@ -21,7 +21,7 @@ enum Section {
     Call(usize, Arguments),
 }
 
-/// What is known about the arguments of a call.
+/// The state of a call's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arguments {
     /// There is no text yet.

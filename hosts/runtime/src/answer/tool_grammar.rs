@@ -232,7 +232,8 @@ impl TaggedNotation {
             let texts: Vec<String> = texts.into_iter().map(quoted).collect();
             return format!("({}) {after}", texts.join(" | "));
         }
-        if parameter.is_text() {
+        // What forbids values is for the JSON grammar to enforce or refuse.
+        if parameter.is_text() && property.get("not").is_none() {
             return "text".to_owned();
         }
         let mut property = property.clone();

@@ -22,7 +22,7 @@ const WORDS: [(&str, &str); 13] = [
 ];
 
 /// Identifiers that still have one. The number may only fall.
-const WORDS_LEFT: usize = 640;
+const WORDS_LEFT: usize = 461;
 
 /// Names of types, functions and modules, by the folder in which they may not be used.
 #[rustfmt::skip]
@@ -69,10 +69,10 @@ const NAMES: [(&str, &str, &str); 39] = [
 ];
 
 /// Names that are still used. The number may only fall.
-const NAMES_LEFT: usize = 50;
+const NAMES_LEFT: usize = 31;
 
 /// Doc comments that still open with a question word. The number may only fall.
-const OPENINGS_LEFT: usize = 280;
+const OPENINGS_LEFT: usize = 0;
 
 /// Faults of all files, as lines of a report. Fewer than are left to do are none.
 pub(super) fn faults(entries: &[Entry]) -> Vec<String> {
