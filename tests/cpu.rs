@@ -6,7 +6,9 @@ use doorbell_core::backend::{Backend, KvType, Output};
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, HeadResult, PAGE_TOKENS, PageId, PageSpan, PageTables, RowRun, Shape};
+use doorbell_core::plan::{
+    Batch, HeadResult, PAGE_TOKENS, PageId, PageSpan, PageTables, RowRun, Shape, StateId,
+};
 use doorbell_core::quant::Type;
 use doorbell_core::reference::{Products, Reference};
 use doorbell_core::token::TokenId;
@@ -43,7 +45,7 @@ fn step<B: Backend>(
             model.groups.iter().map(move |_| PageSpan { start: sequence * PAGES, len: PAGES })
         })
         .collect();
-    let tables = PageTables { pages: &pages, spans: &spans, groups: model.groups.len() };
+    let tables = PageTables { pages: &pages, spans: &spans, groups: model.groups.len(), states: &STATES };
     let shape = Shape { rows: tokens.len() as u32, outputs: tokens.len() as u32 };
     let plan = model.plan(shape, result, HEAP).unwrap();
     let batch = Batch { tokens: &tokens, runs: &runs, outputs: &outputs, tables };
@@ -54,10 +56,21 @@ fn step<B: Backend>(
     }
 }
 
+/// The recurrent states of the three sequences.
+const STATES: [StateId; 3] = [StateId(2), StateId(0), StateId(1)];
+
 const ALL_PAGES: u32 = 72;
 
+fn reference<'m, 'a>(model: &'m Model<'a>, kv: KvType) -> Reference<'m, 'a> {
+    let mut backend = Reference::new(model, ALL_PAGES, kv, Products::Exact, HEAP).unwrap();
+    backend.reserve_states(3).unwrap();
+    backend
+}
+
 fn cpu<'m, 'a>(model: &'m Model<'a>, kv: KvType, threads: usize, isa: Isa) -> CpuBackend<'m, 'a> {
-    CpuBackend::with_isa(model, ALL_PAGES, kv, threads, isa, HEAP).unwrap()
+    let mut backend = CpuBackend::with_isa(model, ALL_PAGES, kv, threads, isa, HEAP).unwrap();
+    backend.reserve_states(3).unwrap();
+    backend
 }
 
 fn prompt(seed: u32, len: u32) -> Vec<TokenId> {
@@ -76,7 +89,7 @@ fn nmse(found: &[f32], expected: &[f32]) -> f64 {
     pairs().map(|(a, b)| (a - b).powi(2)).sum::<f64>() / pairs().map(|(_, b)| b * b).sum::<f64>()
 }
 
-const FAMILIES: [Family; 5] = [Family::Llama, Family::Qwen2, Family::Qwen3, Family::Qwen3Moe, Family::Gemma3];
+const FAMILIES: [Family; 8] = Family::ALL;
 
 fn goldens() -> Vec<(String, Vec<u8>, Vec<f32>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens").join("model");
@@ -99,7 +112,7 @@ fn golden_tokens() -> Vec<TokenId> {
 #[test]
 fn golden_models_give_their_logits() {
     let goldens = goldens();
-    assert_eq!(goldens.len(), 16);
+    assert_eq!(goldens.len(), 22);
     for (name, file, expected) in &goldens {
         let gguf = Gguf::parse(file, HEAP).unwrap();
         let model = Model::new(&gguf, HEAP).unwrap();
@@ -123,8 +136,7 @@ fn quantized_models_agree_with_the_reference() {
             let gguf = Gguf::parse(&file, HEAP).unwrap();
             let model = Model::new(&gguf, HEAP).unwrap();
             let tokens = prompt(1, 40);
-            let mut reference =
-                Reference::new(&model, ALL_PAGES, KvType::F16, Products::Exact, HEAP).unwrap();
+            let mut reference = reference(&model, KvType::F16);
             let expected = step(&model, &mut reference, &[(0, &tokens, 0)], HeadResult::Logits);
             for isa in Isa::available() {
                 let mut backend = cpu(&model, KvType::F16, 2, isa);
@@ -146,7 +158,7 @@ fn keys_and_values_in_blocks_agree_with_the_reference() {
         let model = Model::new(&gguf, HEAP).unwrap();
         let tokens = prompt(1, 100);
         let [plain, blocks] = [KvType::F32, KvType::Q8_0].map(|kv| {
-            let mut reference = Reference::new(&model, ALL_PAGES, kv, Products::Exact, HEAP).unwrap();
+            let mut reference = reference(&model, kv);
             step(&model, &mut reference, &[(0, &tokens, 0)], HeadResult::Logits)
         });
         let cost = nmse(&blocks, &plain);
@@ -201,8 +213,8 @@ fn bits(logits: &[f32]) -> Vec<u32> {
 #[test]
 fn a_rows_logits_depend_on_its_sequence_alone() {
     let plain = FAMILIES.map(|family| (family, KvType::F16));
-    let others =
-        [KvType::Q8_0, KvType::F32].map(|kv| [Family::Llama, Family::Gemma3].map(|family| (family, kv)));
+    let others = [KvType::Q8_0, KvType::F32]
+        .map(|kv| [Family::Llama, Family::Gemma3, Family::Qwen3Next].map(|family| (family, kv)));
     for (family, kv) in plain.into_iter().chain(others.concat()) {
         let file = tiny::model(family, tiny::Shape::WIDE, Type::Q4_K, 5).to_bytes();
         let gguf = Gguf::parse(&file, HEAP).unwrap();
@@ -226,7 +238,7 @@ fn the_references_logits_depend_on_the_sequence_alone() {
         let gguf = Gguf::parse(&file, HEAP).unwrap();
         let model = Model::new(&gguf, HEAP).unwrap();
         let (tokens, other) = (prompt(2, 70), prompt(3, 9));
-        let reference = || Reference::new(&model, ALL_PAGES, *kv, Products::Exact, HEAP).unwrap();
+        let reference = || reference(&model, *kv);
         let whole = bits(&step(&model, &mut reference(), &[(0, &tokens, 0)], HeadResult::Logits));
         bits_stay(&model, &mut reference(), [&tokens, &other], &whole, &format!("{} {kv}", family.name()));
     }
@@ -234,7 +246,7 @@ fn the_references_logits_depend_on_the_sequence_alone() {
 
 #[test]
 fn the_best_token_is_the_largest_logit() {
-    for family in [Family::Llama, Family::Gemma3] {
+    for family in [Family::Llama, Family::Gemma3, Family::Qwen3Next, Family::Qwen35Moe] {
         let file = tiny::model(family, tiny::Shape::WIDE, Type::Q8_0, 8).to_bytes();
         let gguf = Gguf::parse(&file, HEAP).unwrap();
         let model = Model::new(&gguf, HEAP).unwrap();
@@ -259,6 +271,7 @@ fn a_bad_batch_is_refused_and_the_next_one_runs() {
     let bad = [TokenId(model.vocabulary)];
     let runs = [RowRun { sequence: 0, first_row: 0, rows: 1, position: 0 }];
     let tables = PageTables {
+        states: &STATES,
         pages: &[PageId(0)],
         spans: &[PageSpan { start: 0, len: 1 }; 4],
         groups: model.groups.len(),

@@ -64,7 +64,7 @@ fn difference(name: &str, file: &[u8], expected: &[f32], kv: KvType) -> f32 {
 #[test]
 fn logits_equal_those_of_the_equations() {
     let goldens = goldens();
-    assert_eq!(goldens.len(), 16);
+    assert_eq!(goldens.len(), 22);
     let differences: Vec<(&str, f32)> = goldens
         .iter()
         .map(|(name, file, expected)| (name.as_str(), difference(name, file, expected, KvType::F32)))

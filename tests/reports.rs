@@ -320,6 +320,7 @@ fn a_row_attends_to_its_window_only() {
     let kv = KvSlot { group: GroupId(0), layer: 0 };
     let attend = |position, window, scale| {
         let op = Attend {
+            gate: None,
             query: TensorId(0),
             kv,
             heads: 2,

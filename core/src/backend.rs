@@ -1,6 +1,6 @@
 //! The interface between core and its drivers: a backend runs the plans of one model and returns their output.
 
-use crate::plan::{Batch, Op, PageId, Plan};
+use crate::plan::{Batch, Op, PageId, Plan, StateId};
 use crate::token::TokenId;
 use core::fmt;
 
@@ -103,6 +103,20 @@ pub trait Backend {
     fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), Self::Error> {
         let _ = plan;
         Ok(())
+    }
+
+    /// Takes the memory of `count` recurrent states, for models that have one; what they hold is lost.
+    ///
+    /// # Errors
+    /// No room. The backend has no states then.
+    fn reserve_states(&mut self, count: u32) -> Result<(), Self::Error> {
+        let _ = count;
+        Ok(())
+    }
+
+    /// Copies a recurrent state; no step is in flight. States that are not there are left alone.
+    fn copy_state(&mut self, from: StateId, to: StateId) {
+        let (_, _) = (from, to);
     }
 
     /// Starts a step. A blocking backend runs it here.

@@ -4,7 +4,7 @@ use doorbell_core::backend::{Backend, KvType, Output};
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, HeadResult, PageId, PageSpan, PageTables, Plan, RowRun, Shape};
+use doorbell_core::plan::{Batch, HeadResult, PageId, PageSpan, PageTables, Plan, RowRun, Shape, StateId};
 use doorbell_core::token::TokenId;
 use doorbell_gpu::{BoxedCpuFallback, Delay, GpuBackend, GpuError, Placement, Settings};
 use doorbell_kfd::process::{DeviceIndex, Process};
@@ -18,6 +18,19 @@ pub(crate) const FIRST: DeviceIndex = DeviceIndex(0);
 pub(crate) const CHIPS: [&str; 2] = ["gfx1100", "gfx1151"];
 /// KV pages per group.
 pub(crate) const PAGES: u32 = 4;
+
+/// Recurrent states of tests' sequences.
+pub(crate) const STATES: [StateId; 9] = [
+    StateId(7),
+    StateId(2),
+    StateId(0),
+    StateId(3),
+    StateId(1),
+    StateId(6),
+    StateId(4),
+    StateId(5),
+    StateId(8),
+];
 
 /// Time as a number: every delay is a step of it.
 struct Clock(u64);
@@ -60,7 +73,9 @@ pub(crate) fn open_with<'k, 'm, 'a>(
     fallback: Option<BoxedCpuFallback<'m>>,
 ) -> Result<GpuBackend<'k, 'm, 'a>, GpuError> {
     let process = Process::open_all(kernel, &Topology::scan(kernel).unwrap()).unwrap();
-    GpuBackend::new(process, FIRST, model, settings, clock(), fallback, HEAP)
+    let mut backend = GpuBackend::new(process, FIRST, model, settings, clock(), fallback, HEAP)?;
+    backend.reserve_states(STATES.len() as u32)?;
+    Ok(backend)
 }
 
 /// Names and bytes of the tiny models whose logits llama.cpp has computed, one of every family and more.
@@ -108,7 +123,10 @@ pub(crate) fn run<B: Backend>(
     let runs = [RowRun { sequence: 0, first_row: 0, rows: tokens.len() as u32, position }];
     let pages: Vec<PageId> = (0..PAGES).rev().map(PageId).collect();
     let spans = vec![PageSpan { start: 0, len: PAGES }; model.groups.len()];
-    let tables = PageTables { pages: &pages, spans: &spans, groups: model.groups.len() };
+    let tables = PageTables { pages: &pages, spans: &spans, groups: model.groups.len(), states: &STATES };
+    if position == 0 {
+        backend.reserve_states(STATES.len() as u32)?;
+    }
     backend.submit(plan, &Batch { tokens, runs: &runs, outputs, tables })?;
     loop {
         match backend.poll()? {

@@ -8,7 +8,7 @@ use doorbell_core::engine::{
     Config, Engine, Event, FinishReason, GenerationParams, Nanos, Progress, Request, RequestId,
 };
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, HeadResult, Op, Plan, Shape};
+use doorbell_core::plan::{Batch, HeadResult, Op, Plan, Shape, StateId};
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::TokenId;
 use doorbell_gpu::{GpuBackend, GpuError, Settings};
@@ -31,6 +31,14 @@ impl Backend for Noting<'_, '_, '_> {
 
     fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), GpuError> {
         self.inner.reserve(plan)
+    }
+
+    fn reserve_states(&mut self, count: u32) -> Result<(), GpuError> {
+        self.inner.reserve_states(count)
+    }
+
+    fn copy_state(&mut self, from: StateId, to: StateId) {
+        self.inner.copy_state(from, to);
     }
 
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), GpuError> {
@@ -198,7 +206,12 @@ fn chains_that_break_a_rule_are_refused() {
         assert!(most > 8, "{most}");
         let spans = vec![PageSpan { start: 0, len: 2 }; model.groups.len()];
         let pages = [PageId(0), PageId(1)];
-        let tables = PageTables { pages: &pages, spans: &spans, groups: model.groups.len() };
+        let tables = PageTables {
+            pages: &pages,
+            spans: &spans,
+            groups: model.groups.len(),
+            states: &crate::bench::STATES,
+        };
         let runs = |position| [RowRun { sequence: 0, first_row: 0, rows: 1, position }];
         let mut chain = |position, outputs: &[u32], steps| {
             let batch = Batch { tokens: &[TokenId(1)], runs: &runs(position), outputs, tables };

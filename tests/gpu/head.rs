@@ -17,9 +17,15 @@ where
 {
     let tokens = prompt(model, plan.shape.rows);
     let spans = vec![PageSpan { start: 0, len: 1 }; model.groups.len()];
-    let tables = PageTables { pages: &[PageId(0)], spans: &spans, groups: model.groups.len() };
+    let tables = PageTables {
+        pages: &[PageId(0)],
+        spans: &spans,
+        groups: model.groups.len(),
+        states: &crate::bench::STATES,
+    };
     let runs = [RowRun { sequence: 0, first_row: 0, rows: plan.shape.rows, position: 0 }];
     backend.reserve(plan).unwrap();
+    backend.reserve_states(crate::bench::STATES.len() as u32).unwrap();
     backend.submit(plan, &Batch { tokens: &tokens, runs: &runs, outputs: &[2, 4], tables }).unwrap();
     loop {
         match backend.poll().unwrap() {

@@ -146,6 +146,8 @@ fn caches_in_blocks_continue_as_on_the_cpu() {
             }
         });
     }
+    // The heads of Gemma 4's models here are too small; the host computes its attention.
+    families.push("gemma4".into());
     assert_eq!(missing(&families), None, "a family without heads of whole blocks");
     runs.tell();
 }

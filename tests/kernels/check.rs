@@ -266,7 +266,9 @@ fn choose(op: &Experts, model: &Model<'_>, plan: &Plan<'_>, case: &Case, state: 
 fn inputs(op: &Op) -> Vec<TensorId> {
     match op {
         Op::Embed { .. } => Vec::new(),
-        Op::Select { input, .. } | Op::NormAdd { input, .. } => vec![*input],
+        Op::Select { input, .. } => vec![*input],
+        Op::NormAdd(op) => vec![op.input],
+        Op::DeltaNet(op) => vec![op.mixed, op.gate],
         Op::Project(op) => vec![op.input],
         Op::Attend(op) => vec![op.query],
         Op::Route(op) => vec![op.input],

@@ -176,12 +176,13 @@ impl Oracle<'_, '_> {
             Op::Attend(op) => self.attend(op, state),
             Op::Route(op) => self.route(op, state),
             Op::Experts(op) => self.experts(op, state),
-            Op::NormAdd { input, norm, to } => {
-                for row in 0..self.count(*input) {
-                    let values = self.input(state, *input, row, Some(*norm));
-                    self.add(state, *to, row, &values, 1.0);
+            Op::NormAdd(op) => {
+                for row in 0..self.count(op.input) {
+                    let values = self.input(state, op.input, row, Some(op.norm));
+                    self.add(state, op.to, row, &values, 1.0);
                 }
             }
+            Op::DeltaNet(_) => unreachable!("no kernel runs it"),
             Op::Head(op) => self.head(op, state),
         }
     }
@@ -214,7 +215,8 @@ impl Oracle<'_, '_> {
                 y.iter_mut().zip(up).for_each(|(gate, up)| *gate = glu(kind, *gate, up));
                 self.put(state, out, row, &y);
             }
-            Epilogue::Query { norm, rope, head_dim, out } => {
+            Epilogue::GateBy { .. } => unreachable!("no kernel runs it"),
+            Epilogue::Query { norm, rope, head_dim, out, .. } => {
                 self.heads(&mut y, head_dim, norm, rope, place.position);
                 self.put(state, out, row, &y);
             }
@@ -222,7 +224,7 @@ impl Oracle<'_, '_> {
                 self.heads(&mut y, self.model.groups[kv.group.index()].key_dim, norm, rope, place.position);
                 Self::cache(state, 0, kv, &place, &y);
             }
-            Epilogue::Value { kv } => Self::cache(state, 1, kv, &place, &y),
+            Epilogue::Value { kv, .. } => Self::cache(state, 1, kv, &place, &y),
         }
     }
 

@@ -79,6 +79,7 @@ fn best(logits: &[f32]) -> TokenId {
 impl Fake {
     pub(crate) fn new(model: &Model<'_>, config: &Config, nature: Nature) -> Self {
         let limits = BatchLimits {
+            states: None,
             shape: config.largest_shape(),
             vocabulary: model.vocabulary,
             groups: model.groups.len(),

@@ -21,11 +21,26 @@ pub enum Family {
     Qwen3Moe,
     /// Four norms per layer, sliding windows, tied head, SPM vocabulary.
     Gemma3,
+    /// Delta nets whose value heads are grouped, gated attention, routed and shared experts.
+    Qwen3Next,
+    /// Delta nets whose value heads are tiled, gated attention.
+    Qwen35,
+    /// As [`Family::Qwen35`], with routed and shared experts.
+    Qwen35Moe,
 }
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 5] = [Self::Llama, Self::Qwen2, Self::Qwen3, Self::Qwen3Moe, Self::Gemma3];
+    pub const ALL: [Self; 8] = [
+        Self::Llama,
+        Self::Qwen2,
+        Self::Qwen3,
+        Self::Qwen3Moe,
+        Self::Gemma3,
+        Self::Qwen3Next,
+        Self::Qwen35,
+        Self::Qwen35Moe,
+    ];
 
     /// The value of `general.architecture`.
     pub fn name(self) -> &'static str {
@@ -35,9 +50,28 @@ impl Family {
             Self::Qwen3 => "qwen3",
             Self::Qwen3Moe => "qwen3moe",
             Self::Gemma3 => "gemma3",
+            Self::Qwen3Next => "qwen3next",
+            Self::Qwen35 => "qwen35",
+            Self::Qwen35Moe => "qwen35moe",
         }
     }
+
+    /// Every other layer has a recurrent state; attention has an output gate.
+    pub fn is_hybrid(self) -> bool {
+        matches!(self, Self::Qwen3Next | Self::Qwen35 | Self::Qwen35Moe)
+    }
+
+    /// Its feed-forwards are routed experts.
+    pub fn has_experts(self) -> bool {
+        matches!(self, Self::Qwen3Moe | Self::Qwen3Next | Self::Qwen35Moe)
+    }
 }
+
+/// Sizes of the delta nets of hybrid families.
+const TAPS: usize = 4;
+const KEY_HEADS: usize = 2;
+const VALUE_HEADS: usize = 4;
+const DELTA_DIM: usize = 32;
 
 /// The sizes of a tiny model, in elements, heads, layers or tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,9 +172,19 @@ impl Builder {
         number("attention.head_count_kv", shape.kv_heads);
         number("attention.key_length", shape.head_dim);
         number("attention.value_length", shape.head_dim);
-        number("rope.dimension_count", shape.head_dim);
+        // hybrids rotate half of each head
+        number("rope.dimension_count", shape.head_dim / if family.is_hybrid() { 2 } else { 1 });
         number("vocab_size", shape.vocab);
-        if family == Family::Qwen3Moe {
+        if family.is_hybrid() {
+            number("full_attention_interval", 2);
+            number("ssm.conv_kernel", TAPS);
+            number("ssm.state_size", DELTA_DIM);
+            number("ssm.group_count", KEY_HEADS);
+            number("ssm.time_step_rank", VALUE_HEADS);
+            number("ssm.inner_size", VALUE_HEADS * DELTA_DIM);
+            number("expert_shared_feed_forward_length", shape.expert_ff);
+        }
+        if family.has_experts() {
             number("expert_count", shape.experts);
             number("expert_used_count", shape.experts_used);
             number("expert_feed_forward_length", shape.expert_ff);
@@ -159,7 +203,11 @@ impl Builder {
         let hidden = shape.hidden;
         self.matrix("token_embd.weight", &[hidden, shape.vocab], 1.0);
         for layer in 0..shape.layers {
-            self.attention(family, shape, layer);
+            if family.is_hybrid() && layer % 2 == 0 {
+                self.delta_net(family, shape, layer);
+            } else {
+                self.attention(family, shape, layer);
+            }
             self.feed_forward(family, shape, layer);
         }
         self.norm("output_norm.weight", hidden);
@@ -168,13 +216,35 @@ impl Builder {
         }
     }
 
+    fn delta_net(&mut self, family: Family, shape: &Shape, layer: usize) {
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let (hidden, values) = (shape.hidden, VALUE_HEADS * DELTA_DIM);
+        let channels = 2 * KEY_HEADS * DELTA_DIM + values;
+        let std = weight_std(hidden);
+        self.norm(&name("attn_norm.weight"), hidden);
+        self.matrix(&name("attn_qkv.weight"), &[hidden, channels], std);
+        self.matrix(&name("attn_gate.weight"), &[hidden, values], std);
+        if family == Family::Qwen3Next {
+            self.matrix(&name("ssm_ba.weight"), &[hidden, 2 * VALUE_HEADS], std);
+        } else {
+            self.matrix(&name("ssm_beta.weight"), &[hidden, VALUE_HEADS], std);
+            self.matrix(&name("ssm_alpha.weight"), &[hidden, VALUE_HEADS], std);
+        }
+        self.float_matrix(&name("ssm_conv1d.weight"), &[TAPS, channels], 0.5);
+        self.vector(&name("ssm_dt.bias"), VALUE_HEADS, 0.0, 0.5);
+        self.vector(&name("ssm_a"), VALUE_HEADS, -1.0, 0.2);
+        self.norm(&name("ssm_norm.weight"), DELTA_DIM);
+        self.matrix(&name("ssm_out.weight"), &[values, hidden], weight_std(values));
+    }
+
     fn attention(&mut self, family: Family, shape: &Shape, layer: usize) {
         let name = |part: &str| format!("blk.{layer}.{part}");
         let (hidden, queries) = (shape.hidden, shape.heads * shape.head_dim);
         let std = weight_std(hidden);
         self.norm(&name("attn_norm.weight"), hidden);
         for (part, heads) in [("q", shape.heads), ("k", shape.kv_heads), ("v", shape.kv_heads)] {
-            let rows = heads * shape.head_dim;
+            let packed = if part == "q" && family.is_hybrid() { 2 } else { 1 };
+            let rows = packed * heads * shape.head_dim;
             self.matrix(&name(&format!("attn_{part}.weight")), &[hidden, rows], std);
             if family == Family::Qwen2 {
                 self.vector(&name(&format!("attn_{part}.bias")), rows, 0.0, 0.25);
@@ -194,13 +264,20 @@ impl Builder {
         let name = |part: &str| format!("blk.{layer}.{part}");
         let hidden = shape.hidden;
         let std = weight_std(hidden);
-        self.norm(&name("ffn_norm.weight"), hidden);
-        if family == Family::Qwen3Moe {
+        let norm = if family.is_hybrid() { "post_attention_norm.weight" } else { "ffn_norm.weight" };
+        self.norm(&name(norm), hidden);
+        if family.has_experts() {
             let (ff, experts) = (shape.expert_ff, shape.experts);
             self.float_matrix(&name("ffn_gate_inp.weight"), &[hidden, experts], std);
             self.matrix(&name("ffn_gate_exps.weight"), &[hidden, ff, experts], std);
             self.matrix(&name("ffn_up_exps.weight"), &[hidden, ff, experts], std);
             self.matrix(&name("ffn_down_exps.weight"), &[ff, hidden, experts], weight_std(ff));
+            if family.is_hybrid() {
+                self.vector(&name("ffn_gate_inp_shexp.weight"), hidden, 0.0, std);
+                self.matrix(&name("ffn_gate_shexp.weight"), &[hidden, ff], std);
+                self.matrix(&name("ffn_up_shexp.weight"), &[hidden, ff], std);
+                self.matrix(&name("ffn_down_shexp.weight"), &[ff, hidden], weight_std(ff));
+            }
             return;
         }
         self.matrix(&name("ffn_gate.weight"), &[hidden, shape.ff], std);

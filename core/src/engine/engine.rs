@@ -59,7 +59,11 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
         let mut plans = StepPlans::new(&config, model, heap)?;
         let mut end_tokens = heap::copied(heap, end_tokens)?;
         end_tokens.sort_unstable();
-        let kv = KvManager::shared(model.groups.len(), config.pages, heap)?;
+        let mut kv = KvManager::shared(model.groups.len(), config.pages, heap)?;
+        if model.state.is_some() {
+            kv.add_states(config.states())?;
+            backend.reserve_states(config.states()).map_err(EngineError::Backend)?;
+        }
         let scheduler = Scheduler::new(config, model.groups.len(), kv, heap)?;
         let scratch = Scratch::new(model.vocabulary as usize, heap)?;
         plans.reserve(&mut backend).map_err(EngineError::Backend)?;

@@ -4,6 +4,7 @@ use super::plans::PoolingPlans;
 use super::state::RequestState;
 use crate::backend::KvType;
 use crate::heap::Heap;
+use crate::kv::StatePool;
 use crate::model::Model;
 use crate::plan::{HeadResult, PAGE_TOKENS, PlanError};
 use crate::sample::{Sampler, SamplerParams, Scratch};
@@ -24,6 +25,8 @@ pub struct Memory {
     pub model: u64,
     /// Keys and values.
     pub kv: u64,
+    /// Recurrent states of running sequences and checkpoints.
+    pub states: u64,
     /// Activations of the largest step.
     pub activations: u64,
     /// Logits and the sampler's buffers.
@@ -45,7 +48,7 @@ impl Memory {
     /// Bytes that come from the heap.
     pub fn heap(&self) -> u64 {
         let tables = [self.file, self.tokenizer, self.model, self.scheduling];
-        let buffers = [self.kv, self.activations, self.outputs, self.sampling, self.scratch];
+        let buffers = [self.kv, self.states, self.activations, self.outputs, self.sampling, self.scratch];
         tables.into_iter().chain(buffers).fold(0, u64::saturating_add)
     }
 }
@@ -56,6 +59,14 @@ impl Config {
     pub fn sampling_bytes(&self, params: &SamplerParams) -> u64 {
         let live = u64::from(self.sequences).saturating_add(self.waiting.into());
         live.saturating_mul(Sampler::bytes(params, self.context as usize) as u64)
+    }
+
+    /// Allows as many checkpoints of recurrent states as fit into `bytes`, at least two and at most sixteen, if the model
+    /// has such states.
+    pub fn set_checkpoints(&mut self, model: &Model<'_>, bytes: u64) {
+        let state = model.state.map_or(0, |state| state.bytes() as u64);
+        let fitting = bytes.checked_div(state).map_or(0, |count| count.clamp(2, 16));
+        self.checkpoints = fitting as u32;
     }
 
     /// Bytes needed for a model under these limits. The plans are made for it and freed again.
@@ -72,6 +83,7 @@ impl Config {
             full.heap_bytes(),
             pooling.as_ref().map_or(0, PoolingPlans::heap_bytes),
             Scheduler::<RequestState<'_>>::bytes(self, model.groups.len()),
+            model.state.map_or(0, |_| StatePool::bytes(self.states())),
         ];
         let sequences = u64::from(self.sequences);
         let outputs = sequences.max(self.pooling_rows.into());
@@ -82,6 +94,7 @@ impl Config {
             weights: model.weights.iter().map(|weight| weight.data.len() as u64).sum(),
             model: model.heap_bytes() as u64,
             kv: positions.saturating_mul(model.kv_bytes_per_token(kv)?),
+            states: model.state.map_or(0, |state| state.bytes() as u64).saturating_mul(self.states().into()),
             activations: decode.arena.max(full.arena).max(pooling_arena) as u64 * 4,
             outputs: outputs.saturating_mul(results).saturating_add(Scratch::bytes(vocabulary) as u64),
             scheduling: scheduling.into_iter().fold(0, usize::saturating_add) as u64,

@@ -3,7 +3,9 @@
 use crate::backend::{Backend, Output};
 use crate::heap::{self, Heap, OutOfMemory};
 use crate::model::Model;
-use crate::plan::{Batch, HeadResult, PAGE_TOKENS, PageId, PageSpan, PageTables, PlanError, RowRun, Shape};
+use crate::plan::{
+    Batch, HeadResult, PAGE_TOKENS, PageId, PageSpan, PageTables, PlanError, RowRun, Shape, StateId,
+};
 use crate::token::TokenId;
 use core::fmt;
 
@@ -76,11 +78,13 @@ pub fn score<B: Backend>(
     let mut pages = heap::with_capacity(heap, page_count as usize)?;
     pages.extend((0..page_count).map(PageId));
     let spans = heap::filled(heap, model.groups.len(), PageSpan { start: 0, len: page_count })?;
+    backend.reserve_states(1).map_err(ScoreError::Backend)?;
     let mut outputs = heap::with_capacity(heap, CHUNK as usize)?;
     outputs.extend(0..CHUNK);
     for position in (0..count).step_by(CHUNK as usize) {
         let rows = CHUNK.min(count - position);
-        let tables = PageTables { pages: &pages, spans: &spans, groups: model.groups.len() };
+        let tables =
+            PageTables { pages: &pages, spans: &spans, groups: model.groups.len(), states: &[StateId(0)] };
         let batch = Batch {
             tokens: &tokens[position as usize..(position + rows) as usize],
             runs: &[RowRun { sequence: 0, first_row: 0, rows, position }],

@@ -65,6 +65,9 @@ impl<B: Backend> Engine<'_, '_, B> {
     fn submit_batch(&mut self, now: Nanos) -> Result<(), EngineError<B::Error>> {
         let pooling = self.pooling_output();
         let batch = self.scheduler.batch();
+        for copy in batch.state_copies {
+            self.backend.copy_state(copy.from, copy.to);
+        }
         let plan = self.plans.of(&batch, pooling);
         let submitted = match batch.steps {
             0 | 1 => self.backend.submit(plan, &batch.input),

@@ -142,6 +142,11 @@ impl<'a> BlockPool<'a> {
         self.prefixes.insert(page, parent, tokens)
     }
 
+    /// True if the prefix cache has the page that ends a prefix. Looks at every cached page.
+    pub(super) fn is_cached(&self, key: PrefixKey) -> bool {
+        self.prefixes.contains(key)
+    }
+
     /// Removes a page from the prefix cache; sequences that hold it keep it.
     pub fn evict(&mut self, page: PageId) {
         let id = page.0;

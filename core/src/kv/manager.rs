@@ -7,15 +7,31 @@
 use super::block_pool::BlockPool;
 use super::page_table::SequencePages;
 use super::prefix_cache::PageHash;
+use super::state_pool::StatePool;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
-use crate::plan::{GroupId, PAGE_TOKENS, PageId};
+use crate::plan::{GroupId, PAGE_TOKENS, PageId, StateId};
 use crate::token::TokenId;
+
+/// A copy of a recurrent state that the backend has to make before the next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateCopy {
+    /// The state to copy.
+    pub from: StateId,
+    /// The state to replace.
+    pub to: StateId,
+}
+
+/// There is no recurrent state for another sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoState;
 
 /// The KV pages of a model.
 pub struct KvManager<'a> {
     pub(super) pools: Vec<'a, BlockPool<'a>>,
     /// `[groups]`: the index of each group's pool.
     pool_of: Vec<'a, u8>,
+    /// Recurrent states, for models that have them.
+    states: Option<StatePool<'a>>,
     pub(super) heap: Heap<'a>,
 }
 
@@ -30,7 +46,7 @@ impl<'a> KvManager<'a> {
         for &pages in pages {
             pools.push(BlockPool::new(pages, heap)?);
         }
-        Ok(Self { pools, pool_of: heap::copied(heap, pool_of)?, heap })
+        Ok(Self { pools, pool_of: heap::copied(heap, pool_of)?, states: None, heap })
     }
 
     /// One pool of `pages` pages for all of `groups` groups.
@@ -40,7 +56,21 @@ impl<'a> KvManager<'a> {
     pub fn shared(groups: usize, pages: u32, heap: Heap<'a>) -> Result<Self, OutOfMemory> {
         let mut pools = heap::with_capacity(heap, 1)?;
         pools.push(BlockPool::new(pages, heap)?);
-        Ok(Self { pools, pool_of: heap::filled(heap, groups, 0)?, heap })
+        Ok(Self { pools, pool_of: heap::filled(heap, groups, 0)?, states: None, heap })
+    }
+
+    /// Adds `count` recurrent states, at least one for each running sequence.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]
+    pub fn add_states(&mut self, count: u32) -> Result<(), OutOfMemory> {
+        self.states = Some(StatePool::new(count, self.heap)?);
+        Ok(())
+    }
+
+    /// The recurrent states, for models that have them.
+    pub fn states(&self) -> Option<&StatePool<'a>> {
+        self.states.as_ref()
     }
 
     /// Bytes of heap that [`Self::shared`] takes.
@@ -98,13 +128,15 @@ impl<'a> KvManager<'a> {
     }
 
     /// Fills empty tables with the longest cached prefix of `tokens`, at most `pages` pages, and returns its pages.
-    /// Every pool must have a page for it to count.
+    /// Every pool must have a page for it to count; a model with recurrent states also needs a checkpoint behind the
+    /// last page.
     pub fn acquire_prefix(
         &mut self,
         sequence: &mut SequencePages<'_>,
         tokens: &[TokenId],
         pages: u32,
     ) -> u32 {
+        let pages = self.restorable(tokens, pages);
         for page in tokens.as_chunks().0.iter().take(pages as usize) {
             let mut tables = self.pools.iter().zip(&sequence.tables);
             if !tables.all(|(pool, table)| pool.find(table.key, page).is_some()) {
@@ -118,6 +150,48 @@ impl<'a> KvManager<'a> {
             }
         }
         sequence.cached()
+    }
+
+    /// Number of leading pages of `tokens`, at most `pages`, behind which a sequence can go on: all that are cached, or
+    /// those up to the last checkpoint.
+    fn restorable(&self, tokens: &[TokenId], pages: u32) -> u32 {
+        let Some((states, pool)) = self.states.as_ref().zip(self.pools.first()) else { return pages };
+        let (mut parent, mut restorable) = (None, 0);
+        for (count, page) in (1..).zip(tokens.as_chunks().0.iter().take(pages as usize)) {
+            let Some((_, key)) = pool.find(parent, page) else { break };
+            if states.find(key).is_some() {
+                restorable = count;
+            }
+            parent = Some(key);
+        }
+        restorable
+    }
+
+    /// Gives a sequence that starts a recurrent state. Returns the copy that brings it behind the cached prefix, if one
+    /// is needed; a sequence without a cached prefix begins with an empty state. False if there is no state.
+    pub fn start_state(&mut self, sequence: &mut SequencePages<'_>) -> Result<Option<StateCopy>, NoState> {
+        let Some((states, pool)) = self.states.as_mut().zip(self.pools.first()) else { return Ok(None) };
+        let key = sequence.tables.first().and_then(|table| table.key);
+        let source = key.and_then(|key| states.find(key));
+        if let Some(source) = source {
+            states.touch(source);
+        }
+        let state = states.take_running(source, &|key| pool.is_cached(key)).ok_or(NoState)?;
+        sequence.state = Some(state);
+        sequence.checkpoint = None;
+        Ok(source.filter(|&source| source != state).map(|from| StateCopy { from, to: state }))
+    }
+
+    /// Makes a checkpoint of a running sequence that has computed just the pages that the prefix cache has of it.
+    /// `trailing` checkpoints replace the one before. Returns the copy to make, if one is needed.
+    pub fn checkpoint(&mut self, sequence: &mut SequencePages<'_>, trailing: bool) -> Option<StateCopy> {
+        let (states, pool) = self.states.as_mut().zip(self.pools.first())?;
+        let table = sequence.tables.first()?;
+        let key = table.key?;
+        let replace = sequence.checkpoint.filter(|_| trailing);
+        let to = states.take_checkpoint(key, replace, &|key| pool.is_cached(key))?;
+        sequence.checkpoint = trailing.then_some(key);
+        Some(StateCopy { from: sequence.state?, to })
     }
 
     /// True if the sequences can grow to the given numbers of pages, all of them together, and `reserve` pages
@@ -166,6 +240,9 @@ impl<'a> KvManager<'a> {
             }
             table.cached = 0;
             table.key = None;
+        }
+        if let Some((states, state)) = self.states.as_mut().zip(sequence.state.take()) {
+            states.release(state);
         }
     }
 }

@@ -7,10 +7,12 @@ mod block_pool;
 mod manager;
 mod page_table;
 mod prefix_cache;
+mod state_pool;
 mod transfer;
 
 pub use block_pool::BlockPool;
-pub use manager::KvManager;
+pub use manager::{KvManager, NoState, StateCopy};
 pub use page_table::SequencePages;
 pub use prefix_cache::{PageHash, PrefixKey};
+pub use state_pool::StatePool;
 pub use transfer::AllocateError;

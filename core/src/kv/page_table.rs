@@ -2,7 +2,7 @@
 
 use super::prefix_cache::PrefixKey;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
-use crate::plan::PageId;
+use crate::plan::{PageId, StateId};
 
 /// The pages of a sequence in one pool.
 pub(super) struct PageTable<'a> {
@@ -18,6 +18,10 @@ pub(super) struct PageTable<'a> {
 pub struct SequencePages<'a> {
     /// `[pools]`
     pub(super) tables: Vec<'a, PageTable<'a>>,
+    /// The recurrent state while the sequence runs, for models that have one.
+    pub(super) state: Option<StateId>,
+    /// The prefix of the last checkpoint that the sequence made behind its prompt.
+    pub(super) checkpoint: Option<PrefixKey>,
 }
 
 impl<'a> SequencePages<'a> {
@@ -28,7 +32,7 @@ impl<'a> SequencePages<'a> {
             let pages = heap::with_capacity(heap, pages as usize)?;
             tables.push(PageTable { pages, cached: 0, key: None });
         }
-        Ok(Self { tables })
+        Ok(Self { tables, state: None, checkpoint: None })
     }
 
     /// Bytes of heap of tables with room for `pages` pages.
@@ -40,6 +44,11 @@ impl<'a> SequencePages<'a> {
     /// Number of pages in each pool.
     pub fn len(&self) -> u32 {
         self.tables.first().map_or(0, |table| table.pages.len() as u32)
+    }
+
+    /// The recurrent state, for models that have one, while the sequence runs.
+    pub fn state(&self) -> Option<StateId> {
+        self.state
     }
 
     /// True if the sequence holds no pages.

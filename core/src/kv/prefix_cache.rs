@@ -97,6 +97,11 @@ impl<'a> PrefixCache<'a> {
         key
     }
 
+    /// True if the cache has the page that ends a prefix. Looks at every page.
+    pub(super) fn contains(&self, key: PrefixKey) -> bool {
+        self.table.iter().any(|page| self.entries[page.0 as usize].key == key)
+    }
+
     pub(super) fn remove(&mut self, page: PageId) {
         let Entry { parent, tokens, .. } = self.entries[page.0 as usize].clone();
         if let Ok(entry) = self.table.find_entry((self.hash)(parent, &tokens), |&other| other == page) {

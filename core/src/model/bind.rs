@@ -3,17 +3,18 @@
 use super::error::{ModelError, Name, TensorFault};
 use super::family::{Family, FfnNorm};
 use super::hparams::{ExpertParams, HyperParams, Keys};
+use super::kv_slots::KvSlots;
 use super::rope::{Rope, Scaling};
-use super::weights::{Ffn, KvGroup, Layer, Model, Router, Shared, Weight};
+use super::weights::{
+    Attention, Delta, DeltaGateWeights, Ffn, Layer, Mixer, Model, ParallelExperts, Router, Shared,
+    StateShape, TokenInput, TokenInputs, Weight,
+};
 use crate::gguf::{Gguf, Tensor};
 use crate::heap::{self, Heap, Vec};
-use crate::plan::{GroupId, KvSlot, Matrix, Norm, RopeId, VectorId, WeightId};
+use crate::plan::{DeltaShape, Matrix, Norm, RopeId, StateSlot, VectorId, WeightId};
 use crate::quant;
 use core::fmt::Write;
 use core::ops::Range;
-
-/// Most KV groups of a model; batches have one page table per sequence and group.
-const MAX_GROUPS: usize = 8;
 
 impl<'a> Model<'a> {
     /// Binds a parsed file.
@@ -42,11 +43,24 @@ impl<'a> Model<'a> {
         };
         let output_norm = binder.norm("output_norm.weight", width, hparams.eps)?;
         let ropes = binder.ropes(&hparams, family)?;
-        let mut groups = heap::with_capacity(heap, MAX_GROUPS)?;
+        let mut kv_slots = KvSlots::new(hparams.layers.len(), heap)?;
         let mut layers = heap::with_capacity(heap, hparams.layers.len())?;
-        for index in 0..hparams.layers.len() {
-            layers.push(binder.layer(index, &hparams, family, &mut groups, ropes.len())?);
+        let mut recurrent = 0;
+        for (index, shape) in hparams.layers.iter().enumerate() {
+            let mixer = match hparams.delta.filter(|_| shape.recurrent) {
+                Some(delta) => {
+                    recurrent += 1;
+                    let fused = family.recurrence.is_some_and(|recurrence| recurrence.fused_gates);
+                    Mixer::Delta(binder.delta(index, &hparams, (delta, fused), StateSlot(recurrent - 1))?)
+                }
+                None => {
+                    Mixer::Attention(binder.attention(index, &hparams, family, &mut kv_slots, ropes.len())?)
+                }
+            };
+            layers.push(binder.layer(index, &hparams, family, mixer)?);
         }
+        let token_inputs = binder.token_inputs(&hparams, vocabulary)?;
+        let state = hparams.delta.map(|delta| StateShape { layers: recurrent, delta });
         let Binder { weights, vectors, .. } = binder;
         Ok(Self {
             family,
@@ -54,7 +68,9 @@ impl<'a> Model<'a> {
             weights,
             vectors,
             ropes,
-            groups,
+            groups: kv_slots.into_groups(),
+            state,
+            token_inputs,
             layers,
             embedding: table,
             output_norm,
@@ -102,6 +118,14 @@ fn named(layer: Option<usize>, part: &str, suffix: &str) -> Name {
         Some(layer) => write!(name, "blk.{layer}.{part}.{suffix}"),
         None => write!(name, "{part}.{suffix}"),
     };
+    name
+}
+
+/// The name of a tensor that has no suffix.
+fn bare(layer: usize, part: &str) -> Name {
+    let mut name = Name::new();
+    // As above.
+    let _ = write!(name, "blk.{layer}.{part}");
     name
 }
 
@@ -159,6 +183,111 @@ impl<'a> Binder<'_, 'a> {
             .ok_or_else(|| fault(&named(Some(layer), part, "weight"), TensorFault::Missing))
     }
 
+    /// The kernel of a short convolution, which files have as `[channels, taps]`, as `[taps, channels]`.
+    fn convolution(&mut self, name: &str, shape: DeltaShape) -> Result<VectorId, ModelError> {
+        let (channels, taps) = (shape.channels(), shape.taps as usize);
+        let id = self.required_vector(name, channels * taps)?;
+        let mut turned = heap::filled(self.heap, channels * taps, 0f32)?;
+        for (channel, kernel) in self.vectors[id.index()].chunks_exact(taps).enumerate() {
+            for (tap, &weight) in kernel.iter().enumerate() {
+                turned[tap * channels + channel] = weight;
+            }
+        }
+        self.vectors[id.index()] = turned;
+        Ok(id)
+    }
+
+    /// A vector of `len` equal values.
+    fn filled(&mut self, len: u32, value: f32) -> Result<VectorId, ModelError> {
+        let values = heap::filled(self.heap, len as usize, value)?;
+        let id = VectorId(u32::try_from(self.vectors.len()).unwrap_or(u32::MAX));
+        heap::push(&mut self.vectors, values)?;
+        Ok(id)
+    }
+
+    /// A required vector with its values multiplied by a factor.
+    fn scaled(&mut self, name: &str, len: u32, factor: f32) -> Result<VectorId, ModelError> {
+        let id = self.required_vector(name, len as usize)?;
+        self.vectors[id.index()].iter_mut().for_each(|value| *value *= factor);
+        Ok(id)
+    }
+
+    fn parallel_experts(
+        &mut self,
+        layer: usize,
+        hparams: &HyperParams<'_>,
+        experts: ExpertParams,
+    ) -> Result<ParallelExperts, ModelError> {
+        let (width, eps) = (hparams.width, hparams.eps);
+        let name = |part: &str| named(Some(layer), part, "weight");
+        // the router's input is normalized, divided by the root of the width, and multiplied by channel
+        let factor = 1.0 / libm::sqrtf(width as f32);
+        let router_weight = self.scaled(&named(Some(layer), "ffn_gate_inp", "scale"), width, factor)?;
+        let router = self.weight(&name("ffn_gate_inp"), [u64::from(width), u64::from(experts.count), 1])?;
+        let (gate, up, down) = self.expert_stacks(layer, width, experts)?;
+        Ok(ParallelExperts {
+            router_norm: Norm { weight: router_weight, eps },
+            norm: self.norm(&name("pre_ffw_norm_2"), width, eps)?,
+            post_norm: self.norm(&name("post_ffw_norm_2"), width, eps)?,
+            dense_post_norm: self.norm(&name("post_ffw_norm_1"), width, eps)?,
+            router: Matrix { weight: router, first_row: 0, rows: experts.count, scale: None, bias: None },
+            gate,
+            up,
+            down,
+        })
+    }
+
+    fn token_inputs(
+        &mut self,
+        hparams: &HyperParams<'_>,
+        vocabulary: u32,
+    ) -> Result<Option<TokenInputs>, ModelError> {
+        let part = hparams.per_layer_width;
+        if part == 0 {
+            return Ok(None);
+        }
+        let all = u64::from(part) * hparams.layers.len() as u64;
+        let table = self.weight("per_layer_token_embd.weight", [all, u64::from(vocabulary), 1])?;
+        let width = u64::from(hparams.width);
+        let projection = self.weight("per_layer_model_proj.weight", [width, all, 1])?;
+        let rows = u32::try_from(all).unwrap_or(u32::MAX);
+        // the sum of both is divided by the root of two, and the embedding by that of its width
+        let half = core::f32::consts::FRAC_1_SQRT_2;
+        let weight = self.scaled("per_layer_proj_norm.weight", part, half)?;
+        Ok(Some(TokenInputs {
+            table,
+            scale: half * libm::sqrtf(part as f32),
+            projection: Matrix { weight: projection, first_row: 0, rows, scale: None, bias: None },
+            norm: Norm { weight, eps: hparams.eps * hparams.width as f32 },
+        }))
+    }
+
+    fn token_input(
+        &mut self,
+        layer: usize,
+        hparams: &HyperParams<'_>,
+    ) -> Result<Option<TokenInput>, ModelError> {
+        let (width, part) = (hparams.width, hparams.per_layer_width);
+        if part == 0 {
+            return Ok(None);
+        }
+        Ok(Some(TokenInput {
+            gate: self.required("inp_gate", layer, Dims { cols: width, rows: part, stack: 1 })?,
+            projection: self.required("proj", layer, Dims { cols: part, rows: width, stack: 1 })?,
+            norm: self.norm(&named(Some(layer), "post_norm", "weight"), width, hparams.eps)?,
+        }))
+    }
+
+    /// The factor on a layer's output, 1 where the file has none.
+    fn output_scale(&mut self, layer: usize) -> Result<f32, ModelError> {
+        let id = self.vector(&named(Some(layer), "layer_output_scale", "weight"), 1)?;
+        Ok(id.map_or(1.0, |id| self.vectors[id.index()][0]))
+    }
+
+    fn required_vector(&mut self, name: &str, len: usize) -> Result<VectorId, ModelError> {
+        self.vector(name, len)?.ok_or_else(|| fault(name, TensorFault::Missing))
+    }
+
     /// An optional vector of `len` elements, in f32.
     fn vector(&mut self, name: &str, len: usize) -> Result<Option<VectorId>, ModelError> {
         self.slice(name, [len, 1], 0..len)
@@ -201,8 +330,7 @@ impl<'a> Binder<'_, 'a> {
     /// The rotary embeddings: the one of full layers, then the one of windowed layers if it differs.
     fn ropes(&mut self, hparams: &HyperParams<'a>, family: &Family) -> Result<Vec<'a, Rope<'a>>, ModelError> {
         const NAME: &str = "rope_freqs.weight";
-        let pairs = hparams.rope_dims as usize / 2;
-        let id = self.vector(NAME, pairs)?;
+        let id = self.vector(NAME, hparams.rope_dims as usize / 2)?;
         let divisors = id.map_or(&[][..], |id| &self.vectors[id.index()]);
         if let Some(&bad) = divisors.iter().find(|&&divisor| !(divisor.is_finite() && divisor != 0.0)) {
             let expected = "finite divisors other than 0";
@@ -214,9 +342,92 @@ impl<'a> Binder<'_, 'a> {
         let windowed = hparams.layers.iter().any(|layer| layer.window.is_some());
         if windowed && family.window_rope_base.is_some() {
             let plain = Scaling::Linear { factor: 1.0 };
-            ropes.push(Rope::new(pairing, dims, hparams.window_rope_base, plain, divisors, self.heap)?);
+            let dims = hparams.window_rope_dims;
+            ropes.push(Rope::new(pairing, dims, hparams.window_rope_base, plain, &[], self.heap)?);
         }
         Ok(ropes)
+    }
+
+    fn attention(
+        &mut self,
+        index: usize,
+        hparams: &HyperParams<'a>,
+        family: &Family,
+        kv_slots: &mut KvSlots<'a>,
+        ropes: usize,
+    ) -> Result<Attention, ModelError> {
+        let shape = hparams.layers[index];
+        let (width, eps) = (hparams.width, hparams.eps);
+        let name = |part: &str| named(Some(index), part, "weight");
+        let owns_kv = shape.kv_layer as usize == index;
+        let (query, key, value) = if owns_kv {
+            let [query, key, value] = self.qkv(index, hparams, family)?;
+            (query, Some(key), Some(value))
+        } else {
+            let rows = shape.heads * shape.key_dim;
+            (self.required("attn_q", index, Dims { cols: width, rows, stack: 1 })?, None, None)
+        };
+        let query_norm = self.optional_norm(&name("attn_q_norm"), shape.key_dim, eps)?;
+        let key_norm = self.optional_norm(&name("attn_k_norm"), shape.key_dim, eps)?.filter(|_| owns_kv);
+        let value_norm = match owns_kv && family.gemma4 {
+            true => Some(Norm { weight: self.filled(shape.value_dim, 1.0)?, eps }),
+            false => None,
+        };
+        if family.head_norms && (query_norm.is_none() || key_norm.is_none() && owns_kv) {
+            let missing = if query_norm.is_none() { "attn_q_norm" } else { "attn_k_norm" };
+            return Err(fault(&name(missing), TensorFault::Missing));
+        }
+        let output_dims = Dims { cols: shape.heads * shape.value_dim, rows: width, stack: 1 };
+        Ok(Attention {
+            query,
+            gated: family.gated_attention,
+            key,
+            value,
+            output: self.required("attn_output", index, output_dims)?,
+            query_norm,
+            key_norm,
+            value_norm,
+            key_dim: shape.key_dim,
+            value_dim: shape.value_dim,
+            sinks: self.vector(&name("attn_sinks"), shape.heads as usize)?,
+            kv: kv_slots.slot(hparams, index)?,
+            rope: RopeId(if shape.window.is_some() && ropes > 1 { 1 } else { 0 }),
+            heads: shape.heads,
+            window: shape.window,
+        })
+    }
+
+    /// A layer with a recurrent state.
+    fn delta(
+        &mut self,
+        index: usize,
+        hparams: &HyperParams<'a>,
+        (shape, fused_gates): (DeltaShape, bool),
+        state: StateSlot,
+    ) -> Result<Delta, ModelError> {
+        let cols = hparams.width;
+        let (channels, values) = (shape.channels() as u32, shape.value_width() as u32);
+        let heads = shape.value_heads;
+        let from_width = |rows| Dims { cols, rows, stack: 1 };
+        let gates = if fused_gates {
+            DeltaGateWeights::ByKeyHead(self.required("ssm_ba", index, from_width(2 * heads))?)
+        } else {
+            let beta = self.required("ssm_beta", index, from_width(heads))?;
+            DeltaGateWeights::Apart { beta, alpha: self.required("ssm_alpha", index, from_width(heads))? }
+        };
+        let name = |part: &str, suffix: &str| named(Some(index), part, suffix);
+        Ok(Delta {
+            mixed: self.required("attn_qkv", index, from_width(channels))?,
+            gate: self.required("attn_gate", index, from_width(values))?,
+            gates,
+            output: self.required("ssm_out", index, Dims { cols: values, rows: cols, stack: 1 })?,
+            convolution: self.convolution(&name("ssm_conv1d", "weight"), shape)?,
+            decay: self.required_vector(&bare(index, "ssm_a"), heads as usize)?,
+            step_bias: self.required_vector(&name("ssm_dt", "bias"), heads as usize)?,
+            norm: self.norm(&name("ssm_norm", "weight"), shape.value_dim, hparams.eps)?,
+            shape,
+            state,
+        })
     }
 
     fn layer(
@@ -224,20 +435,11 @@ impl<'a> Binder<'_, 'a> {
         index: usize,
         hparams: &HyperParams<'a>,
         family: &Family,
-        groups: &mut Vec<'a, KvGroup>,
-        ropes: usize,
+        mixer: Mixer,
     ) -> Result<Layer, ModelError> {
         let shape = hparams.layers[index];
-        let [query, key, value] = self.qkv(index, hparams)?;
         let (width, eps) = (hparams.width, hparams.eps);
         let name = |part: &str| named(Some(index), part, "weight");
-        let query_norm = self.optional_norm(&name("attn_q_norm"), hparams.key_dim, eps)?;
-        let key_norm = self.optional_norm(&name("attn_k_norm"), hparams.key_dim, eps)?;
-        if family.head_norms && (query_norm.is_none() || key_norm.is_none()) {
-            let missing = if query_norm.is_none() { "attn_q_norm" } else { "attn_k_norm" };
-            return Err(fault(&name(missing), TensorFault::Missing));
-        }
-        let output_dims = Dims { cols: shape.heads * hparams.value_dim, rows: width, stack: 1 };
         let (post_attention_norm, post_ffn_norm) = match family.ffn_norm {
             FfnNorm::Plain | FfnNorm::PostAttention => (None, None),
             FfnNorm::Sandwich => (
@@ -247,45 +449,47 @@ impl<'a> Binder<'_, 'a> {
         };
         Ok(Layer {
             attention_norm: self.norm(&name("attn_norm"), width, eps)?,
-            query,
-            key,
-            value,
-            output: self.required("attn_output", index, output_dims)?,
-            query_norm,
-            key_norm,
-            sinks: self.vector(&name("attn_sinks"), shape.heads as usize)?,
+            mixer,
             post_attention_norm,
             ffn_norm: self.norm(&name(family.ffn_norm.tensor()), width, eps)?,
             post_ffn_norm,
-            ffn: match hparams.experts.filter(|_| index >= hparams.dense_layers as usize) {
+            ffn: match hparams.experts.filter(|_| !family.gemma4 && index >= hparams.dense_layers as usize) {
                 Some(experts) => self.mixture(index, width, experts)?,
                 None => self.dense(index, width, shape.ffn)?,
             },
-            kv: kv_slot(hparams, index, groups)?,
-            rope: RopeId(if shape.window.is_some() && ropes > 1 { 1 } else { 0 }),
-            heads: shape.heads,
-            window: shape.window,
+            parallel_experts: match hparams.experts.filter(|_| family.gemma4) {
+                Some(experts) => Some(self.parallel_experts(index, hparams, experts)?),
+                None => None,
+            },
+            token_input: self.token_input(index, hparams)?,
+            output_scale: if family.gemma4 { self.output_scale(index)? } else { 1.0 },
         })
     }
 
     /// Queries, keys and values: three tensors, or one with their rows in this order.
-    fn qkv(&mut self, layer: usize, hparams: &HyperParams<'_>) -> Result<[Matrix; 3], ModelError> {
+    fn qkv(
+        &mut self,
+        layer: usize,
+        hparams: &HyperParams<'_>,
+        family: &Family,
+    ) -> Result<[Matrix; 3], ModelError> {
         const FUSED: &str = "attn_qkv";
         let shape = hparams.layers[layer];
-        let rows = [
-            shape.heads * hparams.key_dim,
-            shape.kv_heads * hparams.key_dim,
-            shape.kv_heads * hparams.value_dim,
-        ];
+        let queries = shape.heads * shape.key_dim * if family.gated_attention { 2 } else { 1 };
+        let rows = [queries, shape.kv_heads * shape.key_dim, shape.kv_heads * shape.value_dim];
         let cols = hparams.width;
         let name = named(Some(layer), FUSED, "weight");
         if self.find(&name).is_none() {
             let dims = rows.map(|rows| Dims { cols, rows, stack: 1 });
-            return Ok([
-                self.required("attn_q", layer, dims[0])?,
-                self.required("attn_k", layer, dims[1])?,
-                self.required("attn_v", layer, dims[2])?,
-            ]);
+            let query = self.required("attn_q", layer, dims[0])?;
+            let key = self.required("attn_k", layer, dims[1])?;
+            let value = match self.part("attn_v", Some(layer), dims[2])? {
+                // values may be the keys, before their norm and rotation
+                None if family.gemma4 && shape.key_dim == shape.value_dim => key,
+                None => self.required("attn_v", layer, dims[2])?,
+                Some(value) => value,
+            };
+            return Ok([query, key, value]);
         }
         let total: u32 = rows.iter().sum();
         let weight = self.weight(&name, [u64::from(cols), u64::from(total), 1])?;
@@ -329,15 +533,25 @@ impl<'a> Binder<'_, 'a> {
             self.required("ffn_gate_inp", layer, Dims { cols: width, rows: experts.count, stack: 1 })?;
         let count = experts.count as usize;
         let selection_bias = self.vector(&named(Some(layer), "exp_probs_b", "bias"), count)?;
+        let (gate, up, down) = self.expert_stacks(layer, width, experts)?;
+        let shared = self.shared(layer, width, experts)?;
+        Ok(Ffn::Mixture { router: Router { matrix, selection_bias }, gate, up, down, shared })
+    }
+
+    /// Gate, up and down of all experts.
+    fn expert_stacks(
+        &mut self,
+        layer: usize,
+        width: u32,
+        experts: ExpertParams,
+    ) -> Result<(Matrix, Matrix, Matrix), ModelError> {
         let dims = Dims { cols: width, rows: experts.ffn, stack: experts.count };
         let (gate, up) = match self.part("ffn_gate_exps", Some(layer), dims)? {
             Some(gate) => (gate, self.required("ffn_up_exps", layer, dims)?),
             None => self.fused_gate_up("ffn_gate_up_exps", layer, dims)?,
         };
         let down_dims = Dims { cols: experts.ffn, rows: width, stack: experts.count };
-        let down = self.required("ffn_down_exps", layer, down_dims)?;
-        let shared = self.shared(layer, width, experts)?;
-        Ok(Ffn::Mixture { router: Router { matrix, selection_bias }, gate, up, down, shared })
+        Ok((gate, up, self.required("ffn_down_exps", layer, down_dims)?))
     }
 
     /// The shared expert, if there is one.
@@ -349,10 +563,15 @@ impl<'a> Binder<'_, 'a> {
     ) -> Result<Option<Shared>, ModelError> {
         let ffn = experts.shared_ffn;
         let dims = Dims { cols: width, rows: ffn, stack: 1 };
-        let Some(gate) = self.part("ffn_gate_shexp", Some(layer), dims)? else { return Ok(None) };
+        let parts = ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"];
+        if !parts.iter().any(|part| self.find(&named(Some(layer), part, "weight")).is_some()) {
+            return Ok(None);
+        }
+        let gate = self.required("ffn_gate_shexp", layer, dims)?;
         let up = self.required("ffn_up_shexp", layer, dims)?;
         let down = self.required("ffn_down_shexp", layer, Dims { cols: ffn, rows: width, stack: 1 })?;
-        let weight = self.part("ffn_gate_inp_shexp", Some(layer), Dims { cols: width, rows: 1, stack: 1 })?;
+        let weight =
+            Some(self.required("ffn_gate_inp_shexp", layer, Dims { cols: width, rows: 1, stack: 1 })?);
         Ok(Some(Shared { gate, up, down, weight }))
     }
 
@@ -372,32 +591,4 @@ impl<'a> Binder<'_, 'a> {
         let gate = Matrix { weight, first_row: 0, rows: dims.rows, scale, bias: gate_bias };
         Ok((gate, Matrix { first_row: dims.rows, bias: up_bias, ..gate }))
     }
-}
-
-/// The layer's slot in the group of its KV shape; a new group if there is none.
-fn kv_slot(
-    hparams: &HyperParams<'_>,
-    layer: usize,
-    groups: &mut Vec<'_, KvGroup>,
-) -> Result<KvSlot, ModelError> {
-    let shape = hparams.layers[layer];
-    let group = KvGroup {
-        layers: 0,
-        heads: shape.kv_heads,
-        key_dim: hparams.key_dim,
-        value_dim: hparams.value_dim,
-        window: shape.window,
-    };
-    let at = groups.iter().position(|known| KvGroup { layers: 0, ..*known } == group);
-    let at = at.unwrap_or(groups.len());
-    if at == groups.len() {
-        if at == MAX_GROUPS {
-            return Err(ModelError::TooManyGroups(MAX_GROUPS));
-        }
-        heap::push(groups, group)?;
-    }
-    let layer = groups[at].layers;
-    groups[at].layers += 1;
-    // `at` is below MAX_GROUPS.
-    Ok(KvSlot { group: GroupId(at as u8), layer })
 }

@@ -1,10 +1,12 @@
 //! From a bound model to the plan of one batch shape.
 
-use super::weights::{Ffn, Layer, Model, Shared};
+use super::weights::{
+    Attention, Delta, DeltaGateWeights, Ffn, Layer, Mixer, Model, ParallelExperts, Shared, TokenInputs,
+};
 use crate::heap::Heap;
 use crate::plan::{
-    Attend, Builder, Element, Epilogue, Experts, Head, HeadResult, Matrix, Op, Part, Plan, PlanError,
-    Project, Route, Rows, Shape, TensorId,
+    Attend, Builder, DeltaGates, DeltaNet, Element, Epilogue, Experts, Head, HeadResult, Matrix, Norm,
+    NormAdd, Op, Part, Plan, PlanError, Project, Route, Rows, Shape, TensorId, Update,
 };
 use heapless::Vec as Fixed;
 
@@ -19,9 +21,14 @@ impl<'a> Model<'a> {
         let mut stream = builder.tensor(Rows::Batch, width, Element::F32)?;
         let scale = if self.family.scaled_embedding { libm::sqrtf(width as f32) } else { 1.0 };
         builder.op(Op::Embed { table: self.embedding, scale, out: stream })?;
+        let mut inputs = None;
+        if let Some(token_inputs) = self.token_inputs {
+            inputs = Some(Graph { model: self, builder: &mut builder }.token_inputs(&token_inputs, stream)?);
+        }
         let last = self.layers.len() - 1;
         for (index, layer) in self.layers.iter().enumerate() {
-            stream = Graph { model: self, builder: &mut builder }.layer(layer, stream, index == last)?;
+            let mut graph = Graph { model: self, builder: &mut builder };
+            stream = graph.layer(layer, stream, inputs.map(|inputs| (inputs, index)), index == last)?;
         }
         builder.op(Op::Head(Head {
             input: stream,
@@ -42,19 +49,66 @@ struct Graph<'g, 'm, 'a, 'p> {
 
 impl Graph<'_, '_, '_, '_> {
     /// Adds a layer; in the last layer, everything after keys and values works on the output rows only.
-    fn layer(&mut self, layer: &Layer, stream: TensorId, last: bool) -> Result<TensorId, PlanError> {
-        let mut rows = Rows::Batch;
-        let mut query = self.qkv(layer, stream)?;
-        let mut stream = stream;
-        if last {
-            rows = Rows::Outputs;
-            query = self.select(query, layer.query.rows)?;
-            stream = self.select(stream, self.model.hparams.width)?;
-        }
-        let attended = self.attend(layer, query, rows)?;
-        self.branch(layer.output, attended, layer.post_attention_norm, stream, rows)?;
-        self.ffn(layer, stream, rows)?;
+    fn layer(
+        &mut self,
+        layer: &Layer,
+        stream: TensorId,
+        inputs: Option<(TensorId, usize)>,
+        last: bool,
+    ) -> Result<TensorId, PlanError> {
+        let rows = if last { Rows::Outputs } else { Rows::Batch };
+        let (output, mixed) = match &layer.mixer {
+            Mixer::Attention(attention) => {
+                (attention.output, self.attention(attention, layer.attention_norm, stream, rows)?)
+            }
+            Mixer::Delta(delta) => {
+                let out = self.delta(delta, layer.attention_norm, stream)?;
+                (delta.output, self.select_if(last, out, delta.output_width())?)
+            }
+        };
+        let stream = self.select_if(last, stream, self.model.hparams.width)?;
+        self.branch(output, mixed, layer.post_attention_norm, stream, (rows, 1.0))?;
+        let Some((token_input, (inputs, index))) = layer.token_input.zip(inputs) else {
+            self.ffn(layer, stream, (rows, layer.output_scale))?;
+            return Ok(stream);
+        };
+        self.ffn(layer, stream, (rows, 1.0))?;
+        let width = token_input.gate.rows;
+        let inputs = self.select_if(last, inputs, width * self.model.layers.len() as u32)?;
+        let hidden = self.builder.tensor(rows, width, Element::F32)?;
+        let glu = self.model.family.glu;
+        let epilogue = Epilogue::GateBy { by: inputs, column: index as u32 * width, glu, out: hidden };
+        self.project(stream, None, &[Part { matrix: token_input.gate, epilogue }])?;
+        let scale = layer.output_scale;
+        self.branch(token_input.projection, hidden, Some(token_input.norm), stream, (rows, scale))?;
         Ok(stream)
+    }
+
+    /// The inputs of all layers beside the stream, `[rows, layers * per_layer_width]`.
+    fn token_inputs(&mut self, inputs: &TokenInputs, embedding: TensorId) -> Result<TensorId, PlanError> {
+        let width = inputs.projection.rows;
+        let out = self.builder.tensor(Rows::Batch, width, Element::F32)?;
+        let projected = self.builder.tensor(Rows::Batch, width, Element::F32)?;
+        self.builder.op(Op::Embed { table: inputs.table, scale: inputs.scale, out })?;
+        let epilogue = Epilogue::Store { out: projected };
+        self.project(embedding, None, &[Part { matrix: inputs.projection, epilogue }])?;
+        self.norm_add(projected, inputs.norm, out, (Update::Add, 1.0))?;
+        Ok(out)
+    }
+
+    fn norm_add(
+        &mut self,
+        input: TensorId,
+        norm: Norm,
+        to: TensorId,
+        (update, scale): (Update, f32),
+    ) -> Result<(), PlanError> {
+        self.builder.op(Op::NormAdd(NormAdd { input, norm, to, update, scale }))
+    }
+
+    /// The rows whose result is wanted, if only they are.
+    fn select_if(&mut self, last: bool, input: TensorId, width: u32) -> Result<TensorId, PlanError> {
+        if last { self.select(input, width) } else { Ok(input) }
     }
 
     fn select(&mut self, input: TensorId, width: u32) -> Result<TensorId, PlanError> {
@@ -63,62 +117,157 @@ impl Graph<'_, '_, '_, '_> {
         Ok(out)
     }
 
-    fn qkv(&mut self, layer: &Layer, stream: TensorId) -> Result<TensorId, PlanError> {
-        let out = self.builder.tensor(Rows::Batch, layer.query.rows, Element::F32)?;
-        let (rope, kv) = (Some(layer.rope), layer.kv);
-        let query =
-            Epilogue::Query { norm: layer.query_norm, rope, head_dim: self.model.hparams.key_dim, out };
-        let parts = [
-            Part { matrix: layer.query, epilogue: query },
-            Part { matrix: layer.key, epilogue: Epilogue::Key { norm: layer.key_norm, rope, kv } },
-            Part { matrix: layer.value, epilogue: Epilogue::Value { kv } },
-        ];
-        self.project(stream, Some(layer.attention_norm), &parts)?;
-        Ok(out)
-    }
-
-    fn project(
+    /// Softmax attention of the wanted rows; keys and values are those of all rows.
+    fn attention(
         &mut self,
-        input: TensorId,
-        norm: Option<crate::plan::Norm>,
-        parts: &[Part],
-    ) -> Result<(), PlanError> {
-        // A projection never has more parts than the three of attention.
-        let parts = Fixed::from_slice(parts).unwrap_or_default();
-        self.builder.op(Op::Project(Project { input, norm, parts }))
-    }
-
-    fn attend(&mut self, layer: &Layer, query: TensorId, rows: Rows) -> Result<TensorId, PlanError> {
-        let hparams = &self.model.hparams;
-        let out = self.builder.tensor(rows, layer.heads * hparams.value_dim, Element::F32)?;
+        layer: &Attention,
+        norm: Norm,
+        stream: TensorId,
+        rows: Rows,
+    ) -> Result<TensorId, PlanError> {
+        let width = layer.heads * layer.key_dim;
+        let mut query = self.builder.tensor(Rows::Batch, width, Element::F32)?;
+        let mut gate = None;
+        if layer.gated {
+            gate = Some(self.builder.tensor(Rows::Batch, width, Element::F32)?);
+        }
+        let (rope, kv) = (Some(layer.rope), layer.kv);
+        let epilogue =
+            Epilogue::Query { norm: layer.query_norm, rope, head_dim: layer.key_dim, out: query, gate };
+        let mut parts: Fixed<Part, 4> = Fixed::new();
+        parts.extend([Part { matrix: layer.query, epilogue }]);
+        let key = Epilogue::Key { norm: layer.key_norm, rope, kv };
+        parts.extend(layer.key.map(|matrix| Part { matrix, epilogue: key }));
+        let value = Epilogue::Value { norm: layer.value_norm, kv };
+        parts.extend(layer.value.map(|matrix| Part { matrix, epilogue: value }));
+        self.project(stream, Some(norm), &parts)?;
+        if rows == Rows::Outputs {
+            query = self.select(query, width)?;
+            gate = gate.map(|gate| self.select(gate, width)).transpose()?;
+        }
+        let out = self.builder.tensor(rows, layer.heads * layer.value_dim, Element::F32)?;
         self.builder.op(Op::Attend(Attend {
             query,
-            kv: layer.kv,
+            kv,
             heads: layer.heads,
-            scale: hparams.attention_scale,
+            scale: self.model.hparams.attention_scale,
             window: layer.window,
             soft_cap: None,
             sinks: layer.sinks,
+            gate,
             out,
         }))?;
         Ok(out)
     }
 
-    /// `stream += [norm](matrix * input)`
+    /// Linear attention; every row changes the state.
+    fn delta(&mut self, layer: &Delta, norm: Norm, stream: TensorId) -> Result<TensorId, PlanError> {
+        let shape = layer.shape;
+        let mixed = self.builder.tensor(Rows::Batch, layer.mixed.rows, Element::F32)?;
+        let gate = self.builder.tensor(Rows::Batch, layer.gate.rows, Element::F32)?;
+        let store = |matrix, out| Part { matrix, epilogue: Epilogue::Store { out } };
+        let mut parts: Fixed<Part, 4> = Fixed::new();
+        parts.extend([store(layer.mixed, mixed), store(layer.gate, gate)]);
+        let gates = match layer.gates {
+            DeltaGateWeights::ByKeyHead(matrix) => {
+                let both = self.builder.tensor(Rows::Batch, matrix.rows, Element::F32)?;
+                parts.extend([store(matrix, both)]);
+                DeltaGates::ByKeyHead(both)
+            }
+            DeltaGateWeights::Apart { beta, alpha } => {
+                let tensors =
+                    [beta, alpha].map(|matrix| self.builder.tensor(Rows::Batch, matrix.rows, Element::F32));
+                let [beta_out, alpha_out] = tensors;
+                let (beta_out, alpha_out) = (beta_out?, alpha_out?);
+                parts.extend([store(beta, beta_out), store(alpha, alpha_out)]);
+                DeltaGates::Apart { beta: beta_out, alpha: alpha_out }
+            }
+        };
+        self.project(stream, Some(norm), &parts)?;
+        let out = self.builder.tensor(Rows::Batch, layer.output_width(), Element::F32)?;
+        self.builder.op(Op::DeltaNet(DeltaNet {
+            mixed,
+            gate,
+            gates,
+            convolution: layer.convolution,
+            decay: layer.decay,
+            step_bias: layer.step_bias,
+            norm: layer.norm,
+            shape,
+            state: layer.state,
+            out,
+        }))?;
+        Ok(out)
+    }
+
+    fn project(&mut self, input: TensorId, norm: Option<Norm>, parts: &[Part]) -> Result<(), PlanError> {
+        // A projection never has more parts than the four of a delta net.
+        let parts = Fixed::from_slice(parts).unwrap_or_default();
+        self.builder.op(Op::Project(Project { input, norm, parts }))
+    }
+
+    /// `stream += [norm](matrix * input)`, then times the scale, which only a norm allows.
     fn branch(
         &mut self,
         matrix: Matrix,
         input: TensorId,
-        norm: Option<crate::plan::Norm>,
+        norm: Option<Norm>,
         stream: TensorId,
-        rows: Rows,
+        (rows, scale): (Rows, f32),
     ) -> Result<(), PlanError> {
         let Some(norm) = norm else {
             return self.project(input, None, &[Part { matrix, epilogue: Epilogue::Add { to: stream } }]);
         };
         let out = self.builder.tensor(rows, matrix.rows, Element::F32)?;
         self.project(input, None, &[Part { matrix, epilogue: Epilogue::Store { out } }])?;
-        self.builder.op(Op::NormAdd { input: out, norm, to: stream })
+        self.norm_add(out, norm, stream, (Update::Add, scale))
+    }
+
+    /// The normalized results of a dense feed-forward and of the experts beside it, added.
+    fn dense_and_experts(
+        &mut self,
+        down: Matrix,
+        hidden: TensorId,
+        layer: &ParallelExperts,
+        stream: TensorId,
+        rows: Rows,
+    ) -> Result<TensorId, PlanError> {
+        let width = down.rows;
+        let dense = self.builder.tensor(rows, width, Element::F32)?;
+        self.project(hidden, None, &[Part { matrix: down, epilogue: Epilogue::Store { out: dense } }])?;
+        let both = self.builder.tensor(rows, width, Element::F32)?;
+        self.norm_add(dense, layer.dense_post_norm, both, (Update::Replace, 1.0))?;
+        let Some(experts) = self.model.hparams.experts else { return Ok(both) };
+        let ids = self.builder.tensor(rows, experts.used, Element::U32)?;
+        let weights = self.builder.tensor(rows, experts.used, Element::F32)?;
+        self.builder.op(Op::Route(Route {
+            input: stream,
+            norm: Some(layer.router_norm),
+            router: layer.router,
+            gating: experts.gating,
+            selection_bias: None,
+            top_k: experts.used,
+            renormalize: experts.renormalize,
+            scale: experts.scale,
+            ids,
+            weights,
+        }))?;
+        let routed = self.builder.tensor(rows, width, Element::F32)?;
+        self.builder.op(Op::Experts(Experts {
+            input: stream,
+            norm: Some(layer.norm),
+            ids,
+            weights,
+            top_k: experts.used,
+            gate: layer.gate,
+            up: layer.up,
+            down: layer.down,
+            glu: self.model.family.glu,
+            to: routed,
+            update: Update::Replace,
+        }))?;
+        self.norm_add(routed, layer.post_norm, both, (Update::Add, 1.0))?;
+        Ok(both)
     }
 
     /// Hidden values of the shared expert and its weight before the sigmoid.
@@ -142,14 +291,21 @@ impl Graph<'_, '_, '_, '_> {
         Ok((hidden, Some(out)))
     }
 
-    fn ffn(&mut self, layer: &Layer, stream: TensorId, rows: Rows) -> Result<(), PlanError> {
+    /// The feed-forward of the stream, which is then multiplied by the scale.
+    fn ffn(&mut self, layer: &Layer, stream: TensorId, (rows, scale): (Rows, f32)) -> Result<(), PlanError> {
         let glu = self.model.family.glu;
         match layer.ffn {
             Ffn::Dense { gate, up, down } => {
                 let hidden = self.builder.tensor(rows, gate.rows, Element::F32)?;
                 let part = Part { matrix: gate, epilogue: Epilogue::Gate { up, glu, out: hidden } };
                 self.project(stream, Some(layer.ffn_norm), &[part])?;
-                self.branch(down, hidden, layer.post_ffn_norm, stream, rows)
+                match (layer.parallel_experts, layer.post_ffn_norm) {
+                    (Some(experts), Some(norm)) => {
+                        let both = self.dense_and_experts(down, hidden, &experts, stream, rows)?;
+                        self.norm_add(both, norm, stream, (Update::Add, scale))
+                    }
+                    (_, norm) => self.branch(down, hidden, norm, stream, (rows, scale)),
+                }
             }
             Ffn::Mixture { router, gate, up, down, shared } => {
                 let Some(experts) = self.model.hparams.experts else { return Ok(()) };
@@ -174,7 +330,9 @@ impl Graph<'_, '_, '_, '_> {
                     None => None,
                 };
                 let (top_k, to) = (experts.used, stream);
-                let op = Experts { input: stream, norm, ids, weights, top_k, gate, up, down, glu, to };
+                let update = Update::Add;
+                let op =
+                    Experts { input: stream, norm, ids, weights, top_k, gate, up, down, glu, to, update };
                 self.builder.op(Op::Experts(op))?;
                 let Some((shared, (hidden, weight))) = shared else { return Ok(()) };
                 let epilogue = match weight {

@@ -3,7 +3,7 @@
 //! Source: the graph builders and converters of llama.cpp (2026) and transformers 5.
 
 use super::rope::Pairing;
-use crate::plan::{Gating, Glu};
+use crate::plan::{Gating, Glu, HeadOrder};
 
 /// The norms between attention and the feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,15 @@ pub enum WindowPattern {
     Never,
     /// All but every n-th: layer `i` is windowed iff `i % n < n - 1`.
     AllButEvery(u32),
+}
+
+/// Linear attention of a family's recurrent layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recurrence {
+    /// Which key head a value head reads.
+    pub order: HeadOrder,
+    /// One tensor of betas and alphas, `ssm_ba`, instead of `ssm_beta` and `ssm_alpha`.
+    pub fused_gates: bool,
 }
 
 /// Expert routing of a family.
@@ -69,6 +78,12 @@ pub struct Family {
     pub logit_cap: bool,
     /// Routing, for models with experts.
     pub routing: Routing,
+    /// Each head of `attn_q` is followed by an output gate.
+    pub gated_attention: bool,
+    /// Layers with a recurrent state instead of keys and values.
+    pub recurrence: Option<Recurrence>,
+    /// The differences of Gemma 4 to Gemma 3.
+    pub gemma4: bool,
 }
 
 const SOFTMAX_NORM: Routing = Routing { gating: Gating::Softmax, renormalize: true };
@@ -85,9 +100,36 @@ const LLAMA: Family = Family {
     width_scaled_layers: None,
     logit_cap: false,
     routing: SOFTMAX_NORM,
+    gated_attention: false,
+    recurrence: None,
+    gemma4: false,
 };
 
-const FAMILIES: [Family; 7] = [
+const QWEN35: Family = Family {
+    name: "qwen35",
+    pairing: Pairing::Halves,
+    ffn_norm: FfnNorm::PostAttention,
+    head_norms: true,
+    gated_attention: true,
+    recurrence: Some(Recurrence { order: HeadOrder::Tiled, fused_gates: false }),
+    ..LLAMA
+};
+
+const GEMMA3: Family = Family {
+    name: "gemma3",
+    pairing: Pairing::Halves,
+    glu: Glu::Gelu,
+    scaled_embedding: true,
+    ffn_norm: FfnNorm::Sandwich,
+    head_norms: true,
+    window: WindowPattern::AllButEvery(6),
+    window_rope_base: Some(10_000.0),
+    width_scaled_layers: Some(62),
+    logit_cap: true,
+    ..LLAMA
+};
+
+const FAMILIES: [Family; 11] = [
     LLAMA,
     Family { name: "qwen2", pairing: Pairing::Halves, ..LLAMA },
     Family {
@@ -98,19 +140,8 @@ const FAMILIES: [Family; 7] = [
     },
     Family { name: "qwen3", pairing: Pairing::Halves, head_norms: true, ..LLAMA },
     Family { name: "qwen3moe", pairing: Pairing::Halves, head_norms: true, ..LLAMA },
-    Family {
-        name: "gemma3",
-        pairing: Pairing::Halves,
-        glu: Glu::Gelu,
-        scaled_embedding: true,
-        ffn_norm: FfnNorm::Sandwich,
-        head_norms: true,
-        window: WindowPattern::AllButEvery(6),
-        window_rope_base: Some(10_000.0),
-        width_scaled_layers: Some(62),
-        logit_cap: true,
-        ..LLAMA
-    },
+    GEMMA3,
+    Family { name: "gemma4", width_scaled_layers: None, gemma4: true, ..GEMMA3 },
     Family {
         name: "gpt-oss",
         pairing: Pairing::Halves,
@@ -120,6 +151,13 @@ const FAMILIES: [Family; 7] = [
         routing: Routing { gating: Gating::SoftmaxOfChosen, renormalize: false },
         ..LLAMA
     },
+    Family {
+        name: "qwen3next",
+        recurrence: Some(Recurrence { order: HeadOrder::Grouped, fused_gates: true }),
+        ..QWEN35
+    },
+    QWEN35,
+    Family { name: "qwen35moe", ..QWEN35 },
 ];
 
 impl Family {

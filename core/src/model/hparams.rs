@@ -5,7 +5,7 @@ use super::family::{Family, FfnNorm, Routing, WindowPattern};
 use super::rope::Scaling;
 use crate::gguf::{Gguf, Value};
 use crate::heap::{self, Heap, Vec};
-use crate::plan::Gating;
+use crate::plan::{DeltaShape, Gating};
 use core::fmt::Write;
 
 /// Shape of one layer.
@@ -19,6 +19,14 @@ pub struct LayerParams {
     pub ffn: u32,
     /// Positions that a row sees, its own included; `None` = all.
     pub window: Option<u32>,
+    /// It has a recurrent state instead of keys and values.
+    pub recurrent: bool,
+    /// Elements of one key (and query) head.
+    pub key_dim: u32,
+    /// Elements of one value head.
+    pub value_dim: u32,
+    /// The layer whose keys and values it reads: its own, or an earlier one.
+    pub kv_layer: u32,
 }
 
 /// Mixture of experts.
@@ -47,12 +55,12 @@ pub struct HyperParams<'a> {
     pub context: u32,
     /// Width of the residual stream.
     pub width: u32,
-    /// Elements of one key (and query) head.
-    pub key_dim: u32,
-    /// Elements of one value head.
-    pub value_dim: u32,
-    /// Rotated elements per head.
+    /// Rotated elements per head of layers without a window.
     pub rope_dims: u32,
+    /// Rotated elements per head of layers with a window.
+    pub window_rope_dims: u32,
+    /// Values of each layer's own embedding of a token; 0 if layers have none.
+    pub per_layer_width: u32,
     /// RMS norm epsilon.
     pub eps: f32,
     /// Factor on attention scores.
@@ -61,6 +69,8 @@ pub struct HyperParams<'a> {
     pub logit_cap: Option<f32>,
     /// Present in models with experts.
     pub experts: Option<ExpertParams>,
+    /// Heads of recurrent layers.
+    pub delta: Option<DeltaShape>,
     /// Number of leading layers with a dense feed-forward in a model with experts.
     pub dense_layers: u32,
     /// Per layer.
@@ -75,6 +85,7 @@ const MAX_LAYERS: u32 = 512;
 const MAX_EXPERTS: u32 = 1024;
 const MAX_HEADS: u32 = 1024;
 const MAX_WIDTH: u32 = 1 << 20;
+const MAX_HEAD_DIM: u32 = 4096;
 
 /// A layer index and the number of layers.
 #[derive(Clone, Copy)]
@@ -180,19 +191,16 @@ impl<'g, 'a> Keys<'g, 'a> {
 
 impl<'a> HyperParams<'a> {
     pub(super) fn new(keys: &Keys<'_, 'a>, family: &Family, heap: Heap<'a>) -> Result<Self, ModelError> {
-        let layer_count = keys.required("block_count", MAX_LAYERS)?;
+        let layer_count = trunk_layers(keys)?;
         let width = keys.required("embedding_length", MAX_WIDTH)?;
-        let layers = layers(keys, family, layer_count, heap)?;
+        let layers = layers(keys, family, layer_count, width, heap)?;
         let heads = layers[0].heads;
-        let key_dim = keys.count("attention.key_length", 4096)?.unwrap_or(width / heads).max(1);
-        let rope_dims = keys.count("rope.dimension_count", MAX_WIDTH)?.unwrap_or(key_dim);
-        if rope_dims > key_dim || rope_dims % 2 != 0 {
-            return Err(keys.refused(
-                "rope.dimension_count",
-                f64::from(rope_dims),
-                "an even number up to the head size",
-            ));
-        }
+        let key_dim = keys.count("attention.key_length", MAX_HEAD_DIM)?.unwrap_or(width / heads).max(1);
+        let window_dim =
+            layers.iter().find(|layer| layer.window.is_some()).map_or(key_dim, |layer| layer.key_dim);
+        let rope_dims = rotated(keys, "rope.dimension_count", key_dim, key_dim)?;
+        let window_rope_dims =
+            rotated(keys, "rope.dimension_count_swa", rope_dims.min(window_dim), window_dim)?;
         let rope_base = keys.positive("rope.freq_base")?.unwrap_or(10_000.0);
         let window_rope_base =
             keys.positive("rope.freq_base_swa")?.or(family.window_rope_base).unwrap_or(rope_base);
@@ -201,13 +209,18 @@ impl<'a> HyperParams<'a> {
         Ok(Self {
             context,
             width,
-            key_dim,
-            value_dim: keys.count("attention.value_length", 4096)?.unwrap_or(width / heads).max(1),
             rope_dims,
+            window_rope_dims,
+            per_layer_width: per_layer_width(keys, family)?,
             eps: keys.epsilon()?,
-            attention_scale: keys.positive("attention.scale")?.unwrap_or(1.0 / libm::sqrtf(own_scale as f32)),
+            attention_scale: match keys.positive("attention.scale")? {
+                Some(scale) => scale,
+                None if family.gemma4 => 1.0,
+                None => 1.0 / libm::sqrtf(own_scale as f32),
+            },
             logit_cap: keys.positive("final_logit_softcapping")?.filter(|_| family.logit_cap),
             experts: experts(keys, family, layers[0].ffn)?,
+            delta: delta(keys, family)?.filter(|_| layers.iter().any(|layer| layer.recurrent)),
             dense_layers: keys.some_count("leading_dense_block_count", MAX_LAYERS)?.unwrap_or(0),
             layers,
             rope_base,
@@ -221,8 +234,10 @@ fn layers<'a>(
     keys: &Keys<'_, 'a>,
     family: &Family,
     count: u32,
+    width: u32,
     heap: Heap<'a>,
 ) -> Result<Vec<'a, LayerParams>, ModelError> {
+    let sharing = sharing_layers(keys, family, count)?;
     let window = keys.some_count("attention.sliding_window", u32::MAX)?;
     let mut layers = heap::with_capacity(heap, count as usize)?;
     for layer in 0..count {
@@ -241,9 +256,56 @@ fn layers<'a>(
         }
         let ffn = keys.per_layer("feed_forward_length", index, MAX_WIDTH)?.unwrap_or(0);
         let windowed = is_windowed(keys, family, index)?;
-        layers.push(LayerParams { heads, kv_heads, ffn, window: window.filter(|_| windowed) });
+        let window = window.filter(|_| windowed);
+        let dim = |key: &str, window_key: &str| -> Result<u32, ModelError> {
+            let plain = keys.count(key, MAX_HEAD_DIM)?;
+            let own =
+                if window.is_some() { keys.some_count(window_key, MAX_HEAD_DIM)?.or(plain) } else { plain };
+            Ok(own.unwrap_or(width / heads).max(1))
+        };
+        layers.push(LayerParams {
+            heads,
+            kv_heads,
+            ffn,
+            window,
+            recurrent: is_recurrent(keys, family, index)?,
+            key_dim: dim("attention.key_length", "attention.key_length_swa")?,
+            value_dim: dim("attention.value_length", "attention.value_length_swa")?,
+            // the last windowed and the last full layer that have their own
+            kv_layer: if layer < count - sharing {
+                layer
+            } else {
+                count - sharing - if windowed { 2 } else { 1 }
+            },
+        });
     }
     Ok(layers)
+}
+
+/// Number of last layers that read the keys and values of earlier ones.
+fn sharing_layers(keys: &Keys<'_, '_>, family: &Family, count: u32) -> Result<u32, ModelError> {
+    const KEY: &str = "attention.shared_kv_layers";
+    let sharing = if family.gemma4 { keys.some_count(KEY, MAX_LAYERS)?.unwrap_or(0) } else { 0 };
+    // two remain: one of each kind
+    if sharing > 0 && sharing + 2 > count {
+        return Err(keys.refused(KEY, f64::from(sharing), "at most block_count - 2"));
+    }
+    Ok(sharing)
+}
+
+/// Values of each layer's own embedding of a token.
+fn per_layer_width(keys: &Keys<'_, '_>, family: &Family) -> Result<u32, ModelError> {
+    let width = keys.some_count("embedding_length_per_layer_input", MAX_WIDTH)?;
+    Ok(width.filter(|_| family.gemma4).unwrap_or(0))
+}
+
+/// Rotated elements per head of `head` elements.
+fn rotated(keys: &Keys<'_, '_>, key: &str, default: u32, head: u32) -> Result<u32, ModelError> {
+    let dims = keys.count(key, MAX_WIDTH)?.unwrap_or(default);
+    if dims > head || dims % 2 != 0 {
+        return Err(keys.refused(key, f64::from(dims), "an even number up to the head size"));
+    }
+    Ok(dims)
 }
 
 fn is_windowed(keys: &Keys<'_, '_>, family: &Family, index: LayerIndex) -> Result<bool, ModelError> {
@@ -257,9 +319,58 @@ fn is_windowed(keys: &Keys<'_, '_>, family: &Family, index: LayerIndex) -> Resul
     Ok(index.layer % period < period - 1)
 }
 
+/// Layers that compute the next token; those behind them draft the tokens after it.
+fn trunk_layers(keys: &Keys<'_, '_>) -> Result<u32, ModelError> {
+    const KEY: &str = "nextn_predict_layers";
+    let all = keys.required("block_count", MAX_LAYERS)?;
+    let drafting = keys.some_count(KEY, MAX_LAYERS)?.unwrap_or(0);
+    if drafting >= all {
+        return Err(keys.refused(KEY, f64::from(drafting), "fewer than block_count"));
+    }
+    Ok(all - drafting)
+}
+
+/// A layer is recurrent by a flag of its own, or unless it is the last of an interval.
+fn is_recurrent(keys: &Keys<'_, '_>, family: &Family, index: LayerIndex) -> Result<bool, ModelError> {
+    const KEY: &str = "attention.recurrent_layers";
+    if family.recurrence.is_none() {
+        return Ok(false);
+    }
+    if let Some(flag) = keys.element(KEY, index)? {
+        let flag = flag.as_bool().or(flag.as_u64().map(|number| number != 0));
+        return flag.ok_or_else(|| keys.refused(KEY, f64::NAN, "a flag for each layer"));
+    }
+    let interval = keys.count("full_attention_interval", MAX_LAYERS)?.unwrap_or(4);
+    Ok(!(index.layer + 1).is_multiple_of(interval))
+}
+
+/// The heads of recurrent layers.
+fn delta(keys: &Keys<'_, '_>, family: &Family) -> Result<Option<DeltaShape>, ModelError> {
+    const MAX_DIM: u32 = 1024;
+    let Some(recurrence) = family.recurrence else { return Ok(None) };
+    let key_heads = keys.required("ssm.group_count", MAX_HEADS)?;
+    let value_heads = keys.required("ssm.time_step_rank", MAX_HEADS)?;
+    if !value_heads.is_multiple_of(key_heads) {
+        let expected = "a multiple of ssm.group_count";
+        return Err(keys.refused("ssm.time_step_rank", f64::from(value_heads), expected));
+    }
+    let inner = keys.required("ssm.inner_size", MAX_WIDTH)?;
+    if !inner.is_multiple_of(value_heads) {
+        return Err(keys.refused("ssm.inner_size", f64::from(inner), "a multiple of ssm.time_step_rank"));
+    }
+    Ok(Some(DeltaShape {
+        key_heads,
+        value_heads,
+        key_dim: keys.required("ssm.state_size", MAX_DIM)?,
+        value_dim: keys.checked("ssm.inner_size", u64::from(inner / value_heads), MAX_DIM)?,
+        taps: keys.required("ssm.conv_kernel", 64)?,
+        order: recurrence.order,
+    }))
+}
+
 fn experts(keys: &Keys<'_, '_>, family: &Family, ffn: u32) -> Result<Option<ExpertParams>, ModelError> {
     let Some(count) = keys.some_count("expert_count", MAX_EXPERTS)? else { return Ok(None) };
-    if family.ffn_norm == FfnNorm::Sandwich {
+    if family.ffn_norm == FfnNorm::Sandwich && !family.gemma4 {
         return Err(keys.refused("expert_count", f64::from(count), "no experts in this architecture"));
     }
     let used = keys.required("expert_used_count", count)?;

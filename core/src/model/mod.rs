@@ -8,11 +8,15 @@ mod build;
 mod error;
 mod family;
 mod hparams;
+mod kv_slots;
 mod rope;
 mod weights;
 
 pub use error::{ModelError, Name, TensorFault};
-pub use family::{Family, FfnNorm, Routing, WindowPattern};
+pub use family::{Family, FfnNorm, Recurrence, Routing, WindowPattern};
 pub use hparams::{ExpertParams, HyperParams, LayerParams};
 pub use rope::{Pairing, Rope};
-pub use weights::{Ffn, KvGroup, Layer, Model, Router, Shared, Weight};
+pub use weights::{
+    Attention, Delta, DeltaGateWeights, Ffn, KvGroup, Layer, Mixer, Model, ParallelExperts, Router, Shared,
+    StateShape, TokenInput, TokenInputs, Weight,
+};

@@ -4,7 +4,10 @@ use super::family::Family;
 use super::hparams::HyperParams;
 use super::rope::Rope;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
-use crate::plan::{BatchLimits, KvError, KvSlot, KvType, Matrix, Norm, RopeId, Shape, VectorId, WeightId};
+use crate::plan::{
+    BatchLimits, DeltaShape, KvError, KvSlot, KvType, Matrix, Norm, RopeId, Shape, StateId, StateSlot,
+    VectorId, WeightId,
+};
 use crate::quant;
 
 /// A matrix `[rows, cols]`, or a stack of them `[stack, rows, cols]`, as the file holds it.
@@ -93,33 +96,31 @@ pub struct Shared {
     pub weight: Option<Matrix>,
 }
 
-/// One decoder layer.
+/// Softmax attention over cached keys and values.
 #[derive(Clone, Copy, Debug)]
-pub struct Layer {
-    /// Before attention.
-    pub attention_norm: Norm,
-    /// `[heads * key_dim, width]`
+pub struct Attention {
+    /// `[heads * key_dim, width]`, or twice as many rows: each head followed by its output gate.
     pub query: Matrix,
-    /// `[kv_heads * key_dim, width]`
-    pub key: Matrix,
-    /// `[kv_heads * value_dim, width]`
-    pub value: Matrix,
+    /// The query's heads are followed by output gates.
+    pub gated: bool,
+    /// `[kv_heads * key_dim, width]`; `None` if the layer reads the keys and values of an earlier one.
+    pub key: Option<Matrix>,
+    /// `[kv_heads * value_dim, width]`; likewise.
+    pub value: Option<Matrix>,
     /// `[width, heads * value_dim]`
     pub output: Matrix,
     /// Per query head.
     pub query_norm: Option<Norm>,
     /// Per key head.
     pub key_norm: Option<Norm>,
+    /// Per value head.
+    pub value_norm: Option<Norm>,
+    /// Elements of a query or key head.
+    pub key_dim: u32,
+    /// Elements of a value head.
+    pub value_dim: u32,
     /// Virtual scores.
     pub sinks: Option<VectorId>,
-    /// On the attention output, before the residual addition.
-    pub post_attention_norm: Option<Norm>,
-    /// Before the feed-forward.
-    pub ffn_norm: Norm,
-    /// On the feed-forward output, before the residual addition.
-    pub post_ffn_norm: Option<Norm>,
-    /// The feed-forward.
-    pub ffn: Ffn,
     /// The storage of keys and values.
     pub kv: KvSlot,
     /// Rotary embedding of queries and keys.
@@ -128,6 +129,158 @@ pub struct Layer {
     pub heads: u32,
     /// Positions visible.
     pub window: Option<u32>,
+}
+
+/// Linear attention by the gated delta rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Delta {
+    /// `[channels, width]`: queries, keys and values.
+    pub mixed: Matrix,
+    /// `[value_heads * value_dim, width]`
+    pub gate: Matrix,
+    /// Betas and alphas.
+    pub gates: DeltaGateWeights,
+    /// `[width, value_heads * value_dim]`
+    pub output: Matrix,
+    /// `[taps, channels]`, the last row for the newest token.
+    pub convolution: VectorId,
+    /// `[value_heads]`
+    pub decay: VectorId,
+    /// `[value_heads]`
+    pub step_bias: VectorId,
+    /// Per value head.
+    pub norm: Norm,
+    /// Heads and their sizes.
+    pub shape: DeltaShape,
+    /// Where the state is.
+    pub state: StateSlot,
+}
+
+impl Delta {
+    /// Elements of a token's output, before [`Self::output`].
+    pub const fn output_width(&self) -> u32 {
+        self.shape.value_heads * self.shape.value_dim
+    }
+}
+
+/// The projections to betas and alphas.
+#[derive(Clone, Copy, Debug)]
+pub enum DeltaGateWeights {
+    /// `[2 * value_heads, width]`: for each key head, the betas of its value heads, then their alphas.
+    ByKeyHead(Matrix),
+    /// Two of `[value_heads, width]`.
+    Apart {
+        /// Betas.
+        beta: Matrix,
+        /// Alphas.
+        alpha: Matrix,
+    },
+}
+
+/// The mixing of the tokens of a sequence.
+#[derive(Clone, Copy, Debug)]
+pub enum Mixer {
+    /// Softmax attention.
+    Attention(Attention),
+    /// Linear attention with a recurrent state.
+    Delta(Delta),
+}
+
+/// One decoder layer.
+#[derive(Clone, Copy, Debug)]
+pub struct Layer {
+    /// Before the mixer.
+    pub attention_norm: Norm,
+    /// Attention, or what stands for it.
+    pub mixer: Mixer,
+    /// On the attention output, before the residual addition.
+    pub post_attention_norm: Option<Norm>,
+    /// Before the feed-forward.
+    pub ffn_norm: Norm,
+    /// On the feed-forward output, before the residual addition.
+    pub post_ffn_norm: Option<Norm>,
+    /// The feed-forward.
+    pub ffn: Ffn,
+    /// Experts beside a dense feed-forward.
+    pub parallel_experts: Option<ParallelExperts>,
+    /// The layer's own embedding of the token, added at its end.
+    pub token_input: Option<TokenInput>,
+    /// Factor on the layer's output.
+    pub output_scale: f32,
+}
+
+/// Experts that read the same stream as a dense feed-forward; both results are normalized and added.
+#[derive(Clone, Copy, Debug)]
+pub struct ParallelExperts {
+    /// On the router's input.
+    pub router_norm: Norm,
+    /// On the experts' input.
+    pub norm: Norm,
+    /// On the experts' result.
+    pub post_norm: Norm,
+    /// On the dense feed-forward's result.
+    pub dense_post_norm: Norm,
+    /// `[experts, width]`
+    pub router: Matrix,
+    /// Per expert `[ffn, width]`.
+    pub gate: Matrix,
+    /// Per expert `[ffn, width]`.
+    pub up: Matrix,
+    /// Per expert `[width, ffn]`.
+    pub down: Matrix,
+}
+
+/// `stream += RMS(projection * (gelu(gate * stream) * input); norm)`, with the layer's own part of the token's input.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenInput {
+    /// `[per_layer_width, width]`
+    pub gate: Matrix,
+    /// `[width, per_layer_width]`
+    pub projection: Matrix,
+    /// On the result.
+    pub norm: Norm,
+}
+
+/// Each layer's own input: `RMS(projection * embedding; norm) + scale * table[token]`.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenInputs {
+    /// `[vocab, layers * per_layer_width]`
+    pub table: WeightId,
+    /// Factor on the table's rows.
+    pub scale: f32,
+    /// `[layers * per_layer_width, width]`
+    pub projection: Matrix,
+    /// On each layer's part of the projection.
+    pub norm: Norm,
+}
+
+/// The recurrent state of one sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateShape {
+    /// Layers that have one.
+    pub layers: u16,
+    /// Heads and their sizes, of every such layer.
+    pub delta: DeltaShape,
+}
+
+impl StateShape {
+    /// Floats of a sequence's state, all layers together.
+    pub fn floats(&self) -> usize {
+        // Both are bounded by the binder.
+        usize::from(self.layers) * self.delta.state()
+    }
+
+    /// The floats of a sequence's state in one layer, in memory of `[states, layers, floats]`.
+    pub fn layer(&self, state: StateId, slot: StateSlot) -> core::ops::Range<usize> {
+        let floats = self.delta.state();
+        let at = (state.0 as usize * usize::from(self.layers) + usize::from(slot.0)) * floats;
+        at..at + floats
+    }
+
+    /// Bytes of a sequence's state: states are always f32.
+    pub fn bytes(&self) -> usize {
+        self.floats() * size_of::<f32>()
+    }
 }
 
 /// Layers that share one KV shape.
@@ -170,6 +323,10 @@ pub struct Model<'a> {
     pub ropes: Vec<'a, Rope<'a>>,
     /// KV groups, by `GroupId`.
     pub groups: Vec<'a, KvGroup>,
+    /// The state of each sequence, where layers have one.
+    pub state: Option<StateShape>,
+    /// Inputs of the layers beside the stream, where they have some.
+    pub token_inputs: Option<TokenInputs>,
     /// Decoder layers.
     pub layers: Vec<'a, Layer>,
     /// `[vocab, width]`
@@ -239,9 +396,11 @@ impl<'a> Model<'a> {
         vectors + ropes + tables.iter().sum::<usize>()
     }
 
-    /// The limits of a batch for plans of a shape, on a backend with `pages` KV pages per group.
-    pub fn limits(&self, shape: Shape, pages: u32) -> BatchLimits {
-        BatchLimits { shape, vocabulary: self.vocabulary, groups: self.groups.len(), pages }
+    /// The limits of a batch for plans of a shape, on a backend with `pages` KV pages per group and `states`
+    /// recurrent states.
+    pub fn limits(&self, shape: Shape, pages: u32, states: u32) -> BatchLimits {
+        let states = self.state.map(|_| states);
+        BatchLimits { shape, vocabulary: self.vocabulary, groups: self.groups.len(), pages, states }
     }
 
     /// Bytes of keys and values per token over all groups.

@@ -17,6 +17,11 @@ pub const fn pages_of(tokens: u32) -> u32 {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct PageId(pub u32);
 
+/// A place for the recurrent state of one sequence, all layers together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct StateId(pub u32);
+
 /// Consecutive rows of one sequence at consecutive positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowRun {
@@ -48,6 +53,9 @@ pub struct PageTables<'b> {
     pub spans: &'b [PageSpan],
     /// Number of KV groups of the model.
     pub groups: usize,
+    /// `[sequences]`: where each sequence's recurrent state is; empty for models without one. A state belongs to one
+    /// sequence of a batch; a run at position 0 begins with an empty state, whatever was there.
+    pub states: &'b [StateId],
 }
 
 impl<'b> PageTables<'b> {
@@ -119,6 +127,8 @@ pub struct BatchLimits {
     pub groups: usize,
     /// Pages in each group's pool.
     pub pages: u32,
+    /// Recurrent states; `None` for models without one.
+    pub states: Option<u32>,
 }
 
 /// A batch that can't be run. These are faults of the caller, not of the model.
@@ -157,6 +167,11 @@ pub enum BatchError {
         /// The position, in tokens.
         position: u32,
     },
+    /// A sequence without a recurrent state, or a state that is not there.
+    State {
+        /// The sequence.
+        sequence: u32,
+    },
 }
 
 impl fmt::Display for BatchError {
@@ -175,6 +190,7 @@ impl fmt::Display for BatchError {
             Self::Page { sequence, position } => {
                 write!(f, "sequence {sequence} has no KV page at position {position}")
             }
+            Self::State { sequence } => write!(f, "sequence {sequence} has no recurrent state"),
         }
     }
 }
@@ -203,6 +219,7 @@ impl Batch<'_> {
             }
             next = next.saturating_add(run.rows);
             self.check_pages(run, limits)?;
+            self.check_state(run, limits)?;
         }
         if next != found.rows {
             return Err(BatchError::Runs { row: next.min(found.rows) });
@@ -233,6 +250,13 @@ impl Batch<'_> {
             self.check_pages(&RowRun { rows: steps, ..*run }, limits)?;
         }
         Ok(())
+    }
+
+    fn check_state(&self, run: &RowRun, limits: &BatchLimits) -> Result<(), BatchError> {
+        let Some(states) = limits.states else { return Ok(()) };
+        let sequence = run.sequence;
+        let state = self.tables.states.get(sequence as usize).filter(|state| state.0 < states);
+        state.map(|_| ()).ok_or(BatchError::State { sequence })
     }
 
     fn check_pages(&self, run: &RowRun, limits: &BatchLimits) -> Result<(), BatchError> {

@@ -197,7 +197,7 @@ impl<'a> Builder<'a> {
 mod tests {
     use super::*;
     use crate::heap::Global;
-    use crate::plan::{Norm, VectorId};
+    use crate::plan::{Norm, NormAdd, Update, VectorId};
 
     #[test]
     fn tensors_share_cells_only_when_never_alive_together() {
@@ -211,7 +211,8 @@ mod tests {
         // 0 lives throughout, 1 then 2 then 3 in turn.
         for branch in 1..4 {
             builder.op(Op::Select { input: ids[0], out: ids[branch] }).unwrap();
-            builder.op(Op::NormAdd { input: ids[branch], norm, to: ids[0] }).unwrap();
+            let add = NormAdd { input: ids[branch], norm, to: ids[0], update: Update::Add, scale: 1.0 };
+            builder.op(Op::NormAdd(add)).unwrap();
         }
         let plan = builder.finish().unwrap();
         assert_eq!(plan.tensors.iter().map(|t| t.offset).collect::<heapless::Vec<_, 4>>(), [0, 64, 64, 64]);

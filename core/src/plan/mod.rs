@@ -10,12 +10,13 @@ mod memory;
 mod op;
 
 pub use batch::{
-    Batch, BatchError, BatchLimits, PAGE_TOKENS, PageId, PageSpan, PageTables, RowRun, pages_of,
+    Batch, BatchError, BatchLimits, PAGE_TOKENS, PageId, PageSpan, PageTables, RowRun, StateId, pages_of,
 };
 pub use id::{GroupId, RopeId, TensorId, VectorId, WeightId};
 pub use kv_type::{KvError, KvType, UnknownKvType};
 pub(crate) use memory::Builder;
 pub use memory::{Element, Plan, PlanError, Rows, Shape, Tensor};
 pub use op::{
-    Attend, Epilogue, Experts, Gating, Glu, Head, HeadResult, KvSlot, Matrix, Norm, Op, Part, Project, Route,
+    Attend, DeltaGates, DeltaNet, DeltaShape, Epilogue, Experts, Gating, Glu, Head, HeadOrder, HeadResult,
+    KvSlot, Matrix, Norm, NormAdd, Op, Part, Project, Route, StateSlot, Update,
 };

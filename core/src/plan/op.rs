@@ -87,6 +87,17 @@ pub enum Epilogue {
         /// `[rows, matrix.rows]`
         out: TensorId,
     },
+    /// `out = glu(y, by)` with columns of another tensor: this matrix is the gate.
+    GateBy {
+        /// `[rows, any]`
+        by: TensorId,
+        /// First column of it.
+        column: u32,
+        /// The non-linearity.
+        glu: Glu,
+        /// `[rows, matrix.rows]`
+        out: TensorId,
+    },
     /// Queries: optional RMS norm per head, then rotary embedding.
     Query {
         /// Per-head norm, `[head_dim]`.
@@ -97,6 +108,8 @@ pub enum Epilogue {
         head_dim: u32,
         /// `[rows, heads * head_dim]`
         out: TensorId,
+        /// `[rows, heads * head_dim]`: in the matrix, each head's rows are followed by as many of its output gate.
+        gate: Option<TensorId>,
     },
     /// Keys: as queries, then written to the KV cache at the row's position.
     Key {
@@ -107,8 +120,10 @@ pub enum Epilogue {
         /// The storage.
         kv: KvSlot,
     },
-    /// Values: written to the KV cache at the row's position.
+    /// Values: optional RMS norm per head, then written to the KV cache at the row's position.
     Value {
+        /// Per-head norm, `[value_dim]`.
+        norm: Option<Norm>,
         /// The storage.
         kv: KvSlot,
     },
@@ -154,7 +169,145 @@ pub struct Attend {
     pub soft_cap: Option<f32>,
     /// One virtual score per head with a zero value.
     pub sinks: Option<VectorId>,
+    /// `[rows, heads * value_dim]`: the result is multiplied by the sigmoid of it.
+    pub gate: Option<TensorId>,
     /// `[rows, heads * value_dim]`
+    pub out: TensorId,
+}
+
+/// The slot of a layer among those with a recurrent state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateSlot(pub u16);
+
+/// Which key head a value head reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadOrder {
+    /// Value heads of one key head are neighbors: head `h` reads `h / (value_heads / key_heads)`.
+    Grouped,
+    /// Value heads go through the key heads in turn: head `h` reads `h % key_heads`.
+    Tiled,
+}
+
+/// The head shape of a delta net.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeltaShape {
+    /// Heads of queries and keys.
+    pub key_heads: u32,
+    /// Heads of values, a multiple of `key_heads`.
+    pub value_heads: u32,
+    /// Elements of a query or key head.
+    pub key_dim: u32,
+    /// Elements of a value head.
+    pub value_dim: u32,
+    /// Tokens that the short convolution sees, the newest included.
+    pub taps: u32,
+    /// Which key head a value head reads.
+    pub order: HeadOrder,
+}
+
+impl DeltaShape {
+    /// Elements of all queries, and of all keys, of a token.
+    pub const fn key_width(&self) -> usize {
+        self.key_heads as usize * self.key_dim as usize
+    }
+
+    /// Elements of all values of a token.
+    pub const fn value_width(&self) -> usize {
+        self.value_heads as usize * self.value_dim as usize
+    }
+
+    /// Channels of the convolution: queries, keys, values.
+    pub const fn channels(&self) -> usize {
+        2 * self.key_width() + self.value_width()
+    }
+
+    /// The key head that a value head reads.
+    pub const fn key_head(&self, value_head: u32) -> u32 {
+        match self.order {
+            HeadOrder::Grouped => value_head / (self.value_heads / self.key_heads),
+            HeadOrder::Tiled => value_head % self.key_heads,
+        }
+    }
+
+    /// Floats of the convolution's state, `[taps, channels]`: the input at position `p` is in row `p % taps`, so that a
+    /// token's row is none of those that it reads.
+    pub const fn convolution_state(&self) -> usize {
+        self.taps as usize * self.channels()
+    }
+
+    /// Floats of the recurrent state, `[value_heads, key_dim, value_dim]`.
+    pub const fn recurrent_state(&self) -> usize {
+        self.value_width() * self.key_dim as usize
+    }
+
+    /// Floats of a sequence's state in one layer.
+    pub const fn state(&self) -> usize {
+        self.convolution_state() + self.recurrent_state()
+    }
+}
+
+/// Where the gates of a delta net are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeltaGates {
+    /// `[rows, 2 * value_heads]`: for each key head, the betas of its value heads, then their alphas.
+    ByKeyHead(TensorId),
+    /// Two tensors of `[rows, value_heads]`.
+    Apart {
+        /// Before the sigmoid.
+        beta: TensorId,
+        /// Before the softplus.
+        alpha: TensorId,
+    },
+}
+
+impl DeltaGates {
+    /// The tensors, both the same where there is one.
+    pub const fn tensors(&self) -> [TensorId; 2] {
+        match *self {
+            Self::ByKeyHead(both) => [both, both],
+            Self::Apart { beta, alpha } => [beta, alpha],
+        }
+    }
+
+    /// The columns of a value head's beta and alpha in [`Self::tensors`].
+    pub const fn columns(&self, shape: &DeltaShape, head: u32) -> [usize; 2] {
+        match self {
+            Self::ByKeyHead(_) => {
+                let share = shape.value_heads / shape.key_heads;
+                let beta = head / share * 2 * share + head % share;
+                [beta as usize, (beta + share) as usize]
+            }
+            Self::Apart { .. } => [head as usize; 2],
+        }
+    }
+}
+
+/// Linear attention by the gated delta rule, token after token of each run, behind a short causal convolution.
+///
+/// With `c = silu(convolution(mixed))` split into queries, keys and values, queries and keys of unit length per head:
+/// `g = exp(decay * softplus(alpha + step_bias))`, `S = g S`, `u = sigmoid(beta) (v - S'k)`, `S += k u'`,
+/// `y = S'q / sqrt(key_dim)`, `out = RMS(y; norm) * silu(gate)`. A run at position 0 begins with an empty state.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeltaNet {
+    /// `[rows, channels]`
+    pub mixed: TensorId,
+    /// `[rows, value_heads * value_dim]`
+    pub gate: TensorId,
+    /// Betas and alphas.
+    pub gates: DeltaGates,
+    /// `[taps, channels]`, the last row for the newest token.
+    pub convolution: VectorId,
+    /// `[value_heads]`, negative.
+    pub decay: VectorId,
+    /// `[value_heads]`
+    pub step_bias: VectorId,
+    /// `[value_dim]`; its epsilon is also that of queries' and keys' lengths.
+    pub norm: Norm,
+    /// Heads and their sizes.
+    pub shape: DeltaShape,
+    /// Where the layer's state is.
+    pub state: StateSlot,
+    /// `[rows, value_heads * value_dim]`
     pub out: TensorId,
 }
 
@@ -199,6 +352,15 @@ impl Route {
     pub const LEAST_SUM: f32 = 6.103_515_6e-5;
 }
 
+/// The use of a result by a tensor that gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// The result is added to it.
+    Add,
+    /// The result replaces it.
+    Replace,
+}
+
 /// `to += sum_k weight_k * down_e(glu(gate_e x, up_e x))` over the chosen experts, `x = norm(input)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Experts {
@@ -222,6 +384,25 @@ pub struct Experts {
     pub glu: Glu,
     /// `[rows, out]`
     pub to: TensorId,
+    /// Added to `to`, or in its place.
+    pub update: Update,
+}
+
+/// `to = scale * (to + RMS(input))`, or `to = scale * RMS(input)`.
+///
+/// A norm that is shorter than a row applies to each part of the row that is as long.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NormAdd {
+    /// A branch's output.
+    pub input: TensorId,
+    /// Its norm.
+    pub norm: Norm,
+    /// The residual stream.
+    pub to: TensorId,
+    /// Added to `to`, or in its place.
+    pub update: Update,
+    /// Factor on the sum.
+    pub scale: f32,
 }
 
 /// The output of the head, per output row.
@@ -275,19 +456,14 @@ pub enum Op {
     Project(Project),
     /// Attention.
     Attend(Attend),
+    /// Linear attention with a recurrent state.
+    DeltaNet(DeltaNet),
     /// Expert choice.
     Route(Route),
     /// Chosen experts.
     Experts(Experts),
-    /// `to += RMS(input)`
-    NormAdd {
-        /// A branch's output.
-        input: TensorId,
-        /// Its norm.
-        norm: Norm,
-        /// The residual stream.
-        to: TensorId,
-    },
+    /// The norm of a branch's output, added to the stream.
+    NormAdd(NormAdd),
     /// Vocabulary scores.
     Head(Head),
 }
@@ -300,9 +476,10 @@ impl Op {
             Self::Select { .. } => "select",
             Self::Project(_) => "project",
             Self::Attend(_) => "attend",
+            Self::DeltaNet(_) => "delta_net",
             Self::Route(_) => "route",
             Self::Experts(_) => "experts",
-            Self::NormAdd { .. } => "norm_add",
+            Self::NormAdd(_) => "norm_add",
             Self::Head(_) => "head",
         }
     }
@@ -316,19 +493,27 @@ impl Op {
                 visit(project.input);
                 for part in &project.parts {
                     match part.epilogue {
-                        Epilogue::Store { out }
-                        | Epilogue::Gate { out, .. }
-                        | Epilogue::Query { out, .. } => visit(out),
+                        Epilogue::Store { out } | Epilogue::Gate { out, .. } => visit(out),
+                        Epilogue::Query { out, gate, .. } => {
+                            [Some(out), gate].into_iter().flatten().for_each(&mut visit);
+                        }
+                        Epilogue::GateBy { by, out, .. } => [by, out].into_iter().for_each(&mut visit),
                         Epilogue::Add { to } => visit(to),
                         Epilogue::AddGated { to, gate } => [to, gate].into_iter().for_each(&mut visit),
                         Epilogue::Key { .. } | Epilogue::Value { .. } => {}
                     }
                 }
             }
-            Self::Attend(attend) => [attend.query, attend.out].into_iter().for_each(visit),
+            Self::Attend(attend) => {
+                [Some(attend.query), attend.gate, Some(attend.out)].into_iter().flatten().for_each(visit);
+            }
+            Self::DeltaNet(op) => {
+                let [beta, alpha] = op.gates.tensors();
+                [op.mixed, op.gate, beta, alpha, op.out].into_iter().for_each(visit);
+            }
             Self::Route(route) => [route.input, route.ids, route.weights].into_iter().for_each(visit),
             Self::Experts(op) => [op.input, op.ids, op.weights, op.to].into_iter().for_each(visit),
-            Self::NormAdd { input, to, .. } => [*input, *to].into_iter().for_each(visit),
+            Self::NormAdd(op) => [op.input, op.to].into_iter().for_each(visit),
             Self::Head(head) => visit(head.input),
         }
     }
@@ -347,7 +532,11 @@ impl Op {
             Self::Route(route) => visit(&route.router),
             Self::Experts(op) => [&op.gate, &op.up, &op.down].into_iter().for_each(visit),
             Self::Head(head) => visit(&head.matrix),
-            Self::Embed { .. } | Self::Select { .. } | Self::Attend(_) | Self::NormAdd { .. } => {}
+            Self::Embed { .. }
+            | Self::Select { .. }
+            | Self::Attend(_)
+            | Self::DeltaNet(_)
+            | Self::NormAdd(_) => {}
         }
     }
 }

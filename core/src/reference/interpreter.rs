@@ -4,6 +4,7 @@
 //! Not here: the backend around it (`run`), the arithmetic of single rows (`attention`, `elementwise`, `moe`, `product`).
 
 use super::attention::{AttendBuffers, Cache, Cached, Heads, attend_row};
+use super::delta_net::{DeltaBuffers, DeltaGateValues, DeltaInputs, DeltaState, DeltaWeights, delta_step};
 use super::elementwise::{glu, rms_norm, rotate, sigmoid, soft_cap};
 use super::moe::route_row;
 use super::product::{Products, product};
@@ -11,8 +12,8 @@ use super::scratch::{ProductScratch, Scratch, Sizes, clear};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::model::Model;
 use crate::plan::{
-    Attend, Batch, Epilogue, Experts, Head, HeadResult, KvSlot, Matrix, Norm, Op, PageId, Part, Plan,
-    Project, RopeId, Route, TensorId, WeightId,
+    Attend, Batch, DeltaNet, Epilogue, Experts, Head, HeadResult, KvSlot, Matrix, Norm, NormAdd, Op, PageId,
+    Part, Plan, Project, RopeId, Route, StateId, StateSlot, TensorId, Update, WeightId,
 };
 use crate::quant;
 use crate::token::TokenId;
@@ -25,6 +26,9 @@ pub trait KvStore {
 
     /// Reads the key or value of one head at `position` into `to`, which has its length.
     fn read(&self, which: Cached, slot: KvSlot, pages: &[PageId], position: u32, head: usize, to: &mut [f32]);
+
+    /// The recurrent state of a sequence in one layer, `[convolution, recurrent]` of [`crate::plan::DeltaShape`].
+    fn state(&mut self, state: StateId, slot: StateSlot) -> &mut [f32];
 }
 
 /// The keys and values of one sequence in one layer.
@@ -147,9 +151,10 @@ impl Step<'_, '_, '_, '_, '_> {
             Op::Select { input, out } => self.select(*input, *out),
             Op::Project(op) => self.project(op),
             Op::Attend(op) => self.attend(op),
+            Op::DeltaNet(op) => self.delta_net(op),
             Op::Route(op) => self.route(op),
             Op::Experts(op) => self.experts(op),
-            Op::NormAdd { input, norm, to } => self.norm_add(*input, *norm, *to),
+            Op::NormAdd(op) => self.norm_add(op),
             Op::Head(op) => self.head(op),
         }
     }
@@ -183,7 +188,9 @@ impl Step<'_, '_, '_, '_, '_> {
         input.clear();
         input.extend_from_slice(x);
         if let Some(norm) = norm {
-            rms_norm(x, self.model.vector(norm.weight), norm.eps, input);
+            let weight = self.model.vector(norm.weight);
+            let parts = x.chunks_exact(weight.len()).zip(input.chunks_exact_mut(weight.len()));
+            parts.for_each(|(x, out)| rms_norm(x, weight, norm.eps, out));
         }
     }
 
@@ -237,7 +244,17 @@ impl Step<'_, '_, '_, '_, '_> {
                 first.iter_mut().zip(second.iter()).for_each(|(gate, &up)| *gate = glu(kind, *gate, up));
                 self.store_first(out, row);
             }
-            Epilogue::Query { norm, rope, head_dim, out } => {
+            Epilogue::GateBy { by, column, glu: kind, out } => {
+                let start = self.cells(by, row).start + column as usize;
+                let by = &self.arena[start..start + part.matrix.rows as usize];
+                let first = &mut self.scratch.first;
+                first.iter_mut().zip(by).for_each(|(gate, &by)| *gate = glu(kind, *gate, by));
+                self.store_first(out, row);
+            }
+            Epilogue::Query { norm, rope, head_dim, out, gate } => {
+                if let Some(gate) = gate {
+                    self.split_gate(head_dim as usize, gate, row);
+                }
                 self.heads(head_dim, norm, rope, batch_row);
                 self.store_first(out, row);
             }
@@ -245,8 +262,23 @@ impl Step<'_, '_, '_, '_, '_> {
                 self.heads(model.groups[kv.group.index()].key_dim, norm, rope, batch_row);
                 self.cache(Cached::Key, kv, batch_row);
             }
-            Epilogue::Value { kv } => self.cache(Cached::Value, kv, batch_row),
+            Epilogue::Value { norm, kv } => {
+                self.heads(model.groups[kv.group.index()].value_dim, norm, None, batch_row);
+                self.cache(Cached::Value, kv, batch_row);
+            }
         }
+    }
+
+    /// Takes the gate behind each head out of the first row of products.
+    fn split_gate(&mut self, head_dim: usize, gate: TensorId, row: usize) {
+        let cells = self.cells(gate, row);
+        let first = &mut self.scratch.first;
+        for (head, gate) in self.arena[cells].chunks_exact_mut(head_dim).enumerate() {
+            let at = 2 * head * head_dim;
+            gate.copy_from_slice(&first[at + head_dim..at + 2 * head_dim]);
+            first.copy_within(at..at + head_dim, head * head_dim);
+        }
+        first.truncate(first.len() / 2);
     }
 
     fn store_first(&mut self, out: TensorId, row: usize) {
@@ -311,7 +343,46 @@ impl Step<'_, '_, '_, '_, '_> {
                 sinks,
                 buffers,
             );
+            if let Some(gate) = op.gate {
+                let gates = self.cells(gate, row);
+                let gates = self.arena[gates].iter();
+                self.scratch.first.iter_mut().zip(gates).for_each(|(y, &gate)| *y *= sigmoid(gate));
+            }
             self.store_first(op.out, row);
+        }
+    }
+
+    fn delta_net(&mut self, op: &DeltaNet) {
+        let model = self.model;
+        let weights = DeltaWeights {
+            convolution: model.vector(op.convolution),
+            decay: model.vector(op.decay),
+            step_bias: model.vector(op.step_bias),
+            norm: model.vector(op.norm.weight),
+        };
+        for run in self.batch.runs {
+            let Some(&state) = self.batch.tables.states.get(run.sequence as usize) else { continue };
+            if run.position == 0 {
+                self.kv.state(state, op.state).fill(0.0);
+            }
+            for (row, position) in (run.first_row..run.first_row + run.rows).zip(run.position..) {
+                let row = row as usize;
+                let (mixed, gate) = (self.cells(op.mixed, row), self.cells(op.gate, row));
+                let [beta, alpha] = op.gates.tensors().map(|id| self.cells(id, row));
+                let Scratch { first, second, head, .. } = &mut *self.scratch;
+                clear(first, op.shape.channels());
+                clear(second, op.shape.value_width());
+                clear(head, op.shape.value_dim as usize);
+                let gates = GateColumns { op, beta: &self.arena[beta], alpha: &self.arena[alpha] };
+                let inputs =
+                    DeltaInputs { mixed: &self.arena[mixed], gate: &self.arena[gate], gates: &gates };
+                let state = self.kv.state(state, op.state);
+                let (convolution, recurrent) = state.split_at_mut(op.shape.convolution_state());
+                let buffers = DeltaBuffers { mixed: first, change: head, out: second };
+                delta_step(op, position, weights, inputs, DeltaState { convolution, recurrent }, buffers);
+                let cells = self.cells(op.out, row);
+                self.arena[cells].copy_from_slice(&self.scratch.second);
+            }
         }
     }
 
@@ -346,15 +417,20 @@ impl Step<'_, '_, '_, '_, '_> {
                 sum.iter_mut().zip(second.iter()).for_each(|(sum, down)| *sum += weight * down);
             }
             let to = self.cells(op.to, row);
-            self.arena[to].iter_mut().zip(&self.scratch.sum).for_each(|(to, sum)| *to += sum);
+            for (to, sum) in self.arena[to].iter_mut().zip(&self.scratch.sum) {
+                *to = if op.update == Update::Add { *to + sum } else { *sum };
+            }
         }
     }
 
-    fn norm_add(&mut self, input: TensorId, norm: Norm, to: TensorId) {
-        for row in 0..self.rows(input) {
-            self.load(input, row, Some(norm));
-            let cells = self.cells(to, row);
-            self.arena[cells].iter_mut().zip(&self.scratch.input).for_each(|(to, y)| *to += y);
+    fn norm_add(&mut self, op: &NormAdd) {
+        for row in 0..self.rows(op.input) {
+            self.load(op.input, row, Some(op.norm));
+            let cells = self.cells(op.to, row);
+            for (to, y) in self.arena[cells].iter_mut().zip(&self.scratch.input) {
+                let sum = if op.update == Update::Add { *to + y } else { *y };
+                *to = op.scale * sum;
+            }
         }
     }
 
@@ -380,6 +456,21 @@ impl Step<'_, '_, '_, '_, '_> {
                 self.tokens.push(arg_max(logits));
             }
         }
+    }
+}
+
+/// One row's betas and alphas.
+#[derive(Debug)]
+struct GateColumns<'s> {
+    op: &'s DeltaNet,
+    beta: &'s [f32],
+    alpha: &'s [f32],
+}
+
+impl DeltaGateValues for GateColumns<'_> {
+    fn of(&self, head: usize) -> (f32, f32) {
+        let [beta, alpha] = self.op.gates.columns(&self.op.shape, head as u32);
+        (self.beta[beta], self.alpha[alpha])
     }
 }
 

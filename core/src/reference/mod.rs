@@ -3,6 +3,7 @@
 //! Simple code on one thread without SIMD. It defines the results; its speed does not matter.
 
 mod attention;
+mod delta_net;
 mod elementwise;
 mod interpreter;
 mod moe;
@@ -12,6 +13,9 @@ mod scratch;
 mod state;
 
 pub use attention::{AttendBuffers, Cache, Cached, Heads, attend_row};
+pub use delta_net::{
+    DeltaBuffers, DeltaGateValues, DeltaInputs, DeltaState, DeltaWeights, delta_step, softplus,
+};
 pub use elementwise::{glu, rms_norm, rotate, sigmoid, soft_cap, softmax};
 pub use interpreter::{Interpreter, KvStore};
 pub use moe::route_row;

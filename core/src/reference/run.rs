@@ -7,8 +7,8 @@ use super::scratch::Sizes;
 use super::state::Pool;
 use crate::backend::{Backend, KvError, KvType, Output, PageError, PageFormat};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
-use crate::model::Model;
-use crate::plan::{Batch, BatchError, HeadResult, KvSlot, Op, PageId, Plan};
+use crate::model::{Model, StateShape};
+use crate::plan::{Batch, BatchError, HeadResult, KvSlot, Op, PageId, Plan, StateId, StateSlot};
 use core::fmt;
 
 /// A reference step that failed.
@@ -55,6 +55,8 @@ pub struct Reference<'m, 'a> {
     pages: u32,
     kv: KvType,
     pools: Vec<'m, Pool<'m>>,
+    /// `[states, layers, floats]`
+    states: Vec<'m, f32>,
     arena: Vec<'m, f32>,
     finished: Option<HeadResult>,
 }
@@ -77,7 +79,16 @@ impl<'m, 'a> Reference<'m, 'a> {
             pools.push(Pool::new(*group, pages, kv, heap)?);
         }
         let interpreter = Interpreter::new(model, pages, products, heap)?;
-        Ok(Self { model, interpreter, pages, kv, pools, arena: Vec::new_in(heap), finished: None })
+        Ok(Self {
+            model,
+            interpreter,
+            pages,
+            kv,
+            pools,
+            states: Vec::new_in(heap),
+            arena: Vec::new_in(heap),
+            finished: None,
+        })
     }
 
     /// Bytes of heap that a backend of the model takes beside KV pages, activations and logits.
@@ -87,18 +98,32 @@ impl<'m, 'a> Reference<'m, 'a> {
 }
 
 impl Reference<'_, '_> {
+    /// Floats of one recurrent state; 0 where the model has none.
+    fn state_floats(&self) -> usize {
+        self.model.state.map_or(0, |state| state.floats())
+    }
+
     fn form(&self) -> PageFormat {
         let bytes = self.pools.iter().map(|pool| pool.page_bytes(self.kv)).sum();
         PageFormat { layout: "reference", kv: self.kv, bytes }
     }
 }
 
-/// The pools of all groups.
-struct HostPools<'p, 'm>(&'p mut [Pool<'m>]);
+/// The pools of all groups, and the recurrent states.
+struct HostStore<'p, 'm> {
+    pools: &'p mut [Pool<'m>],
+    states: &'p mut [f32],
+    shape: Option<StateShape>,
+}
 
-impl KvStore for HostPools<'_, '_> {
+impl KvStore for HostStore<'_, '_> {
+    fn state(&mut self, state: StateId, slot: StateSlot) -> &mut [f32] {
+        let Some(shape) = self.shape else { return &mut [] };
+        &mut self.states[shape.layer(state, slot)]
+    }
+
     fn write(&mut self, which: Cached, slot: KvSlot, pages: &[PageId], position: u32, heads: &[f32]) {
-        self.0[slot.group.index()].write(which, slot, pages, position, heads);
+        self.pools[slot.group.index()].write(which, slot, pages, position, heads);
     }
 
     fn read(
@@ -110,7 +135,7 @@ impl KvStore for HostPools<'_, '_> {
         head: usize,
         to: &mut [f32],
     ) {
-        self.0[slot.group.index()].read(which, slot, pages, position, head, to);
+        self.pools[slot.group.index()].read(which, slot, pages, position, head, to);
     }
 }
 
@@ -126,12 +151,29 @@ impl Backend for Reference<'_, '_> {
         Ok(self.interpreter.reserve(plan)?)
     }
 
+    fn reserve_states(&mut self, count: u32) -> Result<(), ReferenceError> {
+        self.states.clear();
+        let floats = (count as usize).saturating_mul(self.state_floats());
+        heap::grow(&mut self.states, floats)?;
+        self.states.resize(floats, 0.0);
+        Ok(())
+    }
+
+    fn copy_state(&mut self, from: StateId, to: StateId) {
+        let floats = self.state_floats();
+        let (from, to) = (from.0 as usize * floats, to.0 as usize * floats);
+        if from.max(to) + floats <= self.states.len() {
+            self.states.copy_within(from..from + floats, to);
+        }
+    }
+
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), ReferenceError> {
         self.finished = None;
-        batch.check(&self.model.limits(plan.shape, self.pages)).map_err(ReferenceError::Batch)?;
+        let states = self.states.len().checked_div(self.state_floats()).unwrap_or(0) as u32;
+        batch.check(&self.model.limits(plan.shape, self.pages, states)).map_err(ReferenceError::Batch)?;
         self.reserve(plan)?;
         self.arena.resize(plan.arena.max(self.arena.len()), 0.0);
-        let mut kv = HostPools(&mut self.pools);
+        let mut kv = HostStore { pools: &mut self.pools, states: &mut self.states, shape: self.model.state };
         self.interpreter.run(plan, batch, &plan.ops, &mut self.arena, &mut kv);
         self.finished = plan.ops.iter().find_map(|op| match op {
             Op::Head(head) => Some(head.result),

@@ -1,7 +1,7 @@
 //! Buffers for the intermediate rows of the reference, reserved once, so that a step allocates nothing.
 
 use crate::heap::{self, Heap, OutOfMemory, Vec};
-use crate::model::Model;
+use crate::model::{Mixer, Model};
 use crate::plan::PAGE_TOKENS;
 
 /// The sizes that a model and its KV pages imply.
@@ -22,7 +22,11 @@ pub(super) struct Sizes {
 impl Sizes {
     pub(super) fn new(model: &Model<'_>, pages: u32) -> Self {
         let layers = model.layers.iter();
-        let outputs = layers.map(|layer| layer.query.rows.max(layer.output.rows) as usize).max();
+        let outputs = layers.map(|layer| match &layer.mixer {
+            Mixer::Attention(layer) => layer.query.rows.max(layer.output.rows) as usize,
+            Mixer::Delta(layer) => layer.mixed.rows.max(layer.output.rows) as usize,
+        });
+        let outputs = outputs.max();
         let table = [model.embedding, model.head.weight];
         let inner = (0..).zip(&model.weights).filter(|(id, _)| table.iter().all(|table| table.0 != *id));
         let rows = inner.map(|(_, weight)| weight.rows).max().unwrap_or(0);
@@ -32,7 +36,11 @@ impl Sizes {
             cols,
             width: cols.max(rows).max(outputs.unwrap_or(0)),
             top_k: model.hparams.experts.map_or(0, |experts| experts.used as usize),
-            head: dims.max().unwrap_or(0).max(model.hparams.rope_dims as usize),
+            head: dims
+                .chain(model.state.map(|state| state.delta.value_dim as usize))
+                .max()
+                .unwrap_or(0)
+                .max(model.hparams.rope_dims as usize),
             positions: (pages as usize).saturating_mul(PAGE_TOKENS),
         }
     }

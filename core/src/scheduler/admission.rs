@@ -1,6 +1,7 @@
 //! Admission: waiting sequences get pages and run, in order of arrival.
 
 use super::scheduler::Scheduler;
+use crate::kv::NoState;
 use crate::plan::{PAGE_TOKENS, pages_of};
 
 impl<T> Scheduler<'_, T> {
@@ -49,6 +50,13 @@ impl<T> Scheduler<'_, T> {
         if !fits || !self.kv.grow(&mut sequence.pages, pages) {
             self.kv.release(&mut sequence.pages);
             return false;
+        }
+        match self.kv.start_state(&mut sequence.pages) {
+            Ok(copy) => self.batch.state_copies.extend(copy),
+            Err(NoState) => {
+                self.kv.release(&mut sequence.pages);
+                return false;
+            }
         }
         sequence.computed = cached * PAGE_TOKENS as u32;
         sequence.running = true;

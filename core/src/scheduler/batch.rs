@@ -3,8 +3,8 @@
 use super::config::Config;
 use super::sequence::{RequestId, Sequence};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
-use crate::kv::KvManager;
-use crate::plan::{Batch, GroupId, PageId, PageSpan, PageTables, RowRun};
+use crate::kv::{KvManager, StateCopy};
+use crate::plan::{Batch, GroupId, PageId, PageSpan, PageTables, RowRun, StateId};
 use crate::token::TokenId;
 
 /// The kind of a step.
@@ -34,6 +34,8 @@ pub struct StepBatch<'b> {
     pub owners: &'b [RequestId],
     /// Requests that run for the first time, in order of arrival.
     pub admitted: &'b [RequestId],
+    /// Copies of recurrent states to make first, in order.
+    pub state_copies: &'b [StateCopy],
 }
 
 impl StepBatch<'_> {
@@ -61,6 +63,8 @@ pub(super) struct BatchBuffers<'m> {
     pages: Vec<'m, PageId>,
     spans: Vec<'m, PageSpan>,
     pub(super) admitted: Vec<'m, RequestId>,
+    states: Vec<'m, StateId>,
+    pub(super) state_copies: Vec<'m, StateCopy>,
 }
 
 impl<'m> BatchBuffers<'m> {
@@ -85,12 +89,15 @@ impl<'m> BatchBuffers<'m> {
             pages: heap::with_capacity(heap, pages)?,
             spans: heap::with_capacity(heap, sequences.saturating_mul(groups))?,
             admitted: heap::with_capacity(heap, sequences)?,
+            states: heap::with_capacity(heap, sequences)?,
+            state_copies: heap::with_capacity(heap, 2 * sequences)?,
         })
     }
 
     /// Bytes of heap of the buffers, with one pool.
     pub(super) fn bytes(config: &Config, groups: usize) -> usize {
-        let per_sequence = size_of::<RowRun>() + 3 * size_of::<RequestId>();
+        let states = size_of::<StateId>() + 2 * size_of::<StateCopy>();
+        let per_sequence = size_of::<RowRun>() + 3 * size_of::<RequestId>() + states;
         let per_sequence = per_sequence.saturating_add(size_of::<PageSpan>().saturating_mul(groups));
         let outputs = size_of::<u32>().saturating_mul(config.sequences.max(config.pooling_rows) as usize);
         let rows = size_of::<TokenId>().saturating_mul(config.widest_step() as usize);
@@ -110,6 +117,8 @@ impl<'m> BatchBuffers<'m> {
         self.pages.clear();
         self.spans.clear();
         self.admitted.clear();
+        self.states.clear();
+        self.state_copies.clear();
     }
 
     /// Number of rows so far.
@@ -120,7 +129,7 @@ impl<'m> BatchBuffers<'m> {
     /// Adds up to `most` pending tokens of a sequence as rows and returns their number. The last pending row is an
     /// output.
     pub(super) fn add<T>(&mut self, sequence: &mut Sequence<'_, T>, kv: &KvManager<'_>, most: u32) -> u32 {
-        let count = sequence.pending().min(most);
+        let count = sequence.pending().min(most).min(sequence.rows_to_checkpoint());
         if count == 0 {
             return 0;
         }
@@ -130,6 +139,7 @@ impl<'m> BatchBuffers<'m> {
         self.runs.push(RowRun { sequence: index, first_row, rows: count, position: sequence.computed });
         self.requests.push(sequence.id);
         self.add_tables(sequence, kv);
+        self.states.extend(sequence.pages.state());
         sequence.computed += count;
         if sequence.pending() == 0 {
             self.outputs.push(first_row + count - 1);
@@ -156,7 +166,8 @@ impl<'m> BatchBuffers<'m> {
     }
 
     pub(super) fn view(&self) -> StepBatch<'_> {
-        let tables = PageTables { pages: &self.pages, spans: &self.spans, groups: self.groups };
+        let tables =
+            PageTables { pages: &self.pages, spans: &self.spans, groups: self.groups, states: &self.states };
         StepBatch {
             kind: self.kind,
             steps: self.steps,
@@ -164,6 +175,7 @@ impl<'m> BatchBuffers<'m> {
             requests: &self.requests,
             owners: &self.owners,
             admitted: &self.admitted,
+            state_copies: &self.state_copies,
         }
     }
 }

@@ -19,6 +19,9 @@ pub struct Config {
     /// Rows of a pooling step; with 0 no pooling requests are accepted. Each row takes memory for the logits of the whole
     /// vocabulary.
     pub pooling_rows: u32,
+    /// Checkpoints of recurrent states that are kept beside the states of running sequences, for models that have them:
+    /// a cached prefix can be used as far as there is a checkpoint.
+    pub checkpoints: u32,
     /// Longest time of a step while tokens are streaming, ns; limits the prompt rows of such steps.
     pub step_target: u64,
 }
@@ -31,12 +34,26 @@ impl Config {
     pub fn new(context: u32, sequences: u32, batch_rows: u32) -> Self {
         let pages = pages_of(context).saturating_mul(sequences);
         let step_target = STEP_TARGET;
-        Self { context, sequences, batch_rows, waiting: 0, pages, pooling_rows: 0, step_target }
+        Self {
+            context,
+            sequences,
+            batch_rows,
+            waiting: 0,
+            pages,
+            pooling_rows: 0,
+            checkpoints: 0,
+            step_target,
+        }
     }
 
     /// KV pages per pool for all sequences at full context.
     pub fn full_pages(&self) -> u32 {
         pages_of(self.context).saturating_mul(self.sequences)
+    }
+
+    /// Recurrent states of a model that has them.
+    pub fn states(&self) -> u32 {
+        self.sequences.saturating_add(self.checkpoints)
     }
 
     /// Most requests at a time, running and waiting.

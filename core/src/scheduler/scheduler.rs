@@ -4,10 +4,10 @@
 use super::batch::{BatchBuffers, StepBatch, StepKind};
 use super::config::Config;
 use super::pacing::Pacing;
-use super::sequence::{NewSequence, RequestId, Sequence};
+use super::sequence::{Checkpoint, NewSequence, RequestId, Sequence};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::kv::KvManager;
-use crate::plan::pages_of;
+use crate::plan::{PAGE_TOKENS, pages_of};
 use crate::token::TokenId;
 
 /// Sequences, their pages, and the batch of the current step. `T` is the caller's data of a sequence.
@@ -113,6 +113,7 @@ impl<'m, T> Scheduler<'m, T> {
         feeds_itself: &dyn Fn(&Sequence<'m, T>) -> bool,
     ) -> StepBatch<'_> {
         self.batch.clear();
+        self.checkpoint();
         self.admit();
         if !self.form_pooling_step() {
             self.batch.steps = self.reserve_steps(max_steps, feeds_itself);
@@ -151,6 +152,15 @@ impl<'m, T> Scheduler<'m, T> {
         }
     }
 
+    /// Makes checkpoints of the recurrent states that the last step has brought to where one is wanted.
+    fn checkpoint(&mut self) {
+        for sequence in self.sequences.iter_mut().filter(|sequence| sequence.running) {
+            let Some(kind) = sequence.checkpoint() else { continue };
+            let trailing = kind == Checkpoint::Trailing;
+            self.batch.state_copies.extend(self.kv.checkpoint(&mut sequence.pages, trailing));
+        }
+    }
+
     /// Forms a step of the earliest running pooling request; false if there is none, or if it is the others' turn.
     fn form_pooling_step(&mut self) -> bool {
         let others = self.sequences.iter().any(|other| other.running && !other.pooling);
@@ -176,6 +186,10 @@ impl<'m, T> Scheduler<'m, T> {
                 return 1;
             }
             steps = steps.min(sequence.limit.saturating_sub(sequence.len()));
+            if sequence.pages.state().is_some() {
+                // a checkpoint is made between steps only
+                steps = steps.min(PAGE_TOKENS as u32 - sequence.computed % PAGE_TOKENS as u32);
+            }
         }
         let pages = |sequence: &Sequence<'_, T>| pages_of(sequence.computed.saturating_add(steps));
         let wanted = running().map(|sequence| (&sequence.pages, pages(sequence)));
@@ -213,8 +227,11 @@ impl<'m, T> Scheduler<'m, T> {
         let mut next = Some((earliest, room.saturating_sub(wanted).max(room.div_ceil(2))));
         while let Some((index, most)) = next.filter(|_| room > 0) {
             room -= self.batch.add(&mut self.sequences[index], &self.kv, most.min(room));
-            let others =
-                self.sequences[later..].iter().enumerate().filter(|(_, sequence)| sequence.prefills());
+            // A prompt that has stopped at a checkpoint of its recurrent state goes on in the next step.
+            let others = self.sequences[later..]
+                .iter()
+                .enumerate()
+                .filter(|(_, sequence)| sequence.prefills() && !self.batch.requests.contains(&sequence.id));
             let shortest = others.min_by_key(|(_, sequence)| sequence.pending());
             next = shortest.map(|(index, _)| (later + index, room));
         }

@@ -10,6 +10,20 @@ use crate::token::TokenId;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RequestId(pub u64);
 
+/// Tokens between the checkpoints of a long prompt. After a change in the middle of a conversation at most as many are
+/// computed again before it.
+pub(super) const CHECKPOINT_SPACING: u32 = 2048;
+
+/// Kinds of checkpoints of a recurrent state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Checkpoint {
+    /// In a prompt, or at its end.
+    Prompt,
+    /// Behind a page of generated tokens; a later one of the same sequence replaces it, and the last one serves the next
+    /// turn of the conversation.
+    Trailing,
+}
+
 /// A request to schedule.
 pub struct NewSequence<'a, T> {
     /// Its id.
@@ -139,6 +153,40 @@ impl<T> Sequence<'_, T> {
     /// Counts the last token as computed, after a step of several of which a later one is still in flight.
     pub fn advance(&mut self) {
         self.computed = self.computed.saturating_add(1).min(self.len());
+    }
+
+    /// Last border of a page in the prompt: the last position behind which a later request can go on, since at least one
+    /// token is always computed.
+    fn prompt_border(&self) -> u32 {
+        self.prompt.saturating_sub(1) / PAGE_TOKENS as u32 * PAGE_TOKENS as u32
+    }
+
+    /// Most rows of its next step: with a recurrent state, those up to the next checkpoint.
+    pub(super) fn rows_to_checkpoint(&self) -> u32 {
+        if self.pages.state().is_none() || self.pooling {
+            return u32::MAX;
+        }
+        let next = (self.computed / CHECKPOINT_SPACING + 1) * CHECKPOINT_SPACING;
+        let border = self.prompt_border();
+        let next = if self.computed < border { next.min(border) } else { next };
+        next - self.computed
+    }
+
+    /// The kind of checkpoint that its computed tokens call for, if any.
+    pub(super) fn checkpoint(&self) -> Option<Checkpoint> {
+        let computed = self.computed;
+        if self.pages.state().is_none()
+            || self.pooling
+            || computed == 0
+            || !computed.is_multiple_of(PAGE_TOKENS as u32)
+        {
+            return None;
+        }
+        if computed >= self.prompt {
+            return Some(Checkpoint::Trailing);
+        }
+        let kept = computed == self.prompt_border() || computed.is_multiple_of(CHECKPOINT_SPACING);
+        kept.then_some(Checkpoint::Prompt)
     }
 
     /// True if its next step is one decode row.

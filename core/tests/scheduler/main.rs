@@ -7,6 +7,7 @@ mod multi_step;
 mod preemption;
 mod random;
 mod rows;
+mod states;
 
 use doorbell_core::heap::{self, Global, Heap};
 use doorbell_core::kv::KvManager;

@@ -27,7 +27,7 @@ fn step(model: &Model<'_>, backend: &mut CpuBackend<'_, '_>, plan: &Plan<'_>, ro
     let tokens: Vec<TokenId> = (0..rows).map(|i| TokenId((position + i) * 7919 % model.vocabulary)).collect();
     let pages: Vec<PageId> = (0..(position + rows).div_ceil(PAGE_TOKENS as u32)).map(PageId).collect();
     let spans = vec![PageSpan { start: 0, len: pages.len() as u32 }; model.groups.len()];
-    let tables = PageTables { pages: &pages, spans: &spans, groups: model.groups.len() };
+    let tables = PageTables { pages: &pages, spans: &spans, groups: model.groups.len(), states: &[] };
     let runs = [RowRun { sequence: 0, first_row: 0, rows, position }];
     let batch = Batch { tokens: &tokens, runs: &runs, outputs: &[rows - 1], tables };
     backend.submit(plan, &batch).expect("a step");

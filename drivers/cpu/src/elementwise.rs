@@ -31,7 +31,7 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::F) -> S::F {
 
 /// `x / (1 + e^(−s x))`
 #[inline(always)]
-fn times_sigmoid<S: Simd>(simd: S, x: S::F, s: S::F) -> S::F {
+pub(crate) fn times_sigmoid<S: Simd>(simd: S, x: S::F, s: S::F) -> S::F {
     let minus = simd.fnma(s, x, simd.splat_f(0.0));
     simd.div_f(x, simd.add_f(simd.splat_f(1.0), exp(simd, minus)))
 }
@@ -127,7 +127,7 @@ fn update<S: Simd>(simd: S, x: &mut [f32], f: impl LaneFunction) {
 
 /// Σ x², lane by lane, then over the lanes.
 #[inline(always)]
-fn sum_of_squares<S: Simd>(simd: S, x: &[f32]) -> f32 {
+pub(crate) fn sum_of_squares<S: Simd>(simd: S, x: &[f32]) -> f32 {
     let mut sums = [simd.splat_f(0.0); 2];
     let mut chunks = x.chunks_exact(2 * S::LANES);
     for chunk in &mut chunks {
@@ -163,7 +163,7 @@ impl Kernel for RmsNorm<'_> {
     }
 }
 
-/// `to += x · weight / √(mean x² + eps)`, on a part of the row.
+/// `to = scale · (to + x · weight / √(mean x² + eps))`, on a part of the row.
 #[derive(Debug)]
 pub struct NormAdd<'a> {
     /// The whole row.
@@ -176,6 +176,10 @@ pub struct NormAdd<'a> {
     pub first: usize,
     /// The part.
     pub to: &'a mut [f32],
+    /// False to replace `to` instead of adding to it.
+    pub adds: bool,
+    /// Factor on the sum.
+    pub scale: f32,
 }
 
 impl Kernel for NormAdd<'_> {
@@ -186,14 +190,41 @@ impl Kernel for NormAdd<'_> {
         let scale = norm_scale(simd, self.x, self.eps);
         let part = self.x[self.first..].iter().zip(&self.weight[self.first..]);
         for (to, (x, weight)) in self.to.iter_mut().zip(part) {
-            *to += x * scale * weight;
+            let kept = if self.adds { *to } else { 0.0 };
+            *to = (kept + x * scale * weight) * self.scale;
         }
     }
 }
 
 #[inline(always)]
-fn norm_scale<S: Simd>(simd: S, x: &[f32], eps: f32) -> f32 {
+pub(crate) fn norm_scale<S: Simd>(simd: S, x: &[f32], eps: f32) -> f32 {
     1.0 / libm::sqrtf(sum_of_squares(simd, x) / x.len() as f32 + eps)
+}
+
+/// `to *= sigmoid(gate)`
+#[derive(Debug)]
+pub struct SigmoidGate<'a> {
+    /// The gates.
+    pub gate: &'a [f32],
+    /// As long.
+    pub to: &'a mut [f32],
+}
+
+impl Kernel for SigmoidGate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call<S: Simd>(self, simd: S) {
+        let (one, zero) = (simd.splat_f(1.0), simd.splat_f(0.0));
+        let mut padded = [0.0; 16];
+        for (to, gate) in self.to.chunks_mut(S::LANES).zip(self.gate.chunks(S::LANES)) {
+            padded[..gate.len()].copy_from_slice(gate);
+            let minus = simd.sub_f(zero, simd.read_f(&padded));
+            let factors = simd.div_f(one, simd.add_f(one, exp(simd, minus)));
+            simd.write_f(&mut padded, factors);
+            to.iter_mut().zip(&padded).for_each(|(to, factor)| *to *= factor);
+        }
+    }
 }
 
 /// Per-head norm (if any), then rotation (if any), of every head of a row.
@@ -430,8 +461,25 @@ mod tests {
                 assert!(nmse(&out, &expected) < 1e-12, "{len} {}", isa.name());
                 let mut to = vec![1.0; len];
                 let (left, right) = to.split_at_mut(len / 3);
-                isa.run(NormAdd { x: &x, weight: &weight, eps: 1e-5, first: 0, to: left });
-                isa.run(NormAdd { x: &x, weight: &weight, eps: 1e-5, first: len / 3, to: right });
+                isa.run(NormAdd {
+                    x: &x,
+                    weight: &weight,
+                    eps: 1e-5,
+                    first: 0,
+                    to: left,
+                    adds: true,
+                    scale: 1.0,
+                });
+                let first = len / 3;
+                isa.run(NormAdd {
+                    x: &x,
+                    weight: &weight,
+                    eps: 1e-5,
+                    first,
+                    to: right,
+                    adds: true,
+                    scale: 1.0,
+                });
                 assert_eq!(to, out.iter().map(|x| 1.0 + x).collect::<Vec<_>>());
             }
         }

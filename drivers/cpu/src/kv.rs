@@ -400,6 +400,7 @@ mod tests {
 
     fn op(window: Option<u32>, soft_cap: Option<f32>, scale: f32) -> Attend {
         Attend {
+            gate: None,
             query: TensorId(0),
             kv: SLOT,
             heads: 1,

@@ -53,6 +53,7 @@ pub mod product;
 pub mod elementwise;
 pub mod kv;
 pub mod attention;
+mod delta_net;
 #[cfg(feature = "std")]
 pub mod bandwidth;
 #[cfg(feature = "std")]

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use doorbell_core::backend::{Backend, Output};
 use doorbell_core::heap::Heap;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, HeadResult, KvSlot, Op, Plan};
+use doorbell_core::plan::{Batch, HeadResult, KvSlot, Op, Plan, StateId};
 use doorbell_core::token::TokenId;
 use doorbell_kernels::isa::Target;
 use doorbell_kernels::{KernelSpec, supports};
@@ -80,6 +80,8 @@ pub struct GpuBackend<'k, 'm, 'a> {
     reference: ReferenceFallback<'m, 'a>,
     /// Runs the operations that the device does not; without it the reference interpreter does.
     fallback: Option<BoxedCpuFallback<'m>>,
+    /// Recurrent states that have been reserved.
+    pub(crate) states: u32,
     split_report: Option<SplitReport>,
     programs: LoadedKernels,
     store: ModelBuffers,
@@ -192,6 +194,7 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
             target,
             settings,
             reference: ReferenceFallback::new(model, settings.pages, heap)?,
+            states: 0,
             fallback: None,
             split_report: None,
             programs: LoadedKernels::new(target),
@@ -354,6 +357,24 @@ impl Backend for GpuBackend<'_, '_, '_> {
             }
         }
         Ok(())
+    }
+
+    fn reserve_states(&mut self, count: u32) -> Result<(), GpuError> {
+        self.states = count;
+        match &mut self.fallback {
+            Some(fallback) => Ok(fallback.reserve_states(count)?),
+            None => {
+                self.reference.reserve_states(count);
+                Ok(())
+            }
+        }
+    }
+
+    fn copy_state(&mut self, from: StateId, to: StateId) {
+        match &mut self.fallback {
+            Some(fallback) => fallback.copy_state(from, to),
+            None => self.reference.copy_state(from, to),
+        }
     }
 
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), GpuError> {

@@ -112,7 +112,7 @@ mod tests {
         let pages = [9, 8, 3, 2, 1, 4].map(PageId);
         let span = |start, len| PageSpan { start, len };
         let spans = [span(0, 1), span(1, 1), span(2, 2), span(4, 2)];
-        let tables = PageTables { pages: &pages, spans: &spans, groups: 2 };
+        let tables = PageTables { pages: &pages, spans: &spans, groups: 2, states: &[] };
         let batch = Batch { tokens: &tokens, runs: &runs, outputs: &[1, 2], tables };
         let mut bytes = Vec::new();
         layout.write(&batch, 0, 64, &mut bytes);

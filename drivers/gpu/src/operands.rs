@@ -1,7 +1,7 @@
 //! Tensors, weights, keys and values that an operation of a plan reads or writes.
 
 use alloc::vec::Vec;
-use doorbell_core::plan::{Epilogue, HeadResult, KvSlot, Op, Plan, TensorId, WeightId};
+use doorbell_core::plan::{Epilogue, HeadResult, KvSlot, Op, Plan, TensorId, Update, WeightId};
 
 /// Calls `visit` with every weight that an operation reads.
 pub(crate) fn each_weight(op: &Op, mut visit: impl FnMut(WeightId)) {
@@ -16,19 +16,21 @@ pub(crate) fn outputs(op: &Op) -> Vec<TensorId> {
     match op {
         Op::Embed { out, .. } | Op::Select { out, .. } => alloc::vec![*out],
         Op::Project(project) => {
-            let parts = project.parts.iter().filter_map(|part| match part.epilogue {
-                Epilogue::Store { out } | Epilogue::Gate { out, .. } | Epilogue::Query { out, .. } => {
-                    Some(out)
+            let parts = project.parts.iter().map(|part| match part.epilogue {
+                Epilogue::Store { out } | Epilogue::Gate { out, .. } | Epilogue::GateBy { out, .. } => {
+                    [Some(out), None]
                 }
-                Epilogue::Add { to } | Epilogue::AddGated { to, .. } => Some(to),
-                Epilogue::Key { .. } | Epilogue::Value { .. } => None,
+                Epilogue::Query { out, gate, .. } => [Some(out), gate],
+                Epilogue::Add { to } | Epilogue::AddGated { to, .. } => [Some(to), None],
+                Epilogue::Key { .. } | Epilogue::Value { .. } => [None, None],
             });
-            parts.collect()
+            parts.flatten().flatten().collect()
         }
         Op::Attend(attend) => alloc::vec![attend.out],
+        Op::DeltaNet(op) => alloc::vec![op.out],
         Op::Route(route) => alloc::vec![route.ids, route.weights],
         Op::Experts(experts) => alloc::vec![experts.to],
-        Op::NormAdd { to, .. } => alloc::vec![*to],
+        Op::NormAdd(op) => alloc::vec![op.to],
         Op::Head(_) => Vec::new(),
     }
 }
@@ -38,19 +40,23 @@ pub(crate) fn overwrites(op: &Op, id: TensorId) -> bool {
     match op {
         Op::Embed { out, .. } | Op::Select { out, .. } => *out == id,
         Op::Project(op) => op.parts.iter().any(|part| match part.epilogue {
-            Epilogue::Store { out } | Epilogue::Gate { out, .. } | Epilogue::Query { out, .. } => out == id,
+            Epilogue::Store { out } | Epilogue::Gate { out, .. } | Epilogue::GateBy { out, .. } => out == id,
+            Epilogue::Query { out, gate, .. } => out == id || gate == Some(id),
             _ => false,
         }),
         Op::Attend(op) => op.out == id,
+        Op::DeltaNet(op) => op.out == id,
         Op::Route(op) => op.ids == id || op.weights == id,
-        Op::Experts(_) | Op::NormAdd { .. } | Op::Head(_) => false,
+        Op::Experts(op) => op.update == Update::Replace && op.to == id,
+        Op::NormAdd(op) => op.update == Update::Replace && op.to == id,
+        Op::Head(_) => false,
     }
 }
 
 /// Keys and values that an operation reads or writes.
 pub(crate) fn kv_slots(op: &Op) -> impl Iterator<Item = KvSlot> {
     let of_part = |epilogue: Epilogue| match epilogue {
-        Epilogue::Key { kv, .. } | Epilogue::Value { kv } => Some(kv),
+        Epilogue::Key { kv, .. } | Epilogue::Value { kv, .. } => Some(kv),
         _ => None,
     };
     let (parts, own) = match op {

@@ -28,11 +28,16 @@ const LONG_PROMPT: usize = 256;
 /// The default context in tokens, unless the model's is shorter.
 pub(crate) const CONTEXT: u32 = 4096;
 
+/// Memory for checkpoints of recurrent states: 1 GiB.
+pub(crate) const CHECKPOINT_BYTES: u64 = 1 << 30;
+
 /// The engine's limits for one sequence.
 pub(crate) fn config(model: &Model<'_>, context: Option<u32>) -> Config {
     let trained = model.hparams.context.max(1);
     let context = context.unwrap_or_else(|| trained.min(CONTEXT));
-    Config::new(context, 1, BATCH_ROWS.min(context))
+    let mut config = Config::new(context, 1, BATCH_ROWS.min(context));
+    config.set_checkpoints(model, CHECKPOINT_BYTES);
+    config
 }
 
 /// The parameters of a generation.

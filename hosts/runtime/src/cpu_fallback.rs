@@ -6,7 +6,7 @@ use core::ops::Range;
 use doorbell_core::backend::{Backend as _, KvType, Output};
 use doorbell_core::heap::Heap;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, Plan};
+use doorbell_core::plan::{Batch, Plan, StateId};
 use doorbell_cpu::backend::{CpuBackend, CpuError};
 use doorbell_gpu::{CpuFallback, CpuFallbackError};
 
@@ -17,6 +17,8 @@ pub(crate) struct CpuDriverFallback<'m, 'a> {
     kv: KvType,
     threads: usize,
     heap: Heap<'m>,
+    /// Recurrent states that a driver has to have.
+    states: u32,
     driver: Option<CpuBackend<'m, 'a>>,
 }
 
@@ -24,12 +26,13 @@ impl<'m, 'a> CpuDriverFallback<'m, 'a> {
     /// A fallback for a model with `pages` KV pages per group, on `threads` threads.
     #[must_use]
     pub(crate) fn new(model: &'m Model<'a>, pages: u32, kv: KvType, threads: usize, heap: Heap<'m>) -> Self {
-        Self { model, pages, kv, threads, heap, driver: None }
+        Self { model, pages, kv, threads, heap, states: 0, driver: None }
     }
 
     fn driver(&mut self) -> Result<&mut CpuBackend<'m, 'a>, CpuError> {
         if self.driver.is_none() {
-            let driver = CpuBackend::new(self.model, self.pages, self.kv, self.threads, self.heap)?;
+            let mut driver = CpuBackend::new(self.model, self.pages, self.kv, self.threads, self.heap)?;
+            driver.reserve_states(self.states)?;
             self.driver = Some(driver);
         }
         match &mut self.driver {
@@ -52,6 +55,20 @@ fn refusal(error: CpuError) -> CpuFallbackError {
 impl CpuFallback for CpuDriverFallback<'_, '_> {
     fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), CpuFallbackError> {
         self.driver().and_then(|driver| driver.reserve(plan)).map_err(refusal)
+    }
+
+    fn reserve_states(&mut self, count: u32) -> Result<(), CpuFallbackError> {
+        self.states = count;
+        match &mut self.driver {
+            Some(driver) => driver.reserve_states(count).map_err(refusal),
+            None => Ok(()),
+        }
+    }
+
+    fn copy_state(&mut self, from: StateId, to: StateId) {
+        if let Some(driver) = &mut self.driver {
+            driver.copy_state(from, to);
+        }
     }
 
     fn arena(&mut self) -> &mut [f32] {

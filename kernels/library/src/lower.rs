@@ -18,7 +18,7 @@ use core::fmt;
 use doorbell_compiler::isa::Target;
 use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Epilogue, Head, HeadResult, Op, Part, Plan, Project, Route, Shape};
+use doorbell_core::plan::{Epilogue, Head, HeadResult, Norm, Op, Part, Plan, Project, Route, Shape, Update};
 
 /// The library has no kernel for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,18 +42,31 @@ pub fn supports(op: &Op, model: &Model<'_>, _target: Target) -> bool {
     readable
         && match op {
             Op::Embed { table, .. } => rows::is_readable(model, *table),
-            Op::Select { .. } | Op::NormAdd { .. } => true,
+            Op::Select { .. } => true,
+            Op::NormAdd(op) => {
+                let whole = norm_width(model, op.norm) == model.hparams.width;
+                op.update == Update::Add && op.scale == 1.0 && whole
+            }
             Op::Project(op) => op.parts.iter().all(|part| match part.epilogue {
-                Epilogue::Query { head_dim, .. } => rope::supports(head_dim),
+                Epilogue::Query { head_dim, gate, .. } => gate.is_none() && rope::supports(head_dim),
                 Epilogue::Key { kv, .. } => rope::supports(model.groups[kv.group.index()].key_dim),
-                Epilogue::Value { kv } => rope::supports(model.groups[kv.group.index()].value_dim),
+                Epilogue::Value { kv, norm } => {
+                    norm.is_none() && rope::supports(model.groups[kv.group.index()].value_dim)
+                }
+                Epilogue::GateBy { .. } => false,
                 _ => true,
             }),
-            Op::Attend(op) => attention::supports(model, op),
+            Op::Attend(op) => op.gate.is_none() && attention::supports(model, op),
+            Op::DeltaNet(_) => false,
             Op::Route(op) => route::supports(op),
-            Op::Experts(op) => moe::supports(model, op),
+            Op::Experts(op) => op.update == Update::Add && moe::supports(model, op),
             Op::Head(_) => true,
         }
+}
+
+/// Elements of a norm's weight.
+fn norm_width(model: &Model<'_>, norm: Norm) -> u32 {
+    u32::try_from(model.vector(norm.weight).len()).unwrap_or(u32::MAX)
 }
 
 /// Bytes of counters at the start of the scratch.
@@ -110,7 +123,7 @@ pub fn lower_by(
     match op {
         Op::Embed { table, scale, out } => emit(rows::embed(step, *table, *scale, *out)),
         Op::Select { input, out } => emit(rows::select(step, *input, *out)),
-        Op::NormAdd { input, norm, to } => emit(rows::norm_add(step, *input, *norm, *to)),
+        Op::NormAdd(op) => emit(rows::norm_add(step, op.input, op.norm, op.to)),
         Op::Project(op) => {
             let merged = merges(step, op);
             projection(step, choice, op, data, merged).into_iter().for_each(&mut *emit);
@@ -118,6 +131,8 @@ pub fn lower_by(
                 rope::finish(step, op, data).into_iter().for_each(emit);
             }
         }
+        // refused above
+        Op::DeltaNet(_) => {}
         Op::Attend(op) => attention::attention(step, op, [step.scratch, data]).into_iter().for_each(emit),
         Op::Route(op) if step.rows_of(op.input) <= 8 => {
             emit(router(step, op, data, Some((route::routing(op), route::values(step, op)))));
@@ -164,7 +179,9 @@ fn projection(step: &Step<'_, '_>, choice: PathChoice, op: &Project, data: u64, 
 fn part_launch(step: &Step<'_, '_>, part: &Part, scratch: u64, merged: bool) -> PartLaunch {
     let (mut up, mut output, mut gate_at) = (None, OutputMode::Store, None);
     let out = match part.epilogue {
-        Epilogue::Store { out } | Epilogue::Query { out, .. } => step.tensor(out),
+        Epilogue::Store { out } | Epilogue::GateBy { out, .. } | Epilogue::Query { out, .. } => {
+            step.tensor(out)
+        }
         Epilogue::Add { to } => {
             output = OutputMode::Add;
             step.tensor(to)

@@ -1,5 +1,6 @@
 //! The data that all threads of a step share, and the places of tensors and pages in the step's memory.
 
+use super::states::StateView;
 use crate::features::Isa;
 use crate::kv::KvLayout;
 use crate::phase::{BufferId, Phase, Region};
@@ -20,6 +21,8 @@ pub(super) struct Context<'s> {
     pub(super) batch: &'s Batch<'s>,
     /// By group.
     pub(super) pools: [Option<PoolView>; GROUPS],
+    /// Recurrent states, for models that have them.
+    pub(super) states: Option<StateView>,
     /// Of each batch row.
     pub(super) positions: &'s [RowPosition],
     pub(super) buffers: BufferIds,

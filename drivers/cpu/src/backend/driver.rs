@@ -4,6 +4,7 @@ use super::context::{BufferIds, Context, GROUPS, PoolView, RowPosition};
 use super::error::CpuError;
 use super::local::{Best, Local};
 use super::sizes::{Sizes, partial_floats};
+use super::states::{StateView, layer_floats};
 use super::step;
 use crate::budget::Budget;
 use crate::features::Isa;
@@ -16,7 +17,7 @@ use core::ops::Range;
 use doorbell_core::backend::{Backend, KvType, Output, PageError, PageFormat};
 use doorbell_core::heap::{self, Heap, OutOfMemory, Vec};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, HeadResult, Op, PAGE_TOKENS, PageId, Plan};
+use doorbell_core::plan::{Batch, HeadResult, Op, PAGE_TOKENS, PageId, Plan, StateId};
 use doorbell_core::token::TokenId;
 
 /// Most floats of partial attention results; beyond it a step's attention is not cut by chunks.
@@ -32,6 +33,7 @@ pub struct CpuBackend<'m, 'a> {
     kv: Vec<'m, KvPool<'m>>,
     locals: Vec<'m, Local<'m>>,
     buffers: Buffers<'m>,
+    states: States<'m>,
     positions: Vec<'m, RowPosition>,
     tokens: Vec<'m, TokenId>,
     finished: Option<Finished>,
@@ -115,6 +117,7 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
             kv: pools,
             locals,
             buffers,
+            states: States::new(heap),
             positions,
             tokens,
             finished: None,
@@ -212,7 +215,9 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
         ops: Range<usize>,
     ) -> Result<(), CpuError> {
         self.finished = None;
-        batch.check(&self.model.limits(plan.shape, self.pages)).map_err(CpuError::Batch)?;
+        batch
+            .check(&self.model.limits(plan.shape, self.pages, self.states.count))
+            .map_err(CpuError::Batch)?;
         self.grow(plan)?;
         for run in batch.runs {
             self.positions.extend(
@@ -233,6 +238,7 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
             ops: ops.clone(),
             batch,
             pools,
+            states: self.states.lend(self.model, &mut memory),
             positions: &self.positions,
             buffers: self.buffers.lend(&mut memory),
             partial_floats,
@@ -266,6 +272,52 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
                 found.map(|[logit, token]| Best { logit, token: token.to_bits() }).fold(Best::NONE, Best::or);
             // Without any number among the logits the first token is chosen, as in the reference.
             self.tokens.push(TokenId(if best.token == u32::MAX { 0 } else { best.token }));
+        }
+    }
+}
+
+/// The recurrent states of a model that has them.
+#[derive(Debug)]
+struct States<'h> {
+    count: u32,
+    convolution: Lines<'h>,
+    recurrent: Lines<'h>,
+}
+
+impl<'h> States<'h> {
+    fn new(heap: Heap<'h>) -> Self {
+        Self { count: 0, convolution: Lines::new(heap), recurrent: Lines::new(heap) }
+    }
+
+    fn reserve(&mut self, model: &Model<'_>, count: u32) -> Result<(), OutOfMemory> {
+        let Some(shape) = model.state else { return Ok(()) };
+        let all = (count as usize).saturating_mul(usize::from(shape.layers));
+        self.count = 0;
+        self.convolution.grow_numbers(all.saturating_mul(shape.delta.convolution_state()))?;
+        self.recurrent.grow_numbers(all.saturating_mul(layer_floats(&shape)))?;
+        self.count = count;
+        Ok(())
+    }
+
+    fn lend<'m>(&'m mut self, model: &Model<'_>, memory: &mut Memory<'m>) -> Option<StateView> {
+        let shape = model.state?;
+        Some(StateView {
+            shape,
+            count: self.count as usize,
+            convolution: memory.lend(self.convolution.bytes_mut()),
+            recurrent: memory.lend(self.recurrent.bytes_mut()),
+        })
+    }
+
+    fn copy(&mut self, model: &Model<'_>, from: StateId, to: StateId) {
+        let Some(shape) = model.state.filter(|_| from.0.max(to.0) < self.count) else { return };
+        let (from, to, count) = (from.0 as usize, to.0 as usize, self.count as usize);
+        let floats = layer_floats(&shape) * usize::from(shape.layers);
+        self.recurrent.floats_mut().copy_within(from * floats..(from + 1) * floats, to * floats);
+        let inputs = shape.delta.convolution_state();
+        for layer in 0..usize::from(shape.layers) {
+            let at = |state: usize| (layer * count + state) * inputs;
+            self.convolution.floats_mut().copy_within(at(from)..at(from) + inputs, at(to));
         }
     }
 }
@@ -346,6 +398,14 @@ impl Backend for CpuBackend<'_, '_> {
 
     fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), CpuError> {
         Ok(self.grow(plan)?)
+    }
+
+    fn reserve_states(&mut self, count: u32) -> Result<(), CpuError> {
+        Ok(self.states.reserve(self.model, count)?)
+    }
+
+    fn copy_state(&mut self, from: StateId, to: StateId) {
+        self.states.copy(self.model, from, to);
     }
 
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), CpuError> {

@@ -35,6 +35,8 @@ pub(super) struct Work<'h> {
     pub(super) block: Lines<'h>,
     /// Attention: scores and values of a tile, sums of a block of queries.
     pub(super) attention: AttentionMemory<'h>,
+    /// Delta nets: queries, keys, values and results of a block of tokens.
+    pub(super) delta: Lines<'h>,
     /// Choice of experts.
     pub(super) moe: MoeMemory<'h>,
     /// Best token so far per output row.
@@ -115,6 +117,7 @@ impl<'h> Local<'h> {
             products: lines(),
             block: lines(),
             attention,
+            delta: lines(),
             moe,
             best: Vec::new_in(heap),
         };
@@ -133,6 +136,7 @@ impl<'h> Local<'h> {
         work.row.grow_numbers(sizes.cols.next_multiple_of(crate::simd::STRIP))?;
         work.products.grow_numbers(sizes.products)?;
         work.block.grow_numbers(sizes.block)?;
+        work.delta.grow_numbers(sizes.delta)?;
         let attention = &mut work.attention;
         attention.scores.grow_numbers(QUERIES * CHUNK)?;
         attention.values.grow_numbers(QUERIES * sizes.value_stride)?;

@@ -8,6 +8,7 @@
 
 mod attention;
 mod context;
+mod delta_net;
 mod driver;
 mod error;
 mod head;
@@ -16,6 +17,7 @@ mod local;
 mod moe;
 mod project;
 mod sizes;
+mod states;
 mod step;
 
 pub use driver::CpuBackend;

@@ -18,7 +18,7 @@ use crate::phase::{Cut, Phase, Phases, Region, Share};
 use crate::product::{OUT_COLS, Selection};
 use crate::simd::STRIP;
 use core::ops::Range;
-use doorbell_core::plan::{Experts, Gating, Route, TensorId};
+use doorbell_core::plan::{Experts, Gating, Route, TensorId, Update};
 
 /// Hidden rows that a task computes: one strip of some choices of an expert.
 struct HiddenTask {
@@ -304,7 +304,10 @@ impl Step<'_, '_> {
             }
         }
         for (row, sums) in self.work.block.floats().as_chunks::<OUT_COLS>().0.iter().enumerate().take(rows) {
-            out.floats(row).iter_mut().zip(sums).for_each(|(to, sum)| *to += sum);
+            let adds = op.update == Update::Add;
+            for (to, sum) in out.floats(row).iter_mut().zip(sums) {
+                *to = if adds { *to + sum } else { *sum };
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::product::OUT_COLS;
 use crate::simd::STRIP;
 use core::ops::Range;
 use doorbell_core::plan::{Epilogue, Glu, KvSlot, Matrix, Norm, Part, Project, RopeId, TensorId};
+use doorbell_core::reference;
 
 /// The treatment of the rows of a head, and their target.
 #[derive(Clone, Copy)]
@@ -20,6 +21,27 @@ struct HeadRule {
     rope: Option<RopeId>,
     head_dim: usize,
     target: HeadTarget,
+}
+
+/// A part of a projection and one of its results.
+#[derive(Clone, Copy)]
+struct Target<'p> {
+    part: &'p Part,
+    half: Half,
+}
+
+/// The result of a part; the second one is the gates that lie between the queries.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Half {
+    First,
+    Second,
+}
+
+/// The results of a part.
+fn targets(part: &Part) -> impl Iterator<Item = Target<'_>> {
+    let gated = matches!(part.epilogue, Epilogue::Query { gate: Some(_), .. });
+    let halves = if gated { &[Half::First, Half::Second][..] } else { &[Half::First] };
+    halves.iter().map(move |&half| Target { part, half })
 }
 
 /// The target of a finished head.
@@ -62,17 +84,18 @@ impl Step<'_, '_> {
         let source = Source { input: op.input, norm: op.norm };
         self.share_inputs(phases, source, &layouts);
         let (mut cuts, mut tasks) = (Cuts::new(), 0);
-        for part in &op.parts {
-            let cut = self.part_cut(part).at_task(tasks);
+        let targets = || op.parts.iter().flat_map(targets);
+        for target in targets() {
+            let cut = self.part_cut(target).at_task(tasks);
             tasks += cut.units();
             cuts.push(cut);
         }
         let phase = phases.open(&cuts);
         let inputs = self.inputs(&phase, own, source, &layouts);
         while let Some(mut task) = phase.next_task() {
-            for (index, part) in op.parts.iter().enumerate() {
+            for (index, target) in targets().enumerate() {
                 if let Some(unit) = task.unit(index) {
-                    self.part(&phase, &inputs, part, op.input, unit, &mut task.share(index));
+                    self.part(&phase, &inputs, target, op.input, unit, &mut task.share(index));
                     break;
                 }
             }
@@ -81,7 +104,7 @@ impl Step<'_, '_> {
     }
 
     /// The cells that a part writes; a unit is a task.
-    fn part_cut(&self, part: &Part) -> Cut {
+    fn part_cut(&self, Target { part, half }: Target<'_>) -> Cut {
         let (context, rows) = (self.context, part.matrix.rows as usize);
         match part.epilogue {
             Epilogue::Store { out } => context.region(out).by_columns(rows, OUT_COLS),
@@ -89,14 +112,19 @@ impl Step<'_, '_> {
                 context.region(to).by_columns(rows, OUT_COLS)
             }
             Epilogue::Gate { out, .. } => context.region(out).by_columns(rows, STRIP),
-            Epilogue::Query { head_dim, out, .. } => context.region(out).by_columns(rows, head_dim as usize),
+            Epilogue::GateBy { out, .. } => context.region(out).by_columns(rows, OUT_COLS),
+            Epilogue::Query { head_dim, out, gate, .. } => match (gate, half) {
+                (None, _) => context.region(out).by_columns(rows, head_dim as usize),
+                (Some(_), Half::First) => context.region(out).by_columns(rows / 2, head_dim as usize),
+                (Some(gate), Half::Second) => context.region(gate).by_columns(rows / 2, head_dim as usize),
+            },
             Epilogue::Key { kv, .. } => {
                 let pool = context.pool(kv.group);
                 let shape = pool.layout.shape();
                 let heads = rows / shape.key_dim;
                 pool.layer(kv.layer, 0).by_parts(heads, shape.head_bytes, shape.values)
             }
-            Epilogue::Value { kv } => {
+            Epilogue::Value { kv, .. } => {
                 let pool = context.pool(kv.group);
                 let shape = pool.layout.shape();
                 let (heads, bytes) = (rows / shape.value_dim, shape.head_bytes - shape.values);
@@ -109,7 +137,7 @@ impl Step<'_, '_> {
         &mut self,
         phase: &Phase<'_>,
         inputs: &Inputs<'_>,
-        part: &Part,
+        Target { part, half }: Target<'_>,
         input: TensorId,
         task: usize,
         out: &mut Share<'_>,
@@ -141,18 +169,35 @@ impl Step<'_, '_> {
             Epilogue::Gate { up, glu, .. } => {
                 self.gate(Gate { gate: matrix, up: &up, glu }, inputs, task, out)
             }
-            Epilogue::Query { norm, rope, head_dim, .. } => {
+            Epilogue::GateBy { by, column, glu, .. } => {
+                let rows = self.pair(matrix, inputs, task);
+                let context = self.context;
+                let first = column as usize + OUT_COLS * task;
+                self.each_row(rows, |row, y| {
+                    let out = out.floats(row);
+                    let by = &context.read(phase, by, row)[first..first + out.len()];
+                    let pairs = out.iter_mut().zip(y).zip(by);
+                    pairs.for_each(|((out, &gate), &by)| *out = reference::glu(glu, gate, by));
+                });
+            }
+            Epilogue::Query { norm, rope, head_dim, gate, .. } => {
+                // with gates, each head's rows are followed by as many of its gate
+                let (norm, rope) = if half == Half::First { (norm, rope) } else { (None, None) };
                 let rule = head(norm, rope, head_dim as usize, HeadTarget::Tensor);
-                self.head_rows(phase, matrix, rule, inputs, task, out);
+                let of_matrix = match gate {
+                    None => task,
+                    Some(_) => 2 * task + usize::from(half == Half::Second),
+                };
+                self.head_rows(phase, matrix, rule, inputs, of_matrix, out);
             }
             Epilogue::Key { norm, rope, kv } => {
                 let dim = self.context.pool(kv.group).layout.shape().key_dim;
                 let rule = head(norm, rope, dim, HeadTarget::Keys(kv));
                 self.head_rows(phase, matrix, rule, inputs, task, out);
             }
-            Epilogue::Value { kv } => {
+            Epilogue::Value { norm, kv } => {
                 let dim = self.context.pool(kv.group).layout.shape().value_dim;
-                let rule = head(None, None, dim, HeadTarget::Values(kv));
+                let rule = head(norm, None, dim, HeadTarget::Values(kv));
                 self.head_rows(phase, matrix, rule, inputs, task, out);
             }
         }

@@ -1,6 +1,7 @@
 //! The working memory that a plan needs, found before its first step.
 
 use crate::activations::Layout;
+use crate::delta_net::{BLOCK, PANEL};
 use crate::kv::PageShape;
 use crate::product::{OUT_COLS, activation};
 use crate::simd::STRIP;
@@ -56,6 +57,8 @@ pub(super) struct Sizes {
     pub(super) router: usize,
     /// Floats of logits.
     pub(super) logits: usize,
+    /// Floats of a thread's block of tokens of a delta net.
+    pub(super) delta: usize,
 }
 
 /// Raises `size` to at least `value`.
@@ -107,7 +110,12 @@ impl Sizes {
                 HeadResult::Hidden => raise(&mut self.logits, self.outputs * model.hparams.width as usize),
                 HeadResult::ArgMax => {}
             },
-            Op::Embed { .. } | Op::Select { .. } | Op::NormAdd { .. } => {}
+            Op::DeltaNet(op) => {
+                let shape = &op.shape;
+                let padded = (shape.value_dim as usize).next_multiple_of(PANEL);
+                raise(&mut self.delta, BLOCK * (2 * shape.key_dim as usize + 2 * padded));
+            }
+            Op::Embed { .. } | Op::Select { .. } | Op::NormAdd(_) => {}
         }
     }
 
@@ -117,7 +125,7 @@ impl Sizes {
         let head_dim = match part.epilogue {
             Epilogue::Query { head_dim, .. } => head_dim,
             Epilogue::Key { kv, .. } => group(kv).key_dim,
-            Epilogue::Value { kv } => group(kv).value_dim,
+            Epilogue::Value { kv, .. } => group(kv).value_dim,
             _ => return,
         };
         raise(&mut self.block, self.rows * head_dim as usize);

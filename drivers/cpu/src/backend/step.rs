@@ -3,10 +3,10 @@
 use super::context::Context;
 use super::local::{Local, OwnActivations, Work};
 use super::sizes::OWN_ROWS;
-use crate::elementwise::NormAdd;
+use crate::elementwise::{NormAdd, SigmoidGate};
 use crate::phase::{Phases, Region};
 use crate::product::Weights;
-use doorbell_core::plan::{Matrix, Norm, Op, TensorId, WeightId};
+use doorbell_core::plan::{self, Matrix, Op, TensorId, Update, WeightId};
 use doorbell_core::quant;
 
 /// One thread's part in a step.
@@ -31,7 +31,13 @@ impl<'s> Step<'s, '_> {
                 Op::Embed { table, scale, out } => self.embed(phases, *table, *scale, *out),
                 Op::Select { input, out } => self.select(phases, *input, *out),
                 Op::Project(op) => self.project(phases, own, op),
-                Op::Attend(op) => self.attend(phases, op),
+                Op::Attend(op) => {
+                    self.attend(phases, op);
+                    if let Some(gate) = op.gate {
+                        self.gate_rows(phases, op.out, gate);
+                    }
+                }
+                Op::DeltaNet(op) => self.delta_net(phases, op),
                 Op::Route(op) => {
                     self.router_products(phases, own, op);
                     match ops.get(index + 1) {
@@ -40,7 +46,7 @@ impl<'s> Step<'s, '_> {
                     }
                 }
                 Op::Experts(op) => self.experts(phases, own, op, deferred.take()),
-                Op::NormAdd { input, norm, to } => self.norm_add(phases, *input, *norm, *to),
+                Op::NormAdd(op) => self.norm_add(phases, op),
                 Op::Head(op) => self.head(phases, own, op),
             }
         }
@@ -96,19 +102,41 @@ impl<'s> Step<'s, '_> {
     }
 
     /// A task is a part of a row when there are few rows.
-    fn norm_add(&self, phases: &mut Phases<'_>, input: TensorId, norm: Norm, to: TensorId) {
+    fn norm_add(&self, phases: &mut Phases<'_>, op: &plan::NormAdd) {
         const PART: usize = 256;
         let context = self.context;
-        let (rows, width) = (context.rows(input), context.width(input));
-        let part = if rows <= OWN_ROWS { PART } else { width };
-        let weight = context.model.vector(norm.weight);
-        let cuts = [context.region(to).by_cells(width, part)];
+        let (rows, width) = (context.rows(op.input), context.width(op.input));
+        let weight = context.model.vector(op.norm.weight);
+        // a norm that is shorter than the row applies to each part of the row that is as long
+        let group = weight.len();
+        let part = if rows <= OWN_ROWS && group == width { PART } else { width };
+        let cuts = [context.region(op.to).by_cells(width, part)];
         let phase = phases.open(&cuts);
         while let Some(mut task) = phase.next_task() {
             let (row, first) = (task.first() % rows, task.first() / rows * part);
-            let x = context.read(&phase, input, row);
+            let x = context.read(&phase, op.input, row);
             let mut share = task.share(0);
-            context.isa.run(NormAdd { x, weight, eps: norm.eps, first, to: share.floats(0) });
+            let (eps, scale, adds) = (op.norm.eps, op.scale, op.update == Update::Add);
+            for (x, to) in x.chunks_exact(group).zip(share.floats(0).chunks_mut(group)) {
+                context.isa.run(NormAdd { x, weight, eps, first, to, adds, scale });
+            }
+        }
+        phase.end();
+    }
+
+    /// Multiplies rows by the sigmoid of others.
+    fn gate_rows(&self, phases: &mut Phases<'_>, out: TensorId, gate: TensorId) {
+        const PART: usize = 256;
+        let context = self.context;
+        let (rows, width) = (context.rows(out), context.width(out));
+        let cuts = [context.region(out).by_cells(width, PART)];
+        let phase = phases.open(&cuts);
+        while let Some(mut task) = phase.next_task() {
+            let (row, first) = (task.first() % rows, task.first() / rows * PART);
+            let mut share = task.share(0);
+            let to = share.floats(0);
+            let gate = &context.read(&phase, gate, row)[first..first + to.len()];
+            context.isa.run(SigmoidGate { gate, to });
         }
         phase.end();
     }

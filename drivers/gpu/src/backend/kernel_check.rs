@@ -2,10 +2,11 @@
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use doorbell_core::backend::Backend;
 use doorbell_core::heap::Heap;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{
-    Batch, Element, HeadResult, Op, PAGE_TOKENS, PageId, PageSpan, PageTables, Plan, RowRun, Shape,
+    Batch, Element, HeadResult, Op, PAGE_TOKENS, PageId, PageSpan, PageTables, Plan, RowRun, Shape, StateId,
 };
 use doorbell_core::token::TokenId;
 use doorbell_kernels::{KernelSpec, RING, lower};
@@ -88,7 +89,7 @@ impl TestBatch {
 
     pub(super) fn batch(&self) -> Batch<'_> {
         let Self { tokens, wanted, runs, pages, spans } = self;
-        let tables = PageTables { pages, spans, groups: spans.len() };
+        let tables = PageTables { pages, spans, groups: spans.len(), states: &[StateId(0)] };
         Batch { tokens, runs, outputs: wanted, tables }
     }
 }
@@ -126,6 +127,9 @@ impl GpuBackend<'_, '_, '_> {
         cache: &mut dyn KernelCheckCache,
         heap: Heap<'_>,
     ) -> Result<(), GpuError> {
+        if self.model.state.is_some() && self.states == 0 {
+            self.reserve_states(1)?;
+        }
         // Kernels are judged by themselves, whatever lists do.
         let encoding = core::mem::replace(&mut self.encoding, Encoding::Aql);
         let checked = self.check_each(cache, heap);

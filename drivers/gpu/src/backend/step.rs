@@ -39,6 +39,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
         self.check_lost()?;
         self.settle()?;
         let limits = BatchLimits {
+            states: self.model.state.map(|_| self.states),
             shape: plan.shape,
             vocabulary: self.model.vocabulary,
             groups: self.model.groups.len(),

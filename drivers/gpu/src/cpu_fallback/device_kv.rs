@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use doorbell_core::backend::KvType;
 use doorbell_core::model::KvGroup;
-use doorbell_core::plan::{Epilogue, KvSlot, Op, PAGE_TOKENS, PageId};
+use doorbell_core::plan::{Epilogue, KvSlot, Op, PAGE_TOKENS, PageId, StateId, StateSlot};
 use doorbell_core::quant::{self, Activation, Type};
 use doorbell_core::reference::{Cached, KvStore};
 use doorbell_kernels::KvLayout;
@@ -63,7 +63,7 @@ impl<'c> DeviceKv<'c> {
         for part in &op.parts {
             let (which, slot, dim) = match part.epilogue {
                 Epilogue::Key { kv, .. } => (Cached::Key, kv, shape.key_dim),
-                Epilogue::Value { kv } => (Cached::Value, kv, shape.value_dim),
+                Epilogue::Value { kv, .. } => (Cached::Value, kv, shape.value_dim),
                 _ => continue,
             };
             if slot.group.index() != group {
@@ -127,6 +127,11 @@ fn decode(layout: KvLayout, bytes: &[u8], to: &mut [f32]) {
 }
 
 impl KvStore for DeviceKv<'_> {
+    /// No operation with a state runs on the device.
+    fn state(&mut self, _: StateId, _: StateSlot) -> &mut [f32] {
+        &mut []
+    }
+
     fn write(&mut self, which: Cached, slot: KvSlot, pages: &[PageId], position: u32, heads: &[f32]) {
         let (buffer, layout) = self.layout(which, slot);
         let group = &self.groups[slot.group.index()];

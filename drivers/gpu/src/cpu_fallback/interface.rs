@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 use doorbell_core::heap::OutOfMemory;
-use doorbell_core::plan::{Batch, BatchError, Plan};
+use doorbell_core::plan::{Batch, BatchError, Plan, StateId};
 use doorbell_core::quant::Type;
 
 /// Why a fallback can't run an operation.
@@ -51,6 +51,20 @@ pub trait CpuFallback {
     /// # Errors
     /// Memory or threads can't be had, or a weight has no kernel.
     fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), CpuFallbackError>;
+
+    /// Takes the memory of `count` recurrent states, for models that have them.
+    ///
+    /// # Errors
+    /// Memory or threads can't be had.
+    fn reserve_states(&mut self, count: u32) -> Result<(), CpuFallbackError> {
+        let _ = count;
+        Ok(())
+    }
+
+    /// Copies a recurrent state.
+    fn copy_state(&mut self, from: StateId, to: StateId) {
+        let (_, _) = (from, to);
+    }
 
     /// Cells of the arena, laid out as a reserved plan's.
     fn arena(&mut self) -> &mut [f32];

@@ -132,6 +132,7 @@ impl<'f> Summary<'f> {
                     "tokenizer": memory.tokenizer,
                     "model": memory.model,
                     "kv": memory.kv,
+                    "states": memory.states,
                     "activations": memory.activations,
                     "outputs": memory.outputs,
                     "scheduling": memory.scheduling,

@@ -5,7 +5,7 @@
 use crate::descriptors;
 use crate::device_args::{self, DeviceArgs, ResolvedDevice};
 use crate::failure::{Failure, Kind};
-use crate::generate::{BATCH_ROWS, CONTEXT};
+use crate::generate::{BATCH_ROWS, CHECKPOINT_BYTES, CONTEXT};
 use crate::interrupt::Interrupt;
 use crate::loaded::{self, HEAP};
 use crate::output::note;
@@ -89,7 +89,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let level = if arguments.verbose { tracing::Level::DEBUG } else { tracing::Level::INFO };
     // a closed stderr must not stop the server, nor produce errors about logging
-    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt().with_ansi(false).with_max_level(level).with_writer(std::io::stderr);
     log.with_target(false).log_internal_errors(false).init();
     let mut settings = Settings::new(SocketAddr::new(arguments.host, arguments.port));
     settings.api_keys = keys(&arguments.api_key)?;
@@ -229,6 +229,7 @@ fn config(model: &Model<'_>, arguments: &Arguments, resolved: ResolvedDevice) ->
     let mut config = Config::new(context, arguments.parallel, BATCH_ROWS.min(context));
     config.waiting = WAITING;
     config.pooling_rows = POOLING_ROWS.min(context);
+    config.set_checkpoints(model, CHECKPOINT_BYTES);
     let all = config.pages;
     for contexts in (1..=arguments.parallel).rev() {
         config.pages = all / arguments.parallel * contexts;

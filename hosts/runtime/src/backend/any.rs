@@ -3,7 +3,7 @@
 use super::error::BackendError;
 use crate::gpu_events;
 use doorbell_core::backend::{Backend, Output, PageError, PageFormat};
-use doorbell_core::plan::{Batch, Op, PageId, Plan};
+use doorbell_core::plan::{Batch, Op, PageId, Plan, StateId};
 use doorbell_cpu::backend::CpuBackend;
 use doorbell_gpu::{GpuBackend, Timing};
 
@@ -63,6 +63,20 @@ impl Backend for AnyBackend<'_, '_> {
         match self {
             Self::Cpu(backend) => Ok(backend.reserve(plan)?),
             Self::Gpu(backend) => Ok(backend.reserve(plan)?),
+        }
+    }
+
+    fn reserve_states(&mut self, count: u32) -> Result<(), BackendError> {
+        match self {
+            Self::Cpu(backend) => Ok(backend.reserve_states(count)?),
+            Self::Gpu(backend) => Ok(backend.reserve_states(count)?),
+        }
+    }
+
+    fn copy_state(&mut self, from: StateId, to: StateId) {
+        match self {
+            Self::Cpu(backend) => backend.copy_state(from, to),
+            Self::Gpu(backend) => backend.copy_state(from, to),
         }
     }
 

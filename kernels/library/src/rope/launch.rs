@@ -39,7 +39,7 @@ pub(crate) fn head_launch(step: &Step<'_, '_>, part: &Part, scratch: u64) -> Opt
         (Some(spec), Some(pool + layout.layer_bytes() * u64::from(slot.layer)))
     };
     match part.epilogue {
-        Epilogue::Query { norm, rope, head_dim, out } if norm.is_some() || rope.is_some() => {
+        Epilogue::Query { norm, rope, head_dim, out, .. } if norm.is_some() || rope.is_some() => {
             let part = head_part(step, part.matrix.rows / head_dim, head_dim, norm, rope);
             Some(HeadLaunch { part, input: step.tensor(out), norm, rope, cache: None, group: None })
         }
@@ -50,7 +50,7 @@ pub(crate) fn head_launch(step: &Step<'_, '_>, part: &Part, scratch: u64) -> Opt
             let part = HeadPart { cache: spec, ..own };
             Some(HeadLaunch { part, input: scratch, norm, rope, cache, group: Some(kv.group) })
         }
-        Epilogue::Value { kv } => {
+        Epilogue::Value { kv, .. } => {
             let layout = KvLayout::values(&step.model.groups[kv.group.index()], step.kv);
             let (spec, cache) = cached(kv, layout, step.pool(kv.group).values);
             let own = head_part(step, layout.heads, layout.dim, None, None);
