@@ -45,16 +45,16 @@ fn values_equal_ggml_bit_for_bit() {
         assert!(expected.iter().any(|value| value.is_nan()) || ty == Type::MXFP4 || ty == Type::NVFP4);
         let mut values = vec![0.0; expected.len()];
         quant::dequantize(ty, &blocks, &mut values).unwrap();
-        for (place, (value, expected)) in values.iter().zip(&expected).enumerate() {
-            assert!(same(*value, *expected), "{ty} {place}: {value:e} instead of {expected:e}");
+        for (index, (value, expected)) in values.iter().zip(&expected).enumerate() {
+            assert!(same(*value, *expected), "{ty} {index}: {value:e} instead of {expected:e}");
         }
     }
 }
 
 /// The stream of SplitMix64 from seed 0.
 fn random_bytes(count: usize) -> Vec<u8> {
-    let words = (1..=count as u64 / 8 + 1).flat_map(|place| {
-        let mut z = place.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let words = (1..=count as u64 / 8 + 1).flat_map(|index| {
+        let mut z = index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         (z ^ z >> 31).to_le_bytes()
@@ -62,11 +62,11 @@ fn random_bytes(count: usize) -> Vec<u8> {
     words.take(count).collect()
 }
 
-/// Sum of bits times odd place numbers; all NaNs count as one.
+/// Sum of bits times odd index numbers; all NaNs count as one.
 fn hash(values: &[f32]) -> u64 {
-    values.iter().zip(0u64..).fold(0, |sum: u64, (value, place)| {
+    values.iter().zip(0u64..).fold(0, |sum: u64, (value, index)| {
         let bits = if value.is_nan() { 0x7FC0_0000 } else { value.to_bits() };
-        sum.wrapping_add(u64::from(bits).wrapping_mul(2 * place + 1))
+        sum.wrapping_add(u64::from(bits).wrapping_mul(2 * index + 1))
     })
 }
 
@@ -92,8 +92,8 @@ fn activation_codes_equal_ggml() {
         let mut codes = vec![0; expected.len()];
         format.quantize(&inputs, &mut codes).unwrap();
         let blocks = codes.chunks(format.block_bytes()).zip(expected.chunks(format.block_bytes()));
-        for (place, (block, expected)) in blocks.enumerate() {
-            assert_eq!(block, expected, "{format} block {place}");
+        for (index, (block, expected)) in blocks.enumerate() {
+            assert_eq!(block, expected, "{format} block {index}");
         }
     }
 }

@@ -41,7 +41,7 @@ fn kernel(alu: Alu, uniform: bool) -> Function {
     k.finish()
 }
 
-/// A result and how far off it may be, in last places of an f32; half results may leave their high half undefined.
+/// A result and how far off it may be, in last ulps of an f32; half results may leave their high half undefined.
 enum Expected {
     Exact(u32),
     Near(f64, f64),
@@ -224,10 +224,10 @@ fn agrees(found: u32, expected: &Expected) -> bool {
     match expected {
         Expected::Exact(bits) => found == *bits,
         Expected::Low(bits) => found as u16 == *bits,
-        Expected::Near(value, places) => {
+        Expected::Near(value, ulps) => {
             let found = f64::from(f32::from_bits(found));
-            let place = f64::from(f32::EPSILON) * value.abs().max(1e-3);
-            (found - value).abs() <= places * place
+            let ulp = f64::from(f32::EPSILON) * value.abs().max(1e-3);
+            (found - value).abs() <= ulps * ulp
         }
     }
 }

@@ -129,8 +129,8 @@ fn lanes_leave_a_loop_one_by_one() {
     // All lanes are back.
     let all = k.reduce_wave(one, Alu::add);
     let more = k.int(256);
-    let place = k.add(at, more);
-    store(&mut k, out, place, all);
+    let address = k.add(at, more);
+    store(&mut k, out, address, all);
     let input: Vec<u32> = (1..=64).collect();
     on_all(
         &k.finish(),

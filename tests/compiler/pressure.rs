@@ -180,15 +180,15 @@ fn offsets() -> Function {
     let two = k.int(2);
     let own = k.shl(lane, two);
     // Too far for the offset of an instruction to reach.
-    let mut places: Vec<Value> = Vec::new();
+    let mut addresses: Vec<Value> = Vec::new();
     for row in 0..60 {
         let step = k.int(row * 10_007 * 4);
-        places.push(k.add(own, step));
+        addresses.push(k.add(own, step));
     }
     let mut sum = k.int(1);
     for _ in 0..2 {
-        for place in &places {
-            let value = k.load(k.global(x, *place), Width::Dwords(1), Elem::Int);
+        for address in &addresses {
+            let value = k.load(k.global(x, *address), Width::Dwords(1), Elem::Int);
             let three = k.int(3);
             let scaled = k.mul(sum, three);
             sum = k.add(scaled, value);

@@ -44,10 +44,10 @@ fn a_model_that_does_not_fit_is_refused_with_figures() {
         let kernel = machine(tiny, Level::Fast);
         let error = open(&kernel, model, settings(1)).unwrap_err();
         assert!(matches!(error, GpuError::Fit(shortage) if shortage.tokens() == 0), "{error}");
-        let told = error.to_string();
-        assert!(error.is_memory() && told.starts_with("the model takes "), "{told}");
-        assert!(told.contains("(weights ") && told.contains(" MiB of VRAM ("), "{told}");
-        assert!(told.ends_with("use a smaller model or --device cpu"), "{told}");
+        let message = error.to_string();
+        assert!(error.is_memory() && message.starts_with("the model takes "), "{message}");
+        assert!(message.contains("(weights ") && message.contains(" MiB of VRAM ("), "{message}");
+        assert!(message.ends_with("use a smaller model or --device cpu"), "{message}");
         assert_eq!(kernel.held(), (0, 0, 0));
     });
 }
@@ -112,11 +112,11 @@ fn every_tensor_may_be_of_another_type() {
                 agrees(model, CHIPS[turn % 2], Level::Fast, 70, &what);
                 let kernel = soft(CHIPS[0], Level::Fast);
                 let backend = open(&kernel, model, settings(1)).unwrap();
-                let told = backend.conversions().to_string();
+                let message = backend.conversions().to_string();
                 assert_eq!(
-                    told.contains(" weights were converted for the GPU, the first from "),
+                    message.contains(" weights were converted for the GPU, the first from "),
                     converts,
-                    "{told}"
+                    "{message}"
                 );
                 end(&kernel, backend, &what);
             });
@@ -164,11 +164,12 @@ fn files_that_declare_no_experts_are_refused() {
     };
     assert_eq!(refusal("expert_used_count", 3), None);
     for used in [0, 9] {
-        let told = format!("metadata key qwen3moe.expert_used_count is {used}, expected a positive number");
-        assert_eq!(refusal("expert_used_count", used), Some(told + " within the supported range"));
+        let message =
+            format!("metadata key qwen3moe.expert_used_count is {used}, expected a positive number");
+        assert_eq!(refusal("expert_used_count", used), Some(message + " within the supported range"));
     }
-    let told = "tensor blk.0.ffn_down.weight missing; the file is incomplete or of another architecture";
-    assert_eq!(refusal("expert_count", 0), Some(told.into()));
+    let message = "tensor blk.0.ffn_down.weight missing; the file is incomplete or of another architecture";
+    assert_eq!(refusal("expert_count", 0), Some(message.into()));
 }
 
 /// The shortest prompt: nothing before it, one row, one key.

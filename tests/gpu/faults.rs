@@ -39,7 +39,7 @@ fn memory_that_runs_out_while_loading_leaves_nothing() {
 }
 
 #[test]
-fn a_reset_in_mid_generation_is_told_once_and_nothing_is_tried_again() {
+fn a_reset_in_mid_generation_is_reported_once_and_nothing_is_tried_again() {
     with_model(&tiny::f32_model(Family::Llama, 1), |model| {
         let kernel = soft("gfx1100", Level::Fast);
         let mut backend = open(&kernel, model, settings(4)).unwrap();
@@ -57,7 +57,7 @@ fn a_reset_in_mid_generation_is_told_once_and_nothing_is_tried_again() {
 }
 
 #[test]
-fn a_kernel_that_never_ends_is_told_with_its_name() {
+fn a_kernel_that_never_ends_is_reported_with_its_name() {
     with_model(&tiny::f32_model(Family::Llama, 1), |model| {
         // The processor stops in the middle of a wave, as an endless kernel would look from outside.
         let options = Options { level: Level::Fast, budget: 300, ..Options::default() };
@@ -79,7 +79,7 @@ fn a_kernel_that_never_ends_is_told_with_its_name() {
 }
 
 #[test]
-fn a_page_fault_is_told_by_the_allocations_name() {
+fn a_page_fault_is_reported_by_the_allocations_name() {
     with_model(&tiny::f32_model(Family::Qwen2, 1), |model| {
         let kernel = soft("gfx1100", Level::Fast);
         let mut backend = open(&kernel, model, settings(4)).unwrap();

@@ -73,11 +73,11 @@ fn every_result_is_checked() {
                     names.iter().for_each(|name| kernel_check::damage(&kernel, &backend, name));
                 }
                 backend.check_kernels(&mut (), HEAP).unwrap();
-                let told: Vec<_> = backend.wrong_kernels().iter().map(ToString::to_string).collect();
-                assert_eq!(told.len(), usize::from(damaged), "{told:?}");
+                let messages: Vec<_> = backend.wrong_kernels().iter().map(ToString::to_string).collect();
+                assert_eq!(messages.len(), usize::from(damaged), "{messages:?}");
                 let named = |line: &String| names.iter().any(|name| line.contains(name));
                 let right = |line: &String| line.starts_with("head runs on the CPU: ") && named(line);
-                assert!(told.iter().all(right), "{told:?}");
+                assert!(messages.iter().all(right), "{messages:?}");
                 end(&kernel, backend, family);
             }
         }

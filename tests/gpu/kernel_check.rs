@@ -90,11 +90,11 @@ fn spoilt_kernels_are_found(chip: &str, model: &Model<'_>, rows: u32, most: f64,
         names.iter().for_each(|name| damage(&kernel, &backend, name));
         let mut book = Book::default();
         backend.check_kernels(&mut book, HEAP).unwrap();
-        let told: Vec<_> = backend.wrong_kernels().iter().map(ToString::to_string).collect();
-        assert!(!told.is_empty() && told.len() < book.0.len(), "{family}: {names:?}: {told:?}");
-        assert!(told.iter().all(|line| line.contains(" runs on the CPU: ")), "{told:?}");
+        let messages: Vec<_> = backend.wrong_kernels().iter().map(ToString::to_string).collect();
+        assert!(!messages.is_empty() && messages.len() < book.0.len(), "{family}: {names:?}: {messages:?}");
+        assert!(messages.iter().all(|line| line.contains(" runs on the CPU: ")), "{messages:?}");
         let named = |line: &String| names.iter().any(|name| line.contains(name));
-        assert!(told.iter().all(named), "{told:?}");
+        assert!(messages.iter().all(named), "{messages:?}");
         backend.reserve(&plan).unwrap();
         let error = nmse(&logits(model, &mut backend, rows), &expected);
         assert!(error < most, "without {family} on {chip}: NMSE {error:e}");
@@ -103,7 +103,7 @@ fn spoilt_kernels_are_found(chip: &str, model: &Model<'_>, rows: u32, most: f64,
         let kernel = soft(chip, Level::Fast);
         let mut second = open_for(&kernel, model, rows);
         second.check_kernels(&mut book, HEAP).unwrap();
-        assert_eq!(second.wrong_kernels().len(), told.len());
+        assert_eq!(second.wrong_kernels().len(), messages.len());
         end(&kernel, second, family);
     }
 }
@@ -154,9 +154,9 @@ fn what_a_chain_hands_on_is_checked() {
                 replace(&kernel, &backend, &feeding, feeding.strip_suffix("_feeds").unwrap());
             }
             backend.check_kernels(&mut (), HEAP).unwrap();
-            let told: Vec<_> = backend.wrong_kernels().iter().map(ToString::to_string).collect();
-            assert_eq!(told.len(), usize::from(spoilt), "{told:?}");
-            assert!(told.iter().all(|line| line.contains(&feeding)), "{told:?}");
+            let messages: Vec<_> = backend.wrong_kernels().iter().map(ToString::to_string).collect();
+            assert_eq!(messages.len(), usize::from(spoilt), "{messages:?}");
+            assert!(messages.iter().all(|line| line.contains(&feeding)), "{messages:?}");
             backend.reserve(&plan).unwrap();
             assert_eq!(backend.max_steps(&plan) > 1, !spoilt);
             end(&kernel, backend, "chains");

@@ -1,4 +1,4 @@
-//! Steps as PM4 lists and as AQL packets: the same memory; barriers that are missing are found; faults are told alike;
+//! Steps as PM4 lists and as AQL packets: the same memory; barriers that are missing are found; faults are reported alike;
 //! where lists do not work, packets do.
 
 use crate::bench::{
@@ -25,10 +25,10 @@ const LEFT: [&str; 6] =
     ["activations", "kernel scratch", "results", "picked tokens", "keys of group", "values of group"];
 
 /// A window on the allocation that holds what has this name, and where in it that is.
-fn places(kernel: &SoftKernel, backend: &GpuBackend<'_, '_, '_>, name: &str) -> Vec<(Window, usize, usize)> {
+fn windows(kernel: &SoftKernel, backend: &GpuBackend<'_, '_, '_>, name: &str) -> Vec<(Window, usize, usize)> {
     let entries = backend.process().unwrap().allocations().entries();
     let named = entries.iter().filter(|entry| entry.name.as_str().starts_with(name));
-    let place = |entry: &doorbell_kfd::memory::Allocation| {
+    let window_of = |entry: &doorbell_kfd::memory::Allocation| {
         let holds = |other: &&doorbell_kfd::memory::Allocation| {
             other.handle.is_some() && (other.va..other.va + other.bytes).contains(&entry.va)
         };
@@ -36,15 +36,15 @@ fn places(kernel: &SoftKernel, backend: &GpuBackend<'_, '_, '_>, name: &str) -> 
         let window = kernel.backing(buffer.handle.unwrap().0).unwrap();
         (window, (entry.va - buffer.va) as usize, entry.bytes as usize)
     };
-    named.map(place).collect()
+    named.map(window_of).collect()
 }
 
 /// The bytes of everything that steps leave.
 fn memory(kernel: &SoftKernel, backend: &GpuBackend<'_, '_, '_>) -> Vec<(&'static str, Vec<u8>)> {
     let of = |name: &'static str| {
-        let places = places(kernel, backend, name);
-        assert!(!places.is_empty(), "{name}");
-        places.into_iter().map(move |(window, at, len)| {
+        let windows = windows(kernel, backend, name);
+        assert!(!windows.is_empty(), "{name}");
+        windows.into_iter().map(move |(window, at, len)| {
             let mut bytes = vec![0; len];
             window.read(at, &mut bytes);
             (name, bytes)
@@ -97,7 +97,7 @@ fn left(model: &Model<'_>, chip: &str, submit: Encoding, what: &str) -> Left {
     const ROWS: u32 = 9;
     let kernel = soft(chip, Level::Strict);
     let mut backend = open(&kernel, model, Settings { submit, ..settings(ROWS) }).unwrap();
-    let lists = places(&kernel, &backend, "PM4 lists").len();
+    let lists = windows(&kernel, &backend, "PM4 lists").len();
     assert_eq!(lists > 0, submit == Encoding::Pm4, "{what}");
     let mut logits = step(model, &mut backend, &prompt(model, ROWS), 0).unwrap();
     let mut tokens = vec![best(&logits[logits.len() - model.vocabulary as usize..])];
@@ -131,7 +131,7 @@ fn lists_and_packets_leave_the_same_memory() {
     }
 }
 
-/// Words of type-3 headers with what is in them, by their place.
+/// Words of type-3 headers with what is in them, by their position.
 fn packets(words: &[u32]) -> Vec<(usize, u32, usize)> {
     let (mut at, mut found) = (0, Vec::new());
     while at < words.len() && words[at] >> 30 == 3 {
@@ -154,7 +154,7 @@ fn silence(
 ) -> usize {
     const NOP: u32 = 0x10;
     let mut most = 0;
-    for (window, start, len) in places(kernel, backend, "PM4 lists") {
+    for (window, start, len) in windows(kernel, backend, "PM4 lists") {
         let words: Vec<u32> = (0..len / 4).map(|word| window.load32(start + 4 * word)).collect();
         let all = packets(&words);
         let these = all.iter().filter(|packet| packet.1 == opcode);
@@ -224,7 +224,7 @@ fn a_list_without_one_of_its_barriers_is_found() {
 #[test]
 fn a_page_fault_names_the_dispatch_either_way() {
     with_model(&tiny::f32_model(Family::Qwen2, 1), |model| {
-        let told = Encoding::ALL.map(|submit| {
+        let outcomes = Encoding::ALL.map(|submit| {
             let kernel = soft("gfx1100", Level::Fast);
             let mut backend = open(&kernel, model, Settings { submit, ..settings(4) }).unwrap();
             let tokens = prompt(model, 5);
@@ -242,20 +242,20 @@ fn a_page_fault_names_the_dispatch_either_way() {
             assert!(matches!(step(model, &mut backend, &tokens[4..], 4), Err(GpuError::Lost(Some(_)))));
             (dispatch.clone(), fault.in_flight().started)
         });
-        let [(packet, by_packets), (listed, by_list)] = &told;
+        let [(packet, by_packets), (listed, by_list)] = &outcomes;
         assert_eq!(*by_packets, 0);
-        assert!(*by_list > 1, "{told:?}");
+        assert!(*by_list > 1, "{outcomes:?}");
         assert_eq!(packet, listed);
         assert!(listed.contains(&format!("({by_list} of ")), "{listed}");
     });
 }
 
-/// A kernel that does not end in the middle of a list, and a reset: told as with packets.
+/// A kernel that does not end in the middle of a list, and a reset: reported as with packets.
 #[test]
-fn hangs_and_resets_are_told_either_way() {
+fn hangs_and_resets_are_reported_either_way() {
     with_model(&tiny::f32_model(Family::Llama, 1), |model| {
         let tokens = prompt(model, 4);
-        let told = Encoding::ALL.map(|submit| {
+        let outcomes = Encoding::ALL.map(|submit| {
             let options = Options { level: Level::Fast, budget: 3_000, ..Options::default() };
             let chips = [chip("gfx1151").unwrap()];
             let kernel = SoftKernel::new(Machine::new(Release::V7_2, 64 << 30, &chips), &options).unwrap();
@@ -266,7 +266,7 @@ fn hangs_and_resets_are_told_either_way() {
             assert!(error.to_string().starts_with("no progress for 40 ms"), "{error}");
             dispatch.clone()
         });
-        assert_eq!(told[0], told[1]);
+        assert_eq!(outcomes[0], outcomes[1]);
         for submit in Encoding::ALL {
             let kernel = soft("gfx1100", Level::Fast);
             let mut backend = open(&kernel, model, Settings { submit, ..settings(4) }).unwrap();
@@ -303,17 +303,17 @@ fn where_lists_do_not_work_packets_do() {
                 let mut backend = open(&kernel, model, settings(20)).unwrap();
                 backend.check_kernels(&mut book, HEAP).unwrap();
                 assert_eq!(backend.wrong_kernels(), [], "{lists:?}");
-                let told = backend.pm4_check_failure().map(ToString::to_string);
-                assert_eq!(told.is_some(), why.is_some(), "{lists:?}: {told:?}");
-                if let (Some(told), Some(why)) = (told, why) {
+                let failure = backend.pm4_check_failure().map(ToString::to_string);
+                assert_eq!(failure.is_some(), why.is_some(), "{lists:?}: {failure:?}");
+                if let (Some(failure), Some(why)) = (failure, why) {
                     let why = if again { "PM4 lists have failed on this device before" } else { why };
-                    assert!(told.contains(why), "{told}");
-                    assert!(told.starts_with("dispatches are submitted as AQL packets"), "{told}");
+                    assert!(failure.contains(why), "{failure}");
+                    assert!(failure.starts_with("dispatches are submitted as AQL packets"), "{failure}");
                     assert_eq!(matches!(backend.pm4_check_failure(), Some(Pm4CheckFailure::Known)), again);
                 }
                 let logits = step(model, &mut backend, &tokens, 0).unwrap();
                 assert_eq!(best(&logits[6 * model.vocabulary as usize..]), expected, "{lists:?}");
-                let listed = !places(&kernel, &backend, "PM4 lists").is_empty();
+                let listed = !windows(&kernel, &backend, "PM4 lists").is_empty();
                 assert_eq!(listed, lists == Lists::Run, "{lists:?}");
                 end(&kernel, backend, "lists that do not work");
             }
@@ -321,7 +321,7 @@ fn where_lists_do_not_work_packets_do() {
     });
 }
 
-/// A device that a list has cost is told as lost, and the next run does without lists.
+/// A device lost by a list is reported as lost, and the next run does without lists.
 #[test]
 fn a_list_that_costs_the_device_is_not_tried_again() {
     with_model(&tiny::f32_model(Family::Qwen3, 1), |model| {
@@ -352,7 +352,7 @@ fn timed_dispatches_are_packets() {
         step(model, &mut backend, &prompt(model, 3), 0).unwrap();
         let timings = backend.take_timings();
         assert!(timings.len() > 10 && timings.iter().all(|timing| timing.start <= timing.end), "{timings:?}");
-        assert!(places(&kernel, &backend, "PM4 lists").is_empty());
+        assert!(windows(&kernel, &backend, "PM4 lists").is_empty());
         end(&kernel, backend, "timed");
     });
 }

@@ -1,7 +1,7 @@
 //! One operation on the software GPU and by the oracle, from the same random memory.
 
 use crate::machine::Machine;
-use crate::oracle::{HEAP, Oracle, Place, Pool, Rowset, State};
+use crate::oracle::{HEAP, Location, Oracle, Pool, Rowset, State};
 use doorbell_core::backend::KvType;
 use doorbell_core::gguf::Gguf;
 use doorbell_core::model::Model;
@@ -63,7 +63,7 @@ impl Case {
 
     fn rowset(&self, model: &Model<'_>, random: &mut Random) -> (Rowset, u32) {
         let mut free = 0u32;
-        let (mut tokens, mut places) = (Vec::new(), Vec::new());
+        let (mut tokens, mut locations) = (Vec::new(), Vec::new());
         let per_run: Vec<u32> =
             self.runs.iter().map(|(start, rows)| (start + rows).div_ceil(PAGE_TOKENS as u32)).collect();
         let total: u32 = per_run.iter().sum::<u32>() + 1;
@@ -74,10 +74,10 @@ impl Case {
             for row in 0..*rows {
                 tokens.push(random.below(model.vocabulary as usize) as u32);
                 let pages = vec![pages.clone(); model.groups.len()];
-                places.push(Place { position: start + row, pages });
+                locations.push(Location { position: start + row, pages });
             }
         }
-        (Rowset { tokens, places, outputs: self.outputs.clone() }, total)
+        (Rowset { tokens, locations, outputs: self.outputs.clone() }, total)
     }
 }
 
@@ -169,7 +169,7 @@ fn upload(machine: &mut Machine, model: &Model<'_>, plan: &Plan<'_>, rows: &Rows
     let weights = model.weights.iter().map(|weight| machine.upload("weight", weight.data)).collect();
     let words = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
     let vectors = model.vectors.iter().map(|vector| machine.upload_words("vector", &words(vector))).collect();
-    let last = rows.places.iter().map(|place| place.position).max().unwrap_or(0);
+    let last = rows.locations.iter().map(|location| location.position).max().unwrap_or(0);
     let ropes = model.ropes.iter().map(|rope| {
         let pairs = rope.frequencies.len();
         let mut table = Vec::new();
@@ -189,9 +189,9 @@ fn upload(machine: &mut Machine, model: &Model<'_>, plan: &Plan<'_>, rows: &Rows
     let (mut tables, mut pages) = (Vec::new(), Vec::new());
     for group in 0..model.groups.len() {
         let mut before: Option<(&[u32], u32)> = None;
-        for place in &rows.places {
+        for location in &rows.locations {
             // Rows of a run share a table.
-            let own = place.pages[group].as_slice();
+            let own = location.pages[group].as_slice();
             let start = match before {
                 Some((other, start)) if other == own => start,
                 _ => {
@@ -208,7 +208,7 @@ fn upload(machine: &mut Machine, model: &Model<'_>, plan: &Plan<'_>, rows: &Rows
         let groups = values.chunks_exact(count);
         groups.flat_map(|values| rows.outputs.iter().map(|row| values[*row as usize])).collect()
     };
-    let positions: Vec<u32> = rows.places.iter().map(|place| place.position).collect();
+    let positions: Vec<u32> = rows.locations.iter().map(|location| location.position).collect();
     let inputs = Inputs {
         tokens: machine.upload_words("tokens", &rows.tokens),
         positions: machine.upload_words("positions", &positions),
@@ -298,7 +298,7 @@ fn run_all(ops: &[Op], model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> (Ran,
     }
     let mut machine = Machine::new(case.target, case.options.clone());
     let device = upload(&mut machine, model, plan, &rows, &state);
-    let positions = rows.places.iter().map(|place| place.position + 1).max().unwrap_or(0);
+    let positions = rows.locations.iter().map(|location| location.position + 1).max().unwrap_or(0);
     let step = Step {
         model,
         plan,

@@ -16,7 +16,7 @@ const BATCHES: [u32; 3] = [1, 9, 70];
 
 /// Every batch with its chip for the variant with a number: three variants in turn have been on all chips.
 fn batches(number: usize) -> impl Iterator<Item = (Target, u32)> {
-    BATCHES.into_iter().enumerate().map(move |(place, rows)| (target(number + place), rows))
+    BATCHES.into_iter().enumerate().map(move |(batch, rows)| (target(number + batch), rows))
 }
 
 /// Experts and how many of them a row takes.
@@ -53,14 +53,14 @@ fn one_expert_and_all_of_them() {
 fn routers(experts: usize, vary: impl Fn(&mut Model<'_>, &Route) -> Vec<Route>) {
     let bytes = tiny::model(Family::Qwen3Moe, shape(experts, 2), Type::Q8_0, 5).to_bytes();
     let mut model = Model::new(&Gguf::parse(&bytes, HEAP).unwrap(), HEAP).unwrap();
-    for (place, rows) in BATCHES.into_iter().enumerate() {
-        let mut case = Case::new(target(place), &[(0, rows)]);
+    for (batch, rows) in BATCHES.into_iter().enumerate() {
+        let mut case = Case::new(target(batch), &[(0, rows)]);
         let shape = Shape { rows, outputs: case.outputs.len() as u32 };
         let plan = model.plan(shape, HeadResult::Logits, HEAP).unwrap();
         let mut ops = plan.ops.iter().filter_map(|op| if let Op::Route(op) = op { Some(*op) } else { None });
         let first = ops.next().unwrap();
         for (number, op) in vary(&mut model, &first).into_iter().enumerate() {
-            case.target = target(place + number + number / 3);
+            case.target = target(batch + number + number / 3);
             let nmse = check(&Op::Route(op), &model, &plan, &case).nmse();
             assert!(nmse < 1e-6, "{op:?} of {rows} rows on {}: NMSE {nmse:e}", case.target);
         }

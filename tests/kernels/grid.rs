@@ -91,11 +91,11 @@ fn batches_of_ragged_families() {
     let families = families.filter(|family| *family != Family::Qwen3Moe);
     for (number, family) in families.enumerate() {
         for (index, kv) in KvType::ALL.into_iter().enumerate() {
-            for (place, rows) in BATCHES.into_iter().enumerate() {
-                if !full() && place != (number + 2 * index) % 3 {
+            for (batch, rows) in BATCHES.into_iter().enumerate() {
+                if !full() && batch != (number + 2 * index) % 3 {
                     continue;
                 }
-                let target = target(number + index + place);
+                let target = target(number + index + batch);
                 let case = Case { kv, outputs: vec![rows - 1], ..Case::new(target, &[(0, rows)]).fast() };
                 let worst = check_plan(family, RAGGED, Type::Q8_0, &case, crate::has_kernel);
                 println!("{target} {family:?} {kv} {rows} rows {worst:?}");
@@ -134,8 +134,8 @@ fn attention_at_the_edges_of_pages() {
         for (index, kv) in KvType::ALL.into_iter().enumerate() {
             let most = length.min(if full() { 512 } else { 33 });
             let mut worst = 0f64;
-            for (place, rows) in [1, 2, 33, 512].into_iter().enumerate().filter(|(_, rows)| *rows <= most) {
-                let target = target(number + index + place);
+            for (batch, rows) in [1, 2, 33, 512].into_iter().enumerate().filter(|(_, rows)| *rows <= most) {
+                let target = target(number + index + batch);
                 let runs = [(length - rows, rows)];
                 let case = Case { kv, outputs: vec![rows - 1], ..Case::new(target, &runs).fast() };
                 let found = attention((6, 2, 32), &[case], |model, op| {

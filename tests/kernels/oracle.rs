@@ -16,7 +16,7 @@ use half::f16;
 
 /// The position of a row, and its pages per group.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) position: u32,
     pub(crate) pages: Vec<Vec<u32>>,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Rowset {
     pub(crate) tokens: Vec<u32>,
-    pub(crate) places: Vec<Place>,
+    pub(crate) locations: Vec<Location>,
     pub(crate) outputs: Vec<u32>,
 }
 
@@ -99,10 +99,10 @@ impl Oracle<'_, '_> {
         }
     }
 
-    fn place(&self, id: TensorId, row: usize) -> &Place {
+    fn location(&self, id: TensorId, row: usize) -> &Location {
         match self.plan.tensor(id).rows {
-            Rows::Batch => &self.rows.places[row],
-            Rows::Outputs => &self.rows.places[self.rows.outputs[row] as usize],
+            Rows::Batch => &self.rows.locations[row],
+            Rows::Outputs => &self.rows.locations[self.rows.outputs[row] as usize],
         }
     }
 
@@ -196,12 +196,12 @@ impl Oracle<'_, '_> {
         for row in 0..self.count(op.input) {
             let x = self.operand(self.input(state, op.input, row, op.norm));
             for part in &op.parts {
-                self.part(part, &x, self.place(op.input, row).clone(), row, state);
+                self.part(part, &x, self.location(op.input, row).clone(), row, state);
             }
         }
     }
 
-    fn part(&self, part: &Part, x: &[f32], place: Place, row: usize, state: &mut State) {
+    fn part(&self, part: &Part, x: &[f32], location: Location, row: usize, state: &mut State) {
         let mut y = self.product(&part.matrix, 0, x);
         match part.epilogue {
             Epilogue::Store { out } => self.put(state, out, row, &y),
@@ -217,14 +217,20 @@ impl Oracle<'_, '_> {
             }
             Epilogue::GateBy { .. } => unreachable!("no kernel runs it"),
             Epilogue::Query { norm, rope, head_dim, out, .. } => {
-                self.heads(&mut y, head_dim, norm, rope, place.position);
+                self.heads(&mut y, head_dim, norm, rope, location.position);
                 self.put(state, out, row, &y);
             }
             Epilogue::Key { norm, rope, kv } => {
-                self.heads(&mut y, self.model.groups[kv.group.index()].key_dim, norm, rope, place.position);
-                Self::cache(state, 0, kv, &place, &y);
+                self.heads(
+                    &mut y,
+                    self.model.groups[kv.group.index()].key_dim,
+                    norm,
+                    rope,
+                    location.position,
+                );
+                Self::cache(state, 0, kv, &location, &y);
             }
-            Epilogue::Value { kv, .. } => Self::cache(state, 1, kv, &place, &y),
+            Epilogue::Value { kv, .. } => Self::cache(state, 1, kv, &location, &y),
         }
     }
 
@@ -244,13 +250,13 @@ impl Oracle<'_, '_> {
         }
     }
 
-    fn cache(state: &mut State, which: usize, kv: KvSlot, place: &Place, y: &[f32]) {
+    fn cache(state: &mut State, which: usize, kv: KvSlot, location: &Location, y: &[f32]) {
         let group: GroupId = kv.group;
-        let page = place.pages[group.index()][place.position as usize / PAGE_TOKENS];
+        let page = location.pages[group.index()][location.position as usize / PAGE_TOKENS];
         let pool = &mut state.pools[group.index()][which];
         let dim = pool.layout.dim as usize;
         for (head, values) in y.chunks_exact(dim).enumerate() {
-            let at = pool.at(page, kv.layer.into(), head, place.position);
+            let at = pool.at(page, kv.layer.into(), head, location.position);
             let cells = &mut pool.cells[at..at + dim];
             match pool.layout.kv {
                 KvType::F16 => {
@@ -268,22 +274,22 @@ impl Oracle<'_, '_> {
 
     fn attend(&self, op: &Attend, state: &mut State) {
         for row in 0..self.count(op.query) {
-            let place = self.place(op.query, row);
+            let location = self.location(op.query, row);
             let query = self.get(state, op.query, row);
             let group = self.model.groups[op.kv.group.index()];
             let (key_dim, value_dim) = (group.key_dim as usize, group.value_dim as usize);
             let heads = Heads { query: op.heads as usize, kv: group.heads as usize, key_dim, value_dim };
-            let mut scores = vec![0.0; place.position as usize + 1];
+            let mut scores = vec![0.0; location.position as usize + 1];
             let mut vector = vec![0.0; key_dim.max(value_dim)];
             let mut out = vec![0.0; op.heads as usize * value_dim];
             let slot = Slot {
                 pools: &state.pools[op.kv.group.index()],
                 slot: op.kv,
-                pages: &place.pages[op.kv.group.index()],
+                pages: &location.pages[op.kv.group.index()],
             };
             let sinks = op.sinks.map(|id| self.model.vector(id));
             let buffers = AttendBuffers { scores: &mut scores, vector: &mut vector, out: &mut out };
-            attend_row(op, heads, place.position, &query, &slot, sinks, buffers);
+            attend_row(op, heads, location.position, &query, &slot, sinks, buffers);
             self.put(state, op.out, row, &out);
         }
     }

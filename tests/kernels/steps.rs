@@ -1,9 +1,9 @@
 //! Whole steps: a batch's tokens to logits, each operation on what the one before left in device memory.
 
-use crate::{FAMILIES, KINDS};
 use crate::check::{Case, check_step, full};
 use crate::grid::{BATCHES, ragged, target};
 use crate::oracle::HEAP;
+use crate::{FAMILIES, KINDS};
 use doorbell_core::gguf::Gguf;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Shape};
@@ -23,11 +23,11 @@ fn logits_of_every_family_and_type() {
         for (index, kind) in KINDS.into_iter().enumerate() {
             let bytes = tiny::model(family, ragged(kind), kind, 3).to_bytes();
             let model = Model::new(&Gguf::parse(&bytes, HEAP).unwrap(), HEAP).unwrap();
-            for (place, rows) in BATCHES.into_iter().enumerate() {
-                if !full() && place != number % 3 {
+            for (batch, rows) in BATCHES.into_iter().enumerate() {
+                if !full() && batch != number % 3 {
                     continue;
                 }
-                let target = target(number + index + place);
+                let target = target(number + index + batch);
                 let case = Case { outputs: vec![rows - 1], ..Case::new(target, &[(0, rows)]).fast() };
                 let plan = model.plan(Shape { rows, outputs: 1 }, HeadResult::Logits, HEAP).unwrap();
                 let (deviation, coded) = check_step(&model, &plan, &case);

@@ -95,8 +95,8 @@ impl Kernel for Broken<'_> {
         self.soft.reserve(len, align)
     }
 
-    fn map(&self, fd: &Fd, offset: u64, len: usize, place: MapAddress<'_>) -> Result<Window, Errno> {
-        self.soft.map(fd, offset, len, place)
+    fn map(&self, fd: &Fd, offset: u64, len: usize, address: MapAddress<'_>) -> Result<Window, Errno> {
+        self.soft.map(fd, offset, len, address)
     }
 
     fn read(&self, path: &str, out: &mut [u8]) -> Result<usize, Errno> {

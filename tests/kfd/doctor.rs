@@ -129,7 +129,7 @@ fn a_small_bar_is_noted() {
 
 /// Every row of the probe table, one after the other.
 #[test]
-fn what_keeps_kfd_from_opening_is_told_with_its_remedy() {
+fn what_keeps_kfd_from_opening_is_reported_with_its_remedy() {
     let soft = soft(Release::V6_12, &["RX 7600"]);
     let new = |name| Case::new(name, &soft);
     let missing = |path: &'static str| move |kernel: &mut Broken<'_>| kernel.set(path, Instead::Missing);
@@ -191,7 +191,7 @@ fn what_keeps_kfd_from_opening_is_told_with_its_remedy() {
 
 /// Reports 15 and 20: the node opens, or refuses with EINVAL, and there is no GPU behind it.
 #[test]
-fn a_gpu_that_kfd_does_not_offer_is_told_by_what_the_bus_shows() {
+fn a_gpu_that_kfd_does_not_offer_is_reported_by_what_the_bus_shows() {
     let soft = soft(Release::V6_12, &["RX 7900 XTX"]);
     let node = format!("{ROOT}/nodes/1");
     let new = |name| Case::new(name, &soft).with(|kernel| kernel.set(&node, Instead::Missing));
@@ -211,7 +211,7 @@ fn a_gpu_that_kfd_does_not_offer_is_told_by_what_the_bus_shows() {
 
 /// Report 14 and the device cgroup: `/dev/kfd` opens and the rest is closed.
 #[test]
-fn render_nodes_that_are_closed_are_told() {
+fn render_nodes_that_are_closed_are_reported() {
     let one = soft(Release::V6_12, &["RX 7600"]);
     let text = Case::new("render-node-of-another-group", &one)
         .with(|kernel| kernel.set("/dev/dri/renderD128", Instead::Node(0o660, 44, Errno::EACCES)))

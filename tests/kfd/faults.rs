@@ -257,11 +257,11 @@ fn refused_requests_end_in_errors_that_name_them() {
         (request::CREATE_QUEUE, Errno::EINVAL, "EINVAL"),
         (request::CREATE_QUEUE, Errno::EIO, "EIO"),
     ];
-    for (request, errno, told) in refusals {
+    for (request, errno, expected) in refusals {
         let kernel = soft(Release::V6_12, "RX 7900 XTX", Level::Fast, 6);
         kernel.inject(|injection| injection.refuse = Some((request, errno)));
         let error = whole(&kernel, add_for("RX 7900 XTX")).unwrap_err();
-        assert!(error.contains(told), "{request:?} {errno}: {error}");
+        assert!(error.contains(expected), "{request:?} {errno}: {error}");
     }
     // what is only asked for comfort may be missing
     for (request, errno) in [

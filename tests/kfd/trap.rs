@@ -1,4 +1,4 @@
-//! Waves that stop: with the trap handler of our kernels they are told by name and place, without one as a hang.
+//! Waves that stop: with the trap handler of our kernels they are message_only by name and location, without one as a hang.
 
 use crate::rig::{Clock, Compiled, Life, PATIENCE, compiled, machines, open, sample, soft, text};
 use core::fmt::Write as _;
@@ -55,20 +55,20 @@ fn run(
     seed: u64,
 ) -> Result<(), (Option<Box<Fault>>, String)> {
     let soft = soft(release, name, Level::Fast, seed);
-    let told = |message: String| (None, message);
-    let mut process = open(&soft).map_err(told)?;
+    let message_only = |message: String| (None, message);
+    let mut process = open(&soft).map_err(message_only)?;
     let mut life = Life::with_handler(trap_handler(chip(name).unwrap().target).unwrap());
-    life.load(&mut process, &kernel.object, QueueOptions::default()).map_err(told)?;
-    let data = life.buffer(&mut process, Usage::Staging, "data").map_err(told)?;
-    let kernarg = life.buffer(&mut process, Usage::Kernarg, "arguments").map_err(told)?;
+    life.load(&mut process, &kernel.object, QueueOptions::default()).map_err(message_only)?;
+    let data = life.buffer(&mut process, Usage::Staging, "data").map_err(message_only)?;
+    let kernarg = life.buffer(&mut process, Usage::Kernarg, "arguments").map_err(message_only)?;
     let mut arguments = vec![ArgumentValue::Buffer(life.va(data)); kernel.function.arguments.len()];
     if kernel.function.name == "vector_add" {
         arguments[3] = ArgumentValue::Scalar(32);
     }
     let mut recorder = Recorder::new();
-    recorder.add(life.dispatch(kernarg, kernel, &arguments, 1, 0)).map_err(text).map_err(told)?;
+    recorder.add(life.dispatch(kernarg, kernel, &arguments, 1, 0)).map_err(text).map_err(message_only)?;
     let mut packets = [Packet::INVALID];
-    recorder.encode_aql(&mut packets).map_err(text).map_err(told)?;
+    recorder.encode_aql(&mut packets).map_err(text).map_err(message_only)?;
     let result = life.run(&mut process, &packets);
     let fault = life.queue.as_ref().unwrap().fault().cloned().map(Box::new);
     life.end(&mut process).unwrap();
@@ -83,7 +83,7 @@ fn tells(release: Release, name: &str) -> bool {
 }
 
 #[test]
-fn a_stopped_wave_is_told_by_name_on_every_machine_that_can() {
+fn a_stopped_wave_is_reported_by_name_on_every_machine_that_can() {
     let mut count = [0, 0];
     for (release, name) in machines() {
         let target = chip(name).unwrap().target;
@@ -109,9 +109,9 @@ fn a_stopped_wave_is_told_by_name_on_every_machine_that_can() {
             assert_eq!(flight.ranges[0].label, 7);
             let said = format!("a wave stopped: {word}");
             assert!(message.starts_with(&said), "{name} on {release:?}: {message}");
-            // The place is in the kernel, and told by its name.
-            let place = format!(", {}+0x", kernel.function.name);
-            assert!(message.contains(&place), "{name} on {release:?}: {message}");
+            // The location is in the kernel, and message_only by its name.
+            let location = format!(", {}+0x", kernel.function.name);
+            assert!(message.contains(&location), "{name} on {release:?}: {message}");
             if word != "wave aperture violation" {
                 assert!(message.contains("vector_add+0x0"), "{message}");
             }

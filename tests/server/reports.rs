@@ -33,7 +33,7 @@ const STRICT: &str = "{% for m in messages %}{% if m.role == 'system' and not lo
 
 /// Report 68 of the list in docs/known-bugs.md.
 #[test]
-fn a_system_message_that_is_not_first_is_told_to_the_user() {
+fn a_system_message_that_is_not_first_goes_to_the_user() {
     let server = Server::start(&Kind { template: Some(STRICT), ..Kind::default() });
     let body =
         json!({ "messages": [{ "role": "user", "content": "a" }, { "role": "system", "content": "b" }] });

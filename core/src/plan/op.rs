@@ -504,8 +504,11 @@ impl Op {
                     }
                 }
             }
-            Self::Attend(attend) => {
-                [Some(attend.query), attend.gate, Some(attend.out)].into_iter().flatten().for_each(visit);
+            Self::Attend(attention) => {
+                [Some(attention.query), attention.gate, Some(attention.out)]
+                    .into_iter()
+                    .flatten()
+                    .for_each(visit);
             }
             Self::DeltaNet(op) => {
                 let [beta, alpha] = op.gates.tensors();

@@ -150,7 +150,7 @@ impl Step<'_, '_, '_, '_, '_> {
             Op::Embed { table, scale, out } => self.embed(*table, *scale, *out),
             Op::Select { input, out } => self.select(*input, *out),
             Op::Project(op) => self.project(op),
-            Op::Attend(op) => self.attend(op),
+            Op::Attend(op) => self.attention(op),
             Op::DeltaNet(op) => self.delta_net(op),
             Op::Route(op) => self.route(op),
             Op::Experts(op) => self.experts(op),
@@ -316,7 +316,7 @@ impl Step<'_, '_, '_, '_, '_> {
         self.kv.write(which, kv, pages, position, &self.scratch.first);
     }
 
-    fn attend(&mut self, op: &Attend) {
+    fn attention(&mut self, op: &Attend) {
         for row in 0..self.rows(op.query) {
             let (sequence, position) = self.batch.locate(self.batch_row(op.query, row)).unwrap_or_default();
             let pages = self.batch.tables.of(sequence, op.kv.group);

@@ -4,7 +4,7 @@ use super::attention::Cached;
 use super::interpreter::{Interpreter, KvStore};
 use super::product::Products;
 use super::scratch::Sizes;
-use super::state::Pool;
+use super::state::KvPool;
 use crate::backend::{Backend, KvError, KvType, Output, PageError, PageFormat};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::model::{Model, StateShape};
@@ -54,7 +54,7 @@ pub struct Reference<'m, 'a> {
     interpreter: Interpreter<'m, 'a>,
     pages: u32,
     kv: KvType,
-    pools: Vec<'m, Pool<'m>>,
+    pools: Vec<'m, KvPool<'m>>,
     /// `[states, layers, floats]`
     states: Vec<'m, f32>,
     arena: Vec<'m, f32>,
@@ -76,7 +76,7 @@ impl<'m, 'a> Reference<'m, 'a> {
         kv.check(model)?;
         let mut pools = heap::with_capacity(heap, model.groups.len())?;
         for group in &model.groups {
-            pools.push(Pool::new(*group, pages, kv, heap)?);
+            pools.push(KvPool::new(*group, pages, kv, heap)?);
         }
         let interpreter = Interpreter::new(model, pages, products, heap)?;
         Ok(Self {
@@ -93,7 +93,7 @@ impl<'m, 'a> Reference<'m, 'a> {
 
     /// Bytes of heap that a backend of the model takes beside KV pages, activations and logits.
     pub fn scratch_bytes(model: &Model<'_>, pages: u32) -> usize {
-        model.groups.len() * size_of::<Pool<'_>>() + Sizes::new(model, pages).bytes()
+        model.groups.len() * size_of::<KvPool<'_>>() + Sizes::new(model, pages).bytes()
     }
 }
 
@@ -111,7 +111,7 @@ impl Reference<'_, '_> {
 
 /// The pools of all groups, and the recurrent states.
 struct HostStore<'p, 'm> {
-    pools: &'p mut [Pool<'m>],
+    pools: &'p mut [KvPool<'m>],
     states: &'p mut [f32],
     shape: Option<StateShape>,
 }

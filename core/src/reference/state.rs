@@ -14,7 +14,7 @@ const BLOCK: Activation = Activation::Q8_0;
 
 /// Keys and values of one group: `[pages, layers, PAGE_TOKENS, heads, dim]`; heads are whole blocks of the KV type.
 #[derive(Debug)]
-pub(super) struct Pool<'h> {
+pub(super) struct KvPool<'h> {
     group: KvGroup,
     keys: Cells<'h>,
     values: Cells<'h>,
@@ -105,7 +105,7 @@ impl Cells<'_> {
     }
 }
 
-impl Pool<'_> {
+impl KvPool<'_> {
     /// Elements of a page's keys and of its values.
     fn page_elements(&self) -> [usize; 2] {
         let heads = usize::from(self.group.layers) * PAGE_TOKENS * self.group.heads as usize;
@@ -134,7 +134,7 @@ impl Pool<'_> {
     }
 }
 
-impl<'h> Pool<'h> {
+impl<'h> KvPool<'h> {
     pub(super) fn new(group: KvGroup, pages: u32, kv: KvType, heap: Heap<'h>) -> Result<Self, OutOfMemory> {
         let cells = |dim: u32| {
             [usize::from(group.layers), PAGE_TOKENS, group.heads as usize, dim as usize]

@@ -8,7 +8,7 @@ impl<T> Scheduler<'_, T> {
     /// Admits waiting sequences in order of arrival, as far as pages and the limit of running sequences allow. A
     /// sequence whose prefix a running one is about to compute waits until it is in the cache; later ones may be admitted
     /// before it.
-    pub(super) fn admit(&mut self) {
+    pub(super) fn admit_waiting(&mut self) {
         let mut running = self.sequences.iter().filter(|sequence| sequence.running).count();
         for index in 0..self.sequences.len() {
             if self.sequences[index].running {

@@ -114,7 +114,7 @@ impl<'m, T> Scheduler<'m, T> {
     ) -> StepBatch<'_> {
         self.batch.clear();
         self.checkpoint();
-        self.admit();
+        self.admit_waiting();
         if !self.form_pooling_step() {
             self.batch.steps = self.reserve_steps(max_steps, feeds_itself);
             self.form_generation_step();

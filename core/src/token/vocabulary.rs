@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_all_have_one_place_are_refused() {
+    fn texts_that_share_one_hash_slot_are_refused() {
         let crowded = |count: usize| {
             // Of 256 buckets the first, and one tag.
             let index = |text: &String| hash(&[text.as_bytes()]) & 0xfe00_0000_0000_00ff == 0;

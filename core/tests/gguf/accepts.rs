@@ -130,15 +130,15 @@ fn a_large_vocabulary_is_read_in_place() {
 #[test]
 fn ten_thousand_keys_and_tensors_are_found() {
     let mut builder = Builder::new();
-    for place in 0..10_000u32 {
-        builder = builder.u32(&format!("key.{:>200}", place ^ 0x1555), place);
-        builder = builder.declare(format!("tensor.{:>50}", place ^ 0x1555), &[0], 0, 0);
+    for index in 0..10_000u32 {
+        builder = builder.u32(&format!("key.{:>200}", index ^ 0x1555), index);
+        builder = builder.declare(format!("tensor.{:>50}", index ^ 0x1555), &[0], 0, 0);
     }
     let bytes = builder.build();
     let gguf = Gguf::parse(&bytes, HEAP).unwrap();
-    for place in 0..10_000u32 {
-        assert_eq!(gguf.require(&format!("key.{:>200}", place ^ 0x1555)), Ok(place));
-        let name = format!("tensor.{:>50}", place ^ 0x1555);
+    for index in 0..10_000u32 {
+        assert_eq!(gguf.require(&format!("key.{:>200}", index ^ 0x1555)), Ok(index));
+        let name = format!("tensor.{:>50}", index ^ 0x1555);
         assert_eq!(gguf.tensor(&name).unwrap().name, name.as_bytes());
     }
     assert!(gguf.tensor("tensor.").is_none() && gguf.get("zzz").is_none());

@@ -75,7 +75,7 @@ impl Builder {
         let offset = self.data.len().next_multiple_of(self.alignment);
         self.data.resize(offset, 0);
         let first = self.data.len();
-        self.data.extend((0..bytes).map(|place| (first + place) as u8));
+        self.data.extend((0..bytes).map(|index| (first + index) as u8));
         self.declare(name, dims, kind, offset as u64)
     }
 

@@ -76,6 +76,6 @@ fn a_split_set_is_one_model() {
     let parts = [1, 2, 3].map(|part| golden(&format!("set-0000{part}-of-00003.gguf")));
     let gguf = Gguf::parse_split(&parts.each_ref().map(Vec::as_slice), HEAP).unwrap();
     assert_eq!(dump(&gguf), String::from_utf8(golden("set.txt")).unwrap());
-    let places: Vec<_> = gguf.tensors().iter().map(|tensor| tensor.part).collect();
-    assert_eq!(places, [1, 1, 2, 2]);
+    let parts: Vec<_> = gguf.tensors().iter().map(|tensor| tensor.part).collect();
+    assert_eq!(parts, [1, 1, 2, 2]);
 }

@@ -60,12 +60,12 @@ fn every_flipped_bit_is_survived() {
 #[test]
 fn every_byte_at_its_extremes_is_survived() {
     let original = tiny();
-    for place in 0..original.len() {
+    for offset in 0..original.len() {
         for width in [1, 4, 8] {
             for value in [0x00, 0x7F, 0x80, 0xFF] {
                 let mut bytes = original.clone();
-                let end = bytes.len().min(place + width);
-                bytes[place..end].fill(value);
+                let end = bytes.len().min(offset + width);
+                bytes[offset..end].fill(value);
                 walk(&bytes);
             }
         }
@@ -98,12 +98,12 @@ fn random_mutations_are_survived() {
     arbtest::arbtest(|bytes| {
         let mut file = original.clone();
         for _ in 0..bytes.int_in_range(1..=4)? {
-            let place = bytes.choose_index(file.len())?;
+            let offset = bytes.choose_index(file.len())?;
             match bytes.int_in_range(0..=3u8)? {
-                0 => file[place] = bytes.arbitrary()?,
-                1 => drop(file.remove(place)),
-                2 => file.insert(place, bytes.arbitrary()?),
-                _ => file.truncate(place),
+                0 => file[offset] = bytes.arbitrary()?,
+                1 => drop(file.remove(offset)),
+                2 => file.insert(offset, bytes.arbitrary()?),
+                _ => file.truncate(offset),
             }
             if file.is_empty() {
                 break;

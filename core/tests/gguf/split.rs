@@ -84,6 +84,6 @@ fn names_are_unique_over_the_set() {
 
 #[test]
 fn faults_inside_a_part_name_it() {
-    let (fault, place) = refusal(&[a(part(0, 2, 2)), part(1, 2, 2).tensor("b", &[2], 0, 4)]);
-    assert_eq!((fault, place), (Fault::DataPastEnd { needed: 8, present: 4 }, 1));
+    let (fault, part_index) = refusal(&[a(part(0, 2, 2)), part(1, 2, 2).tensor("b", &[2], 0, 4)]);
+    assert_eq!((fault, part_index), (Fault::DataPastEnd { needed: 8, present: 4 }, 1));
 }

@@ -2,21 +2,21 @@
 //!
 //! The recurrence runs token after token, whatever the number of rows, so that a token's result never depends on where
 //! a prompt was cut. It is fast because the state's columns do not depend on each other: it is kept in panels of
-//! [`PANEL`] columns, which stay in the first-level cache while a block of tokens goes through. The definition is
+//! [`PART_COLUMNS`] columns, which stay in the first-level cache while a block of tokens goes through. The definition is
 //! `doorbell_core::reference::delta_step`. Not here: which thread takes which head, see `backend::delta_net`.
 
 use crate::elementwise::{norm_scale, sum_of_squares, times_sigmoid};
 use crate::simd::{Kernel, Simd};
 
-/// Columns of a panel of the state: two vectors of the widest form.
-pub(crate) const PANEL: usize = 32;
+/// Columns of a part of the state: two vectors of the widest form.
+pub(crate) const PART_COLUMNS: usize = 32;
 
 /// Tokens of a block.
 pub(crate) const BLOCK: usize = 16;
 
-/// Floats of one value head's state, `[panels, key_dim, PANEL]`; columns beyond the last value are 0.
+/// Floats of one value head's state, `[panels, key_dim, PART_COLUMNS]`; columns beyond the last value are 0.
 pub(crate) const fn head_state(key_dim: usize, value_dim: usize) -> usize {
-    value_dim.div_ceil(PANEL) * PANEL * key_dim
+    value_dim.div_ceil(PART_COLUMNS) * PART_COLUMNS * key_dim
 }
 
 /// `out = silu(sum of tap weights times the inputs of the last tokens)` for some channels of one token.
@@ -86,14 +86,14 @@ pub(crate) struct Recurrence<'a> {
     pub(crate) queries: &'a [f32],
     /// `[tokens, key_dim]`
     pub(crate) keys: &'a [f32],
-    /// `[tokens, panels * PANEL]`
+    /// `[tokens, panels * PART_COLUMNS]`
     pub(crate) values: &'a [f32],
     /// `[tokens]`: decay of the state and strength of the write.
     pub(crate) factors: &'a [(f32, f32)],
     pub(crate) key_dim: usize,
     /// [`head_state`]
     pub(crate) state: &'a mut [f32],
-    /// `[tokens, panels * PANEL]`
+    /// `[tokens, panels * PART_COLUMNS]`
     pub(crate) out: &'a mut [f32],
 }
 
@@ -103,26 +103,26 @@ impl Kernel for Recurrence<'_> {
     #[inline(always)]
     fn call<S: Simd>(self, simd: S) {
         let Self { queries, keys, values, factors, key_dim, state, out } = self;
-        let panel_len = key_dim * PANEL;
+        let part_len = key_dim * PART_COLUMNS;
         let width = state.len() / key_dim;
-        for (panel, state) in state.chunks_exact_mut(panel_len).enumerate() {
+        for (part, state) in state.chunks_exact_mut(part_len).enumerate() {
             for (token, &(decay, beta)) in factors.iter().enumerate() {
                 let vector = token * key_dim..(token + 1) * key_dim;
-                let cells = token * width + panel * PANEL;
+                let cells = token * width + part * PART_COLUMNS;
                 let step = Token {
                     query: &queries[vector.clone()],
                     key: &keys[vector],
-                    value: &values[cells..cells + PANEL],
+                    value: &values[cells..cells + PART_COLUMNS],
                     decay,
                     beta,
                 };
-                step.advance(simd, state, &mut out[cells..cells + PANEL]);
+                step.advance(simd, state, &mut out[cells..cells + PART_COLUMNS]);
             }
         }
     }
 }
 
-/// One token and one panel.
+/// One token and one part.
 struct Token<'a> {
     query: &'a [f32],
     key: &'a [f32],
@@ -131,7 +131,7 @@ struct Token<'a> {
     beta: f32,
 }
 
-/// Vectors of a panel in the narrowest form that has its own instructions.
+/// Vectors of a part in the narrowest form that has its own instructions.
 const VECTORS: usize = 4;
 
 impl Token<'_> {
@@ -139,11 +139,11 @@ impl Token<'_> {
     #[inline(always)]
     fn advance<S: Simd>(&self, simd: S, state: &mut [f32], out: &mut [f32]) {
         let zero = simd.splat_f(0.0);
-        // parts of PANEL columns that fit the registers; the portable form has more of them
-        for first in (0..PANEL).step_by(VECTORS * S::LANES) {
-            let vectors = ((PANEL - first) / S::LANES).min(VECTORS);
+        // parts of PART_COLUMNS columns that fit the registers; the portable form has more of them
+        for first in (0..PART_COLUMNS).step_by(VECTORS * S::LANES) {
+            let vectors = ((PART_COLUMNS - first) / S::LANES).min(VECTORS);
             let (mut stored, mut asked) = ([zero; VECTORS], [zero; VECTORS]);
-            for ((row, &key), &query) in state.chunks_exact(PANEL).zip(self.key).zip(self.query) {
+            for ((row, &key), &query) in state.chunks_exact(PART_COLUMNS).zip(self.key).zip(self.query) {
                 let (key, query) = (simd.splat_f(key), simd.splat_f(query));
                 for vector in 0..vectors {
                     let cells = simd.read_f(&row[first + vector * S::LANES..]);
@@ -162,7 +162,7 @@ impl Token<'_> {
                 let answer = simd.fma(along, change[vector], simd.mul_f(decay, asked[vector]));
                 simd.write_f(&mut out[at..], answer);
             }
-            for (row, &key) in state.chunks_exact_mut(PANEL).zip(self.key) {
+            for (row, &key) in state.chunks_exact_mut(PART_COLUMNS).zip(self.key) {
                 let key = simd.splat_f(key);
                 for vector in 0..vectors {
                     let cells = &mut row[first + vector * S::LANES..];

@@ -52,9 +52,9 @@ const TARGETS: [Type; 3] = [Type::Q8_0, Type::F16, Type::F32];
 ///
 /// An operation's weights are converted only if no operation at all has kernels for their type.
 pub(crate) fn choose(model: &mut Model<'_>, ops: &[Op], target: Target) -> Conversions {
-    let mut known = Vec::new();
+    let mut supported = Vec::new();
     for op in ops.iter().filter(|op| supports(op, model, target)) {
-        each_weight(op, |id| known.push(model.weight(id).ty));
+        each_weight(op, |id| supported.push(model.weight(id).ty));
     }
     let mut result = Conversions::default();
     for op in ops {
@@ -64,7 +64,7 @@ pub(crate) fn choose(model: &mut Model<'_>, ops: &[Op], target: Target) -> Conve
         let mut strangers: Vec<(WeightId, Type)> = Vec::new();
         each_weight(op, |id| {
             let kind = model.weight(id).ty;
-            if !known.contains(&kind) && strangers.iter().all(|stranger| stranger.0 != id) {
+            if !supported.contains(&kind) && strangers.iter().all(|stranger| stranger.0 != id) {
                 strangers.push((id, kind));
             }
         });

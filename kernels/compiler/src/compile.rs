@@ -183,7 +183,8 @@ pub fn compile(function: &Function, target: Target, options: &Options) -> Result
     verify::verify(function).map_err(CompileError::Verify)?;
     uniformity::uniformity(function).map_err(CompileError::Uniformity)?;
     let lowered = legalize::legalize(function, target).map_err(CompileError::Legalize)?;
-    let Placed { before, split, allocation } = place(lowered, options).map_err(CompileError::Pressure)?;
+    let Placed { before, split, allocation } =
+        assign_registers(lowered, options).map_err(CompileError::Pressure)?;
     let machine = &split.machine;
     let mut code: Physical = allocate::rewrite(machine, &allocation);
     emit::widen(&mut code);
@@ -223,7 +224,7 @@ struct Placed {
 }
 
 /// Schedules and allocates; without scheduling if that needs too many registers, with spilling only if that does too.
-fn place(lowered: Machine, options: &Options) -> Result<Placed, allocate::PressureError> {
+fn assign_registers(lowered: Machine, options: &Options) -> Result<Placed, allocate::PressureError> {
     let placed = |machine: Machine, spill: bool| {
         let limits = Limits { max_vgprs: options.max_vgprs, spill };
         let (split, allocation) = fit::fit(&machine, limits)?;

@@ -216,13 +216,13 @@ impl Instr {
         self.op != doorbell_isa::op::s_branch && !self.op.row().has(Flags::ENDS)
     }
 
-    /// The instruction with every register replaced by `place`, branches by distance 0.
-    pub fn with_registers(&self, place: impl Fn(Part) -> Operand) -> Inst {
+    /// The instruction with every register replaced by `operand_of`, branches by distance 0.
+    pub fn with_registers(&self, operand_of: impl Fn(Part) -> Operand) -> Inst {
         let map = |args: &[Arg]| {
             let mut list = Operands::EMPTY;
             for arg in args {
                 list.push(match arg {
-                    Arg::Reg(part) => place(*part),
+                    Arg::Reg(part) => operand_of(*part),
                     Arg::Fixed(operand) => *operand,
                     Arg::Block(_) => Operand::Immediate(0),
                 });

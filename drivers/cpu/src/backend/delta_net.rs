@@ -2,7 +2,9 @@
 
 use super::context::Context;
 use super::step::Step;
-use crate::delta_net::{BLOCK, Convolve, GatedNorm, PANEL, Recurrence, UnitLength, factors, head_state};
+use crate::delta_net::{
+    BLOCK, Convolve, GatedNorm, PART_COLUMNS, Recurrence, UnitLength, factors, head_state,
+};
 use crate::phase::{Phase, Phases, Task};
 use doorbell_core::plan::{DeltaNet, RowRun};
 
@@ -56,7 +58,7 @@ impl Step<'_, '_> {
         let Block { op, run, state, head, first, tokens } = block;
         let shape = op.shape;
         let (key_dim, value_dim) = (shape.key_dim as usize, shape.value_dim as usize);
-        let padded = value_dim.next_multiple_of(PANEL);
+        let padded = value_dim.next_multiple_of(PART_COLUMNS);
         let key_head = shape.key_head(head as u32) as usize;
         let memory = &mut self.work.delta.floats_mut()[..BLOCK * (2 * key_dim + 2 * padded)];
         let (queries, rest) = memory.split_at_mut(BLOCK * key_dim);

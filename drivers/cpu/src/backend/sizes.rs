@@ -1,7 +1,7 @@
 //! The working memory that a plan needs, found before its first step.
 
 use crate::activations::Layout;
-use crate::delta_net::{BLOCK, PANEL};
+use crate::delta_net::{BLOCK, PART_COLUMNS};
 use crate::kv::PageShape;
 use crate::product::{OUT_COLS, activation};
 use crate::simd::STRIP;
@@ -112,7 +112,7 @@ impl Sizes {
             },
             Op::DeltaNet(op) => {
                 let shape = &op.shape;
-                let padded = (shape.value_dim as usize).next_multiple_of(PANEL);
+                let padded = (shape.value_dim as usize).next_multiple_of(PART_COLUMNS);
                 raise(&mut self.delta, BLOCK * (2 * shape.key_dim as usize + 2 * padded));
             }
             Op::Embed { .. } | Op::Select { .. } | Op::NormAdd(_) => {}

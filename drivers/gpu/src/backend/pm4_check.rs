@@ -40,8 +40,8 @@ impl GpuBackend<'_, '_, '_> {
             return Ok(());
         }
         let key = key(NO_KEY, LISTS);
-        let known = cache.get(key).map(|error| (error > 0.0).then_some(Pm4CheckFailure::Known));
-        let found = match known {
+        let cached = cache.get(key).map(|error| (error > 0.0).then_some(Pm4CheckFailure::Known));
+        let found = match cached {
             Some(found) => found,
             None => {
                 let found = self.try_lists(heap)?;
@@ -66,16 +66,16 @@ impl GpuBackend<'_, '_, '_> {
         let steps = [(plan(rows)?, 0), (plan(1)?, rows)];
         let patience = self.settings.hang_ms;
         self.settings.hang_ms = patience.min(PATIENCE_MS);
-        let listed = self.answers(&steps);
+        let by_list = self.answers(&steps);
         self.settings.hang_ms = patience;
-        let listed = match listed {
+        let by_list = match by_list {
             Err(GpuError::Fault(fault, _)) => return Ok(Some(Pm4CheckFailure::Failed(fault))),
-            listed => listed?,
+            by_list => by_list?,
         };
         self.submit_as(Encoding::Aql);
         let expected = self.answers(&steps)?;
         self.submit_as(Encoding::Pm4);
-        Ok((listed != expected).then_some(Pm4CheckFailure::Differs))
+        Ok((by_list != expected).then_some(Pm4CheckFailure::Differs))
     }
 
     /// The logits of steps, in bits.

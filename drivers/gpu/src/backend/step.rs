@@ -119,7 +119,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
     pub(super) fn record(&mut self, plan: &Plan<'_>, size: StepSize) -> Result<usize, GpuError> {
         let mut index = self.recordings.plan(plan);
         if !self.recordings.has(index, size) {
-            let known = self.of_host.len();
+            let before = self.of_host.len();
             let recording = self.recording(plan, size, self.settings.placement)?;
             let on_host = |segment: &Segment| matches!(segment, Segment::Host(_));
             if let Some(fallback) = &mut self.fallback
@@ -128,7 +128,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
                 fallback.reserve(plan).map_err(GpuError::CpuFallback)?;
             }
             let device = self.device.as_mut().ok_or(GpuError::Lost(None))?;
-            if self.of_host.len() > known {
+            if self.of_host.len() > before {
                 // Others may use the same keys and values on the device.
                 self.recordings.clear(device);
                 index = self.recordings.plan(plan);

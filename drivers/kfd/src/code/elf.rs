@@ -377,18 +377,18 @@ impl<'a> Object<'a> {
             return Err(CodeError::TooLarge(out.len() as u64));
         }
         out.fill(0);
-        let place = |out: &mut [u8], address: u64, bytes: &[u8]| {
+        let write = |out: &mut [u8], address: u64, bytes: &[u8]| {
             let start = usize::try_from(address).unwrap_or(usize::MAX);
             let room = start.checked_add(bytes.len()).and_then(|end| out.get_mut(start..end));
             room.map(|room| room.copy_from_slice(bytes)).ok_or(CodeError::Truncated(Part::Code, address))
         };
         for segment in self.segments(constant::LOAD) {
             let bytes = slice(self.file, segment.offset, segment.file_bytes, Part::ProgramHeader)?;
-            place(out, segment.address, bytes)?;
+            write(out, segment.address, bytes)?;
         }
         for index in 0..self.relocations.count {
             let (target, value) = self.relocation(index, base)?;
-            place(out, target, &value.to_le_bytes())?;
+            write(out, target, &value.to_le_bytes())?;
         }
         Ok(())
     }

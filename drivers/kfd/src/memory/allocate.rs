@@ -140,8 +140,8 @@ impl Process<'_> {
             let file = if usage == Usage::Mmio { &self.kfd } else { &this.render };
             let at = usize::try_from(offset).map_err(|_| undo("mmap", Errno::ENOMEM))?;
             let len = usize::try_from(bytes).map_err(|_| undo("mmap", Errno::ENOMEM))?;
-            let place = MapAddress::At(self.space.span(), at);
-            let window = self.kernel.map(file.fd(), arg.mmap_offset, len, place);
+            let address = MapAddress::At(self.space.span(), at);
+            let window = self.kernel.map(file.fd(), arg.mmap_offset, len, address);
             Some(window.map_err(|errno| undo("mmap", errno))?)
         } else {
             None

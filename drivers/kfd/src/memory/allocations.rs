@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_told_by_name() {
+    fn addresses_are_shown_by_name() {
         let mut allocations = Allocations::default();
         assert_eq!(allocations.nearest(5), Nearest::Nothing);
         for entry in [
@@ -159,13 +159,13 @@ mod tests {
         ] {
             allocations.add(entry).expect("room");
         }
-        let told = |va| alloc::format!("{}", allocations.nearest(va));
-        assert_eq!(told(0x20_1010), "layer[1]+0x10");
-        assert_eq!(told(0x20_0000), "layer[0]+0x0");
-        assert_eq!(told(0x30_0000), "weights+0x100000");
-        assert_eq!(told(0x40_1000), "4096 bytes past the end of weights");
-        assert_eq!(told(0x7f_f000), "4096 bytes before scratch");
-        assert_eq!(told(0x1000), "2093056 bytes before weights");
+        let text = |va| alloc::format!("{}", allocations.nearest(va));
+        assert_eq!(text(0x20_1010), "layer[1]+0x10");
+        assert_eq!(text(0x20_0000), "layer[0]+0x0");
+        assert_eq!(text(0x30_0000), "weights+0x100000");
+        assert_eq!(text(0x40_1000), "4096 bytes past the end of weights");
+        assert_eq!(text(0x7f_f000), "4096 bytes before scratch");
+        assert_eq!(text(0x1000), "2093056 bytes before weights");
         assert_eq!(allocations.totals(), Totals { count: 2, bytes: 0x20_1000 });
         allocations.remove_piece(0x20_1000);
         assert_eq!(allocations.entries().len(), 3);

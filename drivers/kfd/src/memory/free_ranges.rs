@@ -30,11 +30,11 @@ impl FreeRanges {
     /// The offset of `bytes` at a multiple of `align`, no longer free; `None` when no range has room for them. Host
     /// memory is only needed when a range is split in two, which multiples of `align` never do.
     pub(super) fn allocate(&mut self, bytes: u64, align: u64) -> Result<Option<u64>, OutOfMemory> {
-        let place = |range: &Range| {
+        let start = |range: &Range| {
             let start = range.start.checked_next_multiple_of(align)?;
             Some((start, start.checked_add(bytes).filter(|&end| end <= range.end)?))
         };
-        let found = self.0.iter().enumerate().find_map(|(at, range)| Some((at, place(range)?)));
+        let found = self.0.iter().enumerate().find_map(|(at, range)| Some((at, start(range)?)));
         let Some((at, (start, end))) = found else { return Ok(None) };
         let range = self.0[at];
         match (range.start < start, end < range.end) {

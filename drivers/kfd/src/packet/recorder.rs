@@ -79,34 +79,34 @@ impl Recorder {
 
     /// The same work as PM4 words into `out`, to be run by [`super::pm4_buffer`]; returns the number of words.
     pub fn encode_pm4(&self, isa: Isa, out: &mut [u32]) -> Result<usize, EncodeError> {
-        self.pm4(isa, Told::Nothing, out)
+        self.pm4(isa, Report::Nothing, out)
     }
 
     /// As [`Self::encode_pm4`], with the number of dispatches that were started written to the 32-bit word at `va`
     /// behind each of them, [`crate::queue::Queue::started_va`] as a rule. Nothing waits for that.
     pub fn encode_pm4_counted(&self, isa: Isa, va: u64, out: &mut [u32]) -> Result<usize, EncodeError> {
-        self.pm4(isa, Told::Started(va), out)
+        self.pm4(isa, Report::Started(va), out)
     }
 
     /// As [`Self::encode_pm4`], with the GPU's counter written before the first dispatch and after each one, as
     /// 64-bit words from `stamps` on: one more than there are dispatches. Each stamp waits for what is before it, so
     /// independent dispatches do not overlap.
     pub fn encode_pm4_stamped(&self, isa: Isa, stamps: u64, out: &mut [u32]) -> Result<usize, EncodeError> {
-        self.pm4(isa, Told::Clock(stamps), out)
+        self.pm4(isa, Report::Clock(stamps), out)
     }
 
-    fn pm4(&self, isa: Isa, told: Told, out: &mut [u32]) -> Result<usize, EncodeError> {
+    fn pm4(&self, isa: Isa, report: Report, out: &mut [u32]) -> Result<usize, EncodeError> {
         self.check()?;
         let mut buffer = IndirectBuffer::new(out, isa)?;
-        if let Told::Clock(first) = told {
+        if let Report::Clock(first) = report {
             buffer.stamp(first)?;
         }
         for (recorded, started) in self.list.iter().zip(1u32..) {
             buffer.dispatch(recorded)?;
-            match told {
-                Told::Nothing => {}
-                Told::Started(va) => buffer.tell(va, started)?,
-                Told::Clock(first) => buffer.stamp(first + 8 * u64::from(started))?,
+            match report {
+                Report::Nothing => {}
+                Report::Started(va) => buffer.tell(va, started)?,
+                Report::Clock(first) => buffer.stamp(first + 8 * u64::from(started))?,
             }
         }
         buffer.finish()
@@ -115,7 +115,7 @@ impl Recorder {
 
 /// Values that a PM4 list writes to memory while it runs.
 #[derive(Clone, Copy, Debug)]
-enum Told {
+enum Report {
     Nothing,
     /// The number of dispatches started so far, to this address.
     Started(u64),
@@ -246,8 +246,9 @@ mod tests {
     fn a_list_counts_what_it_starts() {
         let (mut plain, mut counted) = ([0; 256], [0; 256]);
         let used = list().encode_pm4(Isa::GFX1151, &mut plain).expect("room");
-        let told = list().encode_pm4_counted(Isa::GFX1151, 0x7f00_0000_1040, &mut counted).expect("room");
-        assert_eq!(told, used + 5 * 5);
+        let counted_dwords =
+            list().encode_pm4_counted(Isa::GFX1151, 0x7f00_0000_1040, &mut counted).expect("room");
+        assert_eq!(counted_dwords, used + 5 * 5);
         let writes = counted.windows(5).filter(|words| words[0] == 0xC003_3700);
         let expected: Vec<[u32; 4]> = (1..=5).map(|started| [0x500, 0x1040, 0x7f00, started]).collect();
         assert!(writes.map(|words| &words[1..]).eq(expected.iter()));

@@ -193,15 +193,15 @@ struct QueueSleeper<'p, 'k> {
     /// The queue's device.
     gpu_id: u32,
     /// Exceptions by device: a wait may report an exception of another device, and none is reported twice.
-    told: heapless::Vec<(u32, Exception), 8>,
+    exceptions: heapless::Vec<(u32, Exception), 8>,
 }
 
 impl QueueSleeper<'_, '_> {
     fn note(&mut self, gpu_id: u32, exception: Exception) -> bool {
-        match self.told.iter_mut().find(|told| told.0 == gpu_id) {
-            Some(told) => told.1.merge(exception),
+        match self.exceptions.iter_mut().find(|held| held.0 == gpu_id) {
+            Some(held) => held.1.merge(exception),
             // With more devices than the list holds, the rest would be reported as hanging.
-            None => drop(self.told.push((gpu_id, exception))),
+            None => drop(self.exceptions.push((gpu_id, exception))),
         }
         gpu_id == self.gpu_id
     }
@@ -336,7 +336,7 @@ impl Queue {
             event: self.event().id.0,
             age: self.age,
             gpu_id: process.device(self.device()).gpu_id(),
-            told: heapless::Vec::new(),
+            exceptions: heapless::Vec::new(),
         };
         let mut outcome = wait_until(self, &mut sleeper, target.0, patience, delay);
         // After a page fault the kernel reports the page with its address, too.
@@ -349,9 +349,9 @@ impl Queue {
                 delay.delay_ms(1);
             }
         }
-        let QueueSleeper { age, told, .. } = sleeper;
+        let QueueSleeper { age, exceptions, .. } = sleeper;
         self.age = age;
-        for (gpu_id, exception) in told {
+        for (gpu_id, exception) in exceptions {
             for device in process.devices.iter_mut().filter(|device| device.gpu_id() == gpu_id) {
                 device.lost = true;
                 device.exception.merge(exception);

@@ -64,7 +64,7 @@ pub trait Kernel: Sync {
     fn reserve(&self, len: usize, align: usize) -> Result<Span, Errno>;
 
     /// Maps `len` bytes of `fd` at its file offset `offset`, shared, readable and writable.
-    fn map(&self, fd: &Fd, offset: u64, len: usize, place: MapAddress<'_>) -> Result<Window, Errno>;
+    fn map(&self, fd: &Fd, offset: u64, len: usize, address: MapAddress<'_>) -> Result<Window, Errno>;
 
     /// Ends a mapping; inside a [`Span`] the addresses become inaccessible again.
     fn unmap(&self, window: Window) {

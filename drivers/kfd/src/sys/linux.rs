@@ -100,8 +100,8 @@ impl Kernel for Linux {
         Span::reserve(len, align)
     }
 
-    fn map(&self, fd: &Fd, offset: u64, len: usize, place: MapAddress<'_>) -> Result<Window, Errno> {
-        Window::map(borrow(fd)?, offset, len, place)
+    fn map(&self, fd: &Fd, offset: u64, len: usize, address: MapAddress<'_>) -> Result<Window, Errno> {
+        Window::map(borrow(fd)?, offset, len, address)
     }
 
     fn guard(&self, window: &Window) -> Option<BusGuard> {

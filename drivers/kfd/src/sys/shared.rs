@@ -31,10 +31,10 @@ impl Shared {
     }
 
     /// Maps `len` bytes from `offset` (whole pages).
-    pub fn map(&self, offset: usize, len: usize, place: MapAddress<'_>) -> Result<Window, Errno> {
+    pub fn map(&self, offset: usize, len: usize, address: MapAddress<'_>) -> Result<Window, Errno> {
         if offset.checked_add(len).is_none_or(|end| end > self.len.next_multiple_of(4096)) {
             return Err(Errno::EINVAL);
         }
-        Window::map(self.file.as_fd(), offset as u64, len, place)
+        Window::map(self.file.as_fd(), offset as u64, len, address)
     }
 }

@@ -128,10 +128,10 @@ impl Window {
         fd: BorrowedFd<'_>,
         offset: u64,
         len: usize,
-        place: MapAddress<'_>,
+        address: MapAddress<'_>,
     ) -> Result<Self, Errno> {
         let len = len.checked_next_multiple_of(PAGE).filter(|&len| len != 0).ok_or(Errno::EINVAL)?;
-        let (at, flags, release) = match place {
+        let (at, flags, release) = match address {
             MapAddress::Anywhere => (core::ptr::null_mut(), MapFlags::SHARED, Release::Unmap),
             MapAddress::At(span, start) => {
                 let end = start.checked_add(len).ok_or(Errno::EINVAL)?;

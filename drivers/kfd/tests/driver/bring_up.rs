@@ -138,7 +138,7 @@ fn each_refused_call_names_its_stage_and_leaves_nothing() {
 }
 
 #[test]
-fn old_interfaces_are_told() {
+fn old_interfaces_are_refused_by_name() {
     let fake = fake(Release::V6_1, &["RX 7600"]);
     fake.inject(|injection| injection.minor = Some(8));
     assert!(matches!(open(&fake), Err(BringUpError::Version(version)) if version.minor == 8));
@@ -163,7 +163,7 @@ fn a_second_bring_up_in_one_program_is_refused_by_the_kernel_as_busy() {
 }
 
 #[test]
-fn what_is_not_given_back_is_told_and_freed() {
+fn what_is_not_given_back_is_reported_and_freed() {
     let fake = fake(Release::V6_12, &["RX 7600"]);
     let mut process = open(&fake).expect("bring-up");
     let buffer = process.allocate(FIRST, Usage::Data, 5 << 20, Name::new("forgotten")).expect("memory");
@@ -217,7 +217,7 @@ fn code_addresses_are_not_used_again() {
 }
 
 #[test]
-fn devices_that_the_cgroup_hides_are_told() {
+fn devices_that_the_cgroup_hides_are_reported() {
     let fake = fake(Release::V6_12, &["RX 7600", "W7900"]);
     let all = Topology::scan(&fake).expect("topology");
     fake.deny(&format!("{ROOT}/nodes/2"));

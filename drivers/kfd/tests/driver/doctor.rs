@@ -63,7 +63,7 @@ fn a_machine_without_a_gpu_says_so_in_one_line() {
 }
 
 #[test]
-fn a_missing_node_is_told_by_what_else_is_missing() {
+fn a_missing_node_is_reported_by_what_else_is_missing() {
     let fake = fake(Release::V6_12, &["RX 7600"]);
     fake.inject(|injection| injection.open = Some(Errno::ENOENT));
     assert!(single(&examined(&fake)).ends_with("is /dev complete?"));
@@ -91,7 +91,7 @@ fn a_missing_node_is_told_by_what_else_is_missing() {
 }
 
 #[test]
-fn permission_is_told_with_group_and_command() {
+fn permission_is_reported_with_group_and_command() {
     let fake = fake(Release::V6_12, &["RX 7600"]);
     fake.inject(|injection| injection.open = Some(Errno::EACCES));
     fake.set_stat("/dev/kfd", node(0o660, 992));
@@ -115,7 +115,7 @@ fn permission_is_told_with_group_and_command() {
 }
 
 #[test]
-fn refusals_of_the_kernel_are_told_apart() {
+fn refusals_of_the_kernel_are_distinguished() {
     let fake = fake(Release::V6_12, &["RX 7600"]);
     for (errno, finding) in [
         (Errno::EPERM, Finding::Denied { is_32_bit: false }),
@@ -140,7 +140,7 @@ fn refusals_of_the_kernel_are_told_apart() {
 }
 
 #[test]
-fn hidden_devices_and_render_nodes_are_told() {
+fn hidden_devices_and_render_nodes_are_reported() {
     let fake = fake(Release::V6_12, &["RX 7600", "W7900"]);
     fake.deny(&format!("{ROOT}/nodes/2"));
     let examination = examined(&fake);
@@ -167,7 +167,7 @@ fn kernels_are_judged_by_the_interface_and_the_chip() {
 }
 
 #[test]
-fn settings_and_firmware_that_cause_trouble_are_told() {
+fn settings_and_firmware_that_cause_trouble_are_reported() {
     let fake = fake(Release::V6_12, &["8060S"]);
     fake.set_file("/sys/module/amdgpu/parameters/cwsr_enable", "0\n");
     assert_eq!(examined(&fake).findings, [Finding::Parameter("cwsr_enable", 0)]);

@@ -275,7 +275,7 @@ fn a_hang_is_found_by_lack_of_progress_without_spinning() {
 }
 
 #[test]
-fn a_page_fault_is_told_by_buffer_name() {
+fn a_page_fault_is_reported_by_buffer_name() {
     let fake = fake(Release::V7_2, "RX 9070 XT");
     let mut process = open(&fake);
     let mut queue = queue(&mut process);
@@ -327,7 +327,7 @@ fn after_a_reset_the_device_can_be_reopened() {
 }
 
 #[test]
-fn queue_errors_are_told_in_words() {
+fn queue_errors_are_reported_in_words() {
     let fake = fake(Release::V6_12, "RX 7600");
     let mut process = open(&fake);
     let mut queue = queue(&mut process);

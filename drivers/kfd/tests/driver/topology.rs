@@ -84,7 +84,7 @@ fn no_gpu_and_no_topology_are_different_answers() {
 }
 
 #[test]
-fn nodes_that_the_cgroup_hides_are_told_apart() {
+fn nodes_that_the_cgroup_hides_are_distinguished() {
     let fake = Fake::new(Machine::new(Release::V7_2, 64 * GIB, &["RX 7600", "W7900"]));
     fake.deny(&format!("{ROOT}/nodes/2/"));
     let topology = scan(&fake);

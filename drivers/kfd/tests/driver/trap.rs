@@ -64,7 +64,7 @@ fn a_handler_that_is_refused_leaves_nothing() {
 }
 
 /// A life with a handler whose first dispatch meets `trouble`: the fault and what was found near its address.
-fn meet(is_told: bool, page: Option<u64>, exceptions: u32) -> Fault {
+fn meet(is_reported: bool, page: Option<u64>, exceptions: u32) -> Fault {
     let fake = fake(Release::V6_12, "8060S");
     let mut process = open(&fake);
     assert_eq!(install(&mut process), Ok(true));
@@ -72,7 +72,7 @@ fn meet(is_told: bool, page: Option<u64>, exceptions: u32) -> Fault {
     let mut queue = Queue::create(&mut process, FIRST, QueueOptions::default()).expect("queue");
     // A record of another queue is not this one's.
     let mut other = Queue::create(&mut process, FIRST, QueueOptions::default()).expect("queue");
-    let trouble = |pc| Trouble::Wave { pc, exceptions, is_told, page };
+    let trouble = |pc| Trouble::Wave { pc, exceptions, is_reported, page };
     fake.inject(|injection| injection.trouble = Some(trouble(code.va() + 0x40)));
     let submission = queue.submit(&process, &packets(2), 9).expect("room");
     queue.wait(&mut process, submission, PATIENCE, &mut Clock::default()).expect_err("stopped");
@@ -93,11 +93,11 @@ fn meet(is_told: bool, page: Option<u64>, exceptions: u32) -> Fault {
 }
 
 #[test]
-fn a_stopped_wave_is_told_by_name_and_place() {
+fn a_stopped_wave_names_its_kernel_and_offset() {
     const ILLEGAL: u32 = 1 << 3;
-    for is_told in [true, false] {
+    for is_reported in [true, false] {
         // Without a word from the kernel the watchdog finds the record.
-        let fault = meet(is_told, None, ILLEGAL);
+        let fault = meet(is_reported, None, ILLEGAL);
         let Fault::Wave(wave, flight) = &fault else { panic!("{fault}") };
         assert_eq!((wave.near.clone(), wave.waves), (Nearest::Inside(Name::new("attend"), 0x40), 2));
         assert_eq!((wave.record.flags, wave.errors.exceptions), (1 << 11, 1 << 3));
@@ -112,7 +112,7 @@ fn a_stopped_wave_is_told_by_name_and_place() {
 }
 
 #[test]
-fn a_violation_is_told_by_its_page_where_the_kernel_knows_it() {
+fn a_violation_names_its_page_where_the_kernel_knows_it() {
     const VIOLATION: u32 = 1 << 4;
     let fault = meet(true, Some(0x5000), VIOLATION);
     assert!(matches!(&fault, Fault::Memory(fault, _) if fault.exception.va == 0x5000), "{fault}");

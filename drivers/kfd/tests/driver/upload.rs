@@ -87,7 +87,7 @@ fn files_are_read_straight_into_memory() {
 }
 
 #[test]
-fn without_a_free_engine_the_bar_serves_or_the_reason_is_told() {
+fn without_a_free_engine_the_bar_serves_or_the_reason_is_reported() {
     let fake = Fake::new(machine("RX 7600", false));
     let mut process = open(&fake);
     fake.inject(|injection| injection.refuse = Some((request::CREATE_QUEUE, Errno::ENOMEM)));
@@ -135,7 +135,7 @@ fn all_engines_taken_is_not_an_error_of_the_device() {
 }
 
 #[test]
-fn many_copies_wrap_the_ring_and_a_hanging_engine_is_told() {
+fn many_copies_wrap_the_ring_and_a_hanging_engine_is_reported() {
     let fake = Fake::new(machine("RX 7600", false));
     let mut process = open(&fake);
     let mut engine = CopyEngine::create(&mut process, FIRST).expect("engine");

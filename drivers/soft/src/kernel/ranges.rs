@@ -247,12 +247,12 @@ impl Ranges {
         gpu: u32,
         cookie: u64,
         len: usize,
-        place: MapAddress<'_>,
+        address: MapAddress<'_>,
     ) -> Result<Window, Errno> {
         let range = self.all.values().find(|range| range.cookie == Some(cookie)).ok_or(Errno::EINVAL)?;
         if range.gpu != gpu || len as u64 != range.size {
             return Err(Errno::EACCES);
         }
-        range.shared.map(0, len, place)
+        range.shared.map(0, len, address)
     }
 }

@@ -329,10 +329,10 @@ impl Kernel for SoftKernel {
         Span::reserve(len, align)
     }
 
-    fn map(&self, fd: &Fd, offset: u64, len: usize, place: MapAddress<'_>) -> Result<Window, Errno> {
+    fn map(&self, fd: &Fd, offset: u64, len: usize, address: MapAddress<'_>) -> Result<Window, Errno> {
         let mut state = self.state.lock();
         match state.files.get(&fd.raw()).copied().ok_or(Errno::EBADF)? {
-            File::Render(gpu) => state.ranges.map(gpu, offset, len, place),
+            File::Render(gpu) => state.ranges.map(gpu, offset, len, address),
             File::Kfd => match offset >> 62 {
                 3 => {
                     let gpu = (offset >> 46 & 0xffff) as u32;
@@ -341,13 +341,13 @@ impl Kernel for SoftKernel {
                     if len != DOORBELLS || offset & 0x1fff != 0 {
                         return Err(Errno::EINVAL);
                     }
-                    let window = self.doorbells.map(index * DOORBELLS, DOORBELLS, place)?;
+                    let window = self.doorbells.map(index * DOORBELLS, DOORBELLS, address)?;
                     state.doorbells.push((window.address(), gpu));
                     Ok(window)
                 }
                 2 if len > self.event_page.len() => Err(Errno::EINVAL),
-                2 => self.event_page.map(0, len, place),
-                0 if len == PAGE => self.mmio.map(0, PAGE, place),
+                2 => self.event_page.map(0, len, address),
+                0 if len == PAGE => self.mmio.map(0, PAGE, address),
                 1 if self.machine.release == Release::V7_2 => Err(Errno::EINVAL),
                 _ => Err(Errno::EFAULT),
             },

@@ -1,6 +1,6 @@
 //! Contents of every register and memory slot, on all paths to a point of the program.
 //!
-//! Places are numbers: physical registers, or registers and memory slots of a program that was split. So are the dwords
+//! Locations are numbers: physical registers, or registers and memory slots of a program that was split. So are the dwords
 //! of virtual registers. Not here: which steps there are (`allocation`, `split`).
 
 use crate::machine::{Machine, Reg};
@@ -13,11 +13,11 @@ pub(super) type Dword = (Reg, u8);
 /// Nothing known.
 const NOTHING: u32 = u32::MAX;
 
-/// Contents of all places.
+/// Contents of all locations.
 #[derive(Clone)]
 pub(super) struct State<'a> {
     dwords: &'a Dwords,
-    places: Vec<u32>,
+    locations: Vec<u32>,
     /// Dwords that hold nothing in particular yet: reading them is reading anything.
     undefined: Vec<bool>,
 }
@@ -55,17 +55,17 @@ impl Dwords {
 }
 
 impl<'a> State<'a> {
-    /// So many places that hold nothing, of a program with these dwords.
-    pub(super) fn new(places: usize, dwords: &'a Dwords) -> Self {
-        Self { dwords, places: vec![NOTHING; places], undefined: vec![false; dwords.count()] }
+    /// So many locations that hold nothing, of a program with these dwords.
+    pub(super) fn new(locations: usize, dwords: &'a Dwords) -> Self {
+        Self { dwords, locations: vec![NOTHING; locations], undefined: vec![false; dwords.count()] }
     }
 
     /// Merges the state of another path; whether that changed anything.
     pub(super) fn join(&mut self, other: &Self) -> bool {
         let mut changed = false;
         let is_undefined = |state: &Self, dword: u32| state.undefined.get(dword as usize) == Some(&true);
-        for place in 0..self.places.len() {
-            let (mine, theirs) = (self.places[place], other.places[place]);
+        for location in 0..self.locations.len() {
+            let (mine, theirs) = (self.locations[location], other.locations[location]);
             if mine == theirs {
                 continue;
             }
@@ -78,7 +78,7 @@ impl<'a> State<'a> {
                 NOTHING
             };
             changed |= merged != mine;
-            self.places[place] = merged;
+            self.locations[location] = merged;
         }
         for (mine, theirs) in self.undefined.iter_mut().zip(&other.undefined) {
             changed |= *mine && !theirs;
@@ -87,44 +87,44 @@ impl<'a> State<'a> {
         changed
     }
 
-    /// A dword gets a new value, in one place only.
-    pub(super) fn write(&mut self, place: usize, dword: Dword) {
+    /// A dword gets a new value, in one location only.
+    pub(super) fn write(&mut self, location: usize, dword: Dword) {
         let number = self.dwords.number(dword);
-        for held in &mut self.places {
+        for held in &mut self.locations {
             *held = if *held == number { NOTHING } else { *held };
         }
         self.undefined[number as usize] = false;
-        if let Some(held) = self.places.get_mut(place) {
+        if let Some(held) = self.locations.get_mut(location) {
             *held = number;
         }
     }
 
-    /// A place gets what another has.
+    /// A location gets what another has.
     pub(super) fn copy(&mut self, from: usize, to: usize) {
-        let content = self.places.get(from).copied().unwrap_or(NOTHING);
-        if let Some(held) = self.places.get_mut(to) {
+        let content = self.locations.get(from).copied().unwrap_or(NOTHING);
+        if let Some(held) = self.locations.get_mut(to) {
             *held = content;
         }
     }
 
-    /// A place gets what a dword has; the dword stays where else it is.
-    pub(super) fn put(&mut self, place: usize, dword: Dword) {
-        if let Some(held) = self.places.get_mut(place) {
+    /// A location gets what a dword has; the dword stays where else it is.
+    pub(super) fn put(&mut self, location: usize, dword: Dword) {
+        if let Some(held) = self.locations.get_mut(location) {
             *held = self.dwords.number(dword);
         }
     }
 
-    /// A place holds nothing known.
-    pub(super) fn clear(&mut self, place: usize) {
-        if let Some(held) = self.places.get_mut(place) {
+    /// A location holds nothing known.
+    pub(super) fn clear(&mut self, location: usize) {
+        if let Some(held) = self.locations.get_mut(location) {
             *held = NOTHING;
         }
     }
 
     /// True if a register or slot holds a dword, or the dword is undefined.
-    pub(super) fn holds(&self, place: usize, dword: Dword) -> bool {
+    pub(super) fn holds(&self, location: usize, dword: Dword) -> bool {
         let number = self.dwords.number(dword);
-        self.places.get(place) == Some(&number) || self.undefined[number as usize]
+        self.locations.get(location) == Some(&number) || self.undefined[number as usize]
     }
 
     /// All dwords of a register are nothing in particular from here on.

@@ -72,7 +72,7 @@ impl Known<'_> {
 struct Walk<'a> {
     before: &'a Machine,
     split: &'a Split,
-    /// Dwords of both programs; those of the split one are the places, its scratch slots follow.
+    /// Dwords of both programs; those of the split one are the locations, its scratch slots follow.
     old: Dwords,
     new: Dwords,
     /// The only definition by register of the program before.
@@ -103,8 +103,8 @@ impl<'a> Walk<'a> {
     }
 
     fn start(&self) -> Known<'_> {
-        let places = self.slots() + self.split.scratch_bytes.div_ceil(4) as usize;
-        let mut state = State::new(places, &self.old);
+        let locations = self.slots() + self.split.scratch_bytes.div_ceil(4) as usize;
+        let mut state = State::new(locations, &self.old);
         for (index, info) in self.before.regs.iter().enumerate() {
             if info.fixed.is_some() {
                 for dword in 0..info.dwords {
@@ -116,7 +116,7 @@ impl<'a> Walk<'a> {
         Known { state, current: BTreeSet::new() }
     }
 
-    fn places(&self, part: Part) -> core::ops::Range<usize> {
+    fn locations(&self, part: Part) -> core::ops::Range<usize> {
         let first = self.new.first(part.reg) + usize::from(part.first);
         first..first + usize::from(part.count)
     }
@@ -198,8 +198,8 @@ impl<'a> Walk<'a> {
             return Err(shape(instr.op.name()));
         }
         let slot = self.slots() + offset / 4;
-        for (index, place) in self.places(*part).enumerate() {
-            let (from, to) = if load { (slot + index, place) } else { (place, slot + index) };
+        for (index, location) in self.locations(*part).enumerate() {
+            let (from, to) = if load { (slot + index, location) } else { (location, slot + index) };
             known.state.copy(from, to);
         }
         Ok(())
@@ -224,18 +224,18 @@ impl<'a> Walk<'a> {
         let (true, Some(Arg::Reg(to))) = (fits, instr.args.first()) else {
             return Err(shape(instr.op.name()));
         };
-        for (dword, place) in (0..).zip(self.places(*to)) {
-            known.state.put(place, (reg, dword));
+        for (dword, location) in (0..).zip(self.locations(*to)) {
+            known.state.put(location, (reg, dword));
         }
         Ok(())
     }
 
     /// The part that an argument should hold and does not.
     fn misread(&self, (old, new): (&Arg, &Arg), known: &Known<'_>) -> Option<Part> {
-        let (Arg::Reg(part), Arg::Reg(place)) = (old, new) else { return None };
-        let mut dwords = (part.first..).zip(self.places(*place)).take(usize::from(part.count));
-        let held = dwords.all(|(dword, place)| known.state.holds(place, (part.reg, dword)));
-        (!held || place.count != part.count).then_some(*part)
+        let (Arg::Reg(part), Arg::Reg(location)) = (old, new) else { return None };
+        let mut dwords = (part.first..).zip(self.locations(*location)).take(usize::from(part.count));
+        let held = dwords.all(|(dword, location)| known.state.holds(location, (part.reg, dword)));
+        (!held || location.count != part.count).then_some(*part)
     }
 
     fn is_new(&self, arg: &Arg) -> bool {
@@ -270,9 +270,9 @@ impl<'a> Walk<'a> {
             *result = Err(self.read(new, expected));
         }
         for (old, new) in old.args.iter().zip(&new.args).take(old.dst_count()) {
-            let (Arg::Reg(part), Arg::Reg(place)) = (old, new) else { continue };
-            for (dword, place) in (part.first..).zip(self.places(*place)) {
-                known.state.write(place, (part.reg, dword));
+            let (Arg::Reg(part), Arg::Reg(location)) = (old, new) else { continue };
+            for (dword, location) in (part.first..).zip(self.locations(*location)) {
+                known.state.write(location, (part.reg, dword));
             }
         }
         self.defined(old, known);
@@ -301,7 +301,7 @@ impl<'a> Walk<'a> {
             if info.bank == Bank::Vector {
                 let reg = Reg(reg as u32);
                 (self.new.first(reg)..self.new.first(Reg(reg.0 + 1)))
-                    .for_each(|place| known.state.clear(place));
+                    .for_each(|location| known.state.clear(location));
             }
         }
     }

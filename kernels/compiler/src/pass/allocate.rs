@@ -53,7 +53,7 @@ pub struct PressureError {
     pub instruction: String,
     /// Its block.
     pub block: BlockId,
-    /// Its place among the block's items.
+    /// Its index among the block's items.
     pub item: usize,
     /// Registers that are live there, widest first; the register for which none was left is among them.
     pub live: Vec<Live>,
@@ -103,8 +103,8 @@ pub fn allocate(machine: &Machine, max_vgprs: u16) -> Result<Allocation, Pressur
     let mut ranges = ranges(machine);
     ranges.sort_by_key(|range| (range.start, range.reg));
     // Alternating banks may leave holes that tuples do not fit in.
-    let spread = place(machine, &ranges, max_vgprs, true);
-    let dense = place(machine, &ranges, max_vgprs, false);
+    let spread = assign(machine, &ranges, max_vgprs, true);
+    let dense = assign(machine, &ranges, max_vgprs, false);
     match (spread, dense) {
         (Ok(spread), Ok(dense)) => Ok(if dense.vgprs < spread.vgprs { dense } else { spread }),
         (Ok(allocation), Err(_)) | (Err(_), Ok(allocation)) => Ok(allocation),
@@ -112,7 +112,7 @@ pub fn allocate(machine: &Machine, max_vgprs: u16) -> Result<Allocation, Pressur
     }
 }
 
-/// A register for which no place was left.
+/// A value for which no register was left.
 struct Full<'a> {
     range: &'a Range,
     available: u16,
@@ -144,7 +144,7 @@ impl Full<'_> {
 }
 
 /// Allocates in the order of the ranges; `spread` alternates banks.
-fn place<'a>(
+fn assign<'a>(
     machine: &Machine,
     ranges: &'a [Range],
     max_vgprs: u16,
@@ -155,17 +155,17 @@ fn place<'a>(
     for range in ranges {
         let info = machine.info(range.reg);
         let file = &mut files[info.bank as usize];
-        let place = match info.fixed {
-            Some(place) => file.take(place.into(), range),
+        let register = match info.fixed {
+            Some(register) => file.take(register.into(), range),
             None => file.find(info.bank, range),
         };
-        let Some(place) = place else { return Err(Full { range, available: file.size() }) };
-        first[range.reg.index()] = Some(place);
+        let Some(register) = register else { return Err(Full { range, available: file.size() }) };
+        first[range.reg.index()] = Some(register);
     }
     Ok(Allocation { first, vgprs: files[0].used, sgprs: files[1].used })
 }
 
-/// Block, place in it, and name of the item at a position.
+/// Block, index in it, and name of the item at a position.
 fn at(machine: &Machine, position: u32) -> (BlockId, usize, String) {
     let mut item = (position / 2) as usize;
     for (number, block) in (0u32..).zip(&machine.blocks) {
@@ -248,7 +248,7 @@ impl File {
 
 /// Writes the physical registers into the code.
 pub fn rewrite(machine: &Machine, allocation: &Allocation) -> Physical {
-    let place = |part: Part| -> Operand {
+    let register = |part: Part| -> Operand {
         let first = allocation.first[part.reg.index()].unwrap_or(0);
         physical(machine.info(part.reg).bank, first + part.first, part.count)
     };
@@ -257,7 +257,7 @@ pub fn rewrite(machine: &Machine, allocation: &Allocation) -> Physical {
         let mut lines = Vec::new();
         for item in &block.items {
             match item {
-                Item::Instr(instr) => lines.push(Line::Inst(instr.with_registers(place), instr.target())),
+                Item::Instr(instr) => lines.push(Line::Inst(instr.with_registers(register), instr.target())),
                 Item::Release(release) => lines.push(Line::Release(*release)),
                 Item::Undefined(_) => {}
             }

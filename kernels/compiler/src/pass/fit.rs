@@ -152,7 +152,7 @@ fn relieve(split: &mut Split, error: &PressureError, spill: bool, budget: u32) -
 
 /// The instructions of a register.
 #[derive(Clone, Default)]
-struct Places {
+struct RegisterUses {
     definitions: u32,
     definition: Option<Instr>,
     /// Its position in the code.
@@ -163,33 +163,33 @@ struct Places {
     crosses: bool,
 }
 
-fn places(machine: &Machine) -> Vec<Places> {
+fn register_uses(machine: &Machine) -> Vec<RegisterUses> {
     let depths = depths(machine);
-    let mut places = vec![Places::default(); machine.regs.len()];
+    let mut registers = vec![RegisterUses::default(); machine.regs.len()];
     let mut number = 0;
     for (block, depth) in machine.blocks.iter().zip(depths) {
         let weight = TRIPS[depth.min(TRIPS.len() - 1)];
         for item in &block.items {
             if let Item::Instr(instr) = item {
                 for part in instr.uses() {
-                    let place = &mut places[part.reg.index()];
-                    place.uses += weight;
-                    place.items.push(number);
-                    place.crosses |= crosses_lanes(instr);
+                    let register = &mut registers[part.reg.index()];
+                    register.uses += weight;
+                    register.items.push(number);
+                    register.crosses |= crosses_lanes(instr);
                 }
                 for (part, _) in instr.defs() {
-                    let place = &mut places[part.reg.index()];
-                    place.definitions += 1;
-                    place.definition = Some(instr.clone());
-                    place.stores += weight;
-                    place.items.push(number);
-                    place.crosses |= crosses_lanes(instr) && instr.op.name() == "v_writelane_b32";
+                    let register = &mut registers[part.reg.index()];
+                    register.definitions += 1;
+                    register.definition = Some(instr.clone());
+                    register.stores += weight;
+                    register.items.push(number);
+                    register.crosses |= crosses_lanes(instr) && instr.op.name() == "v_writelane_b32";
                 }
             }
             number += 1;
         }
     }
-    places
+    registers
 }
 
 /// Loops around each block.
@@ -210,24 +210,24 @@ fn depths(machine: &Machine) -> Vec<usize> {
     depths
 }
 
-/// Registers that live across the place where allocation failed without being needed there.
+/// Registers that live across the item where allocation failed without being needed there.
 fn candidates(split: &Split, error: &PressureError, spill: bool) -> Vec<Candidate> {
     let machine = &split.machine;
-    let places = places(machine);
+    let registers = register_uses(machine);
     let ranges = ranges(machine);
     let before: usize = machine.blocks[..error.block.index()].iter().map(|block| block.items.len()).sum();
     let here = before + error.item;
     let range = |reg: Reg| ranges.binary_search_by_key(&reg, |range| range.reg).ok().map(|at| &ranges[at]);
     let mut candidates = Vec::new();
     for live in &error.live {
-        let place = &places[live.reg.index()];
+        let register = &registers[live.reg.index()];
         let info = machine.info(live.reg);
-        let across = place.items.iter().all(|item| *item != here);
-        if live.reg.0 >= split.first_new || info.fixed.is_some() || place.crosses || !across {
+        let across = register.items.iter().all(|item| *item != here);
+        if live.reg.0 >= split.first_new || info.fixed.is_some() || register.crosses || !across {
             continue;
         }
-        let again = range(live.reg).and_then(|range| again(split, place, range, &places, &ranges));
-        let cost = if again.is_some() { place.uses } else { place.uses + place.stores };
+        let again = range(live.reg).and_then(|range| again(split, register, range, &registers, &ranges));
+        let cost = if again.is_some() { register.uses } else { register.uses + register.stores };
         let dwords = u16::from(live.dwords);
         if again.is_some() || (spill && info.bank == Bank::Vector) {
             candidates.push(Candidate { reg: live.reg, dwords, cost, again });
@@ -237,17 +237,23 @@ fn candidates(split: &Split, error: &PressureError, spill: bool) -> Vec<Candidat
 }
 
 /// The definition of a register, if it can be repeated at every use: its sources still hold what they did.
-fn again(split: &Split, place: &Places, own: &Range, places: &[Places], ranges: &[Range]) -> Option<Instr> {
+fn again(
+    split: &Split,
+    register: &RegisterUses,
+    own: &Range,
+    registers: &[RegisterUses],
+    ranges: &[Range],
+) -> Option<Instr> {
     let machine = &split.machine;
-    let instr = place.definition.as_ref()?;
+    let instr = register.definition.as_ref()?;
     let whole =
         matches!(instr.args.first(), Some(Arg::Reg(part)) if part.count == machine.info(part.reg).dwords);
-    if place.definitions != 1 || !whole || !repeatable(instr, machine) {
+    if register.definitions != 1 || !whole || !repeatable(instr, machine) {
         return None;
     }
     let kept = instr.uses().iter().all(|part| {
         let info = machine.info(part.reg);
-        let once = places[part.reg.index()].definitions == u32::from(info.fixed.is_none());
+        let once = registers[part.reg.index()].definitions == u32::from(info.fixed.is_none());
         let range = ranges.binary_search_by_key(&part.reg, |range| range.reg).ok().map(|at| &ranges[at]);
         // A longer life of another VGPR would relieve nothing.
         part.reg.0 < split.first_new

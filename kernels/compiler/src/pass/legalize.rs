@@ -36,7 +36,7 @@ pub enum LegalizeError {
         /// The instruction.
         instruction: isa::Op,
     },
-    /// A value in a place where its kind cannot be (a condition as data).
+    /// A value in a location where its kind cannot be (a condition as data).
     Misplaced {
         /// The operation that needs it.
         operation: String,
@@ -61,7 +61,7 @@ impl core::error::Error for LegalizeError {}
 
 /// The location of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Place {
+enum Location {
     /// In registers.
     Part(Part),
     /// A 32-bit constant.
@@ -78,7 +78,7 @@ struct Lower<'a> {
     target: Target,
     machine: Machine,
     uses: Uses,
-    places: Vec<Option<Place>>,
+    locations: Vec<Option<Location>>,
     /// Register parts that values must be defined in (loop-carried values).
     wanted: Vec<Option<Part>>,
     /// Registers of packed values, made when the first element is.
@@ -107,7 +107,7 @@ pub fn legalize(function: &Function, target: Target) -> Result<Machine, Legalize
         target,
         machine,
         uses: Uses::of(function),
-        places: vec![None; count],
+        locations: vec![None; count],
         wanted: vec![None; count],
         tuples: vec![None; count],
         kernarg,
@@ -187,8 +187,8 @@ impl Lower<'_> {
         }
     }
 
-    fn place(&self, value: Value) -> Option<&Place> {
-        self.places.get(value.index())?.as_ref()
+    fn location(&self, value: Value) -> Option<&Location> {
+        self.locations.get(value.index())?.as_ref()
     }
 
     fn misplaced(op: &Op) -> LegalizeError {
@@ -197,11 +197,11 @@ impl Lower<'_> {
 
     /// The value as an argument that is not a condition.
     fn arg(&self, value: Value, op: &Op) -> Result<Arg, LegalizeError> {
-        match self.place(value) {
-            Some(Place::Part(part)) => Ok(Arg::Reg(*part)),
-            Some(Place::Constant(bits)) => Ok(Arg::Fixed(Operand::int(bits.cast_signed()))),
-            Some(Place::Fixed(operand)) => Ok(Arg::Fixed(*operand)),
-            Some(Place::Compare(..)) | None => Err(Self::misplaced(op)),
+        match self.location(value) {
+            Some(Location::Part(part)) => Ok(Arg::Reg(*part)),
+            Some(Location::Constant(bits)) => Ok(Arg::Fixed(Operand::int(bits.cast_signed()))),
+            Some(Location::Fixed(operand)) => Ok(Arg::Fixed(*operand)),
+            Some(Location::Compare(..)) | None => Err(Self::misplaced(op)),
         }
     }
 
@@ -293,17 +293,17 @@ impl Lower<'_> {
         reg
     }
 
-    fn set(&mut self, value: Value, place: Place) {
-        if let Place::Part(part) = &place
+    fn set(&mut self, value: Value, location: Location) {
+        if let Location::Part(part) = &location
             && let Some(info) = self.machine.regs.get_mut(part.reg.index())
             && part.count == info.dwords
         {
             info.value = info.value.or(Some(value));
         }
-        self.places[value.index()] = Some(place);
+        self.locations[value.index()] = Some(location);
     }
 
-    /// Copies an argument to a place of the same size.
+    /// Copies an argument to a location of the same size.
     fn copy(&mut self, to: Part, from: Arg, keeps: bool) {
         if from == Arg::Reg(to) {
             return;
@@ -430,7 +430,7 @@ impl Lower<'_> {
         if let Some(value) = result {
             match operation {
                 Op::Constant(bits) => {
-                    self.set(value, Place::Constant(*bits));
+                    self.set(value, Location::Constant(*bits));
                     return Ok(());
                 }
                 Op::Argument { offset } => {
@@ -446,7 +446,7 @@ impl Lower<'_> {
                     let id = whole(&self.machine, self.workitem);
                     let mask = Arg::Fixed(Operand::int(0x3ff));
                     self.push(op::v_and_b32, vec![Arg::Reg(part), mask, Arg::Reg(id)]);
-                    self.set(value, Place::Part(part));
+                    self.set(value, Location::Part(part));
                     return Ok(());
                 }
                 _ => {}
@@ -476,19 +476,19 @@ impl Lower<'_> {
         let mut instr = Instr::new(load, args);
         instr.memory.offset = offset.cast_signed();
         self.block().push(Item::Instr(instr));
-        self.set(value, Place::Part(part));
+        self.set(value, Location::Part(part));
     }
 
     fn workgroup_id(&mut self, value: Value, axis: Axis) {
         if let Some(reg) = self.workgroup[axis as usize] {
             let part = whole(&self.machine, reg);
-            self.set(value, Place::Part(part));
+            self.set(value, Location::Part(part));
             return;
         }
         // gfx12: X in ttmp9, Y and Z in the halves of ttmp7.
         let (op, register, amount) = match axis {
             Axis::X => {
-                self.set(value, Place::Fixed(Operand::Scalar(Scalar::ttmp(9, 1))));
+                self.set(value, Location::Fixed(Operand::Scalar(Scalar::ttmp(9, 1))));
                 return;
             }
             Axis::Y => (op::s_and_b32, Scalar::ttmp(7, 1), 0xffff),
@@ -498,7 +498,7 @@ impl Lower<'_> {
         let args =
             vec![Arg::Reg(part), Arg::Fixed(Operand::Scalar(register)), Arg::Fixed(Operand::int(amount))];
         self.push(op, args);
-        self.set(value, Place::Part(part));
+        self.set(value, Location::Part(part));
     }
 }
 

@@ -119,7 +119,7 @@ fn overlap(a: &Part, b: &Part) -> bool {
     u16::from(a.first) < end(b) && u16::from(b.first) < end(a)
 }
 
-/// Places of the scalar file by encoding number, then SCC.
+/// Locations of the scalar file by encoding number, then SCC.
 const FIXED: usize = 129;
 
 fn fixed(resource: &Resource) -> core::ops::Range<usize> {
@@ -130,7 +130,7 @@ fn fixed(resource: &Resource) -> core::ops::Range<usize> {
     }
 }
 
-/// Items that touched something, in order: by the register part or place, whether they wrote it.
+/// Items that touched something, in order: by the register part or location, whether they wrote it.
 type Touched<K> = Vec<(usize, K, bool)>;
 
 /// Order that must be kept between items, as far as the scheduler looks back.
@@ -146,7 +146,7 @@ impl Graph {
         let count = accesses.len();
         let mut graph = Self { successors: vec![Vec::new(); count], waiting: vec![0; count] };
         let mut parts: BTreeMap<Reg, Touched<Part>> = BTreeMap::new();
-        let mut places: Vec<Touched<()>> = vec![Vec::new(); FIXED];
+        let mut locations: Vec<Touched<()>> = vec![Vec::new(); FIXED];
         let mut memory: Vec<(Format, Touched<()>)> = Vec::new();
         // Earlier items of the current one, with whether it reads what they produce.
         let mut before: BTreeMap<usize, bool> = BTreeMap::new();
@@ -163,11 +163,11 @@ impl Graph {
                 }
             }
             for (direction, resource) in &access.fixed {
-                for place in fixed(resource) {
+                for location in fixed(resource) {
                     let writes = *direction == Access::Write;
-                    let ordered = places[place].iter().filter(|(_, (), wrote)| writes || *wrote);
+                    let ordered = locations[location].iter().filter(|(_, (), wrote)| writes || *wrote);
                     ordered.for_each(|(early, ..)| _ = before.entry(*early).or_default());
-                    places[place].push((late, (), writes));
+                    locations[location].push((late, (), writes));
                 }
             }
             if let Some((format, stores)) = access.memory {

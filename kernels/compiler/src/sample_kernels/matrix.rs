@@ -88,8 +88,8 @@ fn tile(name: &str, kind: &Kind, target: Target) -> Function {
 }
 
 /// Writes the accumulator: register r of a lane is row `2r + half` (gfx11) or `r + 8 * half` (gfx12).
-fn store(k: &mut Builder, place: [Value; 4], sum: Value, to: [Value; 2], target: Target) {
-    let [tile_row, tile_column, within, half] = place;
+fn store(k: &mut Builder, position: [Value; 4], sum: Value, to: [Value; 2], target: Target) {
+    let [tile_row, tile_column, within, half] = position;
     let [out, width] = to;
     let gfx12 = target.generation() == Generation::Gfx12;
     let four = k.int(4);

@@ -133,7 +133,7 @@ fn sub_block(
 }
 
 /// Byte offsets of a lane's data in the matrix-vector product, as far as they stay the same from trip to trip.
-struct Places {
+struct Addresses {
     weights: Value,
     activations: Value,
     /// The lane's block of the row, and its 16 bytes of nibbles in it.
@@ -146,19 +146,19 @@ struct Places {
 
 /// Loads of a trip that starts at block `block`: block header, nibbles, and for each of two sub-blocks the header and
 /// bytes of the activations.
-fn fetch(k: &mut Builder, places: &Places, block: Value) -> Vec<Value> {
+fn fetch(k: &mut Builder, addresses: &Addresses, block: Value) -> Vec<Value> {
     let (size, eight_blocks) = (k.int(BLOCK), k.int(8 * ACTIVATIONS));
     let ahead = k.mul(block, size);
-    let here = k.add(places.base, ahead);
-    let mut loaded = vec![k.load(k.global(places.weights, here), Width::Dwords(4), Elem::Int)];
-    let from = k.add(here, places.own_bytes);
-    loaded.push(k.load(at(k.global(places.weights, from), 16), Width::Dwords(4), Elem::Int));
+    let here = k.add(addresses.base, ahead);
+    let mut loaded = vec![k.load(k.global(addresses.weights, here), Width::Dwords(4), Elem::Int)];
+    let from = k.add(here, addresses.own_bytes);
+    loaded.push(k.load(at(k.global(addresses.weights, from), 16), Width::Dwords(4), Elem::Int));
     let moved = k.mul(block, eight_blocks);
-    let x = k.add(places.activation_base, moved);
-    let x_own = k.add(x, places.half_bytes);
+    let x = k.add(addresses.activation_base, moved);
+    let x_own = k.add(x, addresses.half_bytes);
     for number in 0..2 {
         let [header, bytes] = [x, x_own]
-            .map(|offset| at(k.global(places.activations, offset), number * ACTIVATIONS.cast_signed()));
+            .map(|offset| at(k.global(addresses.activations, offset), number * ACTIVATIONS.cast_signed()));
         loaded.push(k.load(header, Width::Dwords(1), Elem::Int));
         loaded.push(k.load(at(bytes, 4), Width::Dwords(4), Elem::Int));
     }
@@ -207,12 +207,12 @@ fn matrix_vector(name: &str, pipelined: bool) -> Function {
     let pair_activations = k.mul24(chunk, two_blocks);
     let activation_base = k.add(block_activations, pair_activations);
     let half_bytes = shl(&mut k, half, 4);
-    let places = Places { weights, activations, base, own_bytes, activation_base, half_bytes };
+    let addresses = Addresses { weights, activations, base, own_bytes, activation_base, half_bytes };
     let (start, step) = (k.int(0), k.int(4));
     let zero = k.float(0.0);
     let subs = [first_sub, second_sub];
     let trips = Counted { start, end: blocks, step, maybe: false, uniform: 0 };
-    let load = |k: &mut Builder, block| fetch(k, &places, block);
+    let load = |k: &mut Builder, block| fetch(k, &addresses, block);
     let total = if pipelined {
         k.pipelined(trips, &[zero], load, |k, _, loaded, sums| vec![add_trip(k, loaded, subs, sums[0])])[0]
     } else {

@@ -51,13 +51,19 @@ impl Memory {
         Some((buffer, (va - buffer.va) as usize))
     }
 
-    pub fn map(&self, gpu_id: u32, cookie: u64, len: usize, place: MapAddress<'_>) -> Result<Window, Errno> {
+    pub fn map(
+        &self,
+        gpu_id: u32,
+        cookie: u64,
+        len: usize,
+        address: MapAddress<'_>,
+    ) -> Result<Window, Errno> {
         let buffer = self.buffers.values().find(|buffer| buffer.cookie == cookie).ok_or(Errno::EINVAL)?;
         let reachable = buffer.flags & (alloc_flag::GTT | alloc_flag::PUBLIC) != 0;
         if buffer.gpu_id != gpu_id || len as u64 != buffer.size || !reachable {
             return Err(Errno::EACCES);
         }
-        buffer.shared.map(0, len, place)
+        buffer.shared.map(0, len, address)
     }
 }
 

@@ -108,9 +108,9 @@ fn write<T: bytemuck::Pod>(arg: &mut [u8], value: &T) {
 }
 
 /// A mapping of a file that a test may cut.
-fn map_file(path: &std::path::Path, len: usize, place: MapAddress<'_>) -> Result<Window, Errno> {
+fn map_file(path: &std::path::Path, len: usize, address: MapAddress<'_>) -> Result<Window, Errno> {
     let file = Linux.open(path.to_str().expect("UTF-8"))?;
-    let window = Linux.map(&file, 0, len, place);
+    let window = Linux.map(&file, 0, len, address);
     Linux.close(file);
     window
 }
@@ -433,13 +433,13 @@ impl Kernel for Fake {
         Span::reserve(len, align)
     }
 
-    fn map(&self, fd: &Fd, offset: u64, len: usize, place: MapAddress<'_>) -> Result<Window, Errno> {
+    fn map(&self, fd: &Fd, offset: u64, len: usize, address: MapAddress<'_>) -> Result<Window, Errno> {
         let mut state = self.state();
         match *state.files.get(&fd.raw()).ok_or(Errno::EBADF)? {
             File::Notices => Err(Errno::ENODEV),
             File::Render(gpu_id) => match &state.injection.memory {
-                Some((bytes, path)) if *bytes == len => map_file(path, len, place),
-                _ => state.memory.map(gpu_id, offset, len, place),
+                Some((bytes, path)) if *bytes == len => map_file(path, len, address),
+                _ => state.memory.map(gpu_id, offset, len, address),
             },
             File::Kfd => match offset >> 62 {
                 3 => {
@@ -450,18 +450,18 @@ impl Kernel for Fake {
                         return Err(Errno::EINVAL);
                     }
                     let window = match &state.injection.doorbells {
-                        Some(path) => map_file(path, 8192, place)?,
-                        None => self.doorbells.map(index * 8192, 8192, place)?,
+                        Some(path) => map_file(path, 8192, address)?,
+                        None => self.doorbells.map(index * 8192, 8192, address)?,
                     };
                     state.doorbells.push((window.address(), gpu_id));
                     Ok(window)
                 }
                 // The kernel's own event page: slots of a process that brought none.
-                2 if len <= 32768 => self.event_page.map(0, len, place),
+                2 if len <= 32768 => self.event_page.map(0, len, address),
                 2 => Err(Errno::EINVAL),
                 0 if len == 4096 => match &state.injection.registers {
-                    Some(path) => map_file(path, 4096, place),
-                    None => self.mmio.map(0, 4096, place),
+                    Some(path) => map_file(path, 4096, address),
+                    None => self.mmio.map(0, 4096, address),
                 },
                 _ => Err(Errno::EFAULT),
             },

@@ -31,7 +31,7 @@ pub enum Trouble {
         pc: u64,
         exceptions: u32,
         /// The kernel hears of it.
-        is_told: bool,
+        is_reported: bool,
         /// And finds this page at fault.
         page: Option<u64>,
     },
@@ -153,14 +153,14 @@ fn strike(_: &Fake, state: &mut State, queue: &mut Queue, trouble: Trouble) {
             let signal = load(state, gpu_id, queue.read_pointer - 0x80 + 0xC0).expect("queue struct");
             store(state, gpu_id, signal + 8, code);
         }
-        Trouble::Wave { pc, exceptions, is_told, page } => {
+        Trouble::Wave { pc, exceptions, is_reported, page } => {
             let Some(&(_, tma)) = state.traps.get(&gpu_id) else { return };
             let message = (u64::from(exceptions) << 10) | (queue.doorbell as u64 / 8);
             for slot in [3, 4] {
                 store(state, gpu_id, tma + 16 * slot, pc);
                 store(state, gpu_id, tma + 16 * slot + 8, message << 32 | 1 << 11);
             }
-            if is_told {
+            if is_reported {
                 let payload = load(state, gpu_id, queue.save_area + 24).expect("header");
                 let event = load(state, gpu_id, queue.save_area + 32).expect("header");
                 store(state, gpu_id, payload, exceptions.into());

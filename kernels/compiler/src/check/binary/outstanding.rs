@@ -47,13 +47,13 @@ fn join(mine: &mut Open, theirs: &Open) -> bool {
     let mut changed = false;
     for pending in theirs {
         match mine.binary_search_by_key(&(pending.at, pending.class), |own| (own.at, own.class)) {
-            Ok(place) => {
-                let newer = mine[place].newer.min(pending.newer);
-                changed |= newer != mine[place].newer;
-                mine[place].newer = newer;
+            Ok(index) => {
+                let newer = mine[index].newer.min(pending.newer);
+                changed |= newer != mine[index].newer;
+                mine[index].newer = newer;
             }
-            Err(place) => {
-                mine.insert(place, pending.clone());
+            Err(index) => {
+                mine.insert(index, pending.clone());
                 changed = true;
             }
         }
@@ -153,8 +153,8 @@ fn issue(code: &Code, at: usize, open: &mut Open) {
         let result = code.writes(at).next().unwrap_or(0..0);
         let pending = Pending { at, class, newer: 0, ordered, result };
         match open.binary_search_by_key(&(at, class), |own| (own.at, own.class)) {
-            Ok(place) => open[place] = pending,
-            Err(place) => open.insert(place, pending),
+            Ok(index) => open[index] = pending,
+            Err(index) => open.insert(index, pending),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Arithmetic, selection, lanes, dot products and matrices.
 
-use super::{LegalizeError, Lower, Place, whole};
+use super::{LegalizeError, Location, Lower, whole};
 use crate::ir::{Alu, Elem, MatrixOp, Op, Value};
 use crate::machine::{Arg, Bank, Instr, Item, Part};
 use alloc::string::ToString;
@@ -18,14 +18,14 @@ impl Lower<'_> {
             Op::Alu(alu, values) => self.alu(value, *alu, values, operation),
             Op::Select(condition, a, b) => self.select(value, [*condition, *a, *b], operation),
             Op::Extract(a, index) => {
-                let place = match self.arg(*a, operation)? {
+                let location = match self.arg(*a, operation)? {
                     Arg::Reg(part) => {
-                        Place::Part(Part { reg: part.reg, first: part.first + index, count: 1 })
+                        Location::Part(Part { reg: part.reg, first: part.first + index, count: 1 })
                     }
-                    Arg::Fixed(operand) => Place::Fixed(operand),
+                    Arg::Fixed(operand) => Location::Fixed(operand),
                     Arg::Block(_) => return Err(Self::misplaced(operation)),
                 };
-                self.set(value, place);
+                self.set(value, location);
                 Ok(())
             }
             Op::Pack(values) => self.pack(value, values, operation),
@@ -44,7 +44,7 @@ impl Lower<'_> {
                 let mut instr = Instr::new(op::v_dot4_i32_iu8, args);
                 instr.modifiers.neg = u8::from(*signed_a) | (u8::from(*signed_b) << 1);
                 self.emit(instr, false)?;
-                self.set(value, Place::Part(part));
+                self.set(value, Location::Part(part));
                 Ok(())
             }
             Op::Matrix(matrix, values) => self.matrix(value, *matrix, values, operation),
@@ -52,7 +52,7 @@ impl Lower<'_> {
                 let part = self.result(value, Bank::Vector);
                 self.block().push(Item::Undefined(part.reg));
                 self.copy(part, Arg::Fixed(Operand::Int(0)), false);
-                self.set(value, Place::Part(part));
+                self.set(value, Location::Part(part));
                 Ok(())
             }
             other => Err(Self::misplaced(other)),
@@ -69,13 +69,13 @@ impl Lower<'_> {
         if scalar && let Some(op) = self.available(row.scalar) {
             if row.result == Elem::Bool {
                 let [a, b] = args[..] else { return Err(Self::misplaced(operation)) };
-                self.set(value, Place::Compare(op, [a, b]));
+                self.set(value, Location::Compare(op, [a, b]));
                 return Ok(());
             }
             let part = self.result(value, Bank::Scalar);
             args.insert(0, Arg::Reg(part));
             self.emit(Instr::new(op, args), row.commutes)?;
-            self.set(value, Place::Part(part));
+            self.set(value, Location::Part(part));
             return Ok(());
         }
         let Some(mut op) = self.available(row.vector) else {
@@ -94,7 +94,7 @@ impl Lower<'_> {
             let mut instr = Instr::new(op, args);
             instr.form = Form::Long;
             self.emit(instr, row.commutes)?;
-            self.set(value, Place::Part(part));
+            self.set(value, Location::Part(part));
             return Ok(());
         }
         let part = self.result(value, Bank::Vector);
@@ -104,7 +104,7 @@ impl Lower<'_> {
         }
         args.insert(0, Arg::Reg(part));
         self.emit(Instr::new(op, args), row.commutes)?;
-        self.set(value, Place::Part(part));
+        self.set(value, Location::Part(part));
         Ok(())
     }
 
@@ -116,14 +116,14 @@ impl Lower<'_> {
     fn select(&mut self, value: Value, values: [Value; 3], operation: &Op) -> Result<(), LegalizeError> {
         let a = self.arg(values[1], operation)?;
         let b = self.arg(values[2], operation)?;
-        let condition = self.place(values[0]).cloned();
+        let condition = self.location(values[0]).cloned();
         let vector = [a, b].iter().any(|arg| self.bank(*arg) == Some(Bank::Vector));
-        if let Some(Place::Compare(op, args)) = condition {
+        if let Some(Location::Compare(op, args)) = condition {
             self.compare(op, args)?;
             if !vector {
                 let part = self.result(value, Bank::Scalar);
                 self.emit(Instr::new(op::s_cselect_b32, vec![Arg::Reg(part), a, b]), false)?;
-                self.set(value, Place::Part(part));
+                self.set(value, Location::Part(part));
                 return Ok(());
             }
             let mask = self.machine.reg(Bank::Scalar, 1);
@@ -141,7 +141,7 @@ impl Lower<'_> {
         let mut instr = Instr::new(op::v_cndmask_b32, vec![Arg::Reg(part), b, a, mask]);
         instr.form = Form::Long;
         self.emit(instr, false)?;
-        self.set(value, Place::Part(part));
+        self.set(value, Location::Part(part));
         Ok(())
     }
 
@@ -150,8 +150,10 @@ impl Lower<'_> {
             && self.dwords(self.ty(*single)) == self.dwords(self.ty(value))
         {
             // The same bits under another type.
-            let Some(place) = self.place(*single).cloned() else { return Err(Self::misplaced(operation)) };
-            self.set(value, place);
+            let Some(location) = self.location(*single).cloned() else {
+                return Err(Self::misplaced(operation));
+            };
+            self.set(value, location);
             return Ok(());
         }
         let total: u32 = values.iter().map(|element| u32::from(self.dwords(self.ty(*element)))).sum();
@@ -166,7 +168,7 @@ impl Lower<'_> {
             self.copy(Part { reg, first, count }, arg, false);
             first += count;
         }
-        self.set(value, Place::Part(whole(&self.machine, reg)));
+        self.set(value, Location::Part(whole(&self.machine, reg)));
         Ok(())
     }
 
@@ -189,7 +191,7 @@ impl Lower<'_> {
             source = to;
         }
         if half {
-            // Each lane of a row reads its own place in the other row.
+            // Each lane of a row reads its own location in the other row.
             let selects =
                 [0x7654_3210, 0xfedc_ba98_u32].map(|bits| Arg::Fixed(Operand::int(bits.cast_signed())));
             let args = vec![Arg::Reg(part), Arg::Reg(source), selects[0], selects[1]];
@@ -197,7 +199,7 @@ impl Lower<'_> {
             instr.modifiers.op_sel = 0b11;
             self.emit(instr, false)?;
         }
-        self.set(value, Place::Part(part));
+        self.set(value, Location::Part(part));
         Ok(())
     }
 
@@ -209,7 +211,7 @@ impl Lower<'_> {
                 let source = self.in_vector(source);
                 let part = self.result(value, Bank::Scalar);
                 self.push(op::v_readfirstlane_b32, vec![Arg::Reg(part), Arg::Reg(source)]);
-                self.set(value, Place::Part(part));
+                self.set(value, Location::Part(part));
                 Ok(())
             }
             Op::ReadLane(a, lane) => {
@@ -220,7 +222,7 @@ impl Lower<'_> {
                 let part = self.result(value, Bank::Scalar);
                 let args = vec![Arg::Reg(part), Arg::Reg(source), lane];
                 self.emit(Instr::new(op::v_readlane_b32, args), false)?;
-                self.set(value, Place::Part(part));
+                self.set(value, Location::Part(part));
                 Ok(())
             }
             Op::LaneGather(a, lane) => {
@@ -233,7 +235,7 @@ impl Lower<'_> {
                 let part = self.result(value, Bank::Vector);
                 let args = vec![Arg::Reg(part), Arg::Reg(address), Arg::Reg(source)];
                 self.push(op::ds_bpermute_b32, args);
-                self.set(value, Place::Part(part));
+                self.set(value, Location::Part(part));
                 Ok(())
             }
             other => Err(Self::misplaced(other)),
@@ -271,7 +273,7 @@ impl Lower<'_> {
             instr.modifiers.neg = u8::from(signed_a) | (u8::from(signed_b) << 1);
         }
         self.emit(instr, false)?;
-        self.set(value, Place::Part(part));
+        self.set(value, Location::Part(part));
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Branches and loops: uniform conditions jump, others mask lanes.
 
-use super::{LegalizeError, Lower, Place, whole};
+use super::{LegalizeError, Location, Lower, whole};
 use crate::ir::{Carried, Merged, Op, Region, Value};
 use crate::machine::{Arg, Bank, BlockId, Item, Part};
 use alloc::vec;
@@ -10,7 +10,7 @@ use doorbell_isa::{self as isa, Operand, Scalar, op};
 const EXEC: Arg = Arg::Fixed(Operand::Scalar(Scalar::EXEC_LO));
 
 impl Lower<'_> {
-    /// Pushes a branch whose target is set later; the result is its place.
+    /// Pushes a branch whose target is set later; the result is its location.
     fn branch(&mut self, op: isa::Op) -> (usize, usize) {
         self.push(op, vec![Arg::Block(BlockId(0))]);
         let block = self.machine.blocks.len() - 1;
@@ -30,10 +30,10 @@ impl Lower<'_> {
         otherwise: &Region,
         merged: &[Merged],
     ) -> Result<(), LegalizeError> {
-        let Some(place) = self.place(condition).cloned() else {
+        let Some(location) = self.location(condition).cloned() else {
             return Err(Self::misplaced(&Op::FirstLane(condition)));
         };
-        let lanes = !matches!(place, Place::Compare(..));
+        let lanes = !matches!(location, Location::Compare(..));
         let mut results = Vec::new();
         for merge in merged {
             let ty = self.ty(merge.result);
@@ -43,8 +43,8 @@ impl Lower<'_> {
             self.block().push(Item::Undefined(reg));
             results.push(whole(&self.machine, reg));
         }
-        match place {
-            Place::Compare(op, args) => {
+        match location {
+            Location::Compare(op, args) => {
                 self.compare(op, args)?;
                 let skip = self.branch(op::s_cbranch_scc0);
                 self.next_block();
@@ -59,12 +59,14 @@ impl Lower<'_> {
                 self.aim(end, after);
             }
             _ => {
-                let Place::Part(mask) = place else { return Err(Self::misplaced(&Op::FirstLane(condition))) };
+                let Location::Part(mask) = location else {
+                    return Err(Self::misplaced(&Op::FirstLane(condition)));
+                };
                 self.masked(mask, then, otherwise, merged, &results)?;
             }
         }
         for (merge, part) in merged.iter().zip(results) {
-            self.set(merge.result, Place::Part(part));
+            self.set(merge.result, Location::Part(part));
         }
         Ok(())
     }
@@ -130,7 +132,7 @@ impl Lower<'_> {
                 Arg::Reg(part) if self.uses.begins(value.initial) && self.is_whole(part, bank) => part,
                 _ => self.fresh_copy(initial, bank, self.dwords(ty)),
             };
-            self.set(value.inside, Place::Part(part));
+            self.set(value.inside, Location::Part(part));
             if self.uses.in_place(value, carried, body) {
                 self.wanted[value.next.index()] = Some(part);
             }
@@ -155,10 +157,10 @@ impl Lower<'_> {
             return Ok(());
         }
         // Before the moves: the condition may read current values. Moves leave SCC alone.
-        match self.place(again).cloned() {
-            Some(Place::Compare(op, args)) => self.compare(op, args)?,
+        match self.location(again).cloned() {
+            Some(Location::Compare(op, args)) => self.compare(op, args)?,
             // Compared in VGPRs: the mask of active lanes is all or nothing.
-            Some(Place::Part(mask)) => {
+            Some(Location::Part(mask)) => {
                 self.compare(op::s_cmp_lg_u32, [Arg::Reg(mask), Arg::Fixed(Operand::Int(0))])?;
             }
             _ => return Err(Self::misplaced(&operation)),
@@ -204,9 +206,9 @@ impl Lower<'_> {
                 Ok(Some(self.branch(op::s_cbranch_execz)))
             }
             (Some(first), None) => {
-                match self.place(first).cloned() {
-                    Some(Place::Compare(op, args)) => self.compare(op, args)?,
-                    Some(Place::Part(mask)) => {
+                match self.location(first).cloned() {
+                    Some(Location::Compare(op, args)) => self.compare(op, args)?,
+                    Some(Location::Part(mask)) => {
                         self.compare(op::s_cmp_lg_u32, [Arg::Reg(mask), Arg::Fixed(Operand::Int(0))])?;
                     }
                     _ => return Err(Self::misplaced(operation)),
@@ -223,7 +225,7 @@ impl Lower<'_> {
             self.aim(skip, after);
         }
         for (value, part) in carried.iter().zip(parts) {
-            self.set(value.result, Place::Part(*part));
+            self.set(value.result, Location::Part(*part));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Loads, stores, atomics and barriers with their ordering.
 
-use super::{LegalizeError, Lower, Place, whole};
+use super::{LegalizeError, Location, Lower, whole};
 use crate::ir::{Address, AtomicOp, Fence, Op, Scope, Space, Value, Width};
 use crate::machine::{Arg, Bank, Instr, Item, Part, Release};
 use alloc::vec;
@@ -54,7 +54,7 @@ impl Lower<'_> {
                 let part = self.result(value, Bank::Vector);
                 let mut instr = Instr::new(op, vec![Arg::Reg(part)]);
                 self.access(&mut instr, None, address, operation)?;
-                self.set(value, Place::Part(part));
+                self.set(value, Location::Part(part));
                 Ok(())
             }
             Op::Store(address, width, value) => {
@@ -86,7 +86,7 @@ impl Lower<'_> {
                 instr.args.extend(part.map(Arg::Reg));
                 self.access(&mut instr, Some(data), address, operation)?;
                 if let (Some(value), Some(part)) = (result, part) {
-                    self.set(value, Place::Part(part));
+                    self.set(value, Location::Part(part));
                 }
                 Ok(())
             }
@@ -211,7 +211,7 @@ impl Lower<'_> {
         let mut instr = Instr::new(op, vec![Arg::Reg(part), base, offset]);
         instr.memory.offset = constant;
         self.emit(instr, false)?;
-        self.set(value, Place::Part(part));
+        self.set(value, Location::Part(part));
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! A varying condition is a mask of lanes in an SGPR; a uniform one is a comparison that sets SCC, or a mask that is
 //! zero where it does not hold.
 
-use super::{LegalizeError, Lower, Place, element, whole};
+use super::{LegalizeError, Location, Lower, element, whole};
 use crate::ir::{Elem, Logic, Op, Value};
 use crate::machine::{Arg, Bank, Instr, Item, Part};
 use alloc::vec;
@@ -15,9 +15,9 @@ const ONES: Arg = Arg::Fixed(Operand::Int(-1));
 impl Lower<'_> {
     /// A condition as a mask: not zero in the active lanes where it holds.
     pub(super) fn mask(&mut self, condition: Value, operation: &Op) -> Result<Arg, LegalizeError> {
-        match self.place(condition).cloned() {
-            Some(Place::Part(part)) => Ok(Arg::Reg(part)),
-            Some(Place::Compare(compare, args)) => {
+        match self.location(condition).cloned() {
+            Some(Location::Part(part)) => Ok(Arg::Reg(part)),
+            Some(Location::Compare(compare, args)) => {
                 self.compare(compare, args)?;
                 let mask = self.scalar_reg();
                 self.push(op::s_cselect_b32, vec![Arg::Reg(mask), ONES, ZERO]);
@@ -45,7 +45,7 @@ impl Lower<'_> {
         }
         let uniform = self.ty(value).uniform;
         if let (true, [mask], Logic::Not) = (uniform, &masks[..], logic) {
-            self.set(value, Place::Compare(op::s_cmp_eq_u32, [*mask, ZERO]));
+            self.set(value, Location::Compare(op::s_cmp_eq_u32, [*mask, ZERO]));
             return Ok(());
         }
         let part = self.scalar_reg();
@@ -60,8 +60,8 @@ impl Lower<'_> {
         };
         masks.insert(0, Arg::Reg(part));
         self.push(op, masks);
-        let uniform_place = Place::Compare(op::s_cmp_lg_u32, [Arg::Reg(part), ZERO]);
-        self.set(value, if uniform { uniform_place } else { Place::Part(part) });
+        let uniform_location = Location::Compare(op::s_cmp_lg_u32, [Arg::Reg(part), ZERO]);
+        self.set(value, if uniform { uniform_location } else { Location::Part(part) });
         Ok(())
     }
 
@@ -71,7 +71,7 @@ impl Lower<'_> {
         if self.wanted[value.index()].is_none() {
             self.block().push(Item::Undefined(part.reg));
         }
-        self.set(value, Place::Part(part));
+        self.set(value, Location::Part(part));
         [element(Arg::Reg(part), 0), element(Arg::Reg(part), 1)]
     }
 
