@@ -1,17 +1,18 @@
 //! Kernels compile where registers and LDS suffice, and none takes scratch: every matrix kernel for every weight type,
 //! and all that the reference model needs.
 
+use crate::TARGETS;
 use crate::check::full;
 use crate::figures::reference;
 use crate::machine::kernel;
 use crate::oracle::HEAP;
-use crate::{KINDS, TARGETS};
 use doorbell_core::backend::KvType;
 use doorbell_core::gguf::Gguf;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Shape};
 use doorbell_core::quant::Type;
 use doorbell_isa::Target;
+use doorbell_kernels::WEIGHT_TYPES;
 use doorbell_kernels::{
     DryRun, ExpertMatrix, Gemm, GluSpec, GroupedGemm, KernelSpec, MatrixPath, MatrixSpec, OutputMode,
     kernel_specs,
@@ -22,7 +23,7 @@ use std::collections::BTreeSet;
 #[test]
 fn matrix_kernels_of_every_type() {
     let mut number = 0;
-    for kind in KINDS {
+    for kind in WEIGHT_TYPES {
         let factor = MatrixSpec { ty: kind, scale: false, bias: false };
         let stack = ExpertMatrix { factor, rows: 256, stride: 256, own_scale: false };
         let floats = matches!(kind, Type::F32 | Type::F16 | Type::BF16);

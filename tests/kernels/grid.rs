@@ -3,43 +3,20 @@
 //! `DOORBELL_GRID=1` runs all combinations of the axes but one, the chip: it goes by the sum of the others' numbers, so
 //! that whatever is taken of all axes but one meets every chip.
 
+use crate::TARGETS;
 use crate::attention::attention;
 use crate::check::{Case, check_plan, full, run};
 use crate::oracle::HEAP;
 use crate::variants::{random, vector};
-use crate::{KINDS, TARGETS};
 use doorbell_core::backend::KvType;
 use doorbell_core::gguf::Gguf;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{Attend, HeadResult, Op, Shape};
 use doorbell_core::quant::Type;
 use doorbell_isa::Target;
+use doorbell_kernels::WEIGHT_TYPES;
 use doorbell_soft::processor::{Level, Options};
 use doorbell_tests::tiny::{self, Family};
-
-/// No width is a whole number of tiles: 16, 32, 64 or 128 rows, outputs or items.
-pub(crate) const RAGGED: tiny::Shape = tiny::Shape {
-    layers: 2,
-    hidden: 96,
-    heads: 6,
-    kv_heads: 2,
-    head_dim: 32,
-    ff: 160,
-    experts: 7,
-    experts_used: 3,
-    expert_ff: 96,
-    vocab: 401,
-    context: 8192,
-};
-
-/// The same for types with blocks of 256.
-pub(crate) const RAGGED_WIDE: tiny::Shape =
-    tiny::Shape { hidden: 256, head_dim: 80, ff: 768, expert_ff: 256, layers: 1, ..RAGGED };
-
-/// A ragged shape whose rows are whole blocks of a type.
-pub(crate) fn ragged(kind: Type) -> tiny::Shape {
-    if kind.block_len() == 256 { RAGGED_WIDE } else { RAGGED }
-}
 
 /// The chip of a case, by the sum of its numbers along all other axes.
 pub(crate) fn target(number: usize) -> Target {
@@ -58,7 +35,7 @@ pub(crate) const BATCHES: [u32; 5] = [1, 2, 31, 512, 513];
 fn batches_of_ragged_models() {
     for (number, rows) in BATCHES.into_iter().enumerate() {
         let kinds: &[Type] = match rows {
-            _ if full() => &KINDS,
+            _ if full() => &WEIGHT_TYPES,
             512.. => &[Type::Q8_0],
             _ => &[Type::Q8_0, Type::Q4_K, Type::Q6_K],
         };
@@ -77,7 +54,7 @@ fn batches_of_ragged_models() {
                 // What is done for all rows; attention over many positions has a test of its own.
                 let many = |op: &Op| matches!(op, Op::Project(_) | Op::Route(_) | Op::Experts(_));
                 let wanted = |op: &Op| rows < 512 || many(op);
-                let worst = check_plan(Family::Qwen3Moe, ragged(*kind), *kind, &case, wanted);
+                let worst = check_plan(Family::Qwen3Moe, tiny::Shape::ragged(*kind), *kind, &case, wanted);
                 println!("{target} {kind} {rows} rows {worst:?}");
             }
         }
@@ -97,7 +74,7 @@ fn batches_of_ragged_families() {
                 }
                 let target = target(number + index + batch);
                 let case = Case { kv, outputs: vec![rows - 1], ..Case::new(target, &[(0, rows)]).fast() };
-                let worst = check_plan(family, RAGGED, Type::Q8_0, &case, crate::has_kernel);
+                let worst = check_plan(family, tiny::Shape::RAGGED, Type::Q8_0, &case, crate::has_kernel);
                 println!("{target} {family:?} {kv} {rows} rows {worst:?}");
             }
         }
@@ -108,7 +85,7 @@ fn batches_of_ragged_families() {
 fn experts_in_tiles_of_every_width() {
     // Rows that an expert gets: 5, 27, 55, 85.
     for (number, (experts, rows)) in [(40, 66), (7, 64), (7, 130), (7, 200)].into_iter().enumerate() {
-        let shape = tiny::Shape { experts, ..RAGGED };
+        let shape = tiny::Shape { experts, ..tiny::Shape::RAGGED };
         for target in targets(number) {
             let case = Case { outputs: vec![rows - 1], ..Case::new(target, &[(0, rows)]).fast() };
             let experts = |op: &Op| matches!(op, Op::Experts(_));
@@ -208,7 +185,7 @@ fn writes_the_same(
     (position, rows): (u32, u32),
     wanted: impl Fn(&Op) -> bool,
 ) {
-    let bytes = tiny::model(family, ragged(kind), kind, 2).to_bytes();
+    let bytes = tiny::model(family, tiny::Shape::ragged(kind), kind, 2).to_bytes();
     let model = Model::new(&Gguf::parse(&bytes, HEAP).unwrap(), HEAP).unwrap();
     let mut outputs = vec![0, rows - 1];
     outputs.dedup();
@@ -248,7 +225,7 @@ fn bits_do_not_depend_on_the_schedule() {
     }
     // What reads weights, of every type.
     let reads = |op: &Op| matches!(op, Op::Embed { .. } | Op::Project(_) | Op::Experts(_) | Op::Head(_));
-    let kinds = if full() { &KINDS[..] } else { &[] };
+    let kinds = if full() { &WEIGHT_TYPES[..] } else { &[] };
     for (number, kind) in kinds.iter().enumerate() {
         for (index, run) in [(40, 5), (0, 65)].into_iter().enumerate() {
             writes_the_same((Family::Qwen3Moe, *kind), (KvType::F16, target(number + index)), run, reads);

@@ -20,6 +20,7 @@ use doorbell_core::backend::KvType;
 use doorbell_core::plan::{Epilogue, Op};
 use doorbell_core::quant::Type;
 use doorbell_isa::Target;
+use doorbell_kernels::WEIGHT_TYPES;
 use doorbell_tests::tiny::{Family, Shape};
 
 const TARGETS: [Target; 3] = [Target::Gfx1100, Target::Gfx1151, Target::Gfx1200];
@@ -72,27 +73,9 @@ fn attention_over_many_positions() {
     }
 }
 
-/// Types with kernels.
-const KINDS: [Type; 14] = [
-    Type::F32,
-    Type::F16,
-    Type::BF16,
-    Type::Q4_0,
-    Type::Q4_1,
-    Type::Q5_0,
-    Type::Q5_1,
-    Type::Q8_0,
-    Type::Q4_K,
-    Type::Q5_K,
-    Type::Q6_K,
-    Type::IQ4_NL,
-    Type::IQ4_XS,
-    Type::MXFP4,
-];
-
 #[test]
 fn every_weight_type_in_every_operation() {
-    for (kind, target) in KINDS.iter().zip(TARGETS.iter().cycle()) {
+    for (kind, target) in WEIGHT_TYPES.iter().zip(TARGETS.iter().cycle()) {
         let case = Case { seed: 7, ..Case::new(*target, &[(3, 1)]) };
         let worst = check_plan(Family::Qwen3Moe, Shape::WIDE, *kind, &case, |op| !attends(op));
         println!("{target} {kind} {worst:?}");

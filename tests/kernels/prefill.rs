@@ -12,44 +12,17 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Op, Shape};
 use doorbell_core::quant::{Activation, Type};
 use doorbell_isa::Target;
-use doorbell_kernels::{ActivationsI8, Cost, KernelSpec, Launch, MatrixPath};
+use doorbell_kernels::{ActivationsI8, Cost, KernelSpec, Launch, MatrixPath, WEIGHT_TYPES};
 use doorbell_soft::processor::{Level, Options};
 use doorbell_tests::random::Random;
 use doorbell_tests::tiny::{self, Family};
 
-/// No width is a whole number of tiles.
-const RAGGED: tiny::Shape = tiny::Shape {
-    layers: 1,
-    hidden: 96,
-    heads: 6,
-    kv_heads: 2,
-    head_dim: 32,
-    ff: 160,
-    experts: 5,
-    experts_used: 3,
-    expert_ff: 96,
-    vocab: 401,
-    context: 8192,
-};
+/// As small as [`tiny::Shape::RAGGED`] can be here.
+const RAGGED: tiny::Shape = tiny::Shape { layers: 1, experts: 5, ..tiny::Shape::RAGGED };
 
 /// For types with blocks of 256.
 const WIDE: tiny::Shape =
     tiny::Shape { hidden: 256, heads: 2, kv_heads: 1, head_dim: 128, ff: 768, expert_ff: 256, ..RAGGED };
-
-/// Weights that can stay codes.
-const CODED: [Type; 11] = [
-    Type::Q4_0,
-    Type::Q4_1,
-    Type::Q5_0,
-    Type::Q5_1,
-    Type::Q8_0,
-    Type::Q4_K,
-    Type::Q5_K,
-    Type::Q6_K,
-    Type::IQ4_NL,
-    Type::IQ4_XS,
-    Type::MXFP4,
-];
 
 const PATHS: [MatrixPath; 2] = [MatrixPath::F16, MatrixPath::I8];
 
@@ -68,7 +41,9 @@ fn case(target: Target, rows: u32, path: MatrixPath) -> Case {
 
 #[test]
 fn every_type_on_both_paths() {
-    for (number, kind) in CODED.into_iter().enumerate() {
+    // Floats have no path of codes.
+    let coded = WEIGHT_TYPES.into_iter().filter(|ty| ty.block_len() > 1);
+    for (number, kind) in coded.enumerate() {
         for path in PATHS {
             for target in targets(number) {
                 let case = case(target, 33, path);

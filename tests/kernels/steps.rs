@@ -1,12 +1,13 @@
 //! Whole steps: a batch's tokens to logits, each operation on what the one before left in device memory.
 
+use crate::FAMILIES;
 use crate::check::{Case, check_step, full};
-use crate::grid::{BATCHES, ragged, target};
+use crate::grid::{BATCHES, target};
 use crate::oracle::HEAP;
-use crate::{FAMILIES, KINDS};
 use doorbell_core::gguf::Gguf;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Shape};
+use doorbell_kernels::WEIGHT_TYPES;
 use doorbell_tests::tiny;
 use std::collections::BTreeMap;
 
@@ -20,8 +21,8 @@ const CODED: f64 = 2e-3;
 fn logits_of_every_family_and_type() {
     let (mut worst, mut wrong) = (BTreeMap::new(), Vec::new());
     for (number, family) in FAMILIES.into_iter().enumerate() {
-        for (index, kind) in KINDS.into_iter().enumerate() {
-            let bytes = tiny::model(family, ragged(kind), kind, 3).to_bytes();
+        for (index, kind) in WEIGHT_TYPES.into_iter().enumerate() {
+            let bytes = tiny::model(family, tiny::Shape::ragged(kind), kind, 3).to_bytes();
             let model = Model::new(&Gguf::parse(&bytes, HEAP).unwrap(), HEAP).unwrap();
             for (batch, rows) in BATCHES.into_iter().enumerate() {
                 if !full() && batch != number % 3 {

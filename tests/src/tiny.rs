@@ -122,6 +122,28 @@ impl Shape {
     /// Rows of 256 and 512: for K-quants too.
     pub const WIDE: Self =
         Self { hidden: 256, head_dim: 64, ff: 512, expert_ff: 256, context: 512, ..Self::NARROW };
+    /// No width is a whole number of the kernels' tiles: 16, 32, 64 or 128 rows, outputs or items.
+    pub const RAGGED: Self = Self {
+        layers: 2,
+        hidden: 96,
+        heads: 6,
+        kv_heads: 2,
+        head_dim: 32,
+        ff: 160,
+        experts: 7,
+        experts_used: 3,
+        expert_ff: 96,
+        vocab: 401,
+        context: 8192,
+    };
+    /// The same for types with blocks of 256.
+    const RAGGED_WIDE: Self =
+        Self { hidden: 256, head_dim: 80, ff: 768, expert_ff: 256, layers: 1, ..Self::RAGGED };
+
+    /// [`Self::RAGGED`] with rows that are whole blocks of a type.
+    pub fn ragged(ty: Type) -> Self {
+        if ty.block_len() == 256 { Self::RAGGED_WIDE } else { Self::RAGGED }
+    }
 }
 
 /// The file of a tiny model, which a test may change before `to_bytes`: remove a tensor, alter a key.

@@ -54,6 +54,7 @@ pub use attention::decode::spec::DecodeAttention;
 pub use attention::prefill::spec::PrefillAttention;
 pub use attention::shape::AttentionShape;
 pub use dry_run::{DryRun, kernel_specs};
+pub use formats::spec::WEIGHT_TYPES;
 pub use gemm::activations_f16::ActivationsF16;
 pub use gemm::activations_i8::ActivationsI8;
 pub use gemm::kernel::Gemm;

@@ -17,52 +17,15 @@ use doorbell_core::plan::{
 };
 use doorbell_core::quant::Type;
 use doorbell_isa::Target;
-use doorbell_kernels::{DryRun, KernelSpec, MatrixPath, Step, lower_by, trap_handler};
+use doorbell_kernels::{DryRun, KernelSpec, MatrixPath, Step, WEIGHT_TYPES, lower_by, trap_handler};
 use doorbell_tests::tiny::{self, Family};
 use std::collections::BTreeSet;
 
 /// One chip of each generation.
 const CHIPS: [Target; 3] = [Target::Gfx1100, Target::Gfx1151, Target::Gfx1200];
 
-/// Weight types with kernels.
-const TYPES: [Type; 14] = [
-    Type::F32,
-    Type::F16,
-    Type::BF16,
-    Type::Q4_0,
-    Type::Q4_1,
-    Type::Q5_0,
-    Type::Q5_1,
-    Type::Q8_0,
-    Type::Q4_K,
-    Type::Q5_K,
-    Type::Q6_K,
-    Type::IQ4_NL,
-    Type::IQ4_XS,
-    Type::MXFP4,
-];
-
 /// Rows and output rows of batches whose kernels differ.
 const BATCHES: [(u32, u32); 6] = [(1, 1), (2, 2), (8, 8), (32, 1), (64, 1), (512, 1)];
-
-/// Widths that are no whole number of tiles.
-const RAGGED: tiny::Shape = tiny::Shape {
-    layers: 2,
-    hidden: 96,
-    heads: 6,
-    kv_heads: 2,
-    head_dim: 32,
-    ff: 160,
-    experts: 7,
-    experts_used: 3,
-    expert_ff: 96,
-    vocab: 401,
-    context: 8192,
-};
-
-/// The same for types with blocks of 256.
-const RAGGED_WIDE: tiny::Shape =
-    tiny::Shape { hidden: 256, head_dim: 80, ff: 768, expert_ff: 256, layers: 1, ..RAGGED };
 
 /// The widths of a real model.
 const REAL: tiny::Shape = tiny::Shape {
@@ -141,9 +104,8 @@ fn hash(bytes: &[u8]) -> u64 {
 /// All kernels of a chip.
 fn kernels(target: Target) -> Result<BTreeSet<KernelSpec>> {
     let mut found = BTreeSet::new();
-    for ty in TYPES {
-        let shape = if ty.block_len() == 256 { RAGGED_WIDE } else { RAGGED };
-        of_model(Family::Qwen3Moe, shape, ty, &KvType::ALL, target, &mut found)?;
+    for ty in WEIGHT_TYPES {
+        of_model(Family::Qwen3Moe, tiny::Shape::ragged(ty), ty, &KvType::ALL, target, &mut found)?;
     }
     for family in Family::ALL {
         of_model(family, tiny::Shape::NARROW, Type::Q8_0, &KvType::ALL, target, &mut found)?;

@@ -61,8 +61,19 @@ pub(crate) enum Codes {
     Table([u32; 4]),
 }
 
+/// Weight types that kernels read.
+pub const WEIGHT_TYPES: [Type; FORMATS.len()] = {
+    let mut types = [Type::F32; FORMATS.len()];
+    let mut index = 0;
+    while index < types.len() {
+        types[index] = FORMATS[index].ty;
+        index += 1;
+    }
+    types
+};
+
 #[rustfmt::skip]
-static FORMATS: [FormatSpec; 14] = {
+const FORMATS: [FormatSpec; 14] = {
     use BlockFormat::{Block32, Floats, Iq4Xs, Q4KQ5K, Q6K};
     use Codes::{Bits, Bytes, None, Table};
     use Header::{Exponent, Scale, ScaleMinimum};
