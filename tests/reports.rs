@@ -406,6 +406,7 @@ fn route(gating: Gating, renormalize: bool, products: &[f32], top_k: usize) -> (
         router,
         gating,
         selection_bias: None,
+        groups: None,
         top_k: top_k as u32,
         renormalize,
         scale: 1.0,

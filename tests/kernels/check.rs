@@ -268,6 +268,7 @@ fn inputs(op: &Op) -> Vec<TensorId> {
         Op::Embed { .. } => Vec::new(),
         Op::Select { input, .. } => vec![*input],
         Op::NormAdd(op) => vec![op.input],
+        Op::Rotate(op) => vec![op.input],
         Op::DeltaNet(op) => vec![op.mixed, op.gate],
         Op::Project(op) => vec![op.input],
         Op::Attend(op) => vec![op.query],

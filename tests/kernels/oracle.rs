@@ -182,7 +182,7 @@ impl Oracle<'_, '_> {
                     self.add(state, op.to, row, &values, 1.0);
                 }
             }
-            Op::DeltaNet(_) => unreachable!("no kernel runs it"),
+            Op::Rotate(_) | Op::DeltaNet(_) => unreachable!("no kernel runs it"),
             Op::Head(op) => self.head(op, state),
         }
     }
@@ -215,7 +215,7 @@ impl Oracle<'_, '_> {
                 y.iter_mut().zip(up).for_each(|(gate, up)| *gate = glu(kind, *gate, up));
                 self.put(state, out, row, &y);
             }
-            Epilogue::GateBy { .. } => unreachable!("no kernel runs it"),
+            Epilogue::GateBy { .. } | Epilogue::Activate { .. } => unreachable!("no kernel runs it"),
             Epilogue::Query { norm, rope, head_dim, out, .. } => {
                 self.heads(&mut y, head_dim, norm, rope, location.position);
                 self.put(state, out, row, &y);

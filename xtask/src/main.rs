@@ -6,6 +6,7 @@ mod chaos;
 mod ci;
 mod conformance;
 mod dist;
+mod families;
 mod fuzz;
 mod http;
 mod isa_check;
@@ -43,6 +44,8 @@ enum Verb {
     Nostd,
     /// Feed hostile input to the reader, the binder, the tokenizer or the sampler.
     Fuzz(fuzz::Arguments),
+    /// Compare model families with logits that others computed from the same weights.
+    Families(families::Arguments),
     /// Fetch or make a model file under models/.
     Model(model::Arguments),
     /// Measure the program, in turns with llama-bench if it is given.
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         Verb::Conformance => conformance::run(),
         Verb::Nostd => nostd::run(),
         Verb::Fuzz(arguments) => fuzz::run(&arguments),
+        Verb::Families(arguments) => families::run(&arguments),
         Verb::Model(arguments) => model::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),
         Verb::Load(arguments) => load::run(&arguments),

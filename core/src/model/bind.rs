@@ -1,7 +1,7 @@
 //! Binding: finds each tensor that the architecture needs, checks its shape and type, and assigns an id.
 
 use super::error::{ModelError, Name, TensorFault};
-use super::family::{Family, FfnNorm};
+use super::family::{Family, FfnNorm, HeadNorms, WindowRope};
 use super::hparams::{ExpertParams, HyperParams, Keys};
 use super::kv_slots::KvSlots;
 use super::rope::{Rope, Scaling};
@@ -11,7 +11,7 @@ use super::weights::{
 };
 use crate::gguf::{Gguf, Tensor};
 use crate::heap::{self, Heap, Vec};
-use crate::plan::{DeltaShape, Matrix, Norm, RopeId, StateSlot, VectorId, WeightId};
+use crate::plan::{DeltaShape, Matrix, Norm, NormKind, RopeId, StateSlot, VectorId, WeightId};
 use crate::quant;
 use core::fmt::Write;
 use core::ops::Range;
@@ -41,7 +41,7 @@ impl<'a> Model<'a> {
             Some(matrix) => matrix,
             None => Matrix { weight: table, first_row: 0, rows: vocabulary, scale: None, bias: None },
         };
-        let output_norm = binder.norm("output_norm.weight", width, hparams.eps)?;
+        let output_norm = binder.stream_norm("output_norm", None, &hparams, family)?;
         let ropes = binder.ropes(&hparams, family)?;
         let mut kv_slots = KvSlots::new(hparams.layers.len(), heap)?;
         let mut layers = heap::with_capacity(heap, hparams.layers.len())?;
@@ -226,7 +226,7 @@ impl<'a> Binder<'_, 'a> {
         let router = self.weight(&name("ffn_gate_inp"), [u64::from(width), u64::from(experts.count), 1])?;
         let (gate, up, down) = self.expert_stacks(layer, width, experts)?;
         Ok(ParallelExperts {
-            router_norm: Norm { weight: router_weight, eps },
+            router_norm: Norm::rms(router_weight, eps),
             norm: self.norm(&name("pre_ffw_norm_2"), width, eps)?,
             post_norm: self.norm(&name("post_ffw_norm_2"), width, eps)?,
             dense_post_norm: self.norm(&name("post_ffw_norm_1"), width, eps)?,
@@ -258,7 +258,7 @@ impl<'a> Binder<'_, 'a> {
             table,
             scale: half * libm::sqrtf(part as f32),
             projection: Matrix { weight: projection, first_row: 0, rows, scale: None, bias: None },
-            norm: Norm { weight, eps: hparams.eps * hparams.width as f32 },
+            norm: Norm::rms(weight, hparams.eps * hparams.width as f32),
         }))
     }
 
@@ -320,17 +320,37 @@ impl<'a> Binder<'_, 'a> {
 
     fn optional_norm(&mut self, name: &str, len: u32, eps: f32) -> Result<Option<Norm>, ModelError> {
         let weight = self.vector(name, len as usize)?;
-        Ok(weight.map(|weight| Norm { weight, eps }))
+        Ok(weight.map(|weight| Norm::rms(weight, eps)))
     }
 
     fn norm(&mut self, name: &str, len: u32, eps: f32) -> Result<Norm, ModelError> {
         self.optional_norm(name, len, eps)?.ok_or_else(|| fault(name, TensorFault::Missing))
     }
 
+    /// A norm of the stream, of the family's kind.
+    fn stream_norm(
+        &mut self,
+        part: &str,
+        layer: Option<usize>,
+        hparams: &HyperParams<'_>,
+        family: &Family,
+    ) -> Result<Norm, ModelError> {
+        let norm = self.norm(&named(layer, part, "weight"), hparams.width, hparams.eps)?;
+        let bias = match family.norm {
+            NormKind::Rms => None,
+            NormKind::Layer => self.vector(&named(layer, part, "bias"), hparams.width as usize)?,
+        };
+        Ok(Norm { kind: family.norm, bias, ..norm })
+    }
+
     /// The rotary embeddings: the one of full layers, then the one of windowed layers if it differs.
     fn ropes(&mut self, hparams: &HyperParams<'a>, family: &Family) -> Result<Vec<'a, Rope<'a>>, ModelError> {
         const NAME: &str = "rope_freqs.weight";
-        let id = self.vector(NAME, hparams.rope_dims as usize / 2)?;
+        const SHORT: &str = "rope_factors_short.weight";
+        let mut id = self.vector(NAME, hparams.rope_dims as usize / 2)?;
+        if id.is_none() {
+            id = self.vector(SHORT, hparams.rope_dims as usize / 2)?;
+        }
         let divisors = id.map_or(&[][..], |id| &self.vectors[id.index()]);
         if let Some(&bad) = divisors.iter().find(|&&divisor| !(divisor.is_finite() && divisor != 0.0)) {
             let expected = "finite divisors other than 0";
@@ -340,8 +360,8 @@ impl<'a> Binder<'_, 'a> {
         let (dims, pairing) = (hparams.rope_dims, family.pairing);
         ropes.push(Rope::new(pairing, dims, hparams.rope_base, hparams.rope_scaling, divisors, self.heap)?);
         let windowed = hparams.layers.iter().any(|layer| layer.window.is_some());
-        if windowed && family.window_rope_base.is_some() {
-            let plain = Scaling::Linear { factor: 1.0 };
+        if windowed && family.window_rope != WindowRope::Same {
+            let plain = Scaling::Linear { factor: 1.0, magnitude: 1.0 };
             let dims = hparams.window_rope_dims;
             ropes.push(Rope::new(pairing, dims, hparams.window_rope_base, plain, &[], self.heap)?);
         }
@@ -367,31 +387,44 @@ impl<'a> Binder<'_, 'a> {
             let rows = shape.heads * shape.key_dim;
             (self.required("attn_q", index, Dims { cols: width, rows, stack: 1 })?, None, None)
         };
-        let query_norm = self.optional_norm(&name("attn_q_norm"), shape.key_dim, eps)?;
-        let key_norm = self.optional_norm(&name("attn_k_norm"), shape.key_dim, eps)?.filter(|_| owns_kv);
+        let [query_len, key_len] = match family.head_norms {
+            HeadNorms::BeforeRotation | HeadNorms::AfterRotation => [shape.key_dim; 2],
+            HeadNorms::AllHeads => [shape.heads * shape.key_dim, shape.kv_heads * shape.key_dim],
+        };
+        let query_norm = self.optional_norm(&name("attn_q_norm"), query_len, eps)?;
+        let key_norm = self.optional_norm(&name("attn_k_norm"), key_len, eps)?.filter(|_| owns_kv);
         let value_norm = match owns_kv && family.gemma4 {
-            true => Some(Norm { weight: self.filled(shape.value_dim, 1.0)?, eps }),
+            true => Some(Norm::rms(self.filled(shape.value_dim, 1.0)?, eps)),
             false => None,
         };
-        if family.head_norms && (query_norm.is_none() || key_norm.is_none() && owns_kv) {
+        if family.requires_head_norms && (query_norm.is_none() || key_norm.is_none() && owns_kv) {
             let missing = if query_norm.is_none() { "attn_q_norm" } else { "attn_k_norm" };
             return Err(fault(&name(missing), TensorFault::Missing));
         }
-        let output_dims = Dims { cols: shape.heads * shape.value_dim, rows: width, stack: 1 };
+        let values = shape.heads * shape.value_dim;
+        let output = self.required("attn_output", index, Dims { cols: values, rows: width, stack: 1 })?;
+        let gate = match family.gate_tensor {
+            true => Some(self.required("attn_gate", index, Dims { cols: width, rows: values, stack: 1 })?),
+            false => None,
+        };
         Ok(Attention {
             query,
             gated: family.gated_attention,
+            gate,
             key,
             value,
-            output: self.required("attn_output", index, output_dims)?,
+            output: self.damped(output, hparams.residual_scale, 1)?,
             query_norm,
             key_norm,
+            head_norms: family.head_norms,
+            temperature: hparams.temperature,
+            soft_cap: hparams.score_cap,
             value_norm,
             key_dim: shape.key_dim,
             value_dim: shape.value_dim,
             sinks: self.vector(&name("attn_sinks"), shape.heads as usize)?,
             kv: kv_slots.slot(hparams, index)?,
-            rope: RopeId(if shape.window.is_some() && ropes > 1 { 1 } else { 0 }),
+            rope: shape.rotated.then_some(RopeId(if shape.window.is_some() && ropes > 1 { 1 } else { 0 })),
             heads: shape.heads,
             window: shape.window,
         })
@@ -437,25 +470,30 @@ impl<'a> Binder<'_, 'a> {
         family: &Family,
         mixer: Mixer,
     ) -> Result<Layer, ModelError> {
-        let shape = hparams.layers[index];
         let (width, eps) = (hparams.width, hparams.eps);
         let name = |part: &str| named(Some(index), part, "weight");
         let (post_attention_norm, post_ffn_norm) = match family.ffn_norm {
-            FfnNorm::Plain | FfnNorm::PostAttention => (None, None),
-            FfnNorm::Sandwich => (
+            FfnNorm::Plain | FfnNorm::PostAttention | FfnNorm::Parallel => (None, None),
+            FfnNorm::Sandwich | FfnNorm::After => (
                 Some(self.norm(&name("post_attention_norm"), width, eps)?),
                 Some(self.norm(&name("post_ffw_norm"), width, eps)?),
             ),
         };
         Ok(Layer {
-            attention_norm: self.norm(&name("attn_norm"), width, eps)?,
+            attention_norm: match family.ffn_norm {
+                FfnNorm::After => None,
+                _ => Some(self.stream_norm("attn_norm", Some(index), hparams, family)?),
+            },
             mixer,
             post_attention_norm,
-            ffn_norm: self.norm(&name(family.ffn_norm.tensor()), width, eps)?,
+            ffn_norm: match family.ffn_norm.tensor() {
+                Some(tensor) => Some(self.stream_norm(tensor, Some(index), hparams, family)?),
+                None => None,
+            },
             post_ffn_norm,
             ffn: match hparams.experts.filter(|_| !family.gemma4 && index >= hparams.dense_layers as usize) {
-                Some(experts) => self.mixture(index, width, experts)?,
-                None => self.dense(index, width, shape.ffn)?,
+                Some(experts) => self.mixture(index, hparams, (family, experts))?,
+                None => self.dense(index, hparams, family)?,
             },
             parallel_experts: match hparams.experts.filter(|_| family.gemma4) {
                 Some(experts) => Some(self.parallel_experts(index, hparams, experts)?),
@@ -509,13 +547,33 @@ impl<'a> Binder<'_, 'a> {
         Ok(parts)
     }
 
+    /// A matrix whose results, biases included, are multiplied by a factor.
+    fn damped(&mut self, matrix: Matrix, factor: f32, stack: u32) -> Result<Matrix, ModelError> {
+        if factor == 1.0 {
+            return Ok(matrix);
+        }
+        for id in [matrix.scale, matrix.bias].into_iter().flatten() {
+            self.vectors[id.index()].iter_mut().for_each(|value| *value *= factor);
+        }
+        let scale = match matrix.scale {
+            Some(scale) => scale,
+            None => self.filled(stack, factor)?,
+        };
+        Ok(Matrix { scale: Some(scale), ..matrix })
+    }
+
     /// Gate, up and down; gate and up may be one tensor with the gate's rows first.
-    fn dense(&mut self, layer: usize, width: u32, ffn: u32) -> Result<Ffn, ModelError> {
+    fn dense(&mut self, layer: usize, hparams: &HyperParams<'_>, family: &Family) -> Result<Ffn, ModelError> {
+        let (width, ffn) = (hparams.width, hparams.layers[layer].ffn);
         if ffn == 0 {
             return Err(fault(&named(Some(layer), "ffn_up", "weight"), TensorFault::Missing));
         }
         let down = self.required("ffn_down", layer, Dims { cols: ffn, rows: width, stack: 1 })?;
+        let down = self.damped(down, hparams.residual_scale, 1)?;
         let dims = Dims { cols: width, rows: ffn, stack: 1 };
+        if let Some(activation) = family.ungated {
+            return Ok(Ffn::Plain { up: self.required("ffn_up", layer, dims)?, activation, down });
+        }
         if let Some(gate) = self.part("ffn_gate", Some(layer), dims)? {
             return Ok(Ffn::Dense { gate, up: self.required("ffn_up", layer, dims)?, down });
         }
@@ -528,13 +586,26 @@ impl<'a> Binder<'_, 'a> {
         Ok(Ffn::Dense { gate, up, down })
     }
 
-    fn mixture(&mut self, layer: usize, width: u32, experts: ExpertParams) -> Result<Ffn, ModelError> {
+    fn mixture(
+        &mut self,
+        layer: usize,
+        hparams: &HyperParams<'_>,
+        (family, experts): (&Family, ExpertParams),
+    ) -> Result<Ffn, ModelError> {
+        let (width, factor) = (hparams.width, hparams.residual_scale);
         let matrix =
             self.required("ffn_gate_inp", layer, Dims { cols: width, rows: experts.count, stack: 1 })?;
         let count = experts.count as usize;
-        let selection_bias = self.vector(&named(Some(layer), "exp_probs_b", "bias"), count)?;
+        let mut selection_bias = self.vector(&named(Some(layer), "exp_probs_b", "bias"), count)?;
+        if selection_bias.is_none() {
+            selection_bias = self.vector(&bare(layer, "exp_probs_b"), count)?;
+        }
         let (gate, up, down) = self.expert_stacks(layer, width, experts)?;
-        let shared = self.shared(layer, width, experts)?;
+        let down = self.damped(down, factor, experts.count)?;
+        let mut shared = self.shared(layer, width, (experts, family.routing.gated_shared))?;
+        if let Some(shared) = &mut shared {
+            shared.down = self.damped(shared.down, factor, 1)?;
+        }
         Ok(Ffn::Mixture { router: Router { matrix, selection_bias }, gate, up, down, shared })
     }
 
@@ -559,7 +630,7 @@ impl<'a> Binder<'_, 'a> {
         &mut self,
         layer: usize,
         width: u32,
-        experts: ExpertParams,
+        (experts, gated): (ExpertParams, bool),
     ) -> Result<Option<Shared>, ModelError> {
         let ffn = experts.shared_ffn;
         let dims = Dims { cols: width, rows: ffn, stack: 1 };
@@ -567,11 +638,17 @@ impl<'a> Binder<'_, 'a> {
         if !parts.iter().any(|part| self.find(&named(Some(layer), part, "weight")).is_some()) {
             return Ok(None);
         }
-        let gate = self.required("ffn_gate_shexp", layer, dims)?;
-        let up = self.required("ffn_up_shexp", layer, dims)?;
+        let (gate, up) = match self.part("ffn_gate_shexp", Some(layer), dims)? {
+            Some(gate) => (gate, self.required("ffn_up_shexp", layer, dims)?),
+            None => self.fused_gate_up("ffn_up_shexp", layer, dims)?,
+        };
         let down = self.required("ffn_down_shexp", layer, Dims { cols: ffn, rows: width, stack: 1 })?;
-        let weight =
-            Some(self.required("ffn_gate_inp_shexp", layer, Dims { cols: width, rows: 1, stack: 1 })?);
+        let weight = match gated {
+            true => {
+                Some(self.required("ffn_gate_inp_shexp", layer, Dims { cols: width, rows: 1, stack: 1 })?)
+            }
+            false => None,
+        };
         Ok(Some(Shared { gate, up, down, weight }))
     }
 

@@ -1,12 +1,13 @@
 //! From a bound model to the plan of one batch shape.
 
+use super::family::{FfnNorm, HeadNorms};
 use super::weights::{
     Attention, Delta, DeltaGateWeights, Ffn, Layer, Mixer, Model, ParallelExperts, Shared, TokenInputs,
 };
 use crate::heap::Heap;
 use crate::plan::{
-    Attend, Builder, DeltaGates, DeltaNet, Element, Epilogue, Experts, Head, HeadResult, Matrix, Norm,
-    NormAdd, Op, Part, Plan, PlanError, Project, Route, Rows, Shape, TensorId, Update,
+    Attend, Builder, DeltaGates, DeltaNet, Element, Epilogue, Experts, Head, HeadResult, HeadTarget, Matrix,
+    Norm, NormAdd, Op, Part, Plan, PlanError, Project, Rotate, Route, Rows, Shape, TensorId, Update,
 };
 use heapless::Vec as Fixed;
 
@@ -19,8 +20,7 @@ impl<'a> Model<'a> {
         let mut builder = Builder::new(shape, heap);
         let width = self.hparams.width;
         let mut stream = builder.tensor(Rows::Batch, width, Element::F32)?;
-        let scale = if self.family.scaled_embedding { libm::sqrtf(width as f32) } else { 1.0 };
-        builder.op(Op::Embed { table: self.embedding, scale, out: stream })?;
+        builder.op(Op::Embed { table: self.embedding, scale: self.hparams.embedding_scale, out: stream })?;
         let mut inputs = None;
         if let Some(token_inputs) = self.token_inputs {
             inputs = Some(Graph { model: self, builder: &mut builder }.token_inputs(&token_inputs, stream)?);
@@ -34,7 +34,7 @@ impl<'a> Model<'a> {
             input: stream,
             norm: self.output_norm,
             matrix: self.head,
-            scale: 1.0,
+            scale: self.hparams.logit_scale,
             soft_cap: self.hparams.logit_cap,
             result,
         }))?;
@@ -67,6 +67,10 @@ impl Graph<'_, '_, '_, '_> {
             }
         };
         let stream = self.select_if(last, stream, self.model.hparams.width)?;
+        if self.model.family.ffn_norm == FfnNorm::Parallel {
+            self.parallel(layer, (output, mixed), stream, rows)?;
+            return Ok(stream);
+        }
         self.branch(output, mixed, layer.post_attention_norm, stream, (rows, 1.0))?;
         let Some((token_input, (inputs, index))) = layer.token_input.zip(inputs) else {
             self.ffn(layer, stream, (rows, layer.output_scale))?;
@@ -121,7 +125,7 @@ impl Graph<'_, '_, '_, '_> {
     fn attention(
         &mut self,
         layer: &Attention,
-        norm: Norm,
+        norm: Option<Norm>,
         stream: TensorId,
         rows: Rows,
     ) -> Result<TensorId, PlanError> {
@@ -131,16 +135,25 @@ impl Graph<'_, '_, '_, '_> {
         if layer.gated {
             gate = Some(self.builder.tensor(Rows::Batch, width, Element::F32)?);
         }
-        let (rope, kv) = (Some(layer.rope), layer.kv);
-        let epilogue =
-            Epilogue::Query { norm: layer.query_norm, rope, head_dim: layer.key_dim, out: query, gate };
+        let kv = layer.kv;
         let mut parts: Fixed<Part, 4> = Fixed::new();
-        parts.extend([Part { matrix: layer.query, epilogue }]);
-        let key = Epilogue::Key { norm: layer.key_norm, rope, kv };
-        parts.extend(layer.key.map(|matrix| Part { matrix, epilogue: key }));
+        if layer.has_plain_heads() {
+            let (rope, norm, head_dim) = (layer.rope, layer.query_norm, layer.key_dim);
+            let epilogue = Epilogue::Query { norm, rope, head_dim, out: query, gate };
+            parts.extend([Part { matrix: layer.query, epilogue }]);
+            let key = Epilogue::Key { norm: layer.key_norm, rope, kv };
+            parts.extend(layer.key.map(|matrix| Part { matrix, epilogue: key }));
+        } else {
+            self.rotated_heads(layer, (stream, norm), query)?;
+        }
         let value = Epilogue::Value { norm: layer.value_norm, kv };
         parts.extend(layer.value.map(|matrix| Part { matrix, epilogue: value }));
-        self.project(stream, Some(norm), &parts)?;
+        if let Some(matrix) = layer.gate {
+            let out = self.builder.tensor(Rows::Batch, matrix.rows, Element::F32)?;
+            parts.extend([Part { matrix, epilogue: Epilogue::Store { out } }]);
+            gate = Some(out);
+        }
+        self.project(stream, norm, &parts)?;
         if rows == Rows::Outputs {
             query = self.select(query, width)?;
             gate = gate.map(|gate| self.select(gate, width)).transpose()?;
@@ -152,7 +165,7 @@ impl Graph<'_, '_, '_, '_> {
             heads: layer.heads,
             scale: self.model.hparams.attention_scale,
             window: layer.window,
-            soft_cap: None,
+            soft_cap: layer.soft_cap,
             sinks: layer.sinks,
             gate,
             out,
@@ -160,8 +173,76 @@ impl Graph<'_, '_, '_, '_> {
         Ok(out)
     }
 
+    /// Queries, to `out`, and keys, whose norms or factors no epilogue of a projection has.
+    fn rotated_heads(
+        &mut self,
+        layer: &Attention,
+        (stream, norm): (TensorId, Option<Norm>),
+        out: TensorId,
+    ) -> Result<(), PlanError> {
+        let query = (layer.query, layer.query_norm, HeadTarget::Query { head_dim: layer.key_dim, out });
+        let key = layer.key.map(|key| (key, layer.key_norm, HeadTarget::Key(layer.kv)));
+        for (matrix, head_norm, target) in [Some(query), key].into_iter().flatten() {
+            let mut input = self.builder.tensor(Rows::Batch, matrix.rows, Element::F32)?;
+            self.project(stream, norm, &[Part { matrix, epilogue: Epilogue::Store { out: input } }])?;
+            let after = layer.head_norms == HeadNorms::AfterRotation;
+            if let Some(head_norm) = head_norm.filter(|_| !after) {
+                let normalized = self.builder.tensor(Rows::Batch, matrix.rows, Element::F32)?;
+                self.norm_add(input, head_norm, normalized, (Update::Replace, 1.0))?;
+                input = normalized;
+            }
+            self.builder.op(Op::Rotate(Rotate {
+                input,
+                rope: layer.rope,
+                norm: head_norm.filter(|_| after),
+                temperature: layer.temperature.filter(|_| matches!(target, HeadTarget::Query { .. })),
+                target,
+            }))?;
+        }
+        Ok(())
+    }
+
+    /// Attention and a feed-forward without experts that read the same stream, normalized once.
+    fn parallel(
+        &mut self,
+        layer: &Layer,
+        (output, mixed): (Matrix, TensorId),
+        stream: TensorId,
+        rows: Rows,
+    ) -> Result<(), PlanError> {
+        let hidden = self.dense_hidden(layer, layer.attention_norm, stream, rows)?;
+        self.branch(output, mixed, None, stream, (rows, 1.0))?;
+        match hidden {
+            Some((down, hidden)) => self.branch(down, hidden, None, stream, (rows, 1.0)),
+            None => Ok(()),
+        }
+    }
+
+    /// The hidden values of a feed-forward without experts, and its last matrix.
+    fn dense_hidden(
+        &mut self,
+        layer: &Layer,
+        norm: Option<Norm>,
+        stream: TensorId,
+        rows: Rows,
+    ) -> Result<Option<(Matrix, TensorId)>, PlanError> {
+        let (matrix, down) = match layer.ffn {
+            Ffn::Plain { up, down, .. } => (up, down),
+            Ffn::Dense { gate, down, .. } => (gate, down),
+            Ffn::Mixture { .. } => return Ok(None),
+        };
+        let out = self.builder.tensor(rows, matrix.rows, Element::F32)?;
+        let epilogue = match layer.ffn {
+            Ffn::Plain { activation, .. } => Epilogue::Activate { activation, out },
+            Ffn::Dense { up, .. } => Epilogue::Gate { up, glu: self.model.family.glu, out },
+            Ffn::Mixture { .. } => return Ok(None),
+        };
+        self.project(stream, norm, &[Part { matrix, epilogue }])?;
+        Ok(Some((down, out)))
+    }
+
     /// Linear attention; every row changes the state.
-    fn delta(&mut self, layer: &Delta, norm: Norm, stream: TensorId) -> Result<TensorId, PlanError> {
+    fn delta(&mut self, layer: &Delta, norm: Option<Norm>, stream: TensorId) -> Result<TensorId, PlanError> {
         let shape = layer.shape;
         let mixed = self.builder.tensor(Rows::Batch, layer.mixed.rows, Element::F32)?;
         let gate = self.builder.tensor(Rows::Batch, layer.gate.rows, Element::F32)?;
@@ -183,7 +264,7 @@ impl Graph<'_, '_, '_, '_> {
                 DeltaGates::Apart { beta: beta_out, alpha: alpha_out }
             }
         };
-        self.project(stream, Some(norm), &parts)?;
+        self.project(stream, norm, &parts)?;
         let out = self.builder.tensor(Rows::Batch, layer.output_width(), Element::F32)?;
         self.builder.op(Op::DeltaNet(DeltaNet {
             mixed,
@@ -246,6 +327,7 @@ impl Graph<'_, '_, '_, '_> {
             router: layer.router,
             gating: experts.gating,
             selection_bias: None,
+            groups: None,
             top_k: experts.used,
             renormalize: experts.renormalize,
             scale: experts.scale,
@@ -282,12 +364,12 @@ impl Graph<'_, '_, '_, '_> {
         let gate = Epilogue::Gate { up: shared.up, glu: self.model.family.glu, out: hidden };
         let gate = Part { matrix: shared.gate, epilogue: gate };
         let Some(matrix) = shared.weight else {
-            self.project(stream, Some(layer.ffn_norm), &[gate])?;
+            self.project(stream, layer.ffn_norm, &[gate])?;
             return Ok((hidden, None));
         };
         let out = self.builder.tensor(rows, 1, Element::F32)?;
         let weight = Part { matrix, epilogue: Epilogue::Store { out } };
-        self.project(stream, Some(layer.ffn_norm), &[gate, weight])?;
+        self.project(stream, layer.ffn_norm, &[gate, weight])?;
         Ok((hidden, Some(out)))
     }
 
@@ -295,10 +377,9 @@ impl Graph<'_, '_, '_, '_> {
     fn ffn(&mut self, layer: &Layer, stream: TensorId, (rows, scale): (Rows, f32)) -> Result<(), PlanError> {
         let glu = self.model.family.glu;
         match layer.ffn {
-            Ffn::Dense { gate, up, down } => {
-                let hidden = self.builder.tensor(rows, gate.rows, Element::F32)?;
-                let part = Part { matrix: gate, epilogue: Epilogue::Gate { up, glu, out: hidden } };
-                self.project(stream, Some(layer.ffn_norm), &[part])?;
+            Ffn::Plain { .. } | Ffn::Dense { .. } => {
+                let hidden = self.dense_hidden(layer, layer.ffn_norm, stream, rows)?;
+                let Some((down, hidden)) = hidden else { return Ok(()) };
                 match (layer.parallel_experts, layer.post_ffn_norm) {
                     (Some(experts), Some(norm)) => {
                         let both = self.dense_and_experts(down, hidden, &experts, stream, rows)?;
@@ -311,13 +392,14 @@ impl Graph<'_, '_, '_, '_> {
                 let Some(experts) = self.model.hparams.experts else { return Ok(()) };
                 let ids = self.builder.tensor(rows, experts.used, Element::U32)?;
                 let weights = self.builder.tensor(rows, experts.used, Element::F32)?;
-                let norm = Some(layer.ffn_norm);
+                let norm = layer.ffn_norm;
                 self.builder.op(Op::Route(Route {
                     input: stream,
                     norm,
                     router: router.matrix,
                     gating: experts.gating,
                     selection_bias: router.selection_bias,
+                    groups: experts.groups,
                     top_k: experts.used,
                     renormalize: experts.renormalize,
                     scale: experts.scale,
@@ -329,17 +411,26 @@ impl Graph<'_, '_, '_, '_> {
                     Some(shared) => Some((shared, self.shared_hidden(layer, &shared, stream, rows)?)),
                     None => None,
                 };
-                let (top_k, to) = (experts.used, stream);
-                let update = Update::Add;
+                let top_k = experts.used;
+                // A norm behind the experts takes the sum of them and the shared one.
+                let (to, update) = match layer.post_ffn_norm {
+                    Some(_) => (self.builder.tensor(rows, down.rows, Element::F32)?, Update::Replace),
+                    None => (stream, Update::Add),
+                };
                 let op =
                     Experts { input: stream, norm, ids, weights, top_k, gate, up, down, glu, to, update };
                 self.builder.op(Op::Experts(op))?;
-                let Some((shared, (hidden, weight))) = shared else { return Ok(()) };
-                let epilogue = match weight {
-                    Some(gate) => Epilogue::AddGated { to, gate },
-                    None => Epilogue::Add { to },
-                };
-                self.project(hidden, None, &[Part { matrix: shared.down, epilogue }])
+                if let Some((shared, (hidden, weight))) = shared {
+                    let epilogue = match weight {
+                        Some(gate) => Epilogue::AddGated { to, gate },
+                        None => Epilogue::Add { to },
+                    };
+                    self.project(hidden, None, &[Part { matrix: shared.down, epilogue }])?;
+                }
+                match layer.post_ffn_norm {
+                    Some(norm) => self.norm_add(to, norm, stream, (Update::Add, scale)),
+                    None => Ok(()),
+                }
             }
         }
     }

@@ -1,11 +1,11 @@
 //! Hyperparameters: the shape of a model as its metadata declares it, checked against legal ranges.
 
 use super::error::{ModelError, Name};
-use super::family::{Family, FfnNorm, Routing, WindowPattern};
+use super::family::{Family, LogitScale, RotatedLayers, Routing, WindowPattern, WindowRope};
 use super::rope::Scaling;
 use crate::gguf::{Gguf, Value};
 use crate::heap::{self, Heap, Vec};
-use crate::plan::{DeltaShape, Gating};
+use crate::plan::{DeltaShape, ExpertGroups, Gating, NormKind, Temperature};
 use core::fmt::Write;
 
 /// Shape of one layer.
@@ -19,6 +19,8 @@ pub struct LayerParams {
     pub ffn: u32,
     /// Positions that a row sees, its own included; `None` = all.
     pub window: Option<u32>,
+    /// Queries and keys are rotated.
+    pub rotated: bool,
     /// It has a recurrent state instead of keys and values.
     pub recurrent: bool,
     /// Elements of one key (and query) head.
@@ -44,6 +46,8 @@ pub struct ExpertParams {
     pub gating: Gating,
     /// Divide the chosen weights by their sum.
     pub renormalize: bool,
+    /// Limits the choice to some groups.
+    pub groups: Option<ExpertGroups>,
     /// Factor on the weights.
     pub scale: f32,
 }
@@ -61,10 +65,20 @@ pub struct HyperParams<'a> {
     pub window_rope_dims: u32,
     /// Values of each layer's own embedding of a token; 0 if layers have none.
     pub per_layer_width: u32,
-    /// RMS norm epsilon.
+    /// The epsilon of norms.
     pub eps: f32,
+    /// Factor on embeddings.
+    pub embedding_scale: f32,
+    /// Factor on what attention and feed-forward add to the stream.
+    pub residual_scale: f32,
+    /// Factor on logits, before their cap.
+    pub logit_scale: f32,
     /// Factor on attention scores.
     pub attention_scale: f32,
+    /// `c * tanh(score / c)` on attention scores.
+    pub score_cap: Option<f32>,
+    /// Factor on queries by their position.
+    pub temperature: Option<Temperature>,
     /// `c * tanh(y / c)` on logits.
     pub logit_cap: Option<f32>,
     /// Present in models with experts.
@@ -174,12 +188,15 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// The epsilon of RMS norms; 0 is legal, absence is not.
-    fn epsilon(&self) -> Result<f32, ModelError> {
-        const KEY: &str = "attention.layer_norm_rms_epsilon";
-        match self.gguf.require(&self.name(KEY))? {
+    /// The epsilon of norms; 0 is legal, absence is not.
+    fn epsilon(&self, kind: NormKind) -> Result<f32, ModelError> {
+        let key = match kind {
+            NormKind::Rms => "attention.layer_norm_rms_epsilon",
+            NormKind::Layer => "attention.layer_norm_epsilon",
+        };
+        match self.gguf.require(&self.name(key))? {
             value if (0.0..f32::INFINITY).contains(&value) => Ok(value),
-            value => Err(self.refused(KEY, f64::from(value), "a finite number that is not negative")),
+            value => Err(self.refused(key, f64::from(value), "a finite number that is not negative")),
         }
     }
 
@@ -202,8 +219,11 @@ impl<'a> HyperParams<'a> {
         let window_rope_dims =
             rotated(keys, "rope.dimension_count_swa", rope_dims.min(window_dim), window_dim)?;
         let rope_base = keys.positive("rope.freq_base")?.unwrap_or(10_000.0);
-        let window_rope_base =
-            keys.positive("rope.freq_base_swa")?.or(family.window_rope_base).unwrap_or(rope_base);
+        let own_base = match family.window_rope {
+            WindowRope::Base(base) => base,
+            WindowRope::Same | WindowRope::Unscaled => rope_base,
+        };
+        let window_rope_base = keys.positive("rope.freq_base_swa")?.unwrap_or(own_base);
         let own_scale = if family.width_scaled_layers == Some(layer_count) { width / heads } else { key_dim };
         let context = keys.required("context_length", u32::MAX)?;
         Ok(Self {
@@ -212,8 +232,17 @@ impl<'a> HyperParams<'a> {
             rope_dims,
             window_rope_dims,
             per_layer_width: per_layer_width(keys, family)?,
-            eps: keys.epsilon()?,
-            attention_scale: match keys.positive("attention.scale")? {
+            eps: keys.epsilon(family.norm)?,
+            embedding_scale: match scale_key(keys, family, "embedding_scale")? {
+                Some(scale) => scale,
+                None if family.scaled_embedding => libm::sqrtf(width as f32),
+                None => 1.0,
+            },
+            residual_scale: scale_key(keys, family, "residual_scale")?.unwrap_or(1.0),
+            logit_scale: logit_scale(keys, family)?,
+            score_cap: keys.positive("attn_logit_softcapping")?.filter(|_| family.score_cap),
+            temperature: temperature(keys, family, context)?,
+            attention_scale: match scale_key(keys, family, "attention.scale")? {
                 Some(scale) => scale,
                 None if family.gemma4 => 1.0,
                 None => 1.0 / libm::sqrtf(own_scale as f32),
@@ -239,6 +268,7 @@ fn layers<'a>(
 ) -> Result<Vec<'a, LayerParams>, ModelError> {
     let sharing = sharing_layers(keys, family, count)?;
     let window = keys.some_count("attention.sliding_window", u32::MAX)?;
+    let window = window.filter(|_| family.window_layers.is_none_or(|layers| layers == count));
     let mut layers = heap::with_capacity(heap, count as usize)?;
     for layer in 0..count {
         let index = LayerIndex { layer, of: count };
@@ -256,7 +286,7 @@ fn layers<'a>(
         }
         let ffn = keys.per_layer("feed_forward_length", index, MAX_WIDTH)?.unwrap_or(0);
         let windowed = is_windowed(keys, family, index)?;
-        let window = window.filter(|_| windowed);
+        let (any_window, window) = (window, window.filter(|_| windowed));
         let dim = |key: &str, window_key: &str| -> Result<u32, ModelError> {
             let plain = keys.count(key, MAX_HEAD_DIM)?;
             let own =
@@ -268,6 +298,11 @@ fn layers<'a>(
             kv_heads,
             ffn,
             window,
+            rotated: match family.rotated {
+                RotatedLayers::All => true,
+                RotatedLayers::AllButEvery(period) => !(layer + 1).is_multiple_of(period),
+                RotatedLayers::Windowed => any_window.is_none() || window.is_some(),
+            },
             recurrent: is_recurrent(keys, family, index)?,
             key_dim: dim("attention.key_length", "attention.key_length_swa")?,
             value_dim: dim("attention.value_length", "attention.value_length_swa")?,
@@ -370,17 +405,87 @@ fn delta(keys: &Keys<'_, '_>, family: &Family) -> Result<Option<DeltaShape>, Mod
 
 fn experts(keys: &Keys<'_, '_>, family: &Family, ffn: u32) -> Result<Option<ExpertParams>, ModelError> {
     let Some(count) = keys.some_count("expert_count", MAX_EXPERTS)? else { return Ok(None) };
-    if family.ffn_norm == FfnNorm::Sandwich && !family.gemma4 {
-        return Err(keys.refused("expert_count", f64::from(count), "no experts in this architecture"));
-    }
     let used = keys.required("expert_used_count", count)?;
-    let Routing { gating, renormalize } = family.routing;
+    let (gating, renormalize) = routing(keys, family.routing)?;
+    let groups = expert_groups(keys, count, used)?;
     let ffn = keys.some_count("expert_feed_forward_length", MAX_WIDTH)?.unwrap_or(ffn);
     let scale = keys.float("expert_weights_scale")?.unwrap_or(1.0);
     let shared_count = keys.some_count("expert_shared_count", MAX_EXPERTS)?.unwrap_or(1);
     let shared_ffn = keys.some_count("expert_shared_feed_forward_length", MAX_WIDTH)?;
     let shared_ffn = shared_ffn.unwrap_or(ffn.saturating_mul(shared_count)).max(1);
-    Ok(Some(ExpertParams { count, used, ffn: ffn.max(1), shared_ffn, gating, renormalize, scale }))
+    Ok(Some(ExpertParams { count, used, ffn: ffn.max(1), shared_ffn, gating, renormalize, groups, scale }))
+}
+
+/// The gating and whether weights are divided by their sum, from the file where the family allows it.
+fn routing(keys: &Keys<'_, '_>, routing: Routing) -> Result<(Gating, bool), ModelError> {
+    const KEY: &str = "expert_gating_func";
+    let Routing { gating, renormalize, by_key, .. } = routing;
+    if !by_key {
+        return Ok((gating, renormalize));
+    }
+    let gating = match keys.gguf.find::<u64>(&keys.name(KEY))?.unwrap_or(0) {
+        0 => gating,
+        1 => Gating::Softmax,
+        2 => Gating::Sigmoid,
+        3 => Gating::SoftmaxOfChosen,
+        found => {
+            return Err(keys.refused(
+                KEY,
+                found as f64,
+                "1 (softmax), 2 (sigmoid) or 3 (softmax of the chosen)",
+            ));
+        }
+    };
+    Ok((gating, keys.gguf.find::<bool>(&keys.name("expert_weights_norm"))?.unwrap_or(renormalize)))
+}
+
+/// Groups of experts that limit the choice.
+fn expert_groups(keys: &Keys<'_, '_>, count: u32, used: u32) -> Result<Option<ExpertGroups>, ModelError> {
+    const KEY: &str = "expert_group_count";
+    const USED: &str = "expert_group_used_count";
+    let Some(groups) = keys.some_count(KEY, MAX_EXPERTS)?.filter(|&groups| groups > 1) else {
+        return Ok(None);
+    };
+    if !count.is_multiple_of(groups) || count / groups < 2 {
+        return Err(keys.refused(
+            KEY,
+            f64::from(groups),
+            "a divisor of expert_count that leaves two experts a group",
+        ));
+    }
+    let chosen = keys.required(USED, groups)?;
+    if chosen * (count / groups) < used {
+        return Err(keys.refused(USED, f64::from(chosen), "groups with at least expert_used_count experts"));
+    }
+    Ok((chosen < groups).then_some(ExpertGroups { count: groups, used: chosen }))
+}
+
+/// A factor that only some families read.
+fn scale_key(keys: &Keys<'_, '_>, family: &Family, key: &str) -> Result<Option<f32>, ModelError> {
+    if family.scale_keys { keys.float(key) } else { Ok(None) }
+}
+
+fn logit_scale(keys: &Keys<'_, '_>, family: &Family) -> Result<f32, ModelError> {
+    let scale = keys.float("logit_scale")?.unwrap_or(1.0);
+    Ok(match family.logit_scale {
+        LogitScale::Ignored => 1.0,
+        LogitScale::Multiplies => scale,
+        LogitScale::Divides => 1.0 / scale,
+    })
+}
+
+/// The factor on queries by their position.
+fn temperature(
+    keys: &Keys<'_, '_>,
+    family: &Family,
+    context: u32,
+) -> Result<Option<Temperature>, ModelError> {
+    if !family.temperature {
+        return Ok(None);
+    }
+    let Some(scale) = keys.float("attention.temperature_scale")? else { return Ok(None) };
+    let length = keys.count("rope.scaling.original_context_length", u32::MAX)?.unwrap_or(context);
+    Ok(Some(Temperature { length, offset: 0, scale }))
 }
 
 fn scaling(keys: &Keys<'_, '_>, context: u32) -> Result<Scaling, ModelError> {
@@ -388,12 +493,17 @@ fn scaling(keys: &Keys<'_, '_>, context: u32) -> Result<Scaling, ModelError> {
         Some(factor) => factor,
         None => keys.positive("rope.scale_linear")?.unwrap_or(1.0),
     };
+    let magnitude = keys.positive("rope.scaling.attn_factor")?.unwrap_or(1.0);
     let kind = keys.name("rope.scaling.type");
     match keys.gguf.find::<&str>(&kind)?.unwrap_or("linear") {
-        "none" => Ok(Scaling::Linear { factor: 1.0 }),
-        "linear" => Ok(Scaling::Linear { factor }),
+        // What longrope divides by is in tensors.
+        "none" | "longrope" => Ok(Scaling::Linear { factor: 1.0, magnitude }),
+        "linear" => Ok(Scaling::Linear { factor, magnitude }),
         "yarn" => yarn(keys, factor, context),
-        _ => Err(ModelError::Value { key: kind, found: f64::NAN, expected: "one of none, linear, yarn" }),
+        _ => {
+            let expected = "one of none, linear, yarn, longrope";
+            Err(ModelError::Value { key: kind, found: f64::NAN, expected })
+        }
     }
 }
 

@@ -18,7 +18,7 @@ pub enum Pairing {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scaling {
     /// `theta / factor`.
-    Linear { factor: f32 },
+    Linear { factor: f32, magnitude: f32 },
     /// Interpolates low frequencies only.
     Yarn {
         factor: f32,
@@ -90,12 +90,12 @@ struct Ramp {
 impl Ramp {
     fn new(dims: u32, base: f32, scaling: Scaling) -> Self {
         match scaling {
-            Scaling::Linear { factor } => Self {
+            Scaling::Linear { factor, magnitude } => Self {
                 interpolated: 1.0 / f64::from(factor),
                 low: 0.0,
                 high: 0.0,
                 extrapolation: 0.0,
-                magnitude: 1.0,
+                magnitude,
             },
             Scaling::Yarn { factor, original_context, magnitude, beta_fast, beta_slow, extrapolation } => {
                 let dims = f64::from(dims);

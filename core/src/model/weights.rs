@@ -1,12 +1,12 @@
 //! A bound model: weights by id, layers as the plan builder needs them, KV groups and rotary embeddings.
 
-use super::family::Family;
+use super::family::{Family, HeadNorms};
 use super::hparams::HyperParams;
 use super::rope::Rope;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::plan::{
-    BatchLimits, DeltaShape, KvError, KvSlot, KvType, Matrix, Norm, RopeId, Shape, StateId, StateSlot,
-    VectorId, WeightId,
+    Activation, BatchLimits, DeltaShape, KvError, KvSlot, KvType, Matrix, Norm, RopeId, Shape, StateId,
+    StateSlot, Temperature, VectorId, WeightId,
 };
 use crate::quant;
 
@@ -59,6 +59,15 @@ pub struct Router {
 /// A layer's feed-forward.
 #[derive(Clone, Copy, Debug)]
 pub enum Ffn {
+    /// `down * activation(up * x)`
+    Plain {
+        /// `[ffn, width]`
+        up: Matrix,
+        /// The non-linearity.
+        activation: Activation,
+        /// `[width, ffn]`
+        down: Matrix,
+    },
     /// Gate, up and down.
     Dense {
         /// `[ffn, width]`
@@ -103,16 +112,22 @@ pub struct Attention {
     pub query: Matrix,
     /// The query's heads are followed by output gates.
     pub gated: bool,
+    /// `[heads * value_dim, width]`: output gates of a tensor of their own.
+    pub gate: Option<Matrix>,
     /// `[kv_heads * key_dim, width]`; `None` if the layer reads the keys and values of an earlier one.
     pub key: Option<Matrix>,
     /// `[kv_heads * value_dim, width]`; likewise.
     pub value: Option<Matrix>,
     /// `[width, heads * value_dim]`
     pub output: Matrix,
-    /// Per query head.
+    /// Of queries, per head or over all heads.
     pub query_norm: Option<Norm>,
-    /// Per key head.
+    /// Of keys, likewise.
     pub key_norm: Option<Norm>,
+    /// Where these norms are.
+    pub head_norms: HeadNorms,
+    /// Factor on queries by their position.
+    pub temperature: Option<Temperature>,
     /// Per value head.
     pub value_norm: Option<Norm>,
     /// Elements of a query or key head.
@@ -123,12 +138,22 @@ pub struct Attention {
     pub sinks: Option<VectorId>,
     /// The storage of keys and values.
     pub kv: KvSlot,
-    /// Rotary embedding of queries and keys.
-    pub rope: RopeId,
+    /// Rotary embedding of queries and keys, where the layer has one.
+    pub rope: Option<RopeId>,
+    /// `c * tanh(score / c)` on scores.
+    pub soft_cap: Option<f32>,
     /// Query heads.
     pub heads: u32,
     /// Positions visible.
     pub window: Option<u32>,
+}
+
+impl Attention {
+    /// True if a projection's epilogues have all that queries and keys need.
+    pub fn has_plain_heads(&self) -> bool {
+        let before = self.head_norms == HeadNorms::BeforeRotation;
+        (before || self.query_norm.is_none() && self.key_norm.is_none()) && self.temperature.is_none()
+    }
 }
 
 /// Linear attention by the gated delta rule.
@@ -190,13 +215,13 @@ pub enum Mixer {
 #[derive(Clone, Copy, Debug)]
 pub struct Layer {
     /// Before the mixer.
-    pub attention_norm: Norm,
+    pub attention_norm: Option<Norm>,
     /// Attention, or what stands for it.
     pub mixer: Mixer,
     /// On the attention output, before the residual addition.
     pub post_attention_norm: Option<Norm>,
     /// Before the feed-forward.
-    pub ffn_norm: Norm,
+    pub ffn_norm: Option<Norm>,
     /// On the feed-forward output, before the residual addition.
     pub post_ffn_norm: Option<Norm>,
     /// The feed-forward.

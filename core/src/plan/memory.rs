@@ -207,7 +207,7 @@ mod tests {
         for id in &mut ids {
             *id = builder.tensor(Rows::Batch, 20, Element::F32).unwrap();
         }
-        let norm = Norm { weight: VectorId(0), eps: 0.0 };
+        let norm = Norm::rms(VectorId(0), 0.0);
         // 0 lives throughout, 1 then 2 then 3 in turn.
         for branch in 1..4 {
             builder.op(Op::Select { input: ids[0], out: ids[branch] }).unwrap();

@@ -17,6 +17,7 @@ pub use kv_type::{KvError, KvType, UnknownKvType};
 pub(crate) use memory::Builder;
 pub use memory::{Element, Plan, PlanError, Rows, Shape, Tensor};
 pub use op::{
-    Attend, DeltaGates, DeltaNet, DeltaShape, Epilogue, Experts, Gating, Glu, Head, HeadOrder, HeadResult,
-    KvSlot, Matrix, Norm, NormAdd, Op, Part, Project, Route, StateSlot, Update,
+    Activation, Attend, DeltaGates, DeltaNet, DeltaShape, Epilogue, ExpertGroups, Experts, Gating, Glu, Head,
+    HeadOrder, HeadResult, HeadTarget, KvSlot, Matrix, Norm, NormAdd, NormKind, Op, Part, Project, Rotate,
+    Route, StateSlot, Temperature, Update,
 };

@@ -1,18 +1,38 @@
 //! The operations of a plan. Each is a unit of meaning and of placement; a driver must not split it.
 //!
 //! Notation: an activation tensor is `[rows, width]` f32; a matrix is `[out, in]`; `RMS(x; w, eps)` is
-//! `x * w / sqrt(mean(x^2) + eps)`.
+//! `x * w / sqrt(mean(x^2) + eps)`; `LN(x; w, b, eps)` is `(x - mean(x)) * w / sqrt(variance(x) + eps) + b`.
 
 use super::{GroupId, RopeId, TensorId, VectorId, WeightId};
 use heapless::Vec as Fixed;
 
-/// RMS normalization with a weight vector.
+/// The mean that a normalization divides by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// The root of the mean square.
+    Rms,
+    /// The standard deviation, after the mean was subtracted.
+    Layer,
+}
+
+/// Normalization with a weight vector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Norm {
+    /// RMS norm or layer norm.
+    pub kind: NormKind,
     /// The weight, of the length of the normalized vector.
     pub weight: VectorId,
-    /// Added to the mean square.
+    /// Added to the result of a layer norm, as long.
+    pub bias: Option<VectorId>,
+    /// Added to the mean square, or to the variance.
     pub eps: f32,
+}
+
+impl Norm {
+    /// An RMS norm.
+    pub const fn rms(weight: VectorId, eps: f32) -> Self {
+        Self { kind: NormKind::Rms, weight, bias: None, eps }
+    }
 }
 
 /// Rows `first_row..first_row + rows` of a weight, with the operations on their products.
@@ -49,6 +69,15 @@ pub enum Glu {
     },
 }
 
+/// The non-linearity of a feed-forward without a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// `gelu_tanh(x)`
+    Gelu,
+    /// `max(x, 0)^2`
+    ReluSquared,
+}
+
 /// The storage of a layer's keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvSlot {
@@ -63,6 +92,13 @@ pub struct KvSlot {
 pub enum Epilogue {
     /// `out = y`
     Store {
+        /// `[rows, matrix.rows]`
+        out: TensorId,
+    },
+    /// `out = activation(y)`
+    Activate {
+        /// The non-linearity.
+        activation: Activation,
         /// `[rows, matrix.rows]`
         out: TensorId,
     },
@@ -147,6 +183,57 @@ pub struct Project {
     pub norm: Option<Norm>,
     /// The matrices.
     pub parts: Fixed<Part, 4>,
+}
+
+/// A factor on queries that grows with their position `p`: `scale * ln(floor((p + offset) / length) + 1) + 1`.
+///
+/// Source: `inp_attn_scale` in llama.cpp's `llm_graph_input_attn_temp`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Temperature {
+    /// Positions over which the factor stays the same.
+    pub length: u32,
+    /// Added to positions.
+    pub offset: u32,
+    /// Slope.
+    pub scale: f32,
+}
+
+impl Temperature {
+    /// The factor at a position.
+    pub fn factor(&self, position: u32) -> f32 {
+        let steps = (u64::from(position) + u64::from(self.offset)) / u64::from(self.length);
+        self.scale * libm::logf(steps as f32 + 1.0) + 1.0
+    }
+}
+
+/// The use of finished heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadTarget {
+    /// Queries.
+    Query {
+        /// Elements per head.
+        head_dim: u32,
+        /// `[rows, heads * head_dim]`
+        out: TensorId,
+    },
+    /// Keys, written to the KV cache at the row's position.
+    Key(KvSlot),
+}
+
+/// Heads of queries or keys that need more than a projection's epilogue: rotary embedding, then an RMS norm per head,
+/// then a factor by position.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rotate {
+    /// `[rows, heads * head_dim]`
+    pub input: TensorId,
+    /// Rotary embedding at the row's position.
+    pub rope: Option<RopeId>,
+    /// Per-head norm behind the rotation, `[head_dim]`.
+    pub norm: Option<Norm>,
+    /// Factor behind both.
+    pub temperature: Option<Temperature>,
+    /// Where the heads go.
+    pub target: HeadTarget,
 }
 
 /// Causal attention of queries against a layer's cached keys and values.
@@ -322,6 +409,15 @@ pub enum Gating {
     SoftmaxOfChosen,
 }
 
+/// Experts are chosen from the best groups only: those whose two best experts' scores have the largest sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertGroups {
+    /// Groups of as many neighboring experts each, at least two.
+    pub count: u32,
+    /// Groups that experts are chosen from.
+    pub used: u32,
+}
+
 /// Chooses experts per row: higher score first, lower index on ties.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Route {
@@ -335,6 +431,8 @@ pub struct Route {
     pub gating: Gating,
     /// Added to probabilities for choosing only.
     pub selection_bias: Option<VectorId>,
+    /// Limits the choice to some groups.
+    pub groups: Option<ExpertGroups>,
     /// Experts chosen per row.
     pub top_k: u32,
     /// Divide the chosen weights by their sum (at least [`Route::LEAST_SUM`]).
@@ -454,6 +552,8 @@ pub enum Op {
     },
     /// Matrices over one input.
     Project(Project),
+    /// Rotation of heads that are no projection's.
+    Rotate(Rotate),
     /// Attention.
     Attend(Attend),
     /// Linear attention with a recurrent state.
@@ -475,6 +575,7 @@ impl Op {
             Self::Embed { .. } => "embed",
             Self::Select { .. } => "select",
             Self::Project(_) => "project",
+            Self::Rotate(_) => "rotate",
             Self::Attend(_) => "attend",
             Self::DeltaNet(_) => "delta_net",
             Self::Route(_) => "route",
@@ -493,7 +594,9 @@ impl Op {
                 visit(project.input);
                 for part in &project.parts {
                     match part.epilogue {
-                        Epilogue::Store { out } | Epilogue::Gate { out, .. } => visit(out),
+                        Epilogue::Store { out }
+                        | Epilogue::Activate { out, .. }
+                        | Epilogue::Gate { out, .. } => visit(out),
                         Epilogue::Query { out, gate, .. } => {
                             [Some(out), gate].into_iter().flatten().for_each(&mut visit);
                         }
@@ -502,6 +605,12 @@ impl Op {
                         Epilogue::AddGated { to, gate } => [to, gate].into_iter().for_each(&mut visit),
                         Epilogue::Key { .. } | Epilogue::Value { .. } => {}
                     }
+                }
+            }
+            Self::Rotate(op) => {
+                visit(op.input);
+                if let HeadTarget::Query { out, .. } = op.target {
+                    visit(out);
                 }
             }
             Self::Attend(attention) => {
@@ -521,6 +630,22 @@ impl Op {
         }
     }
 
+    /// The norm that is applied to the input.
+    pub fn norm(&self) -> Option<Norm> {
+        match self {
+            Self::Project(op) => op.norm,
+            Self::Route(op) => op.norm,
+            Self::Experts(op) => op.norm,
+            Self::NormAdd(op) => Some(op.norm),
+            Self::Head(op) => Some(op.norm),
+            Self::Embed { .. }
+            | Self::Select { .. }
+            | Self::Rotate(_)
+            | Self::Attend(_)
+            | Self::DeltaNet(_) => None,
+        }
+    }
+
     /// Calls `visit` with every matrix (expert stacks once).
     pub fn each_matrix(&self, mut visit: impl FnMut(&Matrix)) {
         match self {
@@ -537,6 +662,7 @@ impl Op {
             Self::Head(head) => visit(&head.matrix),
             Self::Embed { .. }
             | Self::Select { .. }
+            | Self::Rotate(_)
             | Self::Attend(_)
             | Self::DeltaNet(_)
             | Self::NormAdd(_) => {}

@@ -1,7 +1,7 @@
 //! Norms, activations, softmax and rotation on rows of f32.
 
 use crate::model::Pairing;
-use crate::plan::Glu;
+use crate::plan::{Activation, Glu};
 
 /// `out = x * weight / sqrt(mean(x^2) + eps)`, the mean in f64.
 pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
@@ -9,6 +9,27 @@ pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     let scale = (1.0 / libm::sqrt(sum / x.len() as f64 + f64::from(eps))) as f32;
     for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
         *out = x * scale * weight;
+    }
+}
+
+/// `out = (x - mean(x)) * weight / sqrt(variance(x) + eps) + bias`, mean and variance in f64.
+pub fn layer_norm(x: &[f32], weight: &[f32], bias: Option<&[f32]>, eps: f32, out: &mut [f32]) {
+    let count = x.len() as f64;
+    let mean = x.iter().map(|&x| f64::from(x)).sum::<f64>() / count;
+    let deviation = |x: f32| f64::from(x) - mean;
+    let variance = x.iter().map(|&x| deviation(x) * deviation(x)).sum::<f64>() / count;
+    let scale = 1.0 / libm::sqrt(variance + f64::from(eps));
+    for (index, (out, &x)) in out.iter_mut().zip(x).enumerate() {
+        let bias = bias.map_or(0.0, |bias| bias[index]);
+        *out = (deviation(x) * scale) as f32 * weight[index] + bias;
+    }
+}
+
+/// The activation of a feed-forward without a gate.
+pub fn activation(kind: Activation, x: f32) -> f32 {
+    match kind {
+        Activation::Gelu => glu(Glu::Gelu, x, 1.0),
+        Activation::ReluSquared => x.max(0.0) * x.max(0.0),
     }
 }
 

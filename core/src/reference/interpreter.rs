@@ -5,15 +5,16 @@
 
 use super::attention::{AttendBuffers, Cache, Cached, Heads, attend_row};
 use super::delta_net::{DeltaBuffers, DeltaGateValues, DeltaInputs, DeltaState, DeltaWeights, delta_step};
-use super::elementwise::{glu, rms_norm, rotate, sigmoid, soft_cap};
+use super::elementwise::{activation, glu, layer_norm, rms_norm, rotate, sigmoid, soft_cap};
 use super::moe::route_row;
 use super::product::{Products, product};
 use super::scratch::{ProductScratch, Scratch, Sizes, clear};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::model::Model;
 use crate::plan::{
-    Attend, Batch, DeltaNet, Epilogue, Experts, Head, HeadResult, KvSlot, Matrix, Norm, NormAdd, Op, PageId,
-    Part, Plan, Project, RopeId, Route, StateId, StateSlot, TensorId, Update, WeightId,
+    Attend, Batch, DeltaNet, Epilogue, Experts, Head, HeadResult, HeadTarget, KvSlot, Matrix, Norm, NormAdd,
+    NormKind, Op, PageId, Part, Plan, Project, RopeId, Rotate, Route, StateId, StateSlot, TensorId, Update,
+    WeightId,
 };
 use crate::quant;
 use crate::token::TokenId;
@@ -150,6 +151,7 @@ impl Step<'_, '_, '_, '_, '_> {
             Op::Embed { table, scale, out } => self.embed(*table, *scale, *out),
             Op::Select { input, out } => self.select(*input, *out),
             Op::Project(op) => self.project(op),
+            Op::Rotate(op) => self.rotate(op),
             Op::Attend(op) => self.attention(op),
             Op::DeltaNet(op) => self.delta_net(op),
             Op::Route(op) => self.route(op),
@@ -189,8 +191,13 @@ impl Step<'_, '_, '_, '_, '_> {
         input.extend_from_slice(x);
         if let Some(norm) = norm {
             let weight = self.model.vector(norm.weight);
-            let parts = x.chunks_exact(weight.len()).zip(input.chunks_exact_mut(weight.len()));
-            parts.for_each(|(x, out)| rms_norm(x, weight, norm.eps, out));
+            let bias = norm.bias.map(|id| self.model.vector(id));
+            for (x, out) in x.chunks_exact(weight.len()).zip(input.chunks_exact_mut(weight.len())) {
+                match norm.kind {
+                    NormKind::Rms => rms_norm(x, weight, norm.eps, out),
+                    NormKind::Layer => layer_norm(x, weight, bias, norm.eps, out),
+                }
+            }
         }
     }
 
@@ -234,6 +241,10 @@ impl Step<'_, '_, '_, '_, '_> {
         multiply(model, &part.matrix, 0, input, products, first, room);
         match part.epilogue {
             Epilogue::Store { out } => self.store_first(out, row),
+            Epilogue::Activate { activation: kind, out } => {
+                first.iter_mut().for_each(|x| *x = activation(kind, *x));
+                self.store_first(out, row);
+            }
             Epilogue::Add { to } => self.add_first(to, row, 1.0),
             Epilogue::AddGated { to, gate } => {
                 let factor = sigmoid(self.row_mut(gate, row)[0]);
@@ -305,6 +316,31 @@ impl Step<'_, '_, '_, '_, '_> {
             }
             if let Some(rope) = rope {
                 rotate(rope.pairing, head, cos, sin);
+            }
+        }
+    }
+
+    fn rotate(&mut self, op: &Rotate) {
+        let model = self.model;
+        for row in 0..self.rows(op.input) {
+            let batch_row = self.batch_row(op.input, row);
+            self.load(op.input, row, None);
+            let Scratch { input, first, .. } = &mut *self.scratch;
+            core::mem::swap(input, first);
+            let head_dim = match op.target {
+                HeadTarget::Query { head_dim, .. } => head_dim,
+                HeadTarget::Key(kv) => model.groups[kv.group.index()].key_dim,
+            };
+            self.heads(head_dim, None, op.rope, batch_row);
+            self.heads(head_dim, op.norm, None, batch_row);
+            if let Some(temperature) = op.temperature {
+                let (_, position) = self.batch.locate(batch_row).unwrap_or_default();
+                let factor = temperature.factor(position);
+                self.scratch.first.iter_mut().for_each(|x| *x *= factor);
+            }
+            match op.target {
+                HeadTarget::Query { out, .. } => self.store_first(out, row),
+                HeadTarget::Key(kv) => self.cache(Cached::Key, kv, batch_row),
             }
         }
     }

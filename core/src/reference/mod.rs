@@ -16,9 +16,9 @@ pub use attention::{AttendBuffers, Cache, Cached, Heads, attend_row};
 pub use delta_net::{
     DeltaBuffers, DeltaGateValues, DeltaInputs, DeltaState, DeltaWeights, delta_step, softplus,
 };
-pub use elementwise::{glu, rms_norm, rotate, sigmoid, soft_cap, softmax};
+pub use elementwise::{activation, glu, layer_norm, rms_norm, rotate, sigmoid, soft_cap, softmax};
 pub use interpreter::{Interpreter, KvStore};
-pub use moe::route_row;
+pub use moe::{close_groups, route_row};
 pub use product::{Products, product};
 pub use run::{Reference, ReferenceError};
 pub use scratch::ProductScratch;

@@ -1,7 +1,35 @@
 //! Expert routing of one row.
 
 use super::elementwise::{sigmoid, softmax};
-use crate::plan::{Gating, Route};
+use crate::plan::{ExpertGroups, Gating, Route};
+
+/// Makes the probabilities of experts outside the best groups NaN, which is never chosen while there are others.
+pub fn close_groups(groups: ExpertGroups, selection_bias: Option<&[f32]>, probabilities: &mut [f32]) {
+    let size = probabilities.len() / groups.count as usize;
+    let best_two = |probabilities: &[f32], group: usize| {
+        let mut best = [f32::NEG_INFINITY; 2];
+        for expert in group * size..(group + 1) * size {
+            let score = probabilities[expert] + selection_bias.map_or(0.0, |bias| bias[expert]);
+            if score > best[0] {
+                best = [score, best[0]];
+            } else if score > best[1] {
+                best[1] = score;
+            }
+        }
+        best[0] + best[1]
+    };
+    for _ in groups.used..groups.count {
+        // The last of the worst groups that are still open; a closed one has no score.
+        let open = (0..groups.count as usize).filter(|group| !probabilities[group * size].is_nan());
+        let worst = open.reduce(|worst, group| {
+            let lower = best_two(probabilities, group) <= best_two(probabilities, worst);
+            if lower { group } else { worst }
+        });
+        if let Some(group) = worst {
+            probabilities[group * size..(group + 1) * size].fill(f32::NAN);
+        }
+    }
+}
 
 /// Chooses `ids.len()` experts from the router's products `[experts]` and computes their weights.
 ///
@@ -17,6 +45,9 @@ pub fn route_row(
         Gating::Softmax => softmax(products),
         Gating::Sigmoid => products.iter_mut().for_each(|x| *x = sigmoid(*x)),
         Gating::SoftmaxOfChosen => {}
+    }
+    if let Some(groups) = op.groups {
+        close_groups(groups, selection_bias, products);
     }
     let score = |expert: usize| products[expert] + selection_bias.map_or(0.0, |bias| bias[expert]);
     for slot in 0..ids.len() {

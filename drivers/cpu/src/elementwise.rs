@@ -163,6 +163,37 @@ impl Kernel for RmsNorm<'_> {
     }
 }
 
+/// `out = (x - mean x) · weight / √(variance x + eps) + bias`
+#[derive(Debug)]
+pub struct LayerNorm<'a> {
+    /// The row.
+    pub x: &'a [f32],
+    /// As long.
+    pub weight: &'a [f32],
+    /// As long.
+    pub bias: Option<&'a [f32]>,
+    /// Added to the variance.
+    pub eps: f32,
+    /// As long.
+    pub out: &'a mut [f32],
+}
+
+impl Kernel for LayerNorm<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call<S: Simd>(self, simd: S) {
+        let Self { x, weight, bias, eps, out } = self;
+        let mean = x.iter().map(|&x| f64::from(x)).sum::<f64>() / x.len() as f64;
+        out.iter_mut().zip(x).for_each(|(out, &x)| *out = (f64::from(x) - mean) as f32);
+        let scale = norm_scale(simd, out, eps);
+        out.iter_mut().zip(weight).for_each(|(x, weight)| *x = *x * scale * weight);
+        if let Some(bias) = bias {
+            out.iter_mut().zip(bias).for_each(|(x, bias)| *x += bias);
+        }
+    }
+}
+
 /// `to = scale · (to + x · weight / √(mean x² + eps))`, on a part of the row.
 #[derive(Debug)]
 pub struct NormAdd<'a> {

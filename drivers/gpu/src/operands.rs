@@ -1,7 +1,9 @@
 //! Tensors, weights, keys and values that an operation of a plan reads or writes.
 
 use alloc::vec::Vec;
-use doorbell_core::plan::{Epilogue, HeadResult, KvSlot, Op, Plan, TensorId, Update, WeightId};
+use doorbell_core::plan::{
+    Epilogue, HeadResult, HeadTarget, KvSlot, Op, Plan, Rotate, TensorId, Update, WeightId,
+};
 
 /// Calls `visit` with every weight that an operation reads.
 pub(crate) fn each_weight(op: &Op, mut visit: impl FnMut(WeightId)) {
@@ -17,15 +19,17 @@ pub(crate) fn outputs(op: &Op) -> Vec<TensorId> {
         Op::Embed { out, .. } | Op::Select { out, .. } => alloc::vec![*out],
         Op::Project(project) => {
             let parts = project.parts.iter().map(|part| match part.epilogue {
-                Epilogue::Store { out } | Epilogue::Gate { out, .. } | Epilogue::GateBy { out, .. } => {
-                    [Some(out), None]
-                }
+                Epilogue::Store { out }
+                | Epilogue::Activate { out, .. }
+                | Epilogue::Gate { out, .. }
+                | Epilogue::GateBy { out, .. } => [Some(out), None],
                 Epilogue::Query { out, gate, .. } => [Some(out), gate],
                 Epilogue::Add { to } | Epilogue::AddGated { to, .. } => [Some(to), None],
                 Epilogue::Key { .. } | Epilogue::Value { .. } => [None, None],
             });
             parts.flatten().flatten().collect()
         }
+        Op::Rotate(op) => rotated(op).into_iter().collect(),
         Op::Attend(attend) => alloc::vec![attend.out],
         Op::DeltaNet(op) => alloc::vec![op.out],
         Op::Route(route) => alloc::vec![route.ids, route.weights],
@@ -35,15 +39,27 @@ pub(crate) fn outputs(op: &Op) -> Vec<TensorId> {
     }
 }
 
+/// The tensor that rotated queries are written to.
+fn rotated(op: &Rotate) -> Option<TensorId> {
+    match op.target {
+        HeadTarget::Query { out, .. } => Some(out),
+        HeadTarget::Key(_) => None,
+    }
+}
+
 /// True if an operation overwrites a tensor without reading it.
 pub(crate) fn overwrites(op: &Op, id: TensorId) -> bool {
     match op {
         Op::Embed { out, .. } | Op::Select { out, .. } => *out == id,
         Op::Project(op) => op.parts.iter().any(|part| match part.epilogue {
-            Epilogue::Store { out } | Epilogue::Gate { out, .. } | Epilogue::GateBy { out, .. } => out == id,
+            Epilogue::Store { out }
+            | Epilogue::Activate { out, .. }
+            | Epilogue::Gate { out, .. }
+            | Epilogue::GateBy { out, .. } => out == id,
             Epilogue::Query { out, gate, .. } => out == id || gate == Some(id),
             _ => false,
         }),
+        Op::Rotate(op) => rotated(op) == Some(id),
         Op::Attend(op) => op.out == id,
         Op::DeltaNet(op) => op.out == id,
         Op::Route(op) => op.ids == id || op.weights == id,
@@ -62,6 +78,7 @@ pub(crate) fn kv_slots(op: &Op) -> impl Iterator<Item = KvSlot> {
     let (parts, own) = match op {
         Op::Project(op) => (&op.parts[..], None),
         Op::Attend(op) => (&[][..], Some(op.kv)),
+        Op::Rotate(Rotate { target: HeadTarget::Key(kv), .. }) => (&[][..], Some(*kv)),
         _ => (&[][..], None),
     };
     parts.iter().filter_map(move |part| of_part(part.epilogue)).chain(own)

@@ -18,7 +18,9 @@ use core::fmt;
 use doorbell_compiler::isa::Target;
 use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Epilogue, Head, HeadResult, Norm, Op, Part, Plan, Project, Route, Shape, Update};
+use doorbell_core::plan::{
+    Epilogue, Head, HeadResult, Norm, NormKind, Op, Part, Plan, Project, Route, Shape, Update,
+};
 
 /// The library has no kernel for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +41,9 @@ impl core::error::Error for Unsupported {}
 pub fn supports(op: &Op, model: &Model<'_>, _target: Target) -> bool {
     let mut readable = true;
     op.each_matrix(|matrix| readable &= is_readable(model, matrix));
+    let rms = op.norm().is_none_or(|norm| norm.kind == NormKind::Rms);
     readable
+        && rms
         && match op {
             Op::Embed { table, .. } => rows::is_readable(model, *table),
             Op::Select { .. } => true,
@@ -53,12 +57,12 @@ pub fn supports(op: &Op, model: &Model<'_>, _target: Target) -> bool {
                 Epilogue::Value { kv, norm } => {
                     norm.is_none() && rope::supports(model.groups[kv.group.index()].value_dim)
                 }
-                Epilogue::GateBy { .. } => false,
+                Epilogue::GateBy { .. } | Epilogue::Activate { .. } => false,
                 _ => true,
             }),
             Op::Attend(op) => op.gate.is_none() && attention::supports(model, op),
-            Op::DeltaNet(_) => false,
-            Op::Route(op) => route::supports(op),
+            Op::Rotate(_) | Op::DeltaNet(_) => false,
+            Op::Route(op) => op.groups.is_none() && route::supports(op),
             Op::Experts(op) => op.update == Update::Add && moe::supports(model, op),
             Op::Head(_) => true,
         }
@@ -132,7 +136,7 @@ pub fn lower_by(
             }
         }
         // refused above
-        Op::DeltaNet(_) => {}
+        Op::Rotate(_) | Op::DeltaNet(_) => {}
         Op::Attend(op) => attention::attention(step, op, [step.scratch, data]).into_iter().for_each(emit),
         Op::Route(op) if step.rows_of(op.input) <= 8 => {
             emit(router(step, op, data, Some((route::routing(op), route::values(step, op)))));
@@ -179,9 +183,10 @@ fn projection(step: &Step<'_, '_>, choice: PathChoice, op: &Project, data: u64, 
 fn part_launch(step: &Step<'_, '_>, part: &Part, scratch: u64, merged: bool) -> PartLaunch {
     let (mut up, mut output, mut gate_at) = (None, OutputMode::Store, None);
     let out = match part.epilogue {
-        Epilogue::Store { out } | Epilogue::GateBy { out, .. } | Epilogue::Query { out, .. } => {
-            step.tensor(out)
-        }
+        Epilogue::Store { out }
+        | Epilogue::Activate { out, .. }
+        | Epilogue::GateBy { out, .. }
+        | Epilogue::Query { out, .. } => step.tensor(out),
         Epilogue::Add { to } => {
             output = OutputMode::Add;
             step.tensor(to)

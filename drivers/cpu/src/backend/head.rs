@@ -3,7 +3,7 @@
 use super::inputs::{Layouts, Source};
 use super::local::{Best, OwnActivations};
 use super::step::Step;
-use crate::elementwise::{Cap, RmsNorm};
+use crate::elementwise::Cap;
 use crate::phase::{Cut, Phases, Region};
 use crate::product::OUT_COLS;
 use doorbell_core::plan::{Head, HeadResult};
@@ -64,13 +64,12 @@ impl Step<'_, '_> {
     fn hidden(&mut self, phases: &mut Phases<'_>, op: &Head) {
         let context = self.context;
         let (rows, width) = (context.rows(op.input), context.width(op.input));
-        let weight = context.model.vector(op.norm.weight);
         let cuts = [Region::floats(context.buffers.logits, 0, rows, width).by_rows(width)];
         let phase = phases.open(&cuts);
         while let Some(mut task) = phase.next_task() {
             let x = context.read(&phase, op.input, task.first());
             let mut share = task.share(0);
-            context.isa.run(RmsNorm { x, weight, eps: op.norm.eps, out: share.floats(0) });
+            context.normalize(op.norm, x, share.floats(0));
         }
         phase.end();
     }

@@ -5,11 +5,11 @@ use super::local::OwnActivations;
 use super::sizes::OWN_ROWS;
 use super::step::Step;
 use crate::activations::{Layout, Quantize};
-use crate::elementwise::RmsNorm;
+use crate::elementwise::{LayerNorm, RmsNorm};
 use crate::features::Isa;
 use crate::phase::{Cuts, Phase, Phases, Region};
 use crate::product::{Products, Selection, Weights, activation};
-use doorbell_core::plan::{Matrix, Norm, TensorId};
+use doorbell_core::plan::{Matrix, Norm, NormKind, TensorId};
 use doorbell_core::quant::Activation;
 
 /// The layouts that some matrices take, by format.
@@ -133,8 +133,21 @@ impl Step<'_, '_> {
         let x = self.context.read(phase, source.input, row);
         let Some(norm) = source.norm else { return x };
         let out = &mut self.work.row.floats_mut()[..x.len()];
-        let weight = self.context.model.vector(norm.weight);
-        self.context.isa.run(RmsNorm { x, weight, eps: norm.eps, out });
+        self.context.normalize(norm, x, out);
         out
+    }
+}
+
+impl Context<'_> {
+    /// `out = norm(x)`, rows of one length.
+    pub(super) fn normalize(&self, norm: Norm, x: &[f32], out: &mut [f32]) {
+        let (weight, eps) = (self.model.vector(norm.weight), norm.eps);
+        match norm.kind {
+            NormKind::Rms => self.isa.run(RmsNorm { x, weight, eps, out }),
+            NormKind::Layer => {
+                let bias = norm.bias.map(|id| self.model.vector(id));
+                self.isa.run(LayerNorm { x, weight, bias, eps, out });
+            }
+        }
     }
 }

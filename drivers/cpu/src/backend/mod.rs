@@ -16,6 +16,7 @@ mod inputs;
 mod local;
 mod moe;
 mod project;
+mod rotate;
 mod sizes;
 mod states;
 mod step;

@@ -19,6 +19,7 @@ use crate::product::{OUT_COLS, Selection};
 use crate::simd::STRIP;
 use core::ops::Range;
 use doorbell_core::plan::{Experts, Gating, Route, TensorId, Update};
+use doorbell_core::reference;
 
 /// Hidden rows that a task computes: one strip of some choices of an expert.
 struct HiddenTask {
@@ -85,6 +86,9 @@ impl Step<'_, '_> {
             Gating::Softmax => softmax(self.context.isa, scores),
             Gating::Sigmoid => scores.iter_mut().for_each(|x| *x = sigmoid(*x)),
             Gating::SoftmaxOfChosen => {}
+        }
+        if let Some(groups) = op.groups {
+            reference::close_groups(groups, bias, scores);
         }
         let moe = &mut self.work.moe;
         if moe.ids.len() < at + top_k {

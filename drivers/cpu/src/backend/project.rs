@@ -14,13 +14,13 @@ use doorbell_core::reference;
 
 /// The treatment of the rows of a head, and their target.
 #[derive(Clone, Copy)]
-struct HeadRule {
+pub(super) struct HeadRule {
     /// The tensor whose rows these are.
-    input: TensorId,
-    norm: Option<Norm>,
-    rope: Option<RopeId>,
-    head_dim: usize,
-    target: HeadTarget,
+    pub(super) input: TensorId,
+    pub(super) norm: Option<Norm>,
+    pub(super) rope: Option<RopeId>,
+    pub(super) head_dim: usize,
+    pub(super) target: HeadTarget,
 }
 
 /// A part of a projection and one of its results.
@@ -46,7 +46,7 @@ fn targets(part: &Part) -> impl Iterator<Item = Target<'_>> {
 
 /// The target of a finished head.
 #[derive(Clone, Copy)]
-enum HeadTarget {
+pub(super) enum HeadTarget {
     Tensor,
     Keys(KvSlot),
     Values(KvSlot),
@@ -112,18 +112,15 @@ impl Step<'_, '_> {
                 context.region(to).by_columns(rows, OUT_COLS)
             }
             Epilogue::Gate { out, .. } => context.region(out).by_columns(rows, STRIP),
-            Epilogue::GateBy { out, .. } => context.region(out).by_columns(rows, OUT_COLS),
+            Epilogue::GateBy { out, .. } | Epilogue::Activate { out, .. } => {
+                context.region(out).by_columns(rows, OUT_COLS)
+            }
             Epilogue::Query { head_dim, out, gate, .. } => match (gate, half) {
                 (None, _) => context.region(out).by_columns(rows, head_dim as usize),
                 (Some(_), Half::First) => context.region(out).by_columns(rows / 2, head_dim as usize),
                 (Some(gate), Half::Second) => context.region(gate).by_columns(rows / 2, head_dim as usize),
             },
-            Epilogue::Key { kv, .. } => {
-                let pool = context.pool(kv.group);
-                let shape = pool.layout.shape();
-                let heads = rows / shape.key_dim;
-                pool.layer(kv.layer, 0).by_parts(heads, shape.head_bytes, shape.values)
-            }
+            Epilogue::Key { kv, .. } => self.key_cut(kv, rows),
             Epilogue::Value { kv, .. } => {
                 let pool = context.pool(kv.group);
                 let shape = pool.layout.shape();
@@ -131,6 +128,13 @@ impl Step<'_, '_> {
                 pool.layer(kv.layer, shape.values).by_parts(heads, shape.head_bytes, bytes)
             }
         }
+    }
+
+    /// The cells of all keys of a layer, by head; `width` is the elements of all heads.
+    pub(super) fn key_cut(&self, kv: KvSlot, width: usize) -> Cut {
+        let pool = self.context.pool(kv.group);
+        let shape = pool.layout.shape();
+        pool.layer(kv.layer, 0).by_parts(width / shape.key_dim, shape.head_bytes, shape.values)
     }
 
     fn part(
@@ -145,12 +149,9 @@ impl Step<'_, '_> {
         let matrix = &part.matrix;
         let head = |norm, rope, head_dim, target| HeadRule { input, norm, rope, head_dim, target };
         match part.epilogue {
-            Epilogue::Store { .. } => {
-                let rows = self.pair(matrix, inputs, task);
-                self.each_row(rows, |row, y| {
-                    let out = out.floats(row);
-                    out.copy_from_slice(&y[..out.len()]);
-                });
+            Epilogue::Store { .. } => self.store(matrix, inputs, task, out, |y| y),
+            Epilogue::Activate { activation, .. } => {
+                self.store(matrix, inputs, task, out, |y| reference::activation(activation, y));
             }
             Epilogue::Add { .. } => {
                 let rows = self.pair(matrix, inputs, task);
@@ -243,6 +244,21 @@ impl Step<'_, '_> {
         }
     }
 
+    /// Writes `f` of the products of strips `2 task` and `2 task + 1`.
+    fn store(
+        &mut self,
+        matrix: &Matrix,
+        inputs: &Inputs<'_>,
+        task: usize,
+        out: &mut Share<'_>,
+        f: impl Fn(f32) -> f32,
+    ) {
+        let rows = self.pair(matrix, inputs, task);
+        self.each_row(rows, |row, y| {
+            out.floats(row).iter_mut().zip(y).for_each(|(out, &y)| *out = f(y));
+        });
+    }
+
     /// Calls `f` with the number and the products of every row in `work.products`.
     fn each_row(&self, rows: usize, mut f: impl FnMut(usize, &[f32; OUT_COLS])) {
         let products = self.work.products.floats().as_chunks::<OUT_COLS>().0;
@@ -311,18 +327,35 @@ impl Step<'_, '_> {
     }
 
     fn finish_head(&mut self, phase: &Phase<'_>, rule: HeadRule, row: usize, out: &mut Share<'_>) {
-        let (context, dim) = (self.context, rule.head_dim);
-        let norm =
-            rule.norm.map(|norm| HeadNorm { weight: context.model.vector(norm.weight), eps: norm.eps });
-        let rotation = rule.rope.map(|rope| {
-            let angles = context.angles(phase, rope, context.batch_row(rule.input, row));
-            let pairing = context.model.ropes[rope.index()].pairing;
-            Rotation { pairing, cos: angles.cos, sin: angles.sin }
-        });
+        self.norm_head(rule.norm, row, rule.head_dim);
+        self.rotate_head(phase, rule, row);
+        self.store_head(rule, row, out);
+    }
+
+    /// Normalizes one row's head in `work.block`.
+    pub(super) fn norm_head(&mut self, norm: Option<Norm>, row: usize, dim: usize) {
+        let Some(norm) = norm else { return };
+        let context = self.context;
+        let norm = HeadNorm { weight: context.model.vector(norm.weight), eps: norm.eps };
         let head = &mut self.work.block.floats_mut()[row * dim..(row + 1) * dim];
-        if norm.is_some() || rotation.is_some() {
-            context.isa.run(Heads { row: head, head_dim: dim, norm, rotation });
-        }
+        context.isa.run(Heads { row: head, head_dim: dim, norm: Some(norm), rotation: None });
+    }
+
+    /// Rotates one row's head in `work.block`.
+    pub(super) fn rotate_head(&mut self, phase: &Phase<'_>, rule: HeadRule, row: usize) {
+        let (context, dim) = (self.context, rule.head_dim);
+        let Some(rope) = rule.rope else { return };
+        let angles = context.angles(phase, rope, context.batch_row(rule.input, row));
+        let pairing = context.model.ropes[rope.index()].pairing;
+        let rotation = Some(Rotation { pairing, cos: angles.cos, sin: angles.sin });
+        let head = &mut self.work.block.floats_mut()[row * dim..(row + 1) * dim];
+        context.isa.run(Heads { row: head, head_dim: dim, norm: None, rotation });
+    }
+
+    /// Takes one row's head from `work.block` to its target.
+    pub(super) fn store_head(&mut self, rule: HeadRule, row: usize, out: &mut Share<'_>) {
+        let (context, dim) = (self.context, rule.head_dim);
+        let head = &self.work.block.floats()[row * dim..(row + 1) * dim];
         let at: RowPosition = context.position(rule.input, row);
         match rule.target {
             HeadTarget::Tensor => out.floats(row).copy_from_slice(head),

@@ -6,7 +6,7 @@ use crate::kv::PageShape;
 use crate::product::{OUT_COLS, activation};
 use crate::simd::STRIP;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Epilogue, HeadResult, KvSlot, Matrix, Op, Part, Plan};
+use doorbell_core::plan::{Epilogue, HeadResult, HeadTarget, KvSlot, Matrix, Op, Part, Plan};
 use doorbell_core::quant::Activation;
 
 /// Up to this many rows every thread normalizes and quantizes for itself.
@@ -114,6 +114,13 @@ impl Sizes {
                 let shape = &op.shape;
                 let padded = (shape.value_dim as usize).next_multiple_of(PART_COLUMNS);
                 raise(&mut self.delta, BLOCK * (2 * shape.key_dim as usize + 2 * padded));
+            }
+            Op::Rotate(op) => {
+                let head_dim = match op.target {
+                    HeadTarget::Query { head_dim, .. } => head_dim,
+                    HeadTarget::Key(kv) => model.groups[kv.group.index()].key_dim,
+                };
+                raise(&mut self.block, self.rows * head_dim as usize);
             }
             Op::Embed { .. } | Op::Select { .. } | Op::NormAdd(_) => {}
         }

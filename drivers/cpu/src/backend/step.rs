@@ -31,6 +31,7 @@ impl<'s> Step<'s, '_> {
                 Op::Embed { table, scale, out } => self.embed(phases, *table, *scale, *out),
                 Op::Select { input, out } => self.select(phases, *input, *out),
                 Op::Project(op) => self.project(phases, own, op),
+                Op::Rotate(op) => self.rotate(phases, op),
                 Op::Attend(op) => {
                     self.attend(phases, op);
                     if let Some(gate) = op.gate {
