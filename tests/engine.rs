@@ -9,10 +9,11 @@ use doorbell_core::engine::{
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, BatchError, Op, Plan};
+use doorbell_core::plan::{Batch, BatchError, GroupId, Op, PAGE_TOKENS, Plan};
 use doorbell_core::reference::{Products, Reference};
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::TokenId;
+use doorbell_cpu::backend::CpuBackend;
 use doorbell_tests::tiny::{self, Family};
 
 const HEAP: Heap<'static> = &Global;
@@ -28,7 +29,8 @@ struct Outcome {
 
 /// Runs requests to their end, each submitted as soon as the queue accepts it.
 fn run(model: &Model<'_>, config: Config, prompts: &[Vec<TokenId>], params: &SamplerParams) -> Vec<Outcome> {
-    let backend = Reference::new(model, config.pages, KvType::F16, Products::Exact, HEAP).unwrap();
+    let pages = config.kv_pages(model);
+    let backend = Reference::new(model, pages, KvType::F16, Products::Exact, HEAP).unwrap();
     run_on(backend, model, config, prompts, params)
 }
 
@@ -70,6 +72,10 @@ fn run_on<B: Backend<Error: core::fmt::Debug>>(
         });
         if progress.unwrap() == Progress::Idle && next == prompts.len() {
             assert_eq!(engine.kv().available(), config.pages, "leaked pages");
+            for group in (0..).map(GroupId).take(model.groups.len()) {
+                let pool = engine.kv().pool(group);
+                assert_eq!(pool.available(), pool.total(), "leaked pages of group {}", group.0);
+            }
             let ended = |(tokens, reason): (Vec<_>, Option<_>)| Outcome { tokens, reason: reason.unwrap() };
             return outcomes.into_iter().map(ended).collect();
         }
@@ -104,22 +110,61 @@ fn tokens_do_not_depend_on_chunks_or_batch() {
     }
 }
 
+/// The best token behind every token of a text, by a device that keeps all pages of all layers.
+fn best_tokens(model: &Model<'_>, tokens: &[TokenId]) -> Vec<TokenId> {
+    let pages = tokens.len().div_ceil(PAGE_TOKENS) as u32;
+    let mut backend = Reference::new(model, pages, KvType::F16, Products::Exact, HEAP).unwrap();
+    backend.reserve_states(1).unwrap();
+    let mut picks = Vec::new();
+    score(model, &mut backend, tokens, HEAP, &mut || (), &mut |_, logits| {
+        let best = (0..logits.len()).rev().max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap();
+        picks.push(TokenId(best as u32));
+    })
+    .unwrap();
+    picks
+}
+
 #[test]
 fn greedy_tokens_follow_the_scores() {
-    with_model(Family::Qwen3Moe, |model| {
-        let mut tokens = prompt(3, 40);
-        let config = Config::new(128, 1, 16);
-        let outcome = run(model, config, &[tokens.clone()], &SamplerParams::greedy()).remove(0);
-        tokens.extend(&outcome.tokens);
-        let mut backend = Reference::new(model, config.pages, KvType::F16, Products::Exact, HEAP).unwrap();
-        let mut picks = Vec::new();
-        score(model, &mut backend, &tokens, HEAP, &mut || (), &mut |_, logits| {
-            let best = (0..logits.len()).rev().max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap();
-            picks.push(TokenId(best as u32));
-        })
-        .unwrap();
-        assert_eq!(picks[39..51], outcome.tokens);
-    });
+    for family in [Family::Qwen3Moe, Family::Gemma3, Family::Qwen3Next] {
+        with_model(family, |model| {
+            let prompts = [prompt(3, 40), prompt(4, 200)];
+            for batch_rows in [1, 16, 40] {
+                let config = Config { checkpoints: 1, ..Config::new(256, 2, batch_rows) };
+                let outcomes = run(model, config, &prompts, &SamplerParams::greedy());
+                for (prompt, outcome) in prompts.iter().zip(&outcomes) {
+                    let text = [&prompt[..], &outcome.tokens].concat();
+                    let picks = best_tokens(model, &text);
+                    assert_eq!(picks[prompt.len() - 1..text.len() - 1], outcome.tokens, "{family:?}");
+                }
+            }
+        });
+    }
+}
+
+/// Turns of a conversation, of which each begins with the one before it, and a change in the middle.
+#[test]
+fn turns_go_on_behind_windows_and_states() {
+    let params = SamplerParams::greedy();
+    for family in [Family::Gemma3, Family::Qwen3Next, Family::Qwen35Moe] {
+        with_model(family, |model| {
+            let mut turns = vec![prompt(3, 70), prompt(3, 150), prompt(3, 230), prompt(3, 230)];
+            turns[3][100] = TokenId(7);
+            let config = Config { checkpoints: 3, ..Config::new(256, 1, 16) };
+            let pages = config.kv_pages(model);
+            let reference = Reference::new(model, pages, KvType::F32, Products::Exact, HEAP).unwrap();
+            let cpu = CpuBackend::new(model, pages, KvType::F32, 2, HEAP).unwrap();
+            for outcomes in [
+                run_on(reference, model, config, &turns, &params),
+                run_on(cpu, model, config, &turns, &params),
+            ] {
+                for (turn, outcome) in turns.iter().zip(&outcomes) {
+                    let alone = run(model, Config::new(256, 1, 512), core::slice::from_ref(turn), &params);
+                    assert_eq!(outcome.tokens, alone[0].tokens, "{family:?} {}", turn.len());
+                }
+            }
+        });
+    }
 }
 
 /// A device with the same output for every step.

@@ -1,6 +1,6 @@
 //! The interface between core and its drivers: a backend runs the plans of one model and returns their output.
 
-use crate::plan::{Batch, Op, PageId, Plan, StateId};
+use crate::plan::{Batch, GroupId, KvPages, MAX_GROUPS, Op, PageId, Plan, StateId};
 use crate::token::TokenId;
 use core::fmt;
 
@@ -21,24 +21,42 @@ pub enum Output<'b> {
     Hidden(&'b [f32]),
 }
 
-/// The format of a page's contents outside its backend.
+/// The format of the contents of pages and recurrent states outside their backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFormat {
-    /// Name of the backend's order of elements; pages of equal format can be exchanged.
+    /// Name of the backend's order of elements; pages and states of equal format can be exchanged.
     pub layout: &'static str,
     /// The type of keys and values.
     pub kv: KvType,
-    /// Bytes of a page, all groups together.
-    pub bytes: usize,
+    /// `[groups]`: bytes of a page.
+    pub pages: [usize; MAX_GROUPS],
+    /// Bytes of a recurrent state; 0 for models without one.
+    pub state: usize,
 }
 
 impl PageFormat {
-    /// Checks that a backend with `pages` pages has this page, and that `found` bytes are those of one page.
+    /// Bytes of a page of a group.
+    pub fn page(&self, group: GroupId) -> usize {
+        self.pages.get(group.index()).copied().unwrap_or(0)
+    }
+
+    /// Bytes of a page of every group and of a state, which formats have in common that can be exchanged.
+    pub fn total(&self) -> usize {
+        self.pages.into_iter().fold(self.state, usize::saturating_add)
+    }
+
+    /// Checks that a backend with these pages has a page, and that `found` bytes are those of one.
     ///
     /// # Errors
     /// [`PageError::Page`] or [`PageError::Length`].
-    pub fn check(&self, page: PageId, pages: u32, found: usize) -> Result<(), PageError> {
-        let expected = self.bytes;
+    pub fn check(
+        &self,
+        group: GroupId,
+        page: PageId,
+        pages: &KvPages,
+        found: usize,
+    ) -> Result<(), PageError> {
+        let (expected, pages) = (self.page(group), pages.of(group));
         if page.0 >= pages {
             Err(PageError::Page { page, pages })
         } else if found != expected {
@@ -47,25 +65,47 @@ impl PageFormat {
             Ok(())
         }
     }
+
+    /// Checks that a backend with `states` recurrent states has this one, and that `found` bytes are those of one.
+    ///
+    /// # Errors
+    /// [`PageError::State`] or [`PageError::Length`].
+    pub fn check_state(&self, state: StateId, states: u32, found: usize) -> Result<(), PageError> {
+        let expected = self.state;
+        if state.0 >= states {
+            Err(PageError::State { state, states })
+        } else if found != expected {
+            Err(PageError::Length { expected, found })
+        } else {
+            Ok(())
+        }
+    }
 }
 
-/// A page that can't be read or written.
+/// A page or a state that can't be read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum PageError {
-    /// The device gives no access to its pages.
+    /// The device gives no access to its pages and states.
     Unsupported,
     /// There is no such page.
     Page {
         /// The page.
         page: PageId,
-        /// Pages of each group.
+        /// Pages of the group.
         pages: u32,
     },
-    /// Not the bytes of a page.
+    /// There is no such state.
+    State {
+        /// The state.
+        state: StateId,
+        /// States that there are.
+        states: u32,
+    },
+    /// Not the bytes of a page or a state.
     Length {
-        /// Bytes of a page.
+        /// Bytes of it.
         expected: usize,
         /// Bytes found.
         found: usize,
@@ -79,7 +119,12 @@ impl fmt::Display for PageError {
                 f.write_str("this device does not hand out keys and values; use --device cpu")
             }
             Self::Page { page, pages } => write!(f, "page {} is not among the {pages} there are", page.0),
-            Self::Length { expected, found } => write!(f, "a page has {expected} bytes, not {found}"),
+            Self::State { state, states } => {
+                write!(f, "recurrent state {} is not among the {states} there are", state.0)
+            }
+            Self::Length { expected, found } => {
+                write!(f, "a page or state has {expected} bytes, not {found}")
+            }
         }
     }
 }
@@ -168,28 +213,46 @@ pub trait Backend {
         Ok(())
     }
 
-    /// The format of pages outside the backend; `None` if the device gives no access to them.
+    /// The format of pages and states outside the backend; `None` if the device gives no access to them.
     fn page_format(&self) -> Option<PageFormat> {
         None
     }
 
-    /// Copies the contents of a page that no step in flight writes.
+    /// Copies the contents of a page of a group that no step in flight writes.
     ///
     /// # Errors
     /// [`PageError`]
-    fn read_page(&mut self, page: PageId, to: &mut [u8]) -> Result<(), PageError> {
-        let (_, _) = (page, to);
+    fn read_page(&mut self, group: GroupId, page: PageId, to: &mut [u8]) -> Result<(), PageError> {
+        let (_, _, _) = (group, page, to);
         Err(PageError::Unsupported)
     }
 
-    /// Replaces the contents of a page that no step in flight uses.
+    /// Replaces the contents of a page of a group that no step in flight uses.
     ///
     /// Any bytes are accepted: wrong ones give wrong outputs, and nothing worse.
     ///
     /// # Errors
     /// [`PageError`]
-    fn write_page(&mut self, page: PageId, from: &[u8]) -> Result<(), PageError> {
-        let (_, _) = (page, from);
+    fn write_page(&mut self, group: GroupId, page: PageId, from: &[u8]) -> Result<(), PageError> {
+        let (_, _, _) = (group, page, from);
+        Err(PageError::Unsupported)
+    }
+
+    /// Copies the contents of a recurrent state that no step in flight writes.
+    ///
+    /// # Errors
+    /// [`PageError`]
+    fn read_state(&mut self, state: StateId, to: &mut [u8]) -> Result<(), PageError> {
+        let (_, _) = (state, to);
+        Err(PageError::Unsupported)
+    }
+
+    /// Replaces the contents of a recurrent state that no step in flight uses. As with pages, any bytes are accepted.
+    ///
+    /// # Errors
+    /// [`PageError`]
+    fn write_state(&mut self, state: StateId, from: &[u8]) -> Result<(), PageError> {
+        let (_, _) = (state, from);
         Err(PageError::Unsupported)
     }
 }

@@ -47,7 +47,7 @@
 //!
 //!     // one sequence of 512 tokens, prompts in steps of 64 rows
 //!     let config = Config::new(512, 1, 64);
-//!     let backend = Reference::new(&model, config.pages, KvType::F16, Products::Quantized, heap)?;
+//!     let backend = Reference::new(&model, config.kv_pages(&model), KvType::F16, Products::Quantized, heap)?;
 //!     let end_tokens: Vec<_> = tokenizer.eog().collect();
 //!     let mut engine = Engine::new(&model, backend, config, &end_tokens, heap)?;
 //!     let params = GenerationParams { max_tokens: 16, ..GenerationParams::default() };

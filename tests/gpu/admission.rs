@@ -21,7 +21,7 @@ fn a_context_that_does_not_fit_is_refused_with_figures() {
         let mut small = chip("gfx1102").unwrap();
         small.vram = 512 << 20;
         let kernel = machine(small, Level::Fast);
-        let error = open(&kernel, model, Settings { pages: 100_000, ..settings(1) }).unwrap_err();
+        let error = open(&kernel, model, Settings { pages: 100_000.into(), ..settings(1) }).unwrap_err();
         assert!(error.is_memory());
         let GpuError::Fit(shortage) = &error else { panic!("{error}") };
         let tokens = shortage.tokens();
@@ -31,7 +31,7 @@ fn a_context_that_does_not_fit_is_refused_with_figures() {
         // What would fit does.
         let pages = (tokens / 32) as u32;
         let kernel = machine(small, Level::Fast);
-        let again = open(&kernel, model, Settings { pages: pages - 600, ..settings(1) }).unwrap();
+        let again = open(&kernel, model, Settings { pages: (pages - 600).into(), ..settings(1) }).unwrap();
         end(&kernel, again, "the context that fits");
     });
 }

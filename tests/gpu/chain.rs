@@ -116,8 +116,9 @@ fn both(
     end_tokens: &[TokenId],
     what: &str,
 ) -> ([Vec<Outcome>; 2], Vec<u32>) {
-    let config = Config::new(128, 2, 40);
-    let settings = Settings::new(config.pages, KvType::F16, config.largest_shape());
+    // twice the context that is needed: models with windows keep fewer pages than that
+    let config = Config::new(256, 2, 40);
+    let settings = Settings::new(config.kv_pages(model), KvType::F16, config.largest_shape());
     let chains = Rc::new(RefCell::new(Vec::new()));
     let found = [true, false].map(|may| {
         let kernel = soft(name, level);

@@ -89,7 +89,7 @@ fn what_does_not_fit_stays_with_the_cpu() {
         let open = |vram: u64, placement| {
             let kernel =
                 machine(doorbell_soft::kernel::Chip { vram, ..chip("gfx1100").unwrap() }, Level::Fast);
-            let settings = Settings { pages: 64, ..placed(settings(4), placement) };
+            let settings = Settings { pages: 64.into(), ..placed(settings(4), placement) };
             let backend = open_with(&kernel, model, settings, on_cpu(model, 64));
             let found = backend.map(|mut backend| {
                 let tokens = prompt(model, 4);

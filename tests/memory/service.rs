@@ -97,17 +97,18 @@ fn serve<'m, 'a>(
         |error: ReferenceError| refused(Step::Backend, matches!(error, ReferenceError::Memory(_)), &error);
     let (scratch, generated, allocations) = match backend {
         BackendKind::Reference(products) => {
-            let backend = Reference::new(model, config.pages, kv, products, heap).map_err(no_backend)?;
-            let scratch = Reference::scratch_bytes(model, config.pages);
+            let backend =
+                Reference::new(model, config.kv_pages(model), kv, products, heap).map_err(no_backend)?;
+            let scratch = Reference::scratch_bytes(model, config.kv_pages(model));
             let (tokens, counts) = generate(model, backend, &prompt, service, heap, allocations)?;
             (scratch, tokens, counts)
         }
         BackendKind::Cpu(threads) => {
             let plan = model.plan(config.largest_shape(), HeadResult::Logits, heap).map_err(unplanned)?;
-            let scratch = CpuBackend::scratch_bytes(model, config.pages, kv, threads, &plan, heap)
+            let scratch = CpuBackend::scratch_bytes(model, config.kv_pages(model), kv, threads, &plan, heap)
                 .map_err(|error| refused(Step::Backend, true, &error))?;
             drop(plan);
-            let backend = CpuBackend::new(model, config.pages, kv, threads, heap)
+            let backend = CpuBackend::new(model, config.kv_pages(model), kv, threads, heap)
                 .map_err(|error| refused(Step::Backend, matches!(error, CpuError::Memory(_)), &error))?;
             let (tokens, counts) = generate(model, backend, &prompt, service, heap, allocations)?;
             (scratch, tokens, counts)

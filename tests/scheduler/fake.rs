@@ -1,10 +1,16 @@
 //! A device whose keys and values are hashes of all tokens up to a position, and whose logits depend on nothing else.
+//!
+//! Every KV group has its own keys and values, and a recurrent state has the hash of all tokens that it has seen. A row's
+//! logits are right only if all of them agree, and if each group has the right ones for all positions that the row sees.
 
 use alloc::collections::VecDeque;
-use doorbell_core::backend::{Backend, Output, UNPICKED};
+use doorbell_core::backend::{Backend, KvType, Output, PageError, PageFormat, UNPICKED};
 use doorbell_core::engine::{Config, RequestId, TokenConstraints};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, BatchError, BatchLimits, GroupId, Op, PAGE_TOKENS, PageId, Plan};
+use doorbell_core::plan::{
+    Batch, BatchError, BatchLimits, GroupId, KvPages, MAX_GROUPS, Op, PAGE_TOKENS, PageId, Plan, StateId,
+    first_page,
+};
 use doorbell_core::sample::TokenMask;
 use doorbell_core::token::TokenId;
 use std::collections::HashMap;
@@ -26,13 +32,28 @@ pub(crate) struct Nature {
     pub(crate) nan: bool,
 }
 
+/// The contents of a position: its token, and the hash of all tokens up to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Cell {
+    token: u64,
+    hash: u64,
+}
+
+/// Bytes of a cell outside of the device.
+const CELL: usize = 16;
+
 /// The device.
 pub(crate) struct Fake {
-    pub(crate) cells: Vec<u64>,
+    /// `[groups][pages * PAGE_TOKENS]`
+    cells: Vec<Vec<Cell>>,
+    /// `[states]`: the hash of all tokens that a state has seen, and their number.
+    states: Vec<(u64, u32)>,
+    has_states: bool,
+    pages: KvPages,
     /// Cells that were written since the last check, in order.
-    pub(crate) writes: Vec<(PageId, u32)>,
+    pub(crate) writes: Vec<(GroupId, PageId, u32)>,
     /// Pages that the step in flight refers to.
-    pub(crate) flying: Vec<PageId>,
+    pub(crate) flying: Vec<(GroupId, PageId)>,
     /// Steps of multi-step submissions.
     pub(crate) multi_step: u32,
     /// True once a step has failed.
@@ -78,21 +99,21 @@ fn best(logits: &[f32]) -> TokenId {
 
 impl Fake {
     pub(crate) fn new(model: &Model<'_>, config: &Config, nature: Nature) -> Self {
-        let limits = BatchLimits {
-            states: None,
-            shape: config.largest_shape(),
-            vocabulary: model.vocabulary,
-            groups: model.groups.len(),
-            pages: config.pages,
-        };
+        let pages = config.kv_pages(model);
+        let cells = (0..).map(GroupId).take(model.groups.len());
+        let cells =
+            cells.map(|group| vec![Cell::default(); pages.of(group) as usize * PAGE_TOKENS]).collect();
         Self {
-            cells: vec![0; config.pages as usize * PAGE_TOKENS],
+            cells,
+            states: Vec::new(),
+            has_states: model.state.is_some(),
+            pages,
             writes: Vec::new(),
             flying: Vec::new(),
             multi_step: 0,
             failed: false,
             nature,
-            limits,
+            limits: model.limits(config.largest_shape(), pages, config.states()),
             most: (config.largest_shape().rows.max(config.pooling_rows), config.sequences),
             logits: Vec::new(),
             picked: VecDeque::new(),
@@ -102,18 +123,55 @@ impl Fake {
         }
     }
 
-    /// Writes a cell. Returns its hash.
-    fn write(&mut self, pages: &[PageId], position: u32, token: TokenId) -> u64 {
-        let cell_of = |position: u32| {
-            let position = position as usize;
-            (pages[position / PAGE_TOKENS], (position % PAGE_TOKENS) as u32)
+    /// Writes the token at a position to every group and to the state. Returns the hash of all tokens up to it, or
+    /// another one if what the row sees is not right.
+    fn write(&mut self, batch: &Batch<'_>, sequence: u32, position: u32, token: TokenId) -> u64 {
+        let mut before = (position == 0).then_some(0);
+        let mut agree = |found: u64| match before {
+            None => before = Some(found),
+            Some(other) if other != found => before = Some(!other),
+            Some(_) => {}
         };
-        let cell = |(page, offset): (PageId, u32)| page.0 as usize * PAGE_TOKENS + offset as usize;
-        let before = if position == 0 { 0 } else { self.cells[cell(cell_of(position - 1))] };
-        let hash = after(before, token, position);
-        // cells of a failed step must not be used
-        self.cells[cell(cell_of(position))] = if self.failing { !hash } else { hash };
-        self.writes.push(cell_of(position));
+        for (group, cells) in (0..).map(GroupId).zip(&self.cells) {
+            let pages = batch.tables.of(sequence, group);
+            let window = self.limits.windows[group.index()];
+            let first = window.map_or(0, |window| (position + 1).saturating_sub(window));
+            assert_eq!(first / PAGE_TOKENS as u32, first_page(window, position));
+            let cell = |position: u32| cells[index_of(pages, position)];
+            if first < position {
+                agree(cell(position - 1).hash);
+            }
+            // the nearest positions of a long sequence
+            for at in (first + 1).max(position.saturating_sub(100))..position {
+                let (earlier, own) = (cell(at - 1), cell(at));
+                if own.hash != after(earlier.hash, TokenId(own.token as u32), at) {
+                    agree(!own.hash);
+                }
+            }
+        }
+        let state = batch.tables.states.get(sequence as usize).filter(|_| self.has_states);
+        if let Some(state) = state.map(|state| state.0 as usize) {
+            if position == 0 {
+                self.states[state] = (0, 0);
+            }
+            assert_eq!(
+                self.states[state].1, position,
+                "a state has seen what comes before, and nothing else"
+            );
+            agree(self.states[state].0);
+        }
+        let hash = after(before.unwrap(), token, position);
+        // what a failed step has written must not be used
+        let kept = if self.failing { !hash } else { hash };
+        for (group, cells) in (0..).map(GroupId).zip(&mut self.cells) {
+            let pages = batch.tables.of(sequence, group);
+            cells[index_of(pages, position)] = Cell { token: token.0.into(), hash: kept };
+            let offset = position % PAGE_TOKENS as u32;
+            self.writes.push((group, pages[position as usize / PAGE_TOKENS], offset));
+        }
+        if let Some(state) = state {
+            self.states[state.0 as usize] = (kept, position + 1);
+        }
         hash
     }
 
@@ -131,7 +189,13 @@ impl Fake {
         self.in_flight = (!refused).then_some(self.nature.delay);
         self.flying.clear();
         if !refused {
-            self.flying.extend_from_slice(batch.tables.pages);
+            for group in (0..).map(GroupId).take(self.cells.len()) {
+                for run in batch.runs {
+                    let pages = batch.tables.of(run.sequence, group).iter();
+                    let pages = pages.filter(|page| **page != PageId::NONE);
+                    self.flying.extend(pages.map(|&page| (group, page)));
+                }
+            }
         }
         refused
     }
@@ -159,8 +223,7 @@ impl Backend for Fake {
         self.logits.clear();
         for row in 0..batch.rows() as u32 {
             let (sequence, position) = batch.locate(row).unwrap();
-            let pages = batch.tables.of(sequence, GroupId(0));
-            let hash = self.write(pages, position, batch.tokens[row as usize]);
+            let hash = self.write(batch, sequence, position, batch.tokens[row as usize]);
             if batch.outputs.contains(&row) {
                 let start = self.logits.len();
                 self.logits.resize(start + self.limits.vocabulary as usize, 0.0);
@@ -185,8 +248,7 @@ impl Backend for Fake {
         for step in 0..steps {
             let mut picked = Vec::new();
             for (index, run) in batch.runs.iter().enumerate() {
-                let pages = batch.tables.of(run.sequence, GroupId(0));
-                let hash = self.write(pages, run.position + step, tokens[index]);
+                let hash = self.write(batch, run.sequence, run.position + step, tokens[index]);
                 scores(hash, self.nature.nan, &mut row);
                 let lost = row[0].is_nan();
                 picked.push(if lost { UNPICKED } else { best(&row) });
@@ -228,6 +290,75 @@ impl Backend for Fake {
             None => Ok(None),
         }
     }
+
+    fn reserve_states(&mut self, count: u32) -> Result<(), BatchError> {
+        self.states = vec![(0, 0); count as usize];
+        Ok(())
+    }
+
+    fn copy_state(&mut self, from: StateId, to: StateId) {
+        assert!(self.in_flight.is_none(), "a state is copied during a step");
+        self.states[to.0 as usize] = self.states[from.0 as usize];
+    }
+
+    fn page_format(&self) -> Option<PageFormat> {
+        let mut pages = [0; MAX_GROUPS];
+        pages.iter_mut().zip(&self.cells).for_each(|(bytes, _)| *bytes = PAGE_TOKENS * CELL);
+        let state = if self.has_states { CELL } else { 0 };
+        Some(PageFormat { layout: "fake", kv: KvType::F32, pages, state })
+    }
+
+    fn read_page(&mut self, group: GroupId, page: PageId, to: &mut [u8]) -> Result<(), PageError> {
+        self.page_format().unwrap().check(group, page, &self.pages, to.len())?;
+        for (to, cell) in to.as_chunks_mut().0.iter_mut().zip(self.page(group, page)) {
+            *to = pair(cell.token, cell.hash);
+        }
+        Ok(())
+    }
+
+    fn write_page(&mut self, group: GroupId, page: PageId, from: &[u8]) -> Result<(), PageError> {
+        self.page_format().unwrap().check(group, page, &self.pages, from.len())?;
+        for (from, cell) in from.as_chunks().0.iter().zip(self.page(group, page)) {
+            let (token, hash) = split(from);
+            *cell = Cell { token, hash };
+        }
+        Ok(())
+    }
+
+    fn read_state(&mut self, state: StateId, to: &mut [u8]) -> Result<(), PageError> {
+        self.page_format().unwrap().check_state(state, self.states.len() as u32, to.len())?;
+        let (hash, seen) = self.states[state.0 as usize];
+        to.copy_from_slice(&pair(hash, seen.into()));
+        Ok(())
+    }
+
+    fn write_state(&mut self, state: StateId, from: &[u8]) -> Result<(), PageError> {
+        self.page_format().unwrap().check_state(state, self.states.len() as u32, from.len())?;
+        let (hash, seen) = split(from.first_chunk().unwrap());
+        self.states[state.0 as usize] = (hash, seen as u32);
+        Ok(())
+    }
+}
+
+impl Fake {
+    fn page(&mut self, group: GroupId, page: PageId) -> &mut [Cell] {
+        &mut self.cells[group.index()][page.0 as usize * PAGE_TOKENS..][..PAGE_TOKENS]
+    }
+}
+
+/// Index of the cell of a position in a group's cells.
+fn index_of(pages: &[PageId], position: u32) -> usize {
+    let position = position as usize;
+    pages[position / PAGE_TOKENS].0 as usize * PAGE_TOKENS + position % PAGE_TOKENS
+}
+
+fn pair(first: u64, second: u64) -> [u8; CELL] {
+    (u128::from(first) | u128::from(second) << 64).to_le_bytes()
+}
+
+fn split(bytes: &[u8; CELL]) -> (u64, u64) {
+    let both = u128::from_le_bytes(*bytes);
+    (both as u64, (both >> 64) as u64)
 }
 
 /// The grammars of some requests: the forbidden next token follows from all tokens before it.

@@ -12,13 +12,13 @@ mod watch;
 use alone::{OutputToken, alone, output_token};
 use arbitrary::{Result, Unstructured};
 use doorbell_core::engine::{
-    Config, Engine, Event, FinishReason, GenerationParams, Nanos, PoolingOutput, PoolingRequest, Progress,
-    Request, RequestId, SubmitError, Usage,
+    Config, Engine, Event, FinishReason, GenerationParams, KvPart, Nanos, PoolingOutput, PoolingRequest,
+    Progress, Request, RequestId, SubmitError, Usage,
 };
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
-use doorbell_core::model::Model;
-use doorbell_core::plan::{PAGE_TOKENS, PageId};
+use doorbell_core::model::{KvGroup, Model, StateShape};
+use doorbell_core::plan::{DeltaShape, GroupId, HeadOrder, PAGE_TOKENS};
 use doorbell_core::sample::{Generator, MirostatVersion, PenaltyParams, SamplerParams};
 use doorbell_core::token::TokenId;
 use doorbell_tests::random::Random;
@@ -52,10 +52,30 @@ struct Outcome {
     usage: Usage,
 }
 
+/// Runs a test on a model with one group that keeps all pages.
 fn with_model(test: impl FnOnce(&Model<'_>)) {
+    with_kinds(&[None], false, test);
+}
+
+/// Runs a test on a model whose KV groups have these windows, and which has a recurrent state or none.
+fn with_kinds(windows: &[Option<u32>], state: bool, test: impl FnOnce(&Model<'_>)) {
     let bytes = tiny::f32_model(Family::Llama, 1);
     let gguf = Gguf::parse(&bytes, HEAP).unwrap();
-    test(&Model::new(&gguf, HEAP).unwrap());
+    let mut model = Model::new(&gguf, HEAP).unwrap();
+    let group = model.groups[0];
+    model.groups.clear();
+    model.groups.extend(windows.iter().map(|&window| KvGroup { window, ..group }));
+    // the device keeps a hash, whatever the shape
+    let delta = DeltaShape {
+        key_heads: 1,
+        value_heads: 1,
+        key_dim: 1,
+        value_dim: 1,
+        taps: 1,
+        order: HeadOrder::Grouped,
+    };
+    model.state = state.then_some(StateShape { layers: 1, delta });
+    test(&model);
 }
 
 fn engine<'m, 'a>(model: &'m Model<'a>, config: Config, nature: Nature) -> Engine<'m, 'a, Fake> {
@@ -115,7 +135,7 @@ fn poll(
     now: u64,
     streams: &mut Streams,
     outcomes: &mut Outcomes,
-    held: &[PageId],
+    held: &[KvPart],
 ) -> Progress {
     let progress = engine.poll_constrained(Nanos(now), &mut streams.grammars, &mut |event| match event {
         Event::Token { request, token, logprobs } => {
@@ -257,46 +277,56 @@ fn judge(together: &Outcome, alone: &(Vec<OutputToken>, FinishReason), is_cut: b
 /// Prefixes that are held or exported outside the engine.
 #[derive(Default)]
 struct Outside {
-    /// Pages that are held.
-    held: Vec<PageId>,
-    /// An exported prefix and its cells.
-    exported: Option<(Vec<TokenId>, Vec<u64>)>,
+    /// Parts that are held.
+    held: Vec<KvPart>,
+    /// An exported prefix and the contents of its parts.
+    exported: Option<(Vec<TokenId>, Vec<Vec<u8>>)>,
     imported: usize,
 }
 
 impl Outside {
-    /// Releases held pages, and exports, imports or drops a prefix of whole pages.
+    /// Releases held parts, and exports, imports or drops a prefix of whole pages.
     fn change(
         &mut self,
         engine: &mut Engine<'_, '_, Fake>,
         prompt: &[TokenId],
         u: &mut Unstructured<'_>,
     ) -> Result<()> {
-        engine.release_pages(&core::mem::take(&mut self.held));
-        let cells = |page: &PageId| page.0 as usize * PAGE_TOKENS..(page.0 as usize + 1) * PAGE_TOKENS;
+        engine.release_prefix(&core::mem::take(&mut self.held));
         if u.ratio(1, 6)? {
-            self.held = engine.acquire_prefix(prompt).unwrap().to_vec();
-            let tokens = &prompt[..self.held.len() * PAGE_TOKENS];
-            let fake = engine.backend();
-            let away = self.held.iter().flat_map(|page| fake.cells[cells(page)].to_vec()).collect();
-            self.exported = (!tokens.is_empty()).then(|| (tokens.to_vec(), away));
+            let prefix = engine.acquire_prefix(prompt).unwrap();
+            self.held = prefix.parts.to_vec();
+            let tokens = &prompt[..prefix.pages as usize * PAGE_TOKENS];
+            let contents: Vec<Vec<u8>> = self.held.iter().map(|&part| read(engine, part)).collect();
+            let (count, bytes) = engine.prefix_bytes(prefix.pages).unwrap();
+            let found = contents.iter().map(Vec::len).sum::<usize>();
+            assert_eq!((count, bytes), (contents.len() as u64, found as u64), "sizes are known before");
+            self.exported = (!tokens.is_empty()).then(|| (tokens.to_vec(), contents));
         }
         if u.ratio(1, 8)? {
             engine.evict_prefix(prompt);
-            assert!(engine.acquire_prefix(prompt).unwrap().is_empty(), "what was forgotten is found");
+            assert!(engine.acquire_prefix(prompt).unwrap().parts.is_empty(), "what was forgotten is found");
         }
         if u.ratio(1, 6)?
-            && let Some((tokens, away)) = &self.exported
-            && let Ok(pages) = engine.allocate_pages((tokens.len() / PAGE_TOKENS) as u32)
+            && let Some((tokens, contents)) = &self.exported
+            && let Ok(prefix) = engine.allocate_prefix((tokens.len() / PAGE_TOKENS) as u32)
         {
-            for (page, away) in pages.iter().zip(away.chunks(PAGE_TOKENS)) {
-                engine.backend().cells[cells(page)].copy_from_slice(away);
+            assert_eq!(prefix.parts.len(), contents.len());
+            for (&part, contents) in prefix.parts.iter().zip(contents) {
+                engine.write_part(part, contents).unwrap();
             }
-            engine.insert_prefix(tokens, &pages);
+            engine.insert_prefix(tokens, &prefix.parts);
             self.imported += 1;
         }
         Ok(())
     }
+}
+
+/// The contents of a part.
+fn read(engine: &mut Engine<'_, '_, Fake>, part: KvPart) -> Vec<u8> {
+    let mut contents = vec![0; engine.part_bytes(part)];
+    engine.read_part(part, &mut contents).unwrap();
+    contents
 }
 
 /// A script that has ended.
@@ -353,6 +383,7 @@ fn config(u: &mut Unstructured<'_>) -> Result<Config> {
     config.pages = u.int_in_range(least..=most)?;
     config.step_target = u.int_in_range(1..=1000)?;
     config.pooling_rows = u.int_in_range(1..=40)?;
+    config.checkpoints = u.int_in_range(0..=3)?;
     Ok(config)
 }
 
@@ -424,12 +455,16 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
             streams.watch.cancels(victim);
         }
     }
-    engine.release_pages(&outside.held);
+    engine.release_prefix(&outside.held);
     while poll(&mut engine, now, &mut streams, &mut outcomes, &[]) != Progress::Idle {
         now += 1;
         assert!(now < 1_000_000, "requests make no progress");
     }
     assert_eq!(engine.kv().available(), config.pages, "leaked pages");
+    for group in (0..).map(GroupId).take(model.groups.len()) {
+        let pool = engine.kv().pool(group);
+        assert_eq!(pool.available(), pool.total(), "leaked pages of group {}", group.0);
+    }
     assert_eq!(streams.failures, usize::from(engine.backend().failed), "no other step fails");
     assert_eq!(outcomes.len(), jobs.len() + pooled.len(), "every request ends once");
     seen.imported += outside.imported;
@@ -441,33 +476,62 @@ fn script(model: &Model<'_>, u: &mut Unstructured<'_>, seen: &mut Seen) -> Resul
     Ok(())
 }
 
+/// Runs random scripts and returns what they met.
+fn run_scripts(model: &Model<'_>, seed: u64, scripts: usize) -> Seen {
+    let mut random = Random::new(seed);
+    let mut bytes = [0; 1024];
+    let mut seen = Seen::default();
+    for _ in 0..scripts {
+        random.fill(&mut bytes);
+        script(model, &mut Unstructured::new(&bytes), &mut seen).unwrap();
+    }
+    println!("{scripts} scripts: {seen:?}");
+    seen
+}
+
+/// Scripts that exercise nothing would prove nothing: each situation is met once in so many scripts, prefixes of models
+/// with a state more seldom by the factor `seldom`.
+fn check_seen(seen: &Seen, scripts: usize, seldom: usize) {
+    let Seen { preempted, held, imported, cached, cancelled, pooled, multi_step, failed, nan } = *seen;
+    for (count, least) in [
+        (preempted, 20),
+        (held, 20 * seldom),
+        (imported, 50 * seldom),
+        (cached, 5 * seldom),
+        (cancelled, 4),
+        (pooled, 4),
+        (multi_step, 1),
+        (failed, 20),
+        (nan, 50),
+    ] {
+        assert!(count > scripts / least, "{seen:?}");
+    }
+}
+
 #[test]
 fn random_scripts_end_as_if_each_request_were_alone() {
-    with_model(|model| {
-        let mut random = Random::new(20);
-        let mut bytes = [0; 1024];
-        let mut seen = Seen::default();
-        for _ in 0..SCRIPTS {
-            random.fill(&mut bytes);
-            script(model, &mut Unstructured::new(&bytes), &mut seen).unwrap();
-        }
-        println!("{SCRIPTS} scripts: {seen:?}");
-        // Scripts that exercise nothing would prove nothing.
-        let Seen { preempted, held, imported, cached, cancelled, pooled, multi_step, failed, nan } = seen;
-        for (count, least) in [
-            (preempted, 20),
-            (held, 20),
-            (imported, 50),
-            (cached, 5),
-            (cancelled, 4),
-            (pooled, 4),
-            (multi_step, 1),
-            (failed, 20),
-            (nan, 50),
-        ] {
-            assert!(count > SCRIPTS / least, "{seen:?}");
-        }
+    with_model(|model| check_seen(&run_scripts(model, 20, SCRIPTS), SCRIPTS, 1));
+}
+
+/// A window that ends within pages, one of a whole page, and one that sees a position alone.
+#[test]
+fn random_scripts_with_windows_end_as_if_each_request_were_alone() {
+    let scripts = SCRIPTS / 4;
+    with_kinds(&[Some(45), None], false, |model| check_seen(&run_scripts(model, 21, scripts), scripts, 1));
+    with_kinds(&[None, Some(32), Some(1)], false, |model| {
+        check_seen(&run_scripts(model, 22, scripts), scripts, 1)
     });
+    with_kinds(&[Some(70), Some(20)], false, |model| {
+        check_seen(&run_scripts(model, 23, scripts), scripts, 1)
+    });
+}
+
+#[test]
+fn random_scripts_with_recurrent_states_end_as_if_each_request_were_alone() {
+    let scripts = SCRIPTS / 4;
+    with_kinds(&[None], true, |model| check_seen(&run_scripts(model, 24, scripts), scripts, 4));
+    with_kinds(&[None, Some(45)], true, |model| check_seen(&run_scripts(model, 25, scripts), scripts, 4));
+    with_kinds(&[Some(33)], true, |model| check_seen(&run_scripts(model, 26, scripts), scripts, 4));
 }
 
 #[test]

@@ -2,10 +2,23 @@
 //! request waits for which.
 
 use crate::fake::Fake;
-use doorbell_core::engine::{Engine, RequestId};
-use doorbell_core::plan::{GroupId, PAGE_TOKENS, PageId};
+use doorbell_core::engine::{Engine, KvPart, RequestId};
+use doorbell_core::plan::{GroupId, MAX_GROUPS, PAGE_TOKENS, PageId};
 use doorbell_core::token::TokenId;
 use std::collections::{HashMap, HashSet};
+
+/// Stands for the groups that keep all pages, also where a model has none: by the first pool sequences are admitted.
+const FULL: GroupId = GroupId(MAX_GROUPS as u8 - 1);
+
+/// The pages of all requests in a group.
+type Tables = Vec<(RequestId, Vec<PageId>)>;
+
+fn tables_of(engine: &Engine<'_, '_, Fake>, group: GroupId) -> Tables {
+    let mut tables: Tables = engine.tables(group).map(|(id, pages)| (id, pages.to_vec())).collect();
+    // numbers grow as they arrive
+    tables.sort_unstable_by_key(|&(id, _)| id);
+    tables
+}
 
 /// Observations about one request.
 #[derive(Clone, Debug, Default)]
@@ -74,19 +87,24 @@ impl Watch {
         self.admissions.entry(id).or_default().tokens += 1;
     }
 
-    /// Checks the engine after a poll, while `held` pages are held outside.
-    pub(crate) fn check(&mut self, engine: &mut Engine<'_, '_, Fake>, held: &[PageId]) {
-        let mut tables: Vec<(RequestId, Vec<PageId>)> =
-            engine.tables(GroupId(0)).map(|(id, pages)| (id, pages.to_vec())).collect();
-        // numbers grow as they arrive
-        tables.sort_unstable_by_key(|&(id, _)| id);
+    /// Checks the engine after a poll, while `held` parts are held outside.
+    pub(crate) fn check(&mut self, engine: &mut Engine<'_, '_, Fake>, held: &[KvPart]) {
+        let tables = tables_of(engine, FULL);
         let with_pages = tables.iter().filter(|(_, pages)| !pages.is_empty()).count();
         assert!(with_pages as u32 <= engine.config().sequences, "more sequences than slots");
+        if let Some(states) = engine.kv().states() {
+            assert_eq!(states.running() as usize, with_pages, "a state for each sequence that runs");
+            assert!(states.running() + states.checkpoints() <= states.total());
+        }
         let flying = core::mem::take(&mut engine.backend().flying);
-        Self::count(engine, &tables, held, &flying);
+        Self::count(engine, FULL, &tables, held, &[]);
+        for group in (0..).map(GroupId).take(engine.model().groups.len()) {
+            let flying = flying.iter().filter(|(of, _)| *of == group).map(|(_, page)| *page);
+            Self::count(engine, group, &tables_of(engine, group), held, &flying.collect::<Vec<_>>());
+        }
         engine.backend().flying = flying;
         self.admitted_in_order(&tables);
-        let rows = self.follow(engine, &tables);
+        let rows = self.follow(engine);
         if !rows.is_empty() {
             let stays = tables.iter().find(|(id, _)| self.cancelled.contains(id));
             assert!(stays.is_none(), "a step begins and {stays:?} is not over");
@@ -97,14 +115,19 @@ impl Watch {
     /// Asserts that every page is free, cached, or held by as many requests as refer to it.
     fn count(
         engine: &Engine<'_, '_, Fake>,
+        group: GroupId,
         tables: &[(RequestId, Vec<PageId>)],
-        held: &[PageId],
+        held: &[KvPart],
         flying: &[PageId],
     ) {
-        let pool = engine.kv().pool(GroupId(0)).unwrap();
+        let (pool, index) = (engine.kv().pool(group), engine.kv().pools().pool_of(group));
         let mut holders = vec![0; pool.total() as usize];
-        let pages = tables.iter().flat_map(|(_, pages)| pages).chain(held);
-        pages.for_each(|page| holders[page.0 as usize] += 1);
+        let pages = tables.iter().flat_map(|(_, pages)| pages).filter(|page| **page != PageId::NONE);
+        let outside = held.iter().filter_map(|part| match part {
+            KvPart::Page { pool, page } if usize::from(*pool) == index => Some(page),
+            _ => None,
+        });
+        pages.chain(outside).for_each(|page| holders[page.0 as usize] += 1);
         for (page, &holders) in (0..).zip(&holders) {
             assert_eq!(pool.ref_count(PageId(page)), holders, "holders of page {page}");
         }
@@ -143,39 +166,48 @@ impl Watch {
         }
     }
 
-    /// Asserts that a written page belongs to one sequence, and that positions are written once and in order. Returns the
-    /// rows of each request.
-    fn follow(
-        &mut self,
-        engine: &mut Engine<'_, '_, Fake>,
-        tables: &[(RequestId, Vec<PageId>)],
-    ) -> HashMap<RequestId, u32> {
+    /// Asserts that a written page belongs to one sequence, and that positions are written once and in order, in every
+    /// group. Returns the rows of each request.
+    fn follow(&mut self, engine: &mut Engine<'_, '_, Fake>) -> HashMap<RequestId, u32> {
+        let writes = core::mem::take(&mut engine.backend().writes);
         let mut rows = HashMap::new();
-        let mut owners: HashMap<PageId, Vec<(RequestId, u32)>> = HashMap::new();
-        for (id, pages) in tables {
-            for (index, &page) in (0..).zip(pages) {
-                owners.entry(page).or_default().push((*id, index));
+        for group in (0..).map(GroupId).take(engine.model().groups.len()) {
+            let mut owners: HashMap<PageId, Vec<(RequestId, u32)>> = HashMap::new();
+            for (id, pages) in tables_of(engine, group) {
+                for (index, &page) in (0..).zip(&pages) {
+                    owners.entry(page).or_default().push((id, index));
+                }
+            }
+            let mut group_rows: HashMap<RequestId, Vec<u32>> = HashMap::new();
+            for (_, page, offset) in writes.iter().filter(|(of, ..)| *of == group) {
+                assert_eq!(engine.kv().pool(group).ref_count(*page), 1, "a written page has one owner");
+                let &[(id, index)] = owners[page].as_slice() else { panic!("{page:?} belongs to several") };
+                group_rows.entry(id).or_default().push(index * PAGE_TOKENS as u32 + offset);
+            }
+            if group == GroupId(0) {
+                group_rows.iter().for_each(|(id, positions)| self.advance(*id, positions));
+                rows = group_rows;
+            } else {
+                assert_eq!(group_rows, rows, "all groups have the same positions");
             }
         }
-        for (page, offset) in core::mem::take(&mut engine.backend().writes) {
-            assert_eq!(
-                engine.kv().pool(GroupId(0)).unwrap().ref_count(page),
-                1,
-                "a written page has one owner"
-            );
-            let &[(id, index)] = owners[&page].as_slice() else { panic!("{page:?} belongs to several") };
-            let position = index * PAGE_TOKENS as u32 + offset;
-            let admission = self.admissions.entry(id).or_default();
+        rows.into_iter().map(|(id, positions)| (id, positions.len() as u32)).collect()
+    }
+
+    /// Notes the positions that were written of a request.
+    fn advance(&mut self, id: RequestId, positions: &[u32]) {
+        let admission = self.admissions.entry(id).or_default();
+        for &position in positions {
             match admission.next {
                 Some(next) => assert_eq!(position, next, "{id:?} continues"),
-                None => assert_eq!(offset, 0, "a cached prefix ends with a page"),
+                None => {
+                    assert!(position.is_multiple_of(PAGE_TOKENS as u32), "a cached prefix ends with a page")
+                }
             }
             admission.next = Some(position + 1);
             admission.first = admission.first.or(Some(position));
             admission.rows += 1;
-            *rows.entry(id).or_default() += 1;
         }
-        rows
     }
 
     /// Asserts that every streaming request has a row in each step, except in steps of pooling requests, which alternate
@@ -200,7 +232,9 @@ impl Watch {
                 prompt = prompt.or(Some(*id));
             } else if !rows.contains_key(id) {
                 let full = admission.next == Some((pages.len() * PAGE_TOKENS) as u32);
-                assert!(full && engine.kv().available() == 0, "{id:?} makes no progress");
+                let groups = (0..).map(GroupId).take(engine.model().groups.len()).chain([FULL]);
+                let empty = groups.map(|group| engine.kv().pool(group).available()).any(|pages| pages == 0);
+                assert!(full && empty, "{id:?} makes no progress");
             }
         }
         assert!(prompt.is_none_or(|id| rows.contains_key(&id)), "{prompt:?} makes no progress");

@@ -7,13 +7,15 @@ use doorbell_core::backend::{Backend, KvType};
 use doorbell_core::engine::{Config, Engine};
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
-use doorbell_core::model::Model;
+use doorbell_core::model::{KvGroup, Model};
+use doorbell_core::plan::KvPages;
 use doorbell_core::reference::{Products, Reference};
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::{TokenId, Tokenizer};
 use doorbell_cpu::backend::CpuBackend;
 use doorbell_runtime::prefix::{FileName, PrefixError, PrefixFolder};
 use doorbell_runtime::serve::{GenerationParams, Job, Service, Update};
+use doorbell_tests::tiny::{self, Family};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -245,14 +247,15 @@ fn damaged_files_are_refused_and_hold_nothing() {
 fn service<B: Backend + Send + 'static>(
     model: &'static Model<'static>,
     tokenizer: &'static Tokenizer<'static>,
-    backend: impl FnOnce(u32) -> B,
+    backend: impl FnOnce(KvPages) -> B,
 ) -> Service {
-    let config = Config::new(256, 1, 32);
-    Service::start(Engine::new(model, backend(config.pages), config, &[], HEAP).unwrap(), tokenizer).unwrap()
+    let config = Config { checkpoints: 2, ..Config::new(256, 1, 32) };
+    let backend = backend(config.kv_pages(model));
+    Service::start(Engine::new(model, backend, config, &[], HEAP).unwrap(), tokenizer).unwrap()
 }
 
 /// Saves in one service and restores in another of the same kind: the answer must be equal to the last bit.
-fn goes_round(gguf: &Gguf<'static>, name: &str, start: &dyn Fn() -> Service) {
+fn goes_round(gguf: &Gguf<'static>, name: &str, start: &dyn Fn() -> Service) -> u64 {
     let path = folder(&format!("slots-{name}"));
     let folder = PrefixFolder::new(&path, gguf).unwrap();
     let file = FileName::new("prefix").unwrap();
@@ -260,18 +263,26 @@ fn goes_round(gguf: &Gguf<'static>, name: &str, start: &dyn Fn() -> Service) {
     let first = start();
     let (expected, cached) = continued(&first, &prompt, 12);
     assert_eq!(cached, 0);
-    assert_eq!(folder.save(&first, 0, &file).unwrap().tokens, 96);
+    let saved = folder.save(&first, 0, &file).unwrap();
+    assert_eq!(saved.tokens, 96);
+    assert_eq!(saved.bytes, path.join(file.as_str()).metadata().unwrap().len());
     let second = start();
     folder.restore(&second, 0, &file).unwrap();
     assert_eq!(continued(&second, &prompt, 12), (expected, 96), "{name}");
     second.stop();
+    saved.bytes
+}
+
+/// A model and its tokenizer that live as long as the process.
+fn leaked(gguf: &'static Gguf<'static>) -> (&'static Model<'static>, &'static Tokenizer<'static>) {
+    let model = Box::leak(Box::new(Model::new(gguf, HEAP).unwrap()));
+    (model, Box::leak(Box::new(Tokenizer::new(gguf, HEAP).unwrap())))
 }
 
 #[test]
 fn backends_continue_what_others_of_their_kind_began() {
     let gguf = file(&Kind::default());
-    let model: &'static Model<'static> = Box::leak(Box::new(Model::new(gguf, HEAP).unwrap()));
-    let tokenizer: &'static Tokenizer<'static> = Box::leak(Box::new(Tokenizer::new(gguf, HEAP).unwrap()));
+    let (model, tokenizer) = leaked(gguf);
     let cpu = |kv: KvType| {
         move || service(model, tokenizer, |pages| CpuBackend::new(model, pages, kv, 2, HEAP).unwrap())
     };
@@ -294,4 +305,36 @@ fn backends_continue_what_others_of_their_kind_began() {
     let error = folder.restore(&cpu(KvType::F32)(), 0, &name).unwrap_err();
     assert!(matches!(error, PrefixError::Form { .. }), "{error}");
     assert!(error.to_string().contains("cpu f16"), "{error}");
+}
+
+/// Of layers with a window, a file has the pages that the next token sees; of recurrent layers, the state behind the prefix.
+#[test]
+fn files_carry_windows_and_states() {
+    for family in [Family::Gemma3, Family::Qwen3Next, Family::Qwen35] {
+        let bytes: &'static [u8] = Box::leak(tiny::f32_model(family, 3).into_boxed_slice());
+        let gguf: &'static Gguf<'static> = Box::leak(Box::new(Gguf::parse(bytes, HEAP).unwrap()));
+        let (model, tokenizer) = leaked(gguf);
+        let kv = KvType::F32;
+        let found = [
+            goes_round(gguf, &format!("cpu-{}", family.name()), &|| {
+                service(model, tokenizer, |pages| CpuBackend::new(model, pages, kv, 2, HEAP).unwrap())
+            }),
+            goes_round(gguf, &format!("reference-{}", family.name()), &|| {
+                let open = |pages| Reference::new(model, pages, kv, Products::Exact, HEAP).unwrap();
+                service(model, tokenizer, open)
+            }),
+        ];
+        // three pages of each group, of one with a window of 8 tokens the last one, and the state; each with a checksum
+        let pages = |window: Option<u32>| if window.is_some() { 1 } else { 3 };
+        let token = |group: &KvGroup| group.bytes_per_token(kv).unwrap() as u64;
+        let kept: u64 = model.groups.iter().map(|group| pages(group.window) * 32 * token(group)).sum();
+        let state = model.state.map_or(0, |state| state.bytes() as u64);
+        // the first pool's pages have entries in any case
+        let windows = u64::from(model.groups.iter().any(|group| group.window.is_some()));
+        let sums = 8 * (3 + windows + u64::from(model.state.is_some()));
+        let expected = 64 + 96 * 4 + 8 + sums + kept + state;
+        assert_eq!(found[1], expected, "{}", family.name());
+        // the other backend pads heads and values
+        assert!(found[0] >= expected, "{}", family.name());
+    }
 }

@@ -9,7 +9,7 @@ use core::time::Duration;
 use doorbell_core::backend::{Backend, KvType, Output, PageError, PageFormat};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{
-    Batch, BatchError, BatchLimits, GroupId, HeadResult, Op, PAGE_TOKENS, PageId, Plan,
+    Batch, BatchError, BatchLimits, GroupId, HeadResult, MAX_GROUPS, Op, PAGE_TOKENS, PageId, Plan,
 };
 use doorbell_core::token::{TokenId, Tokenizer};
 use std::sync::mpsc::Sender;
@@ -31,7 +31,7 @@ pub const PANIC: &str = "{panic}";
 const MARKS: [&str; 8] =
     ["<think>", "</think>", "<|channel|>", "<|message|>", "<|end|>", "<|start|>", "<|return|>", "<|call|>"];
 
-/// The backend; see the module.
+/// The backend; see the module. It has no windows and no states, whatever the model has.
 pub struct Scripted {
     tokens: Vec<TokenId>,
     /// The bytes of every token.
@@ -74,7 +74,8 @@ impl Scripted {
                 shape,
                 vocabulary: model.vocabulary,
                 groups: model.groups.len(),
-                pages,
+                pages: pages.into(),
+                windows: [None; MAX_GROUPS],
                 states: None,
             },
             logits: Vec::new(),
@@ -138,7 +139,7 @@ impl Scripted {
 impl Scripted {
     /// The tokens of a page.
     fn page(&mut self, page: PageId, found: usize) -> Result<&mut [TokenId], PageError> {
-        let (pages, expected) = (self.limits.pages, PAGE_TOKENS * 4);
+        let (pages, expected) = (self.limits.pages.of(GroupId(0)), PAGE_TOKENS * 4);
         if found != expected {
             return Err(PageError::Length { expected, found });
         }
@@ -209,16 +210,24 @@ impl Backend for Scripted {
     }
 
     fn page_format(&self) -> Option<PageFormat> {
-        Some(PageFormat { layout: "scripted", kv: KvType::F32, bytes: PAGE_TOKENS * 4 })
+        let mut pages = [0; MAX_GROUPS];
+        pages[0] = PAGE_TOKENS * 4;
+        Some(PageFormat { layout: "scripted", kv: KvType::F32, pages, state: 0 })
     }
 
-    fn read_page(&mut self, page: PageId, to: &mut [u8]) -> Result<(), PageError> {
+    fn read_page(&mut self, group: GroupId, page: PageId, to: &mut [u8]) -> Result<(), PageError> {
+        if group != GroupId(0) {
+            return Ok(());
+        }
         let tokens = self.page(page, to.len())?;
         to.as_chunks_mut().0.iter_mut().zip(tokens).for_each(|(to, token)| *to = token.0.to_le_bytes());
         Ok(())
     }
 
-    fn write_page(&mut self, page: PageId, from: &[u8]) -> Result<(), PageError> {
+    fn write_page(&mut self, group: GroupId, page: PageId, from: &[u8]) -> Result<(), PageError> {
+        if group != GroupId(0) {
+            return Ok(());
+        }
         let tokens = self.page(page, from.len())?;
         let numbers = from.as_chunks().0.iter().map(|&bytes| TokenId(u32::from_le_bytes(bytes)));
         tokens.iter_mut().zip(numbers).for_each(|(token, number)| *token = number);

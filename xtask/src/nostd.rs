@@ -168,7 +168,7 @@ fn host() -> Result<Vec<u32>, anyhow::Error> {
     tokenizer.encode(PROMPT, EncodeOptions::default(), &mut prompt)?;
     let config = Config::new(model.hparams.context, 1, 64);
     let threads = std::thread::available_parallelism().map_or(1, core::num::NonZeroUsize::get);
-    let backend = CpuBackend::new(&model, config.pages, KvType::F16, threads, HEAP)?;
+    let backend = CpuBackend::new(&model, config.kv_pages(&model), KvType::F16, threads, HEAP)?;
     let mut engine = Engine::new(&model, backend, config, &[], HEAP)?;
     let sampler = SamplerParams::greedy();
     let id = RequestId(1);

@@ -37,8 +37,8 @@ pub(super) struct InFlight {
 }
 
 impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
-    /// An engine without requests. `backend` has at least `config.pages` pages per group; `end_tokens` are those
-    /// that end a turn.
+    /// An engine without requests. `backend` has at least the pages of [`Config::kv_pages`]; `end_tokens` are those that
+    /// end a turn.
     ///
     /// # Errors
     /// [`EngineError`] when limits are unusable or memory is short.
@@ -59,7 +59,7 @@ impl<'m, 'a, B: Backend> Engine<'m, 'a, B> {
         let mut plans = StepPlans::new(&config, model, heap)?;
         let mut end_tokens = heap::copied(heap, end_tokens)?;
         end_tokens.sort_unstable();
-        let mut kv = KvManager::shared(model.groups.len(), config.pages, heap)?;
+        let mut kv = KvManager::new(config.kv_pools(model.groups.iter().map(|group| group.window)), heap)?;
         if model.state.is_some() {
             kv.add_states(config.states())?;
             backend.reserve_states(config.states()).map_err(EngineError::Backend)?;

@@ -2,13 +2,13 @@
 
 use super::plans::PoolingPlans;
 use super::state::RequestState;
-use crate::backend::KvType;
+use crate::backend::{KvError, KvType};
 use crate::heap::Heap;
 use crate::kv::StatePool;
 use crate::model::Model;
-use crate::plan::{HeadResult, PAGE_TOKENS, PlanError};
+use crate::plan::{HeadResult, KvPages, PAGE_TOKENS, PlanError, pages_of};
 use crate::sample::{Sampler, SamplerParams, Scratch};
-use crate::scheduler::{Config, Scheduler};
+use crate::scheduler::{Config, Scheduler, window_pages};
 use crate::token::TokenId;
 
 /// Bytes that an engine needs. [`Config::memory`] computes all parts but those that say "0 until added".
@@ -61,12 +61,33 @@ impl Config {
         live.saturating_mul(Sampler::bytes(params, self.context as usize) as u64)
     }
 
-    /// Allows as many checkpoints of recurrent states as fit into `bytes`, at least two and at most sixteen, if the model
-    /// has such states.
-    pub fn set_checkpoints(&mut self, model: &Model<'_>, bytes: u64) {
+    /// The KV pages that a backend has to keep for a model.
+    pub fn kv_pages(&self, model: &Model<'_>) -> KvPages {
+        let pools = self.kv_pools(model.groups.iter().map(|group| group.window));
+        pools.kv_pages(pages_of(self.context))
+    }
+
+    /// Allows as many checkpoints as fit into `bytes`, but no more than `most`, if the model has recurrent states or windows.
+    ///
+    /// # Errors
+    /// [`KvError`] if the model's heads can't be kept so.
+    pub fn set_checkpoints(
+        &mut self,
+        model: &Model<'_>,
+        kv: KvType,
+        bytes: u64,
+        most: u32,
+    ) -> Result<(), KvError> {
+        kv.check(model)?;
+        let windows = model.groups.iter().filter_map(|group| {
+            let tokens = u64::from(window_pages(group.window?)).saturating_mul(PAGE_TOKENS as u64);
+            Some(tokens.saturating_mul(group.bytes_per_token(kv)? as u64))
+        });
         let state = model.state.map_or(0, |state| state.bytes() as u64);
-        let fitting = bytes.checked_div(state).map_or(0, |count| count.clamp(2, 16));
-        self.checkpoints = fitting as u32;
+        let checkpoint = windows.fold(state, u64::saturating_add);
+        let fitting = bytes.checked_div(checkpoint).unwrap_or(0);
+        self.checkpoints = u32::try_from(fitting).unwrap_or(u32::MAX).min(most);
+        Ok(())
     }
 
     /// Bytes needed for a model under these limits. The plans are made for it and freed again.
@@ -78,22 +99,22 @@ impl Config {
         let full = model.plan(self.largest_shape(), HeadResult::Logits, heap)?;
         let pooling = PoolingPlans::new(self, model, heap)?;
         let pooling_arena = pooling.as_ref().map_or(0, PoolingPlans::arena);
+        let pools = self.kv_pools(model.groups.iter().map(|group| group.window));
         let scheduling = [
             decode.heap_bytes(),
             full.heap_bytes(),
             pooling.as_ref().map_or(0, PoolingPlans::heap_bytes),
-            Scheduler::<RequestState<'_>>::bytes(self, model.groups.len()),
+            Scheduler::<RequestState<'_>>::bytes(self, model.groups.len(), &pools),
             model.state.map_or(0, |_| StatePool::bytes(self.states())),
         ];
         let sequences = u64::from(self.sequences);
         let outputs = sequences.max(self.pooling_rows.into());
-        let positions = u64::from(self.pages).saturating_mul(PAGE_TOKENS as u64);
         let vocabulary = model.vocabulary as usize;
         let results = (vocabulary * size_of::<f32>() + size_of::<TokenId>()) as u64;
         Ok(Memory {
             weights: model.weights.iter().map(|weight| weight.data.len() as u64).sum(),
             model: model.heap_bytes() as u64,
-            kv: positions.saturating_mul(model.kv_bytes_per_token(kv)?),
+            kv: model.kv_bytes(kv, &self.kv_pages(model))?,
             states: model.state.map_or(0, |state| state.bytes() as u64).saturating_mul(self.states().into()),
             activations: decode.arena.max(full.arena).max(pooling_arena) as u64 * 4,
             outputs: outputs.saturating_mul(results).saturating_add(Scratch::bytes(vocabulary) as u64),

@@ -20,7 +20,7 @@ mod state;
 mod step;
 mod text;
 
-pub use crate::kv::AllocateError;
+pub use crate::kv::{AllocateError, KvPart, PrefixParts};
 pub use crate::scheduler::{Config, RequestId};
 pub use constraints::TokenConstraints;
 pub use engine::Engine;

@@ -1,15 +1,19 @@
-//! The pools of all KV groups of a model, behind one interface: pages are taken in every pool or in none.
+//! The pools of all KV groups of a model, behind one interface.
 //!
-//! Groups whose pages live equally long share a pool, and then the same page number stands for the pages of all of
-//! them. All groups of today's models keep every page of a sequence until it ends, so that they share one pool. A group
-//! with another rule, such as a window, gets a pool of its own.
+//! A sequence has the pages of all its positions in the first pool, from its admission on. In the pool of a window it
+//! has those that its next rows see: it gets pages just before rows are computed, and gives them back when the window
+//! has passed them. A cached prefix can be used up to a page behind which all that a sequence needs is there: the pages
+//! of every window, and for models with recurrent layers a state.
 
 use super::block_pool::BlockPool;
+use super::page_pool::{PagePool, Use};
 use super::page_table::SequencePages;
-use super::prefix_cache::PageHash;
+use super::pools::KvPools;
+use super::prefix_cache::{PageHash, PrefixKey};
 use super::state_pool::StatePool;
+use super::window_pool::WindowPool;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
-use crate::plan::{GroupId, PAGE_TOKENS, PageId, StateId};
+use crate::plan::{GroupId, MAX_GROUPS, PAGE_TOKENS, PageId, StateId, first_page};
 use crate::token::TokenId;
 
 /// A copy of a recurrent state that the backend has to make before the next step.
@@ -27,36 +31,41 @@ pub struct NoState;
 
 /// The KV pages of a model.
 pub struct KvManager<'a> {
-    pub(super) pools: Vec<'a, BlockPool<'a>>,
-    /// `[groups]`: the index of each group's pool.
-    pool_of: Vec<'a, u8>,
+    pools: KvPools,
+    pub(super) full: BlockPool<'a>,
+    /// `[windows]`, as in `pools`.
+    pub(super) windows: Vec<'a, WindowPool<'a>>,
     /// Recurrent states, for models that have them.
-    states: Option<StatePool<'a>>,
+    pub(super) states: Option<StatePool<'a>>,
     pub(super) heap: Heap<'a>,
 }
 
-impl<'a> KvManager<'a> {
-    /// Pools of `pages[i]` free pages each; `pool_of[group]` is the index of a group's pool. An index without a pool
-    /// means the last pool.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`]
-    pub fn new(pool_of: &[u8], pages: &[u32], heap: Heap<'a>) -> Result<Self, OutOfMemory> {
-        let mut pools = heap::with_capacity(heap, pages.len())?;
-        for &pages in pages {
-            pools.push(BlockPool::new(pages, heap)?);
-        }
-        Ok(Self { pools, pool_of: heap::copied(heap, pool_of)?, states: None, heap })
-    }
+/// A prefix in the cache behind which a sequence can go on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CachedPrefix {
+    /// Its pages.
+    pub(super) pages: u32,
+    /// Its key; none without pages.
+    pub(super) key: Option<PrefixKey>,
+    /// Pages before the last checkpoint of a recurrent state before its end.
+    pub(super) earlier: u32,
+    /// Pages of the longest prefix that the first pool has: what was computed before, whether or not a sequence can go on
+    /// behind it.
+    pub(super) computed: u32,
+}
 
-    /// One pool of `pages` pages for all of `groups` groups.
+impl<'a> KvManager<'a> {
+    /// Pools of free pages.
     ///
     /// # Errors
     /// [`OutOfMemory`]
-    pub fn shared(groups: usize, pages: u32, heap: Heap<'a>) -> Result<Self, OutOfMemory> {
-        let mut pools = heap::with_capacity(heap, 1)?;
-        pools.push(BlockPool::new(pages, heap)?);
-        Ok(Self { pools, pool_of: heap::filled(heap, groups, 0)?, states: None, heap })
+    pub fn new(pools: KvPools, heap: Heap<'a>) -> Result<Self, OutOfMemory> {
+        let full = BlockPool::new(pools.pages(), heap)?;
+        let mut windows = heap::with_capacity(heap, pools.windows().len())?;
+        for pool in pools.windows() {
+            windows.push(WindowPool::new(pool.window, pool.pages, pools.pages(), heap)?);
+        }
+        Ok(Self { pools, full, windows, states: None, heap })
     }
 
     /// Adds `count` recurrent states, at least one for each running sequence.
@@ -73,50 +82,48 @@ impl<'a> KvManager<'a> {
         self.states.as_ref()
     }
 
-    /// Bytes of heap that [`Self::shared`] takes.
-    pub fn shared_bytes(groups: usize, pages: u32) -> usize {
-        BlockPool::bytes(pages).saturating_add(size_of::<BlockPool<'_>>()).saturating_add(groups)
+    /// Bytes of heap that [`Self::new`] takes.
+    pub fn bytes(pools: &KvPools) -> usize {
+        let windows = pools.windows().iter().map(|pool| {
+            size_of::<WindowPool<'_>>().saturating_add(WindowPool::bytes(pool.pages, pools.pages()))
+        });
+        windows.fold(BlockPool::bytes(pools.pages()), usize::saturating_add)
     }
 
-    /// Bytes of heap that the page tables of one sequence take, with one pool.
-    pub fn sequence_bytes(pages: u32) -> usize {
-        SequencePages::bytes(1, pages)
+    /// Bytes of heap that the page tables of one sequence take.
+    pub fn sequence_bytes(pools: &KvPools, pages: u32) -> usize {
+        SequencePages::bytes(pools, pages)
     }
 
-    /// Replaces the hash of the prefix caches; results stay the same. Only before the first sequence.
+    /// Replaces the hash of the prefix cache; results stay the same. Only before the first sequence.
     pub fn set_hash(&mut self, hash: PageHash) {
-        self.pools.iter_mut().for_each(|pool| pool.set_hash(hash));
+        self.full.set_hash(hash);
     }
 
-    /// Number of pages that every pool has.
+    /// The pools, and which of them each group has.
+    pub fn pools(&self) -> &KvPools {
+        &self.pools
+    }
+
+    /// Number of pages in the first pool: sequences are admitted by them.
     pub fn total(&self) -> u32 {
-        self.pools.iter().map(BlockPool::total).min().unwrap_or(0)
+        self.full.pages.total()
     }
 
-    /// Number of pages that every pool can give.
+    /// Number of pages that the first pool can give.
     pub fn available(&self) -> u32 {
-        self.pools.iter().map(BlockPool::available).min().unwrap_or(0)
+        self.full.pages.available()
     }
 
-    /// Number of pools.
-    pub fn pools(&self) -> usize {
-        self.pools.len()
+    /// The pages of a group's pool.
+    pub fn pool(&self, group: GroupId) -> &PagePool<'a> {
+        let window = self.pools.pool_of(group).checked_sub(1).and_then(|index| self.windows.get(index));
+        window.map_or(&self.full.pages, |pool| &pool.pages)
     }
 
-    /// Index of a group's pool.
-    pub fn pool_index(&self, group: GroupId) -> usize {
-        let index = self.pool_of.get(group.index()).map_or(0, |&index| index.into());
-        index.min(self.pools.len().saturating_sub(1))
-    }
-
-    /// The pool of a group; `None` if there are no pools.
-    pub fn pool(&self, group: GroupId) -> Option<&BlockPool<'a>> {
-        self.pools.get(self.pool_index(group))
-    }
-
-    /// The pages of a sequence in a group, in order of position.
+    /// The pages of a sequence in a group, in order of position; [`PageId::NONE`] before the group's window.
     pub fn table<'s>(&self, sequence: &'s SequencePages<'_>, group: GroupId) -> &'s [PageId] {
-        sequence.tables.get(self.pool_index(group)).map_or(&[], |table| &table.pages)
+        sequence.tables().nth(self.pools.pool_of(group)).unwrap_or(&[])
     }
 
     /// Empty tables with room for `pages` pages in each pool.
@@ -124,59 +131,72 @@ impl<'a> KvManager<'a> {
     /// # Errors
     /// [`OutOfMemory`]
     pub fn empty_tables(&self, pages: u32) -> Result<SequencePages<'a>, OutOfMemory> {
-        SequencePages::new(self.pools.len(), pages, self.heap)
+        SequencePages::new(&self.pools, pages, self.heap)
     }
 
-    /// Fills empty tables with the longest cached prefix of `tokens`, at most `pages` pages, and returns its pages.
-    /// Every pool must have a page for it to count; a model with recurrent states also needs a checkpoint behind the
-    /// last page.
+    /// Fills empty tables with the longest cached prefix of `tokens` behind which a sequence can go on, at most `pages`
+    /// pages, and returns its pages.
     pub fn acquire_prefix(
         &mut self,
         sequence: &mut SequencePages<'_>,
         tokens: &[TokenId],
         pages: u32,
     ) -> u32 {
-        let pages = self.restorable(tokens, pages);
-        for page in tokens.as_chunks().0.iter().take(pages as usize) {
-            let mut tables = self.pools.iter().zip(&sequence.tables);
-            if !tables.all(|(pool, table)| pool.find(table.key, page).is_some()) {
-                break;
-            }
-            for (pool, table) in self.pools.iter_mut().zip(&mut sequence.tables) {
-                let Some((id, key)) = pool.acquire(table.key, page) else { continue };
-                table.pages.push(id);
-                table.key = Some(key);
-                table.cached += 1;
+        let prefix = self.cached_prefix(tokens, pages);
+        for page in tokens.as_chunks().0.iter().take(prefix.pages as usize) {
+            let Some((id, key)) = self.full.find(sequence.full.key, page) else { break };
+            self.full.pages.acquire(id);
+            sequence.full.pages.push(id);
+            sequence.full.key = Some(key);
+            sequence.full.cached += 1;
+        }
+        let position = prefix.pages * PAGE_TOKENS as u32;
+        for (pool, table) in self.windows.iter_mut().zip(&mut sequence.windows) {
+            table.first = first_page(Some(pool.window), position).min(prefix.pages);
+            for (index, &id) in (0..).zip(&sequence.full.pages) {
+                let page = if index < table.first { None } else { pool.acquire(id) };
+                table.pages.push(page.unwrap_or(PageId::NONE));
             }
         }
-        sequence.cached()
+        sequence.checkpoint_pages = prefix.pages;
+        sequence.saved_pages = prefix.pages - prefix.earlier;
+        sequence.shared_pages = prefix.computed;
+        prefix.pages
     }
 
-    /// Number of leading pages of `tokens`, at most `pages`, behind which a sequence can go on: all that are cached, or
-    /// those up to the last checkpoint.
-    fn restorable(&self, tokens: &[TokenId], pages: u32) -> u32 {
-        let Some((states, pool)) = self.states.as_ref().zip(self.pools.first()) else { return pages };
-        let (mut parent, mut restorable) = (None, 0);
+    /// The longest cached prefix of `tokens`, of at most `pages` pages, behind which a sequence can go on.
+    pub(super) fn cached_prefix(&self, tokens: &[TokenId], pages: u32) -> CachedPrefix {
+        let (mut found, mut parent) = (CachedPrefix::default(), None);
+        // pages of each window that end with the current one, without a gap
+        let mut present = [0; MAX_GROUPS];
         for (count, page) in (1..).zip(tokens.as_chunks().0.iter().take(pages as usize)) {
-            let Some((_, key)) = pool.find(parent, page) else { break };
-            if states.find(key).is_some() {
-                restorable = count;
-            }
+            let Some((id, key)) = self.full.find(parent, page) else { break };
             parent = Some(key);
+            found.computed = count;
+            let mut complete = true;
+            for (pool, present) in self.windows.iter().zip(&mut present) {
+                *present = if pool.find(id).is_some() { *present + 1 } else { 0 };
+                complete &= *present >= count - first_page(Some(pool.window), count * PAGE_TOKENS as u32);
+            }
+            if complete && self.states.as_ref().is_none_or(|states| states.find(key).is_some()) {
+                found = CachedPrefix { pages: count, key: parent, earlier: found.pages, computed: count };
+            }
         }
-        restorable
+        found
     }
 
     /// Gives a sequence that starts a recurrent state. Returns the copy that brings it behind the cached prefix, if one
-    /// is needed; a sequence without a cached prefix begins with an empty state. False if there is no state.
+    /// is needed; a sequence without a cached prefix begins with an empty state.
+    ///
+    /// # Errors
+    /// [`NoState`] if all states are in use.
     pub fn start_state(&mut self, sequence: &mut SequencePages<'_>) -> Result<Option<StateCopy>, NoState> {
-        let Some((states, pool)) = self.states.as_mut().zip(self.pools.first()) else { return Ok(None) };
-        let key = sequence.tables.first().and_then(|table| table.key);
-        let source = key.and_then(|key| states.find(key));
+        let Some(states) = self.states.as_mut() else { return Ok(None) };
+        let source = sequence.full.key.and_then(|key| states.find(key));
         if let Some(source) = source {
-            states.touch(source);
+            states.touch(source, sequence.saved_pages);
         }
-        let state = states.take_running(source, &|key| pool.is_cached(key)).ok_or(NoState)?;
+        let state = states.take_running(source, &|key| self.full.is_cached(key)).ok_or(NoState)?;
         sequence.state = Some(state);
         sequence.checkpoint = None;
         Ok(source.filter(|&source| source != state).map(|from| StateCopy { from, to: state }))
@@ -185,17 +205,20 @@ impl<'a> KvManager<'a> {
     /// Makes a checkpoint of a running sequence that has computed just the pages that the prefix cache has of it.
     /// `trailing` checkpoints replace the one before. Returns the copy to make, if one is needed.
     pub fn checkpoint(&mut self, sequence: &mut SequencePages<'_>, trailing: bool) -> Option<StateCopy> {
-        let (states, pool) = self.states.as_mut().zip(self.pools.first())?;
-        let table = sequence.tables.first()?;
-        let key = table.key?;
+        let states = self.states.as_mut()?;
+        let key = sequence.full.key?;
         let replace = sequence.checkpoint.filter(|_| trailing);
-        let to = states.take_checkpoint(key, replace, &|key| pool.is_cached(key))?;
+        let saved = sequence.full.cached.saturating_sub(sequence.checkpoint_pages);
+        if !trailing {
+            sequence.checkpoint_pages = sequence.full.cached;
+        }
+        let to = states.take_checkpoint(key, saved, replace, &|key| self.full.is_cached(key))?;
         sequence.checkpoint = trailing.then_some(key);
         Some(StateCopy { from: sequence.state?, to })
     }
 
-    /// True if the sequences can grow to the given numbers of pages, all of them together, and `reserve` pages
-    /// are left in each pool.
+    /// True if the sequences can grow to the given numbers of pages in the first pool, all of them together, and
+    /// `reserve` pages are left.
     pub fn can_grow<'s, 't: 's>(
         &self,
         wanted: impl Iterator<Item = (&'s SequencePages<'t>, u32)>,
@@ -207,39 +230,106 @@ impl<'a> KvManager<'a> {
         wanted <= self.available()
     }
 
-    /// Grows a sequence to `pages` pages in each pool; false, and nothing has changed, if a pool has too few.
+    /// Grows a sequence to `pages` pages in the first pool; false, and nothing has changed, if there are too few.
     pub fn grow(&mut self, sequence: &mut SequencePages<'_>, pages: u32) -> bool {
         let missing = pages.saturating_sub(sequence.len());
         if missing > self.available() {
             return false;
         }
-        for (pool, table) in self.pools.iter_mut().zip(&mut sequence.tables) {
-            table.pages.extend((0..missing).map_while(|_| pool.allocate()));
+        for _ in 0..missing {
+            let Some(page) = self.allocate_full() else { break };
+            sequence.full.pages.push(page);
         }
         true
     }
 
-    /// Adds the pages of a sequence that are full and computed to the prefix caches; `tokens` are those of the sequence.
+    /// True if all of the sequences can get pages of the windows for their rows up to the given numbers of pages.
+    pub fn can_grow_windows<'s, 't: 's>(
+        &self,
+        wanted: impl Iterator<Item = (&'s SequencePages<'t>, u32)>,
+    ) -> bool {
+        let mut missing = [0_u32; MAX_GROUPS];
+        for (sequence, pages) in wanted {
+            for (missing, table) in missing.iter_mut().zip(&sequence.windows) {
+                *missing = missing.saturating_add(pages.saturating_sub(table.pages.len() as u32));
+            }
+        }
+        self.windows.iter().zip(missing).all(|(pool, missing)| missing <= pool.pages.available())
+    }
+
+    /// Takes a page of the first pool.
+    pub(super) fn allocate_full(&mut self) -> Option<PageId> {
+        let allocated = self.full.allocate()?;
+        if allocated.was_cached {
+            self.windows.iter_mut().for_each(|pool| pool.forget(allocated.page));
+        }
+        Some(allocated.page)
+    }
+
+    /// Takes pages of the windows for the next rows of a sequence, so that it has `pages` pages in every pool if it can.
+    /// Returns the number of pages that it then has in every pool.
+    pub fn grow_windows(&mut self, sequence: &mut SequencePages<'_>, pages: u32) -> u32 {
+        let pages = pages.min(sequence.len());
+        for (pool, table) in self.windows.iter_mut().zip(&mut sequence.windows) {
+            let missing = pages.saturating_sub(table.pages.len() as u32);
+            table.pages.extend((0..missing).map_while(|_| pool.allocate()));
+        }
+        sequence.ready()
+    }
+
+    /// Gives back the pages that no row of a sequence sees any more, of which `computed` tokens are computed. The pages
+    /// before the last page border stay, so that the sequence can go on there if it is preempted. `is_kept` is asked for
+    /// a window and the index of a page: pages that are not to be kept are evicted before all others.
+    pub fn slide(
+        &mut self,
+        sequence: &mut SequencePages<'_>,
+        computed: u32,
+        is_kept: impl Fn(u32, u32) -> bool,
+    ) {
+        let border = computed / PAGE_TOKENS as u32 * PAGE_TOKENS as u32;
+        for (pool, table) in self.windows.iter_mut().zip(&mut sequence.windows) {
+            let first = first_page(Some(pool.window), border).min(table.pages.len() as u32);
+            for index in table.first..first {
+                let page = core::mem::replace(&mut table.pages[index as usize], PageId::NONE);
+                if page != PageId::NONE {
+                    let usefulness = if is_kept(pool.window, index) { Use::Much } else { Use::Little };
+                    pool.release(page, usefulness);
+                }
+            }
+            table.first = first.max(table.first);
+        }
+    }
+
+    /// Adds the pages of a sequence that are full and computed to the prefix cache; `tokens` are those of the sequence.
     pub fn insert_computed(&mut self, sequence: &mut SequencePages<'_>, tokens: &[TokenId], computed: u32) {
         let full = tokens.as_chunks::<PAGE_TOKENS>().0;
         let full = &full[..full.len().min(computed as usize / PAGE_TOKENS)];
-        for (pool, table) in self.pools.iter_mut().zip(&mut sequence.tables) {
-            let new = full.iter().zip(&table.pages).skip(table.cached as usize);
-            for (tokens, &page) in new {
-                table.key = Some(pool.insert(page, table.key, tokens));
-                table.cached += 1;
+        let table = &mut sequence.full;
+        let first = table.cached as usize;
+        for (index, (tokens, &page)) in full.iter().zip(&table.pages).enumerate().skip(first) {
+            let (prefix, key) = self.full.insert(page, table.key, tokens);
+            table.key = Some(key);
+            table.cached += 1;
+            for (pool, table) in self.windows.iter_mut().zip(&sequence.windows) {
+                let page = table.pages.get(index).filter(|&&page| page != PageId::NONE);
+                page.into_iter().for_each(|&page| pool.insert(prefix, page));
             }
         }
     }
 
-    /// Releases all pages of a sequence, the last ones first.
+    /// Releases all pages of a sequence, the last ones first, and its state.
     pub fn release(&mut self, sequence: &mut SequencePages<'_>) {
-        for (pool, table) in self.pools.iter_mut().zip(&mut sequence.tables) {
+        while let Some(page) = sequence.full.pages.pop() {
+            self.full.release(page);
+        }
+        (sequence.full.cached, sequence.full.key) = (0, None);
+        for (pool, table) in self.windows.iter_mut().zip(&mut sequence.windows) {
             while let Some(page) = table.pages.pop() {
-                pool.release(page);
+                if page != PageId::NONE {
+                    pool.release(page, Use::Much);
+                }
             }
-            table.cached = 0;
-            table.key = None;
+            table.first = 0;
         }
         if let Some((states, state)) = self.states.as_mut().zip(sequence.state.take()) {
             states.release(state);

@@ -5,14 +5,18 @@
 
 mod block_pool;
 mod manager;
+mod page_pool;
 mod page_table;
+mod pools;
 mod prefix_cache;
 mod state_pool;
 mod transfer;
+mod window_pool;
 
-pub use block_pool::BlockPool;
 pub use manager::{KvManager, NoState, StateCopy};
+pub use page_pool::PagePool;
 pub use page_table::SequencePages;
+pub use pools::{KvPools, WindowPages};
 pub use prefix_cache::{PageHash, PrefixKey};
 pub use state_pool::StatePool;
-pub use transfer::AllocateError;
+pub use transfer::{AllocateError, KvPart, PrefixParts};

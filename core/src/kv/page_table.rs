@@ -1,11 +1,12 @@
 //! The page tables of one sequence: one per pool, since each pool numbers its own pages.
 
+use super::pools::KvPools;
 use super::prefix_cache::PrefixKey;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::plan::{PageId, StateId};
 
-/// The pages of a sequence in one pool.
-pub(super) struct PageTable<'a> {
+/// The pages of a sequence in the first pool.
+pub(super) struct FullTable<'a> {
     /// In order of position: page `i` holds the positions from `i * PAGE_TOKENS`.
     pub(super) pages: Vec<'a, PageId>,
     /// Number of leading pages that the prefix cache has.
@@ -14,36 +15,60 @@ pub(super) struct PageTable<'a> {
     pub(super) key: Option<PrefixKey>,
 }
 
-/// The pages of a sequence in all pools, equally many in each.
+/// The pages of a sequence in the pool of a window.
+pub(super) struct WindowTable<'a> {
+    /// In order of position; [`PageId::NONE`] before the window.
+    pub(super) pages: Vec<'a, PageId>,
+    /// Number of leading entries without a page.
+    pub(super) first: u32,
+}
+
+/// The pages of a sequence in all pools.
 pub struct SequencePages<'a> {
-    /// `[pools]`
-    pub(super) tables: Vec<'a, PageTable<'a>>,
+    pub(super) full: FullTable<'a>,
+    /// `[windows]`: no longer than the first, and shorter where rows to come have no pages yet.
+    pub(super) windows: Vec<'a, WindowTable<'a>>,
     /// The recurrent state while the sequence runs, for models that have one.
     pub(super) state: Option<StateId>,
     /// The prefix of the last checkpoint that the sequence made behind its prompt.
     pub(super) checkpoint: Option<PrefixKey>,
+    /// Pages before the last checkpoint that stays.
+    pub(super) checkpoint_pages: u32,
+    /// Pages between the checkpoint that it began behind and the one before that.
+    pub(super) saved_pages: u32,
+    /// Pages that others had computed when it began, whether or not it could go on behind them.
+    pub(super) shared_pages: u32,
 }
 
 impl<'a> SequencePages<'a> {
-    /// Empty tables with room for `pages` pages in each of `pools` pools.
-    pub(super) fn new(pools: usize, pages: u32, heap: Heap<'a>) -> Result<Self, OutOfMemory> {
-        let mut tables = heap::with_capacity(heap, pools)?;
-        for _ in 0..pools {
-            let pages = heap::with_capacity(heap, pages as usize)?;
-            tables.push(PageTable { pages, cached: 0, key: None });
+    /// Empty tables with room for `pages` pages in each pool.
+    pub(super) fn new(pools: &KvPools, pages: u32, heap: Heap<'a>) -> Result<Self, OutOfMemory> {
+        let full = FullTable { pages: heap::with_capacity(heap, pages as usize)?, cached: 0, key: None };
+        let mut windows = heap::with_capacity(heap, pools.windows().len())?;
+        for _ in pools.windows() {
+            windows.push(WindowTable { pages: heap::with_capacity(heap, pages as usize)?, first: 0 });
         }
-        Ok(Self { tables, state: None, checkpoint: None })
+        Ok(Self {
+            full,
+            windows,
+            state: None,
+            checkpoint: None,
+            checkpoint_pages: 0,
+            saved_pages: 0,
+            shared_pages: 0,
+        })
     }
 
     /// Bytes of heap of tables with room for `pages` pages.
-    pub(super) fn bytes(pools: usize, pages: u32) -> usize {
-        let table = size_of::<PageTable<'_>>().saturating_add(size_of::<PageId>() * pages as usize);
-        table.saturating_mul(pools)
+    pub(super) fn bytes(pools: &KvPools, pages: u32) -> usize {
+        let table = size_of::<PageId>().saturating_mul(pages as usize);
+        let windows = table.saturating_add(size_of::<WindowTable<'_>>());
+        windows.saturating_mul(pools.windows().len()).saturating_add(table)
     }
 
-    /// Number of pages in each pool.
+    /// Number of pages in the first pool.
     pub fn len(&self) -> u32 {
-        self.tables.first().map_or(0, |table| table.pages.len() as u32)
+        self.full.pages.len() as u32
     }
 
     /// The recurrent state, for models that have one, while the sequence runs.
@@ -51,18 +76,23 @@ impl<'a> SequencePages<'a> {
         self.state
     }
 
+    /// Number of leading pages that others had computed when the sequence began.
+    pub(crate) fn shared(&self) -> u32 {
+        self.shared_pages
+    }
+
     /// True if the sequence holds no pages.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// `[pools]`: the pages in each pool, in order of position.
-    pub(crate) fn each(&self) -> impl Iterator<Item = &[PageId]> {
-        self.tables.iter().map(|table| &table.pages[..])
+    /// `[pools]`: the table of each pool.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &[PageId]> {
+        core::iter::once(&self.full.pages[..]).chain(self.windows.iter().map(|table| &table.pages[..]))
     }
 
-    /// Number of leading pages that the prefix cache has in every pool.
-    pub(super) fn cached(&self) -> u32 {
-        self.tables.iter().map(|table| table.cached).min().unwrap_or(0)
+    /// Number of leading pages whose rows can be computed: those that the sequence has in every pool.
+    pub(super) fn ready(&self) -> u32 {
+        self.windows.iter().map(|table| table.pages.len() as u32).min().unwrap_or(self.len())
     }
 }

@@ -314,12 +314,22 @@ fn layers<'a>(
             },
         });
     }
+    // What a layer reads must be there: keys and values of its shape, as far back as it looks.
+    let kind = |layer: &LayerParams| (layer.window, layer.kv_heads, layer.key_dim, layer.value_dim);
+    let source = |layer: &LayerParams| layers.get(layer.kv_layer as usize).map(kind);
+    if layers.iter().any(|layer| source(layer) != Some(kind(layer))) {
+        let expected = "layers of the same heads and window as the last two before them";
+        return Err(keys.refused(SHARED_LAYERS, f64::from(sharing), expected));
+    }
     Ok(layers)
 }
 
+/// Key of the number of last layers that read the keys and values of earlier ones.
+const SHARED_LAYERS: &str = "attention.shared_kv_layers";
+
 /// Number of last layers that read the keys and values of earlier ones.
 fn sharing_layers(keys: &Keys<'_, '_>, family: &Family, count: u32) -> Result<u32, ModelError> {
-    const KEY: &str = "attention.shared_kv_layers";
+    const KEY: &str = SHARED_LAYERS;
     let sharing = if family.gemma4 { keys.some_count(KEY, MAX_LAYERS)?.unwrap_or(0) } else { 0 };
     // two remain: one of each kind
     if sharing > 0 && sharing + 2 > count {

@@ -4,10 +4,7 @@ use super::error::ModelError;
 use super::hparams::{HyperParams, LayerParams};
 use super::weights::KvGroup;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
-use crate::plan::{GroupId, KvSlot};
-
-/// Most KV groups of a model; batches have one page table per sequence and group.
-const MAX_GROUPS: usize = 8;
+use crate::plan::{GroupId, KvSlot, MAX_GROUPS};
 
 /// The KV groups, and each layer's slot in one of them.
 pub(super) struct KvSlots<'a> {

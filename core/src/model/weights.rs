@@ -5,8 +5,8 @@ use super::hparams::HyperParams;
 use super::rope::Rope;
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::plan::{
-    Activation, BatchLimits, DeltaShape, KvError, KvSlot, KvType, Matrix, Norm, RopeId, Shape, StateId,
-    StateSlot, Temperature, VectorId, WeightId,
+    Activation, BatchLimits, DeltaShape, GroupId, KvError, KvPages, KvSlot, KvType, MAX_GROUPS, Matrix, Norm,
+    PAGE_TOKENS, RopeId, Shape, StateId, StateSlot, Temperature, VectorId, WeightId,
 };
 use crate::quant;
 
@@ -421,11 +421,12 @@ impl<'a> Model<'a> {
         vectors + ropes + tables.iter().sum::<usize>()
     }
 
-    /// The limits of a batch for plans of a shape, on a backend with `pages` KV pages per group and `states`
-    /// recurrent states.
-    pub fn limits(&self, shape: Shape, pages: u32, states: u32) -> BatchLimits {
-        let states = self.state.map(|_| states);
-        BatchLimits { shape, vocabulary: self.vocabulary, groups: self.groups.len(), pages, states }
+    /// The limits of a batch for plans of a shape, on a backend with these KV pages and `states` recurrent states.
+    pub fn limits(&self, shape: Shape, pages: impl Into<KvPages>, states: u32) -> BatchLimits {
+        let mut windows = [None; MAX_GROUPS];
+        windows.iter_mut().zip(&self.groups).for_each(|(window, group)| *window = group.window);
+        let (states, pages) = (self.state.map(|_| states), pages.into());
+        BatchLimits { shape, vocabulary: self.vocabulary, groups: self.groups.len(), pages, windows, states }
     }
 
     /// Bytes of keys and values per token over all groups.
@@ -436,6 +437,19 @@ impl<'a> Model<'a> {
         kv.check(self)?;
         let groups = self.groups.iter().map(|group| group.bytes_per_token(kv).unwrap_or(usize::MAX) as u64);
         Ok(groups.fold(0, u64::saturating_add))
+    }
+
+    /// Bytes of keys and values in these pages.
+    ///
+    /// # Errors
+    /// [`KvError`] if a head is no whole number of blocks.
+    pub fn kv_bytes(&self, kv: KvType, pages: &KvPages) -> Result<u64, KvError> {
+        kv.check(self)?;
+        let bytes = (0..).map(GroupId).zip(&self.groups).map(|(id, group)| {
+            let tokens = u64::from(pages.of(id)).saturating_mul(PAGE_TOKENS as u64);
+            tokens.saturating_mul(group.bytes_per_token(kv).unwrap_or(usize::MAX) as u64)
+        });
+        Ok(bytes.fold(0, u64::saturating_add))
     }
 }
 

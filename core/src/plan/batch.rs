@@ -1,21 +1,18 @@
 //! The inputs of one step: token rows, the runs they form, and the KV pages of their sequences.
 
-use super::{GroupId, Rows, Shape};
+use super::{GroupId, KvPages, MAX_GROUPS, PAGE_TOKENS, Rows, Shape, first_page};
 use crate::token::TokenId;
 use core::fmt;
-
-/// Tokens per KV page.
-pub const PAGE_TOKENS: usize = 32;
-
-/// Number of pages that hold `tokens` tokens.
-pub const fn pages_of(tokens: u32) -> u32 {
-    tokens.div_ceil(PAGE_TOKENS as u32)
-}
 
 /// A page of a KV group's pool: [`PAGE_TOKENS`] positions of every layer of the group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct PageId(pub u32);
+
+impl PageId {
+    /// The entry of a page table for positions that lie before the window of every further row. No pool has this page.
+    pub const NONE: Self = Self(u32::MAX);
+}
 
 /// A place for the recurrent state of one sequence, all layers together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,7 +57,8 @@ pub struct PageTables<'b> {
 
 impl<'b> PageTables<'b> {
     /// The pages of one sequence in one group, in order of position; page `i` holds positions from
-    /// `i * PAGE_TOKENS`. Empty when the batch has no such table.
+    /// `i * PAGE_TOKENS`. Pages that no row of the batch sees may be [`PageId::NONE`]. Empty when the batch has no such
+    /// table.
     pub fn of(&self, sequence: u32, group: GroupId) -> &'b [PageId] {
         let at = (sequence as usize).saturating_mul(self.groups).saturating_add(group.index());
         let Some(span) = self.spans.get(at) else { return &[] };
@@ -126,7 +124,9 @@ pub struct BatchLimits {
     /// Number of KV groups.
     pub groups: usize,
     /// Pages in each group's pool.
-    pub pages: u32,
+    pub pages: KvPages,
+    /// `[groups]`: positions visible in each group; `None` for all.
+    pub windows: [Option<u32>; MAX_GROUPS],
     /// Recurrent states; `None` for models without one.
     pub states: Option<u32>,
 }
@@ -263,11 +263,12 @@ impl Batch<'_> {
         let sequence = run.sequence;
         let end =
             run.position.checked_add(run.rows).ok_or(BatchError::Page { sequence, position: u32::MAX })?;
-        for group in 0..limits.groups {
-            // Groups are few; the bind step bounds them.
-            let pages = self.tables.of(sequence, GroupId(u8::try_from(group).unwrap_or(u8::MAX)));
+        for (group, window) in (0..).map(GroupId).zip(limits.windows).take(limits.groups) {
+            let pages = self.tables.of(sequence, group);
             let needed = (end as usize).div_ceil(PAGE_TOKENS);
-            let good = pages.iter().take(needed).take_while(|page| page.0 < limits.pages).count();
+            let unseen = first_page(window, run.position) as usize;
+            let seen = pages.iter().take(needed).skip(unseen);
+            let good = unseen + seen.take_while(|page| page.0 < limits.pages.of(group)).count();
             if good < needed {
                 let position = u32::try_from(good * PAGE_TOKENS).unwrap_or(u32::MAX);
                 return Err(BatchError::Page { sequence, position });

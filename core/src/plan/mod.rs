@@ -5,14 +5,14 @@
 
 mod batch;
 mod id;
+mod kv_pages;
 mod kv_type;
 mod memory;
 mod op;
 
-pub use batch::{
-    Batch, BatchError, BatchLimits, PAGE_TOKENS, PageId, PageSpan, PageTables, RowRun, StateId, pages_of,
-};
+pub use batch::{Batch, BatchError, BatchLimits, PageId, PageSpan, PageTables, RowRun, StateId};
 pub use id::{GroupId, RopeId, TensorId, VectorId, WeightId};
+pub use kv_pages::{KvPages, MAX_GROUPS, PAGE_TOKENS, first_page, pages_of};
 pub use kv_type::{KvError, KvType, UnknownKvType};
 pub(crate) use memory::Builder;
 pub use memory::{Element, Plan, PlanError, Rows, Shape, Tensor};

@@ -8,7 +8,9 @@ use super::state::KvPool;
 use crate::backend::{Backend, KvError, KvType, Output, PageError, PageFormat};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::model::{Model, StateShape};
-use crate::plan::{Batch, BatchError, HeadResult, KvSlot, Op, PageId, Plan, StateId, StateSlot};
+use crate::plan::{
+    Batch, BatchError, GroupId, HeadResult, KvPages, KvSlot, MAX_GROUPS, Op, PageId, Plan, StateId, StateSlot,
+};
 use core::fmt;
 
 /// A reference step that failed.
@@ -52,7 +54,7 @@ impl core::error::Error for ReferenceError {}
 pub struct Reference<'m, 'a> {
     model: &'m Model<'a>,
     interpreter: Interpreter<'m, 'a>,
-    pages: u32,
+    pages: KvPages,
     kv: KvType,
     pools: Vec<'m, KvPool<'m>>,
     /// `[states, layers, floats]`
@@ -62,23 +64,24 @@ pub struct Reference<'m, 'a> {
 }
 
 impl<'m, 'a> Reference<'m, 'a> {
-    /// A backend with `pages` KV pages per group.
+    /// A backend with these KV pages.
     ///
     /// # Errors
     /// The heap has no room for pools or scratch, or the model's heads can't be stored in the type.
     pub fn new(
         model: &'m Model<'a>,
-        pages: u32,
+        pages: impl Into<KvPages>,
         kv: KvType,
         products: Products,
         heap: Heap<'m>,
     ) -> Result<Self, ReferenceError> {
         kv.check(model)?;
+        let pages = pages.into();
         let mut pools = heap::with_capacity(heap, model.groups.len())?;
-        for group in &model.groups {
-            pools.push(KvPool::new(*group, pages, kv, heap)?);
+        for (id, group) in (0..).map(GroupId).zip(&model.groups) {
+            pools.push(KvPool::new(*group, pages.of(id), kv, heap)?);
         }
-        let interpreter = Interpreter::new(model, pages, products, heap)?;
+        let interpreter = Interpreter::new(model, pages.table(), products, heap)?;
         Ok(Self {
             model,
             interpreter,
@@ -92,8 +95,8 @@ impl<'m, 'a> Reference<'m, 'a> {
     }
 
     /// Bytes of heap that a backend of the model takes beside KV pages, activations and logits.
-    pub fn scratch_bytes(model: &Model<'_>, pages: u32) -> usize {
-        model.groups.len() * size_of::<KvPool<'_>>() + Sizes::new(model, pages).bytes()
+    pub fn scratch_bytes(model: &Model<'_>, pages: impl Into<KvPages>) -> usize {
+        model.groups.len() * size_of::<KvPool<'_>>() + Sizes::new(model, pages.into().table()).bytes()
     }
 }
 
@@ -103,9 +106,21 @@ impl Reference<'_, '_> {
         self.model.state.map_or(0, |state| state.floats())
     }
 
+    /// Number of recurrent states.
+    fn state_count(&self) -> u32 {
+        self.states.len().checked_div(self.state_floats()).unwrap_or(0) as u32
+    }
+
+    /// The floats of a state that is there.
+    fn state(&mut self, state: StateId) -> &mut [f32] {
+        let floats = self.state_floats();
+        &mut self.states[state.0 as usize * floats..][..floats]
+    }
+
     fn form(&self) -> PageFormat {
-        let bytes = self.pools.iter().map(|pool| pool.page_bytes(self.kv)).sum();
-        PageFormat { layout: "reference", kv: self.kv, bytes }
+        let mut pages = [0; MAX_GROUPS];
+        pages.iter_mut().zip(&self.pools).for_each(|(bytes, pool)| *bytes = pool.page_bytes(self.kv));
+        PageFormat { layout: "reference", kv: self.kv, pages, state: self.state_floats() * size_of::<f32>() }
     }
 }
 
@@ -169,7 +184,7 @@ impl Backend for Reference<'_, '_> {
 
     fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), ReferenceError> {
         self.finished = None;
-        let states = self.states.len().checked_div(self.state_floats()).unwrap_or(0) as u32;
+        let states = self.state_count();
         batch.check(&self.model.limits(plan.shape, self.pages, states)).map_err(ReferenceError::Batch)?;
         self.reserve(plan)?;
         self.arena.resize(plan.arena.max(self.arena.len()), 0.0);
@@ -194,23 +209,31 @@ impl Backend for Reference<'_, '_> {
         Some(self.form())
     }
 
-    fn read_page(&mut self, page: PageId, mut to: &mut [u8]) -> Result<(), PageError> {
-        self.form().check(page, self.pages, to.len())?;
-        for pool in &self.pools {
-            let (own, rest) = to.split_at_mut(pool.page_bytes(self.kv));
-            pool.read_page(self.kv, page, own);
-            to = rest;
-        }
+    fn read_page(&mut self, group: GroupId, page: PageId, to: &mut [u8]) -> Result<(), PageError> {
+        self.form().check(group, page, &self.pages, to.len())?;
+        let pool = self.pools.get(group.index());
+        pool.into_iter().for_each(|pool| pool.read_page(self.kv, page, to));
         Ok(())
     }
 
-    fn write_page(&mut self, page: PageId, mut from: &[u8]) -> Result<(), PageError> {
-        self.form().check(page, self.pages, from.len())?;
-        for pool in &mut self.pools {
-            let (own, rest) = from.split_at(pool.page_bytes(self.kv));
-            pool.write_page(self.kv, page, own);
-            from = rest;
-        }
+    fn write_page(&mut self, group: GroupId, page: PageId, from: &[u8]) -> Result<(), PageError> {
+        self.form().check(group, page, &self.pages, from.len())?;
+        let pool = self.pools.get_mut(group.index());
+        pool.into_iter().for_each(|pool| pool.write_page(self.kv, page, from));
+        Ok(())
+    }
+
+    fn read_state(&mut self, state: StateId, to: &mut [u8]) -> Result<(), PageError> {
+        self.form().check_state(state, self.state_count(), to.len())?;
+        let floats = self.state(state).iter();
+        to.as_chunks_mut().0.iter_mut().zip(floats).for_each(|(to, x)| *to = x.to_le_bytes());
+        Ok(())
+    }
+
+    fn write_state(&mut self, state: StateId, from: &[u8]) -> Result<(), PageError> {
+        self.form().check_state(state, self.state_count(), from.len())?;
+        let numbers = from.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes));
+        self.state(state).iter_mut().zip(numbers).for_each(|(to, x)| *to = x);
         Ok(())
     }
 }

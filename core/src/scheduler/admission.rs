@@ -27,13 +27,14 @@ impl<T> Scheduler<'_, T> {
         }
     }
 
-    /// True if a running sequence is about to compute a page that this one will then find in the cache.
+    /// True if a running sequence is about to come to where this one can then go on from the cache: a page, or with
+    /// recurrent states a checkpoint.
     fn is_prefix_in_progress(&self, index: usize) -> bool {
         let sequence = &self.sequences[index];
         let cacheable = sequence.cacheable_pages() as usize * PAGE_TOKENS;
         self.sequences.iter().filter(|other| other.running && !other.skip_cache).any(|other| {
-            let page = (other.computed as usize / PAGE_TOKENS + 1) * PAGE_TOKENS;
-            page <= cacheable.min(other.prompt as usize) && other.tokens[..page] == sequence.tokens[..page]
+            let next = other.next_border() as usize;
+            next <= cacheable.min(other.prompt as usize) && other.tokens[..next] == sequence.tokens[..next]
         })
     }
 

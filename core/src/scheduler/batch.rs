@@ -4,7 +4,9 @@ use super::config::Config;
 use super::sequence::{RequestId, Sequence};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
 use crate::kv::{KvManager, StateCopy};
-use crate::plan::{Batch, GroupId, PageId, PageSpan, PageTables, RowRun, StateId};
+use crate::plan::{
+    Batch, GroupId, MAX_GROUPS, PAGE_TOKENS, PageId, PageSpan, PageTables, RowRun, StateId, pages_of,
+};
 use crate::token::TokenId;
 
 /// The kind of a step.
@@ -94,14 +96,14 @@ impl<'m> BatchBuffers<'m> {
         })
     }
 
-    /// Bytes of heap of the buffers, with one pool.
-    pub(super) fn bytes(config: &Config, groups: usize) -> usize {
+    /// Bytes of heap of the buffers.
+    pub(super) fn bytes(config: &Config, groups: usize, pools: usize) -> usize {
         let states = size_of::<StateId>() + 2 * size_of::<StateCopy>();
         let per_sequence = size_of::<RowRun>() + 3 * size_of::<RequestId>() + states;
         let per_sequence = per_sequence.saturating_add(size_of::<PageSpan>().saturating_mul(groups));
         let outputs = size_of::<u32>().saturating_mul(config.sequences.max(config.pooling_rows) as usize);
         let rows = size_of::<TokenId>().saturating_mul(config.widest_step() as usize);
-        let pages = size_of::<PageId>().saturating_mul(config.full_pages() as usize);
+        let pages = size_of::<PageId>().saturating_mul(config.full_pages() as usize).saturating_mul(pools);
         let sequences = per_sequence.saturating_mul(config.sequences as usize);
         [outputs, rows, pages].into_iter().fold(sequences, usize::saturating_add)
     }
@@ -126,10 +128,17 @@ impl<'m> BatchBuffers<'m> {
         self.tokens.len() as u32
     }
 
-    /// Adds up to `most` pending tokens of a sequence as rows and returns their number. The last pending row is an
-    /// output.
-    pub(super) fn add<T>(&mut self, sequence: &mut Sequence<'_, T>, kv: &KvManager<'_>, most: u32) -> u32 {
+    /// Adds up to `most` pending tokens of a sequence as rows, as far as it gets pages for them, and returns their number.
+    /// The last pending row is an output.
+    pub(super) fn add<T>(
+        &mut self,
+        sequence: &mut Sequence<'_, T>,
+        kv: &mut KvManager<'_>,
+        most: u32,
+    ) -> u32 {
         let count = sequence.pending().min(most).min(sequence.rows_to_checkpoint());
+        let ready = kv.grow_windows(&mut sequence.pages, pages_of(sequence.computed.saturating_add(count)));
+        let count = count.min((ready.saturating_mul(PAGE_TOKENS as u32)).saturating_sub(sequence.computed));
         if count == 0 {
             return 0;
         }
@@ -150,11 +159,13 @@ impl<'m> BatchBuffers<'m> {
 
     /// Adds a sequence's page tables: one per pool, and for each group the span of its pool's.
     fn add_tables<T>(&mut self, sequence: &Sequence<'_, T>, kv: &KvManager<'_>) {
-        let (start, len) = (self.pages.len() as u32, sequence.pages.len());
-        sequence.pages.each().for_each(|pages| self.pages.extend_from_slice(pages));
-        let groups =
-            (0..self.groups).map(|group| kv.pool_index(GroupId(u8::try_from(group).unwrap_or(u8::MAX))));
-        self.spans.extend(groups.map(|pool| PageSpan { start: start + pool as u32 * len, len }));
+        let mut pools = [PageSpan::default(); MAX_GROUPS + 1];
+        for (span, pages) in pools.iter_mut().zip(sequence.pages.tables()) {
+            *span = PageSpan { start: self.pages.len() as u32, len: pages.len() as u32 };
+            self.pages.extend_from_slice(pages);
+        }
+        let groups = (0..self.groups).map(|group| GroupId(u8::try_from(group).unwrap_or(u8::MAX)));
+        self.spans.extend(groups.map(|group| pools[kv.pools().pool_of(group)]));
     }
 
     /// Makes the rows so far a pooling step: every row is an output.

@@ -15,6 +15,7 @@ mod sequence;
 
 pub use batch::{StepBatch, StepKind};
 pub use config::Config;
+pub(crate) use config::window_pages;
 pub use pacing::Pacing;
 pub use scheduler::Scheduler;
 pub use sequence::{NewSequence, RequestId, Sequence};

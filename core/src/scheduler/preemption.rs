@@ -8,18 +8,21 @@ impl<T> Scheduler<'_, T> {
     /// arrivals that have produced a token since their admission is preempted; it waits and is computed again. False if
     /// there is none: the sequence then has no row in this step.
     pub(super) fn make_room(&mut self, index: usize) -> bool {
-        let sequence = &self.sequences[index];
-        let pages = pages_of(sequence.computed.saturating_add(1));
-        if sequence.pages.len() >= pages {
+        if self.grow(index) {
             return true;
         }
-        if self.kv.available() == 0 {
-            let later = self.sequences.iter().enumerate().skip(index + 1).rev();
-            let victim = later.into_iter().find(|(_, other)| other.running && other.produced);
-            let Some(victim) = victim.map(|(victim, _)| victim) else { return false };
-            self.preempt(victim);
-        }
-        self.kv.grow(&mut self.sequences[index].pages, pages)
+        let later = self.sequences.iter().enumerate().skip(index + 1).rev();
+        let victim = later.into_iter().find(|(_, other)| other.running && other.produced);
+        let Some(victim) = victim.map(|(victim, _)| victim) else { return false };
+        self.preempt(victim);
+        self.grow(index)
+    }
+
+    /// Takes pages for a sequence's next row in every pool; false if one has none.
+    fn grow(&mut self, index: usize) -> bool {
+        let sequence = &mut self.sequences[index];
+        let pages = pages_of(sequence.computed.saturating_add(1));
+        self.kv.grow(&mut sequence.pages, pages) && self.kv.grow_windows(&mut sequence.pages, pages) >= pages
     }
 
     /// Takes the pages of a running sequence and lets it wait.

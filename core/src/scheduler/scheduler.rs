@@ -4,9 +4,9 @@
 use super::batch::{BatchBuffers, StepBatch, StepKind};
 use super::config::Config;
 use super::pacing::Pacing;
-use super::sequence::{Checkpoint, NewSequence, RequestId, Sequence};
+use super::sequence::{Checkpoint, NewSequence, RequestId, Sequence, is_before_checkpoint};
 use crate::heap::{self, Heap, OutOfMemory, Vec};
-use crate::kv::KvManager;
+use crate::kv::{KvManager, KvPools};
 use crate::plan::{PAGE_TOKENS, pages_of};
 use crate::token::TokenId;
 
@@ -33,22 +33,22 @@ impl<'m, T> Scheduler<'m, T> {
         kv: KvManager<'m>,
         heap: Heap<'m>,
     ) -> Result<Self, OutOfMemory> {
-        let batch = BatchBuffers::new(&config, groups, kv.pools(), heap)?;
+        let batch = BatchBuffers::new(&config, groups, kv.pools().count(), heap)?;
         let sequences = heap::with_capacity(heap, config.live_requests())?;
         let pacing = Pacing::new(config.step_target);
         Ok(Self { config, sequences, kv, batch, pacing, pooled_last: false })
     }
 
-    /// Bytes of heap that a scheduler takes with all live sequences at full context, and with one pool of pages.
-    pub fn bytes(config: &Config, groups: usize) -> usize {
+    /// Bytes of heap that a scheduler takes with all live sequences at full context, and with these pools of pages.
+    pub fn bytes(config: &Config, groups: usize, pools: &KvPools) -> usize {
         let pages = pages_of(config.context);
         let per_sequence = size_of::<Sequence<'_, T>>()
             .saturating_add(size_of::<TokenId>().saturating_mul(config.context as usize))
-            .saturating_add(KvManager::sequence_bytes(pages));
+            .saturating_add(KvManager::sequence_bytes(pools, pages));
         per_sequence
             .saturating_mul(config.live_requests())
-            .saturating_add(BatchBuffers::bytes(config, groups))
-            .saturating_add(KvManager::shared_bytes(groups, config.pages))
+            .saturating_add(BatchBuffers::bytes(config, groups, pools.count()))
+            .saturating_add(KvManager::bytes(pools))
     }
 
     /// The limits that it was made for.
@@ -113,6 +113,7 @@ impl<'m, T> Scheduler<'m, T> {
         feeds_itself: &dyn Fn(&Sequence<'m, T>) -> bool,
     ) -> StepBatch<'_> {
         self.batch.clear();
+        self.slide();
         self.checkpoint();
         self.admit_waiting();
         if !self.form_pooling_step() {
@@ -152,6 +153,15 @@ impl<'m, T> Scheduler<'m, T> {
         }
     }
 
+    /// Gives back the pages that are behind the windows of all running sequences. No step is in flight that reads them.
+    fn slide(&mut self) {
+        for sequence in self.sequences.iter_mut().filter(|sequence| sequence.running) {
+            let (computed, borders) = (sequence.computed, sequence.borders());
+            let is_kept = |window, page| is_before_checkpoint(borders, window, page);
+            self.kv.slide(&mut sequence.pages, computed, is_kept);
+        }
+    }
+
     /// Makes checkpoints of the recurrent states that the last step has brought to where one is wanted.
     fn checkpoint(&mut self) {
         for sequence in self.sequences.iter_mut().filter(|sequence| sequence.running) {
@@ -171,7 +181,7 @@ impl<'m, T> Scheduler<'m, T> {
         else {
             return false;
         };
-        self.batch.add(sequence, &self.kv, self.config.pooling_rows);
+        self.batch.add(sequence, &mut self.kv, self.config.pooling_rows);
         self.batch.pool();
         self.pooled_last = true;
         true
@@ -193,12 +203,17 @@ impl<'m, T> Scheduler<'m, T> {
         }
         let pages = |sequence: &Sequence<'_, T>| pages_of(sequence.computed.saturating_add(steps));
         let wanted = running().map(|sequence| (&sequence.pages, pages(sequence)));
+        let windows = running().map(|sequence| (&sequence.pages, pages(sequence)));
         if steps <= 1 || running().next().is_none() || !self.kv.can_grow(wanted, 0) {
+            return 1;
+        }
+        if !self.kv.can_grow_windows(windows) {
             return 1;
         }
         for sequence in self.sequences.iter_mut().filter(|sequence| sequence.running) {
             let pages = pages_of(sequence.computed.saturating_add(steps));
             self.kv.grow(&mut sequence.pages, pages);
+            self.kv.grow_windows(&mut sequence.pages, pages);
         }
         steps
     }
@@ -208,7 +223,7 @@ impl<'m, T> Scheduler<'m, T> {
         for index in 0..self.sequences.len() {
             let sequence = &self.sequences[index];
             if sequence.running && sequence.decodes() && self.make_room(index) {
-                self.batch.add(&mut self.sequences[index], &self.kv, 1);
+                self.batch.add(&mut self.sequences[index], &mut self.kv, 1);
             }
         }
         let rows = self.batch.rows();
@@ -226,7 +241,7 @@ impl<'m, T> Scheduler<'m, T> {
         let wanted = others.fold(0, |sum: u32, sequence| sum.saturating_add(sequence.pending()));
         let mut next = Some((earliest, room.saturating_sub(wanted).max(room.div_ceil(2))));
         while let Some((index, most)) = next.filter(|_| room > 0) {
-            room -= self.batch.add(&mut self.sequences[index], &self.kv, most.min(room));
+            room -= self.batch.add(&mut self.sequences[index], &mut self.kv, most.min(room));
             // A prompt that has stopped at a checkpoint of its recurrent state goes on in the next step.
             let others = self.sequences[later..]
                 .iter()

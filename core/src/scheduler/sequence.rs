@@ -14,10 +14,18 @@ pub struct RequestId(pub u64);
 /// computed again before it.
 pub(super) const CHECKPOINT_SPACING: u32 = 2048;
 
+/// True if a page is seen within `window` positions behind one of the places where checkpoints are made in a sequence with
+/// these [`Sequence::borders`]: there a later request can go on only if the page is there.
+pub(super) fn is_before_checkpoint(borders: [u32; 2], window: u32, page: u32) -> bool {
+    let end = page.saturating_add(1).saturating_mul(PAGE_TOKENS as u32);
+    let seen = |border: u32| border >= end && border.saturating_add(1).saturating_sub(window) < end;
+    end.checked_next_multiple_of(CHECKPOINT_SPACING).is_some_and(seen) || borders.into_iter().any(seen)
+}
+
 /// Kinds of checkpoints of a recurrent state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checkpoint {
-    /// In a prompt, or at its end.
+    /// In a prompt, where it leaves what others have computed, or at its end.
     Prompt,
     /// Behind a page of generated tokens; a later one of the same sequence replaces it, and the last one serves the next
     /// turn of the conversation.
@@ -155,10 +163,13 @@ impl<T> Sequence<'_, T> {
         self.computed = self.computed.saturating_add(1).min(self.len());
     }
 
-    /// Last border of a page in the prompt: the last position behind which a later request can go on, since at least one
-    /// token is always computed.
-    fn prompt_border(&self) -> u32 {
-        self.prompt.saturating_sub(1) / PAGE_TOKENS as u32 * PAGE_TOKENS as u32
+    /// Page borders behind which others will go on, beside those at regular distances: the last one in the prompt, since at
+    /// least one token is always computed; and the one where the prompt leaves what earlier requests have in common with
+    /// it, such as a system message.
+    pub(super) fn borders(&self) -> [u32; 2] {
+        let page = PAGE_TOKENS as u32;
+        let prompt = self.prompt.saturating_sub(1) / page;
+        [prompt, self.pages.shared().min(prompt)].map(|pages| pages * page)
     }
 
     /// Most rows of its next step: with a recurrent state, those up to the next checkpoint.
@@ -167,9 +178,8 @@ impl<T> Sequence<'_, T> {
             return u32::MAX;
         }
         let next = (self.computed / CHECKPOINT_SPACING + 1) * CHECKPOINT_SPACING;
-        let border = self.prompt_border();
-        let next = if self.computed < border { next.min(border) } else { next };
-        next - self.computed
+        let ahead = self.borders().into_iter().filter(|&border| border > self.computed);
+        ahead.fold(next, u32::min) - self.computed
     }
 
     /// The kind of checkpoint that its computed tokens call for, if any.
@@ -185,8 +195,16 @@ impl<T> Sequence<'_, T> {
         if computed >= self.prompt {
             return Some(Checkpoint::Trailing);
         }
-        let kept = computed == self.prompt_border() || computed.is_multiple_of(CHECKPOINT_SPACING);
+        let kept = self.borders().contains(&computed) || computed.is_multiple_of(CHECKPOINT_SPACING);
         kept.then_some(Checkpoint::Prompt)
+    }
+
+    /// The next position behind which another request can go on, when it is computed.
+    pub(super) fn next_border(&self) -> u32 {
+        match self.rows_to_checkpoint() {
+            u32::MAX => (self.computed / PAGE_TOKENS as u32 + 1) * PAGE_TOKENS as u32,
+            rows => self.computed + rows,
+        }
     }
 
     /// True if its next step is one decode row.

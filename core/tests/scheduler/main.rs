@@ -8,9 +8,10 @@ mod preemption;
 mod random;
 mod rows;
 mod states;
+mod windows;
 
 use doorbell_core::heap::{self, Global, Heap};
-use doorbell_core::kv::KvManager;
+use doorbell_core::kv::{KvManager, KvPools};
 use doorbell_core::plan::PAGE_TOKENS;
 use doorbell_core::scheduler::{Config, NewSequence, RequestId, Scheduler, StepKind};
 use doorbell_core::token::TokenId;
@@ -47,7 +48,7 @@ fn text(number: u64, len: u32) -> Vec<TokenId> {
 
 impl Harness {
     fn new(config: Config) -> Self {
-        let kv = KvManager::shared(1, config.pages, HEAP).unwrap();
+        let kv = KvManager::new(KvPools::shared(1, config.pages), HEAP).unwrap();
         Self { scheduler: Scheduler::new(config, 1, kv, HEAP).unwrap() }
     }
 

@@ -1,14 +1,14 @@
 //! Random scripts: whatever happens, no page leaks, every sequence ends, and steps keep to the limits.
 
 use crate::{HEAP, Harness, text};
-use doorbell_core::kv::KvManager;
+use doorbell_core::kv::{KvManager, KvPools};
 use doorbell_core::plan::GroupId;
 use doorbell_core::scheduler::{Config, RequestId, Scheduler};
 use std::collections::HashMap;
 
 /// Pages are held exactly by the sequences that list them.
 fn check_pages(scheduler: &Scheduler<'_>) {
-    let pool = scheduler.kv().pool(GroupId(0)).unwrap();
+    let pool = scheduler.kv().pool(GroupId(0));
     let mut holders: HashMap<u32, u32> = HashMap::new();
     for sequence in scheduler.sequences() {
         for page in scheduler.kv().table(sequence.pages(), GroupId(0)) {
@@ -32,7 +32,7 @@ fn nothing_leaks_in_random_scripts() {
         // at least as many as one sequence needs
         config.pages = u.int_in_range(7..=20)?;
         config.step_target = 1000;
-        let kv = KvManager::shared(1, config.pages, HEAP).unwrap();
+        let kv = KvManager::new(KvPools::shared(1, config.pages), HEAP).unwrap();
         let mut harness = Harness { scheduler: Scheduler::new(config, 1, kv, HEAP).unwrap() };
         let mut next = 0;
         for _ in 0..u.int_in_range(1..=60)? {

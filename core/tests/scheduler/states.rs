@@ -2,7 +2,7 @@
 
 use super::{HEAP, PAGE, text};
 use doorbell_core::heap;
-use doorbell_core::kv::KvManager;
+use doorbell_core::kv::{KvManager, KvPools};
 use doorbell_core::plan::StateId;
 use doorbell_core::scheduler::{Config, NewSequence, RequestId, Scheduler};
 use doorbell_core::token::TokenId;
@@ -15,7 +15,7 @@ struct Harness {
 
 impl Harness {
     fn new(config: Config) -> Self {
-        let mut kv = KvManager::shared(1, config.pages, HEAP).unwrap();
+        let mut kv = KvManager::new(KvPools::shared(1, config.pages), HEAP).unwrap();
         kv.add_states(config.states()).unwrap();
         let seen = vec![Vec::new(); config.states() as usize];
         Self { scheduler: Scheduler::new(config, 1, kv, HEAP).unwrap(), seen }

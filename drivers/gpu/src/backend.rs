@@ -193,7 +193,7 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
             conversions,
             target,
             settings,
-            reference: ReferenceFallback::new(model, settings.pages, heap)?,
+            reference: ReferenceFallback::new(model, settings.pages.table(), heap)?,
             states: 0,
             fallback: None,
             split_report: None,
@@ -349,7 +349,7 @@ impl Backend for GpuBackend<'_, '_, '_> {
         let picks =
             plan.ops.iter().any(|op| matches!(op, Op::Head(head) if head.result == HeadResult::ArgMax));
         for (rows, outputs) in [(plan.shape.rows, plan.shape.outputs), (1, 1)] {
-            let positions = covered(rows, self.settings.pages);
+            let positions = covered(rows, self.settings.pages.table());
             let size = StepSize { rows, outputs: outputs.min(rows), positions, chained: false };
             self.record(plan, size)?;
             if picks && rows == size.outputs {

@@ -8,7 +8,7 @@ use doorbell_kernels::scratch_bytes;
 use doorbell_kfd::topology::MemoryPool;
 
 use crate::error::GpuError;
-use crate::memory_needs::{MemoryNeeds, MemoryShortage, kv_bytes, rope_bytes, weight_bytes};
+use crate::memory_needs::{MemoryNeeds, MemoryShortage, context_needs, weight_bytes};
 use crate::placement::{LayerSplit, Placement, SplitReport, bind, kept_layers, on_device, weights};
 use crate::settings::Settings;
 
@@ -89,13 +89,14 @@ fn fitting(
     };
     let result = 4 * u64::from(plan.shape.outputs) * u64::from(kept.vocabulary);
     let working = [4 * plan.arena as u64, scratch_bytes(plan, kept), result];
-    let pages = settings.pages;
     let groups = kept.groups.iter().zip(&layers).map(|(group, &layers)| KvGroup { layers, ..*group });
+    let (context, windows) = context_needs(kept, groups, settings.kv, &settings.pages);
     let needs = MemoryNeeds {
         weights: weight_bytes(kept, &loaded),
-        context: kv_bytes(groups, settings.kv, pages).saturating_add(rope_bytes(kept, pages)),
+        context,
+        windows,
         working: working.into_iter().fold(0, u64::saturating_add),
-        pages,
+        pages: settings.pages.table(),
     };
     let [on_device, in_all] =
         [&loaded, &alloc::vec![true; loaded.len()]].map(|which| weight_bytes(kept, which));

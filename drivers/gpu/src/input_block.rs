@@ -4,7 +4,7 @@
 //! again as it is. Page tables come last because only their size is not bounded by the plan.
 
 use alloc::vec::Vec;
-use doorbell_core::plan::{Batch, GroupId, PAGE_TOKENS, Shape};
+use doorbell_core::plan::{Batch, GroupId, PAGE_TOKENS, PageId, Shape};
 use doorbell_kernels::Inputs;
 
 use crate::memory_needs::LINE;
@@ -47,8 +47,8 @@ impl Layout {
     }
 
     /// The bytes of a block for a batch that has been checked. Page tables reach to `positions`, beyond a
-    /// sequence's own pages with page 0, which is always there; its own are those that it needs when it has grown by
-    /// `ahead` positions.
+    /// sequence's own pages and before its window with page 0, which is always there; its own are those that it needs
+    /// when it has grown by `ahead` positions.
     pub(crate) fn write(&self, batch: &Batch<'_>, ahead: u32, positions: u32, out: &mut Vec<u8>) {
         let starts = self.starts();
         let pages = (positions as usize).div_ceil(PAGE_TOKENS);
@@ -87,7 +87,8 @@ impl Layout {
                 let used = (run.position + run.rows + ahead).div_ceil(PAGE_TOKENS as u32);
                 let own = &own[..own.len().min(used as usize)];
                 for page in 0..pages {
-                    put(starts[6], entry + page, own.get(page).map_or(0, |page| page.0));
+                    let id = own.get(page).filter(|&&page| page != PageId::NONE);
+                    put(starts[6], entry + page, id.map_or(0, |page| page.0));
                 }
                 entry += pages;
             }
@@ -98,7 +99,7 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use doorbell_core::plan::{PageId, PageSpan, PageTables, RowRun};
+    use doorbell_core::plan::{PageSpan, PageTables, RowRun};
     use doorbell_core::token::TokenId;
 
     #[test]
@@ -109,7 +110,8 @@ mod tests {
             RowRun { sequence: 1, first_row: 0, rows: 2, position: 31 },
             RowRun { sequence: 0, first_row: 2, rows: 1, position: 3 },
         ];
-        let pages = [9, 8, 3, 2, 1, 4].map(PageId);
+        // before the window of the second group there is no page
+        let pages = [9, 8, 3, 2, PageId::NONE.0, 4].map(PageId);
         let span = |start, len| PageSpan { start, len };
         let spans = [span(0, 1), span(1, 1), span(2, 2), span(4, 2)];
         let tables = PageTables { pages: &pages, spans: &spans, groups: 2, states: &[] };
@@ -127,7 +129,7 @@ mod tests {
         assert_eq!(words(inputs.outputs, 2), [1, 2]);
         assert_eq!(words(inputs.output_positions, 2), [32, 3]);
         assert_eq!(words(inputs.output_tables, 4), [0, 4, 2, 6]);
-        assert_eq!(words(inputs.pages, 8), [3, 2, 1, 4, 9, 0, 8, 0]);
+        assert_eq!(words(inputs.pages, 8), [3, 2, 0, 4, 9, 0, 8, 0]);
         assert_eq!(bytes.len() as u64, inputs.pages + 32);
     }
 }

@@ -3,7 +3,7 @@
 use core::fmt;
 use doorbell_core::backend::KvType;
 use doorbell_core::model::{KvGroup, Model};
-use doorbell_core::plan::PAGE_TOKENS;
+use doorbell_core::plan::{GroupId, KvPages, PAGE_TOKENS};
 use doorbell_kernels::{KvLayout, RopeTable};
 use doorbell_kfd::topology::{Limit, MemoryDomain};
 
@@ -17,9 +17,11 @@ pub struct MemoryNeeds {
     pub weights: u64,
     /// Keys, values and rotary tables.
     pub context: u64,
+    /// Those of them that do not grow with the context: keys and values of layers with a window.
+    pub windows: u64,
     /// Activations, scratch, results.
     pub working: u64,
-    /// KV pages per group.
+    /// Pages of the longest sequence.
     pub pages: u32,
 }
 
@@ -47,9 +49,9 @@ pub struct MemoryShortage {
 impl MemoryShortage {
     /// Tokens of context that there would be room for; 0 when not even the weights fit.
     pub fn tokens(&self) -> u64 {
-        let MemoryNeeds { weights, context, working, pages } = self.needs;
-        let rest = self.limit.bytes.saturating_sub(weights).saturating_sub(working);
-        let page = context / u64::from(pages.max(1));
+        let MemoryNeeds { weights, context, windows, working, pages } = self.needs;
+        let rest = self.limit.bytes.saturating_sub(weights).saturating_sub(working).saturating_sub(windows);
+        let page = context.saturating_sub(windows) / u64::from(pages.max(1));
         rest.checked_div(page).unwrap_or(0) * PAGE_TOKENS as u64
     }
 }
@@ -114,13 +116,24 @@ pub(crate) fn rope_table(pairs: usize) -> RopeTable {
     RopeTable { pairs: u32::try_from(pairs).unwrap_or(u32::MAX) }
 }
 
-/// Bytes of all keys and values.
-pub(crate) fn kv_bytes(groups: impl Iterator<Item = KvGroup>, kv: KvType, pages: u32) -> u64 {
-    let page = groups.map(|group| {
+/// Bytes of all keys, values and rotary tables, and those among them that do not grow with the context.
+pub(crate) fn context_needs(
+    model: &Model<'_>,
+    groups: impl Iterator<Item = KvGroup>,
+    kv: KvType,
+    pages: &KvPages,
+) -> (u64, u64) {
+    let (mut context, mut windows) = (rope_bytes(model, pages.table()), 0_u64);
+    for (id, group) in (0..).map(GroupId).zip(groups) {
         let values = KvLayout::values(&group, kv).page_bytes();
-        KvLayout::keys(&group, kv).page_bytes().saturating_add(values)
-    });
-    page.fold(0, u64::saturating_add).saturating_mul(pages.into())
+        let page = KvLayout::keys(&group, kv).page_bytes().saturating_add(values);
+        let bytes = page.saturating_mul(pages.of(id).into());
+        context = context.saturating_add(bytes);
+        if group.window.is_some() {
+            windows = windows.saturating_add(bytes);
+        }
+    }
+    (context, windows)
 }
 
 #[cfg(test)]
@@ -131,10 +144,14 @@ mod tests {
 
     #[test]
     fn a_shortage_says_what_would_fit() {
-        let needs = MemoryNeeds { weights: 1000 * MIB, context: 640 * MIB, working: 60 * MIB, pages: 64 };
+        let needs =
+            MemoryNeeds { weights: 1000 * MIB, context: 640 * MIB, windows: 0, working: 60 * MIB, pages: 64 };
         let limit = Limit { rule: Rule::VramSize, bytes: 1160 * MIB };
         let shortage = MemoryShortage { needs, limit, placement: MemoryDomain::Vram, split: None };
         assert_eq!(shortage.tokens(), 320);
+        // 576 MiB for 64 pages, and 36 MiB are left
+        let needs_windows = MemoryNeeds { windows: 64 * MIB, ..needs };
+        assert_eq!(MemoryShortage { needs: needs_windows, ..shortage }.tokens(), 128);
         assert_eq!(
             shortage.to_string(),
             "the model takes 1700 MiB on the device (weights 1000 MiB, context 640 MiB, working memory \

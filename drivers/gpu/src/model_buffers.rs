@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use doorbell_core::backend::KvType;
 use doorbell_core::model::{Model, Rope};
-use doorbell_core::plan::PAGE_TOKENS;
+use doorbell_core::plan::{GroupId, KvPages, PAGE_TOKENS};
 use doorbell_kernels::{KvLayout, KvPool};
 use doorbell_kfd::memory::{Buffer, Name};
 
@@ -39,7 +39,7 @@ impl ModelBuffers {
         model: &Model<'_>,
         kept: &Model<'_>,
         loaded: &[bool],
-        (kv, pages): (KvType, u32),
+        (kv, pages): (KvType, KvPages),
     ) -> Result<(), GpuError> {
         let usage = device.usage();
         for ((weight, kept), loaded) in model.weights.iter().zip(&kept.weights).zip(loaded) {
@@ -57,11 +57,11 @@ impl ModelBuffers {
             device.copy(buffer, 0, &mut Stored::new(weight, kept.ty), kept.bytes())?;
         }
         self.load_vectors(device, model)?;
-        self.load_ropes(device, model, pages)?;
+        self.load_ropes(device, model, pages.table())?;
         let reachable = device.reachable_usage();
-        for (index, group) in kept.groups.iter().enumerate() {
-            let bytes = |layout: KvLayout| layout.page_bytes().saturating_mul(pages.into());
-            let name = |what: &str| Name::format(format_args!("{what} of group {index}"));
+        for (id, group) in (0..).map(GroupId).zip(&kept.groups) {
+            let bytes = |layout: KvLayout| layout.page_bytes().saturating_mul(pages.of(id).into());
+            let name = |what: &str| Name::format(format_args!("{what} of group {}", id.0));
             let keys = device.allocate(reachable, bytes(KvLayout::keys(group, kv)), name("keys"))?;
             let values = match device.allocate(reachable, bytes(KvLayout::values(group, kv)), name("values"))
             {

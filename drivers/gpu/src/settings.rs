@@ -1,7 +1,7 @@
 //! Settings of a backend: memory, placement, and the form of submission.
 
 use doorbell_core::backend::KvType;
-use doorbell_core::plan::Shape;
+use doorbell_core::plan::{KvPages, Shape};
 use doorbell_kfd::packet::Encoding;
 use doorbell_kfd::queue::QueueOptions;
 
@@ -10,8 +10,8 @@ use crate::placement::Placement;
 /// Settings of a backend: memory, placement, and the form of submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// KV pages per group.
-    pub pages: u32,
+    /// KV pages of each group.
+    pub pages: KvPages,
     /// Element type of keys and values.
     pub kv: KvType,
     /// The largest step.
@@ -29,7 +29,8 @@ pub struct Settings {
 
 impl Settings {
     /// Everything on the device that it has kernels for, and a hang after ten seconds without progress.
-    pub fn new(pages: u32, kv: KvType, shape: Shape) -> Self {
+    pub fn new(pages: impl Into<KvPages>, kv: KvType, shape: Shape) -> Self {
+        let pages = pages.into();
         let (placement, submit) = (Placement::Device, Encoding::Pm4);
         Self { pages, kv, shape, hang_ms: 10_000, placement, profile: false, submit }
     }

@@ -7,7 +7,7 @@ use crate::failure::{Failure, Kind};
 use crate::interrupt::Interrupt;
 use crate::loaded::HEAP;
 use crate::progress::Progress;
-use doorbell_core::backend::Backend;
+use doorbell_core::backend::{Backend, KvType};
 use doorbell_core::engine::{
     Config, Engine, EngineError, Event, FinishReason, GenerationParams, Nanos, Request, RequestId,
     SubmitError, Usage,
@@ -28,15 +28,22 @@ const LONG_PROMPT: usize = 256;
 /// The default context in tokens, unless the model's is shorter.
 pub(crate) const CONTEXT: u32 = 4096;
 
-/// Memory for checkpoints of recurrent states: 1 GiB.
+/// Memory for checkpoints behind cached prefixes, if the user does not say how much: 1 GiB, but no more than
+/// [`MOST_CHECKPOINTS`] take.
 pub(crate) const CHECKPOINT_BYTES: u64 = 1 << 30;
+
+/// Checkpoints, if the user does not say how much memory they may take.
+pub(crate) const MOST_CHECKPOINTS: u32 = 16;
 
 /// The engine's limits for one sequence.
 pub(crate) fn config(model: &Model<'_>, context: Option<u32>) -> Config {
     let trained = model.hparams.context.max(1);
     let context = context.unwrap_or_else(|| trained.min(CONTEXT));
     let mut config = Config::new(context, 1, BATCH_ROWS.min(context));
-    config.set_checkpoints(model, CHECKPOINT_BYTES);
+    if model.state.is_some() {
+        // a model without one takes any type; windows have one checkpoint in any case
+        _ = config.set_checkpoints(model, KvType::F32, CHECKPOINT_BYTES, MOST_CHECKPOINTS);
+    }
     config
 }
 

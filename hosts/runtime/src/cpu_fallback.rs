@@ -6,14 +6,14 @@ use core::ops::Range;
 use doorbell_core::backend::{Backend as _, KvType, Output};
 use doorbell_core::heap::Heap;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, Plan, StateId};
+use doorbell_core::plan::{Batch, KvPages, Plan, StateId};
 use doorbell_cpu::backend::{CpuBackend, CpuError};
 use doorbell_gpu::{CpuFallback, CpuFallbackError};
 
 /// The CPU driver, created on first use: most models run on the GPU alone.
 pub(crate) struct CpuDriverFallback<'m, 'a> {
     model: &'m Model<'a>,
-    pages: u32,
+    pages: KvPages,
     kv: KvType,
     threads: usize,
     heap: Heap<'m>,
@@ -23,9 +23,16 @@ pub(crate) struct CpuDriverFallback<'m, 'a> {
 }
 
 impl<'m, 'a> CpuDriverFallback<'m, 'a> {
-    /// A fallback for a model with `pages` KV pages per group, on `threads` threads.
+    /// A fallback for a model with these KV pages, on `threads` threads.
     #[must_use]
-    pub(crate) fn new(model: &'m Model<'a>, pages: u32, kv: KvType, threads: usize, heap: Heap<'m>) -> Self {
+    pub(crate) fn new(
+        model: &'m Model<'a>,
+        pages: impl Into<KvPages>,
+        kv: KvType,
+        threads: usize,
+        heap: Heap<'m>,
+    ) -> Self {
+        let pages = pages.into();
         Self { model, pages, kv, threads, heap, states: 0, driver: None }
     }
 

@@ -91,7 +91,7 @@ fn answer<'h>(file: &'h [u8], isa: Isa, budget: &'h Budget<&'static ArenaHeap>) 
 /// Bytes that the backend needs in addition to the engine's.
 fn scratch(model: &Model<'_>, config: Config, heap: Heap<'_>) -> Result<usize, Failure> {
     let plan = model.plan(config.largest_shape(), HeadResult::Logits, heap).map_err(Failure::Plan)?;
-    CpuBackend::scratch_bytes(model, config.pages, KV, 1, &plan, heap).map_err(Failure::Scratch)
+    CpuBackend::scratch_bytes(model, config.kv_pages(model), KV, 1, &plan, heap).map_err(Failure::Scratch)
 }
 
 fn generate<'m, 'a>(
@@ -104,7 +104,7 @@ fn generate<'m, 'a>(
     let heap: Heap<'m> = budget;
     let mut prompt = heap::Vec::new_in(heap);
     tokenizer.encode(PROMPT, EncodeOptions::default(), &mut prompt).map_err(Failure::Text)?;
-    let backend = CpuBackend::with_isa(model, config.pages, KV, 1, isa, heap).map_err(Failure::Backend)?;
+    let backend = CpuBackend::with_isa(model, config.kv_pages(model), KV, 1, isa, heap).map_err(Failure::Backend)?;
     let mut engine = Engine::new(model, backend, config, &[], heap).map_err(Failure::Engine)?;
     let params = SamplerParams::greedy();
     let request = Request {

@@ -196,6 +196,8 @@ impl<'s> Step<'s, '_> {
         let start = chunk * PAGES;
         let count = end.div_ceil(PAGE_TOKENS).saturating_sub(start).min(PAGES);
         for (part, &page) in parts.iter_mut().zip(&block.pages[start..start + count]) {
+            // Nothing is read of pages that are behind the window: any page stands for them.
+            let page = if page == PageId::NONE { PageId(0) } else { page };
             let range = pool.layout.part(page, op.kv, block.kv_head);
             *part = phase.bytes(pool.buffer, range.start, range.len());
         }

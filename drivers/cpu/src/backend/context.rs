@@ -9,7 +9,7 @@ use doorbell_core::model::Model;
 use doorbell_core::plan::{Batch, GroupId, KvSlot, PAGE_TOKENS, PageId, Plan, RopeId, TensorId};
 
 /// KV groups that a model can have.
-pub(super) const GROUPS: usize = 8;
+pub(super) const GROUPS: usize = doorbell_core::plan::MAX_GROUPS;
 
 /// The data that all threads of a step share.
 pub(super) struct Context<'s> {

@@ -4,7 +4,7 @@ use super::context::{BufferIds, Context, GROUPS, PoolView, RowPosition};
 use super::error::CpuError;
 use super::local::{Best, Local};
 use super::sizes::{Sizes, partial_floats};
-use super::states::{StateView, layer_floats};
+use super::states::States;
 use super::step;
 use crate::budget::Budget;
 use crate::features::Isa;
@@ -17,7 +17,9 @@ use core::ops::Range;
 use doorbell_core::backend::{Backend, KvType, Output, PageError, PageFormat};
 use doorbell_core::heap::{self, Heap, OutOfMemory, Vec};
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, HeadResult, Op, PAGE_TOKENS, PageId, Plan, StateId};
+use doorbell_core::plan::{
+    Batch, GroupId, HeadResult, KvPages, MAX_GROUPS, Op, PAGE_TOKENS, PageId, Plan, StateId,
+};
 use doorbell_core::token::TokenId;
 
 /// Most floats of partial attention results; beyond it a step's attention is not cut by chunks.
@@ -27,7 +29,7 @@ const PARTIAL_FLOATS: usize = 1 << 20;
 pub struct CpuBackend<'m, 'a> {
     model: &'m Model<'a>,
     isa: Isa,
-    pages: u32,
+    pages: KvPages,
     kv_type: KvType,
     pool: ThreadPool,
     kv: Vec<'m, KvPool<'m>>,
@@ -68,13 +70,13 @@ impl core::fmt::Debug for CpuBackend<'_, '_> {
 }
 
 impl<'m, 'a> CpuBackend<'m, 'a> {
-    /// A backend with `pages` KV pages per group on `threads` threads, with the best instructions there are.
+    /// A backend with these KV pages on `threads` threads, with the best instructions there are.
     ///
     /// # Errors
     /// When memory or threads can't be had, a weight has no kernel, or heads can't be kept as `kv_type`.
     pub fn new(
         model: &'m Model<'a>,
-        pages: u32,
+        pages: impl Into<KvPages>,
         kv_type: KvType,
         threads: usize,
         heap: Heap<'m>,
@@ -88,7 +90,7 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
     /// As [`Self::new`].
     pub fn with_isa(
         model: &'m Model<'a>,
-        pages: u32,
+        pages: impl Into<KvPages>,
         kv_type: KvType,
         threads: usize,
         isa: Isa,
@@ -99,9 +101,10 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
             Weights::new(weight.ty, weight.cols, weight.data)
                 .map_err(|_| CpuError::Weight { ty: weight.ty })?;
         }
+        let pages = pages.into();
         let mut pools = heap::with_capacity(heap, model.groups.len())?;
-        for group in &model.groups {
-            pools.push(KvPool::new(*group, pages, kv_type, heap)?);
+        for (id, group) in (0..).map(GroupId).zip(&model.groups) {
+            pools.push(KvPool::new(*group, pages.of(id), kv_type, heap)?);
         }
         let pool = ThreadPool::new(threads).map_err(|_| CpuError::Thread { wanted: threads })?;
         let mut locals = heap::with_capacity(heap, pool.threads())?;
@@ -149,7 +152,7 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
         let partial = self.kv.iter().map(|pool| partial_floats(pool.layout().shape())).max().unwrap_or(0);
         self.buffers.arena.grow_numbers(plan.arena)?;
         self.buffers.logits.grow_numbers(sizes.logits)?;
-        let partials = Partials { pages: self.pages, floats: partial };
+        let partials = Partials { positions: self.pages.positions(), floats: partial };
         self.buffers.grow(self.model, &sizes, partials, self.locals.len())
     }
 
@@ -160,7 +163,7 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
     /// When it can't be had.
     pub fn scratch_bytes(
         model: &Model<'_>,
-        pages: u32,
+        pages: impl Into<KvPages>,
         kv_type: KvType,
         threads: usize,
         plan: &Plan<'_>,
@@ -173,17 +176,19 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
         let locals = threads * (budget.live() + size_of::<Local<'_>>());
         let too_large = OutOfMemory { bytes: usize::MAX };
         let (mut padding, mut partial) = (0, 0);
-        for group in &model.groups {
+        let pages = pages.into();
+        for (id, group) in (0..).map(GroupId).zip(&model.groups) {
+            let pages = pages.of(id) as usize;
             let (key, value) = (group.key_dim as usize, group.value_dim as usize);
             let shape = PageShape::new(kv_type, key, value).ok_or(too_large)?;
-            let parts = usize::from(group.layers) * group.heads as usize * pages as usize;
-            let plain = group.bytes_per_token(kv_type).ok_or(too_large)? * PAGE_TOKENS * pages as usize;
+            let parts = usize::from(group.layers) * group.heads as usize * pages;
+            let plain = group.bytes_per_token(kv_type).ok_or(too_large)? * PAGE_TOKENS * pages;
             padding += parts * shape.head_bytes - plain;
             partial = partial.max(partial_floats(&shape));
         }
         let before = budget.live();
         let mut buffers = Buffers::new(&budget);
-        buffers.grow(model, &sizes, Partials { pages, floats: partial }, threads)?;
+        buffers.grow(model, &sizes, Partials { positions: pages.positions(), floats: partial }, threads)?;
         let shared = budget.live() - before;
         let lists = sizes.outputs * size_of::<TokenId>() + sizes.rows * size_of::<RowPosition>();
         let pools = model.groups.len() * size_of::<KvPool<'_>>();
@@ -191,8 +196,9 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
     }
 
     fn form(&self) -> PageFormat {
-        let bytes = self.kv.iter().map(|pool| pool.layout().page_bytes()).sum();
-        PageFormat { layout: "cpu", kv: self.kv_type, bytes }
+        let mut pages = [0; MAX_GROUPS];
+        pages.iter_mut().zip(&self.kv).for_each(|(bytes, pool)| *bytes = pool.layout().page_bytes());
+        PageFormat { layout: "cpu", kv: self.kv_type, pages, state: States::bytes(self.model) }
     }
 
     /// The arena that a plan's tensors lie in: cells by their offsets.
@@ -276,57 +282,11 @@ impl<'m, 'a> CpuBackend<'m, 'a> {
     }
 }
 
-/// The recurrent states of a model that has them.
-#[derive(Debug)]
-struct States<'h> {
-    count: u32,
-    convolution: Lines<'h>,
-    recurrent: Lines<'h>,
-}
-
-impl<'h> States<'h> {
-    fn new(heap: Heap<'h>) -> Self {
-        Self { count: 0, convolution: Lines::new(heap), recurrent: Lines::new(heap) }
-    }
-
-    fn reserve(&mut self, model: &Model<'_>, count: u32) -> Result<(), OutOfMemory> {
-        let Some(shape) = model.state else { return Ok(()) };
-        let all = (count as usize).saturating_mul(usize::from(shape.layers));
-        self.count = 0;
-        self.convolution.grow_numbers(all.saturating_mul(shape.delta.convolution_state()))?;
-        self.recurrent.grow_numbers(all.saturating_mul(layer_floats(&shape)))?;
-        self.count = count;
-        Ok(())
-    }
-
-    fn lend<'m>(&'m mut self, model: &Model<'_>, memory: &mut Memory<'m>) -> Option<StateView> {
-        let shape = model.state?;
-        Some(StateView {
-            shape,
-            count: self.count as usize,
-            convolution: memory.lend(self.convolution.bytes_mut()),
-            recurrent: memory.lend(self.recurrent.bytes_mut()),
-        })
-    }
-
-    fn copy(&mut self, model: &Model<'_>, from: StateId, to: StateId) {
-        let Some(shape) = model.state.filter(|_| from.0.max(to.0) < self.count) else { return };
-        let (from, to, count) = (from.0 as usize, to.0 as usize, self.count as usize);
-        let floats = layer_floats(&shape) * usize::from(shape.layers);
-        self.recurrent.floats_mut().copy_within(from * floats..(from + 1) * floats, to * floats);
-        let inputs = shape.delta.convolution_state();
-        for layer in 0..usize::from(shape.layers) {
-            let at = |state: usize| (layer * count + state) * inputs;
-            self.convolution.floats_mut().copy_within(at(from)..at(from) + inputs, at(to));
-        }
-    }
-}
-
 /// The sizes of partial results of attention.
 #[derive(Clone, Copy)]
 struct Partials {
-    /// KV pages per group.
-    pages: u32,
+    /// Most positions of a sequence.
+    positions: u32,
     /// Floats of one.
     floats: usize,
 }
@@ -357,7 +317,7 @@ impl Buffers<'_> {
         partials: Partials,
         threads: usize,
     ) -> Result<(), OutOfMemory> {
-        let chunks = partials.pages as usize * PAGE_TOKENS / crate::attention::CHUNK + 1;
+        let chunks = partials.positions as usize / crate::attention::CHUNK + 1;
         let queries = sizes.rows.saturating_mul(sizes.heads).saturating_mul(chunks);
         let partials = queries.saturating_mul(partials.floats);
         let angles: usize = model.ropes.iter().map(|rope| 2 * rope.frequencies.len()).sum();
@@ -424,25 +384,38 @@ impl Backend for CpuBackend<'_, '_> {
         Some(self.form())
     }
 
-    fn read_page(&mut self, page: PageId, mut to: &mut [u8]) -> Result<(), PageError> {
-        self.form().check(page, self.pages, to.len())?;
-        for pool in &mut self.kv {
-            let Some(bytes) = pool.page(page) else { continue };
-            let (own, rest) = to.split_at_mut(bytes.len());
-            own.copy_from_slice(bytes);
-            to = rest;
-        }
+    fn read_page(&mut self, group: GroupId, page: PageId, to: &mut [u8]) -> Result<(), PageError> {
+        self.form().check(group, page, &self.pages, to.len())?;
+        let bytes = self.kv.get_mut(group.index()).and_then(|pool| pool.page(page));
+        bytes.into_iter().for_each(|bytes| to.copy_from_slice(bytes));
         Ok(())
     }
 
-    fn write_page(&mut self, page: PageId, mut from: &[u8]) -> Result<(), PageError> {
-        self.form().check(page, self.pages, from.len())?;
-        for pool in &mut self.kv {
-            let Some(bytes) = pool.page(page) else { continue };
-            let (own, rest) = from.split_at(bytes.len());
-            bytes.copy_from_slice(own);
+    fn write_page(&mut self, group: GroupId, page: PageId, from: &[u8]) -> Result<(), PageError> {
+        self.form().check(group, page, &self.pages, from.len())?;
+        let bytes = self.kv.get_mut(group.index()).and_then(|pool| pool.page(page));
+        bytes.into_iter().for_each(|bytes| bytes.copy_from_slice(from));
+        Ok(())
+    }
+
+    fn read_state(&mut self, state: StateId, mut to: &mut [u8]) -> Result<(), PageError> {
+        self.form().check_state(state, self.states.count, to.len())?;
+        self.states.each_part(self.model, state, |part| {
+            let (own, rest) = core::mem::take(&mut to).split_at_mut(size_of_val(part));
+            own.as_chunks_mut().0.iter_mut().zip(part).for_each(|(to, x)| *to = x.to_le_bytes());
+            to = rest;
+        });
+        Ok(())
+    }
+
+    fn write_state(&mut self, state: StateId, mut from: &[u8]) -> Result<(), PageError> {
+        self.form().check_state(state, self.states.count, from.len())?;
+        self.states.each_part(self.model, state, |part| {
+            let (own, rest) = from.split_at(size_of_val(part));
+            let numbers = own.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes));
+            part.iter_mut().zip(numbers).for_each(|(to, x)| *to = x);
             from = rest;
-        }
+        });
         Ok(())
     }
 }

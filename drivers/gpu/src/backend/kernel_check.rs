@@ -159,7 +159,7 @@ impl GpuBackend<'_, '_, '_> {
 
     /// [`CHECKED_ROWS`], as far as steps have them and one more row has a page.
     pub(super) fn checked_rows(&self) -> [u32; 2] {
-        let positions = self.settings.pages.saturating_mul(PAGE_TOKENS as u32);
+        let positions = self.settings.pages.positions();
         let most = self.settings.shape.rows.min(positions.saturating_sub(1)).max(1);
         CHECKED_ROWS.map(|rows| rows.min(most))
     }

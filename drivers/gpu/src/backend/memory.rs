@@ -17,8 +17,8 @@ impl GpuBackend<'_, '_, '_> {
             * u64::from(plan.shape.outputs)
             * u64::from(self.model.vocabulary.max(self.model.hparams.width));
         let inputs = Layout::new(plan.shape, self.model.groups.len()).fixed_bytes();
-        let tables =
-            u64::from(plan.shape.outputs) * u64::from(self.settings.pages) * self.model.groups.len() as u64;
+        let pages = u64::from(self.settings.pages.table());
+        let tables = u64::from(plan.shape.outputs) * pages * self.model.groups.len() as u64;
         let reachable = device.reachable_usage();
         let scratch = scratch_bytes(plan, &self.kept);
         let Buffers { arena, scratch: kept_scratch, result: kept_result, inputs: kept_inputs, ring } =

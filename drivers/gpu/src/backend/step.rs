@@ -1,7 +1,7 @@
 //! A step: recorded if it is new, its inputs written, submitted up to its last segment, and its result fetched.
 
 use doorbell_core::backend::Output;
-use doorbell_core::plan::{Batch, BatchLimits, HeadResult, Op, Plan};
+use doorbell_core::plan::{Batch, HeadResult, Op, Plan};
 use doorbell_core::token::TokenId;
 use doorbell_kernels::{RING, Step};
 use doorbell_kfd::memory::Buffer;
@@ -38,13 +38,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
     ) -> Result<(), GpuError> {
         self.check_lost()?;
         self.settle()?;
-        let limits = BatchLimits {
-            states: self.model.state.map(|_| self.states),
-            shape: plan.shape,
-            vocabulary: self.model.vocabulary,
-            groups: self.model.groups.len(),
-            pages: self.settings.pages,
-        };
+        let limits = self.model.limits(plan.shape, self.settings.pages, self.states);
         if chained {
             batch.check_multi_step(&limits, steps)?;
         } else {
@@ -85,7 +79,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
     ) -> Result<StepSize, GpuError> {
         self.grow(plan)?;
         let end = batch.runs.iter().map(|run| run.position + run.rows).max().unwrap_or(0);
-        let positions = covered(end + ahead, self.settings.pages);
+        let positions = covered(end + ahead, self.settings.pages.table());
         self.write_inputs(plan, batch, ahead, positions)?;
         let (rows, outputs) = (batch.rows() as u32, batch.outputs.len() as u32);
         Ok(StepSize { rows, outputs, positions, chained })

@@ -8,10 +8,10 @@ use alloc::collections::BTreeMap;
 use core::fmt::{self, Write as _};
 use core::num::NonZeroUsize;
 use doorbell_core::backend::KvType;
-use doorbell_core::engine::Memory;
+use doorbell_core::engine::{Config, Memory};
 use doorbell_core::gguf::{Array, Gguf, Tensor, Value};
 use doorbell_core::model::Model;
-use doorbell_core::plan::PAGE_TOKENS;
+use doorbell_core::plan::{GroupId, PAGE_TOKENS};
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::Tokenizer;
 use doorbell_runtime::backend;
@@ -74,6 +74,35 @@ struct Needs {
     memory: Memory,
     /// Bytes of a KV page over all layers for each type; `None` if the model's heads don't fit the type.
     pages: [(KvType, Option<u64>); KvType::ALL.len()],
+    groups: Vec<Group>,
+}
+
+/// Layers whose keys and values have the same form and live equally long.
+struct Group {
+    layers: u16,
+    /// Positions visible; `None` for all.
+    window: Option<u32>,
+    /// Pages that are kept.
+    pages: u32,
+    bytes: u64,
+}
+
+impl Group {
+    /// The groups of a model under the limits of `config`.
+    fn all(model: &Model<'_>, config: &Config, kv: KvType) -> Vec<Self> {
+        let pages = config.kv_pages(model);
+        let groups = (0..).map(GroupId).zip(&model.groups).map(|(id, group)| {
+            let tokens = u64::from(pages.of(id)) * PAGE_TOKENS as u64;
+            let bytes = group.bytes_per_token(kv).unwrap_or(0) as u64 * tokens;
+            Self { layers: group.layers, window: group.window, pages: pages.of(id), bytes }
+        });
+        groups.collect()
+    }
+
+    fn json(&self) -> Json {
+        let Self { layers, window, pages, bytes } = self;
+        json!({ "layers": layers, "window": window, "tokens": u64::from(*pages) * PAGE_TOKENS as u64, "bytes": bytes })
+    }
 }
 
 impl<'f> Summary<'f> {
@@ -98,7 +127,8 @@ impl<'f> Summary<'f> {
             let page = |kv| model.kv_bytes_per_token(kv).ok().map(|bytes| bytes * PAGE_TOKENS as u64);
             let pages = KvType::ALL.map(|kv| (kv, page(kv)));
             let memory = Memory { file, tokenizer, sampling, scratch, ..memory };
-            Ok(Needs { context: config.context, kv, memory, pages })
+            let groups = Group::all(&model, &config, kv);
+            Ok(Needs { context: config.context, kv, memory, pages, groups })
         });
         Self { file, gguf, types, memory }
     }
@@ -123,9 +153,10 @@ impl<'f> Summary<'f> {
             "tensors": self.gguf.tensors().iter().map(json_tensor).collect::<Vec<_>>(),
             "types": types,
             "memory": match &self.memory {
-                Ok(Needs { context, kv, memory, pages }) => json!({
+                Ok(Needs { context, kv, memory, pages, groups }) => json!({
                     "context": context,
                     "kv_type": kv.name(),
+                    "kv_groups": groups.iter().map(Group::json).collect::<Vec<_>>(),
                     "kv_page_bytes": pages.map(|(kv, bytes)| (kv.name(), bytes)).into_iter().collect::<BTreeMap<_, _>>(),
                     "weights": memory.weights,
                     "file": memory.file,
@@ -192,18 +223,31 @@ impl<'f> Summary<'f> {
 
 impl fmt::Display for Needs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { context, kv, memory, pages } = self;
+        let Self { context, kv, memory, pages, groups } = self;
+        let Memory { weights, kv: keys, states, activations, outputs, .. } = *memory;
         write!(
             f,
-            "memory for {context} tokens: {} (weights {}, keys and values as {kv} {}, activations {}, outputs {}, \
-             bookkeeping {})\n{PAGE_TOKENS} tokens of keys and values take",
+            "memory for {context} tokens: {} (weights {}, keys and values as {kv} {}, ",
             size(memory.total()),
-            size(memory.weights),
-            size(memory.kv),
-            size(memory.activations),
-            size(memory.outputs),
-            size(memory.total() - memory.weights - memory.kv - memory.activations - memory.outputs)
+            size(weights),
+            size(keys)
         )?;
+        if states > 0 {
+            write!(f, "recurrent states and checkpoints {}, ", size(states))?;
+        }
+        writeln!(
+            f,
+            "activations {}, outputs {}, bookkeeping {})",
+            size(activations),
+            size(outputs),
+            size(memory.total() - weights - keys - states - activations - outputs)
+        )?;
+        for Group { layers, window, pages, bytes } in groups {
+            let tokens = u64::from(*pages) * PAGE_TOKENS as u64;
+            let Some(window) = window else { continue };
+            writeln!(f, "{layers} layers see {window} tokens and keep up to {tokens}: {}", size(*bytes))?;
+        }
+        write!(f, "{PAGE_TOKENS} tokens of keys and values take")?;
         let mut separator = "";
         for (kv, bytes) in pages.iter().filter_map(|(kv, bytes)| Some((kv, (*bytes)?))) {
             write!(f, "{separator} {} as {kv}", size(bytes))?;

@@ -5,7 +5,7 @@
 use crate::descriptors;
 use crate::device_args::{self, DeviceArgs, ResolvedDevice};
 use crate::failure::{Failure, Kind};
-use crate::generate::{BATCH_ROWS, CHECKPOINT_BYTES, CONTEXT};
+use crate::generate::{BATCH_ROWS, CHECKPOINT_BYTES, CONTEXT, MOST_CHECKPOINTS};
 use crate::interrupt::Interrupt;
 use crate::loaded::{self, HEAP};
 use crate::output::note;
@@ -13,6 +13,7 @@ use crate::sampling::Sampling;
 use alloc::sync::Arc;
 use clap::builder::NonEmptyStringValueParser;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use doorbell_core::backend::KvError;
 use doorbell_core::engine::{Config, Engine};
 use doorbell_core::gguf::Gguf;
 use doorbell_core::model::Model;
@@ -61,6 +62,10 @@ pub(crate) struct Arguments {
     /// Tokens of a prompt and its answer together [default: the model's, at most 4096]
     #[arg(long = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
+    /// Memory for checkpoints of recurrent states, and of layers with a window, in MiB: cached prefixes can be used as far as
+    /// there are checkpoints [default: 16 checkpoints, at most 1024]
+    #[arg(long, value_name = "MIB")]
+    checkpoint_memory: Option<u32>,
     /// Name of the model for clients [default: the name of the file]
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     name: Option<String>,
@@ -229,7 +234,12 @@ fn config(model: &Model<'_>, arguments: &Arguments, resolved: ResolvedDevice) ->
     let mut config = Config::new(context, arguments.parallel, BATCH_ROWS.min(context));
     config.waiting = WAITING;
     config.pooling_rows = POOLING_ROWS.min(context);
-    config.set_checkpoints(model, CHECKPOINT_BYTES);
+    let (bytes, most) = match arguments.checkpoint_memory {
+        Some(mib) => (u64::from(mib) << 20, u32::from(u16::MAX)),
+        None => (CHECKPOINT_BYTES, MOST_CHECKPOINTS),
+    };
+    let unusable = |error: KvError| Failure::new(Kind::Input, error);
+    config.set_checkpoints(model, resolved.kv, bytes, most).map_err(unusable)?;
     let all = config.pages;
     for contexts in (1..=arguments.parallel).rev() {
         config.pages = all / arguments.parallel * contexts;

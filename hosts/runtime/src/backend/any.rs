@@ -3,7 +3,7 @@
 use super::error::BackendError;
 use crate::gpu_events;
 use doorbell_core::backend::{Backend, Output, PageError, PageFormat};
-use doorbell_core::plan::{Batch, Op, PageId, Plan, StateId};
+use doorbell_core::plan::{Batch, GroupId, Op, PageId, Plan, StateId};
 use doorbell_cpu::backend::CpuBackend;
 use doorbell_gpu::{GpuBackend, Timing};
 
@@ -134,17 +134,31 @@ impl Backend for AnyBackend<'_, '_> {
         }
     }
 
-    fn read_page(&mut self, page: PageId, to: &mut [u8]) -> Result<(), PageError> {
+    fn read_page(&mut self, group: GroupId, page: PageId, to: &mut [u8]) -> Result<(), PageError> {
         match self {
-            Self::Cpu(backend) => backend.read_page(page, to),
-            Self::Gpu(backend) => backend.read_page(page, to),
+            Self::Cpu(backend) => backend.read_page(group, page, to),
+            Self::Gpu(backend) => backend.read_page(group, page, to),
         }
     }
 
-    fn write_page(&mut self, page: PageId, from: &[u8]) -> Result<(), PageError> {
+    fn write_page(&mut self, group: GroupId, page: PageId, from: &[u8]) -> Result<(), PageError> {
         match self {
-            Self::Cpu(backend) => backend.write_page(page, from),
-            Self::Gpu(backend) => backend.write_page(page, from),
+            Self::Cpu(backend) => backend.write_page(group, page, from),
+            Self::Gpu(backend) => backend.write_page(group, page, from),
+        }
+    }
+
+    fn read_state(&mut self, state: StateId, to: &mut [u8]) -> Result<(), PageError> {
+        match self {
+            Self::Cpu(backend) => backend.read_state(state, to),
+            Self::Gpu(backend) => backend.read_state(state, to),
+        }
+    }
+
+    fn write_state(&mut self, state: StateId, from: &[u8]) -> Result<(), PageError> {
+        match self {
+            Self::Cpu(backend) => backend.write_state(state, from),
+            Self::Gpu(backend) => backend.write_state(state, from),
         }
     }
 }

@@ -10,7 +10,7 @@ use doorbell_core::backend::KvType;
 use doorbell_core::engine::Config;
 use doorbell_core::heap::Heap;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{HeadResult, PAGE_TOKENS, Plan, PlanError};
+use doorbell_core::plan::{HeadResult, Plan, PlanError};
 use doorbell_cpu::backend::CpuBackend;
 use doorbell_gpu::estimate::PlanEstimate;
 use doorbell_gpu::{BoxedCpuFallback, Encoding, GpuBackend, LayerSplit, Placement, Settings};
@@ -71,7 +71,7 @@ pub fn open_backend<'m, 'a>(
     let BackendConfig { kv, threads, profile, submit, .. } = *setup;
     let (process, index) = match device {
         Device::Cpu => {
-            let backend = CpuBackend::new(model, config.pages, kv, threads, heap)?;
+            let backend = CpuBackend::new(model, config.kv_pages(model), kv, threads, heap)?;
             return Ok(AnyBackend::Cpu(Box::new(backend)));
         }
         Device::Kfd(number) => open_gpu(&Linux, number, device)?,
@@ -84,12 +84,12 @@ pub fn open_backend<'m, 'a>(
     let node = process.device(index).node();
     let name = format!("{}:{:x}", node.isa(), node.identity().unique);
     let placement = setup.placement(model);
-    let plain = Settings::new(config.pages, kv, config.largest_shape());
+    let plain = Settings::new(config.kv_pages(model), kv, config.largest_shape());
     let injected_hang = matches!(device, Device::Soft { injection: Some(injection), .. } if injection.fault == InjectedFault::Hang);
     let hang_ms = if injected_hang { INJECTED_HANG_MS } else { plain.hang_ms };
     let settings = Settings { profile, placement, hang_ms, submit, ..plain };
     let fallback: BoxedCpuFallback<'m> =
-        Box::new(CpuDriverFallback::new(model, config.pages, kv, threads, heap));
+        Box::new(CpuDriverFallback::new(model, config.kv_pages(model), kv, threads, heap));
     let mut backend =
         GpuBackend::new(process, index, model, settings, Box::new(Sleeper), Some(fallback), heap)?;
     // kernels on software GPUs are checked by tests
@@ -119,7 +119,9 @@ pub fn scratch_bytes(
 ) -> Result<usize, PlanError> {
     let plan = model.plan(config.largest_shape(), HeadResult::Logits, heap)?;
     match device {
-        Device::Cpu => Ok(CpuBackend::scratch_bytes(model, config.pages, kv, threads, &plan, heap)?),
+        Device::Cpu => {
+            Ok(CpuBackend::scratch_bytes(model, config.kv_pages(model), kv, threads, &plan, heap)?)
+        }
         Device::Kfd(_) => Ok(0),
         Device::Soft { .. } => {
             let weights: u64 = model.weights.iter().map(|weight| weight.bytes()).sum();
@@ -152,7 +154,8 @@ pub fn estimate(
     let (isa, budget) = (process.device(index).node().isa(), process.budget(index).first);
     drop(process);
     let (placement, submit) = (setup.placement(model), setup.submit);
-    let pages = positions.max(plan.shape.rows).div_ceil(PAGE_TOKENS as u32);
-    let settings = Settings { placement, submit, ..Settings::new(pages, setup.kv, plan.shape) };
+    let config = Config::new(positions.max(plan.shape.rows), 1, plan.shape.rows);
+    let settings =
+        Settings { placement, submit, ..Settings::new(config.kv_pages(model), setup.kv, plan.shape) };
     Ok(Some(doorbell_gpu::estimate::estimate(model, plan, (isa, &budget), &settings, positions, heap)?))
 }

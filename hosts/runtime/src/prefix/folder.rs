@@ -1,7 +1,7 @@
 //! Saving and restoring prefixes. Both may take long and must not run on threads that serve sockets; the engine continues
-//! meanwhile and copies one page at a time.
+//! meanwhile and copies one part at a time.
 //!
-//! Not here: the file format (`header`), and copying pages (`crate::serve`).
+//! Not here: the file format (`header`), and copying parts (`crate::serve`).
 
 use super::checksum::Checksum;
 use super::error::PrefixError;
@@ -10,8 +10,9 @@ use super::identity::identity;
 use super::name::FileName;
 use crate::serve::{EnginePages, Service};
 use doorbell_core::backend::{PageError, PageFormat};
+use doorbell_core::engine::KvPart;
 use doorbell_core::gguf::Gguf;
-use doorbell_core::plan::{PAGE_TOKENS, PageId};
+use doorbell_core::plan::PAGE_TOKENS;
 use doorbell_core::token::TokenId;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -45,38 +46,54 @@ pub struct Restored {
     pub bytes: u64,
 }
 
-/// Pages that are released on drop.
+/// Parts of a prefix that are released on drop.
 struct Held<'s> {
     service: &'s Service,
-    pages: Vec<PageId>,
+    parts: Vec<KvPart>,
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        let pages = core::mem::take(&mut self.pages);
+        let parts = core::mem::take(&mut self.parts);
         // if the engine has ended, its pages are gone, too
-        _ = self.service.run_task(move |engine| engine.release_pages(&pages));
+        _ = self.service.run_task(move |engine| engine.release_prefix(&parts));
     }
 }
 
-/// Reads one page into the buffer and returns the buffer.
-fn read_page(service: &Service, page: PageId, mut buffer: Vec<u8>) -> Result<Vec<u8>, PrefixError> {
-    let read = service.run_task(move |engine| engine.read_page(page, &mut buffer).map(|()| buffer))?;
+/// Reads one part into the buffer and returns the buffer, as long as the part.
+fn read_part(service: &Service, part: KvPart, mut buffer: Vec<u8>) -> Result<Vec<u8>, PrefixError> {
+    let read = service.run_task(move |engine| {
+        buffer.resize(engine.part_bytes(part), 0);
+        engine.read_part(part, &mut buffer).map(|()| buffer)
+    })?;
     Ok(read?)
 }
 
-/// Fills one page from the buffer and returns the buffer.
-fn write_page(service: &Service, page: PageId, buffer: Vec<u8>) -> Result<Vec<u8>, PrefixError> {
-    let written = service.run_task(move |engine| engine.write_page(page, &buffer).map(|()| buffer))?;
+/// Fills one part from the buffer and returns the buffer.
+fn write_part(service: &Service, part: KvPart, buffer: Vec<u8>) -> Result<Vec<u8>, PrefixError> {
+    let written = service.run_task(move |engine| engine.write_part(part, &buffer).map(|()| buffer))?;
     Ok(written?)
 }
 
-/// The format of the engine's pages, the size of its vocabulary, and the number of its pages.
-fn page_info(service: &Service) -> Result<(PageFormat, u32, u32), PrefixError> {
+/// Properties of the engine that a file has to agree with.
+struct EngineInfo {
+    form: PageFormat,
+    vocabulary: u32,
+    /// Pages of the longest prefix.
+    pages: u32,
+}
+
+fn engine_info(service: &Service) -> Result<EngineInfo, PrefixError> {
     let (form, vocabulary, pages) = service.run_task(|engine: &mut dyn EnginePages| {
         (engine.page_format(), engine.vocabulary(), engine.pages())
     })?;
-    Ok((form.ok_or(PageError::Unsupported)?, vocabulary, pages))
+    Ok(EngineInfo { form: form.ok_or(PageError::Unsupported)?, vocabulary, pages })
+}
+
+/// Number of parts of a prefix, and the bytes of all of them.
+fn prefix_bytes(service: &Service, pages: u32) -> Result<(u64, u64), PrefixError> {
+    let sizes = service.run_task(move |engine| engine.prefix_bytes(pages))?;
+    Ok(sizes.ok_or(PageError::Unsupported)?)
 }
 
 impl PrefixFolder {
@@ -108,11 +125,11 @@ impl PrefixFolder {
         let _lock = self.lock()?;
         let slots = service.slots().count();
         let mut tokens = service.slots().tokens(slot).ok_or(PrefixError::Slot { slot, slots })?;
-        let (form, ..) = page_info(service)?;
+        let form = engine_info(service)?.form;
         let wanted = tokens.clone();
-        let pages = service.run_task(move |engine| engine.acquire_prefix(&wanted))??;
-        let held = Held { service, pages };
-        tokens.truncate(held.pages.len() * PAGE_TOKENS);
+        let (pages, parts) = service.run_task(move |engine| engine.acquire_prefix(&wanted))??;
+        let held = Held { service, parts };
+        tokens.truncate(pages as usize * PAGE_TOKENS);
         let unfinished = self.path.join(name.unfinished());
         let written = self.write(&held, &tokens, &form, &unfinished);
         let finished = written.and_then(|saved| {
@@ -138,7 +155,7 @@ impl PrefixFolder {
             model: self.model,
             form: header::names(form),
             tokens: count,
-            page_bytes: form.bytes as u64,
+            unit_bytes: form.total() as u64,
         };
         let mut file = BufWriter::new(File::create(path)?);
         file.write_all(&header.to_bytes())?;
@@ -146,15 +163,16 @@ impl PrefixFolder {
         file.write_all(&bytes)?;
         let sum = Checksum::of(header.model, &bytes);
         file.write_all(&sum.to_le_bytes())?;
-        let mut buffer = vec![0; form.bytes];
-        for (number, &page) in (0..).zip(&held.pages) {
-            buffer = read_page(held.service, page, buffer)?;
+        let mut buffer = Vec::new();
+        for (number, &part) in (0..).zip(&held.parts) {
+            buffer = read_part(held.service, part, buffer)?;
             file.write_all(&buffer)?;
-            file.write_all(&Checksum::of(page_seed(sum, number), &buffer).to_le_bytes())?;
+            file.write_all(&Checksum::of(part_seed(sum, number), &buffer).to_le_bytes())?;
         }
         file.flush()?;
         file.get_ref().sync_data()?;
-        let bytes = header.file_bytes().unwrap_or(0);
+        let pages = u32::try_from(header.pages()).unwrap_or(u32::MAX);
+        let bytes = header.file_bytes(prefix_bytes(held.service, pages)?).unwrap_or(0);
         Ok(Saved { tokens: count, bytes })
     }
 
@@ -175,48 +193,53 @@ impl PrefixFolder {
         }
         let file = File::open(&path)?;
         let found = file.metadata()?.len();
-        let (form, vocabulary, pages) = page_info(service)?;
+        let engine = engine_info(service)?;
         let mut file = BufReader::new(file);
-        let header = self.header(&mut file, &form, found)?;
-        if header.pages() > u64::from(pages) {
-            return Err(PrefixError::TooLong { needed: header.pages(), pages });
+        let header = self.header(&mut file, &engine.form)?;
+        if header.pages() > u64::from(engine.pages) {
+            return Err(PrefixError::TooLong { needed: header.pages(), pages: engine.pages });
         }
-        let (tokens, sum) = read_tokens(&mut file, &header, vocabulary)?;
         let count = u32::try_from(header.pages()).unwrap_or(u32::MAX);
-        let taken = service.run_task(move |engine| engine.allocate_pages(count))??;
-        let mut held = Held { service, pages: taken };
-        let mut buffer = vec![0; form.bytes];
-        for (number, &page) in (0..).zip(&held.pages) {
+        let expected = header.file_bytes(prefix_bytes(service, count)?);
+        let expected = expected.filter(|_| (header.tokens as usize).is_multiple_of(PAGE_TOKENS));
+        let expected = expected.ok_or(PrefixError::Damaged { part: "header" })?;
+        if expected != found {
+            return Err(PrefixError::Length { expected, found });
+        }
+        let (tokens, sum) = read_tokens(&mut file, &header, engine.vocabulary)?;
+        let parts = service.run_task(move |engine| engine.allocate_prefix(count))??;
+        let mut held = Held { service, parts };
+        let mut buffer = Vec::new();
+        for (number, &part) in (0..).zip(&held.parts) {
+            buffer.resize(service.run_task(move |engine| engine.part_bytes(part))?, 0);
             file.read_exact(&mut buffer).map_err(|_| PrefixError::Damaged { part: "pages" })?;
-            if read_sum(&mut file)? != Checksum::of(page_seed(sum, number), &buffer) {
+            if read_sum(&mut file)? != Checksum::of(part_seed(sum, number), &buffer) {
                 return Err(PrefixError::Damaged { part: "pages" });
             }
-            buffer = write_page(service, page, buffer)?;
+            buffer = write_part(service, part, buffer)?;
         }
-        let (pages, adopted) = (core::mem::take(&mut held.pages), tokens.clone());
-        service.run_task(move |engine| engine.insert_prefix(&adopted, &pages))?;
+        let (parts, adopted) = (core::mem::take(&mut held.parts), tokens.clone());
+        service.run_task(move |engine| engine.insert_prefix(&adopted, &parts))?;
         service.slots().set(slot, tokens.clone());
         Ok(Restored { tokens, bytes: found })
     }
 
-    /// Reads the header and checks it against the file's length, the model and the engine.
-    fn header(&self, file: &mut impl Read, form: &PageFormat, found: u64) -> Result<Header, PrefixError> {
+    /// Reads the header and checks it against the model and the engine.
+    fn header(&self, file: &mut impl Read, form: &PageFormat) -> Result<Header, PrefixError> {
         let mut bytes = [0; BYTES];
         file.read_exact(&mut bytes).map_err(|_| PrefixError::Foreign)?;
         let header = Header::parse(&bytes)?;
         if header.model != self.model {
             return Err(PrefixError::Model);
         }
-        let own = header::names(form);
-        if header.form != own || header.page_bytes != form.bytes as u64 {
+        let (own, total) = (header::names(form), form.total());
+        if header.form != own || header.unit_bytes != total as u64 {
             return Err(PrefixError::Form {
-                expected: format!("{}, {} bytes a page", header::display_names(&own), form.bytes),
-                found: format!("{}, {} bytes a page", header::display_names(&header.form), header.page_bytes),
+                expected: format!("{}, {total} bytes a page", header::display_names(&own)),
+                found: format!("{}, {} bytes a page", header::display_names(&header.form), header.unit_bytes),
             });
         }
-        let expected = header.file_bytes().filter(|_| (header.tokens as usize).is_multiple_of(PAGE_TOKENS));
-        let expected = expected.ok_or(PrefixError::Damaged { part: "header" })?;
-        if expected == found { Ok(header) } else { Err(PrefixError::Length { expected, found }) }
+        Ok(header)
     }
 
     /// Removes a slot's tokens from the slot and from the prefix cache; returns their number.
@@ -233,8 +256,8 @@ impl PrefixFolder {
     }
 }
 
-/// Seed of a page's checksum: it differs for each page, so that swapped pages are detected.
-fn page_seed(tokens: u64, number: u64) -> u64 {
+/// Seed of a part's checksum: it differs for each part, so that swapped parts are detected.
+fn part_seed(tokens: u64, number: u64) -> u64 {
     tokens.wrapping_add(number)
 }
 

@@ -1,14 +1,15 @@
 //! The header of a prefix file: its format, its model, and the number of tokens and bytes that follow.
 //!
-//! All numbers are little-endian. After the header come the tokens (four bytes each) and their checksum, then the pages,
-//! each with its checksum.
+//! All numbers are little-endian. After the header come the tokens (four bytes each) and their checksum, then the parts of
+//! the prefix in the engine's order, each with its checksum: pages of keys and values, and a recurrent state if the model
+//! has one. Of layers with a window there are only the pages that the next token sees.
 
 use super::checksum::Checksum;
 use super::error::PrefixError;
 use doorbell_core::backend::PageFormat;
 use doorbell_core::plan::PAGE_TOKENS;
 
-const MAGIC: [u8; 8] = *b"DBPREFX1";
+const MAGIC: [u8; 8] = *b"DBPREFX2";
 
 /// Bytes of a header, checksum included.
 pub(super) const BYTES: usize = 64;
@@ -23,7 +24,8 @@ pub(super) struct Header {
     /// Names of the page layout and the KV type, padded with zeros.
     pub(super) form: [u8; 24],
     pub(super) tokens: u32,
-    pub(super) page_bytes: u64,
+    /// Bytes of a page of every group and of a state.
+    pub(super) unit_bytes: u64,
 }
 
 /// The names of a page format, padded with zeros.
@@ -49,7 +51,7 @@ impl Header {
         bytes[16..40].copy_from_slice(&self.form);
         bytes[40..44].copy_from_slice(&(PAGE_TOKENS as u32).to_le_bytes());
         bytes[44..48].copy_from_slice(&self.tokens.to_le_bytes());
-        bytes[48..56].copy_from_slice(&self.page_bytes.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.unit_bytes.to_le_bytes());
         let sum = Checksum::of(0, &bytes[..56]);
         bytes[56..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -69,19 +71,19 @@ impl Header {
             return Err(PrefixError::Foreign);
         }
         let form = core::array::from_fn(|i| bytes[16 + i]);
-        Ok(Self { model: word(8), form, tokens: half(44), page_bytes: word(48) })
+        Ok(Self { model: word(8), form, tokens: half(44), unit_bytes: word(48) })
     }
 
-    /// Number of pages that follow.
+    /// Number of pages of the prefix.
     pub(super) fn pages(&self) -> u64 {
         u64::from(self.tokens) / PAGE_TOKENS as u64
     }
 
-    /// Bytes of the whole file; `None` on overflow.
-    pub(super) fn file_bytes(&self) -> Option<u64> {
+    /// Bytes of the whole file, with this number of parts and bytes of all of them; `None` on overflow.
+    pub(super) fn file_bytes(&self, (parts, bytes): (u64, u64)) -> Option<u64> {
         let tokens = u64::from(self.tokens) * 4 + SUM as u64;
-        let pages = self.pages().checked_mul(self.page_bytes.checked_add(SUM as u64)?)?;
-        pages.checked_add(tokens)?.checked_add(BYTES as u64)
+        let parts = parts.checked_mul(SUM as u64)?.checked_add(bytes)?;
+        parts.checked_add(tokens)?.checked_add(BYTES as u64)
     }
 }
 
@@ -93,7 +95,7 @@ mod tests {
         model: 0x0102_0304_0506_0708,
         form: *b"cpu f16\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
         tokens: 64,
-        page_bytes: 100,
+        unit_bytes: 100,
     };
 
     #[test]
@@ -101,9 +103,9 @@ mod tests {
         let bytes = HEADER.to_bytes();
         assert_eq!(Header::parse(&bytes).unwrap(), HEADER);
         assert_eq!(display_names(&HEADER.form), "cpu f16");
-        assert_eq!(HEADER.file_bytes(), Some(64 + 64 * 4 + 8 + 2 * 108));
-        assert_eq!(Header { page_bytes: u64::MAX, ..HEADER }.file_bytes(), None);
-        assert_eq!(Header { page_bytes: u64::MAX / 2, ..HEADER }.file_bytes(), None);
+        assert_eq!(HEADER.file_bytes((2, 200)), Some(64 + 64 * 4 + 8 + 2 * 108));
+        assert_eq!(HEADER.file_bytes((2, u64::MAX - 20)), None);
+        assert_eq!(HEADER.file_bytes((u64::MAX / 8 + 1, 200)), None);
     }
 
     #[test]

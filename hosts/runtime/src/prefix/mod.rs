@@ -1,4 +1,5 @@
-//! Prefixes of conversations on disk: the keys and values of a slot's tokens, in whole pages.
+//! Prefixes of conversations on disk: the keys and values of a slot's tokens, in whole pages, and the recurrent state behind
+//! them.
 //!
 //! A file belongs to one model, one backend and one type of keys and values, which its header names; checksums cover all of
 //! it. Files have plain names and are in one folder that the operator chooses. Not here: access control (`doorbell-server`).

@@ -169,9 +169,8 @@ mod tests {
     use crate::serve::sync::Mutex;
     use alloc::collections::BTreeMap;
     use doorbell_core::backend::{PageError, PageFormat};
-    use doorbell_core::engine::AllocateError;
+    use doorbell_core::engine::{AllocateError, KvPart};
     use doorbell_core::heap::OutOfMemory;
-    use doorbell_core::plan::PageId;
     use doorbell_core::token::TokenId;
     use shuttle::thread;
 
@@ -246,25 +245,33 @@ mod tests {
             7
         }
 
-        fn acquire_prefix(&mut self, _: &[TokenId]) -> Result<Vec<PageId>, OutOfMemory> {
+        fn prefix_bytes(&self, _: u32) -> Option<(u64, u64)> {
+            None
+        }
+
+        fn part_bytes(&self, _: KvPart) -> usize {
+            0
+        }
+
+        fn acquire_prefix(&mut self, _: &[TokenId]) -> Result<(u32, Vec<KvPart>), OutOfMemory> {
+            Ok((0, Vec::new()))
+        }
+
+        fn allocate_prefix(&mut self, _: u32) -> Result<Vec<KvPart>, AllocateError> {
             Ok(Vec::new())
         }
 
-        fn allocate_pages(&mut self, _: u32) -> Result<Vec<PageId>, AllocateError> {
-            Ok(Vec::new())
-        }
-
-        fn read_page(&mut self, _: PageId, _: &mut [u8]) -> Result<(), PageError> {
+        fn read_part(&mut self, _: KvPart, _: &mut [u8]) -> Result<(), PageError> {
             Ok(())
         }
 
-        fn write_page(&mut self, _: PageId, _: &[u8]) -> Result<(), PageError> {
+        fn write_part(&mut self, _: KvPart, _: &[u8]) -> Result<(), PageError> {
             Ok(())
         }
 
-        fn insert_prefix(&mut self, _: &[TokenId], _: &[PageId]) {}
+        fn insert_prefix(&mut self, _: &[TokenId], _: &[KvPart]) {}
 
-        fn release_pages(&mut self, _: &[PageId]) {}
+        fn release_prefix(&mut self, _: &[KvPart]) {}
 
         fn evict_prefix(&mut self, _: &[TokenId]) -> u32 {
             0
