@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs unmodified clients, schemathesis and Chromium against a server of the scripted model, and clients against `doorbell serve` with a real one if
+# Runs unmodified clients, schemathesis, Chromium and coding agents against a server of the scripted model, and clients against `doorbell serve` with a real one if
 # models/smollm2.gguf is there. Needs cargo and python3, for the clients of JavaScript node 18 and npm. The clients
 # come once from PyPI and npm into DIRECTORY (default: target/conformance). What can't be had is skipped with a
 # word; with nothing left to run the exit status is 77.
@@ -36,6 +36,23 @@ elif ! cmp -s "$here/package.json" package.done; then
         javascript=
     fi
 fi
+# apart from the clients, because they take 1.3 GB
+agents=
+mkdir -p agents
+if [ -z "$javascript" ]; then
+    skip "no npm here for the coding agents"
+elif cmp -s "$here/agents/package.json" agents/package.done; then
+    agents=yes
+else
+    cp "$here/agents/package.json" agents/package.json
+    # their scripts would only copy the programs
+    if (cd agents && timeout 300 npm install --silent --no-audit --no-fund --ignore-scripts); then
+        cp "$here/agents/package.json" agents/package.done
+        agents=yes
+    else
+        skip "the coding agents can't be had from npm"
+    fi
+fi
 [ -n "$python$javascript" ] || exit 77
 
 cd "$root"
@@ -56,6 +73,9 @@ if [ -n "$javascript" ]; then
     else
         skip "no chromium here for the chat page"
     fi
+fi
+if [ -n "$agents" ]; then
+    node "$here/agents/agents.mjs" "$server" "$directory/agents"
 fi
 model=$root/models/smollm2.gguf
 if [ -n "$python" ] && [ -f "$model" ]; then

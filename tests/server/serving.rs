@@ -13,7 +13,7 @@ use doorbell_runtime::prefix::PrefixFolder;
 use doorbell_runtime::serve::Service;
 use doorbell_server::{ModelHandle, RunningEngine, Server, Settings};
 use doorbell_tests::gguf_writer::{GgufFile, Value};
-use doorbell_tests::scripted::Scripted;
+use doorbell_tests::scripted::{Scripted, Turns};
 use doorbell_tests::tiny::{self, Family, Shape};
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
@@ -25,6 +25,8 @@ const HEAP: Heap<'static> = &Global;
 pub(crate) struct Kind {
     pub(crate) context: u32,
     pub(crate) parallel: u32,
+    /// Rows of a step.
+    pub(crate) batch_rows: u32,
     pub(crate) waiting: u32,
     /// KV pages; `None`: enough for all sequences at full context.
     pub(crate) pages: Option<u32>,
@@ -41,6 +43,8 @@ pub(crate) struct Kind {
     pub(crate) pause: Duration,
     /// Receives a message when a step begins.
     pub(crate) steps: Option<Sender<()>>,
+    /// Answers that don't stand in the prompt.
+    pub(crate) turns: Option<Turns>,
     pub(crate) settings: Settings,
 }
 
@@ -49,6 +53,7 @@ impl Default for Kind {
         Self {
             context: 2048,
             parallel: 4,
+            batch_rows: 64,
             waiting: 64,
             pages: None,
             template: None,
@@ -58,6 +63,7 @@ impl Default for Kind {
             folder: None,
             pause: Duration::ZERO,
             steps: None,
+            turns: None,
             settings: Settings::new(SocketAddr::from(([127, 0, 0, 1], 0))),
         }
     }
@@ -97,11 +103,13 @@ fn mark(file: &mut GgufFile, marks: &[&'static str]) {
 pub(crate) fn served(kind: &Kind, gguf: &'static Gguf<'static>) -> ModelHandle {
     let model: &'static Model<'static> = Box::leak(Box::new(Model::new(gguf, HEAP).unwrap()));
     let tokenizer: &'static Tokenizer<'static> = Box::leak(Box::new(Tokenizer::new(gguf, HEAP).unwrap()));
-    let mut config = Config::new(kind.context, kind.parallel, 64);
+    let mut config = Config::new(kind.context, kind.parallel, kind.batch_rows);
     config.waiting = kind.waiting;
     config.pooling_rows = 8;
     config.pages = kind.pages.unwrap_or(config.pages);
-    let backend = Scripted::new(model, tokenizer, config.pages, kind.pause).telling_steps(kind.steps.clone());
+    let backend = Scripted::new(model, tokenizer, config.pages, kind.pause)
+        .telling_steps(kind.steps.clone())
+        .taking_turns(kind.turns.clone());
     let end_tokens: Vec<_> = tokenizer.eog().collect();
     let engine = Engine::new(model, backend, config, &end_tokens, HEAP).unwrap();
     let service = Service::start(engine, tokenizer).unwrap();

@@ -4,6 +4,8 @@
 //! reasoning are one token each if the vocabulary has them. Without `[[` the answer is `ok`. The hidden state of a token is
 //! one at the index of its byte, modulo the width, and zero elsewhere. The backend reads earlier tokens from the KV pages,
 //! as a real model does. It needs a byte-level vocabulary whose turns end with `<|im_end|>`.
+//!
+//! With [`Scripted::taking_turns`] the answers don't stand in the prompt: the assistant's turns are answered in their order.
 
 use core::time::Duration;
 use doorbell_core::backend::{Backend, KvType, Output, PageError, PageFormat};
@@ -31,6 +33,15 @@ pub const PANIC: &str = "{panic}";
 const MARKS: [&str; 8] =
     ["<think>", "</think>", "<|channel|>", "<|message|>", "<|end|>", "<|start|>", "<|return|>", "<|call|>"];
 
+/// The answers to the assistant's turns of a conversation.
+#[derive(Clone, Debug)]
+pub struct Turns {
+    /// The answers; after the last one it is repeated.
+    pub answers: Vec<String>,
+    /// Receives every prompt when its answer begins.
+    pub prompts: Sender<String>,
+}
+
 /// The backend; see the module. It has no windows and no states, whatever the model has.
 pub struct Scripted {
     tokens: Vec<TokenId>,
@@ -49,6 +60,7 @@ pub struct Scripted {
     in_flight: bool,
     rests: Option<Sender<()>>,
     steps: Option<Sender<()>>,
+    turns: Option<Turns>,
 }
 
 impl Scripted {
@@ -85,7 +97,15 @@ impl Scripted {
             in_flight: false,
             rests: None,
             steps: None,
+            turns: None,
         }
+    }
+
+    /// Answers by turns instead of by the prompt.
+    #[must_use]
+    pub fn taking_turns(mut self, turns: Option<Turns>) -> Self {
+        self.turns = turns;
+        self
     }
 
     /// Sends a message whenever the backend is suspended.
@@ -105,17 +125,11 @@ impl Scripted {
     /// Writes the logits after these tokens: one token is far likelier than the others, some of which have an order.
     /// Returns false if there are none.
     fn scores(&self, history: &[TokenId], out: &mut [f32]) -> bool {
-        let text: Vec<u8> = history.iter().flat_map(|token| self.pieces[token.0 as usize].clone()).collect();
-        let find = |from: usize, what: &[u8]| {
-            let rest = &text[from..];
-            rest.windows(what.len()).rposition(|window| window == what).map(|at| from + at)
-        };
-        let open = find(0, b"[[");
-        let script = open.and_then(|open| Some((open + 2, find(open, b"]]")?)));
-        let turn = find(0, TURN).map(|at| at + TURN.len());
-        let (script, begin) = match script {
-            Some((from, to)) => (&text[from..to], turn.filter(|&turn| turn > to).unwrap_or(to + 2)),
-            None => (&b"ok"[..], turn.unwrap_or(text.len())),
+        let mut text = Vec::new();
+        history.iter().for_each(|token| text.extend_from_slice(&self.pieces[token.0 as usize]));
+        let (script, begin) = match &self.turns {
+            Some(turns) => turn_script(&text, turns),
+            None => prompt_script(&text),
         };
         let said = &text[begin.min(text.len())..];
         // counts tokens, so that a token which a grammar has replaced does not matter
@@ -134,6 +148,34 @@ impl Scripted {
         assert!(!rest.starts_with(PANIC.as_bytes()), "the script says so");
         !rest.starts_with(LOST.as_bytes())
     }
+}
+
+/// The answer in a prompt, and the offset at which it begins to be repeated.
+fn prompt_script(text: &[u8]) -> (&[u8], usize) {
+    let find = |from: usize, what: &[u8]| {
+        let rest = &text[from..];
+        rest.windows(what.len()).rposition(|window| window == what).map(|at| from + at)
+    };
+    let open = find(0, b"[[");
+    let script = open.and_then(|open| Some((open + 2, find(open, b"]]")?)));
+    let turn = find(0, TURN).map(|at| at + TURN.len());
+    match script {
+        Some((from, to)) => (&text[from..to], turn.filter(|&turn| turn > to).unwrap_or(to + 2)),
+        None => (b"ok", turn.unwrap_or(text.len())),
+    }
+}
+
+/// The answer to the last turn of a text, and the offset at which it begins. The prompt is reported when it ends there.
+fn turn_script<'t>(text: &[u8], turns: &'t Turns) -> (&'t [u8], usize) {
+    let begins = text.windows(TURN.len()).enumerate().filter(|(_, window)| *window == TURN);
+    let begins: Vec<usize> = begins.map(|(at, _)| at + TURN.len()).collect();
+    let begin = begins.last().copied().unwrap_or(text.len());
+    if begin == text.len() {
+        // the receiver may be gone
+        _ = turns.prompts.send(String::from_utf8_lossy(text).into_owned());
+    }
+    let at = begins.len().saturating_sub(1).min(turns.answers.len().saturating_sub(1));
+    (turns.answers.get(at).map_or(b"ok", String::as_bytes), begin)
 }
 
 impl Scripted {
