@@ -142,6 +142,25 @@ fn greedy_tokens_follow_the_scores() {
     }
 }
 
+/// More threads than rows, so that each takes a chunk of positions: most chunks of the long sequence lie beyond the pages
+/// of the short one, or before the window of a layer.
+#[test]
+fn a_short_sequence_is_computed_beside_a_long_one() {
+    let params = SamplerParams::greedy();
+    for family in [Family::Qwen3, Family::Gemma3] {
+        with_model(family, |model| {
+            let prompts = [prompt(3, 700), prompt(4, 10)];
+            let config = Config::new(800, 2, 64);
+            let backend = CpuBackend::new(model, config.kv_pages(model), KvType::F32, 8, HEAP).unwrap();
+            let together = run_on(backend, model, config, &prompts, &params);
+            for (prompt, outcome) in prompts.iter().zip(&together) {
+                let alone = run(model, Config::new(800, 1, 64), core::slice::from_ref(prompt), &params);
+                assert_eq!(outcome.tokens, alone[0].tokens, "{family:?} {}", prompt.len());
+            }
+        });
+    }
+}
+
 /// Turns of a conversation, of which each begins with the one before it, and a change in the middle.
 #[test]
 fn turns_go_on_behind_windows_and_states() {

@@ -19,7 +19,9 @@ struct Shape {
     group: usize,
     /// Rows of a block at most.
     most: usize,
-    /// Chunks of the longest sequence.
+    /// The first chunk that any row sees.
+    first_chunk: usize,
+    /// Chunks from there to the end of the longest sequence.
     chunks: usize,
     /// Floats of a query's partial result.
     partial: usize,
@@ -64,9 +66,14 @@ impl<'s> Step<'s, '_> {
         let layout = &context.pool(op.kv.group).layout;
         let (rows, kv_heads) = (context.rows(op.query), layout.heads());
         let group = op.heads as usize / kv_heads;
-        let chunks = (0..rows).map(|row| self.position(op, row) as usize / CHUNK + 1).max().unwrap_or(0);
+        let seen = (0..rows).map(|row| self.visible(op, row));
+        let (low, high) =
+            seen.fold((u32::MAX, 0), |(low, high), seen| (low.min(seen.start), high.max(seen.end)));
+        let first_chunk = (low.min(high) as usize) / CHUNK;
+        let chunks = (high as usize).div_ceil(CHUNK) - first_chunk;
         let most = (BLOCK_QUERIES / group).max(1);
-        let shape = Shape { rows, kv_heads, group, most, chunks, partial: partial_floats(layout.shape()) };
+        let partial = partial_floats(layout.shape());
+        let shape = Shape { rows, kv_heads, group, most, first_chunk, chunks, partial };
         let tasks = self.blocks(op, shape) * kv_heads;
         let needed = rows * op.heads as usize * chunks * shape.partial;
         if chunks > 1 && tasks < 2 * phases.threads() && needed <= context.partial_floats {
@@ -195,7 +202,9 @@ impl<'s> Step<'s, '_> {
         let mut parts: [&[u8]; PAGES] = [&[]; PAGES];
         let start = chunk * PAGES;
         let count = end.div_ceil(PAGE_TOKENS).saturating_sub(start).min(PAGES);
-        for (part, &page) in parts.iter_mut().zip(&block.pages[start..start + count]) {
+        // A short sequence has no pages in chunks that only others reach.
+        let pages = block.pages.get(start..start + count).unwrap_or_default();
+        for (part, &page) in parts.iter_mut().zip(pages) {
             // Nothing is read of pages that are behind the window: any page stands for them.
             let page = if page == PageId::NONE { PageId(0) } else { page };
             let range = pool.layout.part(page, op.kv, block.kv_head);
@@ -220,7 +229,7 @@ impl<'s> Step<'s, '_> {
 
     /// Each chunk by itself, its results to `partials`.
     fn attend_chunks(&mut self, phases: &mut Phases<'_>, op: &'s Attend, shape: Shape) {
-        let Shape { rows, kv_heads, group, chunks, partial: size, .. } = shape;
+        let Shape { rows, kv_heads, group, first_chunk, chunks, partial: size, .. } = shape;
         let stride = self.context.pool(op.kv.group).layout.shape().value_stride;
         let columns = kv_heads * chunks * group * size;
         // A task is a row, a KV head and a chunk.
@@ -236,7 +245,7 @@ impl<'s> Step<'s, '_> {
             let mut first = 0;
             while first < block.rows * group {
                 let mut weights = [Weight { max: 0.0, sum: 0.0 }; QUERIES];
-                let tile = Tile { first, chunk: column % chunks };
+                let tile = Tile { first, chunk: first_chunk + column % chunks };
                 let count = self.tile(&phase, block, tile, &mut weights);
                 let values = self.work.attention.values.floats().chunks_exact(stride);
                 for (t, (weight, values)) in weights.iter().zip(values).take(count).enumerate() {
