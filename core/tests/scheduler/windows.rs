@@ -151,6 +151,7 @@ impl Harness {
     }
 }
 
+const FULL: Kinds = Kinds { windows: &[None], state: false };
 const WINDOWED: Kinds = Kinds { windows: &[Some(512), None], state: false };
 const RECURRENT: Kinds = Kinds { windows: &[None], state: true };
 const BOTH: Kinds = Kinds { windows: &[Some(512), None], state: true };
@@ -204,6 +205,7 @@ fn a_change_near_the_end_of_a_long_turn_costs_little() {
     };
     // Page borders before the changes are at 29,920 and 28,992; the last checkpoint before both is at 28,672.
     for (kinds, checkpoints, near, far) in [
+        (FULL, 0, 80, 1008),
         (WINDOWED, 0, 80, 30_000),
         (WINDOWED, 4, 80, 1328),
         (WINDOWED, 16, 80, 1008),
