@@ -8,7 +8,8 @@ use doorbell_core::engine::{
     Config, Engine, Event, FinishReason, GenerationParams, Nanos, Progress, Request, RequestId,
 };
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, HeadResult, Op, Plan, Shape, StateId};
+use doorbell_core::plan::{Batch, GroupId, HeadResult, Op, Plan, Shape, StateId};
+use doorbell_core::reference::{Products, Reference};
 use doorbell_core::sample::SamplerParams;
 use doorbell_core::token::TokenId;
 use doorbell_gpu::{GpuBackend, GpuError, Settings};
@@ -67,8 +68,8 @@ impl Backend for Noting<'_, '_, '_> {
 type Outcome = (Vec<TokenId>, Option<FinishReason>);
 
 /// Runs each wave of requests to its end before the next; prompts, and tokens wanted.
-fn outcomes(
-    engine: &mut Engine<'_, '_, Noting<'_, '_, '_>>,
+fn outcomes<B: Backend<Error: core::fmt::Debug>>(
+    engine: &mut Engine<'_, '_, B>,
     waves: &[Vec<(Vec<TokenId>, u32)>],
     params: &SamplerParams,
 ) -> Vec<Outcome> {
@@ -162,6 +163,44 @@ fn chained_tokens_are_those_of_single_steps() {
             assert!(matches!(chained[1].1, Some(FinishReason::EndOfGeneration(_))), "{name}: {chained:?}");
         });
     }
+}
+
+/// The outcomes on the reference, which keeps all pages.
+fn expected(model: &Model<'_>, waves: &[Vec<(Vec<TokenId>, u32)>]) -> Vec<Outcome> {
+    let config = Config::new(256, 2, 40);
+    let all = Reference::new(model, config.full_pages(), KvType::F16, Products::Exact, HEAP).unwrap();
+    let mut engine = Engine::new(model, all, config, &[], HEAP).unwrap();
+    outcomes(&mut engine, waves, &SamplerParams::greedy())
+}
+
+/// A chunk in the middle of a prompt has no output rows, and no kernel runs for them.
+#[test]
+fn prompts_of_several_chunks_are_computed() {
+    for family in [Family::Qwen3, Family::Qwen3Moe] {
+        with_model(&tiny::f32_model(family, 1), |model| {
+            let waves = [vec![(prompt(model, 100), 5)]];
+            let expected = expected(model, &waves);
+            let (found, _) = both(model, (CHIPS[0], Level::Fast), &waves, &[], family.name());
+            assert_eq!(found, [expected.clone(), expected], "{}", family.name());
+        });
+    }
+}
+
+/// Prompts of several chunks and chains, longer than the pool of a window: its pages serve later rows.
+#[test]
+fn pages_behind_windows_serve_later_rows() {
+    with_model(&tiny::f32_model(Family::Gemma3, 1), |model| {
+        let waves = [vec![(prompt(model, 150), 40), (prompt(model, 60), 50)], vec![(prompt(model, 170), 9)]];
+        let pages = Config::new(256, 2, 40).kv_pages(model);
+        let windowed = (0..).map(GroupId).zip(&model.groups).filter(|(_, group)| group.window.is_some());
+        assert!(windowed.map(|(id, _)| pages.of(id)).eq([8]), "two requests have ten pages");
+        let expected = expected(model, &waves);
+        for name in CHIPS {
+            let (found, chains) = both(model, (name, Level::Fast), &waves, &[], name);
+            assert_eq!(found, [expected.clone(), expected.clone()], "{name}");
+            assert!(chains.iter().any(|&steps| steps > 8), "{name}: {chains:?}");
+        }
+    });
 }
 
 /// Whatever needs more than the largest logit goes step by step.

@@ -107,6 +107,14 @@ pub fn lower(
     lower_by(None, op, step, target, emit)
 }
 
+/// True if an operation has no rows: in a step without outputs, which a chunk in the middle of a prompt is, those behind the
+/// last keys and values. No dispatch has a grid of nothing.
+fn writes_nothing(op: &Op, step: &Step<'_, '_>) -> bool {
+    let mut nothing = false;
+    op.each_tensor(|id| nothing |= step.rows_of(id) == 0);
+    nothing
+}
+
 /// As [`lower`], but products of many rows take this path where their weights can.
 ///
 /// # Errors
@@ -122,6 +130,9 @@ pub fn lower_by(
     let unsupported = Unsupported { op: op.name() };
     if !supports(op, step.model, target) {
         return Err(unsupported);
+    }
+    if writes_nothing(op, step) {
+        return Ok(());
     }
     let data = step.scratch + COUNTERS;
     match op {
