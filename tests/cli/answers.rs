@@ -189,6 +189,15 @@ fn info_and_plan_describe_the_model() {
         assert_eq!(blocks["memory"]["kv"], info["memory"]["kv"].as_u64().unwrap() / 64 * 34);
         let pages = ["f16", "f32", "q8_0"].map(|kv| info["memory"]["kv_page_bytes"][kv].as_u64().unwrap());
         assert_eq!(pages.map(|bytes| bytes * 32), [32, 64, 17].map(|part| pages[0] * part));
+        if family == Family::Gemma3 {
+            // a window of 8 tokens: a page before a border, 512 rows that begin anywhere in a page
+            let long = json(&["info", &model, "--json", "--ctx", "1024"]);
+            let groups = long["memory"]["kv_groups"].as_array().unwrap();
+            let windowed = groups.iter().find(|group| group["window"] == 8).unwrap();
+            assert_eq!(windowed["tokens"], (2 + (512 + 30) / 32) * 32);
+            let sum: u64 = groups.iter().map(|group| group["bytes"].as_u64().unwrap()).sum();
+            assert_eq!(long["memory"]["kv"], sum);
+        }
         let text = stdout(&["info", &model, "--tensors"], b"");
         assert!(text.contains("token_embd.weight") && text.contains("memory for 256 tokens"), "{text}");
 

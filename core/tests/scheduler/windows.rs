@@ -195,6 +195,7 @@ fn keys_and_values_take_little_more_than_the_windows_need() {
 }
 
 /// A turn of 30,000 tokens is asked for again with another token near its end, or 1,000 tokens before it.
+/// llama.cpp#22746: such turns were computed again from their start.
 #[test]
 fn a_change_near_the_end_of_a_long_turn_costs_little() {
     let prompt = text(1, 30_000);
