@@ -153,7 +153,7 @@ fn conversations_come_back_as_items() {
         { "type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}" },
         { "type": "function_call", "call_id": "c2", "name": "weather", "arguments": "{}" },
         { "type": "function_call_output", "call_id": "c1", "output": "sunny" },
-        { "type": "item_of_another_server" },
+        { "type": "web_search_call" },
         { "role": "user", "content": "[[thanks]]" },
     ]);
     let answer = server.post(PATH, &json!({ "input": input, "temperature": 0 })).ok();
@@ -174,7 +174,187 @@ fn reasoning_belongs_to_the_answer_after_it() {
     };
     // the scripted model repeats the last text between its marks
     assert_eq!(ask(json!({ "role": "user", "content": "[[asked]]" })), "asked");
-    assert_eq!(ask(json!({ "type": "item_of_another_server" })), "thought");
+    assert_eq!(ask(json!({ "type": "web_search_call" })), "thought");
+}
+
+/// A template that prints tools and calls, so that a script may stand in any text of theirs.
+const PRINTING: &str = "{% for tool in tools or [] %}{{ tool | tojson }}\n{% endfor %}{# <tool_call> #}{% for m in messages %}\
+{{ '<|im_start|>' + m.role + '\n' + (m.reasoning_content or '') + m.content }}{% for call in m.tool_calls or [] %}\
+{{ call.function.name + ' ' + (call.function.arguments | tojson) }}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}\
+{{ '<|im_start|>assistant\n' }}";
+
+fn printing() -> Server {
+    Server::start(&Kind { template: Some(PRINTING), ..Kind::default() })
+}
+
+/// The only item of an answer, whole and as a stream.
+fn only_item(server: &Server, body: &Value) -> Value {
+    let without_ids = |response: &Value| {
+        let mut item = response["output"][0].clone();
+        assert_eq!(response["output"].as_array().unwrap().len(), 1, "{response}");
+        for id in ["id", "call_id"] {
+            assert!(item[id].as_str().is_some_and(|id| id.len() > 8));
+            item[id] = Value::Null;
+        }
+        item
+    };
+    let whole = without_ids(&server.post(PATH, body).ok());
+    let mut body = body.clone();
+    body["stream"] = true.into();
+    let events = server.post(PATH, &body).events();
+    assert_eq!(without_ids(&events.last().unwrap()["response"]), whole);
+    let done = events.iter().find(|event| event["type"] == "response.output_item.done").unwrap();
+    for field in ["type", "namespace", "name", "arguments", "input"] {
+        assert_eq!(done["item"][field], whole[field], "{field}");
+    }
+    whole
+}
+
+fn call(name: &str, arguments: &Value) -> String {
+    format!("[[<tool_call>{}</tool_call>]]", json!({ "name": name, "arguments": arguments }))
+}
+
+#[test]
+fn functions_of_a_namespace_are_offered_and_their_calls_name_it() {
+    let server = printing();
+    let inner = |name: &str| {
+        json!({ "type": "function", "name": name, "description": format!("does {name}"),
+        "parameters": { "type": "object", "properties": { "x": { "enum": [name] } }, "required": ["x"],
+            "additionalProperties": false } })
+    };
+    let tools = json!([
+        { "type": "namespace", "name": "mcp__w__", "description": "of w", "tools": [inner("get"), inner("put")] },
+        { "type": "namespace", "name": "mcp__v", "tools": [inner("get")] },
+    ]);
+    for (offered, namespace, name) in [
+        ("mcp__w__put", "mcp__w__", "put"),
+        ("mcp__v__get", "mcp__v", "get"),
+        ("mcp__w__get", "mcp__w__", "get"),
+    ] {
+        let body = json!({ "input": call(offered, &json!({ "x": name })), "tools": tools, "temperature": 0 });
+        let item = only_item(&server, &body);
+        let named = [&item["type"], &item["namespace"], &item["name"], &item["arguments"]];
+        let arguments = json!({ "x": name }).to_string();
+        assert_eq!(named, [&json!("function_call"), &json!(namespace), &json!(name), &json!(arguments)]);
+    }
+    // a forced function, by its own name if that is unique, or with its namespace
+    for choice in [
+        json!({ "type": "function", "name": "put" }),
+        json!({ "type": "function", "name": "put", "namespace": "mcp__w__" }),
+        json!({ "type": "allowed_tools", "mode": "required", "tools": [{ "type": "function", "name": "mcp__w__put" }] }),
+    ] {
+        let body = json!({ "input": "[[no]]", "tools": tools, "tool_choice": choice, "temperature": 0,
+            "max_output_tokens": 400 });
+        let item = only_item(&server, &body);
+        assert_eq!((&item["namespace"], &item["name"]), (&json!("mcp__w__"), &json!("put")), "{choice}");
+    }
+    // every description is in the prompt: the scripted model repeats the last text between its marks
+    let said = |tools: Value| {
+        let body = json!({ "input": "q", "tools": tools, "temperature": 0 });
+        server.post(PATH, &body).ok()["output"][0]["content"][0]["text"].clone()
+    };
+    let space = |all: &str, one: &str| {
+        json!([{ "type": "namespace", "name": "n", "description": all,
+        "tools": [{ "type": "function", "name": "f", "description": one }] }])
+    };
+    assert_eq!(said(space("[[all]]", "")), "all");
+    assert_eq!(said(space("", "[[one]]")), "one");
+}
+
+#[test]
+fn custom_tools_take_a_text() {
+    let server = printing();
+    let tools = json!([{ "type": "custom", "name": "patch", "description": "edits" }]);
+    let input = "*** Begin\n-\"a\"\\\n+ü\n";
+    let body =
+        json!({ "input": call("patch", &json!({ "input": input })), "tools": tools, "temperature": 0 });
+    let item = only_item(&server, &body);
+    assert_eq!(
+        [&item["type"], &item["name"], &item["input"], &item["status"]],
+        [&json!("custom_tool_call"), &json!("patch"), &json!(input), &json!("completed")]
+    );
+    assert!(item.get("arguments").is_none() && item.get("namespace").is_none());
+    let events = server
+        .post(PATH, &{
+            let mut body = body.clone();
+            body["stream"] = true.into();
+            body
+        })
+        .events();
+    let of = |name: &str| events.iter().filter(|event| event["type"] == name).cloned().collect::<Vec<_>>();
+    let deltas = of("response.custom_tool_call_input.delta");
+    assert_eq!(deltas.iter().filter_map(|event| event["delta"].as_str()).collect::<String>(), input);
+    assert_eq!(of("response.custom_tool_call_input.done")[0]["input"], input);
+    assert!(of("response.function_call_arguments.delta").is_empty());
+    // grammars are described, and regular expressions hold
+    let said = |format: Value| {
+        let tools = json!([{ "type": "custom", "name": "patch", "format": format }]);
+        let body = json!({ "input": "q", "tools": tools, "temperature": 0 });
+        server.post(PATH, &body).ok()["output"][0]["content"][0]["text"].clone()
+    };
+    assert_eq!(said(json!({ "type": "grammar", "syntax": "lark", "definition": "start: [[A]]" })), "A");
+    let tools = json!([{ "type": "custom", "name": "patch",
+        "format": { "type": "grammar", "syntax": "regex", "definition": "ab|cd" } }]);
+    let body = json!({ "input": call("patch", &json!({ "input": "xx" })), "tools": tools, "temperature": 0,
+        "tool_choice": { "type": "custom", "name": "patch" }, "max_output_tokens": 400 });
+    let item = only_item(&server, &body);
+    assert!(["ab", "cd"].contains(&item["input"].as_str().unwrap()), "{item}");
+}
+
+#[test]
+fn calls_of_all_forms_come_back() {
+    let server = printing();
+    let said = |input: Value| {
+        let answer = server.post(PATH, &json!({ "input": input, "temperature": 0 })).ok();
+        answer["output"][0]["content"][0]["text"].clone()
+    };
+    let user = json!({ "role": "user", "content": "go" });
+    let thought = |text: &str| json!({ "type": "reasoning", "summary": [], "content": [{ "type": "reasoning_text", "text": text }] });
+    let plain =
+        json!({ "type": "function_call", "call_id": "c", "namespace": "n", "name": "f", "arguments": "{}" });
+    for (item, text) in [
+        (json!({ "type": "custom_tool_call", "call_id": "c", "name": "p", "input": "[[in]]" }), "in"),
+        (json!({ "type": "custom_tool_call_output", "call_id": "c", "output": "[[out]]" }), "out"),
+        (
+            json!({ "type": "function_call", "call_id": "c", "namespace": "[[n", "name": "f]]", "arguments": "{}" }),
+            "n__f",
+        ),
+    ] {
+        assert_eq!(said(json!([user, item, user])), text);
+    }
+    // reasoning in several items, also between calls
+    assert_eq!(said(json!([user, thought("[[one"), thought("two]]"), plain, user])), "one\ntwo");
+    assert_eq!(said(json!([user, thought("[[one"), plain, thought("two]]"), plain, user])), "one\ntwo");
+}
+
+#[test]
+fn unknown_tools_and_items_are_refused_by_name() {
+    let server = Server::start(&Kind::default());
+    let function = json!({ "type": "function", "name": "n__f" });
+    for (field, value, param, word) in [
+        ("tools", json!([{ "type": "web_search" }, { "type": "sorcery" }]), "tools[1].type", "sorcery"),
+        (
+            "tools",
+            json!([{ "type": "namespace", "name": "n", "tools": [{ "type": "web_search" }] }]),
+            "tools[0].tools[0].type",
+            "web_search",
+        ),
+        ("tools", json!([{ "type": "custom" }]), "tools[0].name", "missing"),
+        (
+            "tools",
+            json!([function, { "type": "namespace", "name": "n", "tools": [{ "type": "function", "name": "f" }] }]),
+            "tools[1].tools[0].name",
+            "n__f",
+        ),
+        ("input", json!([{ "type": "local_shell_call" }]), "input[0].type", "local_shell_call"),
+    ] {
+        let mut body = json!({ "input": "a" });
+        body[field] = value;
+        let refusal = server.post(PATH, &body);
+        let error = &refusal.json()["error"];
+        assert_eq!((refusal.status, &error["param"]), (400, &json!(param)));
+        assert!(error["message"].as_str().unwrap().contains(word), "{error}");
+    }
 }
 
 #[test]

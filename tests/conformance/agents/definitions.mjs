@@ -38,6 +38,46 @@ const claude = {
   },
 };
 
+const codex = {
+  name: "codex",
+  program: ".bin/codex",
+  template: "objects",
+  path: "/v1/responses",
+  calls: ({ command, note }) => [
+    ["exec_command", { cmd: "cat greeting.txt" }],
+    ["exec_command", {
+      cmd: "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: greeting.txt\n@@\n-Hello, wrold!\n+Hello, world!\n*** End Patch\nEOF\n",
+    }],
+    ["exec_command", { cmd: command }],
+    ["mcp__notes__record", note],
+  ],
+  prepare: ({ home, url, mcp }) => {
+    const text = (value) => JSON.stringify(value);
+    write(join(home, ".codex/config.toml"), `
+model = "scripted"
+model_provider = "doorbell"
+check_for_update_on_startup = false
+[model_providers.doorbell]
+name = "doorbell"
+base_url = "${url}/v1"
+wire_api = "responses"
+[analytics]
+enabled = false
+[features]
+plugins = false
+remote_plugin = false
+apps = false
+[mcp_servers.notes]
+command = ${text(mcp.command)}
+args = ${text(mcp.args)}
+`);
+    return {
+      env: { CODEX_HOME: join(home, ".codex") },
+      args: ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", PROMPT],
+    };
+  },
+};
+
 const qwen = {
   name: "qwen",
   program: ".bin/qwen",
@@ -103,4 +143,4 @@ const opencode = {
   },
 };
 
-export const AGENTS = [claude, qwen, opencode];
+export const AGENTS = [claude, codex, qwen, opencode];

@@ -23,7 +23,7 @@ pub(crate) fn conversation(app: &App, fields: &Fields<'_>) -> Result<Conversatio
             return Err(Failure::field(format!("tools[{index}].function.name"), "must be a string"));
         }
     }
-    let tool_choice = tool_choice(fields, &mut tools)?;
+    let tool_choice = tool_choice_of(fields, fields.get("tool_choice"), &mut tools)?;
     Ok(Conversation {
         messages: messages::normalize(messages)?,
         tools,
@@ -52,9 +52,13 @@ fn continuation(fields: &Fields<'_>) -> Result<Continuation, Failure> {
     }
 }
 
-/// The field `tool_choice`. Tools that it does not allow are removed.
-pub(super) fn tool_choice(fields: &Fields<'_>, tools: &mut Vec<Value>) -> Result<ToolChoice, Failure> {
-    let Some(choice) = fields.get("tool_choice") else { return Ok(ToolChoice::Auto) };
+/// The calls that a value of the field `tool_choice` allows. Tools that it does not allow are removed.
+pub(super) fn tool_choice_of(
+    fields: &Fields<'_>,
+    choice: Option<&Value>,
+    tools: &mut Vec<Value>,
+) -> Result<ToolChoice, Failure> {
+    let Some(choice) = choice else { return Ok(ToolChoice::Auto) };
     let allowed = (choice["type"] == "allowed_tools").then(|| choice.get("allowed_tools").unwrap_or(choice));
     if let Some(list) = allowed.and_then(|allowed| allowed["tools"].as_array()) {
         tools.retain(|tool| list.iter().any(|allowed| tool_name(allowed) == tool_name(tool)));

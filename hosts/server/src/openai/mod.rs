@@ -14,6 +14,7 @@ pub(crate) mod models;
 pub(crate) mod options;
 mod prompts;
 mod response_document;
+mod response_tools;
 pub(crate) mod responses;
 mod responses_input;
 mod responses_stream;

@@ -1,8 +1,12 @@
 //! The documents of `/v1/responses`: the response and its output items.
 
+use super::document::CALL_ID;
+use super::response_tools::{CallForm, ClientTool, ResponseTools, input_of_arguments};
 use crate::answer_header::AnswerHeader;
+use crate::error::Failure;
 use crate::fields::Fields;
 use crate::generation::Outcome;
+use crate::unique_id::unique_id;
 use serde_json::{Map, Value, json};
 
 /// Fields of a request that its response repeats, and their values if absent.
@@ -26,14 +30,16 @@ fn repeated() -> [(&'static str, Value); 11] {
 pub(super) struct ResponseDocument {
     header: AnswerHeader,
     repeated: Map<String, Value>,
+    /// The tools behind the names of functions.
+    pub(super) tools: ResponseTools,
 }
 
 impl ResponseDocument {
-    pub(super) fn new(header: AnswerHeader, fields: &Fields<'_>) -> Self {
+    pub(super) fn new(header: AnswerHeader, fields: &Fields<'_>) -> Result<Self, Failure> {
         let repeated = repeated()
             .into_iter()
             .map(|(name, absent)| (name.to_owned(), fields.get(name).cloned().unwrap_or(absent)));
-        Self { header, repeated: repeated.collect() }
+        Ok(Self { header, repeated: repeated.collect(), tools: ResponseTools::of(fields)? })
     }
 
     /// The response with this status and these output items.
@@ -89,9 +95,33 @@ pub(super) fn message_item(id: &str, status: &str, parts: &[Value]) -> Value {
     json!({ "id": id, "type": "message", "role": "assistant", "status": status, "content": parts })
 }
 
-pub(super) fn call_item(id: &str, call_id: &str, status: &str, name: &str, arguments: &str) -> Value {
-    json!({
-        "id": id, "type": "function_call", "status": status,
-        "call_id": call_id, "name": name, "arguments": arguments,
-    })
+/// The item of a call with these arguments, in the form that the tool has.
+pub(super) fn call_item(ids: &CallIds, status: &str, tool: &ClientTool, arguments: &str) -> Value {
+    let mut item = json!({ "id": ids.item, "status": status, "call_id": ids.call, "name": tool.name });
+    let (kind, field, value) = match tool.form {
+        CallForm::Function => ("function_call", "arguments", arguments.to_owned()),
+        CallForm::Custom => ("custom_tool_call", "input", input_of_arguments(arguments)),
+    };
+    item["type"] = kind.into();
+    item[field] = value.into();
+    if let Some(namespace) = &tool.namespace {
+        item["namespace"] = namespace.as_str().into();
+    }
+    item
+}
+
+/// The ids of a call.
+pub(super) struct CallIds {
+    /// That of the item.
+    pub(super) item: String,
+    /// That by which the result refers to it.
+    pub(super) call: String,
+}
+
+impl CallIds {
+    /// New ids for a call of this form.
+    pub(super) fn new(form: CallForm) -> Self {
+        let prefix = if form == CallForm::Custom { "ctc_" } else { "fc_" };
+        Self { item: unique_id(prefix), call: unique_id(CALL_ID) }
+    }
 }

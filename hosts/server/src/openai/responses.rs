@@ -19,7 +19,7 @@ pub(crate) async fn responses(request: RequestContext) -> Result<Response, Failu
     let conversation = request.read(&body, responses_input::conversation).await?;
     let fields = Fields::of_request(&body)?;
     let header = AnswerHeader::new(&request, "resp_", fields.text("model")?);
-    let response = ResponseDocument::new(header, &fields);
+    let response = ResponseDocument::new(header, &fields)?;
     let generated = conversation::generation_request(&request.app, conversation).await?;
     let generation = Generation::begin(&request.app, generated).await?;
     if fields.flag("stream")?.unwrap_or(false) {

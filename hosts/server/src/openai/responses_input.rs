@@ -1,6 +1,7 @@
 //! The fields of a request of the Responses API, as a conversation.
 
-use super::{chat_input, options};
+use super::options;
+use super::response_tools::{ResponseTools, arguments_of_input, offered_name};
 use crate::app::App;
 use crate::conversation::Conversation;
 use crate::error::Failure;
@@ -12,6 +13,17 @@ use serde_json::{Map, Value, json};
 
 /// Fields that refer to stored responses.
 const STORED: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
+
+/// Items of tools that another server ran, and whose result is in the answer after them.
+const HOSTED_ITEMS: [&str; 7] = [
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    "image_generation_call",
+    "mcp_list_tools",
+    "mcp_call",
+    "tool_search_call",
+];
 
 pub(super) fn conversation(app: &App, fields: &Fields<'_>) -> Result<Conversation, Failure> {
     if let Some(stored) = STORED.into_iter().find(|stored| fields.get(stored).is_some()) {
@@ -39,8 +51,7 @@ pub(super) fn conversation(app: &App, fields: &Fields<'_>) -> Result<Conversatio
     if let Some(more) = fields.object("chat_template_kwargs")? {
         variables.extend(more.clone());
     }
-    let mut tools = tools(fields)?;
-    let tool_choice = chat_input::tool_choice(fields, &mut tools)?;
+    let (tools, tool_choice) = ResponseTools::of(fields)?.chosen(fields)?;
     Ok(Conversation {
         messages: messages::normalize(&list)?,
         tools,
@@ -65,7 +76,7 @@ fn input(fields: &Fields<'_>, list: &mut Vec<Value>) -> Result<(), Failure> {
         Some(Value::Array(items)) => items,
         Some(_) => return Err(fields.wrong("input", "must be a string or a list of items")),
     };
-    let mut reasoning = None;
+    let mut reasoning: Option<String> = None;
     for (index, item) in items.iter().enumerate() {
         let path = format!("input[{index}]");
         let item = Fields::of(item, &path)?;
@@ -78,33 +89,30 @@ fn input(fields: &Fields<'_>, list: &mut Vec<Value>) -> Result<(), Failure> {
                 if let Some(text) = reasoning.take()
                     && role == "assistant"
                 {
-                    message["reasoning_content"] = text;
+                    message["reasoning_content"] = text.into();
                 }
                 list.push(message);
             }
-            "function_call" => {
-                let name = item.text("name")?.ok_or_else(|| item.wrong("name", "is missing"))?;
-                let arguments = item.text("arguments")?.unwrap_or("{}");
-                let id = item.text("call_id")?.unwrap_or_default();
-                let function = json!({ "name": name, "arguments": arguments });
-                add_call(
-                    list,
-                    json!({ "id": id, "type": "function", "function": function }),
-                    reasoning.take(),
-                );
-            }
-            "function_call_output" => list.push(result(&item)?),
+            "function_call" | "custom_tool_call" => add_call(list, call(&item)?, reasoning.take()),
+            "function_call_output" | "custom_tool_call_output" => list.push(result(&item)?),
             "reasoning" => {
                 let parts = item.list("content")?.filter(|parts| !parts.is_empty());
                 let parts = parts.or(item.list("summary")?).unwrap_or_default();
                 let texts: Vec<&str> = parts.iter().filter_map(|part| part.get("text")?.as_str()).collect();
-                reasoning = (!texts.is_empty()).then(|| Value::from(texts.join("\n")));
+                if !texts.is_empty() {
+                    reasoning = Some(joined(reasoning, &texts.join("\n")));
+                }
             }
             "item_reference" => {
                 return Err(Failure::field(path, "items are not kept here; send the item itself"));
             }
-            // items of tools that only other servers have
-            _ => {}
+            hosted if HOSTED_ITEMS.contains(&hosted) => {
+                tracing::debug!(
+                    item = hosted,
+                    "not shown to the model: it is of a tool that another server ran"
+                );
+            }
+            other => return Err(item.wrong("type", format_args!("{other:?} items are not supported here"))),
         }
     }
     Ok(())
@@ -122,42 +130,41 @@ fn result(item: &Fields<'_>) -> Result<Value, Failure> {
     Ok(json!({ "role": "tool", "tool_call_id": id, "content": output }))
 }
 
-/// Appends a call. Calls in a row become one message.
-fn add_call(list: &mut Vec<Value>, call: Value, reasoning: Option<Value>) {
-    if let Some(last) = list.last_mut()
-        && last["role"] == "assistant"
-    {
-        if let Some(calls) = last.get_mut("tool_calls").and_then(Value::as_array_mut) {
-            calls.push(call);
-        } else {
-            last["tool_calls"] = json!([call]);
-        }
-        return;
-    }
-    let mut message = json!({ "role": "assistant", "content": "", "tool_calls": [call] });
-    if let Some(reasoning) = reasoning {
-        message["reasoning_content"] = reasoning;
-    }
-    list.push(message);
+/// A call in the form of chat requests.
+fn call(item: &Fields<'_>) -> Result<Value, Failure> {
+    let name = item.text("name")?.ok_or_else(|| item.wrong("name", "is missing"))?;
+    let name = offered_name(item.text("namespace")?, name);
+    let arguments = if item.text("type")? == Some("custom_tool_call") {
+        arguments_of_input(item.text("input")?.unwrap_or_default())
+    } else {
+        item.text("arguments")?.unwrap_or("{}").to_owned()
+    };
+    let id = item.text("call_id")?.unwrap_or_default();
+    Ok(json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } }))
 }
 
-/// The functions among the tools. Other tools, which only other servers have, are ignored.
-fn tools(fields: &Fields<'_>) -> Result<Vec<Value>, Failure> {
-    let tools = fields.list("tools")?.unwrap_or_default();
-    let function = |tool: &Value| {
-        (tool.get("type")?.as_str()? == "function" && tool.get("name")?.is_string()).then(|| {
-            let mut function = json!({
-                "name": tool["name"],
-                "description": tool.get("description").cloned().unwrap_or_default(),
-                "parameters": tool.get("parameters").cloned().unwrap_or_else(|| json!({ "type": "object" })),
-            });
-            if tool.get("strict") == Some(&Value::Bool(true)) {
-                function["strict"] = true.into();
-            }
-            json!({ "type": "function", "function": function })
-        })
-    };
-    Ok(tools.iter().filter_map(function).collect())
+/// Earlier reasoning, if there is some, and more.
+fn joined(earlier: Option<String>, more: &str) -> String {
+    match earlier {
+        Some(earlier) => format!("{earlier}\n{more}"),
+        None => more.to_owned(),
+    }
+}
+
+/// Appends a call. Calls in a row become one message, whose reasoning is that of all.
+fn add_call(list: &mut Vec<Value>, call: Value, reasoning: Option<String>) {
+    if list.last().is_none_or(|last| last["role"] != "assistant") {
+        list.push(json!({ "role": "assistant", "content": "" }));
+    }
+    let Some(message) = list.last_mut() else { return };
+    if let Some(more) = reasoning {
+        let earlier = message.get("reasoning_content").and_then(Value::as_str).map(ToOwned::to_owned);
+        message["reasoning_content"] = joined(earlier, &more).into();
+    }
+    match message.get_mut("tool_calls").and_then(Value::as_array_mut) {
+        Some(calls) => calls.push(call),
+        None => message["tool_calls"] = json!([call]),
+    }
 }
 
 /// The format of the text, in the field `text.format`.

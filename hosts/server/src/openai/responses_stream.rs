@@ -1,10 +1,11 @@
 //! The events of `/v1/responses`: each has a number and names its item and part. The last one holds the whole response,
 //! which is also the document of a request that does not stream.
 
-use super::document::{self, CALL_ID};
+use super::document;
 use super::response_document::{
-    ResponseDocument, call_item, message_item, reasoning_item, status, text_part,
+    CallIds, ResponseDocument, call_item, message_item, reasoning_item, status, text_part,
 };
+use super::response_tools::{CallForm, ClientTool, input_of_arguments};
 use super::stream_extras::StreamExtras;
 use crate::error::{Dialect, Failure, FailureKind};
 use crate::generation::{Event, Generation, Outcome};
@@ -44,7 +45,7 @@ pub(super) async fn whole(response: ResponseDocument, mut generation: Generation
 enum Open {
     Reasoning { id: String, text: String },
     Message { id: String, text: String },
-    Call { id: String, call_id: String, name: String, arguments: String },
+    Call { ids: CallIds, tool: ClientTool, arguments: String },
 }
 
 /// Writes the events of a response.
@@ -139,12 +140,16 @@ impl Events {
                 let id = id.clone();
                 self.send_part("response.output_text.delta", &id, "delta", more.into());
             }
-            Delta::Call { name, .. } => self.begin_call(name),
+            Delta::Call { name, .. } => self.begin_call(&name),
             Delta::Arguments { text, .. } => {
-                let Some(Open::Call { id, arguments, .. }) = &mut self.open else { return };
+                let Some(Open::Call { ids, tool, arguments }) = &mut self.open else { return };
                 arguments.push_str(&text);
-                let event = json!({ "item_id": id, "output_index": self.done.len(), "delta": text });
-                self.send("response.function_call_arguments.delta", event);
+                // the input of a custom tool is a string within the arguments, and is sent when it is complete
+                if tool.form == CallForm::Function {
+                    let event =
+                        json!({ "item_id": ids.item, "output_index": self.done.len(), "delta": text });
+                    self.send("response.function_call_arguments.delta", event);
+                }
             }
         }
     }
@@ -173,11 +178,34 @@ impl Events {
         self.open = Some(Open::Message { id, text: String::new() });
     }
 
-    fn begin_call(&mut self, name: String) {
+    fn begin_call(&mut self, function: &str) {
         self.close("completed");
-        let (id, call_id) = (unique_id("fc_"), unique_id(CALL_ID));
-        self.item_added(call_item(&id, &call_id, "in_progress", &name, ""));
-        self.open = Some(Open::Call { id, call_id, name, arguments: String::new() });
+        let tool = self.response.tools.called(function);
+        let ids = CallIds::new(tool.form);
+        self.item_added(call_item(&ids, "in_progress", &tool, ""));
+        self.open = Some(Open::Call { ids, tool, arguments: String::new() });
+    }
+
+    /// Sends the last events of a call before its item is done.
+    fn call_done(&mut self, ids: &CallIds, tool: &ClientTool, arguments: &str) {
+        let event = json!({ "item_id": ids.item, "output_index": self.done.len() });
+        let with = |field: &str, value: &str| {
+            let mut event = event.clone();
+            event[field] = value.into();
+            event
+        };
+        match tool.form {
+            CallForm::Function => {
+                let mut event = with("arguments", arguments);
+                event["name"] = tool.name.as_str().into();
+                self.send("response.function_call_arguments.done", event);
+            }
+            CallForm::Custom => {
+                let input = input_of_arguments(arguments);
+                self.send("response.custom_tool_call_input.delta", with("delta", &input));
+                self.send("response.custom_tool_call_input.done", with("input", &input));
+            }
+        }
     }
 
     /// Ends the open item, if there is one, with this status.
@@ -196,12 +224,9 @@ impl Events {
                 self.send_part("response.content_part.done", &id, "part", part.clone());
                 message_item(&id, status, &[part])
             }
-            Open::Call { id, call_id, name, arguments } => {
-                let event = json!({
-                    "item_id": id, "output_index": self.done.len(), "name": name, "arguments": arguments,
-                });
-                self.send("response.function_call_arguments.done", event);
-                call_item(&id, &call_id, status, &name, &arguments)
+            Open::Call { ids, tool, arguments } => {
+                self.call_done(&ids, &tool, &arguments);
+                call_item(&ids, status, &tool, &arguments)
             }
         };
         let event = json!({ "output_index": self.done.len(), "item": item });
