@@ -85,8 +85,8 @@ impl<'a> KvManager<'a> {
             parent = Some(key);
         }
         for index in 0..self.windows.len() {
-            for place in self.first_of(index, prefix.pages)..prefix.pages {
-                let KvPart::Page { page: id, .. } = parts[place as usize] else { continue };
+            for at in self.first_of(index, prefix.pages)..prefix.pages {
+                let KvPart::Page { page: id, .. } = parts[at as usize] else { continue };
                 let page = self.windows[index].acquire(id);
                 parts.extend(page.map(|page| KvPart::Page { pool: index as u8 + 1, page }));
             }
@@ -153,10 +153,10 @@ impl<'a> KvManager<'a> {
         for index in 0..self.windows.len() {
             let first = self.first_of(index, count);
             let (mut parent, mut own) = (None, pages(index + 1));
-            for (place, tokens) in (0..).zip(full) {
+            for (at, tokens) in (0..).zip(full) {
                 let Some((prefix, key)) = self.full.find(parent, tokens) else { break };
                 parent = Some(key);
-                let page = if place < first { None } else { own.next() };
+                let page = if at < first { None } else { own.next() };
                 page.into_iter().for_each(|page| self.windows[index].insert(prefix, page));
             }
         }

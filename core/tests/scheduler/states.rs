@@ -145,6 +145,16 @@ fn the_least_recently_used_checkpoint_goes_first() {
     assert_eq!(harness.begin(21, &prompts[0], 1), PAGE);
 }
 
+/// The last checkpoint of the long prompt saves a page, the one before it 64 pages; the others save three and six.
+#[test]
+fn the_checkpoint_that_saves_least_goes_first() {
+    let mut harness = Harness::new(config(1, 3));
+    let [long, short, other] = [(1, 2100), (2, 100), (3, 200)].map(|(number, len)| text(number, len));
+    assert_eq!([&long, &short, &other].map(|prompt| harness.begin(1, prompt, 1)), [0, 0, 0]);
+    assert_eq!([&short, &other].map(|prompt| harness.begin(2, prompt, 1)), [96, 192]);
+    assert_eq!(harness.begin(3, &long, 1), 2048);
+}
+
 #[test]
 fn without_checkpoints_every_prompt_is_computed() {
     let mut harness = Harness::new(config(2, 0));
