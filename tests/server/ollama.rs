@@ -156,6 +156,19 @@ fn prompts_are_completed_with_and_without_the_template() {
     assert!(text.trim_start().starts_with('{'), "{text}");
     let load = server.post("/api/generate", &json!({ "model": "scripted" })).ok();
     assert_eq!(load["done_reason"], "load");
+    for path in ["/api/generate", "/api/chat"] {
+        for (keep, reason) in [
+            (json!(0), "unload"),
+            (json!("0s"), "unload"),
+            (json!("0"), "unload"),
+            (json!(-1), "load"),
+            (json!("10m"), "load"),
+            (json!(""), "load"),
+        ] {
+            let answer = server.post(path, &json!({ "model": "scripted", "keep_alive": keep })).ok();
+            assert_eq!((&answer["done"], &answer["done_reason"]), (&json!(true), &json!(reason)), "{keep}");
+        }
+    }
 }
 
 #[test]
@@ -169,9 +182,12 @@ fn models_are_described() {
     let show = server.post("/api/show", &json!({ "model": "scripted" })).ok();
     assert_eq!(show["details"]["family"], "qwen3");
     assert_eq!(show["model_info"]["general.architecture"], "qwen3");
-    let missing = server.post("/api/show", &json!({ "model": "other" }));
-    assert_eq!((missing.status, missing.json()["error"].is_string()), (404, true));
-    assert_eq!(server.post("/api/show", &json!({ "model": "scripted:latest" })).ok(), show);
+    // every name that other requests take
+    for name in ["scripted:latest", "other"] {
+        assert_eq!(server.post("/api/show", &json!({ "model": name })).ok(), show);
+        assert_eq!(server.post("/api/chat", &json!({ "model": name })).ok()["model"], name);
+    }
+    assert_eq!(server.post("/api/show", &json!({ "model": 1 })).status, 400);
     assert_eq!(server.post("/api/embed", &json!({ "input": [] })).ok()["embeddings"], json!([]));
     for (method, path) in
         [("POST", "pull"), ("POST", "push"), ("POST", "create"), ("POST", "copy"), ("DELETE", "delete")]

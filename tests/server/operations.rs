@@ -78,6 +78,43 @@ fn metrics_have_the_names_that_dashboards_know() {
     assert!(open.body.ends_with("# EOF\n") && open.body.contains("# TYPE llamacpp:prompt_tokens counter\n"));
 }
 
+#[test]
+fn every_gap_between_tokens_is_counted() {
+    let server = Server::start(&Kind::default());
+    for text in ["abcd", "ab", "a"] {
+        server.post("/v1/chat/completions", &ask(&format!("[[{text}]]"))).ok();
+    }
+    assert_eq!(server.metric("vllm:inter_token_latency_seconds_count"), 3.0 + 1.0);
+    assert_eq!(server.metric("vllm:time_per_output_token_seconds_count"), 2.0);
+    assert!(server.metric("vllm:inter_token_latency_seconds_sum") > 0.0);
+}
+
+#[test]
+fn every_refused_request_is_counted_once() {
+    let server = Server::start(&Kind::default());
+    let long = json!({ "prompt": "x".repeat(20_000) });
+    for (method, path, body, status) in [
+        ("POST", "/v1/chat/completions", "{}".to_owned(), 400),
+        ("POST", "/v1/chat/completions", "no JSON".to_owned(), 400),
+        ("POST", "/v1/completions", long.to_string(), 400),
+        ("POST", "/v1/embeddings", json!({ "input": "x".repeat(20_000) }).to_string(), 400),
+        ("POST", "/api/pull", "{}".to_owned(), 501),
+        ("GET", "/v1/nothing", String::new(), 404),
+        ("GET", "/v1/chat/completions", String::new(), 405),
+    ] {
+        let before = server.metric("doorbell_requests_refused_total");
+        assert_eq!(server.send(method, path, &[], &body).status, status, "{path}");
+        assert_eq!(server.metric("doorbell_requests_refused_total"), before + 1.0, "{method} {path}");
+    }
+    let foreign = server.send("GET", "/v1/models", &[("origin", "http://example.com")], "");
+    assert_eq!(foreign.status, 403);
+    assert_eq!(server.metric("doorbell_requests_refused_total"), 8.0);
+    // an answer that fails was taken
+    assert_eq!(server.post("/v1/chat/completions", &ask("[[ab{NaN}]]")).status, 500);
+    assert_eq!(server.metric("doorbell_requests_refused_total"), 8.0);
+    assert_eq!(server.metric("doorbell_requests_failed_total"), 1.0);
+}
+
 /// The metrics of requests whose counts are known.
 #[test]
 fn histograms_have_what_was_counted() {

@@ -135,11 +135,49 @@ fn a_server_without_a_key_warns_and_logs_no_prompts() {
     assert_eq!(server.post("/v1/completions", &json!({ "prompt": secret, "n": 0 })).status, 400);
     let chat = json!({ "messages": [{ "role": "user", "content": secret }], "max_tokens": 2 });
     server.post("/v1/chat/completions", &chat);
+    let streamed =
+        json!({ "prompt": secret, "max_tokens": 3, "stream": true, "ignore_eos": true }).to_string();
+    assert!(
+        server.send("POST", "/v1/completions", &[("user-agent", "tester/1")], &streamed).events().len() > 1
+    );
+    let wide = json!({ "messages": [{ "role": "user", "content": secret }], "stream": false,
+        "options": { "num_ctx": 4096, "num_predict": 1 } });
+    server.post("/api/chat", &wide);
+    server.post("/api/chat", &wide);
     terminate(&mut child);
     let log: String = lines.into_iter().map(|line| line + "\n").collect();
     assert!(log.contains("give it a key with --api-key"), "{log}");
     assert!(log.contains("answered") && log.contains("/v1/completions") && log.contains("refused"), "{log}");
     assert!(!log.contains(secret), "{log}");
+    // what a stream took is logged at its end
+    let of_stream: Vec<&str> = log.lines().filter(|line| line.contains("tester/1")).collect();
+    let [generated, answered] = of_stream[..] else { panic!("{log}") };
+    for word in [
+        "generated",
+        "prompt_tokens=",
+        "cached=",
+        "generated=3",
+        "first_token_ms=",
+        "per_second=",
+        "MaxTokens",
+    ] {
+        assert!(generated.contains(word), "{word}: {generated}");
+    }
+    assert!(answered.contains("answered") && answered.contains("/v1/completions"), "{answered}");
+    assert!(answered.contains("status=200"), "{answered}");
+    // a context that can't be met is logged once
+    assert_eq!(log.matches("num_ctx=4096").count(), 1, "{log}");
+    // the banner
+    for words in [
+        "model    logged-model (qwen3, F32, ",
+        "device   cpu, 1 threads",
+        "context  128 tokens a request, 4 requests at a time",
+        "memory   ",
+        "access   no key: everybody who reaches 0.0.0.0:",
+        "page     http://localhost:",
+    ] {
+        assert!(log.contains(words), "{words}: {log}");
+    }
 }
 
 #[test]

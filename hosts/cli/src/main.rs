@@ -2,6 +2,7 @@
 
 extern crate alloc;
 
+mod banner;
 mod command;
 mod descriptors;
 mod device_args;

@@ -8,6 +8,7 @@ use crate::body_limit;
 use crate::error::{Dialect, Failure, FailureKind};
 use crate::in_flight::InFlight;
 use crate::request_context::RequestContext;
+use crate::request_log::RequestLog;
 use crate::routes::{Access, HttpMethod, PathPrefix, ROUTES, Route, VERSIONS};
 use alloc::sync::Arc;
 use axum::Router;
@@ -16,7 +17,7 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, Method, header};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
-use std::time::Instant;
+use tracing::Instrument as _;
 
 /// A router with the routes of the table.
 pub(crate) fn router(app: &Arc<App>) -> Router {
@@ -53,16 +54,23 @@ fn paths(route: &Route) -> Vec<String> {
     paths
 }
 
-/// Answers or refuses a request, adds the headers that every response has, and logs it.
+/// Answers or refuses a request, and logs it.
 async fn respond(app: Arc<App>, route: &'static Route, request: Request) -> Response {
-    let start = Instant::now();
+    let log = RequestLog::begin(&request);
+    let response = answer(app, route, request).instrument(log.span()).await;
+    log.attach(response)
+}
+
+/// Answers or refuses a request, and adds the headers that every response has.
+async fn answer(app: Arc<App>, route: &'static Route, request: Request) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let origin = access::check_origin(&app.settings, request.headers());
     let mut response = match origin {
         Ok(origin) => {
-            let mut response = match handle(app, route, request).await {
+            let mut response = match handle(Arc::clone(&app), route, request).await {
                 Ok(response) => response,
                 Err(failure) => {
+                    app.metrics.not_taken(&failure);
                     tracing::info!(%method, path, failure = failure.message, "refused");
                     failure.response(route.dialect)
                 }
@@ -72,11 +80,12 @@ async fn respond(app: Arc<App>, route: &'static Route, request: Request) -> Resp
             }
             response
         }
-        Err(failure) => failure.response(route.dialect),
+        Err(failure) => {
+            app.metrics.not_taken(&failure);
+            failure.response(route.dialect)
+        }
     };
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    let (status, milliseconds) = (response.status().as_u16(), start.elapsed().as_millis());
-    tracing::debug!(%method, path, status, milliseconds, "answered");
     response
 }
 
@@ -141,7 +150,10 @@ async fn refuse(app: Arc<App>, kind: FailureKind, request: Request) -> Response 
     let dialect = dialect(path);
     let origin = match access::check_origin(&app.settings, request.headers()) {
         Ok(origin) => origin,
-        Err(failure) => return failure.response(dialect),
+        Err(failure) => {
+            app.metrics.not_taken(&failure);
+            return failure.response(dialect);
+        }
     };
     let mut response = match (request.method(), &origin) {
         (&Method::OPTIONS, Some(_)) => {
@@ -154,7 +166,9 @@ async fn refuse(app: Arc<App>, kind: FailureKind, request: Request) -> Response 
                 FailureKind::MethodNotAllowed => format!("{path} does not take {method}"),
                 _ => format!("there is nothing at {path}"),
             };
-            Failure::new(kind, message).response(dialect)
+            let failure = Failure::new(kind, message);
+            app.metrics.not_taken(&failure);
+            failure.response(dialect)
         }
     };
     if let Some(origin) = origin {

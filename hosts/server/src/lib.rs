@@ -55,6 +55,7 @@ mod operations;
 mod pooling;
 mod prompt_input;
 mod request_context;
+mod request_log;
 mod routes;
 mod server;
 mod settings;

@@ -1,10 +1,13 @@
 //! Metrics, under the names that dashboards of vLLM and llama-server use.
 
+use crate::error::Failure;
 use crate::generation::Outcome;
 use crate::model_handle::ModelHandle;
 use alloc::collections::BTreeSet;
+use axum::http::StatusCode;
 use core::fmt::{self, Write as _};
 use core::sync::atomic::AtomicU64;
+use core::time::Duration;
 use doorbell_runtime::serve::{LoadSnapshot, Service};
 use doorbell_runtime::timings::seconds;
 use prometheus_client::collector::Collector;
@@ -26,6 +29,7 @@ pub(crate) struct Metrics {
     registry: Mutex<Registry>,
     first_token: Histogram,
     per_token: Histogram,
+    inter_token: Histogram,
     latency: Histogram,
     queue: Histogram,
     prefill: Histogram,
@@ -120,6 +124,7 @@ impl Metrics {
             registry: Mutex::new(Registry::default()),
             first_token: doubling(0.001, 18),
             per_token: doubling(0.0005, 14),
+            inter_token: doubling(0.0005, 14),
             latency: doubling(0.01, 18),
             queue: doubling(0.0005, 18),
             prefill: doubling(0.001, 18),
@@ -165,7 +170,7 @@ impl Metrics {
             ("time_to_first_token_seconds", "Time from submission to the first token", &self.first_token),
             ("time_per_output_token_seconds", per_token, &self.per_token),
             ("request_time_per_output_token_seconds", per_token, &self.per_token),
-            ("inter_token_latency_seconds", per_token, &self.per_token),
+            ("inter_token_latency_seconds", "Time between outputs of a request", &self.inter_token),
             ("e2e_request_latency_seconds", "Time from submission to the end", &self.latency),
             ("request_queue_time_seconds", "Time from submission to the first step", &self.queue),
             ("request_prefill_time_seconds", "Time from the first step to the first token", &self.prefill),
@@ -242,9 +247,24 @@ impl Metrics {
         self.computed_tokens.inc_by(tokens as u64);
     }
 
-    /// Counts a request that the engine did not accept.
-    pub(crate) fn refused(&self) {
-        self.refusals.inc();
+    /// Counts a request that was not taken for a reason that lies in the request, or because there are too many.
+    pub(crate) fn not_taken(&self, failure: &Failure) {
+        let status = failure.status();
+        if status.is_client_error() || status == StatusCode::NOT_IMPLEMENTED {
+            self.refusals.inc();
+        }
+    }
+
+    /// Counts a request that the engine did not accept for a reason of its own; [`Self::not_taken`] counts the others.
+    pub(crate) fn refused(&self, failure: &Failure) {
+        if failure.status() == StatusCode::SERVICE_UNAVAILABLE {
+            self.refusals.inc();
+        }
+    }
+
+    /// Counts the time between two outputs of an answer.
+    pub(crate) fn gap(&self, gap: Duration) {
+        self.inter_token.observe(gap.as_secs_f64());
     }
 
     /// Counts an answer that failed.

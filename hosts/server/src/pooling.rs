@@ -23,8 +23,9 @@ pub(crate) async fn pool(
             Ok(result)
         }
         Ok(Err(PoolingError::Refused(error))) => {
-            app.metrics.refused();
-            Err(error.into())
+            let failure = Failure::from(error);
+            app.metrics.refused(&failure);
+            Err(failure)
         }
         Ok(Err(error @ PoolingError::DeviceFailed)) => Err(Failure::new(FailureKind::Unavailable, error)),
         _ => Err(Failure::shutting_down()),

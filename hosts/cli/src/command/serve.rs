@@ -2,6 +2,7 @@
 //!
 //! Not here: the HTTP API (`doorbell-server`).
 
+use crate::banner::Banner;
 use crate::descriptors;
 use crate::device_args::{self, DeviceArgs, ResolvedDevice};
 use crate::failure::{Failure, Kind};
@@ -100,7 +101,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     settings.api_keys = keys(&arguments.api_key)?;
     descriptors::raise_limit();
     check_address(settings.address)?;
-    let model_handle = load(&arguments, &mut settings)?;
+    let (model_handle, banner) = load(&arguments, &mut settings)?;
     settings.origins = arguments.origin;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let builder = builder.max_blocking_threads(PARSING_THREADS).thread_name("parsing").enable_all();
@@ -109,7 +110,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     // the first Ctrl-C shuts down gracefully, a second one exits at once
     Interrupt::install()?;
     let socket = std::thread::Builder::new().name("socket".into()).spawn(move || {
-        let ended = runtime.block_on(serve(model_handle, settings, &name));
+        let ended = runtime.block_on(serve(model_handle, settings, &name, &banner));
         // work that is still running there has no client any more
         runtime.shutdown_background();
         ended
@@ -168,21 +169,30 @@ fn check_address(address: SocketAddr) -> Result<(), Failure> {
     found.map(drop).map_err(|error| Failure::new(Kind::Internal, ServerError::Listen { address, error }))
 }
 
-async fn serve(model_handle: ModelHandle, settings: Settings, name: &str) -> Result<(), ServerError> {
+async fn serve(
+    model_handle: ModelHandle,
+    settings: Settings,
+    name: &str,
+    banner: &Banner,
+) -> Result<(), ServerError> {
     let end = signals()?;
     let server = Server::bind(model_handle, settings).await?;
-    note(format_args!("serving {name} on http://{}", server.address()?));
+    let address = server.address()?;
+    note(banner.text(address));
+    note(format_args!("serving {name} on http://{address}"));
     server.run(end).await
 }
 
 /// Loads the model. It lives until the process ends, with everything that it refers to.
-fn load(arguments: &Arguments, settings: &mut Settings) -> Result<ModelHandle, Failure> {
+fn load(arguments: &Arguments, settings: &mut Settings) -> Result<(ModelHandle, Banner), Failure> {
     let resolved = arguments.device.resolve()?;
     let file: &'static ModelFile = Box::leak(Box::new(loaded::open(&arguments.model)?));
     let gguf: &'static Gguf<'static> = Box::leak(Box::new(loaded::parse(file)?));
     let model: &'static Model<'static> = Box::leak(Box::new(loaded::bind(file, gguf)?));
     let tokenizer: &'static Tokenizer<'static> = Box::leak(Box::new(loaded::tokenizer(file, gguf)?));
     let config = config(model, arguments, resolved)?;
+    let needed = config.memory(model, resolved.kv, HEAP);
+    let buffers = needed.map_err(|error| Failure::new(Kind::Memory, error))?.heap();
     // wrong arguments are reported before the weights are read
     let defaults = arguments.sampling.params(gguf)?;
     let breakers = arguments.sampling.breakers(&defaults, tokenizer)?.map(Arc::new);
@@ -215,7 +225,8 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<ModelHandle, F
     model_handle.defaults = defaults;
     model_handle.seed = arguments.sampling.seed();
     model_handle.dry_breakers = breakers;
-    Ok(model_handle)
+    let banner = Banner::new(&model_handle, &config, buffers, settings.api_keys.len());
+    Ok((model_handle, banner))
 }
 
 /// The folder for saved prefixes of a model.

@@ -3,6 +3,7 @@
 use super::event::{Event, PromptProgress};
 use super::outcome::Outcome;
 use super::timings::Timings;
+use core::time::Duration;
 use doorbell_core::engine::Nanos;
 use doorbell_runtime::answer::{AnswerParser, Delta};
 use doorbell_runtime::serve::{Finish, JobHandle, Piece};
@@ -20,6 +21,8 @@ pub(super) struct Answer {
     progress: Option<PromptProgress>,
     /// Time of the first token.
     first_token: Option<Instant>,
+    /// Time of the last output.
+    last_output: Option<Instant>,
     /// Tokens so far.
     tokens: u32,
     reasoning_tokens: u32,
@@ -37,6 +40,7 @@ impl Answer {
             one_call,
             progress: None,
             first_token: None,
+            last_output: None,
             tokens: 0,
             reasoning_tokens: 0,
             called_tools: false,
@@ -67,6 +71,17 @@ impl Answer {
         let progress = self.progress.get_or_insert(first);
         (progress.done, progress.updated) = (done, now);
         *progress
+    }
+
+    /// True if the engine has worked on it.
+    pub(super) fn has_begun(&self) -> bool {
+        self.progress.is_some() || self.first_token.is_some()
+    }
+
+    /// The time since the last output, if this is not the first.
+    pub(super) fn gap(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        self.last_output.replace(now).map(|last| now.duration_since(last))
     }
 
     /// Counts and parses more output; `None` if it is dropped.

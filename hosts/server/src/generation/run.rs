@@ -3,6 +3,7 @@
 use super::answer::Answer;
 use super::event::Event;
 use super::options::random_seed;
+use super::outcome::Outcome;
 use super::request::GenerationRequest;
 use super::timings::Timings;
 use crate::app::App;
@@ -10,9 +11,10 @@ use crate::error::{Failure, FailureKind};
 use alloc::sync::Arc;
 use core::future::Future;
 use core::pin::Pin;
-use doorbell_core::engine::FinishReason;
+use doorbell_core::engine::{FinishReason, Nanos};
 use doorbell_runtime::constrain::{Constraint, GrammarSpec};
 use doorbell_runtime::serve::{Finish, Job, Update};
+use doorbell_runtime::timings::milliseconds;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Answers in progress. Dropping this cancels them.
@@ -42,6 +44,30 @@ async fn constraints(
             .collect::<Result<Vec<_>, _>>()
     });
     Ok(compiling.await.map_err(|error| Failure::new(FailureKind::Internal, error))??)
+}
+
+/// Logs an answer: counts of tokens, and what they took.
+fn log(outcome: &Outcome) {
+    let Timings { cached, generated, times } = outcome.timings();
+    tracing::debug!(
+        prompt_tokens = outcome.usage.prompt_tokens,
+        cached,
+        generated,
+        first_token_ms = milliseconds(Nanos(times.queue.0.saturating_add(times.prefill.0))).round(),
+        prompt_per_second = times.prefill_rate().round(),
+        per_second = times.decode_rate().round(),
+        reason = ?outcome.reason,
+        "generated"
+    );
+}
+
+impl Drop for Generation {
+    fn drop(&mut self) {
+        for answer in self.answers.iter().filter(|answer| !answer.is_over() && answer.has_begun()) {
+            let Timings { cached, generated, .. } = answer.timings();
+            tracing::debug!(prompt_tokens = self.prompt_tokens, cached, generated, "cancelled");
+        }
+    }
 }
 
 impl Generation {
@@ -101,8 +127,9 @@ impl Generation {
             match self.updates.recv().await {
                 Some((_, Update::Accepted)) => waiting -= 1,
                 Some((_, Update::Refused(error))) => {
-                    self.app.metrics.refused();
-                    return Err(error.into());
+                    let failure = Failure::from(error);
+                    self.app.metrics.refused(&failure);
+                    return Err(failure);
                 }
                 Some((_, Update::Finished(Finish { reason: FinishReason::Cancelled, .. }))) | None => {
                     return Err(Failure::shutting_down());
@@ -131,6 +158,9 @@ impl Generation {
                     return Some((index, Event::Prompt(answer.prompt(done, total))));
                 }
                 Update::Piece(piece) => {
+                    if let Some(gap) = answer.gap() {
+                        self.app.metrics.gap(gap);
+                    }
                     if let Some(event) = answer.output(piece) {
                         return Some((index, event));
                     }
@@ -183,6 +213,7 @@ impl Generation {
             return Event::Failed(failure);
         }
         let outcome = answer.outcome(finish);
+        log(&outcome);
         self.app.metrics.finished(&outcome);
         if let Ok(mut last) = self.app.last.lock() {
             *last = Some(outcome.clone());

@@ -100,11 +100,25 @@ fn after_context(context: Vec<TokenId>, prompt: &[TokenId], bos: Option<TokenId>
     [&context, rest].concat()
 }
 
-/// The answer to a request without a prompt, which only loads the model; it is always loaded.
+/// True if `keep_alive` asks to unload the model: 0, as a number or as a duration such as `0s`.
+fn unloads(fields: &Fields<'_>) -> bool {
+    match fields.get("keep_alive") {
+        Some(Value::Number(number)) => number.as_f64() == Some(0.0),
+        Some(Value::String(text)) => {
+            let digits = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
+            digits.parse::<f64>() == Ok(0.0)
+        }
+        _ => false,
+    }
+}
+
+/// The answer to a request without a prompt, which only loads or unloads the model. It is always loaded; clients that
+/// unload it wait for this word.
 fn loaded(request: &RequestContext, fields: &Fields<'_>, form: AnswerForm) -> Response {
     let mut document = Lines::new(request, fields, form, &[]).document(&CollectedAnswer::default());
     document.insert("done".into(), true.into());
-    document.insert("done_reason".into(), "load".into());
+    let reason = if unloads(fields) { "unload" } else { "load" };
+    document.insert("done_reason".into(), reason.into());
     json(StatusCode::OK, &Value::Object(document))
 }
 

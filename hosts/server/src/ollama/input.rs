@@ -8,6 +8,7 @@ use crate::generation::GenerationOptions;
 use crate::messages;
 use crate::openai::options;
 use crate::request_context::RequestContext;
+use core::sync::atomic::{AtomicU32, Ordering};
 use doorbell_core::token::TokenId;
 use doorbell_runtime::answer::{Continuation, ToolChoice};
 use doorbell_runtime::constrain::GrammarSpec;
@@ -19,6 +20,7 @@ pub(super) fn options(request: &RequestContext, fields: &Fields<'_>) -> Result<G
     let inner = Fields::of(fields.get("options").unwrap_or(&empty), "options")?;
     let mut options = options::options(&request.app, &inner)?;
     options.answers = 1;
+    warn_of_context(inner.count("num_ctx")?.unwrap_or(0), request.app.model.context);
     // -1 means no limit, -2 means to fill the context
     if inner.integer("num_predict")?.is_some_and(|count| count >= 0)
         && let Some(limit) = inner.count("num_predict")?
@@ -27,6 +29,18 @@ pub(super) fn options(request: &RequestContext, fields: &Fields<'_>) -> Result<G
     }
     options.params.sampler.logprobs = options::top_logprobs(fields)?;
     Ok(options)
+}
+
+/// Logs that a context is longer than the server's, once for each length that is longer than all before.
+fn warn_of_context(wanted: u32, context: u32) {
+    static LONGEST: AtomicU32 = AtomicU32::new(0);
+    if wanted > context && LONGEST.fetch_max(wanted, Ordering::Relaxed) < wanted {
+        tracing::warn!(
+            num_ctx = wanted,
+            context,
+            "the context stays as it is; start the server with a longer --ctx"
+        );
+    }
 }
 
 /// The tokens of earlier prompts and answers, as the last answer returned them.

@@ -3,6 +3,7 @@
 use super::time;
 use crate::app::App;
 use crate::error::{Failure, FailureKind};
+use crate::fields::Fields;
 use crate::openai::fill_in;
 use crate::request_context::RequestContext;
 use crate::stream::json;
@@ -69,12 +70,10 @@ pub(crate) async fn version(_: RequestContext) -> Result<Response, Failure> {
 pub(crate) async fn show(request: RequestContext) -> Result<Response, Failure> {
     let app = &request.app;
     let info = &app.model.info;
+    // any name is that of the only model, as for every other request
     let body = request.json().await?;
-    let name = body.get("model").or_else(|| body.get("name")).and_then(Value::as_str).unwrap_or_default();
-    // Ollama adds this version to names without one
-    if name.strip_suffix(":latest").unwrap_or(name) != app.model.name && name != app.model.name {
-        return Err(Failure::new(FailureKind::NotFound, format_args!("model '{name}' not found")));
-    }
+    let fields = Fields::of_request(&body)?;
+    let _names = (fields.text("model")?, fields.text("name")?);
     let mut capabilities = vec!["completion"];
     if app.model.template.is_some() {
         capabilities.push("tools");
