@@ -42,7 +42,8 @@ export function textsOf(body) {
   const texts = [];
   for (const part of [body.system, body.instructions, body.messages, body.input]) gather(part, texts);
   schema(body.tools, texts);
-  return texts.map((text) => text.trim()).filter((text) => text);
+  // Claude Code's first block is for the provider's bills, and differs with every request
+  return texts.map((text) => text.trim()).filter((text) => text && !text.startsWith("x-anthropic-billing-header:"));
 }
 
 // The texts that a prompt doesn't contain, plainly or as a JSON string.
