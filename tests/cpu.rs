@@ -92,8 +92,10 @@ fn nmse(found: &[f32], expected: &[f32]) -> f64 {
 const FAMILIES: [Family; 8] = Family::ALL;
 
 fn goldens() -> Vec<(String, Vec<u8>, Vec<f32>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens").join("model");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens");
+    let folders = ["model", "family"].into_iter();
+    let files = folders.flat_map(|name| std::fs::read_dir(goldens.join(name)).unwrap());
+    let files = files.map(|entry| entry.unwrap().path());
     let models = files.filter(|path: &PathBuf| path.extension().is_some_and(|x| x == "gguf"));
     let read = |path: PathBuf| {
         let logits = std::fs::read(path.with_extension("f32")).unwrap();
@@ -112,7 +114,7 @@ fn golden_tokens() -> Vec<TokenId> {
 #[test]
 fn golden_models_give_their_logits() {
     let goldens = goldens();
-    assert_eq!(goldens.len(), 22);
+    assert_eq!(goldens.len(), 56);
     for (name, file, expected) in &goldens {
         let gguf = Gguf::parse(file, HEAP).unwrap();
         let model = Model::new(&gguf, HEAP).unwrap();

@@ -6,7 +6,7 @@ use doorbell_core::backend::KvType;
 use doorbell_core::engine::score;
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
-use doorbell_core::model::Model;
+use doorbell_core::model::{self, Model};
 use doorbell_core::quant::Type;
 use doorbell_core::reference::{Products, Reference};
 use doorbell_core::token::TokenId;
@@ -18,13 +18,15 @@ const HEAP: Heap<'static> = &Global;
 
 const SHAPE: Shape = Shape::NARROW;
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens").join("model")
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens").join(name)
 }
 
-/// The models of the folder by name, with their expected `[tokens, vocabulary]` logits.
+/// The models of both folders by name, with their expected `[tokens, vocabulary]` logits.
 fn goldens() -> Vec<(String, Vec<u8>, Vec<f32>)> {
-    let files = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let folders = ["model", "family"].into_iter();
+    let files = folders.flat_map(|name| std::fs::read_dir(folder(name)).unwrap());
+    let files = files.map(|entry| entry.unwrap().path());
     let mut models: Vec<PathBuf> =
         files.filter(|path| path.extension().is_some_and(|x| x == "gguf")).collect();
     models.sort();
@@ -37,7 +39,7 @@ fn goldens() -> Vec<(String, Vec<u8>, Vec<f32>)> {
 }
 
 fn tokens() -> Vec<TokenId> {
-    let text = std::fs::read_to_string(folder().join("tokens.txt")).unwrap();
+    let text = std::fs::read_to_string(folder("model").join("tokens.txt")).unwrap();
     text.split_whitespace().map(|id| TokenId(id.parse().unwrap())).collect()
 }
 
@@ -62,9 +64,22 @@ fn difference(name: &str, file: &[u8], expected: &[f32], kv: KvType) -> f32 {
 }
 
 #[test]
+fn every_family_has_a_golden() {
+    let families: Vec<String> = goldens()
+        .iter()
+        .map(|(_, file, _)| {
+            let gguf = Gguf::parse(file, HEAP).unwrap();
+            gguf.get("general.architecture").and_then(|value| value.text()).unwrap().to_owned()
+        })
+        .collect();
+    let missing = model::Family::all().iter().find(|family| !families.iter().any(|name| name == family.name));
+    assert_eq!(missing.map(|family| family.name), None);
+}
+
+#[test]
 fn logits_equal_those_of_the_equations() {
     let goldens = goldens();
-    assert_eq!(goldens.len(), 22);
+    assert_eq!(goldens.len(), 56);
     let differences: Vec<(&str, f32)> = goldens
         .iter()
         .map(|(name, file, expected)| (name.as_str(), difference(name, file, expected, KvType::F32)))

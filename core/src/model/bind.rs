@@ -2,12 +2,11 @@
 
 use super::error::{ModelError, Name, TensorFault};
 use super::family::{Family, FfnNorm, HeadNorms, WindowRope};
-use super::hparams::{ExpertParams, HyperParams, Keys};
+use super::hparams::{HyperParams, Keys};
 use super::kv_slots::KvSlots;
 use super::rope::{Rope, Scaling};
 use super::weights::{
-    Attention, Delta, DeltaGateWeights, Ffn, Layer, Mixer, Model, ParallelExperts, Router, Shared,
-    StateShape, TokenInput, TokenInputs, Weight,
+    Attention, Delta, DeltaGateWeights, Layer, Mixer, Model, StateShape, TokenInput, TokenInputs, Weight,
 };
 use crate::gguf::{Gguf, Tensor};
 use crate::heap::{self, Heap, Vec};
@@ -82,17 +81,17 @@ impl<'a> Model<'a> {
 
 /// Expected dimensions of a matrix.
 #[derive(Clone, Copy)]
-struct Dims {
-    cols: u32,
-    rows: u32,
-    stack: u32,
+pub(super) struct Dims {
+    pub(super) cols: u32,
+    pub(super) rows: u32,
+    pub(super) stack: u32,
 }
 
-struct Binder<'g, 'a> {
+pub(super) struct Binder<'g, 'a> {
     gguf: &'g Gguf<'a>,
     heap: Heap<'a>,
     weights: Vec<'a, Weight<'a>>,
-    vectors: Vec<'a, Vec<'a, f32>>,
+    pub(super) vectors: Vec<'a, Vec<'a, f32>>,
 }
 
 fn excerpt<const N: usize>(bytes: &[u8]) -> heapless::String<N> {
@@ -107,11 +106,11 @@ fn excerpt<const N: usize>(bytes: &[u8]) -> heapless::String<N> {
     text
 }
 
-fn fault(name: &str, fault: TensorFault) -> ModelError {
+pub(super) fn fault(name: &str, fault: TensorFault) -> ModelError {
     ModelError::Tensor { name: excerpt(name.as_bytes()), fault }
 }
 
-fn named(layer: Option<usize>, part: &str, suffix: &str) -> Name {
+pub(super) fn named(layer: Option<usize>, part: &str, suffix: &str) -> Name {
     let mut name = Name::new();
     // Names of the table fit; a truncated one would not be found.
     let _ = match layer {
@@ -122,7 +121,7 @@ fn named(layer: Option<usize>, part: &str, suffix: &str) -> Name {
 }
 
 /// The name of a tensor that has no suffix.
-fn bare(layer: usize, part: &str) -> Name {
+pub(super) fn bare(layer: usize, part: &str) -> Name {
     let mut name = Name::new();
     // As above.
     let _ = write!(name, "blk.{layer}.{part}");
@@ -130,12 +129,12 @@ fn bare(layer: usize, part: &str) -> Name {
 }
 
 impl<'a> Binder<'_, 'a> {
-    fn find(&self, name: &str) -> Option<Tensor<'a>> {
+    pub(super) fn find(&self, name: &str) -> Option<Tensor<'a>> {
         self.gguf.tensor(name).copied()
     }
 
     /// Binds a required matrix or stack with expected dims, fastest first; 0 = any.
-    fn weight(&mut self, name: &str, expected: [u64; 3]) -> Result<WeightId, ModelError> {
+    pub(super) fn weight(&mut self, name: &str, expected: [u64; 3]) -> Result<WeightId, ModelError> {
         let tensor = self.find(name).ok_or_else(|| fault(name, TensorFault::Missing))?;
         self.bind(name, &tensor, expected)
     }
@@ -159,7 +158,12 @@ impl<'a> Binder<'_, 'a> {
     }
 
     /// A named matrix with its companions; `None` when the file has no such weight.
-    fn part(&mut self, part: &str, layer: Option<usize>, dims: Dims) -> Result<Option<Matrix>, ModelError> {
+    pub(super) fn part(
+        &mut self,
+        part: &str,
+        layer: Option<usize>,
+        dims: Dims,
+    ) -> Result<Option<Matrix>, ModelError> {
         let name = named(layer, part, "weight");
         let Some(tensor) = self.find(&name) else { return Ok(None) };
         let expected = [u64::from(dims.cols), u64::from(dims.rows), u64::from(dims.stack)];
@@ -169,7 +173,7 @@ impl<'a> Binder<'_, 'a> {
         Ok(Some(Matrix { weight, first_row: 0, rows: dims.rows, scale, bias }))
     }
 
-    fn scale(
+    pub(super) fn scale(
         &mut self,
         part: &str,
         layer: Option<usize>,
@@ -178,7 +182,7 @@ impl<'a> Binder<'_, 'a> {
         self.vector(&named(layer, part, "scale"), stack as usize)
     }
 
-    fn required(&mut self, part: &str, layer: usize, dims: Dims) -> Result<Matrix, ModelError> {
+    pub(super) fn required(&mut self, part: &str, layer: usize, dims: Dims) -> Result<Matrix, ModelError> {
         self.part(part, Some(layer), dims)?
             .ok_or_else(|| fault(&named(Some(layer), part, "weight"), TensorFault::Missing))
     }
@@ -198,7 +202,7 @@ impl<'a> Binder<'_, 'a> {
     }
 
     /// A vector of `len` equal values.
-    fn filled(&mut self, len: u32, value: f32) -> Result<VectorId, ModelError> {
+    pub(super) fn filled(&mut self, len: u32, value: f32) -> Result<VectorId, ModelError> {
         let values = heap::filled(self.heap, len as usize, value)?;
         let id = VectorId(u32::try_from(self.vectors.len()).unwrap_or(u32::MAX));
         heap::push(&mut self.vectors, values)?;
@@ -206,35 +210,10 @@ impl<'a> Binder<'_, 'a> {
     }
 
     /// A required vector with its values multiplied by a factor.
-    fn scaled(&mut self, name: &str, len: u32, factor: f32) -> Result<VectorId, ModelError> {
+    pub(super) fn scaled(&mut self, name: &str, len: u32, factor: f32) -> Result<VectorId, ModelError> {
         let id = self.required_vector(name, len as usize)?;
         self.vectors[id.index()].iter_mut().for_each(|value| *value *= factor);
         Ok(id)
-    }
-
-    fn parallel_experts(
-        &mut self,
-        layer: usize,
-        hparams: &HyperParams<'_>,
-        experts: ExpertParams,
-    ) -> Result<ParallelExperts, ModelError> {
-        let (width, eps) = (hparams.width, hparams.eps);
-        let name = |part: &str| named(Some(layer), part, "weight");
-        // the router's input is normalized, divided by the root of the width, and multiplied by channel
-        let factor = 1.0 / libm::sqrtf(width as f32);
-        let router_weight = self.scaled(&named(Some(layer), "ffn_gate_inp", "scale"), width, factor)?;
-        let router = self.weight(&name("ffn_gate_inp"), [u64::from(width), u64::from(experts.count), 1])?;
-        let (gate, up, down) = self.expert_stacks(layer, width, experts)?;
-        Ok(ParallelExperts {
-            router_norm: Norm::rms(router_weight, eps),
-            norm: self.norm(&name("pre_ffw_norm_2"), width, eps)?,
-            post_norm: self.norm(&name("post_ffw_norm_2"), width, eps)?,
-            dense_post_norm: self.norm(&name("post_ffw_norm_1"), width, eps)?,
-            router: Matrix { weight: router, first_row: 0, rows: experts.count, scale: None, bias: None },
-            gate,
-            up,
-            down,
-        })
     }
 
     fn token_inputs(
@@ -289,12 +268,12 @@ impl<'a> Binder<'_, 'a> {
     }
 
     /// An optional vector of `len` elements, in f32.
-    fn vector(&mut self, name: &str, len: usize) -> Result<Option<VectorId>, ModelError> {
+    pub(super) fn vector(&mut self, name: &str, len: usize) -> Result<Option<VectorId>, ModelError> {
         self.slice(name, [len, 1], 0..len)
     }
 
     /// The same part of each of the `stack` vectors of `len` elements in an optional tensor, in f32.
-    fn slice(
+    pub(super) fn slice(
         &mut self,
         name: &str,
         [len, stack]: [usize; 2],
@@ -323,7 +302,7 @@ impl<'a> Binder<'_, 'a> {
         Ok(weight.map(|weight| Norm::rms(weight, eps)))
     }
 
-    fn norm(&mut self, name: &str, len: u32, eps: f32) -> Result<Norm, ModelError> {
+    pub(super) fn norm(&mut self, name: &str, len: u32, eps: f32) -> Result<Norm, ModelError> {
         self.optional_norm(name, len, eps)?.ok_or_else(|| fault(name, TensorFault::Missing))
     }
 
@@ -545,127 +524,5 @@ impl<'a> Binder<'_, 'a> {
             first_row += rows;
         }
         Ok(parts)
-    }
-
-    /// A matrix whose results, biases included, are multiplied by a factor.
-    fn damped(&mut self, matrix: Matrix, factor: f32, stack: u32) -> Result<Matrix, ModelError> {
-        if factor == 1.0 {
-            return Ok(matrix);
-        }
-        for id in [matrix.scale, matrix.bias].into_iter().flatten() {
-            self.vectors[id.index()].iter_mut().for_each(|value| *value *= factor);
-        }
-        let scale = match matrix.scale {
-            Some(scale) => scale,
-            None => self.filled(stack, factor)?,
-        };
-        Ok(Matrix { scale: Some(scale), ..matrix })
-    }
-
-    /// Gate, up and down; gate and up may be one tensor with the gate's rows first.
-    fn dense(&mut self, layer: usize, hparams: &HyperParams<'_>, family: &Family) -> Result<Ffn, ModelError> {
-        let (width, ffn) = (hparams.width, hparams.layers[layer].ffn);
-        if ffn == 0 {
-            return Err(fault(&named(Some(layer), "ffn_up", "weight"), TensorFault::Missing));
-        }
-        let down = self.required("ffn_down", layer, Dims { cols: ffn, rows: width, stack: 1 })?;
-        let down = self.damped(down, hparams.residual_scale, 1)?;
-        let dims = Dims { cols: width, rows: ffn, stack: 1 };
-        if let Some(activation) = family.ungated {
-            return Ok(Ffn::Plain { up: self.required("ffn_up", layer, dims)?, activation, down });
-        }
-        if let Some(gate) = self.part("ffn_gate", Some(layer), dims)? {
-            return Ok(Ffn::Dense { gate, up: self.required("ffn_up", layer, dims)?, down });
-        }
-        let fused = if self.find(&named(Some(layer), "ffn_gate_up", "weight")).is_some() {
-            "ffn_gate_up"
-        } else {
-            "ffn_up"
-        };
-        let (gate, up) = self.fused_gate_up(fused, layer, dims)?;
-        Ok(Ffn::Dense { gate, up, down })
-    }
-
-    fn mixture(
-        &mut self,
-        layer: usize,
-        hparams: &HyperParams<'_>,
-        (family, experts): (&Family, ExpertParams),
-    ) -> Result<Ffn, ModelError> {
-        let (width, factor) = (hparams.width, hparams.residual_scale);
-        let matrix =
-            self.required("ffn_gate_inp", layer, Dims { cols: width, rows: experts.count, stack: 1 })?;
-        let count = experts.count as usize;
-        let mut selection_bias = self.vector(&named(Some(layer), "exp_probs_b", "bias"), count)?;
-        if selection_bias.is_none() {
-            selection_bias = self.vector(&bare(layer, "exp_probs_b"), count)?;
-        }
-        let (gate, up, down) = self.expert_stacks(layer, width, experts)?;
-        let down = self.damped(down, factor, experts.count)?;
-        let mut shared = self.shared(layer, width, (experts, family.routing.gated_shared))?;
-        if let Some(shared) = &mut shared {
-            shared.down = self.damped(shared.down, factor, 1)?;
-        }
-        Ok(Ffn::Mixture { router: Router { matrix, selection_bias }, gate, up, down, shared })
-    }
-
-    /// Gate, up and down of all experts.
-    fn expert_stacks(
-        &mut self,
-        layer: usize,
-        width: u32,
-        experts: ExpertParams,
-    ) -> Result<(Matrix, Matrix, Matrix), ModelError> {
-        let dims = Dims { cols: width, rows: experts.ffn, stack: experts.count };
-        let (gate, up) = match self.part("ffn_gate_exps", Some(layer), dims)? {
-            Some(gate) => (gate, self.required("ffn_up_exps", layer, dims)?),
-            None => self.fused_gate_up("ffn_gate_up_exps", layer, dims)?,
-        };
-        let down_dims = Dims { cols: experts.ffn, rows: width, stack: experts.count };
-        Ok((gate, up, self.required("ffn_down_exps", layer, down_dims)?))
-    }
-
-    /// The shared expert, if there is one.
-    fn shared(
-        &mut self,
-        layer: usize,
-        width: u32,
-        (experts, gated): (ExpertParams, bool),
-    ) -> Result<Option<Shared>, ModelError> {
-        let ffn = experts.shared_ffn;
-        let dims = Dims { cols: width, rows: ffn, stack: 1 };
-        let parts = ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"];
-        if !parts.iter().any(|part| self.find(&named(Some(layer), part, "weight")).is_some()) {
-            return Ok(None);
-        }
-        let (gate, up) = match self.part("ffn_gate_shexp", Some(layer), dims)? {
-            Some(gate) => (gate, self.required("ffn_up_shexp", layer, dims)?),
-            None => self.fused_gate_up("ffn_up_shexp", layer, dims)?,
-        };
-        let down = self.required("ffn_down_shexp", layer, Dims { cols: ffn, rows: width, stack: 1 })?;
-        let weight = match gated {
-            true => {
-                Some(self.required("ffn_gate_inp_shexp", layer, Dims { cols: width, rows: 1, stack: 1 })?)
-            }
-            false => None,
-        };
-        Ok(Some(Shared { gate, up, down, weight }))
-    }
-
-    fn fused_gate_up(
-        &mut self,
-        part: &str,
-        layer: usize,
-        dims: Dims,
-    ) -> Result<(Matrix, Matrix), ModelError> {
-        let name = named(Some(layer), part, "weight");
-        let weight =
-            self.weight(&name, [u64::from(dims.cols), u64::from(dims.rows) * 2, u64::from(dims.stack)])?;
-        let scale = self.scale(part, Some(layer), dims.stack)?;
-        let (rows, stack) = (dims.rows as usize, dims.stack as usize);
-        let mut bias = |half| self.slice(&named(Some(layer), part, "bias"), [2 * rows, stack], half);
-        let (gate_bias, up_bias) = (bias(0..rows)?, bias(rows..2 * rows)?);
-        let gate = Matrix { weight, first_row: 0, rows: dims.rows, scale, bias: gate_bias };
-        Ok((gate, Matrix { first_row: dims.rows, bias: up_bias, ..gate }))
     }
 }

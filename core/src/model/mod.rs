@@ -4,6 +4,7 @@
 //! is computed here, and no file is opened.
 
 mod bind;
+mod bind_ffn;
 mod build;
 mod error;
 mod family;

@@ -337,6 +337,8 @@ class Case:
             writer.add_array(f"{self.arch}.attention.sliding_window_pattern", self.options["pattern"])
         if "cap" in self.options:
             f32("final_logit_softcapping", self.options["cap"])
+        if "score_cap" in self.options:
+            f32("attn_logit_softcapping", self.options["score_cap"])
 
     # ---- the forward pass
 
@@ -641,8 +643,13 @@ def main():
     arguments = arguments.parse_args()
     tokens = " ".join(map(str, TOKENS)) + "\n"
     good = True
-    for case in cases():
-        model, logits = HERE / f"{case.name}.gguf", HERE / f"{case.name}.f32"
+    # The module of these takes the operations from here.
+    sys.modules["make"] = sys.modules[__name__]
+    import families
+    folders = [(HERE, case) for case in [*cases(), *families.cases()]]
+    folders += [(HERE.parent / "family", case) for case in families.row_cases()]
+    for folder, case in folders:
+        model, logits = folder / f"{case.name}.gguf", folder / f"{case.name}.f32"
         file, want = case.file(), case.logits()
         if arguments.check:
             good &= model.read_bytes() == file

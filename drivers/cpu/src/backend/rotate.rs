@@ -37,7 +37,7 @@ impl Step<'_, '_> {
         phase.end();
     }
 
-    /// What comes behind the rotation.
+    /// The norm and the factor behind the rotation.
     fn scale_head(&mut self, op: &Rotate, rule: HeadRule, row: usize, norm: Option<Norm>) {
         let (context, dim) = (self.context, rule.head_dim);
         self.norm_head(norm, row, dim);
