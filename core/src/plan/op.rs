@@ -4,8 +4,8 @@
 //! `x * w / sqrt(mean(x^2) + eps)`; `LN(x; w, b, eps)` is `(x - mean(x)) * w / sqrt(variance(x) + eps) + b`.
 
 use super::delta_net::DeltaNet;
+use super::id::{GroupId, RopeId, TensorId, VectorId, WeightId};
 use super::norm::Norm;
-use super::{GroupId, RopeId, TensorId, VectorId, WeightId};
 use heapless::Vec as Fixed;
 
 /// Rows `first_row..first_row + rows` of a weight, with the operations on their products.
