@@ -114,7 +114,7 @@ fn golden_tokens() -> Vec<TokenId> {
 #[test]
 fn golden_models_give_their_logits() {
     let goldens = goldens();
-    assert_eq!(goldens.len(), 56);
+    assert_eq!(goldens.len(), 58);
     for (name, file, expected) in &goldens {
         let gguf = Gguf::parse(file, HEAP).unwrap();
         let model = Model::new(&gguf, HEAP).unwrap();
@@ -229,6 +229,32 @@ fn a_rows_logits_depend_on_its_sequence_alone() {
             let what = format!("{} {kv} with {threads} threads", family.name());
             bits_stay(&model, &mut backend, [&tokens, &other], &whole, &what);
         }
+    }
+}
+
+/// A text cut in two at every position: the second part begins with the state, the window and the pages that the first
+/// has left, and gives the bits of the whole.
+#[test]
+fn any_cut_of_a_text_gives_the_same_logits() {
+    const LEN: usize = 72;
+    for family in FAMILIES.into_iter().filter(|family| family.is_hybrid() || *family == Family::Gemma3) {
+        let file = tiny::model(family, tiny::Shape::NARROW, Type::Q8_0, 5).to_bytes();
+        let gguf = Gguf::parse(&file, HEAP).unwrap();
+        let model = Model::new(&gguf, HEAP).unwrap();
+        let tokens = prompt(2, LEN as u32);
+        let mut backend = cpu(&model, KvType::F32, 1, Isa::best());
+        let whole = bits(&step(&model, &mut backend, &[(0, &tokens, 0)], HeadResult::Logits));
+        for cut in 1..LEN {
+            let (first, second) = tokens.split_at(cut);
+            let mut found = step(&model, &mut backend, &[(1, first, 0)], HeadResult::Logits);
+            found.extend(step(&model, &mut backend, &[(1, second, cut as u32)], HeadResult::Logits));
+            assert!(bits(&found) == whole, "{} cut at {cut}", family.name());
+        }
+        let mut stepwise = Vec::new();
+        for (at, token) in tokens.iter().enumerate() {
+            stepwise.extend(step(&model, &mut backend, &[(2, &[*token], at as u32)], HeadResult::Logits));
+        }
+        assert!(bits(&stepwise) == whole, "{} token by token", family.name());
     }
 }
 

@@ -211,6 +211,93 @@ fn an_array_has_a_value_for_each_layer() {
     }
 }
 
+/// A file with one key changed, and the key that the refusal names.
+#[test]
+fn shapes_that_disagree_are_refused_by_key() {
+    let number = Value::U32;
+    for (family, key, value) in [
+        (Family::Qwen3Next, "ssm.group_count", number(0)),
+        (Family::Qwen3Next, "ssm.group_count", number(3)),
+        (Family::Qwen35, "ssm.time_step_rank", number(0)),
+        (Family::Qwen35, "ssm.time_step_rank", number(5)),
+        (Family::Qwen35Moe, "ssm.state_size", number(0)),
+        (Family::Qwen35Moe, "ssm.inner_size", number(0)),
+        (Family::Qwen35Moe, "ssm.inner_size", number(130)),
+        (Family::Qwen35, "ssm.conv_kernel", number(0)),
+        (Family::Qwen35, "full_attention_interval", number(0)),
+        (Family::Qwen35, "attention.head_count", number(0)),
+        (Family::Qwen35, "attention.head_count_kv", number(0)),
+        (Family::Qwen35, "attention.head_count_kv", number(3)),
+        (Family::Qwen35, "rope.dimension_count", number(7)),
+        (Family::Llama, "attention.head_count_kv", number(0)),
+        (Family::Gemma3, "attention.head_count", number(0)),
+        (Family::Gemma3, "attention.sliding_window", number(0)),
+    ] {
+        let mut file = tiny::model(family, Shape::NARROW, Type::F32, 3);
+        let key = format!("{}.{key}", family.name());
+        file.metadata
+            .iter_mut()
+            .filter(|(known, _)| *known == key.as_bytes())
+            .for_each(|(_, old)| *old = value.clone());
+        let refusal = load(&file.to_bytes());
+        let Err(Some(error)) = &refusal else { panic!("{key} is {value:?}: {refusal:?}") };
+        let named = error.to_string();
+        // the rank may be a multiple of no group count, and the groups a divisor of no rank
+        let other = key.replace("group_count", "time_step_rank");
+        assert!((named.contains(&key) || named.contains(&other)) && !named.contains('\n'), "{key}: {named}");
+    }
+}
+
+/// A state of another size than the tensors of its layers have is refused by the first of them that differs.
+#[test]
+fn states_of_another_size_are_refused_by_tensor() {
+    for (key, value, tensor) in [
+        ("ssm.state_size", 16, "blk.0.attn_qkv.weight"),
+        ("ssm.group_count", 4, "blk.0.attn_qkv.weight"),
+        ("ssm.inner_size", 64, "blk.0.attn_qkv.weight"),
+        ("ssm.conv_kernel", 5, "blk.0.ssm_conv1d.weight"),
+        ("ssm.time_step_rank", 8, "blk.0.ssm_beta.weight"),
+        ("attention.head_count_kv", 1, "blk.1.attn_k.weight"),
+    ] {
+        let mut file = tiny::model(Family::Qwen35, Shape::NARROW, Type::F32, 3);
+        let key = format!("qwen35.{key}").into_bytes();
+        file.metadata
+            .iter_mut()
+            .filter(|(known, _)| *known == key)
+            .for_each(|(_, old)| *old = Value::U32(value));
+        let Err(Some(ModelError::Tensor { name, fault: TensorFault::Shape { .. } })) = load(&file.to_bytes())
+        else {
+            panic!("{tensor} fits another size");
+        };
+        assert_eq!(name.as_str(), tensor);
+    }
+}
+
+#[test]
+fn a_surplus_tensor_is_named() {
+    for family in Family::ALL {
+        for name in ["blk.0.attn_gate_norm.weight", "blk.0.ssm_d", "altup_proj.weight", "blk.x.ffn_up.weight"]
+        {
+            let mut file = file(family);
+            file.tensor_f32(name, &[4], &[1.0; 4]);
+            let Err(Some(error)) = load(&file.to_bytes()) else { panic!("{family:?} loads with {name}") };
+            assert!(matches!(error, ModelError::Tensor { fault: TensorFault::Surplus, .. }), "{error}");
+            assert!(error.to_string().contains(name) && !error.to_string().contains('\n'), "{error}");
+        }
+        // what an image encoder, another context or a quantization with scales leaves in files
+        let mut file = file(family);
+        for name in [
+            "v.blk.0.attn_q.weight",
+            "rope_factors_long.weight",
+            "blk.0.ffn_up.input_scale",
+            "blk.9.nextn.enorm.weight",
+        ] {
+            file.tensor_f32(name, &[4], &[1.0; 4]);
+        }
+        load(&file.to_bytes()).unwrap();
+    }
+}
+
 #[test]
 fn an_unknown_architecture_is_refused_with_the_known_ones() {
     let mut file = file(Family::Llama);

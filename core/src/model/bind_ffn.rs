@@ -4,35 +4,10 @@ use super::bind::{Binder, Dims, bare, fault, named};
 use super::error::{ModelError, TensorFault};
 use super::family::Family;
 use super::hparams::{ExpertParams, HyperParams};
-use super::weights::{Ffn, ParallelExperts, Router, Shared};
-use crate::plan::{Matrix, Norm};
+use super::weights::{Ffn, Router, Shared};
+use crate::plan::Matrix;
 
 impl Binder<'_, '_> {
-    pub(super) fn parallel_experts(
-        &mut self,
-        layer: usize,
-        hparams: &HyperParams<'_>,
-        experts: ExpertParams,
-    ) -> Result<ParallelExperts, ModelError> {
-        let (width, eps) = (hparams.width, hparams.eps);
-        let name = |part: &str| named(Some(layer), part, "weight");
-        // the router's input is normalized, divided by the root of the width, and multiplied by channel
-        let factor = 1.0 / libm::sqrtf(width as f32);
-        let router_weight = self.scaled(&named(Some(layer), "ffn_gate_inp", "scale"), width, factor)?;
-        let router = self.weight(&name("ffn_gate_inp"), [u64::from(width), u64::from(experts.count), 1])?;
-        let (gate, up, down) = self.expert_stacks(layer, width, experts)?;
-        Ok(ParallelExperts {
-            router_norm: Norm::rms(router_weight, eps),
-            norm: self.norm(&name("pre_ffw_norm_2"), width, eps)?,
-            post_norm: self.norm(&name("post_ffw_norm_2"), width, eps)?,
-            dense_post_norm: self.norm(&name("post_ffw_norm_1"), width, eps)?,
-            router: Matrix { weight: router, first_row: 0, rows: experts.count, scale: None, bias: None },
-            gate,
-            up,
-            down,
-        })
-    }
-
     /// A matrix whose results, biases included, are multiplied by a factor.
     pub(super) fn damped(&mut self, matrix: Matrix, factor: f32, stack: u32) -> Result<Matrix, ModelError> {
         if factor == 1.0 {
@@ -101,7 +76,7 @@ impl Binder<'_, '_> {
     }
 
     /// Gate, up and down of all experts.
-    fn expert_stacks(
+    pub(super) fn expert_stacks(
         &mut self,
         layer: usize,
         width: u32,

@@ -10,6 +10,19 @@ use heapless::String;
 /// A metadata key or tensor name, as built from the architecture and layer.
 pub type Name = String<96>;
 
+/// The beginning of a text from a file, without what is not UTF-8.
+pub(super) fn excerpt<const N: usize>(bytes: &[u8]) -> String<N> {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            if text.push(char).is_err() {
+                return text;
+            }
+        }
+    }
+    text
+}
+
 /// A fault of one tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -26,6 +39,8 @@ pub enum TensorFault {
     },
     /// No arithmetic for this type.
     Type(quant::Type),
+    /// Nothing reads it.
+    Surplus,
 }
 
 /// A file that is not a model that can be run.
@@ -92,6 +107,9 @@ impl fmt::Display for TensorFault {
                 )
             }
             Self::Type(ty) => write!(f, "has type {ty}, which cannot be computed with here"),
+            Self::Surplus => {
+                write!(f, "is not a part of this architecture here, so answers without it would be wrong")
+            }
         }
     }
 }

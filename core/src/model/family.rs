@@ -135,6 +135,8 @@ pub struct Family {
     pub head_norms: HeadNorms,
     /// Windowed layers.
     pub window: WindowPattern,
+    /// True if `attention.sliding_window` may be 0, which means that no layer has a window.
+    pub optional_window: bool,
     /// Only models with this many layers have windows; `None` = all.
     pub window_layers: Option<u32>,
     /// Rotary embedding of windowed layers.
@@ -180,6 +182,7 @@ const LLAMA: Family = Family {
     requires_head_norms: false,
     head_norms: HeadNorms::BeforeRotation,
     window: WindowPattern::Never,
+    optional_window: false,
     window_layers: None,
     window_rope: WindowRope::Same,
     width_scaled_layers: None,
@@ -241,6 +244,7 @@ const OLMO2: Family = Family {
     requires_head_norms: true,
     head_norms: HeadNorms::AllHeads,
     window: WindowPattern::AllButEvery(4),
+    optional_window: true,
     window_rope: WindowRope::Unscaled,
     ..QWEN2
 };
@@ -263,6 +267,8 @@ const FAMILIES: &[Family] = &[
     },
     QWEN3,
     Family { name: "qwen3moe", ..QWEN3 },
+    Family { name: "qwen3vl", ..QWEN3 },
+    Family { name: "qwen3vlmoe", ..QWEN3 },
     GEMMA,
     Family {
         name: "gemma2",

@@ -267,8 +267,7 @@ fn layers<'a>(
     heap: Heap<'a>,
 ) -> Result<Vec<'a, LayerParams>, ModelError> {
     let sharing = sharing_layers(keys, family, count)?;
-    let window = keys.some_count("attention.sliding_window", u32::MAX)?;
-    let window = window.filter(|_| family.window_layers.is_none_or(|layers| layers == count));
+    let window = window(keys, family, count)?;
     let mut layers = heap::with_capacity(heap, count as usize)?;
     for layer in 0..count {
         let index = LayerIndex { layer, of: count };
@@ -276,13 +275,16 @@ fn layers<'a>(
             Some(heads) => heads,
             None => keys.required("attention.head_count", MAX_HEADS)?,
         };
-        let kv_heads = keys.per_layer("attention.head_count_kv", index, MAX_HEADS)?.unwrap_or(heads);
+        let recurrent = is_recurrent(keys, family, index)?;
+        let kv_heads = match keys.per_layer(KV_HEADS, index, MAX_HEADS)? {
+            Some(kv_heads) => kv_heads,
+            None if !recurrent && keys.gguf.get(&keys.name(KV_HEADS)).is_some() => {
+                return Err(keys.refused(KV_HEADS, 0.0, "a divisor of the head count"));
+            }
+            None => heads,
+        };
         if heads % kv_heads != 0 {
-            return Err(keys.refused(
-                "attention.head_count_kv",
-                f64::from(kv_heads),
-                "a divisor of the head count",
-            ));
+            return Err(keys.refused(KV_HEADS, f64::from(kv_heads), "a divisor of the head count"));
         }
         let ffn = keys.per_layer("feed_forward_length", index, MAX_WIDTH)?.unwrap_or(0);
         let windowed = is_windowed(keys, family, index)?;
@@ -303,7 +305,7 @@ fn layers<'a>(
                 RotatedLayers::AllButEvery(period) => !(layer + 1).is_multiple_of(period),
                 RotatedLayers::Windowed => any_window.is_none() || window.is_some(),
             },
-            recurrent: is_recurrent(keys, family, index)?,
+            recurrent,
             key_dim: dim("attention.key_length", "attention.key_length_swa")?,
             value_dim: dim("attention.value_length", "attention.value_length_swa")?,
             // the last windowed and the last full layer that have their own
@@ -322,6 +324,19 @@ fn layers<'a>(
         return Err(keys.refused(SHARED_LAYERS, f64::from(sharing), expected));
     }
     Ok(layers)
+}
+
+/// Key of the number of heads with keys and values.
+const KV_HEADS: &str = "attention.head_count_kv";
+
+/// Positions that windowed layers see.
+fn window(keys: &Keys<'_, '_>, family: &Family, layers: u32) -> Result<Option<u32>, ModelError> {
+    const KEY: &str = "attention.sliding_window";
+    let has_windows = family.window != WindowPattern::Never;
+    if !has_windows || family.window_layers.is_some_and(|wanted| wanted != layers) {
+        return Ok(None);
+    }
+    if family.optional_window { keys.some_count(KEY, u32::MAX) } else { keys.count(KEY, u32::MAX) }
 }
 
 /// Key of the number of last layers that read the keys and values of earlier ones.

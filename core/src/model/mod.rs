@@ -5,12 +5,14 @@
 
 mod bind;
 mod bind_ffn;
+mod bind_gemma4;
 mod build;
 mod error;
 mod family;
 mod hparams;
 mod kv_slots;
 mod rope;
+mod surplus;
 mod weights;
 
 pub use error::{ModelError, Name, TensorFault};

@@ -1,7 +1,8 @@
 //! Answers of every family, whole and split: the parts are the same for every split of the text.
 
-use doorbell_runtime::answer::{AnswerParser, Begin, Delta, Style, Tools};
-use serde_json::{Value, json};
+use doorbell_runtime::answer::{AnswerParser, Begin, CallStyle, Delta, Style, Tools};
+use doorbell_runtime::template::{ChatInput, ChatTemplate, Moment, SpecialTokens};
+use serde_json::{Map, Value, json};
 
 fn tools() -> Tools {
     let weather = json!({ "type": "object", "properties": {
@@ -98,7 +99,7 @@ impl Random {
 }
 
 /// Texts that the answers of all families consist of, complete and incomplete, in usual and unusual order.
-const FRAGMENTS: [&str; 60] = [
+const FRAGMENTS: [&str; 70] = [
     "<think>",
     "</think>",
     "<think>\n",
@@ -159,10 +160,20 @@ const FRAGMENTS: [&str; 60] = [
     "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>a </arg_value> b</arg_value>\n</tool_call>",
     "<function=weather>\n<parameter=city>\na </parameter> </function> b\n</parameter>\n</function>",
     "</parameter>\n",
+    "<|tool_call>",
+    "<tool_call|>",
+    "<|tool_call>call:weather{city:<|\"|>Köln }<tool_call|><|\"|>,days:3}<tool_call|>",
+    "call:now{}",
+    "call:weather{tags:[1,{a:",
+    "<|\"|>",
+    "<|channel>",
+    "<|channel>thought",
+    "<|channel>thought\n",
+    "<channel|>",
 ];
 
 /// A template of every style, with and without reasoning.
-const TEMPLATES: [&str; 14] = [
+const TEMPLATES: [&str; 17] = [
     "",
     "</think>",
     "<tool_call>",
@@ -177,12 +188,15 @@ const TEMPLATES: [&str; 14] = [
     "<｜tool▁calls▁begin｜>",
     "<｜tool▁calls▁begin｜> </think>",
     "<|channel|>",
+    "<|tool_call>",
+    "<channel|>",
+    "<|tool_call> <channel|>",
 ];
 
 #[test]
 fn any_split_of_a_text_gives_the_same_answer() {
     let mut random = Random(1);
-    for round in 0..2_800 {
+    for round in 0..3_400 {
         let template = TEMPLATES[round % TEMPLATES.len()];
         let answer: String =
             (0..=random.below(9)).map(|_| FRAGMENTS[random.below(FRAGMENTS.len())]).collect();
@@ -666,5 +680,202 @@ fn a_value_that_is_cut_off_behind_a_mark_is_no_call() {
         ("<arg_key>", "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>a </tool_call> b"),
     ] {
         check(template, false, answer, &[text(answer)]);
+    }
+}
+
+/// The marks of Gemma 4's template.
+const GEMMA4: &str = "<|tool_call>call: <|channel>thought <channel|>";
+
+/// Answers and parts are those of llama.cpp's tests of Gemma 4's template.
+#[test]
+fn gemma_calls_have_marks_around_texts() {
+    let one = |body: &str, arguments: &Value| {
+        let call = call(0, "weather", arguments);
+        check(GEMMA4, false, &format!("<|tool_call>call:weather{body}<tool_call|>"), &call);
+    };
+    one("{}", &json!({}));
+    one("{city:<|\"|>San Francisco<|\"|>}", &json!({ "city": "San Francisco" }));
+    one("{days:42}", &json!({ "days": 42 }));
+    one("{days:-7}", &json!({ "days": -7 }));
+    one("{days:2.75}", &json!({ "days": 2.75 }));
+    one("{days:1.5e10}", &json!({ "days": 1.5e10 }));
+    one("{a:true,b:false,c:null}", &json!({ "a": true, "b": false, "c": null }));
+    one("{tags:[<|\"|>buy milk<|\"|>,<|\"|>walk dog<|\"|>]}", &json!({ "tags": ["buy milk", "walk dog"] }));
+    one("{tags:[]}", &json!({ "tags": [] }));
+    one(
+        "{a:{theme:<|\"|>dark<|\"|>,count:3},b:{}}",
+        &json!({ "a": { "theme": "dark", "count": 3 }, "b": {} }),
+    );
+    let calls = [call(0, "weather", &json!({ "city": "London" })), call(1, "now", &json!({}))].concat();
+    let answer =
+        "<|tool_call>call:weather{city:<|\"|>London<|\"|>}<tool_call|><|tool_call>call:now{}<tool_call|>";
+    check(GEMMA4, false, answer, &calls);
+    let said = [text("Hello,\nthere"), calls[2].clone(), calls[3].clone()];
+    let [Delta::Call { name, .. }, arguments] = call(0, "now", &json!({})) else {
+        panic!("a call has two parts")
+    };
+    let said = [said[0].clone(), Delta::Call { index: 0, name }, arguments];
+    check(GEMMA4, false, "Hello,\nthere<|tool_call>call:now{}<tool_call|>", &said);
+}
+
+/// As the template prints Python's values, and as models write that know JSON better.
+#[test]
+fn gemma_calls_may_be_written_like_json_or_python() {
+    for (body, arguments) in [
+        ("{ city: <|\"|>a<|\"|> , days : 3 }", json!({ "city": "a", "days": 3 })),
+        ("{a:None,b:True,c:False}", json!({ "a": null, "b": true, "c": false })),
+        ("{\"city\":\"a\\\"}\"}", json!({ "city": "a\"}" })),
+        ("{{\"city\": \"a\"}}", json!({ "city": "a" })),
+        ("{<|\"|>a b<|\"|>:{<|\"|>c<|\"|>:1}}", json!({ "a b": { "c": 1 } })),
+        ("{city:New York,days:2}", json!({ "city": "New York", "days": 2 })),
+        ("{city:<|\"|>}<tool_call|>\n{<|\"|>}", json!({ "city": "}<tool_call|>\n{" })),
+    ] {
+        let answer = format!("<|tool_call>call:weather{body}<tool_call|>");
+        check(GEMMA4, false, &answer, &call(0, "weather", &arguments));
+    }
+    let deep = format!("{}{}", "[".repeat(60), "]".repeat(60));
+    let answer = format!("<|tool_call>call:weather{{tags:{deep}}}<tool_call|>");
+    check(
+        GEMMA4,
+        false,
+        &answer,
+        &call(0, "weather", &json!({ "tags": serde_json::from_str::<Value>(&deep).unwrap() })),
+    );
+}
+
+#[test]
+fn what_is_no_call_of_gemma_stays_text() {
+    for answer in [
+        "<|tool_call>call:weather{city:<|\"|>a",
+        "<|tool_call>call:weather{city:<|\"|>a}<tool_call|>",
+        "<|tool_call>call:weather{city<tool_call|>",
+        "<|tool_call>call:weather{days:}<tool_call|>",
+        "<|tool_call>call:{}<tool_call|>",
+        "<|tool_call>weather{}<tool_call|>",
+        "<|tool_call>call:weather{} x<tool_call|>",
+        &format!("<|tool_call>call:weather{{tags:{}}}<tool_call|>", "[".repeat(100_000)),
+    ] {
+        let style = Style::of_template(GEMMA4);
+        assert_eq!(parts(style, Begin::Turn, &[answer]), [text(answer)]);
+        if answer.len() < 1000 {
+            same_in_pieces(style, Begin::Turn, answer);
+        }
+    }
+}
+
+/// The first five are llama.cpp's tests.
+#[test]
+fn gemma_reasons_in_channels() {
+    let both = [reasoning("I'm\nthinking"), text("Hello")];
+    check(GEMMA4, false, "<|channel>thought\nI'm\nthinking<channel|>Hello", &both);
+    check(GEMMA4, false, "<|channel>thought<channel|>Hello", &[text("Hello")]);
+    check(GEMMA4, false, "<|channel>thought\n<channel|>Hello<channel|>", &[text("Hello")]);
+    check(GEMMA4, false, "<|channel>thought\n<channel|>Hello<|channel>thought\n<channel|>", &[text("Hello")]);
+    check(GEMMA4, false, "<|channel><|channel>thought\n<channel|>Hello", &[text("Hello")]);
+    // white space at the end of a text waits for more text
+    let again = [reasoning("a"), text("b"), reasoning("c"), text(" d")];
+    check(GEMMA4, false, "<|channel>thought\na<channel|>b <|channel>thought\nc<channel|>d", &again);
+    let calls = [&[reasoning("hm")][..], &call(0, "now", &json!({}))].concat();
+    check(GEMMA4, true, "hm<channel|><|tool_call>call:now{}<tool_call|>", &calls);
+    check(GEMMA4, true, "hm<|tool_call>call:now{}<tool_call|>", &calls);
+    check("<channel|>", false, "a <|channel> b", &[text("a  b")]);
+}
+
+/// Qwen3.5, 3.6 and 3.8 reason and call in tags; Qwen3-Coder-Next calls in the same tags and does not reason.
+#[test]
+fn qwen_calls_after_reasoning_in_tags() {
+    let template = "<tool_call>\n<function= <think> </think>";
+    let tag = "<tool_call>\n<function=weather>\n<parameter=city>\nRom\n</parameter>\n<parameter=days>\n3\n</parameter>\n\
+               </function>\n</tool_call>";
+    let wanted = call(0, "weather", &json!({ "city": "Rom", "days": 3 }));
+    let expected = [&[reasoning("hm"), text("I look.")][..], &wanted].concat();
+    check(template, true, &format!("hm\n</think>\n\nI look.\n\n{tag}"), &expected);
+    check(template, true, &format!("hm\n{tag}"), &[&[reasoning("hm")][..], &wanted].concat());
+    let second = call(1, "now", &json!({}));
+    let both = [&wanted[..], &second].concat();
+    let now = "<tool_call>\n<function=now>\n</function>\n</tool_call>";
+    check("<tool_call>\n<function=", false, &format!("{tag}\n{now}"), &both);
+}
+
+/// The calls in what a template prints for a message of the assistant, read back; `None` if it refuses the messages or has
+/// no calls.
+fn printed_calls(source: &str, calls: &Value) -> Option<Vec<(String, Value)>> {
+    let style = Style::of_template(source);
+    let template = ChatTemplate::new(source, SpecialTokens { bos: "<s>".into(), eos: "</s>".into() }).ok()?;
+    let (variables, now) = (Map::new(), Moment { seconds: 0 });
+    let tools: Vec<Value> = ["weather", "now"]
+        .map(|name| {
+            json!({ "type": "function", "function": { "name": name, "description": name, "parameters": {
+            "type": "object", "properties": { "city": { "type": "string", "description": "a" } } } } })
+        })
+        .to_vec();
+    let asked = [json!({ "role": "user", "content": "a" })];
+    let called = [asked[0].clone(), json!({ "role": "assistant", "content": "", "tool_calls": calls })];
+    let render = |messages: &[Value], prompt: bool| {
+        let input = ChatInput::new(messages, &variables, now);
+        template.render(&ChatInput { tools: Some(&tools), add_generation_prompt: prompt, ..input }).ok()
+    };
+    let (prompt, whole) = (render(&asked, true)?, render(&called, false)?);
+    if style.calls == CallStyle::None {
+        return None;
+    }
+    let same = prompt.char_indices().zip(whole.chars()).take_while(|((_, a), b)| a == b);
+    let common = same.last().map_or(0, |((at, character), _)| at + character.len_utf8());
+    // not within a mark
+    let begin = whole[..common].rfind(['\n', '>', ']']).map_or(0, |at| at + 1);
+    let begins = if style.begins_thinking(&whole[..begin]) { Begin::Reasoning } else { Begin::Turn };
+    let mut found: Vec<(String, String)> = Vec::new();
+    for delta in parts(style, begins, &[&whole[begin..]]) {
+        match delta {
+            Delta::Call { name, .. } => found.push((name, String::new())),
+            Delta::Arguments { index, text } => found[index].1.push_str(&text),
+            _ => {}
+        }
+    }
+    same_in_pieces(style, begins, &whole[begin..]);
+    Some(
+        found
+            .into_iter()
+            .map(|(name, text)| (name, serde_json::from_str(&text).unwrap_or(Value::Null)))
+            .collect(),
+    )
+}
+
+/// Templates of a folder, such as `models/templates` of llama.cpp's sources: what they print for calls is read back as the
+/// same calls, for every split. The families of which this must hold are named; the others are printed.
+#[test]
+fn calls_that_templates_print_are_read_back() {
+    const NAMED: [&str; 6] = [
+        "Qwen3.5-4B",
+        "Qwen3-Coder",
+        "Qwen-Qwen3-0.6B",
+        "google-gemma-4-31B-it",
+        "google-gemma-4-31B-it-interleaved",
+        "GLM-4.6",
+    ];
+    let Some(folder) = std::env::var_os("DOORBELL_TEMPLATES") else {
+        println!("skipped: DOORBELL_TEMPLATES is not set");
+        return;
+    };
+    let arguments =
+        [json!({ "city": "Köln \"a\" <b>", "days": 3, "tags": [1, { "x": "y" }], "unit": null }), json!({})];
+    let call = |name: &str, arguments: &Value| json!({ "id": "abcdefghi", "type": "function", "function": { "name": name, "arguments": arguments } });
+    let calls = json!([call("weather", &arguments[0]), call("now", &arguments[1])]);
+    let [weather, now] = arguments;
+    let wanted = vec![("weather".to_owned(), weather), ("now".to_owned(), now)];
+    let (mut equal, mut refused) = (Vec::new(), 0);
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let Ok(source) = std::fs::read_to_string(&path) else { continue };
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        match printed_calls(&source, &calls) {
+            Some(found) if found == wanted => equal.push(name),
+            Some(found) => println!("{name}: {found:?}"),
+            None => refused += 1,
+        }
+    }
+    println!("{} equal, {refused} without calls", equal.len());
+    for name in NAMED {
+        assert!(equal.iter().any(|equal| equal == name), "{name} is not among {equal:?}");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Not here: the marks around calls (`parser`), and arguments that are streamed (`arguments`).
 
+use super::braces;
 use super::strings::repaired;
 use super::style::CallStyle;
 use super::tags::{self, Tags};
@@ -26,6 +27,10 @@ pub(super) fn parse(style: CallStyle, body: &str, tools: &Tools) -> Option<Vec<C
         CallStyle::Bare => bare(body, tools),
         CallStyle::Bracketed => bracketed(body),
         CallStyle::DeepSeek => deep_seek(body),
+        CallStyle::Braces => {
+            let calls = braces::calls(body)?.into_iter();
+            Some(calls.map(|(name, arguments)| Call { name, arguments }).collect())
+        }
         CallStyle::None | CallStyle::Harmony => None,
     }
 }

@@ -97,9 +97,9 @@ pub fn append_continued(prompt: &mut Prompt, continued: Option<&Value>, style: S
     }
     let open = within || !reasoning.is_empty();
     if open && !content.is_empty() {
-        prompt.text.push_str(if reasoning.is_empty() { "" } else { "\n" });
+        prompt.text.push_str(if reasoning.is_empty() || marks.channel { "" } else { "\n" });
         prompt.text.push_str(marks.close);
-        prompt.text.push_str("\n\n");
+        prompt.text.push_str(if marks.channel { "" } else { "\n\n" });
     } else if open && !reason {
         // some templates open reasoning even if it is switched off
         prompt.text.push_str(marks.close);
@@ -142,7 +142,7 @@ mod tests {
     use crate::answer::Thinking;
     use serde_json::json;
 
-    const MARKS: Thinking = Thinking { open: "<think>", close: "</think>" };
+    const MARKS: Thinking = Thinking { open: "<think>", close: "</think>", channel: false };
     const STYLE: Style = Style { calls: CallStyle::Hermes, thinking: Some(MARKS) };
 
     const HARMONY: Style = Style { calls: CallStyle::Harmony, thinking: None };
@@ -188,6 +188,12 @@ mod tests {
         }
         assert_eq!(appended(open, None, STYLE, false), ("a:<think>\n</think>".to_owned(), Begin::Turn));
         assert_eq!(appended(plain, None, STYLE, false), ("a:".to_owned(), Begin::Turn));
+        // as llama.cpp continues messages of Gemma 4
+        let gemma = Style::of_template("<|tool_call><channel|>");
+        let thought = "a:<|channel>thought\nhm";
+        assert_eq!(appended(plain, Some(&reasoning), gemma, true), (thought.to_owned(), Begin::Reasoning));
+        let both_parts = format!("{thought}<channel|>Yes");
+        assert_eq!(appended(plain, Some(&both), gemma, true), (both_parts, Begin::Text));
         let analysis = "a:<|channel|>analysis<|message|>hm";
         let last = format!("{analysis}<|end|><|start|>assistant<|channel|>final<|message|>Yes");
         for (message, end, begin) in [

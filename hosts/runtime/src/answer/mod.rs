@@ -4,9 +4,12 @@
 //! of the parts in protocols (`doorbell-server`).
 
 mod arguments;
+mod brace_grammar;
+mod braces;
 mod calls;
 mod continuation;
 mod delta;
+mod grammar_text;
 mod harmony;
 mod output_grammar;
 mod parser;

@@ -4,8 +4,9 @@
 //! Not here: the rules of the calls (`tool_grammar`), and matching tokens against a grammar (`crate::constrain`).
 
 use super::delta::Begin;
-use super::style::CallStyle;
-use super::tool_grammar::{ModelMarkup, ToolGrammar, json_rule, lazy_until, mark};
+use super::grammar_text::{json_rule, lazy_until, mark};
+use super::style::{CallStyle, Thinking};
+use super::tool_grammar::{ModelMarkup, ToolGrammar};
 use super::tools::{Tool, ToolChoice, Tools};
 use crate::constrain::GrammarSpec;
 use core::fmt::{self, Write as _};
@@ -87,6 +88,13 @@ impl OutputGrammar<'_> {
         mark(self.markup.tokenizer, text)
     }
 
+    /// Grammar text of the mark that opens reasoning.
+    fn opening(&self, marks: Thinking) -> String {
+        let token = marks.opening_token();
+        let (mark, rest) = (self.mark(token), &marks.open[token.len()..]);
+        if rest.is_empty() { mark } else { format!("{mark} \"{rest}\"") }
+    }
+
     fn rules(&self, tools: &[&Tool]) -> ToolGrammar {
         ToolGrammar::new(self.markup, tools, self.one_call)
     }
@@ -161,10 +169,15 @@ impl OutputGrammar<'_> {
             (Some(marks), begin) => {
                 let start = match begin {
                     Begin::Reasoning => "thoughts blank body".to_owned(),
-                    _ => format!("(\"{}\" thoughts blank)? body", marks.open),
+                    _ => format!("({} thoughts blank)? body", self.opening(marks)),
                 };
-                let until = lazy_until(&format!("\"{}\"", marks.close));
-                format!("start: {start}\nthoughts{until}blank: /[ \\n]*/\n{body}")
+                let close = self.mark(marks.close);
+                let thoughts = if close.starts_with('"') {
+                    lazy_until(&close)
+                } else {
+                    format!(": THOUGHTS? {close}\nTHOUGHTS: /(.|\\n)+/\n")
+                };
+                format!("start: {start}\nthoughts{thoughts}blank: /[ \\n]*/\n{body}")
             }
         }
     }

@@ -3,11 +3,12 @@
 //! Not here: parsing calls (`calls`, `arguments`), and the format of gpt-oss (`harmony`).
 
 use super::arguments::{Head, OpenObject, head};
+use super::braces;
 use super::calls;
 use super::delta::{Begin, Delta};
 use super::harmony::Harmony;
 use super::scan;
-use super::style::{CallStyle, Style};
+use super::style::{CallStyle, Style, Thinking};
 use super::tools::Tools;
 
 /// The part of the answer that is being read.
@@ -36,6 +37,8 @@ pub struct AnswerParser {
     blank: String,
     /// True after reasoning: white space before the text is dropped.
     skip_blank: bool,
+    /// White space before reasoning that has interrupted the text.
+    interrupted: Option<String>,
     calls: usize,
     harmony: Option<Harmony>,
 }
@@ -55,6 +58,7 @@ fn openings(style: CallStyle) -> &'static [&'static str] {
         CallStyle::Functions => &["<tool_call>", "<function=", STRAY],
         CallStyle::Bracketed => &["[TOOL_CALLS]"],
         CallStyle::DeepSeek => &["<｜tool▁calls▁begin｜>"],
+        CallStyle::Braces => &[braces::OPEN],
     }
 }
 
@@ -64,6 +68,7 @@ fn closing(opening: &str) -> Option<&'static str> {
         "<tool_call>" => Some("</tool_call>"),
         "<function=" => Some("</function>"),
         "<｜tool▁calls▁begin｜>" => Some("<｜tool▁calls▁end｜>"),
+        braces::OPEN => Some(braces::CLOSE),
         _ => None,
     }
 }
@@ -95,6 +100,7 @@ impl AnswerParser {
             buffer: String::new(),
             blank: String::new(),
             skip_blank: false,
+            interrupted: None,
             calls: 0,
             harmony,
         }
@@ -185,6 +191,7 @@ impl AnswerParser {
                 let Some(close) = closing(opening) else { return false };
                 let at = match calls::tags(self.style.calls) {
                     Some(tags) => tags.end_of_call(&self.buffer, close),
+                    None if close == braces::CLOSE => braces::end_of_call(&self.buffer),
                     None => self.buffer.find(close),
                 };
                 let Some(at) = at else { return false };
@@ -273,6 +280,18 @@ impl AnswerParser {
             if marks.open.starts_with(text) {
                 return false;
             }
+            // a mark without a partner
+            if marks.channel
+                && let Some(lone) =
+                    [marks.close, marks.opening_token()].into_iter().find(|lone| text.starts_with(lone))
+            {
+                self.buffer.drain(..blank + lone.len());
+                self.skip_blank = true;
+                return true;
+            }
+            if marks.channel && marks.close.starts_with(text) {
+                return false;
+            }
         }
         if self.style.calls == CallStyle::Bare {
             if text.starts_with('{') || text.starts_with("<|python_tag|>") {
@@ -297,10 +316,13 @@ impl AnswerParser {
             emit_reasoning(self.buffer[..at].trim_end(), out);
             self.blank.clear();
             self.buffer.drain(..at + marks.close.len());
-            self.section = Section::Start;
-            self.skip_blank = true;
-            // an answer has reasoning once
-            self.style.thinking = None;
+            if !marks.channel {
+                // an answer has reasoning once
+                self.style.thinking = None;
+            }
+            self.skip_blank = self.interrupted.is_none();
+            self.section = if self.skip_blank { Section::Start } else { Section::Text };
+            self.blank = self.interrupted.take().unwrap_or_default();
             return true;
         }
         // only the end of the answer shows that a call was meant, so its mark and everything after it wait
@@ -353,11 +375,17 @@ impl AnswerParser {
     }
 
     fn plain(&mut self, out: &mut Vec<Delta>) -> bool {
-        let marks = openings(self.style.calls);
+        let mut marks = openings(self.style.calls).to_vec();
+        let channel = self.style.thinking.filter(|marks| marks.channel);
+        marks.extend(channel.iter().flat_map(|marks| [marks.open, marks.opening_token(), marks.close]));
+        let marks = marks.as_slice();
         if let Some((at, opening)) = scan::first(&self.buffer, marks) {
             let before: String = self.buffer.drain(..at).collect();
-            self.buffer.drain(..opening.len());
             self.text(before, out);
+            if let Some(marks) = channel.filter(|_| opening != braces::OPEN) {
+                return self.channel(marks, opening);
+            }
+            self.buffer.drain(..opening.len());
             if opening != STRAY {
                 self.section = Section::Call(opening);
             } else if self.calls == 0 {
@@ -370,6 +398,19 @@ impl AnswerParser {
         let text = core::mem::replace(&mut self.buffer, held);
         self.text(text, out);
         false
+    }
+
+    /// Reads a mark of a channel at the beginning of the buffer, in text: it interrupts the text, or has no partner.
+    fn channel(&mut self, marks: Thinking, mark: &str) -> bool {
+        if mark == marks.opening_token() && marks.open.starts_with(self.buffer.as_str()) {
+            return false;
+        }
+        self.buffer.drain(..mark.len());
+        if mark == marks.open {
+            self.section = Section::Reasoning;
+            self.interrupted = Some(core::mem::take(&mut self.blank));
+        }
+        true
     }
 
     /// Emits text; if calls may follow, trailing white space is held back.

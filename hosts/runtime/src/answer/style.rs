@@ -20,6 +20,8 @@ pub enum CallStyle {
     Bracketed,
     /// `<｜tool▁calls▁begin｜>...`: `DeepSeek` V3.1.
     DeepSeek,
+    /// `<|tool_call>call:N{K:V}<tool_call|>`, with marks around texts and none around keys: Gemma 4.
+    Braces,
     /// Channels and recipients: gpt-oss.
     Harmony,
 }
@@ -31,6 +33,17 @@ pub struct Thinking {
     pub open: &'static str,
     /// The closing mark.
     pub close: &'static str,
+    /// True if the marks are those of a channel: an answer may have any number of them, a mark without a partner means
+    /// nothing, and no empty lines are around them.
+    pub channel: bool,
+}
+
+impl Thinking {
+    /// The first token of the opening mark: the mark itself, or the part up to its angle bracket.
+    #[must_use]
+    pub fn opening_token(&self) -> &'static str {
+        self.open.find(['>', ']']).map_or(self.open, |end| &self.open[..=end])
+    }
 }
 
 /// The marks of a model.
@@ -43,8 +56,9 @@ pub struct Style {
 }
 
 /// Texts in a template and the style that they indicate; the first match counts.
-const SIGNS: [(&str, CallStyle); 9] = [
+const SIGNS: [(&str, CallStyle); 10] = [
     ("<|channel|>", CallStyle::Harmony),
+    ("<|tool_call>", CallStyle::Braces),
     ("[TOOL_CALLS]", CallStyle::Bracketed),
     ("<｜tool▁calls▁begin｜>", CallStyle::DeepSeek),
     ("<arg_key>", CallStyle::ArgumentPairs),
@@ -55,8 +69,11 @@ const SIGNS: [(&str, CallStyle); 9] = [
     ("\"parameters\": dictionary", CallStyle::Bare),
 ];
 
-const THINKING: [Thinking; 2] =
-    [Thinking { open: "<think>", close: "</think>" }, Thinking { open: "[THINK]", close: "[/THINK]" }];
+const THINKING: [Thinking; 3] = [
+    Thinking { open: "<think>", close: "</think>", channel: false },
+    Thinking { open: "[THINK]", close: "[/THINK]", channel: false },
+    Thinking { open: "<|channel>thought", close: "<channel|>", channel: true },
+];
 
 impl Style {
     /// The style of a model that only writes text.
@@ -84,8 +101,11 @@ impl Style {
     /// True if the marks are control tokens, which must then appear in the text of an answer.
     #[must_use]
     pub fn needs_control_tokens(&self) -> bool {
-        let control = matches!(self.calls, CallStyle::Harmony | CallStyle::Bracketed | CallStyle::DeepSeek);
-        control || self.thinking.is_some_and(|marks| marks.open.starts_with('['))
+        let control = matches!(
+            self.calls,
+            CallStyle::Harmony | CallStyle::Bracketed | CallStyle::DeepSeek | CallStyle::Braces
+        );
+        control || self.thinking.is_some_and(|marks| marks.channel || marks.open.starts_with('['))
     }
 
     /// True if the model can write reasoning apart from its answer.
@@ -116,6 +136,11 @@ mod tests {
         assert!(!style.begins_thinking("<|im_start|>assistant\n<think>\n\n</think>\n\n"));
         assert_eq!(Style::of_template("<tool_call>\n<function=").calls, CallStyle::Functions);
         assert!(Style::of_template("<|channel|>analysis</think>").thinking.is_none());
+        let style = Style::of_template("{{ '<|tool_call>call:' }}{{ '<|channel>thought\\n<channel|>' }}");
+        assert_eq!(style.calls, CallStyle::Braces);
+        assert!(style.begins_thinking("<|turn>model\n<|channel>thought\n"));
+        assert!(!style.begins_thinking("<|turn>model\n<|channel>thought\n<channel|>"));
+        assert_eq!(style.thinking.unwrap().opening_token(), "<|channel>");
         assert_eq!(Style::of_template("{{ messages }}"), Style::PLAIN);
     }
 }

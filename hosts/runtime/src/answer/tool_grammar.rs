@@ -2,11 +2,13 @@
 //!
 //! Not here: what stands around the calls (`output_grammar`), and reading calls back (`calls`).
 
+use super::brace_grammar;
+use super::grammar_text::{json_rule, lazy_until, mark, quoted};
 use super::style::{CallStyle, Style};
 use super::tags::{self, Tags};
 use super::tools::{Parameter, Tool};
-use crate::constrain::{BLANK, spaced};
-use doorbell_core::token::{Kind, Tokenizer};
+use crate::constrain::BLANK;
+use doorbell_core::token::Tokenizer;
 use serde_json::{Value, json};
 
 /// The parts of a model that decide how its calls are written.
@@ -26,38 +28,6 @@ pub(super) struct ToolGrammar {
     pub(super) opening: String,
     /// The rule `calls`, which matches everything after the opening mark, and the rules that it uses.
     pub(super) rules: String,
-}
-
-/// A text as a grammar literal.
-fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
-}
-
-/// A mark in a grammar: the control token with that text if there is one, otherwise the text.
-pub(super) fn mark(tokenizer: &Tokenizer<'_>, text: &str) -> String {
-    match tokenizer.find(text.as_bytes()).filter(|&token| tokenizer.kind(token) == Kind::Control) {
-        Some(token) => format!("<[{}]>", token.0),
-        None => quoted(text),
-    }
-}
-
-/// The part of a rule after its name that matches any text up to and including a quoted one.
-pub(super) fn lazy_until(quoted: &str) -> String {
-    let text = quoted.trim_matches('"').replace("\\n", "\n");
-    let mut pattern = String::new();
-    for c in text.chars() {
-        match c {
-            '\n' => pattern.push_str("\\n"),
-            c if c.is_ascii_punctuation() && !matches!(c, '<' | '>' | '_') => pattern.extend(['\\', c]),
-            c => pattern.push(c),
-        }
-    }
-    format!("[lazy]: /(.|\\n)*{pattern}/\n")
-}
-
-/// A rule for JSON that a schema accepts.
-pub(super) fn json_rule(rule: &str, schema: &Value) -> String {
-    format!("{rule}: %json {}\n", spaced(schema))
 }
 
 /// The schema of a call's arguments, with the type `object` added if it states no type.
@@ -99,6 +69,7 @@ impl ToolGrammar {
                 let rules = bracketed(markup, &begin, tools, one_call);
                 (begin, rules)
             }
+            CallStyle::Braces => brace_grammar::calls(mark, tools, one_call),
             CallStyle::DeepSeek => {
                 let [open, between, close, end] = [
                     "<｜tool▁call▁begin｜>",

@@ -41,7 +41,8 @@ impl ReasoningMarks {
     pub fn of(style: Style, tokenizer: &Tokenizer<'_>) -> Option<Self> {
         let find = |text: &str| tokenizer.find(text.as_bytes());
         if let Some(marks) = style.thinking {
-            return Some(Self::Pair { open: find(marks.open)?, close: find(marks.close)? });
+            let open = find(marks.open).or_else(|| find(marks.opening_token()))?;
+            return Some(Self::Pair { open, close: find(marks.close)? });
         }
         if style.calls != CallStyle::Harmony {
             return None;
