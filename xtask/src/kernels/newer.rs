@@ -17,6 +17,9 @@ use std::process::Command;
 /// The version that carries LLVM 22.
 const PACKAGE: &str = "llvmlite==0.50.0";
 
+/// The compiler of programs to intermediate code.
+const COMPILER: &str = "clang-19";
+
 const TARGET: Target = Target::Gfx1200;
 
 /// Counts of functions, instructions and waits for the ALU, theirs and ours.
@@ -32,6 +35,10 @@ struct Figures {
 /// Checks its code for every program, optimized and not.
 pub(super) fn check(folder: &Path) -> Result<()> {
     let package = folder.join("llvmlite");
+    if Command::new(COMPILER).arg("--version").output().is_err() {
+        eprintln!("skipped: no {COMPILER} here");
+        return Ok(());
+    }
     if !pip::unpacked(PACKAGE, &package) {
         eprintln!("skipped: {PACKAGE} can't be had here");
         return Ok(());
@@ -69,7 +76,7 @@ fn objects(folder: &Path, package: &Path) -> Result<Vec<PathBuf>> {
                 ["ll", "o"].map(|ending| folder.join(format!("{name}.{}.{ending}", &level[1..])));
             let language = ["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa", "-nogpulib"];
             let cpu = format!("-mcpu={TARGET}");
-            let mut clang = Command::new("clang-19");
+            let mut clang = Command::new(COMPILER);
             clang.args(language).args([&cpu, level, "-S", "-emit-llvm"]).arg(&source).arg("-o").arg(&code);
             output(&mut clang)?;
             compile.arg(&code).arg(&object);
