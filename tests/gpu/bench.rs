@@ -55,7 +55,8 @@ pub(crate) fn soft(name: &str, level: Level) -> SoftKernel {
 }
 
 pub(crate) fn settings(rows: u32) -> Settings {
-    Settings::new(PAGES, KvType::F16, Shape { rows, outputs: rows })
+    let plain = Settings::new(PAGES, KvType::F16, Shape { rows, outputs: rows });
+    Settings { states: STATES.len() as u32, ..plain }
 }
 
 pub(crate) fn open<'k, 'm, 'a>(

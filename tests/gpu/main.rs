@@ -11,6 +11,7 @@ mod faults;
 mod head;
 mod kernel_check;
 mod pm4_lists;
+mod states;
 mod cpu_fallback;
 mod operations;
 mod tokens;

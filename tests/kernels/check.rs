@@ -5,7 +5,9 @@ use crate::oracle::{HEAP, Location, Oracle, Pool, Rowset, State};
 use doorbell_core::backend::KvType;
 use doorbell_core::gguf::Gguf;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Experts, HeadResult, Op, PAGE_TOKENS, Plan, Rows, Shape, TensorId};
+use doorbell_core::plan::{
+    Experts, HeadResult, Op, PAGE_TOKENS, Plan, RowRun, Rows, Shape, StateId, TensorId,
+};
 use doorbell_core::quant::{self, Type};
 use doorbell_isa::Target;
 use doorbell_kernels::{
@@ -63,7 +65,7 @@ impl Case {
 
     fn rowset(&self, model: &Model<'_>, random: &mut Random) -> (Rowset, u32) {
         let mut free = 0u32;
-        let (mut tokens, mut locations) = (Vec::new(), Vec::new());
+        let (mut tokens, mut locations, mut runs) = (Vec::new(), Vec::new(), Vec::new());
         let per_run: Vec<u32> =
             self.runs.iter().map(|(start, rows)| (start + rows).div_ceil(PAGE_TOKENS as u32)).collect();
         let total: u32 = per_run.iter().sum::<u32>() + 1;
@@ -71,13 +73,17 @@ impl Case {
             // Not in the order of positions.
             let pages: Vec<u32> = (free..free + count).rev().collect();
             free += count;
+            let (sequence, first_row) = (runs.len() as u32, tokens.len() as u32);
+            runs.push(RowRun { sequence, first_row, rows: *rows, position: *start });
             for row in 0..*rows {
                 tokens.push(random.below(model.vocabulary as usize) as u32);
                 let pages = vec![pages.clone(); model.groups.len()];
                 locations.push(Location { position: start + row, pages });
             }
         }
-        (Rowset { tokens, locations, outputs: self.outputs.clone() }, total)
+        // Neither in the order of runs, nor without gaps.
+        let states = (1..=runs.len() as u32).rev().map(StateId).collect();
+        (Rowset { tokens, locations, runs, states, outputs: self.outputs.clone() }, total)
     }
 }
 
@@ -139,6 +145,7 @@ struct Device {
     vectors: Vec<u64>,
     ropes: Vec<u64>,
     pools: Vec<KvPool>,
+    states: u64,
     inputs: Inputs,
 }
 
@@ -162,7 +169,9 @@ fn start(
     });
     let pools = pools.collect();
     let result = vec![0x7fc0_0001; rows.outputs.len() * model.vocabulary as usize];
-    State { arena, pools, result }
+    let floats = model.state.map_or(0, |shape| shape.floats() * (rows.states.len() + 1));
+    let states = (0..floats).map(|_| random.normal()).collect();
+    State { arena, pools, states, result }
 }
 
 fn upload(machine: &mut Machine, model: &Model<'_>, plan: &Plan<'_>, rows: &Rowset, state: &State) -> Device {
@@ -209,6 +218,10 @@ fn upload(machine: &mut Machine, model: &Model<'_>, plan: &Plan<'_>, rows: &Rows
         groups.flat_map(|values| rows.outputs.iter().map(|row| values[*row as usize])).collect()
     };
     let positions: Vec<u32> = rows.locations.iter().map(|location| location.position).collect();
+    let mut runs = vec![rows.runs.len() as u32];
+    runs.extend(
+        rows.runs.iter().zip(&rows.states).flat_map(|(run, state)| [run.first_row, run.rows, state.0]),
+    );
     let inputs = Inputs {
         tokens: machine.upload_words("tokens", &rows.tokens),
         positions: machine.upload_words("positions", &positions),
@@ -217,13 +230,15 @@ fn upload(machine: &mut Machine, model: &Model<'_>, plan: &Plan<'_>, rows: &Rows
         outputs: machine.upload_words("outputs", &rows.outputs),
         output_positions: machine.upload_words("output_positions", &of_outputs(&positions)),
         output_tables: machine.upload_words("output_tables", &of_outputs(&tables)),
+        runs: machine.upload_words("runs", &runs),
         result: machine.upload_words("result", &state.result),
         ring: None,
     };
+    let states = machine.upload_words("states", &words(&state.states));
     let arena = machine.upload_words("arena", &state.arena);
     let scratch_bytes = scratch_bytes(plan, model) as usize;
     let scratch = machine.upload("scratch", &vec![0; scratch_bytes]);
-    Device { arena, scratch, scratch_bytes, weights, vectors, ropes, pools, inputs }
+    Device { arena, scratch, scratch_bytes, weights, vectors, ropes, pools, states, inputs }
 }
 
 /// The results of an operation on the software GPU.
@@ -237,12 +252,16 @@ pub(crate) struct Ran {
     result: Vec<u32>,
     /// Keys and values of each group.
     pools: Vec<[Vec<u8>; 2]>,
+    states: Vec<u32>,
 }
 
 impl Ran {
     /// True if two runs wrote the same bits.
     pub(crate) fn same(&self, other: &Self) -> bool {
-        self.arena == other.arena && self.result == other.result && self.pools == other.pools
+        self.arena == other.arena
+            && self.result == other.result
+            && self.pools == other.pools
+            && self.states == other.states
     }
 }
 
@@ -305,6 +324,7 @@ fn run_all(ops: &[Op], model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> (Ran,
         plan,
         rows: rows.tokens.len() as u32,
         outputs: rows.outputs.len() as u32,
+        single: rows.runs.iter().all(|run| run.rows == 1),
         positions,
         arena: device.arena,
         scratch: device.scratch,
@@ -312,6 +332,7 @@ fn run_all(ops: &[Op], model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> (Ran,
         vectors: &device.vectors,
         ropes: &device.ropes,
         pools: &device.pools,
+        states: device.states,
         kv: case.kv,
         inputs: device.inputs,
     };
@@ -332,11 +353,12 @@ fn run_all(ops: &[Op], model: &Model<'_>, plan: &Plan<'_>, case: &Case) -> (Ran,
             .map(|(pool, address)| machine.read(address, case.kv.row_bytes(pool.cells.len()).unwrap()))
     });
     let pools = pools.collect();
+    let states = machine.read_words(device.states, state.states.len());
     let counters = machine.read(device.scratch, device.scratch_bytes.min(1 << 16));
     assert!(counters.iter().all(|byte| *byte == 0), "{} leaves counters", ops[0].name());
     let profiles = core::mem::take(&mut machine.profiles);
     let waits = launches.iter().map(|launch| launch.waits).collect();
-    (Ran { waits, profiles, coded, arena, result, pools }, rows, state)
+    (Ran { waits, profiles, coded, arena, result, pools, states }, rows, state)
 }
 
 /// Runs one operation both ways.
@@ -354,6 +376,8 @@ pub(crate) fn check(op: &Op, model: &Model<'_>, plan: &Plan<'_>, case: &Case) ->
             compare(&mut deviation, &found, &words(&expected.cells), &words(&before.cells), "pool");
         }
     }
+    let words = |cells: &[f32]| cells.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+    compare(&mut deviation, &ran.states, &words(&expected.states), &words(&before.states), "states");
     deviation
 }
 

@@ -4,12 +4,13 @@ use doorbell_core::backend::KvType;
 use doorbell_core::heap::{Global, Heap};
 use doorbell_core::model::Model;
 use doorbell_core::plan::{
-    Attend, Epilogue, Experts, GroupId, Head, HeadResult, KvSlot, Matrix, Norm, Op, PAGE_TOKENS, Part, Plan,
-    Project, RopeId, Route, Rows, TensorId,
+    Attend, DeltaNet, Epilogue, Experts, GroupId, Head, HeadResult, KvSlot, Matrix, Norm, NormAdd, Op,
+    PAGE_TOKENS, Part, Plan, Project, RopeId, Route, RowRun, Rows, StateId, TensorId, Update,
 };
 use doorbell_core::quant;
 use doorbell_core::reference::{
-    AttendBuffers, Cache, Cached, Heads, attend_row, glu, rms_norm, rotate, route_row, sigmoid, soft_cap,
+    AttendBuffers, Cache, Cached, DeltaBuffers, DeltaGateValues, DeltaInputs, DeltaState, DeltaWeights,
+    Heads, attend_row, delta_step, glu, rms_norm, rotate, route_row, sigmoid, soft_cap,
 };
 use doorbell_kernels::KvLayout;
 use half::f16;
@@ -26,6 +27,9 @@ pub(crate) struct Location {
 pub(crate) struct Rowset {
     pub(crate) tokens: Vec<u32>,
     pub(crate) locations: Vec<Location>,
+    pub(crate) runs: Vec<RowRun>,
+    /// The recurrent state of each run.
+    pub(crate) states: Vec<StateId>,
     pub(crate) outputs: Vec<u32>,
 }
 
@@ -51,6 +55,8 @@ pub(crate) struct State {
     pub(crate) arena: Vec<u32>,
     /// Keys and values of each group.
     pub(crate) pools: Vec<[Pool; 2]>,
+    /// Recurrent states, `[states, layers, floats]`.
+    pub(crate) states: Vec<f32>,
     pub(crate) result: Vec<u32>,
 }
 
@@ -123,7 +129,10 @@ impl Oracle<'_, '_> {
         let x = self.get(state, id, row);
         let Some(norm) = norm else { return x };
         let mut y = vec![0.0; x.len()];
-        rms_norm(&x, self.model.vector(norm.weight), norm.eps, &mut y);
+        let weight = self.model.vector(norm.weight);
+        for (x, y) in x.chunks_exact(weight.len()).zip(y.chunks_exact_mut(weight.len())) {
+            rms_norm(x, weight, norm.eps, y);
+        }
         y
     }
 
@@ -176,13 +185,9 @@ impl Oracle<'_, '_> {
             Op::Attend(op) => self.attend(op, state),
             Op::Route(op) => self.route(op, state),
             Op::Experts(op) => self.experts(op, state),
-            Op::NormAdd(op) => {
-                for row in 0..self.count(op.input) {
-                    let values = self.input(state, op.input, row, Some(op.norm));
-                    self.add(state, op.to, row, &values, 1.0);
-                }
-            }
-            Op::Rotate(_) | Op::DeltaNet(_) => unreachable!("no kernel runs it"),
+            Op::NormAdd(op) => self.norm_add(op, state),
+            Op::DeltaNet(op) => self.delta_net(op, state),
+            Op::Rotate(_) => unreachable!("no kernel runs it"),
             Op::Head(op) => self.head(op, state),
         }
     }
@@ -215,8 +220,20 @@ impl Oracle<'_, '_> {
                 y.iter_mut().zip(up).for_each(|(gate, up)| *gate = glu(kind, *gate, up));
                 self.put(state, out, row, &y);
             }
-            Epilogue::GateBy { .. } | Epilogue::Activate { .. } => unreachable!("no kernel runs it"),
-            Epilogue::Query { norm, rope, head_dim, out, .. } => {
+            Epilogue::GateBy { by, column, glu: kind, out } => {
+                let by = self.get(state, by, row).split_off(column as usize);
+                y.iter_mut().zip(by).for_each(|(gate, by)| *gate = glu(kind, *gate, by));
+                self.put(state, out, row, &y);
+            }
+            Epilogue::Activate { .. } => unreachable!("no kernel runs it"),
+            Epilogue::Query { norm, rope, head_dim, out, gate } => {
+                if let Some(gate) = gate {
+                    let each = y.chunks_exact(head_dim as usize);
+                    let heads: Vec<f32> = each.clone().step_by(2).flatten().copied().collect();
+                    let gates: Vec<f32> = each.skip(1).step_by(2).flatten().copied().collect();
+                    self.put(state, gate, row, &gates);
+                    y = heads;
+                }
                 self.heads(&mut y, head_dim, norm, rope, location.position);
                 self.put(state, out, row, &y);
             }
@@ -230,7 +247,11 @@ impl Oracle<'_, '_> {
                 );
                 Self::cache(state, 0, kv, &location, &y);
             }
-            Epilogue::Value { kv, .. } => Self::cache(state, 1, kv, &location, &y),
+            Epilogue::Value { norm, kv } => {
+                let dim = self.model.groups[kv.group.index()].value_dim;
+                self.heads(&mut y, dim, norm, None, location.position);
+                Self::cache(state, 1, kv, &location, &y);
+            }
         }
     }
 
@@ -290,6 +311,10 @@ impl Oracle<'_, '_> {
             let sinks = op.sinks.map(|id| self.model.vector(id));
             let buffers = AttendBuffers { scores: &mut scores, vector: &mut vector, out: &mut out };
             attend_row(op, heads, location.position, &query, &slot, sinks, buffers);
+            if let Some(gate) = op.gate {
+                let gates = self.get(state, gate, row);
+                out.iter_mut().zip(gates).for_each(|(y, gate)| *y *= sigmoid(gate));
+            }
             self.put(state, op.out, row, &out);
         }
     }
@@ -321,7 +346,71 @@ impl Oracle<'_, '_> {
                 let down = self.product(&op.down, expert, &self.operand(hidden));
                 sum.iter_mut().zip(down).for_each(|(sum, down)| *sum += weight * down);
             }
-            self.add(state, op.to, row, &sum, 1.0);
+            self.update(state, op.to, row, op.update, &sum);
+        }
+    }
+
+    fn norm_add(&self, op: &NormAdd, state: &mut State) {
+        for row in 0..self.count(op.input) {
+            let values = self.input(state, op.input, row, Some(op.norm));
+            self.update(state, op.to, row, op.update, &values);
+            let mut sums = self.get(state, op.to, row);
+            sums.iter_mut().for_each(|sum| *sum *= op.scale);
+            self.put(state, op.to, row, &sums);
+        }
+    }
+
+    fn update(&self, state: &mut State, to: TensorId, row: usize, update: Update, values: &[f32]) {
+        match update {
+            Update::Add => self.add(state, to, row, values, 1.0),
+            Update::Replace => self.put(state, to, row, values),
+        }
+    }
+
+    fn delta_net(&self, op: &DeltaNet, state: &mut State) {
+        let shape = self.model.state.unwrap();
+        let vector = |id| self.model.vector(id);
+        let weights = DeltaWeights {
+            convolution: vector(op.convolution),
+            decay: vector(op.decay),
+            step_bias: vector(op.step_bias),
+            norm: vector(op.norm.weight),
+        };
+        let (taps, channels) = (op.shape.taps as usize, op.shape.channels());
+        for (run, id) in self.rows.runs.iter().zip(&self.rows.states) {
+            let cells = shape.layer(*id, op.state);
+            let mut own = state.states[cells.clone()].to_vec();
+            if run.position == 0 {
+                own.fill(0.0);
+            }
+            // Before the first position there is nothing.
+            own[..taps * channels]
+                .chunks_exact_mut(channels)
+                .skip(run.position as usize)
+                .for_each(|row| row.fill(0.0));
+            let (convolution, recurrent) = own.split_at_mut(op.shape.convolution_state());
+            for (row, position) in (run.first_row as usize..).zip(run.position..run.position + run.rows) {
+                let [mixed, gate] = [op.mixed, op.gate].map(|id| self.get(state, id, row));
+                let [beta, alpha] = op.gates.tensors().map(|id| self.get(state, id, row));
+                let inputs =
+                    DeltaInputs { mixed: &mixed, gate: &gate, gates: &GateColumns { op, beta, alpha } };
+                let mut out = vec![0.0; op.shape.value_width()];
+                let buffers = DeltaBuffers {
+                    mixed: &mut vec![0.0; channels],
+                    change: &mut vec![0.0; op.shape.value_dim as usize],
+                    out: &mut out,
+                };
+                let own = DeltaState { convolution: &mut *convolution, recurrent: &mut *recurrent };
+                delta_step(op, position, weights, inputs, own, buffers);
+                self.put(state, op.out, row, &out);
+            }
+            // Rows of the convolution's state that have no position keep what they had.
+            let kept = &mut state.states[cells];
+            kept[taps * channels..].copy_from_slice(recurrent);
+            for position in (run.position..run.position + run.rows).rev().take(taps) {
+                let row = position as usize % taps * channels;
+                kept[row..row + channels].copy_from_slice(&convolution[row..row + channels]);
+            }
         }
     }
 
@@ -344,6 +433,21 @@ impl Oracle<'_, '_> {
                 cells.zip(&logits).for_each(|(cell, logit)| *cell = logit.to_bits());
             }
         }
+    }
+}
+
+/// One row's betas and alphas.
+#[derive(Debug)]
+struct GateColumns<'s> {
+    op: &'s DeltaNet,
+    beta: Vec<f32>,
+    alpha: Vec<f32>,
+}
+
+impl DeltaGateValues for GateColumns<'_> {
+    fn of(&self, head: usize) -> (f32, f32) {
+        let [beta, alpha] = self.op.gates.columns(&self.op.shape, head as u32);
+        (self.beta[beta], self.alpha[alpha])
     }
 }
 

@@ -1,6 +1,5 @@
 //! Whole steps: a batch's tokens to logits, each operation on what the one before left in device memory.
 
-use crate::FAMILIES;
 use crate::check::{Case, check_step, full};
 use crate::grid::{BATCHES, target};
 use crate::oracle::HEAP;
@@ -8,7 +7,7 @@ use doorbell_core::gguf::Gguf;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{HeadResult, Shape};
 use doorbell_kernels::WEIGHT_TYPES;
-use doorbell_tests::tiny;
+use doorbell_tests::tiny::{self, Family};
 use std::collections::BTreeMap;
 
 /// Error of logits from exact activations and exact sums.
@@ -20,7 +19,7 @@ const CODED: f64 = 2e-3;
 #[test]
 fn logits_of_every_family_and_type() {
     let (mut worst, mut wrong) = (BTreeMap::new(), Vec::new());
-    for (number, family) in FAMILIES.into_iter().enumerate() {
+    for (number, family) in Family::ALL.into_iter().enumerate() {
         for (index, kind) in WEIGHT_TYPES.into_iter().enumerate() {
             let bytes = tiny::model(family, tiny::Shape::ragged(kind), kind, 3).to_bytes();
             let model = Model::new(&Gguf::parse(&bytes, HEAP).unwrap(), HEAP).unwrap();

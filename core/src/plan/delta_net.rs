@@ -8,7 +8,7 @@ use super::norm::Norm;
 pub struct StateSlot(pub u16);
 
 /// Which key head a value head reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HeadOrder {
     /// Value heads of one key head are neighbors: head `h` reads `h / (value_heads / key_heads)`.
     Grouped,
@@ -17,7 +17,7 @@ pub enum HeadOrder {
 }
 
 /// The head shape of a delta net.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeltaShape {
     /// Heads of queries and keys.
     pub key_heads: u32,

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use doorbell_core::backend::{Backend, Output};
 use doorbell_core::heap::Heap;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Batch, HeadResult, KvSlot, Op, Plan, StateId};
+use doorbell_core::plan::{Batch, HeadResult, Op, Plan, StateId};
 use doorbell_core::token::TokenId;
 use doorbell_kernels::isa::Target;
 use doorbell_kernels::{KernelSpec, supports};
@@ -27,7 +27,8 @@ use crate::fit::fit;
 use crate::kernel_check::{Pm4CheckFailure, WrongKernel};
 use crate::kernels::LoadedKernels;
 use crate::model_buffers::ModelBuffers;
-use crate::placement::{Placement, SplitReport, kept_layers, weights};
+use crate::operands::LayerMemory;
+use crate::placement::{KeptLayers, Placement, SplitReport, weights};
 use crate::record::{Recordings, StepSize, covered};
 use crate::settings::{PACKETS, Settings};
 
@@ -35,6 +36,7 @@ mod kernel_check;
 mod memory;
 mod pm4_check;
 mod profile;
+mod states;
 mod step;
 mod wait;
 
@@ -89,8 +91,8 @@ pub struct GpuBackend<'k, 'm, 'a> {
     recordings: Recordings,
     /// Kernels that are not used.
     disabled: BTreeSet<KernelSpec>,
-    /// Keys and values that the host keeps.
-    of_host: Vec<KvSlot>,
+    /// Memory of layers that the host keeps.
+    of_host: Vec<LayerMemory>,
     wrong_kernels: Vec<WrongKernel>,
     /// The form in which dispatches are submitted now.
     encoding: Encoding,
@@ -148,6 +150,7 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         let mut this = Self::bare((model, kept, conversions), settings, (target, device), heap)?;
         (this.fallback, this.split_report) = (fallback, fitting.split_report);
         this.load(index, &fitting.loaded)?;
+        this.reserve_states(settings.states)?;
         this.reserve(&plan)?;
         Ok(this)
     }
@@ -171,9 +174,7 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         let mut wanted = alloc::vec![false; plan.ops.len()];
         ops.iter().for_each(|&op| wanted[op] = true);
         let loaded = weights(plan, &kept, &wanted);
-        for (group, layers) in kept.groups.iter_mut().zip(kept_layers(plan, model, &wanted)) {
-            group.layers = layers;
-        }
+        KeptLayers::used(plan, model, &wanted).apply(&mut kept);
         let device = GpuDevice::new(process, index, delay)?;
         let mut this = Self::bare((model, kept, conversions), settings, (target, device), heap)?;
         this.load(index, &loaded)?;
@@ -350,9 +351,12 @@ impl Backend for GpuBackend<'_, '_, '_> {
             plan.ops.iter().any(|op| matches!(op, Op::Head(head) if head.result == HeadResult::ArgMax));
         for (rows, outputs) in [(plan.shape.rows, plan.shape.outputs), (1, 1)] {
             let positions = covered(rows, self.settings.pages.table());
-            let size = StepSize { rows, outputs: outputs.min(rows), positions, chained: false };
+            let outputs = outputs.min(rows);
+            // Steps that generate have a row of each sequence.
+            let single = self.model.state.is_some() && rows == outputs;
+            let size = StepSize { rows, outputs, single, positions, chained: false };
             self.record(plan, size)?;
-            if picks && rows == size.outputs {
+            if picks && rows == outputs {
                 self.record(plan, StepSize { chained: true, ..size })?;
             }
         }
@@ -360,20 +364,20 @@ impl Backend for GpuBackend<'_, '_, '_> {
     }
 
     fn reserve_states(&mut self, count: u32) -> Result<(), GpuError> {
-        self.states = count;
-        match &mut self.fallback {
-            Some(fallback) => Ok(fallback.reserve_states(count)?),
-            None => {
-                self.reference.reserve_states(count);
-                Ok(())
-            }
-        }
+        self.check_lost()?;
+        self.take_states(count)
     }
 
     fn copy_state(&mut self, from: StateId, to: StateId) {
-        match &mut self.fallback {
-            Some(fallback) => fallback.copy_state(from, to),
-            None => self.reference.copy_state(from, to),
+        if let Some(fallback) = &mut self.fallback {
+            fallback.copy_state(from, to);
+        }
+        if from != to && from.0.max(to.0) < self.states && self.lost.is_none() {
+            // What fails is reported by the next step.
+            let copied = self.copy_on_device(from, to);
+            if self.mark_lost(copied).is_err() {
+                self.lost.get_or_insert(None);
+            }
         }
     }
 

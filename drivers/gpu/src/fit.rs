@@ -8,8 +8,8 @@ use doorbell_kernels::scratch_bytes;
 use doorbell_kfd::topology::MemoryPool;
 
 use crate::error::GpuError;
-use crate::memory_needs::{MemoryNeeds, MemoryShortage, context_needs, weight_bytes};
-use crate::placement::{LayerSplit, Placement, SplitReport, bind, kept_layers, on_device, weights};
+use crate::memory_needs::{MemoryNeeds, MemoryShortage, context_needs, state_bytes, weight_bytes};
+use crate::placement::{KeptLayers, LayerSplit, Placement, SplitReport, bind, on_device, weights};
 use crate::settings::Settings;
 
 /// The part of a model that goes to the device.
@@ -17,13 +17,14 @@ pub(crate) struct Fitting {
     pub(crate) placement: Placement,
     /// By weight.
     pub(crate) loaded: Vec<bool>,
-    /// Layers whose keys and values the device keeps, by group.
-    layers: Vec<u16>,
+    /// Layers whose keys and values, or states, the device keeps.
+    layers: KeptLayers,
     /// If that isn't everything.
     pub(crate) split_report: Option<SplitReport>,
 }
 
-/// Finds what fits of a model by what the device says that it has; `kept` gets the layers whose keys and values stay.
+/// Finds what fits of a model by what the device says that it has; `kept` gets the layers whose keys and values, or states, stay
+/// there.
 ///
 /// With a fallback, and unless the placement is prescribed, the experts of the last layers are moved to the host first,
 /// then whole layers.
@@ -50,9 +51,7 @@ pub(crate) fn fit(
     }
     let fitting =
         found.map_err(|needs| MemoryShortage { needs, limit, placement: budget.domain, split: None })?;
-    for (group, layers) in kept.groups.iter_mut().zip(&fitting.layers) {
-        group.layers = *layers;
-    }
+    fitting.layers.apply(kept);
     Ok(fitting)
 }
 
@@ -80,8 +79,7 @@ fn fitting(
     if has_fallback {
         bind(plan, &mut chosen, &mut Vec::new());
     }
-    let all_layers = || kept.groups.iter().map(|group| group.layers).collect();
-    let layers: Vec<u16> = if has_fallback { kept_layers(plan, kept, &chosen) } else { all_layers() };
+    let layers = if has_fallback { KeptLayers::used(plan, kept, &chosen) } else { KeptLayers::all(kept) };
     let loaded = match placement {
         // The caller selects operations later.
         Placement::Host | Placement::Only(_) => alloc::vec![true; kept.weights.len()],
@@ -89,12 +87,13 @@ fn fitting(
     };
     let result = 4 * u64::from(plan.shape.outputs) * u64::from(kept.vocabulary);
     let working = [4 * plan.arena as u64, scratch_bytes(plan, kept), result];
-    let groups = kept.groups.iter().zip(&layers).map(|(group, &layers)| KvGroup { layers, ..*group });
+    let groups = kept.groups.iter().zip(&layers.groups).map(|(group, &layers)| KvGroup { layers, ..*group });
     let (context, windows) = context_needs(kept, groups, settings.kv, &settings.pages);
     let needs = MemoryNeeds {
         weights: weight_bytes(kept, &loaded),
         context,
         windows,
+        states: state_bytes(kept, layers.states, settings.states),
         working: working.into_iter().fold(0, u64::saturating_add),
         pages: settings.pages.table(),
     };

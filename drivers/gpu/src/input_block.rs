@@ -21,12 +21,12 @@ impl Layout {
         Self { shape, groups }
     }
 
-    /// Starts of: tokens, positions, tables, outputs, output positions, output tables, pages.
-    fn starts(&self) -> [u64; 7] {
+    /// Starts of: tokens, positions, tables, outputs, output positions, output tables, runs, pages.
+    fn starts(&self) -> [u64; 8] {
         let (rows, outputs) = (u64::from(self.shape.rows), u64::from(self.shape.outputs));
         let groups = self.groups as u64;
-        let cells = [rows, rows, rows * groups, outputs, outputs, outputs * groups];
-        let mut starts = [0; 7];
+        let cells = [rows, rows, rows * groups, outputs, outputs, outputs * groups, 1 + 3 * rows];
+        let mut starts = [0; 8];
         for (index, cells) in cells.into_iter().enumerate() {
             starts[index + 1] = starts[index] + (4 * cells).next_multiple_of(LINE);
         }
@@ -35,15 +35,26 @@ impl Layout {
 
     /// Bytes without page tables.
     pub(crate) fn fixed_bytes(&self) -> u64 {
-        self.starts()[6]
+        self.starts()[7]
     }
 
     /// Addresses of a block at `base`.
     pub(crate) fn inputs(&self, base: u64, result: u64) -> Inputs {
-        let [tokens, positions, tables, outputs, output_positions, output_tables, pages] =
+        let [tokens, positions, tables, outputs, output_positions, output_tables, runs, pages] =
             self.starts().map(|start| base + start);
         let ring = None;
-        Inputs { tokens, positions, tables, pages, outputs, output_positions, output_tables, result, ring }
+        Inputs {
+            tokens,
+            positions,
+            tables,
+            pages,
+            outputs,
+            output_positions,
+            output_tables,
+            runs,
+            result,
+            ring,
+        }
     }
 
     /// The bytes of a block for a batch that has been checked. Page tables reach to `positions`, beyond a
@@ -54,12 +65,18 @@ impl Layout {
         let pages = (positions as usize).div_ceil(PAGE_TOKENS);
         let tables = batch.runs.len() * self.groups * pages;
         out.clear();
-        out.resize(starts[6] as usize + 4 * tables, 0);
+        out.resize(starts[7] as usize + 4 * tables, 0);
         let rows = batch.rows();
         let mut put = |start: u64, index: usize, value: u32| {
             let at = start as usize + 4 * index;
             out[at..at + 4].copy_from_slice(&value.to_le_bytes());
         };
+        put(starts[6], 0, batch.runs.len() as u32);
+        for (index, run) in batch.runs.iter().enumerate() {
+            let state = batch.tables.states.get(run.sequence as usize).map_or(0, |state| state.0);
+            let entry = [run.first_row, run.rows, state];
+            (1 + 3 * index..).zip(entry).for_each(|(at, value)| put(starts[6], at, value));
+        }
         let (mut output, mut entry) = (0, 0);
         for run in batch.runs {
             for row in run.first_row..run.first_row + run.rows {
@@ -88,7 +105,7 @@ impl Layout {
                 let own = &own[..own.len().min(used as usize)];
                 for page in 0..pages {
                     let id = own.get(page).filter(|&&page| page != PageId::NONE);
-                    put(starts[6], entry + page, id.map_or(0, |page| page.0));
+                    put(starts[7], entry + page, id.map_or(0, |page| page.0));
                 }
                 entry += pages;
             }
@@ -99,7 +116,7 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use doorbell_core::plan::{PageSpan, PageTables, RowRun};
+    use doorbell_core::plan::{PageSpan, PageTables, RowRun, StateId};
     use doorbell_core::token::TokenId;
 
     #[test]
@@ -114,7 +131,8 @@ mod tests {
         let pages = [9, 8, 3, 2, PageId::NONE.0, 4].map(PageId);
         let span = |start, len| PageSpan { start, len };
         let spans = [span(0, 1), span(1, 1), span(2, 2), span(4, 2)];
-        let tables = PageTables { pages: &pages, spans: &spans, groups: 2, states: &[] };
+        let tables =
+            PageTables { pages: &pages, spans: &spans, groups: 2, states: &[StateId(4), StateId(9)] };
         let batch = Batch { tokens: &tokens, runs: &runs, outputs: &[1, 2], tables };
         let mut bytes = Vec::new();
         layout.write(&batch, 0, 64, &mut bytes);
@@ -129,6 +147,7 @@ mod tests {
         assert_eq!(words(inputs.outputs, 2), [1, 2]);
         assert_eq!(words(inputs.output_positions, 2), [32, 3]);
         assert_eq!(words(inputs.output_tables, 4), [0, 4, 2, 6]);
+        assert_eq!(words(inputs.runs, 7), [2, 0, 2, 9, 2, 1, 4]);
         assert_eq!(words(inputs.pages, 8), [3, 2, 0, 4, 9, 0, 8, 0]);
         assert_eq!(bytes.len() as u64, inputs.pages + 32);
     }

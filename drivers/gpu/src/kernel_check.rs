@@ -103,6 +103,11 @@ impl Noise {
         (self.0 >> 40) as f32 / (1 << 23) as f32 - 1.0
     }
 
+    /// Fills floats with numbers.
+    pub(crate) fn numbers(&mut self, floats: &mut [f32]) {
+        floats.iter_mut().for_each(|float| *float = self.next());
+    }
+
     /// Cells for a tensor: numbers, or indexes below `limit` that differ within a row.
     pub(crate) fn fill(&mut self, plan: &Plan<'_>, id: TensorId, rows: usize, limit: u32) -> Vec<u32> {
         let tensor = plan.tensor(id);

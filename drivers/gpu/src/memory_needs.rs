@@ -2,7 +2,7 @@
 
 use core::fmt;
 use doorbell_core::backend::KvType;
-use doorbell_core::model::{KvGroup, Model};
+use doorbell_core::model::{KvGroup, Model, StateShape};
 use doorbell_core::plan::{GroupId, KvPages, PAGE_TOKENS};
 use doorbell_kernels::{KvLayout, RopeTable};
 use doorbell_kfd::topology::{Limit, MemoryDomain};
@@ -19,6 +19,8 @@ pub struct MemoryNeeds {
     pub context: u64,
     /// Those of them that do not grow with the context: keys and values of layers with a window.
     pub windows: u64,
+    /// Recurrent states.
+    pub states: u64,
     /// Activations, scratch, results.
     pub working: u64,
     /// Pages of the longest sequence.
@@ -28,7 +30,8 @@ pub struct MemoryNeeds {
 impl MemoryNeeds {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.weights.saturating_add(self.context).saturating_add(self.working)
+        let kept = self.context.saturating_add(self.states);
+        self.weights.saturating_add(kept).saturating_add(self.working)
     }
 }
 
@@ -49,8 +52,9 @@ pub struct MemoryShortage {
 impl MemoryShortage {
     /// Tokens of context that there would be room for; 0 when not even the weights fit.
     pub fn tokens(&self) -> u64 {
-        let MemoryNeeds { weights, context, windows, working, pages } = self.needs;
-        let rest = self.limit.bytes.saturating_sub(weights).saturating_sub(working).saturating_sub(windows);
+        let MemoryNeeds { weights, context, windows, states, working, pages } = self.needs;
+        let fixed = [weights, working, windows, states].into_iter().fold(0, u64::saturating_add);
+        let rest = self.limit.bytes.saturating_sub(fixed);
         let page = context.saturating_sub(windows) / u64::from(pages.max(1));
         rest.checked_div(page).unwrap_or(0) * PAGE_TOKENS as u64
     }
@@ -60,14 +64,20 @@ const MIB: u64 = 1 << 20;
 
 impl fmt::Display for MemoryShortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MemoryNeeds { weights, context, working, .. } = self.needs;
+        let MemoryNeeds { weights, context, states, working, .. } = self.needs;
         write!(
             f,
-            "the model takes {} MiB on the device (weights {} MiB, context {} MiB, working memory {} MiB) \
-             and there are {} MiB of {} ({}); ",
+            "the model takes {} MiB on the device (weights {} MiB, context {} MiB, ",
             self.needs.total().div_ceil(MIB),
             weights.div_ceil(MIB),
             context.div_ceil(MIB),
+        )?;
+        if states > 0 {
+            write!(f, "recurrent states {} MiB, ", states.div_ceil(MIB))?;
+        }
+        write!(
+            f,
+            "working memory {} MiB) and there are {} MiB of {} ({}); ",
             working.div_ceil(MIB),
             self.limit.bytes / MIB,
             self.placement,
@@ -99,6 +109,12 @@ pub(crate) fn weight_bytes(model: &Model<'_>, loaded: &[bool]) -> u64 {
 /// Bytes of all vectors, each on a line of its own.
 pub(crate) fn vector_bytes(model: &Model<'_>) -> u64 {
     model.vectors.iter().map(|vector| (4 * vector.len() as u64).next_multiple_of(LINE)).sum()
+}
+
+/// Bytes of `count` recurrent states of so many layers.
+pub(crate) fn state_bytes(model: &Model<'_>, layers: u16, count: u32) -> u64 {
+    let bytes = model.state.map_or(0, |state| StateShape { layers, ..state }.bytes() as u64);
+    bytes.saturating_mul(count.into())
 }
 
 /// Bytes that things in a common buffer are aligned to.
@@ -144,8 +160,9 @@ mod tests {
 
     #[test]
     fn a_shortage_says_what_would_fit() {
+        let none = MemoryNeeds::default();
         let needs =
-            MemoryNeeds { weights: 1000 * MIB, context: 640 * MIB, windows: 0, working: 60 * MIB, pages: 64 };
+            MemoryNeeds { weights: 1000 * MIB, context: 640 * MIB, working: 60 * MIB, pages: 64, ..none };
         let limit = Limit { rule: Rule::VramSize, bytes: 1160 * MIB };
         let shortage = MemoryShortage { needs, limit, placement: MemoryDomain::Vram, split: None };
         assert_eq!(shortage.tokens(), 320);
@@ -157,6 +174,11 @@ mod tests {
             "the model takes 1700 MiB on the device (weights 1000 MiB, context 640 MiB, working memory \
              60 MiB) and there are 1160 MiB of VRAM (VRAM size less page tables); a context of 320 tokens would fit"
         );
+        // 36 MiB of states take the place of as many pages' worth, and are named.
+        let needs_states = MemoryNeeds { states: 36 * MIB, ..needs };
+        let with_states = MemoryShortage { needs: needs_states, ..shortage };
+        assert_eq!(with_states.tokens(), 192);
+        assert!(with_states.to_string().contains("context 640 MiB, recurrent states 36 MiB, working"));
         let small = MemoryShortage { limit: Limit { bytes: 900 * MIB, ..limit }, ..shortage };
         assert!(small.to_string().ends_with("use a smaller model or --device cpu"));
         assert_eq!(MemoryShortage { needs: MemoryNeeds::default(), ..shortage }.tokens(), 0);

@@ -1,4 +1,4 @@
-//! Buffers that stay on the device as long as the model: weights, vectors, rotary tables, keys and values.
+//! Buffers that stay on the device as long as the model: weights, vectors, rotary tables, keys and values, states.
 
 use alloc::vec::Vec;
 use doorbell_core::backend::KvType;
@@ -28,6 +28,8 @@ pub(crate) struct ModelBuffers {
     pub(crate) vectors: Vec<u64>,
     pub(crate) ropes: Vec<u64>,
     pub(crate) addresses: Vec<KvPool>,
+    /// Recurrent states, `[states, layers, floats]`.
+    pub(crate) states: Option<Buffer>,
 }
 
 impl ModelBuffers {
@@ -77,6 +79,23 @@ impl ModelBuffers {
         Ok(())
     }
 
+    /// Takes the memory of recurrent states in place of what there was; true if their address changed.
+    pub(crate) fn reserve_states(
+        &mut self,
+        device: &mut GpuDevice<'_>,
+        bytes: u64,
+    ) -> Result<bool, GpuError> {
+        if self.states.as_ref().map_or(0, Buffer::bytes) >= bytes {
+            return Ok(false);
+        }
+        if let Some(old) = self.states.take() {
+            device.free(old);
+        }
+        self.states =
+            Some(device.allocate(device.reachable_usage(), bytes, Name::new("recurrent states"))?);
+        Ok(true)
+    }
+
     fn load_vectors(&mut self, device: &mut GpuDevice<'_>, model: &Model<'_>) -> Result<(), GpuError> {
         let buffer = device.allocate(device.usage(), vector_bytes(model), Name::new("norms and biases"))?;
         let base = buffer.va();
@@ -119,7 +138,8 @@ impl ModelBuffers {
     /// Gives all buffers back.
     pub(crate) fn free(&mut self, device: &mut GpuDevice<'_>) {
         let pools = self.pools.drain(..).flat_map(|pool| [pool.keys, pool.values]);
-        for buffer in self.matrices.drain(..).chain(self.shared.drain(..)).chain(pools) {
+        let states = self.states.take();
+        for buffer in self.matrices.drain(..).chain(self.shared.drain(..)).chain(pools).chain(states) {
             device.free(buffer);
         }
     }

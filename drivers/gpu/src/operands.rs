@@ -1,8 +1,8 @@
-//! Tensors, weights, keys and values that an operation of a plan reads or writes.
+//! Tensors, weights, and memory of layers that an operation of a plan reads or writes.
 
 use alloc::vec::Vec;
 use doorbell_core::plan::{
-    Epilogue, HeadResult, HeadTarget, KvSlot, Op, Plan, Rotate, TensorId, Update, WeightId,
+    Epilogue, HeadResult, HeadTarget, KvSlot, Op, Plan, Rotate, StateSlot, TensorId, Update, WeightId,
 };
 
 /// Calls `visit` with every weight that an operation reads.
@@ -69,8 +69,23 @@ pub(crate) fn overwrites(op: &Op, id: TensorId) -> bool {
     }
 }
 
+/// Memory of a layer that stays from step to step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LayerMemory {
+    /// Keys and values.
+    Kv(KvSlot),
+    /// Recurrent states.
+    State(StateSlot),
+}
+
+/// Memory of layers that an operation reads or writes.
+pub(crate) fn layer_memory(op: &Op) -> impl Iterator<Item = LayerMemory> {
+    let state = if let Op::DeltaNet(op) = op { Some(LayerMemory::State(op.state)) } else { None };
+    kv_slots(op).map(LayerMemory::Kv).chain(state)
+}
+
 /// Keys and values that an operation reads or writes.
-pub(crate) fn kv_slots(op: &Op) -> impl Iterator<Item = KvSlot> {
+fn kv_slots(op: &Op) -> impl Iterator<Item = KvSlot> {
     let of_part = |epilogue: Epilogue| match epilogue {
         Epilogue::Key { kv, .. } | Epilogue::Value { kv, .. } => Some(kv),
         _ => None,

@@ -2,12 +2,12 @@
 
 use alloc::vec::Vec;
 use core::fmt;
-use doorbell_core::model::Model;
-use doorbell_core::plan::{KvSlot, Op, Plan};
+use doorbell_core::model::{Model, StateShape};
+use doorbell_core::plan::{Op, Plan};
 use doorbell_kernels::isa::Target;
 use doorbell_kernels::supports;
 
-use crate::operands::{each_weight, kv_slots};
+use crate::operands::{LayerMemory, each_weight, layer_memory};
 
 /// The operations that the device runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,18 +90,18 @@ pub fn layers(plan: &Plan<'_>, model: &Model<'_>) -> Vec<Option<u32>> {
     plan.ops.iter().map(layer).collect()
 }
 
-/// Gives the host every operation on keys and values that it has another operation on, in this step or one before:
-/// each side has keys and values of its own. `of_host` are those of the host so far; new ones are added.
-pub(crate) fn bind(plan: &Plan<'_>, on_device: &mut [bool], of_host: &mut Vec<KvSlot>) {
+/// Gives the host every operation on keys and values, or on recurrent states, of a layer that it has another operation
+/// on, in this step or one before: each side has memory of its own. `of_host` is that of the host so far; more is added.
+pub(crate) fn bind(plan: &Plan<'_>, on_device: &mut [bool], of_host: &mut Vec<LayerMemory>) {
     for (op, _) in plan.ops.iter().zip(&*on_device).filter(|(_, on_device)| !**on_device) {
-        for slot in kv_slots(op) {
-            if !of_host.contains(&slot) {
-                of_host.push(slot);
+        for memory in layer_memory(op) {
+            if !of_host.contains(&memory) {
+                of_host.push(memory);
             }
         }
     }
     for (op, on_device) in plan.ops.iter().zip(on_device) {
-        *on_device &= !kv_slots(op).any(|slot| of_host.contains(&slot));
+        *on_device &= !layer_memory(op).any(|memory| of_host.contains(&memory));
     }
 }
 
@@ -138,16 +138,44 @@ pub(crate) fn weights(plan: &Plan<'_>, kept: &Model<'_>, on_device: &[bool]) -> 
     read
 }
 
-/// Layers of each group whose keys and values the device keeps: up to the last one that an operation there uses.
-pub(crate) fn kept_layers(plan: &Plan<'_>, kept: &Model<'_>, on_device: &[bool]) -> Vec<u16> {
-    let mut layers = alloc::vec![0; kept.groups.len()];
-    for (op, _) in plan.ops.iter().zip(on_device).filter(|(_, on_device)| **on_device) {
-        for slot in kv_slots(op) {
-            let kept: &mut u16 = &mut layers[slot.group.index()];
-            *kept = (*kept).max(slot.layer + 1);
-        }
+/// Layers whose memory the device keeps: up to the last one that an operation there uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeptLayers {
+    /// Of each group, those with keys and values.
+    pub(crate) groups: Vec<u16>,
+    /// Those with recurrent states.
+    pub(crate) states: u16,
+}
+
+impl KeptLayers {
+    /// All layers of a model.
+    pub(crate) fn all(model: &Model<'_>) -> Self {
+        let groups = model.groups.iter().map(|group| group.layers).collect();
+        Self { groups, states: model.state.map_or(0, |state| state.layers) }
     }
-    layers
+
+    /// The layers that operations on the device use.
+    pub(crate) fn used(plan: &Plan<'_>, kept: &Model<'_>, on_device: &[bool]) -> Self {
+        let mut layers = Self { groups: alloc::vec![0; kept.groups.len()], states: 0 };
+        for (op, _) in plan.ops.iter().zip(on_device).filter(|(_, on_device)| **on_device) {
+            for memory in layer_memory(op) {
+                let (kept, layer) = match memory {
+                    LayerMemory::Kv(slot) => (&mut layers.groups[slot.group.index()], slot.layer),
+                    LayerMemory::State(slot) => (&mut layers.states, slot.0),
+                };
+                *kept = (*kept).max(layer + 1);
+            }
+        }
+        layers
+    }
+
+    /// Leaves a model these layers.
+    pub(crate) fn apply(&self, kept: &mut Model<'_>) {
+        for (group, layers) in kept.groups.iter_mut().zip(&self.groups) {
+            group.layers = *layers;
+        }
+        kept.state = kept.state.map(|state| StateShape { layers: self.states, ..state });
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
-use doorbell_core::plan::{KvSlot, Op, PAGE_TOKENS, Plan, Shape, Tensor};
+use doorbell_core::plan::{Op, PAGE_TOKENS, Plan, Shape, Tensor};
 use doorbell_kernels::isa::Target;
 use doorbell_kernels::{KernelSpec, Launch, Step, lower};
 use doorbell_kfd::memory::{Buffer, Name, Usage};
@@ -20,6 +20,7 @@ use doorbell_kfd::topology::Isa;
 use crate::device::GpuDevice;
 use crate::error::GpuError;
 use crate::kernels::LoadedKernels;
+use crate::operands::LayerMemory;
 use crate::placement::bind;
 
 /// Consecutive operations that one side runs.
@@ -59,6 +60,8 @@ pub(crate) struct Pm4Target {
 pub(crate) struct StepSize {
     pub(crate) rows: u32,
     pub(crate) outputs: u32,
+    /// True if every row is known to be a sequence of its own; only of models where that matters.
+    pub(crate) single: bool,
     /// Positions that it reaches.
     pub(crate) positions: u32,
     /// True if the tokens that it chooses are the next step's inputs.
@@ -173,8 +176,8 @@ pub(crate) struct StepRecorder<'r, 'k> {
     /// Kernels that must not be used.
     pub(crate) disabled: &'r BTreeSet<KernelSpec>,
     pub(crate) target: Target,
-    /// Keys and values that the host has, if they must be on one side.
-    pub(crate) of_host: Option<&'r mut Vec<KvSlot>>,
+    /// Memory of layers that the host has, if it must be on one side.
+    pub(crate) of_host: Option<&'r mut Vec<LayerMemory>>,
     /// Dispatches of one submission at most.
     pub(crate) packets: usize,
     /// The target if steps are PM4 lists; `None` for AQL packets.
@@ -201,6 +204,11 @@ impl StepRecorder<'_, '_> {
         for (turn, _) in turns.iter_mut().zip(on_device).filter(|(_, on_device)| !on_device) {
             *turn = None;
         }
+        self.record_launches(turns)
+    }
+
+    /// Records the launches of every operation, `None` where the host runs it.
+    pub(crate) fn record_launches(&mut self, turns: Vec<Option<Vec<Launch>>>) -> Result<Recording, GpuError> {
         let mut recording = Recording { segments: Vec::new(), arguments: None, lists: None, used: 0 };
         match self.encode(turns, &mut recording) {
             Ok(()) => Ok(recording),

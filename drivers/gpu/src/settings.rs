@@ -16,6 +16,8 @@ pub struct Settings {
     pub kv: KvType,
     /// The largest step.
     pub shape: Shape,
+    /// Recurrent states, for models that have them.
+    pub states: u32,
     /// Milliseconds without progress after which the device counts as hanging.
     pub hang_ms: u32,
     /// The operations that the device runs.
@@ -28,11 +30,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Everything on the device that it has kernels for, and a hang after ten seconds without progress.
+    /// Everything on the device that it has kernels for, no recurrent states yet, and a hang after ten seconds without progress.
     pub fn new(pages: impl Into<KvPages>, kv: KvType, shape: Shape) -> Self {
         let pages = pages.into();
         let (placement, submit) = (Placement::Device, Encoding::Pm4);
-        Self { pages, kv, shape, hang_ms: 10_000, placement, profile: false, submit }
+        Self { pages, kv, shape, states: 0, hang_ms: 10_000, placement, profile: false, submit }
     }
 
     /// Options of its queue.

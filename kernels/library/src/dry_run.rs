@@ -23,6 +23,7 @@ const INPUTS: Inputs = Inputs {
     outputs: ADDRESS,
     output_positions: ADDRESS,
     output_tables: ADDRESS,
+    runs: ADDRESS,
     result: ADDRESS,
     ring: None,
 };
@@ -42,7 +43,7 @@ impl DryRun {
         Self { addresses: vec![ADDRESS; most], pools }
     }
 
-    /// A step of all rows of `plan` whose longest sequence has `positions` positions after it.
+    /// A step of all rows of `plan`, sequences of their own if all are outputs, whose longest sequence has `positions` positions after it.
     pub fn step<'s, 'a>(
         &'s self,
         model: &'s Model<'a>,
@@ -55,6 +56,7 @@ impl DryRun {
             plan,
             rows: plan.shape.rows,
             outputs: plan.shape.outputs,
+            single: plan.shape.rows == plan.shape.outputs,
             positions,
             arena: ADDRESS,
             scratch: ADDRESS,
@@ -62,6 +64,7 @@ impl DryRun {
             vectors: &self.addresses,
             ropes: &self.addresses,
             pools: &self.pools,
+            states: ADDRESS,
             kv,
             inputs: INPUTS,
         }

@@ -2,6 +2,8 @@
 
 use crate::attention::decode::spec::DecodeAttention;
 use crate::attention::prefill::spec::PrefillAttention;
+use crate::delta_net::keep::KeepInputs;
+use crate::delta_net::spec::DeltaNetSpec;
 use crate::gemm::activations_f16::ActivationsF16;
 use crate::gemm::activations_i8::ActivationsI8;
 use crate::gemm::kernel::Gemm;
@@ -15,6 +17,7 @@ use crate::moe::grouped_spec::GroupedGemm;
 use crate::moe::route::Routing;
 use crate::rope::spec::HeadsSpec;
 use crate::rows::argmax::ArgMax;
+use crate::rows::copy::CopyWords;
 use crate::rows::embed::{Embedding, SelectRows};
 use crate::rows::norm::NormAdd;
 use alloc::string::String;
@@ -59,6 +62,10 @@ kernels! {
     DecodeAttention(DecodeAttention);
     /// Attention of many rows.
     PrefillAttention(PrefillAttention);
+    /// Linear attention with a recurrent state.
+    DeltaNet(DeltaNetSpec);
+    /// Last inputs of its convolution.
+    KeepInputs(KeepInputs);
     /// Expert choice.
     Route(Routing);
     /// Gate and up of chosen experts.
@@ -81,6 +88,8 @@ kernels! {
     CombineExperts(CombineExperts);
     /// A normalized branch added to the stream.
     NormAdd(NormAdd);
+    /// A copy of memory.
+    CopyWords(CopyWords);
 }
 
 impl KernelSpec {

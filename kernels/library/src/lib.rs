@@ -5,7 +5,7 @@
 //! 1. [`lower()`] turns one operation of a plan into launches, with addresses from a [`Step`]. A [`Launch`] names its kernel
 //!    by [`KernelSpec`], which is all that compiling needs; the driver compiles each spec once.
 //! 2. [`KernelSpec`] is the table of kernels. They stand in folders by what they compute: `gemv` (few rows), `gemm` (many
-//!    rows), `attention`, `moe`, `rope`, `rows`.
+//!    rows), `attention`, `delta_net`, `moe`, `rope`, `rows`.
 //! 3. `formats` is the table of weight formats, with one file per block layout.
 //!
 //! A spec can be compiled by itself, here the kernel that takes the largest of 32,000 logits:
@@ -30,6 +30,7 @@ extern crate alloc;
 
 mod attention;
 mod builder_ext;
+mod delta_net;
 mod dry_run;
 mod formats;
 mod gemm;
@@ -53,6 +54,8 @@ pub use doorbell_compiler::isa;
 pub use attention::decode::spec::DecodeAttention;
 pub use attention::prefill::spec::PrefillAttention;
 pub use attention::shape::AttentionShape;
+pub use delta_net::keep::KeepInputs;
+pub use delta_net::spec::DeltaNetSpec;
 pub use dry_run::{DryRun, kernel_specs};
 pub use formats::spec::WEIGHT_TYPES;
 pub use gemm::activations_f16::ActivationsF16;
@@ -75,6 +78,7 @@ pub use moe::grouped_spec::GroupedGemm;
 pub use moe::route::{RouterGating, Routing};
 pub use rope::spec::{CacheSpec, HeadPart, HeadsSpec, RotationSpec};
 pub use rows::argmax::{ArgMax, RING};
+pub use rows::copy::{CopyWords, copy_words};
 pub use rows::embed::{Embedding, SelectRows};
 pub use rows::norm::NormAdd;
 pub use step::{Inputs, KvPool, RowAddresses, Step};

@@ -1,6 +1,7 @@
 //! From an operation of a plan to launches.
 
 use crate::attention::launch as attention;
+use crate::delta_net::launch as delta_net;
 use crate::gemm::launch as gemm;
 use crate::gemm::path::{MatrixPath, PathChoice};
 use crate::gemv::launch::{NormedInput, PartLaunch, finishes_heads, is_readable, project};
@@ -19,7 +20,7 @@ use doorbell_compiler::isa::Target;
 use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{
-    Epilogue, Head, HeadResult, Norm, NormKind, Op, Part, Plan, Project, Route, Shape, Update,
+    Epilogue, Head, HeadResult, Norm, NormKind, Op, Part, Plan, Project, Route, Shape,
 };
 
 /// The library has no kernel for an operation.
@@ -47,23 +48,19 @@ pub fn supports(op: &Op, model: &Model<'_>, _target: Target) -> bool {
         && match op {
             Op::Embed { table, .. } => rows::is_readable(model, *table),
             Op::Select { .. } => true,
-            Op::NormAdd(op) => {
-                let whole = norm_width(model, op.norm) == model.hparams.width;
-                op.update == Update::Add && op.scale == 1.0 && whole
-            }
+            Op::NormAdd(op) => norm_width(model, op.norm).is_multiple_of(8),
             Op::Project(op) => op.parts.iter().all(|part| match part.epilogue {
-                Epilogue::Query { head_dim, gate, .. } => gate.is_none() && rope::supports(head_dim),
+                Epilogue::Query { head_dim, .. } => rope::supports(head_dim),
                 Epilogue::Key { kv, .. } => rope::supports(model.groups[kv.group.index()].key_dim),
-                Epilogue::Value { kv, norm } => {
-                    norm.is_none() && rope::supports(model.groups[kv.group.index()].value_dim)
-                }
-                Epilogue::GateBy { .. } | Epilogue::Activate { .. } => false,
+                Epilogue::Value { kv, .. } => rope::supports(model.groups[kv.group.index()].value_dim),
+                Epilogue::Activate { .. } => false,
                 _ => true,
             }),
-            Op::Attend(op) => op.gate.is_none() && attention::supports(model, op),
-            Op::Rotate(_) | Op::DeltaNet(_) => false,
+            Op::Attend(op) => attention::supports(model, op),
+            Op::Rotate(_) => false,
+            Op::DeltaNet(op) => delta_net::supports(model, op),
             Op::Route(op) => op.groups.is_none() && route::supports(op),
-            Op::Experts(op) => op.update == Update::Add && moe::supports(model, op),
+            Op::Experts(op) => moe::supports(model, op),
             Op::Head(_) => true,
         }
 }
@@ -138,7 +135,7 @@ pub fn lower_by(
     match op {
         Op::Embed { table, scale, out } => emit(rows::embed(step, *table, *scale, *out)),
         Op::Select { input, out } => emit(rows::select(step, *input, *out)),
-        Op::NormAdd(op) => emit(rows::norm_add(step, op.input, op.norm, op.to)),
+        Op::NormAdd(op) => emit(rows::norm_add(step, op)),
         Op::Project(op) => {
             let merged = merges(step, op);
             projection(step, choice, op, data, merged).into_iter().for_each(&mut *emit);
@@ -147,7 +144,8 @@ pub fn lower_by(
             }
         }
         // refused above
-        Op::Rotate(_) | Op::DeltaNet(_) => {}
+        Op::Rotate(_) => {}
+        Op::DeltaNet(op) => delta_net::delta_net(step, op).into_iter().for_each(emit),
         Op::Attend(op) => attention::attention(step, op, [step.scratch, data]).into_iter().for_each(emit),
         Op::Route(op) if step.rows_of(op.input) <= 8 => {
             emit(router(step, op, data, Some((route::routing(op), route::values(step, op)))));
@@ -192,19 +190,28 @@ fn projection(step: &Step<'_, '_>, choice: PathChoice, op: &Project, data: u64, 
 
 /// A part with its addresses; products of keys and values go to `scratch`.
 fn part_launch(step: &Step<'_, '_>, part: &Part, scratch: u64, merged: bool) -> PartLaunch {
-    let (mut up, mut output, mut gate_at) = (None, OutputMode::Store, None);
+    let (mut up, mut output, mut second) = (None, OutputMode::Store, None);
     let out = match part.epilogue {
-        Epilogue::Store { out }
-        | Epilogue::Activate { out, .. }
-        | Epilogue::GateBy { out, .. }
-        | Epilogue::Query { out, .. } => step.tensor(out),
+        Epilogue::Store { out } | Epilogue::Activate { out, .. } => step.tensor(out),
+        Epilogue::Query { out, gate, head_dim, .. } => {
+            if let Some(gate) = gate {
+                output = OutputMode::Split { dim: head_dim };
+                second = Some(step.tensor(gate));
+            }
+            step.tensor(out)
+        }
+        Epilogue::GateBy { by, column, glu, out } => {
+            output = OutputMode::GateBy { glu: glu.into(), stride: step.plan.tensor(by).width };
+            second = Some(step.tensor(by) + 4 * u64::from(column));
+            step.tensor(out)
+        }
         Epilogue::Add { to } => {
             output = OutputMode::Add;
             step.tensor(to)
         }
         Epilogue::AddGated { to, gate } => {
             output = OutputMode::AddGated;
-            gate_at = Some(step.tensor(gate));
+            second = Some(step.tensor(gate));
             step.tensor(to)
         }
         Epilogue::Gate { up: matrix, glu, out } => {
@@ -214,19 +221,19 @@ fn part_launch(step: &Step<'_, '_>, part: &Part, scratch: u64, merged: bool) -> 
         Epilogue::Key { .. } | Epilogue::Value { .. } => scratch,
     };
     let head = if merged { rope::head_launch(step, part, scratch) } else { None };
-    PartLaunch { matrix: part.matrix, up, output, out, gate: gate_at, head }
+    PartLaunch { matrix: part.matrix, up, output, out, second, head }
 }
 
 /// The launch of a router's products, to `out`.
 fn router(step: &Step<'_, '_>, op: &Route, out: u64, then: Option<(Routing, Vec<ArgumentValue>)>) -> Launch {
     let (matrix, output) = (op.router, OutputMode::Store);
-    let part = PartLaunch { matrix, up: None, output, out, gate: None, head: None };
+    let part = PartLaunch { matrix, up: None, output, out, second: None, head: None };
     project(step, &NormedInput { input: op.input, norm: op.norm }, &[part], then)
 }
 
 /// The launch of the logits, to `out`.
 fn head(step: &Step<'_, '_>, op: &Head, out: u64) -> Launch {
     let output = OutputMode::Cap { scale: op.scale.to_bits(), cap: op.soft_cap.unwrap_or(0.0).to_bits() };
-    let part = PartLaunch { matrix: op.matrix, up: None, output, out, gate: None, head: None };
+    let part = PartLaunch { matrix: op.matrix, up: None, output, out, second: None, head: None };
     project(step, &NormedInput { input: op.input, norm: Some(op.norm) }, &[part], None)
 }

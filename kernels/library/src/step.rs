@@ -30,6 +30,9 @@ pub struct Inputs {
     pub output_positions: u64,
     /// `[groups, outputs]`: starts of those rows' page tables in `pages`, in entries.
     pub output_tables: u64,
+    /// Runs of the batch, the rows of one sequence each: their number, then `[runs, 3]` first row, rows, and recurrent
+    /// state.
+    pub runs: u64,
     /// `[outputs, vocabulary]` f32, or `[outputs]` u32.
     pub result: u64,
     /// `[outputs, RING]`, by position modulo [`crate::RING`]: the tokens that steps feed to the next one, if they do.
@@ -48,9 +51,11 @@ pub struct Step<'s, 'a> {
     pub rows: u32,
     /// Output rows of the batch.
     pub outputs: u32,
+    /// True if every row is a sequence of its own. False says nothing.
+    pub single: bool,
     /// Positions that the longest sequence of the batch has after this step; page tables cover them.
     pub positions: u32,
-    /// Device address of the plan's arena: 4-byte kv_type.
+    /// Device address of the plan's arena: 4-byte cells.
     pub arena: u64,
     /// Device address of [`crate::scratch_bytes`] for the library's own use between launches. Zeroed when it is
     /// allocated; counters in it are left at zero by every kernel.
@@ -63,6 +68,9 @@ pub struct Step<'s, 'a> {
     pub ropes: &'s [u64],
     /// By [`GroupId`].
     pub pools: &'s [KvPool],
+    /// Device address of the recurrent states, `[states, layers, floats]` f32 as of `StateShape`; nothing where the
+    /// model has none.
+    pub states: u64,
     /// Element type of the pools.
     pub kv: KvType,
     /// Inputs and result.

@@ -456,7 +456,7 @@ class Gemma4(Case):
     """Windowed and full layers of different head sizes, values from keys, shared keys and values, embeddings for each
     layer, experts beside the dense feed-forward, a factor on each layer's output."""
 
-    WINDOWED, FULL = (2, 16, 500.0), (1, 32, 10000.0)
+    WINDOWED, FULL = (2, 32, 500.0), (1, 64, 10000.0)
 
     def shape(self, layer):
         """KV heads, elements of a head, and the rotary base of a layer."""
@@ -588,7 +588,7 @@ class Gemma4(Case):
 
 
 def cases():
-    gemma4 = dict(layers=4, dim=32, dense=24, tied=True, window=5, cap=10.0)
+    gemma4 = dict(layers=4, dim=64, dense=24, tied=True, window=5, cap=10.0)
     gemma = dict(head_norm=True, post_norm=True, tied=True, window=5)
     return [
         Case("llama", "llama", divisors=True),
@@ -617,7 +617,7 @@ def cases():
              experts=8, used=3, ffn=12, shared=20, delta={"keys": 2, "values": 2, "dim": 32, "taps": 4, "interval": 2}),
         Gemma4("gemma4", "gemma4", pattern=[True, False, True, False], **gemma4),
         Gemma4("gemma4-shared", "gemma4", pattern=[True, False, True, False], shared_layers=2, per_layer=8, **gemma4),
-        Gemma4("gemma4-experts", "gemma4", pattern=[True, True, True, False], experts=8, used=3, ffn=12, fused_experts=True,
+        Gemma4("gemma4-experts", "gemma4", pattern=[True, True, True, False], experts=8, used=3, ffn=16, fused_experts=True,
                **gemma4),
         Case("gemma3-pattern", "gemma3", pattern=[True, False], cap=20.0, dim=16, **gemma),
     ]

@@ -2,12 +2,12 @@
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use doorbell_core::backend::Backend;
 use doorbell_core::heap::Heap;
 use doorbell_core::model::Model;
 use doorbell_core::plan::{
     Batch, Element, HeadResult, Op, PAGE_TOKENS, PageId, PageSpan, PageTables, Plan, RowRun, Shape, StateId,
 };
+use doorbell_core::reference::KvStore as _;
 use doorbell_core::token::TokenId;
 use doorbell_kernels::{KernelSpec, RING, lower};
 use doorbell_kfd::memory::Buffer;
@@ -127,15 +127,18 @@ impl GpuBackend<'_, '_, '_> {
         cache: &mut dyn KernelCheckCache,
         heap: Heap<'_>,
     ) -> Result<(), GpuError> {
-        if self.model.state.is_some() && self.states == 0 {
-            self.reserve_states(1)?;
-        }
+        self.reserve_one_state()?;
         // Kernels are judged by themselves, whatever lists do.
         let encoding = core::mem::replace(&mut self.encoding, Encoding::Aql);
         let checked = self.check_each(cache, heap);
         self.encoding = encoding;
         checked?;
         self.check_lists(cache, heap)
+    }
+
+    /// Takes the memory of a recurrent state if there is none.
+    fn reserve_one_state(&mut self) -> Result<(), GpuError> {
+        if self.model.state.is_some() && self.states == 0 { self.take_states(1) } else { Ok(()) }
     }
 
     fn check_each(&mut self, cache: &mut dyn KernelCheckCache, heap: Heap<'_>) -> Result<(), GpuError> {
@@ -229,6 +232,7 @@ impl GpuBackend<'_, '_, '_> {
     pub fn run_op(&mut self, plan: &Plan<'_>, position: u32, index: usize) -> Result<(), GpuError> {
         let test_batch = TestBatch::new(plan, position, self.model);
         let batch = test_batch.batch();
+        self.reserve_one_state()?;
         let size = self.ready(plan, &batch, 0, false)?;
         self.prepare_one(plan, &batch, &plan.ops[index])?;
         let recording = self.recording(plan, size, Placement::Only(index))?;
@@ -240,7 +244,7 @@ impl GpuBackend<'_, '_, '_> {
     }
 
     /// Runs what a recording has for the device.
-    fn run_recording(&mut self, recording: &Recording) -> Result<(), GpuError> {
+    pub(super) fn run_recording(&mut self, recording: &Recording) -> Result<(), GpuError> {
         let Self { device, queue, progress, settings, names, .. } = &mut *self;
         let (Some(device), Some(queue)) = (device, queue) else { return Err(GpuError::Lost(None)) };
         for segment in &recording.segments {
@@ -333,15 +337,19 @@ impl GpuBackend<'_, '_, '_> {
         fed
     }
 
-    /// Puts the same noise into every tensor of an operation, and zeros where the head writes.
+    /// Puts the same noise into every tensor of an operation and its recurrent state, and zeros where the head writes.
     fn prepare_one(&mut self, plan: &Plan<'_>, batch: &Batch<'_>, op: &Op) -> Result<(), GpuError> {
         let result = result_words(op, plan, batch.outputs.len());
         let experts = match op {
             Op::Experts(op) => self.model.weight(op.gate.weight).stack as u32,
             _ => 1,
         };
-        self.with_memory(plan, batch, |_, memory, _| {
+        self.with_memory(plan, batch, |_, memory, kv| {
             let (mut noise, mut written) = (Noise::new(1), Ok(()));
+            if let (Op::DeltaNet(op), [state, ..]) = (op, batch.tables.states) {
+                noise.numbers(kv.state(*state, op.state));
+                kv.flush(memory.device)?;
+            }
             op.each_tensor(|id| {
                 let cells = noise.fill(plan, id, memory.rows(id), experts);
                 if written.is_ok() {
@@ -364,6 +372,7 @@ impl GpuBackend<'_, '_, '_> {
             for group in 0..groups {
                 tensors.extend(kv.written_by(op, group, memory).map(|values| (Element::F32, values)));
             }
+            tensors.extend(kv.state_after(op, memory).map(|values| (Element::F32, values)));
             Ok(OpResult { tensors, result: read_words(memory.result, 0, result), fed: Vec::new() })
         })
     }
@@ -384,7 +393,7 @@ impl GpuBackend<'_, '_, '_> {
         let device = device.as_mut().ok_or_else(lost)?;
         let (arena, result) =
             (buffers.arena.as_ref().ok_or_else(lost)?, buffers.result.as_ref().ok_or_else(lost)?);
-        let mut kv = DeviceKv::new(&store.pools, &kept.groups, settings.kv);
+        let mut kv = DeviceKv::new(store, kept, settings.kv);
         let mut memory = StepMemory { device, plan, batch, arena, result, model: kept };
         work(reference, &mut memory, &mut kv)
     }

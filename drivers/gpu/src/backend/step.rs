@@ -82,11 +82,12 @@ impl<'k> GpuBackend<'k, '_, '_> {
         let positions = covered(end + ahead, self.settings.pages.table());
         self.write_inputs(plan, batch, ahead, positions)?;
         let (rows, outputs) = (batch.rows() as u32, batch.outputs.len() as u32);
-        Ok(StepSize { rows, outputs, positions, chained })
+        let single = self.model.state.is_some() && batch.runs.len() == batch.rows();
+        Ok(StepSize { rows, outputs, single, positions, chained })
     }
 
     /// Waits for a step whose result was not collected: its memory is in use until then.
-    fn settle(&mut self) -> Result<(), GpuError> {
+    pub(super) fn settle(&mut self) -> Result<(), GpuError> {
         let Some(InFlight { submission: Some(submission), .. }) = self.in_flight.take() else {
             return Ok(());
         };
@@ -169,6 +170,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
             plan,
             rows: size.rows,
             outputs: size.outputs,
+            single: size.single,
             positions: size.positions,
             arena: address(&buffers.arena),
             scratch: address(&buffers.scratch),
@@ -176,6 +178,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
             vectors: &store.vectors,
             ropes: &store.ropes,
             pools: &store.addresses,
+            states: address(&store.states),
             kv: settings.kv,
             inputs: doorbell_kernels::Inputs { ring: size.chained.then(|| address(&buffers.ring)), ..inputs },
         };
@@ -226,7 +229,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
                     match fallback {
                         Some(fallback) => memory.run(&mut **fallback, ops.clone())?,
                         None => {
-                            let mut kv = DeviceKv::new(&store.pools, &kept.groups, settings.kv);
+                            let mut kv = DeviceKv::new(store, kept, settings.kv);
                             reference.run(&mut memory, &mut kv, &plan.ops[ops.clone()])?;
                         }
                     }

@@ -1,8 +1,10 @@
-//! Keys and values in device memory, in the layout of the kernels, as the reference interpreter reads and writes them.
+//! Keys, values and recurrent states in device memory, in the layout of the kernels, as the reference interpreter reads
+//! and writes them.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use doorbell_core::backend::KvType;
-use doorbell_core::model::KvGroup;
+use doorbell_core::model::{KvGroup, Model, StateShape};
 use doorbell_core::plan::{Epilogue, KvSlot, Op, PAGE_TOKENS, PageId, StateId, StateSlot};
 use doorbell_core::quant::{self, Activation, Type};
 use doorbell_core::reference::{Cached, KvStore};
@@ -13,15 +15,18 @@ use half::f16;
 use super::step_memory::StepMemory;
 use crate::device::GpuDevice;
 use crate::error::GpuError;
-use crate::model_buffers::KvBuffers;
+use crate::model_buffers::{KvBuffers, ModelBuffers};
 
-/// The keys and values of all sequences on the device.
+/// The keys, values and recurrent states of all sequences on the device.
 pub(crate) struct DeviceKv<'c> {
     buffers: &'c [KvBuffers],
     groups: &'c [KvGroup],
     kv: KvType,
     /// The vector that was written last.
     last: Option<Written<'c>>,
+    states: Option<(&'c Buffer, StateShape)>,
+    /// States of layers that are in use here, by state and layer.
+    fetched: BTreeMap<(u32, u16), Vec<f32>>,
 }
 
 /// A vector in device memory.
@@ -32,9 +37,11 @@ struct Written<'c> {
 }
 
 impl<'c> DeviceKv<'c> {
-    /// `groups` describe what `buffers` are laid out for.
-    pub(crate) fn new(buffers: &'c [KvBuffers], groups: &'c [KvGroup], kv: KvType) -> Self {
-        Self { buffers, groups, kv, last: None }
+    /// `kept` describes what the buffers are laid out for.
+    pub(crate) fn new(store: &'c ModelBuffers, kept: &'c Model<'_>, kv: KvType) -> Self {
+        let states = store.states.as_ref().zip(kept.state);
+        let (buffers, groups) = (&store.pools, &kept.groups);
+        Self { buffers, groups, kv, last: None, states, fetched: BTreeMap::new() }
     }
 
     fn layout(&self, which: Cached, slot: KvSlot) -> (&'c Buffer, KvLayout) {
@@ -45,12 +52,39 @@ impl<'c> DeviceKv<'c> {
         }
     }
 
-    /// Writes the last vector once more, by the path that makes all of them visible to the device.
-    pub(super) fn flush(&mut self, device: &mut GpuDevice<'_>) -> Result<(), GpuError> {
+    /// Byte of a layer's part of a state.
+    fn state_offset(&self, state: u32, layer: u16) -> u64 {
+        let cells = self.states.map(|(_, shape)| shape.layer(StateId(state), StateSlot(layer)).start);
+        4 * cells.unwrap_or(0) as u64
+    }
+
+    /// Writes back states, and the last vector once more, by the path that makes all of them visible to the device.
+    pub(crate) fn flush(&mut self, device: &mut GpuDevice<'_>) -> Result<(), GpuError> {
+        for ((state, layer), floats) in core::mem::take(&mut self.fetched) {
+            let Some((buffer, _)) = self.states else { continue };
+            device.write(buffer, self.state_offset(state, layer), bytemuck::cast_slice(&floats))?;
+        }
         match self.last.take() {
             Some(Written { buffer, offset, bytes }) => device.write(buffer, offset, &bytes),
             None => Ok(()),
         }
+    }
+
+    /// What an operation has made of the state of the batch's first run, as bits of f32: inputs of the run's last
+    /// positions and the recurrence; `None` if it has no state.
+    pub(crate) fn state_after(&mut self, op: &Op, memory: &StepMemory<'_, '_>) -> Option<Vec<u32>> {
+        let Op::DeltaNet(op) = op else { return None };
+        let run = memory.batch.runs.first()?;
+        let state = *memory.batch.tables.states.get(run.sequence as usize)?;
+        let (taps, channels) = (op.shape.taps, op.shape.channels());
+        let floats = self.state(state, op.state);
+        let recurrent = floats.get(op.shape.convolution_state()..)?;
+        let mut words: Vec<u32> = recurrent.iter().map(|cell| cell.to_bits()).collect();
+        for position in (run.position..run.position + run.rows).rev().take(taps as usize) {
+            let row = (position % taps) as usize * channels;
+            words.extend(floats[row..row + channels].iter().map(|cell| cell.to_bits()));
+        }
+        Some(words)
     }
 
     /// Keys and values of a group that an operation has written for the batch's rows, as bits of f32; `None` if it
@@ -127,9 +161,16 @@ fn decode(layout: KvLayout, bytes: &[u8], to: &mut [f32]) {
 }
 
 impl KvStore for DeviceKv<'_> {
-    /// No operation with a state runs on the device.
-    fn state(&mut self, _: StateId, _: StateSlot) -> &mut [f32] {
-        &mut []
+    fn state(&mut self, state: StateId, slot: StateSlot) -> &mut [f32] {
+        let Some((buffer, shape)) = self.states else { return &mut [] };
+        let at = self.state_offset(state.0, slot.0) as usize;
+        self.fetched.entry((state.0, slot.0)).or_insert_with(|| {
+            let mut floats = alloc::vec![0.0; shape.delta.state()];
+            if let Some(window) = buffer.window() {
+                window.read(at, bytemuck::cast_slice_mut(&mut floats));
+            }
+            floats
+        })
     }
 
     fn write(&mut self, which: Cached, slot: KvSlot, pages: &[PageId], position: u32, heads: &[f32]) {

@@ -87,7 +87,8 @@ pub fn open_backend<'m, 'a>(
     let plain = Settings::new(config.kv_pages(model), kv, config.largest_shape());
     let injected_hang = matches!(device, Device::Soft { injection: Some(injection), .. } if injection.fault == InjectedFault::Hang);
     let hang_ms = if injected_hang { INJECTED_HANG_MS } else { plain.hang_ms };
-    let settings = Settings { profile, placement, hang_ms, submit, ..plain };
+    let states = config.states();
+    let settings = Settings { states, profile, placement, hang_ms, submit, ..plain };
     let fallback: BoxedCpuFallback<'m> =
         Box::new(CpuDriverFallback::new(model, config.kv_pages(model), kv, threads, heap));
     let mut backend =
@@ -155,7 +156,7 @@ pub fn estimate(
     drop(process);
     let (placement, submit) = (setup.placement(model), setup.submit);
     let config = Config::new(positions.max(plan.shape.rows), 1, plan.shape.rows);
-    let settings =
-        Settings { placement, submit, ..Settings::new(config.kv_pages(model), setup.kv, plan.shape) };
+    let plain = Settings::new(config.kv_pages(model), setup.kv, plan.shape);
+    let settings = Settings { states: config.states(), placement, submit, ..plain };
     Ok(Some(doorbell_gpu::estimate::estimate(model, plan, (isa, &budget), &settings, positions, heap)?))
 }

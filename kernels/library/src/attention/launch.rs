@@ -60,6 +60,7 @@ fn shape(model: &Model<'_>, op: &Attend, kv: KvType) -> AttentionShape {
         window: op.window,
         cap: op.soft_cap.unwrap_or(0.0).to_bits(),
         sinks: op.sinks.is_some(),
+        gated: op.gate.is_some(),
     }
 }
 
@@ -88,6 +89,7 @@ pub(crate) fn attention(step: &Step<'_, '_>, op: &Attend, scratch: [u64; 2]) -> 
     let values = pool.values + layer * KvLayout::values(group, step.kv).layer_bytes();
     let mut buffers = vec![positions, tables, step.inputs.pages, step.tensor(op.query), keys, values];
     buffers.extend(op.sinks.map(|id| step.vector(id)));
+    buffers.extend(op.gate.map(|id| step.tensor(id)));
     buffers.push(step.tensor(op.out));
     if spread {
         buffers.extend(scratch);

@@ -28,6 +28,8 @@ pub struct AttentionShape {
     pub cap: u32,
     /// True if heads have a virtual score.
     pub sinks: bool,
+    /// True if results are multiplied by the sigmoid of a gate.
+    pub gated: bool,
 }
 
 impl AttentionShape {
@@ -41,7 +43,8 @@ impl AttentionShape {
         let Self { kv_heads, group, dims: [key, value], pages: [keys, values], cap, .. } = self;
         let (ty, window) = (self.kv_type.name(), self.window.unwrap_or(0));
         let sinks = if self.sinks { "_sinks" } else { "" };
-        format!("{kv_heads}x{group}_{key}x{value}{ty}_p{keys}x{values}_w{window}_c{cap:x}{sinks}")
+        let gated = if self.gated { "_gated" } else { "" };
+        format!("{kv_heads}x{group}_{key}x{value}{ty}_p{keys}x{values}_w{window}_c{cap:x}{sinks}{gated}")
     }
 }
 

@@ -64,29 +64,25 @@ impl Kernel for Gemm {
         if let Some((up, glu)) = self.up {
             let _ = write!(name, "_{}_{}", glu.name(), up.name());
         }
-        name.push_str(match self.output {
-            OutputMode::Add => "_add",
-            OutputMode::AddGated => "_gated",
-            OutputMode::Store | OutputMode::Cap { .. } => "",
-        });
+        name.push_str(&self.output.name());
         name
     }
 
     /// Arguments: `x` (of `ActivationsF16` or `ActivationsI8`, rows padded to 128), `out` (f32 `[rows, outs]`), `rows`,
-    /// per matrix its weights, scale and bias where there are any, and the gate (f32 `[rows]`) of a gated addition.
+    /// per matrix its weights, scale and bias where there are any, and the second tensor of an output that has one.
     fn function(&self, target: Target) -> Result<Function, SpecError> {
         let mut k = Builder::new(&self.name(), WORKGROUP);
         let (x, out) = (k.buffer("x"), k.buffer("out"));
         let rows = k.scalar("rows", Elem::Int);
         let first = self.matrix.arguments(&mut k, "weights");
-        let second = self.up.map(|(up, _)| up.arguments(&mut k, "up"));
-        let gate = (self.output == OutputMode::AddGated).then(|| k.buffer("gate"));
+        let up = self.up.map(|(up, _)| up.arguments(&mut k, "up"));
+        let second = self.output.has_second().then(|| k.buffer("second"));
         let matrices = if self.up.is_some() { 2 } else { 1 };
         let lds = TileLds::new(&mut k, self.path, self.tile_rows(), matrices * TILE_OUTS);
         let wave = self.wave_tile(&mut k, target.generation() == Generation::Gfx12);
-        let stages = self.stages(&mut k, first.base, second.as_ref().map(|own| own.base), lds);
+        let stages = self.stages(&mut k, first.base, up.as_ref().map(|own| own.base), lds);
         let sums = self.multiply(&mut k, x, &wave, &stages, lds);
-        let part = PartArguments { matrix: first, up: second, out, gate, head: None };
+        let part = PartArguments { matrix: first, up, out, second, head: None };
         self.finish(&mut k, &wave, &sums, &part, rows);
         Ok(k.finish())
     }

@@ -96,7 +96,7 @@ pub(crate) fn project(
         if let Some((up, _)) = &part.up {
             matrix_values(step, up, &mut arguments);
         }
-        arguments.extend(part.gate.map(ArgumentValue::Buffer));
+        arguments.extend(part.second.map(ArgumentValue::Buffer));
         cost.written = 4 * u64::from(part.matrix.rows) * u64::from(rows);
         Launch { spec: spec.into(), groups: spec.groups(rows), arguments, waits: index == 0, cost }
     });

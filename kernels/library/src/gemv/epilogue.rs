@@ -43,12 +43,21 @@ pub(crate) fn epilogue(
     let offset = k.eval((row * part.rows + column) << 2);
     match part.output {
         OutputMode::Store => {}
+        OutputMode::GateBy { glu, stride } => {
+            if let Some(by) = arguments.second {
+                let by = k.read(by, (row * stride + column) << 2);
+                y = glu.apply(k, y, by);
+            }
+        }
+        OutputMode::Split { dim } => {
+            return split(k, part.rows / 2, dim, arguments, (y, Output { row, column }));
+        }
         OutputMode::Add => {
             let old = k.read(arguments.out, offset);
             y = k.fadd(old, y);
         }
         OutputMode::AddGated => {
-            if let Some(gate) = arguments.gate {
+            if let Some(gate) = arguments.second {
                 let gate = k.read(gate, row << 2);
                 let share = k.sigmoid(gate, 1.0);
                 let old = k.read(arguments.out, offset);
@@ -66,4 +75,15 @@ pub(crate) fn epilogue(
         }
     }
     k.write(arguments.out, offset, y);
+}
+
+/// Writes a value of a head of `dim` elements, or of the gate behind it, to rows of `width` heads' elements.
+fn split(k: &mut Builder, width: u32, dim: u32, arguments: &PartArguments, (y, at): (Value, Output)) {
+    let head = k.eval(at.column / (2 * dim));
+    let within = k.eval(at.column - head * (2 * dim));
+    let start = k.eval(at.row * width + head * dim);
+    k.when(within.lt(dim), |k| k.write(arguments.out, (start + within) << 2, y));
+    if let Some(gates) = arguments.second {
+        k.when(within.ge(dim), |k| k.write(gates, (start + (within - dim)) << 2, y));
+    }
 }

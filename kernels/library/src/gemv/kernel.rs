@@ -52,12 +52,7 @@ impl Kernel for Projection {
             if let Some((up, glu)) = part.up {
                 let _ = write!(name, "_{}_{}", glu.name(), up.name());
             }
-            let _ = match part.output {
-                OutputMode::Store => Ok(()),
-                OutputMode::Add => write!(name, "_add"),
-                OutputMode::AddGated => write!(name, "_gated"),
-                OutputMode::Cap { scale, cap } => write!(name, "_cap{scale:x}_{cap:x}"),
-            };
+            name.push_str(&part.output.name());
             if let Some(head) = part.head {
                 let _ = write!(name, "_head{}", head.name());
             }
@@ -201,7 +196,9 @@ impl Projection {
         let (Some(head), Some(own), Some(batch)) = (part.head, &arguments.head, completion.batch) else {
             return;
         };
-        let groups = head.dim / (WAVES * self.outputs);
+        // The gate of a head is in the matrix behind it.
+        let rows = if matches!(part.output, OutputMode::Split { .. }) { 2 * head.dim } else { head.dim };
+        let groups = rows / (WAVES * self.outputs);
         // Groups are far below 2^16.
         let number = k.eval(share.group / groups);
         let counter = k.eval(number + share.heads_before);

@@ -39,8 +39,8 @@ pub(crate) struct PartLaunch {
     pub(crate) output: OutputMode,
     /// Address of the results: `[rows, matrix.rows]`.
     pub(crate) out: u64,
-    /// Address of the gate `[rows, 1]` of [`OutputMode::AddGated`].
-    pub(crate) gate: Option<u64>,
+    /// Address of the second tensor of an output that has one.
+    pub(crate) second: Option<u64>,
     /// Work on whole heads afterwards.
     pub(crate) head: Option<HeadLaunch>,
 }
@@ -127,7 +127,7 @@ pub(crate) fn project(
             matrix_values(step, up, &mut values);
         }
         values.push(ArgumentValue::Buffer(part.out));
-        values.extend(part.gate.map(ArgumentValue::Buffer));
+        values.extend(part.second.map(ArgumentValue::Buffer));
         if let Some(head) = &part.head {
             head.values(step, &mut values);
         }

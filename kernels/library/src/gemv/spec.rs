@@ -36,6 +36,18 @@ pub enum OutputMode {
     Add,
     /// `out += sigmoid(gate) * y`
     AddGated,
+    /// `out = glu(y, by)`
+    GateBy {
+        /// The non-linearity.
+        glu: GluSpec,
+        /// Elements of a row of `by`.
+        stride: u32,
+    },
+    /// Heads go to `out`, the output gate that follows each of them to another tensor.
+    Split {
+        /// Elements of a head.
+        dim: u32,
+    },
     /// `out = cap(scale * y)`; bits of the floats, a cap of 0 is none.
     Cap {
         /// Factor.
@@ -43,6 +55,25 @@ pub enum OutputMode {
         /// `c * tanh(y / c)`
         cap: u32,
     },
+}
+
+impl OutputMode {
+    /// True if there is a second tensor: a gate `[rows, 1]`, factors `by`, or the gates of heads.
+    pub(crate) fn has_second(self) -> bool {
+        matches!(self, Self::AddGated | Self::GateBy { .. } | Self::Split { .. })
+    }
+
+    /// The part of kernels' names for it.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Store => String::new(),
+            Self::Add => String::from("_add"),
+            Self::AddGated => String::from("_gated"),
+            Self::GateBy { glu, stride } => format!("_{}_by{stride}", glu.name()),
+            Self::Split { dim } => format!("_split{dim}"),
+            Self::Cap { scale, cap } => format!("_cap{scale:x}_{cap:x}"),
+        }
+    }
 }
 
 /// One part of a projection.
@@ -89,7 +120,8 @@ pub(crate) struct PartArguments {
     pub(crate) matrix: MatrixArguments,
     pub(crate) up: Option<MatrixArguments>,
     pub(crate) out: Value,
-    pub(crate) gate: Option<Value>,
+    /// The second tensor of an output that has one.
+    pub(crate) second: Option<Value>,
     pub(crate) head: Option<HeadArguments>,
 }
 
@@ -128,9 +160,9 @@ impl PartSpec {
         let matrix = self.matrix.arguments(k, "weight");
         let up = self.up.map(|(up, _)| up.arguments(k, "up"));
         let out = k.buffer("out");
-        let gate = (self.output == OutputMode::AddGated).then(|| k.buffer("gate"));
+        let second = self.output.has_second().then(|| k.buffer("second"));
         let head = self.head.map(|head| head.arguments(k, WAVES));
-        PartArguments { matrix, up, out, gate, head }
+        PartArguments { matrix, up, out, second, head }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `to += sum of products` over a row's chosen experts, in their order.
+//! The sum of products over a row's chosen experts, in their order, added to `to` or in its place.
 
 use crate::builder_ext::BuilderExt;
 use crate::gemm::activations_f16::ActivationsF16;
@@ -17,6 +17,8 @@ pub struct CombineExperts {
     pub width: u32,
     /// Products of a row.
     pub top_k: u32,
+    /// True if the sum is added to the old content.
+    pub adds: bool,
 }
 
 const WORKGROUP: u32 = 256;
@@ -28,11 +30,25 @@ impl CombineExperts {
     pub fn groups(&self, rows: u32) -> [u32; 3] {
         [(self.width / 2).div_ceil(WORKGROUP), rows, 1]
     }
+
+    /// Writes a pair of sums, or adds it to a pair of floats.
+    fn put(&self, k: &mut Builder, to: Value, offset: Value, sums: &[Value]) {
+        let share = k.float(SHARE);
+        let new: Vec<Value> = if self.adds {
+            let old = k.load(global(to, offset), Width::Dwords(2), Elem::Float);
+            let parts = k.elements(old, 2);
+            sums.iter().zip(parts).map(|(sum, old)| k.fma(*sum, share, old)).collect()
+        } else {
+            sums.iter().map(|sum| k.fmul(*sum, share)).collect()
+        };
+        let packed = k.pack(&new);
+        k.store(global(to, offset), Width::Dwords(2), packed);
+    }
 }
 
 impl Kernel for CombineExperts {
     fn name(&self) -> String {
-        format!("combine_{}x{}", self.top_k, self.width)
+        format!("combine_{}x{}{}", self.top_k, self.width, if self.adds { "" } else { "_new" })
     }
 
     /// Arguments: `products` (f16 `[rows, top_k, width]`, weighted, rows as of `ActivationsF16`), `to` (f32
@@ -56,18 +72,8 @@ impl Kernel for CombineExperts {
                 let values = k.halves(dword);
                 vec![k.fadd(sums[0], values[0]), k.fadd(sums[1], values[1])]
             });
-            add(k, to, target, &sums);
+            self.put(k, to, target, &sums);
         });
         Ok(k.finish())
     }
-}
-
-/// Adds a pair of sums to a pair of floats.
-fn add(k: &mut Builder, to: Value, offset: Value, sums: &[Value]) {
-    let old = k.load(global(to, offset), Width::Dwords(2), Elem::Float);
-    let parts = k.elements(old, 2);
-    let share = k.float(SHARE);
-    let new: Vec<Value> = sums.iter().zip(parts).map(|(sum, old)| k.fma(*sum, share, old)).collect();
-    let packed = k.pack(&new);
-    k.store(global(to, offset), Width::Dwords(2), packed);
 }

@@ -1,4 +1,5 @@
-//! `to += sum of weight * down hidden` over the chosen experts of a row: grid X outputs, Y rows.
+//! The sum of `weight * down hidden` over the chosen experts of a row, added to `to` or in its place: grid X outputs, Y
+//! rows.
 
 use super::experts::{ExpertMatrix, OUTPUTS, first_output, products};
 use crate::builder_ext::BuilderExt;
@@ -10,7 +11,7 @@ use alloc::string::String;
 use doorbell_compiler::ir::{Axis, Builder, Function};
 use doorbell_compiler::isa::Target;
 
-/// `to += sum of weight * down hidden` over the chosen experts.
+/// The sum of `weight * down hidden` over the chosen experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExpertsDown {
     /// Elements of a hidden row.
@@ -19,11 +20,14 @@ pub struct ExpertsDown {
     pub top_k: u32,
     /// The matrix.
     pub down: ExpertMatrix,
+    /// True if the sum is added to the old content.
+    pub adds: bool,
 }
 
 impl Kernel for ExpertsDown {
     fn name(&self) -> String {
-        format!("experts_down_{}_{}_{}", self.top_k, self.cols, self.down.name())
+        let new = if self.adds { "" } else { "_new" };
+        format!("experts_down_{}_{}_{}{new}", self.top_k, self.cols, self.down.name())
     }
 
     fn function(&self, _target: Target) -> Result<Function, SpecError> {
@@ -62,8 +66,12 @@ impl Kernel for ExpertsDown {
         let (all, width) = (k.int(OUTPUTS), k.int(self.down.rows));
         k.when(lane.lt(all) & column.lt(width), |k| {
             let offset = k.eval((row * self.down.rows + column) << 2);
-            let old = k.read(to, offset);
-            k.write(to, offset, old + sum);
+            let mut value = sum;
+            if self.adds {
+                let old = k.read(to, offset);
+                value = k.fadd(old, sum);
+            }
+            k.write(to, offset, value);
         });
         Ok(k.finish())
     }

@@ -57,7 +57,7 @@ impl Kernel for GroupedGemm {
             let job = self.job(k, ExpertTile { start, count, number, tiles });
             let matrix = self.of_expert(k, self.matrix, &first, expert);
             let up = self.up.zip(second.as_ref()).map(|((up, _), own)| self.of_expert(k, up, own, expert));
-            let part = PartArguments { matrix, up, out, gate: None, head: None };
+            let part = PartArguments { matrix, up, out, second: None, head: None };
             self.tile(k, buffers, &job, &part, lds, gfx12);
         });
         Ok(k.finish())

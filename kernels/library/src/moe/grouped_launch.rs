@@ -14,7 +14,7 @@ use crate::step::Step;
 use alloc::vec::Vec;
 use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Experts, Matrix};
+use doorbell_core::plan::{Experts, Matrix, Update};
 
 /// Offsets of the parts of grouped experts in scratch, in bytes, and their total.
 struct GroupedScratch {
@@ -118,7 +118,8 @@ pub(crate) fn experts(
     let mut second = [hidden, layout.products, layout.tiles, layout.sorted].map(buffer).to_vec();
     second.push(ArgumentValue::Buffer(step.tensor(op.weights)));
     matrix_values(step, &op.down, &mut second);
-    let combine = CombineExperts { width: op.down.rows, top_k: op.top_k };
+    let adds = op.update == Update::Add;
+    let combine = CombineExperts { width: op.down.rows, top_k: op.top_k, adds };
     let sums = [scratch + layout.products, step.tensor(op.to)].map(ArgumentValue::Buffer).to_vec();
     let bytes = |matrix: &Matrix| model.weight(matrix.weight).data.len() as u64;
     let products = u64::from(slots) * u64::from(cols) * u64::from(op.gate.rows);

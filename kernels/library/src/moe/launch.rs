@@ -11,7 +11,7 @@ use crate::step::Step;
 use alloc::vec::Vec;
 use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Experts, Matrix};
+use doorbell_core::plan::{Experts, Matrix, Update};
 
 /// True if the kernels take an operation whose matrices they read.
 pub(crate) fn supports(model: &Model<'_>, op: &Experts) -> bool {
@@ -49,7 +49,8 @@ pub(crate) fn experts(step: &Step<'_, '_>, op: &Experts, scratch: u64) -> [Launc
     matrix_values(step, &op.gate, &mut first);
     matrix_values(step, &op.up, &mut first);
     first.push(ArgumentValue::Buffer(scratch));
-    let down = ExpertsDown { cols: hidden, top_k: op.top_k, down: ExpertMatrix::new(model, &op.down) };
+    let adds = op.update == Update::Add;
+    let down = ExpertsDown { cols: hidden, top_k: op.top_k, down: ExpertMatrix::new(model, &op.down), adds };
     let second = [scratch, step.tensor(op.ids), step.tensor(op.weights)];
     let mut second = second.map(ArgumentValue::Buffer).to_vec();
     matrix_values(step, &op.down, &mut second);

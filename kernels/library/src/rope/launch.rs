@@ -39,8 +39,10 @@ pub(crate) fn head_launch(step: &Step<'_, '_>, part: &Part, scratch: u64) -> Opt
         (Some(spec), Some(pool + layout.layer_bytes() * u64::from(slot.layer)))
     };
     match part.epilogue {
-        Epilogue::Query { norm, rope, head_dim, out, .. } if norm.is_some() || rope.is_some() => {
-            let part = head_part(step, part.matrix.rows / head_dim, head_dim, norm, rope);
+        Epilogue::Query { norm, rope, head_dim, out, gate } if norm.is_some() || rope.is_some() => {
+            // Each head may have a gate behind it, as long.
+            let rows = if gate.is_some() { 2 * head_dim } else { head_dim };
+            let part = head_part(step, part.matrix.rows / rows, head_dim, norm, rope);
             Some(HeadLaunch { part, input: step.tensor(out), norm, rope, cache: None, group: None })
         }
         Epilogue::Key { norm, rope, kv } => {
@@ -50,12 +52,12 @@ pub(crate) fn head_launch(step: &Step<'_, '_>, part: &Part, scratch: u64) -> Opt
             let part = HeadPart { cache: spec, ..own };
             Some(HeadLaunch { part, input: scratch, norm, rope, cache, group: Some(kv.group) })
         }
-        Epilogue::Value { kv, .. } => {
+        Epilogue::Value { norm, kv } => {
             let layout = KvLayout::values(&step.model.groups[kv.group.index()], step.kv);
             let (spec, cache) = cached(kv, layout, step.pool(kv.group).values);
-            let own = head_part(step, layout.heads, layout.dim, None, None);
+            let own = head_part(step, layout.heads, layout.dim, norm, None);
             let part = HeadPart { cache: spec, ..own };
-            Some(HeadLaunch { part, input: scratch, norm: None, rope: None, cache, group: Some(kv.group) })
+            Some(HeadLaunch { part, input: scratch, norm, rope: None, cache, group: Some(kv.group) })
         }
         _ => None,
     }

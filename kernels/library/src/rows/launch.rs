@@ -10,7 +10,7 @@ use crate::step::Step;
 use alloc::vec;
 use doorbell_compiler::object::ArgumentValue;
 use doorbell_core::model::Model;
-use doorbell_core::plan::{Norm, TensorId, WeightId};
+use doorbell_core::plan::{self, Norm, TensorId, Update, WeightId};
 
 /// True if the kernel reads a table.
 pub(crate) fn is_readable(model: &Model<'_>, table: WeightId) -> bool {
@@ -60,28 +60,40 @@ pub(crate) fn select(step: &Step<'_, '_>, input: TensorId, out: TensorId) -> Lau
     }
 }
 
-/// The launch of `to += RMS(input)`.
-pub(crate) fn norm_add(step: &Step<'_, '_>, input: TensorId, norm: Norm, to: TensorId) -> Launch {
-    norm_launch(step, input, norm, step.tensor(to), true)
+/// The launch of the norm of a branch.
+pub(crate) fn norm_add(step: &Step<'_, '_>, op: &plan::NormAdd) -> Launch {
+    let scale = (op.scale != 1.0).then_some(op.scale);
+    norm_launch(step, (op.input, op.norm), step.tensor(op.to), op.update, scale)
 }
 
 /// The launch of `result = RMS(input)`.
 pub(crate) fn hidden(step: &Step<'_, '_>, input: TensorId, norm: Norm) -> Launch {
-    norm_launch(step, input, norm, step.inputs.result, false)
+    norm_launch(step, (input, norm), step.inputs.result, Update::Replace, None)
 }
 
-fn norm_launch(step: &Step<'_, '_>, input: TensorId, norm: Norm, to: u64, adds: bool) -> Launch {
-    let (cols, rows) = (step.plan.tensor(input).width, step.rows_of(input));
-    let bytes = 4 * u64::from(cols) * u64::from(rows);
+fn norm_launch(
+    step: &Step<'_, '_>,
+    (input, norm): (TensorId, Norm),
+    to: u64,
+    update: Update,
+    scale: Option<f32>,
+) -> Launch {
+    let (width, rows) = (step.plan.tensor(input).width, step.rows_of(input));
+    // A norm that is shorter than a row applies to each part of it that is as long.
+    let cols = step.model.vector(norm.weight).len() as u32;
+    let adds = update == Update::Add;
+    let bytes = 4 * u64::from(width) * u64::from(rows);
+    let mut arguments = vec![
+        ArgumentValue::Buffer(step.tensor(input)),
+        ArgumentValue::Buffer(step.vector(norm.weight)),
+        ArgumentValue::Scalar(norm.eps.to_bits()),
+        ArgumentValue::Buffer(to),
+    ];
+    arguments.extend(scale.map(|scale| ArgumentValue::Scalar(scale.to_bits())));
     Launch {
-        spec: NormAdd { cols, adds }.into(),
-        groups: [rows, 1, 1],
-        arguments: vec![
-            ArgumentValue::Buffer(step.tensor(input)),
-            ArgumentValue::Buffer(step.vector(norm.weight)),
-            ArgumentValue::Scalar(norm.eps.to_bits()),
-            ArgumentValue::Buffer(to),
-        ],
+        spec: NormAdd { cols, adds, scaled: scale.is_some() }.into(),
+        groups: [rows * (width / cols), 1, 1],
+        arguments,
         waits: true,
         cost: Cost { read: if adds { 2 * bytes } else { bytes }, written: bytes, products: 0 },
     }

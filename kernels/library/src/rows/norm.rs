@@ -1,4 +1,5 @@
-//! `to += RMS(input)`, and `to = RMS(input)` where the hidden state itself is wanted: one workgroup a row.
+//! `to = scale * (to + RMS(input))`, and `to = scale * RMS(input)`: one workgroup a row, or a part of a row that is
+//! normalized by itself.
 
 use crate::builder_ext::BuilderExt;
 use crate::gemv::activations::{Activations, Forms, WORKGROUP};
@@ -9,18 +10,22 @@ use alloc::vec;
 use doorbell_compiler::ir::{Axis, Builder, Elem, Function};
 use doorbell_compiler::isa::Target;
 
-/// The norm of a branch, and its addition to the stream if it `adds`.
+/// The norm of a branch, its addition to the stream if it `adds`, and a factor on that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NormAdd {
-    /// Elements of a row.
+    /// Elements of what is normalized: a row, or one of its parts.
     pub cols: u32,
     /// True if the result is added to the old content.
     pub adds: bool,
+    /// True if the sum has a factor.
+    pub scaled: bool,
 }
 
 impl Kernel for NormAdd {
     fn name(&self) -> String {
-        format!("norm_{}{}", if self.adds { "add_" } else { "" }, self.cols)
+        let [adds, scaled] =
+            [(self.adds, "add_"), (self.scaled, "scaled_")].map(|(is, name)| if is { name } else { "" });
+        format!("norm_{adds}{scaled}{}", self.cols)
     }
 
     fn function(&self, _target: Target) -> Result<Function, SpecError> {
@@ -28,6 +33,7 @@ impl Kernel for NormAdd {
         let (input, weight) = (k.buffer("input"), k.buffer("weight"));
         let eps = k.scalar("eps", Elem::Float);
         let to = k.buffer("to");
+        let scale = self.scaled.then(|| k.scalar("scale", Elem::Float));
         let from = Activations::new(&mut k, self.cols, 1, Forms { coded: false, plain: false })?;
         let number = k.workgroup_id(Axis::X);
         let row = k.eval(number * (4 * self.cols));
@@ -43,7 +49,8 @@ impl Kernel for NormAdd {
                 let (x, w) = (k.read(input, in_row), k.read(weight, offset));
                 let old = self.adds.then(|| k.read(to, in_row));
                 let scaled = k.eval(x * factor * w);
-                let y = old.map_or(scaled, |old| k.fadd(old, scaled));
+                let sum = old.map_or(scaled, |old| k.fadd(old, scaled));
+                let y = scale.map_or(sum, |scale| k.fmul(sum, scale));
                 k.write(to, in_row, y);
             });
             vec![]

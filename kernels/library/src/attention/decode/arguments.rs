@@ -8,6 +8,8 @@ use doorbell_compiler::ir::Value;
 pub(crate) struct DecodeArguments {
     pub(crate) inputs: AttentionInputs,
     pub(crate) sinks: Option<Value>,
+    /// Output gates, as many as results.
+    pub(crate) gate: Option<Value>,
     pub(crate) out: Value,
     pub(crate) spread: Option<Spread>,
     pub(crate) scale: Value,

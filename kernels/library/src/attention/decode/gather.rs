@@ -37,8 +37,14 @@ impl DecodeAttention {
             let inside = k.le_u(head, own.last_head);
             k.when(slot.used & inside, |k| {
                 let running = with_sink(k, running, arguments.sinks, head);
-                let value = k.eval(running[2] * running[1].rcp());
-                k.write(arguments.out, (slot.element << 2) + first, value);
+                let mut value = k.eval(running[2] * running[1].rcp());
+                let offset = k.eval((slot.element << 2) + first);
+                if let Some(gate) = arguments.gate {
+                    let gate = k.read(gate, offset);
+                    let share = k.sigmoid(gate, 1.0);
+                    value = k.fmul(value, share);
+                }
+                k.write(arguments.out, offset, value);
             });
         }
     }

@@ -55,6 +55,7 @@ impl DecodeAttention {
     fn arguments(self, k: &mut Builder) -> DecodeArguments {
         let inputs = AttentionInputs::new(k);
         let sinks = self.shape.sinks.then(|| k.buffer("sinks"));
+        let gate = self.shape.gated.then(|| k.buffer("gate"));
         let out = k.buffer("out");
         let buffers = self.spread.then(|| (k.buffer("counters"), k.buffer("partials")));
         let scale = k.scalar("scale", Elem::Float);
@@ -63,7 +64,7 @@ impl DecodeAttention {
             Spread { counters, partials, splits }
         });
         let rows = self.single.then(|| k.scalar("rows", Elem::Int));
-        DecodeArguments { inputs, sinks, out, spread, scale, rows }
+        DecodeArguments { inputs, sinks, gate, out, spread, scale, rows }
     }
 
     /// The workgroup's row, whose page table starts at entry `table`.

@@ -28,6 +28,8 @@ struct GroupRows {
     /// Rows of the workgroup.
     count: Value,
     sinks: Option<Value>,
+    /// Output gates, as many as results.
+    gate: Option<Value>,
     out: Value,
 }
 
@@ -36,12 +38,13 @@ impl Kernel for PrefillAttention {
         format!("flash_{}", self.shape.name())
     }
 
-    /// Arguments: [`AttentionInputs`], sinks where there are any, results (f32 `[rows, heads, value]`), the factor on
+    /// Arguments: [`AttentionInputs`], sinks and gates where there are any, results (f32 `[rows, heads, value]`), the factor on
     /// scores, rows.
     fn function(&self, target: Target) -> Result<Function, SpecError> {
         let mut k = Builder::new(&self.name(), 32 * self.waves());
         let inputs = AttentionInputs::new(&mut k);
         let sinks = self.shape.sinks.then(|| k.buffer("sinks"));
+        let gate = self.shape.gated.then(|| k.buffer("gate"));
         let out = k.buffer("out");
         let (scale, rows) = (k.scalar("scale", Elem::Float), k.scalar("rows", Elem::Int));
         let gfx12 = target.generation() == Generation::Gfx12;
@@ -56,7 +59,7 @@ impl Kernel for PrefillAttention {
         let work = PrefillWork { spec: *self, tiles, own, operands, gfx12 };
         let left = k.sub(rows, first);
         let count = k.min_u(left, self.rows());
-        self.sequences(&mut k, &work, inputs, GroupRows { first, rows, count, sinks, out });
+        self.sequences(&mut k, &work, inputs, GroupRows { first, rows, count, sinks, gate, out });
         Ok(k.finish())
     }
 }
@@ -82,7 +85,7 @@ impl PrefillAttention {
                 let running = work.steps(k, &range, &initial);
                 let index = work.own.index;
                 let inside = k.eval(index.ge(begin) & index.lt(end) & work.own.real);
-                work.write(k, inside, group.out, &running);
+                work.write(k, inside, (group.gate, group.out), &running);
             });
             let again = k.lt_u(end, group.count);
             (alloc::vec![end], again)

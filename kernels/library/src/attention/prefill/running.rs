@@ -6,7 +6,7 @@ use super::tiles::{KvTiles, PositionRange};
 use crate::attention::softmax::capped_log2;
 use crate::builder_ext::{BuilderExt, LOG2_E, fragment};
 use alloc::vec::Vec;
-use doorbell_compiler::ir::{Alu, Builder, Fragment, MatrixOp, Value, Width, global};
+use doorbell_compiler::ir::{Alu, Builder, Elem, Fragment, MatrixOp, Value, Width, global};
 
 /// Everything that a workgroup works with.
 pub(crate) struct PrefillWork {
@@ -138,7 +138,13 @@ impl PrefillWork {
     }
 
     /// Writes the results of the lanes where `inside` holds.
-    pub(crate) fn write(&self, k: &mut Builder, inside: Value, out: Value, running: &[Value]) {
+    pub(crate) fn write(
+        &self,
+        k: &mut Builder,
+        inside: Value,
+        (gate, out): (Option<Value>, Value),
+        running: &[Value],
+    ) {
         let other = k.lane_xor(running[1], 16);
         let inverse = k.eval((running[1] + other).rcp());
         let head = self.own.row * self.spec.shape.heads() + self.own.head;
@@ -146,14 +152,21 @@ impl PrefillWork {
         k.when(inside, |k| {
             for (number, sums) in (0u32..).zip(&running[2..]) {
                 for quad in 0..2u8 {
-                    let values: Vec<Value> = (4 * quad..4 * quad + 4)
+                    let ahead = 64 * number + 16 * u32::from(quad);
+                    let mut values: Vec<Value> = (4 * quad..4 * quad + 4)
                         .map(|register| {
                             let value = k.accumulator(*sums, register);
                             k.fmul(value, inverse)
                         })
                         .collect();
+                    if let Some(gate) = gate {
+                        let four = k.load(global(gate, start).plus(ahead), Width::Dwords(4), Elem::Float);
+                        for (value, gate) in values.iter_mut().zip(k.elements(four, 4)) {
+                            let share = k.sigmoid(gate, 1.0);
+                            *value = k.fmul(*value, share);
+                        }
+                    }
                     let packed = k.pack(&values);
-                    let ahead = 64 * number + 16 * u32::from(quad);
                     k.store(global(out, start).plus(ahead), Width::Dwords(4), packed);
                 }
             }
