@@ -237,6 +237,72 @@ fn a_device_without_scores_is_an_error() {
     });
 }
 
+/// The reference, whose first step gives NaN.
+struct FaultOnce<'m, 'a>(Reference<'m, 'a>, Option<Vec<f32>>);
+
+impl Backend for FaultOnce<'_, '_> {
+    type Error = <Reference<'static, 'static> as Backend>::Error;
+
+    fn supports(&self, op: &Op) -> bool {
+        self.0.supports(op)
+    }
+
+    fn reserve(&mut self, plan: &Plan<'_>) -> Result<(), Self::Error> {
+        self.0.reserve(plan)
+    }
+
+    fn submit(&mut self, plan: &Plan<'_>, batch: &Batch<'_>) -> Result<(), Self::Error> {
+        self.0.submit(plan, batch)
+    }
+
+    fn poll(&mut self) -> Result<Option<Output<'_>>, Self::Error> {
+        let output = self.0.poll()?;
+        let (Some(Output::Logits(logits)), None) = (output, &self.1) else { return Ok(output) };
+        Ok(Some(Output::Logits(self.1.insert(vec![f32::NAN; logits.len()]))))
+    }
+
+    fn suspend(&mut self) -> Result<(), Self::Error> {
+        self.0.suspend()
+    }
+}
+
+/// A transient fault must not go on in the prefix cache, where every request with the same system text gets it.
+#[test]
+fn pages_of_a_sequence_with_nan_are_not_cached() {
+    with_model(Family::Qwen3, |model| {
+        let config = Config::new(256, 1, 256);
+        let reference =
+            || Reference::new(model, config.kv_pages(model), KvType::F16, Products::Exact, HEAP).unwrap();
+        let backend = FaultOnce(reference(), None);
+        let mut engine = Engine::new(model, backend, config, &[], HEAP).unwrap();
+        let text = prompt(1, 4 * PAGE_TOKENS as u32 + 3);
+        let mut ask = || {
+            let params = GenerationParams {
+                max_tokens: 4,
+                sampler: SamplerParams::greedy(),
+                ..GenerationParams::default()
+            };
+            engine.submit(&Request { id: RequestId(0), prompt: &text, params }, Nanos(0)).unwrap();
+            let (mut tokens, mut end) = (Vec::new(), None);
+            let mut sink = |event: Event<'_>| match event {
+                Event::Token { token, .. } => tokens.push(token),
+                Event::Finished { reason, usage, .. } => end = Some((reason, usage.cached_tokens)),
+                _ => {}
+            };
+            while engine.poll(Nanos(0), &mut sink).unwrap() != Progress::Idle {}
+            let (reason, cached) = end.unwrap();
+            (tokens, reason, cached)
+        };
+        let (tokens, reason, _) = ask();
+        assert!(tokens.is_empty() && matches!(reason, FinishReason::Sampling(_)), "{reason:?}");
+        let (tokens, reason, cached) = ask();
+        assert_eq!((tokens.len(), reason, cached), (4, FinishReason::MaxTokens, 0));
+        // pages without a fault are cached
+        let (again, _, cached) = ask();
+        assert_eq!((again, cached), (tokens, 4 * PAGE_TOKENS as u32));
+    });
+}
+
 #[test]
 fn a_device_without_logits_ends_the_request() {
     with_model(Family::Qwen3, |model| {

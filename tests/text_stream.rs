@@ -1,10 +1,13 @@
 //! Streams of text: the parts are the whole text, stop strings never appear, characters are never split.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
-use doorbell_core::engine::TextStream;
+extern crate alloc;
+
+use alloc::sync::Arc;
 use doorbell_core::gguf::Gguf;
 use doorbell_core::heap::{Global, Heap};
 use doorbell_core::token::{TokenId, Tokenizer};
+use doorbell_runtime::serve::{StopTexts, TextStream};
 use doorbell_tests::tiny::{self, Family};
 
 const HEAP: Heap<'static> = &Global;
@@ -26,7 +29,8 @@ fn split(tokenizer: &Tokenizer<'_>, text: &str) -> Vec<TokenId> {
 }
 
 fn stream(tokenizer: &Tokenizer<'_>, tokens: &[TokenId], stops: &[&str]) -> (Vec<String>, bool) {
-    let mut stream = TextStream::new(stops, false, HEAP).unwrap();
+    let stops = StopTexts::new(stops.iter().map(|&stop| stop.to_owned())).unwrap();
+    let mut stream = TextStream::new(Arc::new(stops), false);
     let mut parts = Vec::new();
     for &token in tokens {
         parts.push(stream.push(tokenizer, token).unwrap().to_owned());
@@ -79,5 +83,39 @@ fn a_cut_character_becomes_a_replacement_at_the_end_only() {
         assert_eq!(parts, ["a", "", "", "北", ""]);
         let (parts, _) = stream(tokenizer, &tokens[..3], &[]);
         assert_eq!(parts, ["a", "", "", "\u{fffd}"]);
+    });
+}
+
+/// The parts are the same however the text is divided into tokens; a stop text within another one comes first.
+#[test]
+fn the_stop_text_that_is_complete_first_ends_the_answer() {
+    with_tokenizer(|tokenizer| {
+        for (text, stops, expected) in [
+            ("xabcd", &["abcd", "bc"][..], "xa"),
+            ("xabcd", &["bc", "abc"], "x"),
+            ("xabcd", &["c", "bcd"], "xab"),
+            ("aaaaab", &["aab", "aaab"], "aa"),
+            ("no stop", &["op!", "stops"], "no stop"),
+        ] {
+            let bytes = split(tokenizer, text);
+            let mut whole = doorbell_core::heap::Vec::new_in(HEAP);
+            tokenizer.encode(text, doorbell_core::token::EncodeOptions::default(), &mut whole).unwrap();
+            for tokens in [&bytes[..], &whole] {
+                assert_eq!(stream(tokenizer, tokens, stops).0.concat(), expected, "{text} {stops:?}");
+            }
+        }
+    });
+}
+
+/// Of many texts with the same beginning, the search knows the longest beginning without comparing each.
+#[test]
+fn many_long_stop_texts_hold_back_what_may_become_one() {
+    with_tokenizer(|tokenizer| {
+        let stops: Vec<String> = (0..250).map(|end| format!("{}{end:03}", "ab".repeat(30))).collect();
+        let stops: Vec<&str> = stops.iter().map(String::as_str).collect();
+        let text = format!("{}{}123 rest", "ab".repeat(500), "ab");
+        let (parts, stopped) = stream(tokenizer, &split(tokenizer, &text), &stops);
+        assert!(stopped);
+        assert_eq!(parts.concat(), "ab".repeat(471));
     });
 }

@@ -29,13 +29,13 @@
 //! ```
 //! use doorbell_core::backend::KvType;
 //! use doorbell_core::engine::{
-//!     Config, Engine, Event, GenerationParams, Nanos, Progress, Request, RequestId, TextStream,
+//!     Config, Engine, Event, GenerationParams, Nanos, Progress, Request, RequestId,
 //! };
 //! use doorbell_core::gguf::Gguf;
 //! use doorbell_core::heap::{self, Global, Heap};
 //! use doorbell_core::model::Model;
 //! use doorbell_core::reference::{Products, Reference};
-//! use doorbell_core::token::{EncodeOptions, Tokenizer};
+//! use doorbell_core::token::{Detokenizer, EncodeOptions, Tokenizer};
 //!
 //! fn complete(file: &[u8], text: &str) -> Result<String, Box<dyn core::error::Error>> {
 //!     let heap: Heap<'_> = &Global;
@@ -53,16 +53,17 @@
 //!     let params = GenerationParams { max_tokens: 16, ..GenerationParams::default() };
 //!     engine.submit(&Request { id: RequestId(0), prompt: &prompt, params }, Nanos(0))?;
 //!
-//!     let mut stream = TextStream::new(&["\n\n"], false, heap)?;
-//!     let mut output = String::new();
+//!     let mut detokenizer = Detokenizer::new(false);
+//!     let mut output = heap::Vec::new_in(heap);
 //!     let mut sink = |event: Event<'_>| {
 //!         if let Event::Token { token, .. } = event {
-//!             output.push_str(stream.push(&tokenizer, token).unwrap_or_default());
+//!             // without memory the text ends early
+//!             _ = detokenizer.push(&tokenizer, token, &mut output);
 //!         }
 //!     };
 //!     while engine.poll(Nanos(0), &mut sink)? != Progress::Idle {}
-//!     output.push_str(stream.finish()?);
-//!     Ok(output)
+//!     detokenizer.finish(&mut output)?;
+//!     Ok(String::from_utf8_lossy(&output).into_owned())
 //! }
 //!
 //! assert!(complete(b"not a model", "Hello").is_err());

@@ -305,7 +305,7 @@ fn reasoning_that_is_not_wanted_is_closed() {
 
 #[test]
 fn large_bodies_are_parsed_on_another_thread() {
-    let server = Server::start(&Kind { context: 128, ..Kind::default() });
+    let server = Server::start(&Kind { context: 1 << 14, ..Kind::default() });
     let large = "word ".repeat(30_000);
     let tokens = server.post("/tokenize", &json!({ "content": large })).ok();
     assert!(tokens["count"].as_u64().unwrap() >= 30_000);

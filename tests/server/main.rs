@@ -4,6 +4,7 @@
 extern crate alloc;
 
 mod anthropic;
+mod budget;
 mod chaos;
 mod chat;
 mod client;

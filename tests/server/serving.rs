@@ -117,6 +117,7 @@ pub(crate) fn served(kind: &Kind, gguf: &'static Gguf<'static>) -> ModelHandle {
         service,
         context: kind.context,
         parallel: kind.parallel,
+        waiting: kind.waiting,
         device: "scripted".into(),
         on_gpu: true,
     };

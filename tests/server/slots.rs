@@ -3,6 +3,7 @@
 use crate::chat::{ask, with};
 use crate::client::{Server, until};
 use crate::serving::{Kind, file, served};
+use alloc::sync::Arc;
 use doorbell_core::backend::{Backend, KvType};
 use doorbell_core::engine::{Config, Engine};
 use doorbell_core::gguf::Gguf;
@@ -159,14 +160,14 @@ fn alone(kind: &Kind) -> (Service, PrefixFolder) {
 fn continued(service: &Service, prompt: &[TokenId], count: u32) -> (Vec<(TokenId, f32)>, u32) {
     let (sender, receiver) = std::sync::mpsc::channel();
     let ticket = service.submit(Job {
-        prompt: prompt.to_vec(),
+        prompt: prompt.into(),
         params: GenerationParams {
             max_tokens: count,
             sampler: SamplerParams { logprobs: Some(0), ..SamplerParams::greedy() },
             ignore_end: true,
             ..GenerationParams::default()
         },
-        stops: Vec::new(),
+        stops: Arc::default(),
         special: false,
         constraint: None,
         budget: None,

@@ -18,7 +18,6 @@ mod request;
 mod score;
 mod state;
 mod step;
-mod text;
 
 pub use crate::kv::{AllocateError, KvPart, PrefixParts};
 pub use crate::scheduler::{Config, RequestId};
@@ -29,4 +28,3 @@ pub use event::{Event, FinishReason, Nanos, Progress, Usage};
 pub use memory::Memory;
 pub use request::{GenerationParams, PoolingOutput, PoolingRequest, Request, SubmitError};
 pub use score::{ScoreError, score};
-pub use text::TextStream;

@@ -159,6 +159,12 @@ impl<B: Backend> Engine<'_, '_, B> {
                 index += 1;
                 continue;
             };
+            if let FinishReason::Sampling(error) = reason
+                && error.is_of_the_model()
+            {
+                // nobody knows which keys and values are wrong, and others would get them from the cache
+                self.scheduler.disown_pages(index);
+            }
             let Some(live) = self.scheduler.remove(index) else { break };
             let usage =
                 super::event::Usage { preemptions: live.preemptions(), finished: now, ..live.state.usage };

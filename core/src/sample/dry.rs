@@ -3,7 +3,7 @@
 //! A step is linear in the window (Z-algorithm on the reversed window). Breakers end a repetition: a match
 //! never reaches back over one, and a token that is a breaker on its own is never penalized.
 
-use super::dry_breakers::DryBreakers;
+use super::dry_breakers::{DryBreakers, LastBreaker};
 use super::history::History;
 use super::params::DryParams;
 use super::penalties::lowered;
@@ -17,7 +17,7 @@ const LN_F32_MAX: f32 = 88.722_84;
 /// `matches` has room for the window; `longest` has one entry a token, all zero before and after.
 pub(super) fn apply(
     params: &DryParams,
-    breakers: Option<&DryBreakers<'_>>,
+    breakers: Option<(&DryBreakers<'_>, &mut LastBreaker)>,
     history: &History<'_>,
     logits: &mut [f32],
     matches: &mut Vec<'_, u32>,
@@ -30,7 +30,11 @@ pub(super) fn apply(
     if window <= params.allowed_length as usize {
         return;
     }
-    let limit = breakers.map_or(window, |breakers| breakers.distance(history, window));
+    let (breakers, last) = breakers.unzip();
+    let limit = match (breakers, last) {
+        (Some(breakers), Some(last)) => breakers.distance(history, window, last),
+        _ => window,
+    };
     if limit < params.allowed_length as usize {
         return;
     }

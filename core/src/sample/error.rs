@@ -95,6 +95,14 @@ pub enum SampleError {
     AllForbidden,
 }
 
+impl SampleError {
+    /// True if what the model computed is wrong, and not what the request asked for.
+    #[must_use]
+    pub fn is_of_the_model(&self) -> bool {
+        matches!(self, Self::NotFinite { .. } | Self::Unpicked | Self::AllImpossible)
+    }
+}
+
 impl fmt::Display for SampleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -3,7 +3,7 @@
 use super::candidates::Scratch;
 use super::draw::{self, Adaptive, Mirostat};
 use super::dry;
-use super::dry_breakers::DryBreakers;
+use super::dry_breakers::{DryBreakers, LastBreaker};
 use super::error::{SampleError, SamplerError};
 use super::history::History;
 use super::logprobs::{self, LogProbs};
@@ -34,6 +34,7 @@ pub struct Sampler<'a> {
     params: SamplerParams,
     vocab_len: usize,
     breakers: Option<DryBreakers<'a>>,
+    last_breaker: LastBreaker,
     source: Source<'a>,
     bias: Vec<'a, LogitBias>,
     history: History<'a>,
@@ -81,6 +82,7 @@ impl<'a> Sampler<'a> {
             history: History::new(window, heap)?,
             matches: heap::with_capacity(heap, dry_window)?,
             breakers: breakers.map(|breakers| breakers.copied(heap)).transpose()?,
+            last_breaker: LastBreaker::default(),
             source: Source::new(params, scope.request, heap)?,
             mirostat: Mirostat::new(&params.mirostat),
             adaptive: Adaptive::new(&params.adaptive),
@@ -166,7 +168,8 @@ impl<'a> Sampler<'a> {
         }
         let (params, history) = (&self.params, &self.history);
         penalties::apply(&params.penalties, history, &mut scratch.logits, &mut scratch.counts);
-        let (matches, breakers) = (&mut self.matches, self.breakers.as_ref());
+        let breakers = self.breakers.as_ref().map(|breakers| (breakers, &mut self.last_breaker));
+        let matches = &mut self.matches;
         dry::apply(&params.dry, breakers, history, &mut scratch.logits, matches, &mut scratch.counts);
     }
 

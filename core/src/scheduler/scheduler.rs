@@ -96,6 +96,14 @@ impl<'m, T> Scheduler<'m, T> {
         heap::push(&mut self.sequences, Sequence::new(new, pages))
     }
 
+    /// Takes the pages of a sequence, by its index in [`Self::sequences`], and those of its prefix out of the prefix cache:
+    /// their contents are not what the tokens say. Sequences that hold them keep them.
+    pub fn disown_pages(&mut self, index: usize) {
+        if let Some(sequence) = self.sequences.get(index) {
+            self.kv.evict_prefix(&sequence.tokens);
+        }
+    }
+
     /// Removes a sequence by its index in [`Self::sequences`] and releases its pages; none of its rows may be in flight.
     pub fn remove(&mut self, index: usize) -> Option<Sequence<'m, T>> {
         let sequence = self.sequences.get_mut(index)?;

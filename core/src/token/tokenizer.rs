@@ -50,6 +50,11 @@ impl<'a> Tokenizer<'a> {
         self.len
     }
 
+    /// Bytes of the longest token as the file spells it, which are at least as many as its text has.
+    pub fn longest_token(&self) -> usize {
+        self.vocabulary.longest()
+    }
+
     /// Bytes of heap: the tables of tokens and merges. Texts stay in the file.
     pub fn heap_bytes(&self) -> usize {
         let tables = self.vocabulary.heap_bytes() + self.merges.heap_bytes() + self.markup.heap_bytes();

@@ -7,13 +7,15 @@
 //! system calls. The clock of silent streams runs on this thread, too.
 
 use crate::app::App;
-use crate::connection::{self, ConnectionConfig};
+use crate::connection::{self, Accepted, ConnectionConfig};
+use crate::connection_slots::ConnectionSlots;
 use crate::dispatch;
 use crate::keep_alive;
+use crate::lingering_close::Timeouts;
 use alloc::sync::Arc;
 use axum::Router;
 use core::time::Duration;
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener as StdListener, TcpStream as StdStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -38,6 +40,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Pause before peeking again at a connection that has not sent enough.
 const PEEK_PAUSE: Duration = Duration::from_millis(2);
 
+/// Time in which a connection must show that it is a probe, if only probes get a slot.
+const PROBE_WAIT: Duration = Duration::from_secs(1);
+
+/// Bytes that are read of a connection without a slot.
+const REFUSED_BYTES: usize = 16 << 10;
+
 /// Number of times to peek at a connection.
 const PEEKS: u32 = 100;
 
@@ -50,14 +58,15 @@ pub(crate) fn start(
     listener: StdListener,
     app: Arc<App>,
     ended: watch::Receiver<bool>,
-) -> io::Result<UnboundedReceiver<StdStream>> {
+) -> io::Result<UnboundedReceiver<Accepted>> {
     listener.set_nonblocking(true)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build()?;
     runtime.spawn(keep_alive::run(Arc::clone(&app.streams), app.settings.keep_alive_interval));
     let (others, connections) = unbounded_channel();
-    let idle_timeout = app.settings.idle_timeout;
-    let acceptor = Acceptor { router: dispatch::router(&app), others, idle_timeout };
+    let slots = Arc::new(ConnectionSlots::new(app.settings.connections));
+    let timeouts = Timeouts { idle: app.settings.idle_timeout, head: app.settings.head_timeout };
+    let acceptor = Acceptor { router: dispatch::router(&app), others, timeouts, slots };
     let thread = std::thread::Builder::new().name("operations".into());
     thread.spawn(move || runtime.block_on(acceptor.run(listener, ended)))?;
     Ok(connections)
@@ -68,9 +77,9 @@ pub(crate) fn start(
 struct Acceptor {
     router: Router,
     /// Takes the connections that are served elsewhere.
-    others: UnboundedSender<StdStream>,
-    /// Time in which a client must begin its first request.
-    idle_timeout: Duration,
+    others: UnboundedSender<Accepted>,
+    timeouts: Timeouts,
+    slots: Arc<ConnectionSlots>,
 }
 
 impl Acceptor {
@@ -118,48 +127,68 @@ impl Acceptor {
         Ok(())
     }
 
-    /// Reads the kind of the first request, now or when it arrives, and hands the connection over.
-    fn classify(&self, connection: StdStream) {
-        if connection.set_nonblocking(true).is_err() {
+    /// Gives a connection a slot, reads the kind of its first request, now or when it arrives, and hands it over.
+    fn classify(&self, socket: StdStream) {
+        if socket.set_nonblocking(true).is_err() {
             return;
         }
+        let address = socket.peer_addr().ok().map(|peer| peer.ip());
+        let Some(slot) = self.slots.take(address) else { return refuse(&socket) };
         let mut first = [0; PEEK_BYTES];
-        let kind = match connection.peek(&mut first) {
+        let kind = match socket.peek(&mut first) {
             Ok(count) => RequestKind::of(&first[..count]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => RequestKind::Incomplete,
             Err(_) => RequestKind::Disconnected,
         };
+        let accepted = Accepted { socket, slot };
         match kind {
-            RequestKind::Incomplete => _ = tokio::spawn(self.clone().wait_and_serve(connection)),
-            kind => self.serve(connection, kind),
+            RequestKind::Incomplete => _ = tokio::spawn(self.clone().wait_and_serve(accepted)),
+            kind => self.serve(accepted, kind),
         }
     }
 
-    /// Waits for the first request, at most the idle timeout.
-    async fn wait_and_serve(self, connection: StdStream) {
-        let Ok(connection) = TcpStream::from_std(connection) else { return };
-        let kind = tokio::time::timeout(self.idle_timeout, request_kind(&connection)).await;
-        if let (Ok(Ok(kind)), Ok(connection)) = (kind, connection.into_std()) {
-            self.serve(connection, kind);
+    /// Waits for the first request, at most as long as its head may take; for a short time where others wait for the
+    /// slot.
+    async fn wait_and_serve(self, accepted: Accepted) {
+        let Accepted { socket, slot } = accepted;
+        let Ok(socket) = TcpStream::from_std(socket) else { return };
+        let limit = if slot.is_for_probe() { PROBE_WAIT } else { self.timeouts.head };
+        let kind = tokio::time::timeout(limit.min(self.timeouts.head), request_kind(&socket)).await;
+        let Ok(socket) = socket.into_std() else { return };
+        match kind {
+            Ok(Ok(kind)) => self.serve(Accepted { socket, slot }, kind),
+            Ok(Err(_)) => {}
+            Err(_) => refuse(&socket),
         }
     }
 
     /// Serves a probe here and sends any other request to the threads that serve answers.
-    fn serve(&self, connection: StdStream, kind: RequestKind) {
+    fn serve(&self, accepted: Accepted, kind: RequestKind) {
         match kind {
             RequestKind::Probe => {
-                let (router, config) = (self.router.clone(), ConnectionConfig::new(self.idle_timeout, false));
+                let (router, config) = (self.router.clone(), ConnectionConfig::new(self.timeouts, false));
                 tokio::spawn(async move {
                     // probes are served even while the server shuts down
                     let (_never, ended) = watch::channel(false);
-                    connection::serve(connection, router, config, ended).await;
+                    connection::serve(accepted, router, config, ended).await;
                 });
             }
+            RequestKind::Other if accepted.slot.is_for_probe() => refuse(&accepted.socket),
             // the connection is closed if the receiver is gone
-            RequestKind::Other => _ = self.others.send(connection),
+            RequestKind::Other => _ = self.others.send(accepted),
             RequestKind::Disconnected | RequestKind::Incomplete => {}
         }
     }
+}
+
+/// Answers a connection that gets no slot.
+fn refuse(mut socket: &StdStream) {
+    // a socket that is closed with unread bytes resets the connection, and with it the answer
+    _ = socket.read(&mut [0; REFUSED_BYTES]);
+    // the system takes this much at once; if not, the connection just ends
+    _ = socket.write(
+        b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+    );
 }
 
 /// Kind of request that the first bytes of a connection begin.

@@ -3,28 +3,23 @@
 use crate::error::{Failure, FailureKind};
 use crate::settings::Settings;
 use axum::http::{HeaderMap, HeaderValue, header};
-use core::hint::black_box;
 use core::net::IpAddr;
+use subtle::ConstantTimeEq as _;
 
-/// True if a key is among the server's. The time it takes does not depend on how much of the key is right.
-fn is_known(keys: &[String], given: &str) -> bool {
-    let mut any = false;
-    for key in keys {
-        let mut different = u8::from(key.len() != given.len());
-        // over the given key, whose length is no secret
-        for (index, byte) in given.bytes().enumerate() {
-            let own = key.as_bytes().get(index).copied().unwrap_or(0);
-            different |= black_box(own ^ byte);
-        }
-        any |= black_box(different) == 0;
-    }
-    any
+/// The index of a key among the server's. The time it takes does not depend on how much of the key is right.
+fn index_of(keys: &[String], given: &str) -> Option<usize> {
+    let same = |key: &String| bool::from(key.as_bytes().ct_eq(given.as_bytes()));
+    // every key is compared, whichever is found
+    keys.iter()
+        .map(same)
+        .enumerate()
+        .fold(None, |found, (index, same)| if same { Some(index) } else { found })
 }
 
-/// Refuses requests without one of the server's keys, if it has any.
-pub(crate) fn check_key(settings: &Settings, headers: &HeaderMap) -> Result<(), Failure> {
+/// Refuses requests without one of the server's keys, if it has any. Returns the index of the key.
+pub(crate) fn check_key(settings: &Settings, headers: &HeaderMap) -> Result<Option<usize>, Failure> {
     if settings.api_keys.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = text("authorization").and_then(|value| {
@@ -39,10 +34,10 @@ pub(crate) fn check_key(settings: &Settings, headers: &HeaderMap) -> Result<(), 
             "an API key is needed; send it as \"Authorization: Bearer KEY\"",
         ));
     }
-    if given.any(|key| is_known(&settings.api_keys, key)) {
-        return Ok(());
+    match given.find_map(|key| index_of(&settings.api_keys, key)) {
+        Some(index) => Ok(Some(index)),
+        None => Err(Failure::new(FailureKind::Authentication, "the API key is not one of this server's")),
     }
-    Err(Failure::new(FailureKind::Authentication, "the API key is not one of this server's"))
 }
 
 /// The name in `host`, without its port and without the brackets of an IPv6 address.
@@ -60,24 +55,36 @@ fn is_loopback(name: &str) -> bool {
         || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
+/// True if a server without a key answers to a host name. A page can point a name of its own at any address (DNS
+/// rebinding), and its browser then takes this server for the page's own; an address can't be pointed elsewhere.
+fn is_trusted(settings: &Settings, host: &str) -> bool {
+    let name = host_name(host);
+    let listed = |origin: &String| {
+        let allowed = origin.split_once("://").map_or("", |(_, rest)| host_name(rest));
+        origin == "*" || (!allowed.is_empty() && allowed.eq_ignore_ascii_case(name))
+    };
+    host.is_empty()
+        || is_loopback(name)
+        || name.parse::<IpAddr>().is_ok()
+        || settings.origins.iter().any(listed)
+}
+
 /// Refuses web pages of unknown origins: a page may come from anywhere, but the browser that runs it is on this machine.
 /// Returns the origin that may read the answer, if a page sends the request.
-///
-/// A server without a key on the loopback interface also refuses host names other than localhost, so that no page can
-/// point its own name here (DNS rebinding).
 ///
 /// # Errors
 /// The refusal.
 pub(crate) fn check_origin(settings: &Settings, headers: &HeaderMap) -> Result<Option<HeaderValue>, Failure> {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    if settings.address.ip().is_loopback()
-        && settings.api_keys.is_empty()
-        && !host.is_empty()
-        && !is_loopback(host_name(host))
-    {
+    let host = match headers.get(header::HOST).map(HeaderValue::to_str) {
+        None => "",
+        Some(Ok(host)) => host,
+        Some(Err(_)) => return Err(Failure::new(FailureKind::Permission, "the host name is not ASCII text")),
+    };
+    if settings.api_keys.is_empty() && !is_trusted(settings, host) {
         return Err(Failure::new(
             FailureKind::Permission,
-            "without a key this server answers to localhost only; give it one with --api-key",
+            "without a key this server answers to localhost and to addresses, not to this host name; give it a \
+             key with --api-key, or allow the name with --origin",
         ));
     }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(None) };
@@ -119,11 +126,28 @@ mod tests {
     #[test]
     fn keys_are_compared_whole() {
         let keys = ["secret".to_owned(), "other".to_owned()];
-        assert!(is_known(&keys, "secret") && is_known(&keys, "other"));
+        assert_eq!(index_of(&keys, "secret"), Some(0));
+        assert_eq!(index_of(&keys, "other"), Some(1));
         for key in ["", "secre", "secret2", "Secret", "secretother"] {
-            assert!(!is_known(&keys, key), "{key}");
+            assert_eq!(index_of(&keys, key), None, "{key}");
         }
-        assert!(!is_known(&[], ""));
+        assert_eq!(index_of(&[], ""), None);
+    }
+
+    #[test]
+    fn a_server_without_a_key_answers_to_addresses_and_allowed_names() {
+        let mut settings = Settings::new(([0, 0, 0, 0], 13305).into());
+        settings.origins.push("http://box.lan:3000".to_owned());
+        for host in
+            ["", "localhost", "192.0.2.1:13305", "[2001:db8::1]:80", "[::1]", "box.lan", "BOX.lan:13305"]
+        {
+            assert!(is_trusted(&settings, host), "{host}");
+        }
+        for host in
+            ["evil.example", "evil.example:13305", "192.0.2.1.evil.example", "lan", "127.0.0.1.nip.io"]
+        {
+            assert!(!is_trusted(&settings, host), "{host}");
+        }
     }
 
     #[test]

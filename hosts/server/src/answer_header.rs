@@ -1,6 +1,8 @@
 //! Facts that all documents of one answer repeat.
 
 use crate::app;
+use crate::error::Failure;
+use crate::fields::Fields;
 use crate::request_context::RequestContext;
 use crate::unique_id::unique_id;
 
@@ -15,9 +17,16 @@ pub(crate) struct AnswerHeader {
 }
 
 impl AnswerHeader {
-    /// A header with a new id. `requested` is the model that the request names.
-    pub(crate) fn new(request: &RequestContext, id_prefix: &str, requested: Option<&str>) -> Self {
-        let model = requested.filter(|name| !name.is_empty()).unwrap_or(&request.app.model.name);
-        Self { id: unique_id(id_prefix), created: app::now(), model: model.to_owned() }
+    /// A header with a new id, for the answers to a request with these fields.
+    ///
+    /// # Errors
+    /// The request names a model in a way that can't be repeated.
+    pub(crate) fn new(
+        request: &RequestContext,
+        id_prefix: &str,
+        fields: &Fields<'_>,
+    ) -> Result<Self, Failure> {
+        let model = fields.model(&request.app.model.name)?.to_owned();
+        Ok(Self { id: unique_id(id_prefix), created: app::now(), model })
     }
 }

@@ -5,6 +5,7 @@
 use crate::app::{App, HEAP};
 use crate::error::{Failure, FailureKind};
 use crate::generation::{GenerationOptions, GenerationRequest};
+use crate::request_context::RequestContext;
 use alloc::sync::Arc;
 use doorbell_core::heap;
 use doorbell_core::token::{Scratch, TokenId};
@@ -65,6 +66,7 @@ fn render_now(app: &App, conversation: &Conversation) -> Result<Rendered, Failur
     let mut prompt = template.prompt(&input)?;
     let reason = conversation.variables.get("enable_thinking") != Some(&Value::Bool(false));
     let begin = append_continued(&mut prompt, split.continued, app.style, reason);
+    app.check_length(prompt.text.len())?;
     let mut tokens = heap::Vec::new_in(HEAP);
     app.model
         .tokenizer
@@ -73,25 +75,26 @@ fn render_now(app: &App, conversation: &Conversation) -> Result<Rendered, Failur
     Ok(Rendered { text: prompt.text, tokens: tokens.to_vec(), begin })
 }
 
-/// Renders and tokenizes a conversation on a blocking thread, and returns both.
+/// Renders and tokenizes a conversation.
 pub(crate) async fn render(
-    app: &Arc<App>,
+    request: &RequestContext,
     conversation: Conversation,
-) -> Result<(Conversation, Rendered), Failure> {
-    let app = Arc::clone(app);
-    let rendering = tokio::task::spawn_blocking(move || {
-        let rendered = render_now(&app, &conversation)?;
-        Ok((conversation, rendered))
-    });
-    rendering.await.map_err(|error| Failure::new(FailureKind::Internal, error))?
+) -> Result<Rendered, Failure> {
+    let app = Arc::clone(&request.app);
+    request.work(move || render_now(&app, &conversation)).await
 }
 
 /// Turns a conversation into a request for the engine.
 pub(crate) async fn generation_request(
-    app: &Arc<App>,
+    request: &RequestContext,
     conversation: Conversation,
 ) -> Result<GenerationRequest, Failure> {
-    let (conversation, rendered) = render(app, conversation).await?;
+    let app = Arc::clone(&request.app);
+    request.work(move || generation_request_now(&app, conversation)).await
+}
+
+fn generation_request_now(app: &App, conversation: Conversation) -> Result<GenerationRequest, Failure> {
+    let rendered = render_now(app, &conversation)?;
     let offered = conversation.tool_choice != ToolChoice::None;
     let tools = if offered { Tools::new(&conversation.tools) } else { Tools::default() };
     let mut style = app.style.with_tools(&tools);

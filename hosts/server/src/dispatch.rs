@@ -5,7 +5,9 @@
 use crate::access;
 use crate::app::App;
 use crate::body_limit;
-use crate::error::{Dialect, Failure, FailureKind};
+use crate::clients::ClientId;
+use crate::connection::Peer;
+use crate::error::{Dialect, Failure, FailureKind, LOGGED, cut};
 use crate::in_flight::InFlight;
 use crate::request_context::RequestContext;
 use crate::request_log::RequestLog;
@@ -17,6 +19,7 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, Method, header};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
+use percent_encoding::percent_decode_str;
 use tracing::Instrument as _;
 
 /// A router with the routes of the table.
@@ -71,7 +74,8 @@ async fn answer(app: Arc<App>, route: &'static Route, request: Request) -> Respo
                 Ok(response) => response,
                 Err(failure) => {
                     app.metrics.not_taken(&failure);
-                    tracing::info!(%method, path, failure = failure.message, "refused");
+                    let (path, failure_text) = (cut(&path, LOGGED), failure.for_log());
+                    tracing::info!(%method, %path, failure = failure_text, "refused");
                     failure.response(route.dialect)
                 }
             };
@@ -89,34 +93,37 @@ async fn answer(app: Arc<App>, route: &'static Route, request: Request) -> Respo
     response
 }
 
-/// Refuses a request without a key, and one that comes while too many are in progress.
-fn authorize(app: &App, route: &Route, request: &Request) -> Result<(), Failure> {
+/// Refuses a request without a key, and one that comes while too many are in progress. Returns its client.
+fn authorize(app: &App, route: &Route, request: &Request) -> Result<ClientId, Failure> {
+    let peer = request.extensions().get::<Peer>().map(|&Peer(address)| address);
     match route.access {
-        Access::Open => Ok(()),
+        Access::Open => Ok(ClientId::new(None, peer)),
         Access::Key => {
-            access::check_key(&app.settings, request.headers())?;
-            InFlight::check(app)
+            let key = access::check_key(&app.settings, request.headers())?;
+            InFlight::check(app)?;
+            Ok(ClientId::new(key, peer))
         }
     }
 }
 
 /// Reads the body and runs the handler.
 async fn handle(app: Arc<App>, route: &'static Route, request: Request) -> Result<Response, Failure> {
-    authorize(&app, route, &request)?;
+    let client = authorize(&app, route, &request)?;
     let name = variable_part(route, request.uri().path());
     let query = request.uri().query().unwrap_or_default().to_owned();
     let accept = request.headers().get(header::ACCEPT).cloned();
     // the body of a GET request means nothing, and its client may have no key
-    let (body, _held) = match route.method {
+    let body = match route.method {
         HttpMethod::Get => Default::default(),
         HttpMethod::Post | HttpMethod::Delete => body_limit::read(&app, request).await?,
     };
     // a request counts as in progress once it is complete
     let in_flight = if route.access == Access::Key { Some(InFlight::begin(&app)?) } else { None };
     let mut aborted = app.aborted.subscribe();
+    let context = RequestContext::new(app, client, (name, query), accept, body);
     // the engine may be in the middle of a step that takes longer than the server lives
     let response = tokio::select! {
-        response = (route.handler)(RequestContext { app, name, query, body, accept }) => response?,
+        response = (route.handler)(context) => response?,
         _ = aborted.wait_for(|&aborted| aborted) => return Err(Failure::shutting_down()),
     };
     Ok(match in_flight {
@@ -129,19 +136,7 @@ async fn handle(app: Arc<App>, route: &'static Route, request: Request) -> Resul
 fn variable_part(route: &Route, path: &str) -> Option<String> {
     let (fixed, _) = route.path.split_once("{*")?;
     let at = path.find(fixed)? + fixed.len();
-    Some(percent_decoded(&path[at..]))
-}
-
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        let digits = tail.get(..2).and_then(|digits| core::str::from_utf8(digits).ok());
-        let decoded = digits.filter(|_| byte == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(decoded.unwrap_or(byte));
-        rest = if decoded.is_some() { &tail[2..] } else { tail };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    Some(percent_decode_str(&path[at..]).decode_utf8_lossy().into_owned())
 }
 
 /// Answers requests that no route takes: preflight requests of browsers, unknown paths, and wrong methods.
@@ -161,10 +156,10 @@ async fn refuse(app: Arc<App>, kind: FailureKind, request: Request) -> Response 
             access::answer_preflight(response.headers_mut(), request.headers());
             response
         }
-        (method, _) => {
+        _ => {
             let message = match kind {
-                FailureKind::MethodNotAllowed => format!("{path} does not take {method}"),
-                _ => format!("there is nothing at {path}"),
+                FailureKind::MethodNotAllowed => format!("{} does not take this method", cut(path, LOGGED)),
+                _ => format!("there is nothing at {}", cut(path, LOGGED)),
             };
             let failure = Failure::new(kind, message);
             app.metrics.not_taken(&failure);

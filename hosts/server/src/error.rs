@@ -1,5 +1,6 @@
 //! Failures of requests, and their documents in each API.
 
+use alloc::borrow::Cow;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use doorbell_core::engine::{AllocateError, FinishReason, SubmitError};
@@ -64,6 +65,28 @@ impl FailureKind {
     }
 }
 
+/// Bytes of a message; what a request says is quoted in it only in part.
+const MAX_MESSAGE: usize = 1024;
+
+/// Bytes of a path or a message in the log.
+pub(crate) const LOGGED: usize = 256;
+
+/// The beginning of a text, with an ellipsis if it is cut to `most` bytes.
+pub(crate) fn cut(text: &str, most: usize) -> Cow<'_, str> {
+    if text.len() <= most {
+        return Cow::Borrowed(text);
+    }
+    const ELLIPSIS: &str = "...";
+    let end = text.floor_char_boundary(most.saturating_sub(ELLIPSIS.len()));
+    Cow::Owned([&text[..end], ELLIPSIS].concat())
+}
+
+/// Text of a request within a message: its beginning, in quotation marks, without control characters.
+pub(crate) fn quoted(text: &str) -> String {
+    const QUOTED: usize = 40;
+    format!("{:?}", cut(text, QUOTED))
+}
+
 /// A failed request.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
@@ -82,12 +105,15 @@ const RETRY_AFTER: &str = "1";
 
 impl Failure {
     pub(crate) fn new(kind: FailureKind, message: impl core::fmt::Display) -> Self {
-        Self { kind, message: message.to_string(), param: None, code: None, extra: Map::new() }
+        let message = message.to_string();
+        let message =
+            if message.len() > MAX_MESSAGE { cut(&message, MAX_MESSAGE).into_owned() } else { message };
+        Self { kind, message, param: None, code: None, extra: Map::new() }
     }
 
     /// The value of a field can't be used.
     pub(crate) fn field(param: impl Into<String>, message: impl core::fmt::Display) -> Self {
-        let param = param.into();
+        let param: String = param.into();
         let message = format!("{param}: {message}");
         Self { param: Some(param), ..Self::new(FailureKind::Invalid, message) }
     }
@@ -95,6 +121,17 @@ impl Failure {
     /// The server ends before the request is answered.
     pub(crate) fn shutting_down() -> Self {
         Self::new(FailureKind::Unavailable, "the server is shutting down")
+    }
+
+    /// Its description in the log. A refusal may quote the request, whose texts are not logged: of these only the type and
+    /// the field are told.
+    pub(crate) fn for_log(&self) -> String {
+        let (_, kind, _) = self.kind.row();
+        match (self.kind, &self.param) {
+            (FailureKind::Invalid, Some(param)) => format!("{kind}: {}", cut(param, LOGGED / 2)),
+            (FailureKind::Invalid | FailureKind::NotFound, None) => kind.to_owned(),
+            _ => cut(&self.message, LOGGED).into_owned(),
+        }
     }
 
     pub(crate) fn status(&self) -> StatusCode {

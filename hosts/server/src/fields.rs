@@ -3,6 +3,9 @@
 use crate::error::{Failure, FailureKind};
 use serde_json::{Map, Value};
 
+/// Bytes of a model's name: every event of a stream repeats it.
+const MAX_MODEL_NAME: usize = 256;
+
 /// The fields of one object; `null` counts as absent.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'j> {
@@ -55,6 +58,15 @@ impl<'j> Fields<'j> {
 
     pub(crate) fn text(&self, field: &str) -> Result<Option<&'j str>, Failure> {
         self.read(field, "a string", Value::as_str)
+    }
+
+    /// The field `model`, which answers repeat; the server's own name if there is none.
+    pub(crate) fn model(&self, own: &'j str) -> Result<&'j str, Failure> {
+        let name = self.text("model")?.filter(|name| !name.is_empty()).unwrap_or(own);
+        if name.len() > MAX_MODEL_NAME {
+            return Err(self.wrong("model", format_args!("must have at most {MAX_MODEL_NAME} bytes")));
+        }
+        Ok(name)
     }
 
     pub(crate) fn flag(&self, field: &str) -> Result<Option<bool>, Failure> {

@@ -5,7 +5,7 @@
 //! 1. `server` listens and shuts down; `acceptor` accepts connections and answers probes on a thread of its own.
 //! 2. `connection` speaks HTTP/1.1; `lingering_close` ends it without losing the last answer.
 //! 3. `dispatch` finds the route in the table of `routes`, checks keys and origins (`access`), limits the body
-//!    (`body_limit`) and the number of requests (`in_flight`), and calls a handler with a `request_context`.
+//!    (`body_limit`, `document_cost`) and the number of requests (`in_flight`), and calls a handler with a `request_context`.
 //! 4. `openai`, `anthropic` and `ollama` translate between their documents and a `conversation` or a plain prompt;
 //!    `operations` and `slots` answer questions about the server itself.
 //! 5. `generation` submits jobs to the engine's service, parses answers and returns events; `pooling` does the same for
@@ -37,12 +37,16 @@ mod answer_header;
 mod anthropic;
 mod app;
 mod body_limit;
+mod clients;
 mod connection;
+mod connection_slots;
 mod conversation;
 mod dispatch;
+mod document_cost;
 mod error;
 mod fields;
 mod generation;
+mod head_clock;
 mod in_flight;
 mod keep_alive;
 mod lingering_close;
@@ -63,6 +67,7 @@ mod slots;
 mod stream;
 mod unique_id;
 mod web_ui;
+mod work_pool;
 
 pub use model_handle::{ModelHandle, ModelHandleError, ModelInfo, RunningEngine};
 pub use server::{Server, ServerError, signals};

@@ -1,9 +1,10 @@
 //! Lingering close: after the last answer, bytes that the client still sends are read and dropped until it closes its
-//! side. Also a write timeout for clients that do not read.
+//! side. Also a write timeout for clients that do not read, and a time limit for the head of a request.
 //!
 //! A socket that is closed with unread bytes, or that receives more afterwards, resets the connection and with it an
 //! answer in transit: a client that sends a large body would see a network error in place of the refusal.
 
+use crate::head_clock::HeadClock;
 use core::future::Future as _;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
@@ -16,20 +17,33 @@ use tokio::time::{Sleep, sleep};
 /// Bytes that are read and dropped at once.
 const DRAIN_CHUNK: usize = 4096;
 
-/// A socket whose shutdown waits until the client has shut down, and whose writes fail if the client does not read.
+/// Limits of waiting at a socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    /// Of a client that reads nothing, or does not close.
+    pub(crate) idle: Duration,
+    /// For the head of a request, from its first byte on; for the first one from the beginning.
+    pub(crate) head: Duration,
+}
+
+/// A socket whose shutdown waits until the client has shut down, whose writes fail if the client does not read, and whose
+/// reads fail if a head does not end.
 pub(crate) struct LingeringStream {
     socket: TcpStream,
-    /// Limit of both waits.
-    timeout: Duration,
+    timeouts: Timeouts,
+    clock: HeadClock,
     /// Timer that runs from the shutdown on.
     lingering: Option<Pin<Box<Sleep>>>,
     /// Timer that runs while nothing can be written.
     blocked: Option<Pin<Box<Sleep>>>,
+    /// Timer that runs while a head has begun.
+    head: Option<Pin<Box<Sleep>>>,
 }
 
 impl LingeringStream {
-    pub(crate) fn new(socket: TcpStream, timeout: Duration) -> Self {
-        Self { socket, timeout, lingering: None, blocked: None }
+    pub(crate) fn new(socket: TcpStream, timeouts: Timeouts, clock: HeadClock) -> Self {
+        let head = Some(Box::pin(sleep(timeouts.head)));
+        Self { socket, timeouts, clock, lingering: None, blocked: None, head }
     }
 
     fn socket(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
@@ -43,19 +57,33 @@ impl AsyncRead for LingeringStream {
         context: &mut Context<'_>,
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.socket().poll_read(context, to)
+        let Self { socket, timeouts, clock, head, .. } = self.get_mut();
+        let before = to.filled().len();
+        let read = Pin::new(socket).poll_read(context, to);
+        if clock.is_answering() {
+            *head = None;
+        } else if to.filled().len() > before {
+            head.get_or_insert_with(|| Box::pin(sleep(timeouts.head)));
+        }
+        match head {
+            Some(timer) if read.is_pending() => {
+                ready!(timer.as_mut().poll(context));
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            _ => read,
+        }
     }
 }
 
 impl AsyncWrite for LingeringStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        let Self { socket, timeout, blocked, .. } = self.get_mut();
+        let Self { socket, timeouts, blocked, .. } = self.get_mut();
         let written = Pin::new(socket).poll_write(context, from);
         if written.is_ready() {
             *blocked = None;
             return written;
         }
-        ready!(blocked.get_or_insert_with(|| Box::pin(sleep(*timeout))).as_mut().poll(context));
+        ready!(blocked.get_or_insert_with(|| Box::pin(sleep(timeouts.idle))).as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
@@ -64,12 +92,12 @@ impl AsyncWrite for LingeringStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { socket, timeout, lingering, .. } = self.get_mut();
+        let Self { socket, timeouts, lingering, .. } = self.get_mut();
         let timer = match lingering {
             Some(timer) => timer,
             None => {
                 ready!(Pin::new(&mut *socket).poll_shutdown(context))?;
-                lingering.insert(Box::pin(sleep(*timeout)))
+                lingering.insert(Box::pin(sleep(timeouts.idle)))
             }
         };
         while timer.as_mut().poll(context).is_pending() {

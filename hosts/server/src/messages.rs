@@ -1,6 +1,6 @@
 //! Checks of the messages of a conversation, whatever API they came from.
 
-use crate::error::Failure;
+use crate::error::{Failure, quoted};
 use serde_json::Value;
 
 /// Checks messages and rewrites them for templates: `developer` becomes `system`, a list of texts one text, and absent
@@ -65,7 +65,7 @@ fn text_part<'v>(part: &'v Value, path: &str) -> Result<&'v str, Failure> {
     if !matches!(kind, "text" | "input_text" | "output_text" | "refusal") {
         return Err(Failure::field(
             path,
-            format_args!("parts of type {kind:?} are not supported by this model"),
+            format_args!("parts of type {} are not supported by this model", quoted(kind)),
         ));
     }
     let text = part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str);

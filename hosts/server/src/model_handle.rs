@@ -47,6 +47,8 @@ pub struct ModelHandle {
     pub context: u32,
     /// Sequences that are computed at once.
     pub parallel: u32,
+    /// Sequences that may wait for those.
+    pub waiting: u32,
     /// True if a conversation that the template refuses is rendered again with merged roles.
     pub merge_messages: bool,
     /// File name.
@@ -88,6 +90,8 @@ pub struct RunningEngine {
     pub context: u32,
     /// Sequences that are computed at once.
     pub parallel: u32,
+    /// Sequences that may wait for those.
+    pub waiting: u32,
     /// Description of the device.
     pub device: String,
     /// True if the device is a GPU.
@@ -116,6 +120,7 @@ impl ModelHandle {
             suppressed: tokenizer.suppressed().iter().map(ban).collect(),
             context: engine.context,
             parallel: engine.parallel,
+            waiting: engine.waiting,
             merge_messages: false,
             file: String::new(),
             seed: None,

@@ -8,7 +8,6 @@ use crate::metrics;
 use crate::openai;
 use crate::request_context::RequestContext;
 use crate::stream::{json, with_type};
-use alloc::sync::Arc;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use core::sync::atomic::Ordering;
@@ -115,9 +114,8 @@ pub(crate) async fn props(request: RequestContext) -> Result<Response, Failure> 
 }
 
 pub(crate) async fn tokenize(request: RequestContext) -> Result<Response, Failure> {
-    let body = Arc::new(request.json().await?);
-    let document = request.read(&body, tokens_of).await?;
-    Ok(json(StatusCode::OK, &document))
+    let body = request.json().await?;
+    request.read(&body, |app, fields| Ok(json(StatusCode::OK, &tokens_of(app, fields)?))).await
 }
 
 fn tokens_of(app: &App, fields: &Fields<'_>) -> Result<Value, Failure> {
@@ -146,21 +144,27 @@ fn tokens_of(app: &App, fields: &Fields<'_>) -> Result<Value, Failure> {
 
 pub(crate) async fn detokenize(request: RequestContext) -> Result<Response, Failure> {
     let body = request.json().await?;
-    let fields = Fields::of_request(&body)?;
+    request.read(&body, |app, fields| Ok(json(StatusCode::OK, &text_of(app, fields)?))).await
+}
+
+fn text_of(app: &App, fields: &Fields<'_>) -> Result<Value, Failure> {
     let list = fields.list("tokens")?.ok_or_else(|| fields.wrong("tokens", "is missing"))?;
     let tokens: Option<Vec<TokenId>> = list.iter().map(|id| fields::count(id).map(TokenId)).collect();
     let tokens = tokens.ok_or_else(|| fields.wrong("tokens", "must be token ids"))?;
-    let known = request.app.model.tokenizer.vocab_len();
+    let known = app.model.tokenizer.vocab_len();
     if let Some(token) = tokens.iter().find(|token| token.0 as usize >= known) {
         return Err(fields.wrong("tokens", format_args!("{} is not in the vocabulary", token.0)));
     }
-    Ok(json(StatusCode::OK, &json!({ "content": request.app.decode(&tokens) })))
+    if tokens.len() > app.model.context as usize {
+        return Err(fields.wrong("tokens", "are more than the context holds"));
+    }
+    Ok(json!({ "content": app.decode(&tokens) }))
 }
 
 pub(crate) async fn apply_template(request: RequestContext) -> Result<Response, Failure> {
-    let body = Arc::new(request.json().await?);
+    let body = request.json().await?;
     let conversation = request.read(&body, openai::chat_input::conversation).await?;
-    let (_, rendered) = conversation::render(&request.app, conversation).await?;
+    let rendered = conversation::render(&request, conversation).await?;
     Ok(json(StatusCode::OK, &json!({ "prompt": rendered.text, "tokens": rendered.tokens.len() })))
 }
 

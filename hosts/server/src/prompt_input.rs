@@ -6,6 +6,9 @@ use crate::fields::{self, Fields};
 use doorbell_core::token::{EncodeOptions, TokenId};
 use serde_json::Value;
 
+/// How a text is tokenized that is all of a prompt.
+pub(crate) const WHOLE: EncodeOptions = EncodeOptions { add_special: true, parse_special: true };
+
 /// A tokenized prompt.
 pub(crate) struct Prompt {
     pub(crate) tokens: Vec<TokenId>,
@@ -29,24 +32,24 @@ pub(crate) fn tokens(
     field: &str,
     text: &Value,
 ) -> Result<Vec<TokenId>, Failure> {
-    let whole = EncodeOptions { add_special: true, parse_special: true };
     match text {
-        Value::String(text) => app.encode(text, whole),
+        Value::String(text) => app.encode(text, WHOLE),
         Value::Array(parts) => {
             let mut tokens = Vec::new();
             for (at, part) in parts.iter().enumerate() {
                 match (part, fields::count(part)) {
                     (Value::String(text), _) => {
                         // special tokens are added to a text in front only
-                        tokens.extend(app.encode(text, EncodeOptions { add_special: at == 0, ..whole })?);
+                        tokens.extend(app.encode(text, EncodeOptions { add_special: at == 0, ..WHOLE })?);
                     }
                     (_, Some(id)) => tokens.push(TokenId(id)),
                     _ => return Err(fields.wrong(field, "must be of token ids and strings")),
                 }
+                app.check_tokens(tokens.len().saturating_sub(1))?;
             }
             Ok(tokens)
         }
-        Value::Object(_) => app.encode(&object(fields, field, text)?, whole),
+        Value::Object(_) => app.encode(&object(fields, field, text)?, WHOLE),
         _ => Err(fields.wrong(field, "must be a string, an object, or a list of strings or token ids")),
     }
 }

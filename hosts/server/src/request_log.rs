@@ -1,6 +1,7 @@
 //! The log of a request with `--verbose`: a line when its answer has been written or its client has left. Lines of the
 //! answers before it stand in the same span, which names the request.
 
+use crate::error::{LOGGED, cut};
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::header;
@@ -25,8 +26,8 @@ impl RequestLog {
         let client = request.headers().get(header::USER_AGENT).and_then(|name| name.to_str().ok());
         let client = client.unwrap_or_default();
         let client = &client[..client.floor_char_boundary(NAME_BYTES)];
-        let (method, path) = (request.method(), request.uri().path());
-        Self { span: tracing::debug_span!("request", %method, path, client), start: Instant::now() }
+        let (method, path) = (request.method(), cut(request.uri().path(), LOGGED));
+        Self { span: tracing::debug_span!("request", %method, %path, client), start: Instant::now() }
     }
 
     /// The span of the request.

@@ -4,6 +4,7 @@ use crate::acceptor;
 use crate::app::App;
 use crate::connection::{self, ConnectionConfig};
 use crate::dispatch;
+use crate::lingering_close::Timeouts;
 use crate::model_handle::ModelHandle;
 use crate::settings::Settings;
 use alloc::sync::Arc;
@@ -106,7 +107,8 @@ impl Server {
         let connections = acceptor::start(listener, Arc::clone(&app), ended.subscribe());
         let connections = connections.map_err(ServerError::System)?;
         let (open, mut closed) = mpsc::channel(1);
-        let config = ConnectionConfig::new(app.settings.idle_timeout, true);
+        let timeouts = Timeouts { idle: app.settings.idle_timeout, head: app.settings.head_timeout };
+        let config = ConnectionConfig::new(timeouts, true);
         let router = dispatch::router(&app);
         tokio::spawn(connection::serve_all(connections, router, config, ended.subscribe(), open));
         end.await;

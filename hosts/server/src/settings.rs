@@ -17,10 +17,16 @@ pub struct Settings {
     pub api_keys: Vec<String>,
     /// Origins of web pages that may use the server, besides its own; `*` allows all.
     pub origins: Vec<String>,
-    /// Size limit of a request's body, bytes. The server holds at most four times as many at once.
+    /// Size limit of a request's body, bytes. All requests together hold at most sixteen times as many in
+    /// memory.
     pub body_limit: usize,
     /// Requests that may be in progress at once.
     pub concurrency: usize,
+    /// Connections that may be open at once, 32 of them for probes only. An address other than this machine's gets a
+    /// quarter.
+    pub connections: usize,
+    /// Time for the head of a request.
+    pub head_timeout: Duration,
     /// Time without output after which a stream gets a comment, so that proxies and clients keep it open.
     pub keep_alive_interval: Duration,
     /// Time that answers in progress get after the signal to end.
@@ -36,15 +42,17 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Default settings for `address`: no key, bodies up to 32 MiB, 1024 requests at once.
+    /// Default settings for `address`: no key, bodies up to 8 MiB, 1024 requests at once.
     #[must_use]
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,
             api_keys: Vec::new(),
             origins: Vec::new(),
-            body_limit: 32 << 20,
+            body_limit: 8 << 20,
             concurrency: 1024,
+            connections: 4096,
+            head_timeout: Duration::from_secs(10),
             keep_alive_interval: Duration::from_secs(10),
             drain_timeout: Duration::from_secs(4),
             final_write_timeout: Duration::from_millis(200),

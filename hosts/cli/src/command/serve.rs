@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     log.with_target(false).log_internal_errors(false).init();
     let mut settings = Settings::new(SocketAddr::new(arguments.host, arguments.port));
     settings.api_keys = keys(&arguments.api_key)?;
-    descriptors::raise_limit();
+    settings.connections = settings.connections.min(descriptors::raise_limit());
     check_address(settings.address)?;
     let (model_handle, banner) = load(&arguments, &mut settings)?;
     settings.origins = arguments.origin;
@@ -210,7 +210,7 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<(ModelHandle, 
     let device = format!("{}, {} threads", resolved.device, resolved.threads);
     let on_gpu = resolved.device != Device::Cpu;
     let (context, parallel) = (config.context, config.sequences);
-    let running = RunningEngine { service, context, parallel, device, on_gpu };
+    let running = RunningEngine { service, context, parallel, waiting: config.waiting, device, on_gpu };
     let name = arguments.name.clone().unwrap_or_else(|| stem(&arguments.model));
     let model_failure = |error| Failure::new(Kind::Model, error);
     let mut model_handle = ModelHandle::new(name, gguf, tokenizer, running).map_err(model_failure)?;

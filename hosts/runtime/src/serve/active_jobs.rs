@@ -6,9 +6,11 @@ use super::constraints::JobConstraints;
 use super::job::{Finish, Job, Piece, TokenReport, Update};
 use super::pooling::PoolingRun;
 use super::slots::ConversationSlots;
+use super::stop_texts::StopTexts;
 use super::sync::Arc;
+use super::text_stream::TextStream;
 use alloc::collections::BTreeMap;
-use doorbell_core::engine::{Event, FinishReason, RequestId, TextStream, Usage};
+use doorbell_core::engine::{Event, FinishReason, RequestId, Usage};
 use doorbell_core::sample::LogProbs;
 use doorbell_core::token::{TokenId, Tokenizer};
 
@@ -29,14 +31,15 @@ pub(super) struct ActiveJobs {
 
 /// A generation job in the engine.
 pub(super) struct RunningJob {
-    stream: TextStream<'static>,
-    stops: Vec<String>,
+    stream: TextStream,
+    stops: Arc<StopTexts>,
     pub(super) on_update: Box<dyn FnMut(Update) + Send>,
     /// Reason of the end if it was found here; no text is reported after it.
     end: Option<FinishReason>,
     grammar_error: Option<String>,
     pub(super) started: bool,
-    /// Tokens of the prompt and of the answer.
+    prompt: Arc<[TokenId]>,
+    /// Tokens of the answer.
     tokens: Vec<TokenId>,
     limit: u32,
     wanted: Option<u32>,
@@ -111,7 +114,7 @@ impl ActiveJobs {
         }
         let Some(mut job) = self.jobs.remove(&request) else { return };
         if let Some(slot) = job.slot {
-            self.slots.release(slot, core::mem::take(&mut job.tokens));
+            self.slots.release(slot, [&job.prompt, &job.tokens[..]].concat());
         }
         if job.end.is_none() {
             job.flush();
@@ -119,7 +122,7 @@ impl ActiveJobs {
         }
         let reason = job.end.take().unwrap_or(*reason);
         let stop_text = match reason {
-            FinishReason::StopString(stop) => job.stops.get(stop as usize).cloned(),
+            FinishReason::StopString(stop) => job.stops.texts().get(stop as usize).cloned(),
             _ => None,
         };
         let grammar_error = job.grammar_error.take();
@@ -146,15 +149,16 @@ impl ActiveJobs {
 
 impl RunningJob {
     /// A job that the engine has accepted.
-    pub(super) fn new(job: Job, stream: TextStream<'static>) -> Self {
+    pub(super) fn new(job: Job) -> Self {
         Self {
-            stream,
+            stream: TextStream::new(Arc::clone(&job.stops), job.special),
             stops: job.stops,
             on_update: job.on_update,
             end: None,
             grammar_error: None,
             started: false,
-            tokens: job.prompt,
+            prompt: job.prompt,
+            tokens: Vec::new(),
             limit: job.params.max_tokens,
             wanted: job.slot,
             slot: None,
@@ -172,7 +176,7 @@ impl RunningJob {
     /// Marks the job as started and assigns its slot.
     fn start(&mut self, slots: &ConversationSlots) {
         if !core::mem::replace(&mut self.started, true) {
-            self.slot = slots.assign(self.wanted, &self.tokens, self.limit);
+            self.slot = slots.assign(self.wanted, &self.prompt, self.limit);
         }
     }
 

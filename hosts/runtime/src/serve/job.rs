@@ -2,6 +2,7 @@
 //!
 //! Not here: pooling jobs (`pooling`).
 
+use super::stop_texts::StopTexts;
 use crate::constrain::{Constraint, ReasoningBudget};
 use alloc::sync::Arc;
 use core::fmt;
@@ -9,17 +10,17 @@ use doorbell_core::engine::{self, FinishReason, SubmitError, Usage};
 use doorbell_core::sample::{DryBreakers, LogProbs, LogitBias};
 use doorbell_core::token::TokenId;
 
-/// Parameters of a generation that owns its logit biases. DRY breakers are shared by jobs with the same ones.
-pub type GenerationParams = engine::GenerationParams<Vec<LogitBias>, Arc<DryBreakers<'static>>>;
+/// Parameters of a generation. Logit biases and DRY breakers are shared by jobs with the same ones.
+pub type GenerationParams = engine::GenerationParams<Arc<[LogitBias]>, Arc<DryBreakers<'static>>>;
 
 /// A request to generate, and the receiver of its updates.
 pub struct Job {
     /// The prompt; at least one token.
-    pub prompt: Vec<TokenId>,
+    pub prompt: Arc<[TokenId]>,
     /// Parameters of the generation.
     pub params: GenerationParams,
-    /// Stop texts: each ends the answer and is not part of it; empty ones are ignored.
-    pub stops: Vec<String>,
+    /// Stop texts: each ends the answer and is not part of it.
+    pub stops: Arc<StopTexts>,
     /// True if control tokens appear in the text.
     pub special: bool,
     /// Grammar of the answer, if any.

@@ -293,9 +293,9 @@ mod tests {
     fn job(ends: &Arc<Mutex<u32>>) -> Job {
         let ends = Arc::clone(ends);
         Job {
-            prompt: vec![TokenId(0)],
+            prompt: Arc::from([TokenId(0)]),
             params: GenerationParams::default(),
-            stops: Vec::new(),
+            stops: Arc::default(),
             special: false,
             constraint: None,
             budget: None,

@@ -13,10 +13,7 @@ use super::sync::atomic::{AtomicU64, Ordering};
 use super::sync::mpsc::Receiver;
 use core::time::Duration;
 use doorbell_core::backend::Backend;
-use doorbell_core::engine::{
-    Engine, Nanos, PoolingRequest, Progress, Request, RequestId, SubmitError, TextStream,
-};
-use doorbell_core::heap::Global;
+use doorbell_core::engine::{Engine, Nanos, PoolingRequest, Progress, Request, RequestId};
 use doorbell_core::token::Tokenizer;
 use std::time::Instant;
 
@@ -71,18 +68,12 @@ impl<B: Backend> Worker<B> {
         }
         let request = Request { id, prompt: &job.prompt, params: job.params.borrowed() };
         let now = self.now();
-        job.stops.retain(|stop| !stop.is_empty());
-        let stops: Vec<&str> = job.stops.iter().map(String::as_str).collect();
-        let stream = match TextStream::new(&stops, job.special, &Global) {
-            Ok(stream) => stream,
-            Err(error) => return (job.on_update)(Update::Refused(SubmitError::Memory(error))),
-        };
         if let Err(error) = self.engine.submit(&request, now) {
             return (job.on_update)(Update::Refused(error));
         }
         self.live.constraints.insert(id, job.constraint.take(), job.budget.take());
         (job.on_update)(Update::Accepted);
-        self.live.jobs.insert(id, RunningJob::new(job, stream));
+        self.live.jobs.insert(id, RunningJob::new(job));
     }
 
     fn pool(&mut self, id: RequestId, run: PoolingRun) {

@@ -1,16 +1,17 @@
 //! The fields of a request, as a conversation in `OpenAI`'s form.
 
+use crate::app::App;
 use crate::conversation::Conversation;
-use crate::error::Failure;
+use crate::error::{Failure, quoted};
 use crate::fields::Fields;
+use crate::generation::stops;
 use crate::messages;
 use crate::openai::options;
-use crate::request_context::RequestContext;
 use doorbell_runtime::answer::{Continuation, ToolChoice};
 use doorbell_runtime::constrain::GrammarSpec;
 use serde_json::{Map, Value, json};
 
-pub(super) fn conversation(request: &RequestContext, fields: &Fields<'_>) -> Result<Conversation, Failure> {
+pub(super) fn conversation(app: &App, fields: &Fields<'_>) -> Result<Conversation, Failure> {
     let mut list = Vec::new();
     if let Some(system) = fields.get("system") {
         let text =
@@ -21,8 +22,8 @@ pub(super) fn conversation(request: &RequestContext, fields: &Fields<'_>) -> Res
     for (index, message) in messages.iter().enumerate() {
         add(&format!("messages[{index}]"), message, &mut list)?;
     }
-    let mut options = options::options(&request.app, fields)?;
-    options.stops = fields.texts("stop_sequences")?;
+    let mut options = options::options(app, fields)?;
+    options.stops = stops(fields, "stop_sequences")?;
     options.answers = 1;
     let mut variables = Map::new();
     if let Some(thinking) = fields.get("thinking") {
@@ -107,9 +108,10 @@ fn add(path: &str, message: &Value, list: &mut Vec<Value>) -> Result<(), Failure
                 list.push(json!({ "role": "tool", "tool_call_id": id, "content": text }));
             }
             other => {
-                return Err(
-                    block.wrong("type", format_args!("{other:?} blocks are not supported by this model"))
-                );
+                return Err(block.wrong(
+                    "type",
+                    format_args!("{} blocks are not supported by this model", quoted(other)),
+                ));
             }
         }
     }

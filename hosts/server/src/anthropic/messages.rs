@@ -19,10 +19,10 @@ pub(crate) async fn messages(request: RequestContext) -> Result<Response, Failur
     if fields.count("max_tokens")?.is_none() {
         return Err(fields.wrong("max_tokens", "is missing"));
     }
-    let conversation = input::conversation(&request, &fields)?;
-    let header = AnswerHeader::new(&request, "msg_", fields.text("model")?);
-    let generated = conversation::generation_request(&request.app, conversation).await?;
-    let generation = Generation::begin(&request.app, generated).await?;
+    let conversation = request.read(&body, input::conversation).await?;
+    let header = AnswerHeader::new(&request, "msg_", &fields)?;
+    let generated = conversation::generation_request(&request, conversation).await?;
+    let generation = Generation::begin(&request, generated).await?;
     if fields.flag("stream")?.unwrap_or(false) {
         return Ok(stream::respond(&request, header, generation));
     }
@@ -47,8 +47,7 @@ pub(crate) async fn messages(request: RequestContext) -> Result<Response, Failur
 
 pub(crate) async fn count_tokens(request: RequestContext) -> Result<Response, Failure> {
     let body = request.json().await?;
-    let fields = Fields::of_request(&body)?;
-    let conversation = input::conversation(&request, &fields)?;
-    let (_, rendered) = conversation::render(&request.app, conversation).await?;
+    let conversation = request.read(&body, input::conversation).await?;
+    let rendered = conversation::render(&request, conversation).await?;
     Ok(json(StatusCode::OK, &json!({ "input_tokens": rendered.tokens.len() })))
 }

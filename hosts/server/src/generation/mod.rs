@@ -14,7 +14,7 @@ mod timings;
 
 pub(crate) use collected::{CollectedAnswer, ToolCall, collect};
 pub(crate) use event::{Event, PromptProgress};
-pub(crate) use options::{GenerationOptions, MAX_ANSWERS, random_seed};
+pub(crate) use options::{GenerationOptions, MAX_ANSWERS, random_seed, stops};
 pub(crate) use outcome::{Outcome, UsageTotal};
 pub(crate) use request::GenerationRequest;
 pub(crate) use run::Generation;

@@ -7,11 +7,15 @@ use super::outcome::Outcome;
 use super::request::GenerationRequest;
 use super::timings::Timings;
 use crate::app::App;
+use crate::clients::{ClientId, Share, no_share};
 use crate::error::{Failure, FailureKind};
+use crate::request_context::RequestContext;
+use crate::work_pool::MEDIUM;
 use alloc::sync::Arc;
 use core::future::Future;
 use core::pin::Pin;
 use doorbell_core::engine::{FinishReason, Nanos};
+use doorbell_core::token::TokenId;
 use doorbell_runtime::constrain::{Constraint, GrammarSpec};
 use doorbell_runtime::serve::{Finish, Job, Update};
 use doorbell_runtime::timings::milliseconds;
@@ -28,22 +32,23 @@ pub(crate) struct Generation {
     /// Updates to handle before further ones, the next one last.
     postponed: Vec<(usize, Update)>,
     pub(crate) prompt_tokens: usize,
+    /// Its part of the client's share of the queue.
+    _share: Share<ClientId>,
 }
 
-/// Compiles a constraint for each answer, on a thread that serves no sockets.
+/// Compiles a constraint for each answer, on a thread that serves no sockets. A short grammar may take long.
 async fn constraints(
-    app: &Arc<App>,
+    request: &RequestContext,
     grammar: Option<GrammarSpec>,
     count: u32,
 ) -> Result<Vec<Constraint>, Failure> {
     let Some(grammar) = grammar else { return Ok(Vec::new()) };
-    let app = Arc::clone(app);
-    let compiling = tokio::task::spawn_blocking(move || {
-        (0..count)
-            .map(|_| app.grammars.constraint(app.model.tokenizer, &grammar))
-            .collect::<Result<Vec<_>, _>>()
-    });
-    Ok(compiling.await.map_err(|error| Failure::new(FailureKind::Internal, error))??)
+    let app = Arc::clone(&request.app);
+    let compile = move || {
+        let constraint = |_| app.grammars.constraint(app.model.tokenizer, &grammar);
+        Ok((0..count).map(constraint).collect::<Result<Vec<_>, _>>()?)
+    };
+    request.app.work.run(request.size().max(MEDIUM), compile).await
 }
 
 /// Logs an answer: counts of tokens, and what they took.
@@ -73,12 +78,19 @@ impl Drop for Generation {
 impl Generation {
     /// Submits a request and waits until all its answers are accepted, so that a refusal comes before the first byte
     /// of a response.
-    pub(crate) async fn begin(app: &Arc<App>, request: GenerationRequest) -> Result<Self, Failure> {
-        let options = request.options;
+    pub(crate) async fn begin(context: &RequestContext, request: GenerationRequest) -> Result<Self, Failure> {
+        let (app, options) = (&context.app, request.options);
         options.check(app)?;
+        app.check_tokens(request.prompt.len())?;
         let seed = options.seed.unwrap_or_else(random_seed);
         let count = options.answers.max(1);
-        let mut constraints = constraints(app, request.grammar, count).await?;
+        let limit = app.answers.limit();
+        if count > limit {
+            return Err(Failure::field("n", format_args!("must be at most {limit}")));
+        }
+        let share = app.answers.take(context.client, count).ok_or_else(|| no_share(limit))?;
+        let mut constraints = constraints(context, request.grammar, count).await?;
+        let prompt: Arc<[TokenId]> = request.prompt.into();
         let (sender, updates) = unbounded_channel();
         let mut answers = Vec::new();
         for number in 0..count {
@@ -88,9 +100,9 @@ impl Generation {
             // the answers of a request differ, and so do those of seeds that are neighbors
             params.sampler.seed = seed ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let job = Job {
-                prompt: request.prompt.clone(),
+                prompt: Arc::clone(&prompt),
                 params,
-                stops: options.stops.clone(),
+                stops: Arc::clone(&options.stops),
                 special: request.special,
                 constraint: constraints.pop(),
                 budget: request.budget.clone(),
@@ -109,7 +121,8 @@ impl Generation {
             aborted,
             answers,
             postponed: Vec::new(),
-            prompt_tokens: request.prompt.len(),
+            prompt_tokens: prompt.len(),
+            _share: share,
         };
         generation.wait_until_accepted().await?;
         Ok(generation)

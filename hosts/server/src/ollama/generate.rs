@@ -2,14 +2,14 @@
 
 use super::input;
 use super::lines::{AnswerForm, Lines, PendingOutput};
-use crate::conversation;
+use crate::app::App;
+use crate::conversation::{self, Conversation};
 use crate::error::{Dialect, Failure};
 use crate::fields::Fields;
 use crate::generation::{CollectedAnswer, Event, Generation, GenerationRequest, collect};
 use crate::openai::fill_in;
 use crate::request_context::RequestContext;
 use crate::stream::{self, Framing, Writer, json};
-use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
 use doorbell_core::token::{EncodeOptions, TokenId};
@@ -18,28 +18,27 @@ use serde_json::{Value, json};
 pub(crate) async fn chat(request: RequestContext) -> Result<Response, Failure> {
     let body = request.json().await?;
     let fields = Fields::of_request(&body)?;
-    let messages = fields.list("messages")?.unwrap_or_default();
-    if messages.is_empty() {
-        return Ok(loaded(&request, &fields, AnswerForm::Chat));
+    if fields.list("messages")?.unwrap_or_default().is_empty() {
+        return loaded(&request, &fields, AnswerForm::Chat);
     }
-    let conversation = input::conversation(&request, &fields, messages)?;
-    let generated = conversation::generation_request(&request.app, conversation).await?;
+    let read = |app: &App, fields: &Fields<'_>| {
+        input::conversation(app, fields, fields.list("messages")?.unwrap_or_default())
+    };
+    let conversation = request.read(&body, read).await?;
+    let generated = conversation::generation_request(&request, conversation).await?;
     respond(&request, &fields, AnswerForm::Chat, generated).await
 }
 
-/// The prompt of `/api/generate` and the fields that decide its form.
-struct GeneratePrompt<'f> {
-    prompt: &'f str,
-    system: Option<&'f str>,
-    suffix: Option<&'f str>,
-    /// Tokens of earlier prompts and answers.
-    context: Vec<TokenId>,
-    /// True if the prompt is not rendered by the template.
-    raw: bool,
+/// The kind of answer that `/api/generate` asks for.
+enum Wanted {
+    /// The prompt is continued as it stands.
+    Raw(Box<GenerationRequest>),
+    /// The prompt is a message, after the tokens of earlier prompts and answers.
+    Message(Box<Conversation>, Vec<TokenId>),
 }
 
-impl<'f> GeneratePrompt<'f> {
-    fn of(request: &RequestContext, fields: &Fields<'f>, prompt: &'f str) -> Result<Self, Failure> {
+impl Wanted {
+    fn of(app: &App, fields: &Fields<'_>) -> Result<Self, Failure> {
         if fields.list("images")?.is_some_and(|images| !images.is_empty()) {
             return Err(fields.wrong("images", "images are not supported by this model"));
         }
@@ -47,48 +46,48 @@ impl<'f> GeneratePrompt<'f> {
         if text("template")?.is_some() {
             return Err(fields.wrong("template", "is the server's; start it with --chat-template-file"));
         }
+        let prompt = text("prompt")?.unwrap_or_default();
         let (system, suffix) = (text("system")?, text("suffix")?);
-        let context = input::context(&request.app, fields)?;
+        let context = input::context(app, fields)?;
         let raw = fields.flag("raw")?.unwrap_or(false);
         if raw && (system.is_some() || !context.is_empty()) {
             return Err(fields.wrong("raw", "a prompt that is taken as it is has no system and no context"));
         }
-        Ok(Self { prompt, system, suffix, context, raw })
+        let tokens = match suffix {
+            Some(suffix) => fill_in::with_suffix(app, prompt, suffix)?.tokens,
+            None if raw || app.model.template.is_none() => {
+                app.encode(prompt, EncodeOptions { add_special: true, parse_special: true })?
+            }
+            None => {
+                let mut messages = Vec::new();
+                if let Some(system) = system {
+                    messages.push(json!({ "role": "system", "content": system }));
+                }
+                messages.push(json!({ "role": "user", "content": prompt }));
+                let conversation = input::conversation(app, fields, &messages)?;
+                return Ok(Self::Message(Box::new(conversation), context));
+            }
+        };
+        let options = input::options(app, fields)?;
+        let request = GenerationRequest::plain(tokens, options, input::answer_format(fields)?);
+        Ok(Self::Raw(Box::new(request)))
     }
 }
 
 pub(crate) async fn generate(request: RequestContext) -> Result<Response, Failure> {
     let body = request.json().await?;
     let fields = Fields::of_request(&body)?;
-    let prompt = fields.text("prompt")?.unwrap_or_default();
-    if prompt.is_empty() {
-        return Ok(loaded(&request, &fields, AnswerForm::Generate));
+    if fields.text("prompt")?.unwrap_or_default().is_empty() {
+        return loaded(&request, &fields, AnswerForm::Generate);
     }
-    let GeneratePrompt { prompt, system, suffix, context, raw } =
-        GeneratePrompt::of(&request, &fields, prompt)?;
-    let (app, text) = (Arc::clone(&request.app), prompt.to_owned());
-    if let Some(suffix) = suffix.map(ToOwned::to_owned) {
-        let prompt = request.work(move || fill_in::with_suffix(&app, &text, &suffix)).await?;
-        let options = input::options(&request, &fields)?;
-        let generated = GenerationRequest::plain(prompt.tokens, options, input::answer_format(&fields)?);
-        return respond(&request, &fields, AnswerForm::Raw, generated).await;
-    }
-    if raw || request.app.model.template.is_none() {
-        let special = EncodeOptions { add_special: true, parse_special: true };
-        let tokens = request.work(move || app.encode(&text, special)).await?;
-        let options = input::options(&request, &fields)?;
-        let generated = GenerationRequest::plain(tokens, options, input::answer_format(&fields)?);
-        return respond(&request, &fields, AnswerForm::Raw, generated).await;
-    }
-    let mut messages = Vec::new();
-    if let Some(system) = system {
-        messages.push(json!({ "role": "system", "content": system }));
-    }
-    messages.push(json!({ "role": "user", "content": prompt }));
-    let conversation = input::conversation(&request, &fields, &messages)?;
-    let mut generated = conversation::generation_request(&app, conversation).await?;
+    let (conversation, context) = match request.read(&body, Wanted::of).await? {
+        Wanted::Raw(generated) => return respond(&request, &fields, AnswerForm::Raw, *generated).await,
+        Wanted::Message(conversation, context) => (conversation, context),
+    };
+    let mut generated = conversation::generation_request(&request, *conversation).await?;
     if !context.is_empty() {
-        generated.prompt = after_context(context, &generated.prompt, app.model.tokenizer.bos());
+        let bos = request.app.model.tokenizer.bos();
+        generated.prompt = after_context(context, &generated.prompt, bos);
     }
     respond(&request, &fields, AnswerForm::Generate, generated).await
 }
@@ -114,12 +113,12 @@ fn unloads(fields: &Fields<'_>) -> bool {
 
 /// The answer to a request without a prompt, which only loads or unloads the model. It is always loaded; clients that
 /// unload it wait for this word.
-fn loaded(request: &RequestContext, fields: &Fields<'_>, form: AnswerForm) -> Response {
-    let mut document = Lines::new(request, fields, form, &[]).document(&CollectedAnswer::default());
+fn loaded(request: &RequestContext, fields: &Fields<'_>, form: AnswerForm) -> Result<Response, Failure> {
+    let mut document = Lines::new(request, fields, form, &[])?.document(&CollectedAnswer::default());
     document.insert("done".into(), true.into());
     let reason = if unloads(fields) { "unload" } else { "load" };
     document.insert("done_reason".into(), reason.into());
-    json(StatusCode::OK, &Value::Object(document))
+    Ok(json(StatusCode::OK, &Value::Object(document)))
 }
 
 async fn respond(
@@ -128,8 +127,8 @@ async fn respond(
     form: AnswerForm,
     generated: GenerationRequest,
 ) -> Result<Response, Failure> {
-    let mut lines = Lines::new(request, fields, form, &generated.prompt);
-    let generation = Generation::begin(&request.app, generated).await?;
+    let mut lines = Lines::new(request, fields, form, &generated.prompt)?;
+    let generation = Generation::begin(request, generated).await?;
     if fields.flag("stream")?.unwrap_or(true) {
         return Ok(stream::stream(Framing::Lines, &request.app.streams, |writer| {
             write(lines, generation, writer)

@@ -7,7 +7,6 @@ use crate::fields::{self, Fields};
 use crate::generation::GenerationOptions;
 use crate::messages;
 use crate::openai::options;
-use crate::request_context::RequestContext;
 use core::sync::atomic::{AtomicU32, Ordering};
 use doorbell_core::token::TokenId;
 use doorbell_runtime::answer::{Continuation, ToolChoice};
@@ -15,12 +14,12 @@ use doorbell_runtime::constrain::GrammarSpec;
 use serde_json::{Map, Value, json};
 
 /// The generation options, which Ollama has in an object of their own.
-pub(super) fn options(request: &RequestContext, fields: &Fields<'_>) -> Result<GenerationOptions, Failure> {
+pub(super) fn options(app: &App, fields: &Fields<'_>) -> Result<GenerationOptions, Failure> {
     let empty = Value::Object(Map::new());
     let inner = Fields::of(fields.get("options").unwrap_or(&empty), "options")?;
-    let mut options = options::options(&request.app, &inner)?;
+    let mut options = options::options(app, &inner)?;
     options.answers = 1;
-    warn_of_context(inner.count("num_ctx")?.unwrap_or(0), request.app.model.context);
+    warn_of_context(inner.count("num_ctx")?.unwrap_or(0), app.model.context);
     // -1 means no limit, -2 means to fill the context
     if inner.integer("num_predict")?.is_some_and(|count| count >= 0)
         && let Some(limit) = inner.count("num_predict")?
@@ -79,7 +78,7 @@ pub(super) fn variables(fields: &Fields<'_>) -> Result<Map<String, Value>, Failu
 }
 
 pub(super) fn conversation(
-    request: &RequestContext,
+    app: &App,
     fields: &Fields<'_>,
     messages: &[Value],
 ) -> Result<Conversation, Failure> {
@@ -94,7 +93,7 @@ pub(super) fn conversation(
         variables: variables(fields)?,
         split_reasoning: fields.get("think") != Some(&Value::Bool(false)),
         continuation: Continuation::Auto,
-        options: options(request, fields)?,
+        options: options(app, fields)?,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::time;
 use crate::app::App;
+use crate::error::Failure;
 use crate::fields::Fields;
 use crate::generation::{CollectedAnswer, Outcome, ToolCall};
 use crate::openai::logprobs;
@@ -81,11 +82,11 @@ impl Lines {
         fields: &Fields<'_>,
         form: AnswerForm,
         prompt: &[TokenId],
-    ) -> Self {
+    ) -> Result<Self, Failure> {
         let app = Arc::clone(&request.app);
-        let model = fields.get("model").and_then(Value::as_str).unwrap_or(&app.model.name).to_owned();
+        let model = fields.model(&request.app.model.name)?.to_owned();
         let context = if form == AnswerForm::Generate { prompt.to_vec() } else { Vec::new() };
-        Self { app, form, model, context }
+        Ok(Self { app, form, model, context })
     }
 
     /// Adds tokens of the answer to the context.

@@ -3,6 +3,7 @@
 use super::stream_extras::StreamExtras;
 use super::{chat_input, chat_stream, document, logprobs};
 use crate::answer_header::AnswerHeader;
+use crate::app::App;
 use crate::conversation;
 use crate::error::Failure;
 use crate::fields::Fields;
@@ -16,43 +17,45 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 pub(crate) async fn completions(request: RequestContext) -> Result<Response, Failure> {
-    let body = Arc::new(request.json().await?);
+    let body = request.json().await?;
     let conversation = request.read(&body, chat_input::conversation).await?;
     let fields = Fields::of_request(&body)?;
     let extras = StreamExtras::of(&fields)?;
-    let header = AnswerHeader::new(&request, "chatcmpl-", fields.text("model")?);
-    let mut generated = conversation::generation_request(&request.app, conversation).await?;
+    let header = AnswerHeader::new(&request, "chatcmpl-", &fields)?;
+    let mut generated = conversation::generation_request(&request, conversation).await?;
     let prompt = core::mem::take(&mut generated.text);
-    let generation = Generation::begin(&request.app, generated).await?;
+    let generation = Generation::begin(&request, generated).await?;
     if fields.flag("stream")?.unwrap_or(false) {
         return Ok(chat_stream::respond(&request, header, extras, generation));
     }
-    let mut document = completion(&request, &header, generation).await?;
-    if fields.flag("verbose")?.unwrap_or(false) {
-        // llama-server's field with the rendered prompt
-        document.insert("__verbose".into(), json!({ "prompt": prompt }));
-    }
-    Ok(json(StatusCode::OK, &Value::Object(document)))
+    // llama-server's field with the rendered prompt
+    let verbose = fields.flag("verbose")?.unwrap_or(false).then(|| json!({ "prompt": prompt }));
+    let answers = collect(generation).await?;
+    let app = Arc::clone(&request.app);
+    let respond = move || {
+        let mut document = completion(&app, &header, &answers);
+        if let Some(verbose) = verbose {
+            document.insert("__verbose".into(), verbose);
+        }
+        Ok(json(StatusCode::OK, &Value::Object(document)))
+    };
+    request.work(respond).await
 }
 
 /// `/v1/chat/completions/input_tokens`: the number of tokens of a conversation.
 pub(crate) async fn count(request: RequestContext) -> Result<Response, Failure> {
-    let body = Arc::new(request.json().await?);
+    let body = request.json().await?;
     let conversation = request.read(&body, chat_input::conversation).await?;
-    let (_, rendered) = conversation::render(&request.app, conversation).await?;
+    let rendered = conversation::render(&request, conversation).await?;
     Ok(document::input_tokens(rendered.tokens.len()))
 }
 
 /// The document of all answers.
-async fn completion(
-    request: &RequestContext,
-    header: &AnswerHeader,
-    generation: Generation,
-) -> Result<Map<String, Value>, Failure> {
+fn completion(app: &App, header: &AnswerHeader, answers: &[CollectedAnswer]) -> Map<String, Value> {
     let mut total = UsageTotal::default();
     let mut choices = Vec::new();
     let mut timings = Value::Null;
-    for (index, answer) in collect(generation).await?.iter().enumerate() {
+    for (index, answer) in answers.iter().enumerate() {
         if let Some(outcome) = &answer.outcome {
             total.add_answer(outcome);
             timings = outcome.timings().document();
@@ -60,7 +63,7 @@ async fn completion(
         choices.push(json!({
             "index": index,
             "message": message(answer),
-            "logprobs": logprobs::chat(&request.app, &answer.tokens),
+            "logprobs": logprobs::chat(app, &answer.tokens),
             "finish_reason": answer.outcome.as_ref().map(document::finish_reason),
         }));
     }
@@ -68,7 +71,7 @@ async fn completion(
     document.insert("choices".into(), choices.into());
     document.insert("usage".into(), document::usage(&total));
     document.insert("timings".into(), timings);
-    Ok(document)
+    document
 }
 
 fn message(answer: &CollectedAnswer) -> Value {

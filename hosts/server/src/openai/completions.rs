@@ -20,9 +20,6 @@ use doorbell_core::token::TokenId;
 use doorbell_runtime::serve::{PoolingResult, PoolingTask, TokenReport};
 use serde_json::{Map, Value, json};
 
-/// Answers to all prompts of a request together. More would wait for each other, and for ever if the queue is too short.
-const MAX_TOTAL_ANSWERS: usize = 256;
-
 /// `OpenAI`'s default for the number of generated tokens.
 const DEFAULT_TOKENS: u32 = 16;
 
@@ -30,7 +27,7 @@ const DEFAULT_TOKENS: u32 = 16;
 const COMPLETION: &str = "text_completion";
 
 pub(crate) async fn completions(request: RequestContext) -> Result<Response, Failure> {
-    let body = Arc::new(request.json().await?);
+    let body = request.json().await?;
     let fields = Fields::of_request(&body)?;
     let prompts = request.read(&body, prompts).await?;
     let mut options = request.read(&body, options::options).await?;
@@ -44,12 +41,16 @@ pub(crate) async fn completions(request: RequestContext) -> Result<Response, Fai
         options.answers = best_of;
         options.params.sampler.logprobs.get_or_insert(0);
     }
-    if prompts.len().saturating_mul(options.answers as usize) > MAX_TOTAL_ANSWERS {
-        let message = format_args!("must be at most {MAX_TOTAL_ANSWERS} for all prompts together");
-        return Err(fields.wrong("n", message));
+    let most = request.app.answers.limit();
+    if prompts.len().saturating_mul(options.answers as usize) > most as usize {
+        return Err(fields.wrong("n", format_args!("must be at most {most} for all prompts together")));
+    }
+    let repeated = prompts.iter().map(|prompt| prompt.text.len()).sum::<usize>();
+    if echo && repeated.saturating_mul(options.answers as usize) > request.app.settings.body_limit {
+        return Err(fields.wrong("echo", "would repeat more text than a request may have"));
     }
     let format = options::answer_format(&fields)?;
-    let header = AnswerHeader::new(&request, "cmpl-", fields.text("model")?);
+    let header = AnswerHeader::new(&request, "cmpl-", &fields)?;
     let extras = StreamExtras::of(&fields)?;
     let mut running = Vec::new();
     for prompt in prompts {
@@ -59,7 +60,7 @@ pub(crate) async fn completions(request: RequestContext) -> Result<Response, Fai
         };
         let generated = GenerationRequest::plain(prompt.tokens, options.clone(), format.clone());
         let echo = if echo { prompt.text } else { String::new() };
-        let generation = Generation::begin(&request.app, generated).await?;
+        let generation = Generation::begin(&request, generated).await?;
         running.push(RunningPrompt { generation, echo, prompt_tokens });
     }
     if stream {
@@ -68,7 +69,12 @@ pub(crate) async fn completions(request: RequestContext) -> Result<Response, Fai
             Chunks { app, header, extras, writer }.write(running).await;
         }));
     }
-    completion(&request.app, &header, reported, running).await
+    let mut collected = Vec::new();
+    for RunningPrompt { generation, echo, prompt_tokens } in running {
+        collected.push(CollectedPrompt { answers: collect(generation).await?, echo, prompt_tokens });
+    }
+    let app = Arc::clone(&request.app);
+    request.work(move || Ok(completion(&app, &header, reported, collected))).await
 }
 
 /// The part of the answers to a prompt that a response has.
@@ -126,18 +132,24 @@ fn likelihood(answer: &CollectedAnswer) -> f32 {
     if answer.tokens.is_empty() { f32::NEG_INFINITY } else { sum / answer.tokens.len() as f32 }
 }
 
+/// A prompt whose answers are complete.
+struct CollectedPrompt {
+    answers: Vec<CollectedAnswer>,
+    echo: String,
+    prompt_tokens: Vec<TokenReport>,
+}
+
 /// The document of all answers to all prompts.
-async fn completion(
+fn completion(
     app: &App,
     header: &AnswerHeader,
     reported: Reported,
-    running: Vec<RunningPrompt>,
-) -> Result<Response, Failure> {
+    collected: Vec<CollectedPrompt>,
+) -> Response {
     let mut document = document::begin(header, COMPLETION);
     let mut choices = Vec::new();
     let mut sum = UsageTotal::default();
-    for RunningPrompt { generation, echo, prompt_tokens } in running {
-        let mut answers = collect(generation).await?;
+    for CollectedPrompt { mut answers, echo, prompt_tokens } in collected {
         let mut total = UsageTotal::default();
         let outcomes = || answers.iter().filter_map(|answer| answer.outcome.as_ref());
         outcomes().for_each(|outcome| total.add_answer(outcome));
@@ -162,7 +174,7 @@ async fn completion(
     }
     document.insert("choices".into(), choices.into());
     document.insert("usage".into(), document::usage(&sum));
-    Ok(json(StatusCode::OK, &Value::Object(document)))
+    json(StatusCode::OK, &Value::Object(document))
 }
 
 /// Writes the chunks of a stream.

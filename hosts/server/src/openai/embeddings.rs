@@ -8,7 +8,6 @@ use crate::pooling::pool;
 use crate::prompt_input;
 use crate::request_context::RequestContext;
 use crate::stream::json;
-use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
 use core::fmt::Write as _;
@@ -22,7 +21,7 @@ use std::time::Instant;
 const MAX_TEXTS: usize = 2048;
 
 pub(crate) async fn embeddings(request: RequestContext) -> Result<Response, Failure> {
-    let body = Arc::new(request.json().await?);
+    let body = request.json().await?;
     let fields = Fields::of_request(&body)?;
     let base64 = match fields.text("encoding_format")? {
         None | Some("float") => false,
@@ -39,7 +38,7 @@ pub(crate) async fn embeddings(request: RequestContext) -> Result<Response, Fail
     let document = json!({
         "object": "list",
         "data": data.collect::<Vec<Value>>(),
-        "model": fields.text("model")?.unwrap_or(&request.app.model.name),
+        "model": fields.model(&request.app.model.name)?,
         "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
     });
     Ok(json(StatusCode::OK, &document))
@@ -47,7 +46,7 @@ pub(crate) async fn embeddings(request: RequestContext) -> Result<Response, Fail
 
 /// llama-server's own form, without a version in the path: each text has a list of vectors.
 pub(crate) async fn embedding(request: RequestContext) -> Result<Response, Failure> {
-    let body = Arc::new(request.json().await?);
+    let body = request.json().await?;
     let fields = Fields::of_request(&body)?;
     let field = if fields.get("content").is_some() { "content" } else { "input" };
     let texts = request.read(&body, move |app, fields| texts(app, fields, field, false)).await?;
@@ -59,7 +58,7 @@ pub(crate) async fn embedding(request: RequestContext) -> Result<Response, Failu
 /// Ollama's `/api/embed`.
 pub(crate) async fn embed(request: RequestContext) -> Result<Response, Failure> {
     let start = Instant::now();
-    let body = Arc::new(request.json().await?);
+    let body = request.json().await?;
     let fields = Fields::of_request(&body)?;
     let truncate = fields.flag("truncate")?.unwrap_or(true);
     let texts = match fields.get("input") {
@@ -72,7 +71,7 @@ pub(crate) async fn embed(request: RequestContext) -> Result<Response, Failure> 
     let tokens: usize = texts.iter().map(Vec::len).sum();
     let vectors = vectors(&request.app, &fields, texts).await?;
     let document = json!({
-        "model": fields.text("model")?.unwrap_or(&request.app.model.name),
+        "model": fields.model(&request.app.model.name)?,
         "embeddings": vectors,
         "total_duration": u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX),
         "load_duration": 0,
@@ -83,7 +82,7 @@ pub(crate) async fn embed(request: RequestContext) -> Result<Response, Failure> 
 
 /// Ollama's older `/api/embeddings`.
 pub(crate) async fn embed_prompt(request: RequestContext) -> Result<Response, Failure> {
-    let body = Arc::new(request.json().await?);
+    let body = request.json().await?;
     let fields = Fields::of_request(&body)?;
     let texts = request.read(&body, |app, fields| texts(app, fields, "prompt", true)).await?;
     let mut vectors = vectors(&request.app, &fields, texts).await?;
@@ -103,7 +102,11 @@ fn texts(app: &App, fields: &Fields<'_>, field: &str, truncate: bool) -> Result<
     let context = app.model.context;
     let max_tokens = context.saturating_sub(1) as usize;
     let text = |item: &Value| {
-        let mut tokens = prompt_input::tokens(app, fields, field, item)?;
+        // the rest of a text that can't fit is cut in any case
+        let mut tokens = match item.as_str().filter(|_| truncate) {
+            Some(text) => app.encode(app.beginning(text), prompt_input::WHOLE)?,
+            None => prompt_input::tokens(app, fields, field, item)?,
+        };
         if tokens.is_empty() {
             return Err(fields.wrong(field, "must not have empty texts"));
         }

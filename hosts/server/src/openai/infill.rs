@@ -7,7 +7,6 @@ use crate::error::Failure;
 use crate::fields::Fields;
 use crate::prompt_input::Prompt;
 use crate::request_context::RequestContext;
-use alloc::sync::Arc;
 use axum::response::Response;
 use doorbell_core::token::{EncodeOptions, TokenId};
 
@@ -23,7 +22,7 @@ const EXTRA_FILE: &str = "tmp";
 const SNIPPET: &str = "\n\n--- snippet ---\n\n";
 
 pub(crate) async fn infill(request: RequestContext) -> Result<Response, Failure> {
-    let body = Arc::new(request.json().await?);
+    let body = request.json().await?;
     let prompt = request.read(&body, prompt).await?;
     llama_completion::respond(&request, &body, vec![prompt], false).await
 }
@@ -63,7 +62,8 @@ fn prompt(app: &App, fields: &Fields<'_>) -> Result<Prompt, Failure> {
     let room = (context - answer).saturating_sub(4);
     let window = WINDOW.min(room);
     let plain = EncodeOptions::default();
-    let (prefix, suffix) = (app.encode(&prefix, plain)?, app.encode(suffix, plain)?);
+    // the rest of a text that can't fit is cut in any case
+    let (prefix, suffix) = (app.encode(app.end(&prefix), plain)?, app.encode(app.beginning(suffix), plain)?);
     let suffix = &suffix[..suffix.len().min(window / 4)];
     let filled = fim.prompt(last(&prefix, window / 4 * 3), suffix);
     let extra = extra_tokens(app, &fim, &extra)?;
@@ -91,11 +91,11 @@ fn extra_tokens(app: &App, fim: &FimTokens, extra: &[ExtraFile]) -> Result<Vec<T
         match fim.separator {
             Some(separator) => {
                 tokens.push(separator);
-                tokens.extend(encode(&format!("{name}\n"))?);
+                tokens.extend(encode(app.end(&format!("{name}\n")))?);
             }
             None => tokens.extend(encode(SNIPPET)?),
         }
-        tokens.extend(encode(text)?);
+        tokens.extend(encode(app.end(text))?);
     }
     if let Some(separator) = fim.separator {
         tokens.push(separator);

@@ -8,7 +8,7 @@ use crate::error::{Dialect, Failure};
 use crate::fields::Fields;
 use crate::generation::{Event, Generation, GenerationOptions, GenerationRequest, Outcome, random_seed};
 use crate::prompt_input::{self, Prompt};
-use crate::request_context::RequestContext;
+use crate::request_context::{Document, RequestContext};
 use crate::stream::{self, Framing, Writer, json};
 use alloc::sync::Arc;
 use axum::http::StatusCode;
@@ -17,6 +17,9 @@ use doorbell_core::engine::FinishReason;
 use doorbell_core::token::TokenId;
 use doorbell_runtime::serve::TokenReport;
 use serde_json::{Value, json};
+
+/// Names in `response_fields`.
+const MAX_FIELDS: usize = 64;
 
 /// Facts that the documents of a response repeat, and the fields that they have.
 struct Documents {
@@ -48,7 +51,7 @@ struct RunningPrompt {
 }
 
 pub(crate) async fn completion(request: RequestContext) -> Result<Response, Failure> {
-    let body = Arc::new(request.json().await?);
+    let body = request.json().await?;
     let fields = Fields::of_request(&body)?;
     let list = fields.get("prompt").and_then(prompt_input::list).is_some();
     let prompts = request.read(&body, prompts).await?;
@@ -58,7 +61,7 @@ pub(crate) async fn completion(request: RequestContext) -> Result<Response, Fail
 /// Answers prompts with the other fields of a request. The response is a list of documents if `list`, else one.
 pub(super) async fn respond(
     request: &RequestContext,
-    body: &Arc<Value>,
+    body: &Document,
     prompts: Vec<Prompt>,
     list: bool,
 ) -> Result<Response, Failure> {
@@ -72,17 +75,17 @@ pub(super) async fn respond(
     let format = options::answer_format(&fields)?;
     let documents = Documents {
         app: Arc::clone(&request.app),
-        model: fields.text("model")?.unwrap_or(&request.app.model.name).to_owned(),
+        model: fields.model(&request.app.model.name)?.to_owned(),
         settings: settings(&request.app, &options, options::max_tokens(&fields)?),
         return_tokens: fields.flag("return_tokens")?.unwrap_or(false),
         probabilities,
         extras: StreamExtras::of(&fields)?,
-        fields: fields.texts("response_fields")?,
+        fields: response_fields(&fields)?,
     };
     let mut running = Vec::new();
     for (index, Prompt { tokens, text }) in prompts.into_iter().enumerate() {
         let generated = GenerationRequest::plain(tokens, options.clone(), format.clone());
-        let generation = Generation::begin(&request.app, generated).await?;
+        let generation = Generation::begin(request, generated).await?;
         running.push(RunningPrompt { index, generation, text });
     }
     if fields.flag("stream")?.unwrap_or(false) {
@@ -96,6 +99,15 @@ pub(super) async fn respond(
     }
     let document = if list { Value::from(answers) } else { answers.pop().unwrap_or_default() };
     Ok(json(StatusCode::OK, &document))
+}
+
+/// The fields that a whole answer has. Each repeats a part of it.
+fn response_fields(fields: &Fields<'_>) -> Result<Vec<String>, Failure> {
+    let names = fields.texts("response_fields")?;
+    if names.len() > MAX_FIELDS {
+        return Err(fields.wrong("response_fields", format_args!("must be at most {MAX_FIELDS} names")));
+    }
+    Ok(names)
 }
 
 /// Reads `n_probs` and `post_sampling_probs`, and sets the options to report probabilities.
@@ -145,7 +157,7 @@ fn settings(app: &App, options: &GenerationOptions, max_tokens: Option<u32>) -> 
         "adaptive_decay": sampler.adaptive.decay,
         "mirostat_tau": sampler.mirostat.tau,
         "mirostat_eta": sampler.mirostat.eta,
-        "stop": options.stops,
+        "stop": options.stops.texts(),
         "n_predict": max_tokens.map_or(-1, i64::from),
         "max_tokens": max_tokens.map_or(-1, i64::from),
         "ignore_eos": params.ignore_end,

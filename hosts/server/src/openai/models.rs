@@ -1,7 +1,7 @@
 //! `/v1/models`
 
 use crate::app::App;
-use crate::error::{Failure, FailureKind};
+use crate::error::{Failure, FailureKind, quoted};
 use crate::request_context::RequestContext;
 use crate::stream::json;
 use axum::http::StatusCode;
@@ -46,7 +46,7 @@ pub(crate) async fn one(request: RequestContext) -> Result<Response, Failure> {
         let served = &request.app.model.name;
         return Err(Failure::new(
             FailureKind::NotFound,
-            format_args!("no model is called {name:?}; this server has {served:?}"),
+            format_args!("no model is called {}; this server has {served:?}", quoted(name)),
         ));
     }
     Ok(json(StatusCode::OK, &model(&request.app)))

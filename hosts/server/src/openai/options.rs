@@ -1,9 +1,9 @@
 //! The fields of generation options, which all APIs share or translate to.
 
 use crate::app::{App, HEAP};
-use crate::error::Failure;
+use crate::error::{Failure, quoted};
 use crate::fields::Fields;
-use crate::generation::{GenerationOptions, MAX_ANSWERS};
+use crate::generation::{GenerationOptions, MAX_ANSWERS, stops};
 use alloc::sync::Arc;
 use doorbell_core::sample::{DryBreakers, LogitBias, MirostatVersion, SamplerParams};
 use doorbell_core::token::{EncodeOptions, TokenId};
@@ -50,6 +50,12 @@ const COUNTS: [Count; 6] = [
 /// Breaker texts of one request: each is searched for in every token of the vocabulary.
 const MAX_BREAKERS: usize = 64;
 
+/// Bytes of all breaker texts of one request.
+const MAX_BREAKER_TEXT: usize = 512;
+
+/// Bytes that the breakers of all answers to a request may take: a text may begin at the end of most tokens.
+const MAX_BREAKER_BYTES: usize = 32 << 20;
+
 /// The options of a request. Fields that it does not set have the model's recommended value, or the default.
 pub(crate) fn options(app: &App, fields: &Fields<'_>) -> Result<GenerationOptions, Failure> {
     let sampler = sampler(app, fields)?;
@@ -60,12 +66,12 @@ pub(crate) fn options(app: &App, fields: &Fields<'_>) -> Result<GenerationOption
         return Err(fields.wrong("n", format_args!("must be from 1 to {MAX_ANSWERS}")));
     }
     check_discard(fields)?;
-    let dry_breakers = dry_breakers(app, fields, &sampler)?;
+    let dry_breakers = dry_breakers(app, fields, &sampler, answers)?;
     Ok(GenerationOptions {
         params: GenerationParams {
             max_tokens: max_tokens(fields)?.unwrap_or(u32::MAX),
             sampler,
-            bias,
+            bias: bias.into(),
             dry_breakers,
             ignore_end: fields.flag("ignore_eos")?.unwrap_or(false),
             skip_prefix_cache: fields.flag("cache_prompt")? == Some(false),
@@ -75,7 +81,7 @@ pub(crate) fn options(app: &App, fields: &Fields<'_>) -> Result<GenerationOption
             None => app.model.seed,
             seed => seed.filter(|&seed| seed != -1).map(i64::cast_unsigned),
         },
-        stops: fields.texts("stop")?,
+        stops: stops(fields, "stop")?,
         answers,
         reasoning_budget: reasoning_budget(fields)?,
         slot: slot(app, fields)?,
@@ -139,11 +145,15 @@ fn dry_breakers(
     app: &App,
     fields: &Fields<'_>,
     sampler: &SamplerParams,
+    answers: u32,
 ) -> Result<Option<Arc<DryBreakers<'static>>>, Failure> {
     const FIELD: &str = "dry_sequence_breakers";
     let texts = fields.texts(FIELD)?;
     if texts.len() > MAX_BREAKERS {
         return Err(fields.wrong(FIELD, format_args!("must be at most {MAX_BREAKERS} texts")));
+    }
+    if texts.iter().map(String::len).sum::<usize>() > MAX_BREAKER_TEXT {
+        return Err(fields.wrong(FIELD, format_args!("must have at most {MAX_BREAKER_TEXT} bytes together")));
     }
     if !sampler.dry.active() {
         return Ok(None);
@@ -154,7 +164,11 @@ fn dry_breakers(
         (None, None) => DryBreakers::of_texts(DryBreakers::DEFAULT, tokenizer, HEAP),
         (Some(_), _) => DryBreakers::of_texts(texts, tokenizer, HEAP),
     };
-    breakers.map(|breakers| Some(Arc::new(breakers))).map_err(|error| fields.wrong(FIELD, error))
+    let breakers = breakers.map_err(|error| fields.wrong(FIELD, error))?;
+    if fields.get(FIELD).is_some() && breakers.bytes().saturating_mul(answers as usize) > MAX_BREAKER_BYTES {
+        return Err(fields.wrong(FIELD, "are at the end of too many tokens"));
+    }
+    Ok(Some(Arc::new(breakers)))
 }
 
 /// Refuses wrong values of llama-server's `n_discard` and `n_keep`. Right ones have no effect: no tokens of a full
@@ -254,6 +268,6 @@ pub(crate) fn answer_format(fields: &Fields<'_>) -> Result<Option<GrammarSpec>, 
             let pattern = pattern.ok_or_else(|| format.wrong("pattern", "is missing"))?;
             Ok(Some(GrammarSpec::Regex(pattern.to_owned())))
         }
-        other => Err(format.wrong("type", format_args!("{other:?} is not known"))),
+        other => Err(format.wrong("type", format_args!("{} is not known", quoted(other)))),
     }
 }

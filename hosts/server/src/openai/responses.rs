@@ -10,18 +10,17 @@ use crate::fields::Fields;
 use crate::generation::Generation;
 use crate::request_context::RequestContext;
 use crate::stream::json;
-use alloc::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
 
 pub(crate) async fn responses(request: RequestContext) -> Result<Response, Failure> {
-    let body = Arc::new(request.json().await?);
+    let body = request.json().await?;
     let conversation = request.read(&body, responses_input::conversation).await?;
     let fields = Fields::of_request(&body)?;
-    let header = AnswerHeader::new(&request, "resp_", fields.text("model")?);
+    let header = AnswerHeader::new(&request, "resp_", &fields)?;
     let response = ResponseDocument::new(header, &fields)?;
-    let generated = conversation::generation_request(&request.app, conversation).await?;
-    let generation = Generation::begin(&request.app, generated).await?;
+    let generated = conversation::generation_request(&request, conversation).await?;
+    let generation = Generation::begin(&request, generated).await?;
     if fields.flag("stream")?.unwrap_or(false) {
         let extras = StreamExtras::of(&fields)?;
         return Ok(responses_stream::respond(&request, response, extras, generation));
@@ -31,8 +30,8 @@ pub(crate) async fn responses(request: RequestContext) -> Result<Response, Failu
 
 /// `/v1/responses/input_tokens`: the number of tokens of an input.
 pub(crate) async fn count(request: RequestContext) -> Result<Response, Failure> {
-    let body = Arc::new(request.json().await?);
+    let body = request.json().await?;
     let conversation = request.read(&body, responses_input::conversation).await?;
-    let (_, rendered) = conversation::render(&request.app, conversation).await?;
+    let rendered = conversation::render(&request, conversation).await?;
     Ok(document::input_tokens(rendered.tokens.len()))
 }

@@ -4,7 +4,7 @@ use super::options;
 use super::response_tools::{ResponseTools, arguments_of_input, offered_name};
 use crate::app::App;
 use crate::conversation::Conversation;
-use crate::error::Failure;
+use crate::error::{Failure, quoted};
 use crate::fields::Fields;
 use crate::messages;
 use doorbell_runtime::answer::Continuation;
@@ -179,6 +179,6 @@ fn answer_format(fields: &Fields<'_>) -> Result<Option<GrammarSpec>, Failure> {
             let schema = format.get("schema").ok_or_else(|| format.wrong("schema", "is missing"))?;
             Ok(Some(GrammarSpec::JsonSchema(schema.clone())))
         }
-        other => Err(format.wrong("type", format_args!("{other:?} is not known"))),
+        other => Err(format.wrong("type", format_args!("{} is not known", quoted(other)))),
     }
 }
