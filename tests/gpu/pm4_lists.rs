@@ -24,7 +24,7 @@ const CHIPS: [&str; 3] = ["gfx1100", "gfx1151", "gfx1200"];
 const LEFT: [&str; 6] =
     ["activations", "kernel scratch", "results", "picked tokens", "keys of group", "values of group"];
 
-/// What models with recurrent layers leave besides.
+/// The allocation that models with recurrent layers leave besides.
 const STATES: &str = "recurrent states";
 
 /// A window on the allocation that holds what has this name, and where in it that is.

@@ -29,7 +29,7 @@ fn bits(logits: Vec<f32>) -> Vec<u32> {
     logits.into_iter().map(f32::to_bits).collect()
 }
 
-/// What follows a restored state is what followed when it was copied, whatever came in between.
+/// Tokens behind a restored state are those that followed when it was copied, whatever came in between.
 #[test]
 fn a_copied_state_goes_on_like_the_first() {
     recurrent(|name, model| {

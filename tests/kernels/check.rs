@@ -174,6 +174,28 @@ fn start(
     State { arena, pools, states, result }
 }
 
+/// The start of each row's table among all page ids, by group, and these ids.
+fn page_tables(model: &Model<'_>, rows: &Rowset) -> (Vec<u32>, Vec<u32>) {
+    let (mut tables, mut pages) = (Vec::new(), Vec::new());
+    for group in 0..model.groups.len() {
+        let mut before: Option<(&[u32], u32)> = None;
+        for location in &rows.locations {
+            // Rows of a run share a table.
+            let own = location.pages[group].as_slice();
+            let start = match before {
+                Some((other, start)) if other == own => start,
+                _ => {
+                    pages.extend(own);
+                    (pages.len() - own.len()) as u32
+                }
+            };
+            tables.push(start);
+            before = Some((own, start));
+        }
+    }
+    (tables, pages)
+}
+
 fn upload(machine: &mut Machine, model: &Model<'_>, plan: &Plan<'_>, rows: &Rowset, state: &State) -> Device {
     let weights = model.weights.iter().map(|weight| machine.upload("weight", weight.data)).collect();
     let words = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
@@ -195,23 +217,7 @@ fn upload(machine: &mut Machine, model: &Model<'_>, plan: &Plan<'_>, rows: &Rows
         values: machine.upload("values", &bytes_of(&values.cells, values.layout.kv)),
     });
     let pools = pools.collect();
-    let (mut tables, mut pages) = (Vec::new(), Vec::new());
-    for group in 0..model.groups.len() {
-        let mut before: Option<(&[u32], u32)> = None;
-        for location in &rows.locations {
-            // Rows of a run share a table.
-            let own = location.pages[group].as_slice();
-            let start = match before {
-                Some((other, start)) if other == own => start,
-                _ => {
-                    pages.extend(own);
-                    (pages.len() - own.len()) as u32
-                }
-            };
-            tables.push(start);
-            before = Some((own, start));
-        }
-    }
+    let (tables, pages) = page_tables(model, rows);
     let count = rows.tokens.len();
     let of_outputs = |values: &[u32]| -> Vec<u32> {
         let groups = values.chunks_exact(count);

@@ -70,7 +70,7 @@ impl<'c> DeviceKv<'c> {
         }
     }
 
-    /// What an operation has made of the state of the batch's first run, as bits of f32: inputs of the run's last
+    /// The state of the batch's first run behind an operation, as bits of f32: inputs of the run's last
     /// positions and the recurrence; `None` if it has no state.
     pub(crate) fn state_after(&mut self, op: &Op, memory: &StepMemory<'_, '_>) -> Option<Vec<u32>> {
         let Op::DeltaNet(op) = op else { return None };

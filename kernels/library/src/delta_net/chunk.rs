@@ -18,7 +18,7 @@ pub(crate) struct Gates {
     norm: Vec<Value>,
 }
 
-/// What is read early for the tokens of a wave: beta and alpha of each, and the lane's output gates.
+/// Values that are read early for the tokens of a wave: beta and alpha of each, and the lane's output gates.
 pub(crate) struct TokenGates {
     gates: [Value; 2],
     output: Vec<Value>,

@@ -1,4 +1,4 @@
-//! What all parts of the kernel of a delta net use, and the lane's part of the state.
+//! Values that all parts of the kernel of a delta net use, and the lane's part of the state.
 
 use super::spec::{COLUMNS, DeltaArguments, DeltaLds, DeltaNetSpec, Run};
 use crate::builder_ext::BuilderExt;

@@ -4,6 +4,7 @@ use crate::formats::spec::FormatSpec;
 use crate::gemv::activations::WORKGROUP;
 use crate::launch::{Cost, Launch};
 use crate::rows::argmax::ArgMax;
+use crate::rows::copy::{CopyWords, GROUP_WORDS};
 use crate::rows::embed::{Embedding, SelectRows};
 use crate::rows::norm::NormAdd;
 use crate::step::Step;
@@ -18,6 +19,18 @@ pub(crate) fn is_readable(model: &Model<'_>, table: WeightId) -> bool {
     FormatSpec::find(weight.ty).is_some()
         && weight.cols.is_multiple_of(8)
         && u32::try_from(weight.data.len()).is_ok()
+}
+
+/// The launch that copies words to memory that does not overlap.
+pub fn copy_words(from: u64, to: u64, count: u32) -> Launch {
+    let bytes = 4 * u64::from(count);
+    Launch {
+        spec: CopyWords.into(),
+        groups: [count.div_ceil(GROUP_WORDS).max(1), 1, 1],
+        arguments: vec![ArgumentValue::Buffer(from), ArgumentValue::Buffer(to), ArgumentValue::Scalar(count)],
+        waits: true,
+        cost: Cost { read: bytes, written: bytes, products: 0 },
+    }
 }
 
 /// The launch of an embedding.
