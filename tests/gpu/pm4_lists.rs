@@ -200,7 +200,7 @@ fn kernels(model: &Model<'_>, name: &str) -> Vec<String> {
     let limits = [Limit { rule: Rule::VramSize, bytes: 1 << 30 }].into_iter().collect();
     let budget = MemoryPool { domain: MemoryDomain::Vram, limits };
     let isa = Isa(chip(name).unwrap().version);
-    let estimate = estimate(model, &plan, (isa, &budget), &settings(1), 32, HEAP).unwrap();
+    let estimate = estimate(model, &plan, isa, &budget, &settings(1), 32, HEAP).unwrap();
     estimate.ops.into_iter().flat_map(|op| op.dispatches).map(|dispatch| dispatch.kernel).collect()
 }
 

@@ -50,7 +50,7 @@ impl<'a> Model<'a> {
                 Some(delta) => {
                     recurrent += 1;
                     let fused = family.recurrence.is_some_and(|recurrence| recurrence.fused_gates);
-                    Mixer::Delta(binder.delta(index, &hparams, (delta, fused), StateSlot(recurrent - 1))?)
+                    Mixer::Delta(binder.delta(index, &hparams, delta, fused, StateSlot(recurrent - 1))?)
                 }
                 None => {
                     Mixer::Attention(binder.attention(index, &hparams, family, &mut kv_slots, ropes.len())?)
@@ -360,7 +360,8 @@ impl<'a> Binder<'_, 'a> {
         &mut self,
         index: usize,
         hparams: &HyperParams<'a>,
-        (shape, fused_gates): (DeltaShape, bool),
+        shape: DeltaShape,
+        fused_gates: bool,
         state: StateSlot,
     ) -> Result<Delta, ModelError> {
         let cols = hparams.width;
@@ -417,7 +418,7 @@ impl<'a> Binder<'_, 'a> {
             },
             post_ffn_norm,
             ffn: match hparams.experts.filter(|_| !family.gemma4 && index >= hparams.dense_layers as usize) {
-                Some(experts) => self.mixture(index, hparams, (family, experts))?,
+                Some(experts) => self.mixture(index, hparams, family, experts)?,
                 None => self.dense(index, hparams, family)?,
             },
             parallel_experts: match hparams.experts.filter(|_| family.gemma4) {

@@ -56,7 +56,8 @@ impl Binder<'_, '_> {
         &mut self,
         layer: usize,
         hparams: &HyperParams<'_>,
-        (family, experts): (&Family, ExpertParams),
+        family: &Family,
+        experts: ExpertParams,
     ) -> Result<Ffn, ModelError> {
         let (width, factor) = (hparams.width, hparams.residual_scale);
         let matrix =
@@ -68,7 +69,7 @@ impl Binder<'_, '_> {
         }
         let (gate, up, down) = self.expert_stacks(layer, width, experts)?;
         let down = self.damped(down, factor, experts.count)?;
-        let mut shared = self.shared(layer, width, (experts, family.routing.gated_shared))?;
+        let mut shared = self.shared(layer, width, experts, family.routing.gated_shared)?;
         if let Some(shared) = &mut shared {
             shared.down = self.damped(shared.down, factor, 1)?;
         }
@@ -96,7 +97,8 @@ impl Binder<'_, '_> {
         &mut self,
         layer: usize,
         width: u32,
-        (experts, gated): (ExpertParams, bool),
+        experts: ExpertParams,
+        gated: bool,
     ) -> Result<Option<Shared>, ModelError> {
         let ffn = experts.shared_ffn;
         let dims = Dims { cols: width, rows: ffn, stack: 1 };

@@ -68,15 +68,15 @@ impl Graph<'_, '_, '_, '_> {
         };
         let stream = self.select_if(last, stream, self.model.hparams.width)?;
         if self.model.family.ffn_norm == FfnNorm::Parallel {
-            self.parallel(layer, (output, mixed), stream, rows)?;
+            self.parallel(layer, output, mixed, stream, rows)?;
             return Ok(stream);
         }
-        self.branch(output, mixed, layer.post_attention_norm, stream, (rows, 1.0))?;
+        self.branch(output, mixed, layer.post_attention_norm, stream, rows, 1.0)?;
         let Some((token_input, (inputs, index))) = layer.token_input.zip(inputs) else {
-            self.ffn(layer, stream, (rows, layer.output_scale))?;
+            self.ffn(layer, stream, rows, layer.output_scale)?;
             return Ok(stream);
         };
-        self.ffn(layer, stream, (rows, 1.0))?;
+        self.ffn(layer, stream, rows, 1.0)?;
         let width = token_input.gate.rows;
         let inputs = self.select_if(last, inputs, width * self.model.layers.len() as u32)?;
         let hidden = self.builder.tensor(rows, width, Element::F32)?;
@@ -84,7 +84,7 @@ impl Graph<'_, '_, '_, '_> {
         let epilogue = Epilogue::GateBy { by: inputs, column: index as u32 * width, glu, out: hidden };
         self.project(stream, None, &[Part { matrix: token_input.gate, epilogue }])?;
         let scale = layer.output_scale;
-        self.branch(token_input.projection, hidden, Some(token_input.norm), stream, (rows, scale))?;
+        self.branch(token_input.projection, hidden, Some(token_input.norm), stream, rows, scale)?;
         Ok(stream)
     }
 
@@ -96,7 +96,7 @@ impl Graph<'_, '_, '_, '_> {
         self.builder.op(Op::Embed { table: inputs.table, scale: inputs.scale, out })?;
         let epilogue = Epilogue::Store { out: projected };
         self.project(embedding, None, &[Part { matrix: inputs.projection, epilogue }])?;
-        self.norm_add(projected, inputs.norm, out, (Update::Add, 1.0))?;
+        self.norm_add(projected, inputs.norm, out, Update::Add, 1.0)?;
         Ok(out)
     }
 
@@ -105,7 +105,8 @@ impl Graph<'_, '_, '_, '_> {
         input: TensorId,
         norm: Norm,
         to: TensorId,
-        (update, scale): (Update, f32),
+        update: Update,
+        scale: f32,
     ) -> Result<(), PlanError> {
         self.builder.op(Op::NormAdd(NormAdd { input, norm, to, update, scale }))
     }
@@ -144,7 +145,7 @@ impl Graph<'_, '_, '_, '_> {
             let key = Epilogue::Key { norm: layer.key_norm, rope, kv };
             parts.extend(layer.key.map(|matrix| Part { matrix, epilogue: key }));
         } else {
-            self.rotated_heads(layer, (stream, norm), query)?;
+            self.rotated_heads(layer, stream, norm, query)?;
         }
         let value = Epilogue::Value { norm: layer.value_norm, kv };
         parts.extend(layer.value.map(|matrix| Part { matrix, epilogue: value }));
@@ -177,7 +178,8 @@ impl Graph<'_, '_, '_, '_> {
     fn rotated_heads(
         &mut self,
         layer: &Attention,
-        (stream, norm): (TensorId, Option<Norm>),
+        stream: TensorId,
+        norm: Option<Norm>,
         out: TensorId,
     ) -> Result<(), PlanError> {
         let query = (layer.query, layer.query_norm, HeadTarget::Query { head_dim: layer.key_dim, out });
@@ -188,7 +190,7 @@ impl Graph<'_, '_, '_, '_> {
             let after = layer.head_norms == HeadNorms::AfterRotation;
             if let Some(head_norm) = head_norm.filter(|_| !after) {
                 let normalized = self.builder.tensor(Rows::Batch, matrix.rows, Element::F32)?;
-                self.norm_add(input, head_norm, normalized, (Update::Replace, 1.0))?;
+                self.norm_add(input, head_norm, normalized, Update::Replace, 1.0)?;
                 input = normalized;
             }
             self.builder.op(Op::Rotate(Rotate {
@@ -206,14 +208,15 @@ impl Graph<'_, '_, '_, '_> {
     fn parallel(
         &mut self,
         layer: &Layer,
-        (output, mixed): (Matrix, TensorId),
+        output: Matrix,
+        mixed: TensorId,
         stream: TensorId,
         rows: Rows,
     ) -> Result<(), PlanError> {
         let hidden = self.dense_hidden(layer, layer.attention_norm, stream, rows)?;
-        self.branch(output, mixed, None, stream, (rows, 1.0))?;
+        self.branch(output, mixed, None, stream, rows, 1.0)?;
         match hidden {
-            Some((down, hidden)) => self.branch(down, hidden, None, stream, (rows, 1.0)),
+            Some((down, hidden)) => self.branch(down, hidden, None, stream, rows, 1.0),
             None => Ok(()),
         }
     }
@@ -294,14 +297,15 @@ impl Graph<'_, '_, '_, '_> {
         input: TensorId,
         norm: Option<Norm>,
         stream: TensorId,
-        (rows, scale): (Rows, f32),
+        rows: Rows,
+        scale: f32,
     ) -> Result<(), PlanError> {
         let Some(norm) = norm else {
             return self.project(input, None, &[Part { matrix, epilogue: Epilogue::Add { to: stream } }]);
         };
         let out = self.builder.tensor(rows, matrix.rows, Element::F32)?;
         self.project(input, None, &[Part { matrix, epilogue: Epilogue::Store { out } }])?;
-        self.norm_add(out, norm, stream, (Update::Add, scale))
+        self.norm_add(out, norm, stream, Update::Add, scale)
     }
 
     /// The normalized results of a dense feed-forward and of the experts beside it, added.
@@ -317,7 +321,7 @@ impl Graph<'_, '_, '_, '_> {
         let dense = self.builder.tensor(rows, width, Element::F32)?;
         self.project(hidden, None, &[Part { matrix: down, epilogue: Epilogue::Store { out: dense } }])?;
         let both = self.builder.tensor(rows, width, Element::F32)?;
-        self.norm_add(dense, layer.dense_post_norm, both, (Update::Replace, 1.0))?;
+        self.norm_add(dense, layer.dense_post_norm, both, Update::Replace, 1.0)?;
         let Some(experts) = self.model.hparams.experts else { return Ok(both) };
         let ids = self.builder.tensor(rows, experts.used, Element::U32)?;
         let weights = self.builder.tensor(rows, experts.used, Element::F32)?;
@@ -348,7 +352,7 @@ impl Graph<'_, '_, '_, '_> {
             to: routed,
             update: Update::Replace,
         }))?;
-        self.norm_add(routed, layer.post_norm, both, (Update::Add, 1.0))?;
+        self.norm_add(routed, layer.post_norm, both, Update::Add, 1.0)?;
         Ok(both)
     }
 
@@ -374,7 +378,7 @@ impl Graph<'_, '_, '_, '_> {
     }
 
     /// The feed-forward of the stream, which is then multiplied by the scale.
-    fn ffn(&mut self, layer: &Layer, stream: TensorId, (rows, scale): (Rows, f32)) -> Result<(), PlanError> {
+    fn ffn(&mut self, layer: &Layer, stream: TensorId, rows: Rows, scale: f32) -> Result<(), PlanError> {
         let glu = self.model.family.glu;
         match layer.ffn {
             Ffn::Plain { .. } | Ffn::Dense { .. } => {
@@ -383,9 +387,9 @@ impl Graph<'_, '_, '_, '_> {
                 match (layer.parallel_experts, layer.post_ffn_norm) {
                     (Some(experts), Some(norm)) => {
                         let both = self.dense_and_experts(down, hidden, &experts, stream, rows)?;
-                        self.norm_add(both, norm, stream, (Update::Add, scale))
+                        self.norm_add(both, norm, stream, Update::Add, scale)
                     }
-                    (_, norm) => self.branch(down, hidden, norm, stream, (rows, scale)),
+                    (_, norm) => self.branch(down, hidden, norm, stream, rows, scale),
                 }
             }
             Ffn::Mixture { router, gate, up, down, shared } => {
@@ -428,7 +432,7 @@ impl Graph<'_, '_, '_, '_> {
                     self.project(hidden, None, &[Part { matrix: shared.down, epilogue }])?;
                 }
                 match layer.post_ffn_norm {
-                    Some(norm) => self.norm_add(to, norm, stream, (Update::Add, scale)),
+                    Some(norm) => self.norm_add(to, norm, stream, Update::Add, scale),
                     None => Ok(()),
                 }
             }

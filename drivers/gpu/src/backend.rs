@@ -143,11 +143,11 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         let plan = model.plan(settings.shape, HeadResult::Logits, heap)?;
         let mut conversions = convert::choose(&mut kept, &plan.ops, target);
         let budget = process.budget(index).first;
-        let fitting = fit(&budget, &mut kept, &plan, (&settings, target), fallback.is_some())?;
+        let fitting = fit(&budget, &mut kept, &plan, &settings, target, fallback.is_some())?;
         conversions.keep(&fitting.loaded, &kept);
         let settings = Settings { placement: fitting.placement, ..settings };
         let device = GpuDevice::new(process, index, delay)?;
-        let mut this = Self::bare((model, kept, conversions), settings, (target, device), heap)?;
+        let mut this = Self::bare(model, kept, conversions, settings, target, device, heap)?;
         (this.fallback, this.split_report) = (fallback, fitting.split_report);
         this.load(index, &fitting.loaded)?;
         this.reserve_states(settings.states)?;
@@ -176,16 +176,19 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
         let loaded = weights(plan, &kept, &wanted);
         KeptLayers::used(plan, model, &wanted).apply(&mut kept);
         let device = GpuDevice::new(process, index, delay)?;
-        let mut this = Self::bare((model, kept, conversions), settings, (target, device), heap)?;
+        let mut this = Self::bare(model, kept, conversions, settings, target, device, heap)?;
         this.load(index, &loaded)?;
         Ok(this)
     }
 
     /// A backend with nothing on the device.
     fn bare(
-        (model, kept, conversions): (&'m Model<'a>, Model<'m>, Conversions),
+        model: &'m Model<'a>,
+        kept: Model<'m>,
+        conversions: Conversions,
         settings: Settings,
-        (target, device): (Target, GpuDevice<'k>),
+        target: Target,
+        device: GpuDevice<'k>,
         heap: Heap<'m>,
     ) -> Result<Self, GpuError> {
         Ok(Self {
@@ -225,7 +228,7 @@ impl<'k, 'm, 'a> GpuBackend<'k, 'm, 'a> {
     fn load(&mut self, index: DeviceIndex, loaded: &[bool]) -> Result<(), GpuError> {
         let device = self.device.as_mut().ok_or(GpuError::Lost(None))?;
         let Settings { kv, pages, .. } = self.settings;
-        self.store.load(device, self.model, &self.kept, loaded, (kv, pages))?;
+        self.store.load(device, self.model, &self.kept, loaded, kv, pages)?;
         device.install_trap_handler(self.target);
         self.queue = Some(Queue::create(&mut device.process, index, self.settings.queue())?);
         if self.settings.profile {

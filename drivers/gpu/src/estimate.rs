@@ -90,7 +90,8 @@ fn ideal_us(cost: &Cost, peak: Peak) -> f64 {
 pub fn estimate(
     model: &Model<'_>,
     plan: &Plan<'_>,
-    (isa, budget): (Isa, &MemoryPool),
+    isa: Isa,
+    budget: &MemoryPool,
     settings: &Settings,
     positions: u32,
     heap: Heap<'_>,
@@ -100,7 +101,7 @@ pub fn estimate(
     let launch_cost = packet::LaunchCost::of(isa, submit);
     let mut kept = model.copy(heap)?;
     let mut conversions = convert::choose(&mut kept, &plan.ops, target);
-    let fitting = fit(budget, &mut kept, plan, (settings, target), true)?;
+    let fitting = fit(budget, &mut kept, plan, settings, target, true)?;
     conversions.keep(&fitting.loaded, &kept);
     let mut chosen = on_device(plan, &kept, target, fitting.placement);
     bind(plan, &mut chosen, &mut Vec::new());

@@ -32,12 +32,13 @@ pub(crate) fn fit(
     budget: &MemoryPool,
     kept: &mut Model<'_>,
     plan: &Plan<'_>,
-    (settings, target): (&Settings, Target),
+    settings: &Settings,
+    target: Target,
     has_fallback: bool,
 ) -> Result<Fitting, GpuError> {
     let limit = budget.decisive();
     let tried = |placement| {
-        let (fitting, needs) = fitting(kept, plan, (settings, target), (placement, has_fallback));
+        let (fitting, needs) = fitting(kept, plan, settings, target, placement, has_fallback);
         if needs.total() <= limit.bytes { Ok(fitting) } else { Err(needs) }
     };
     let mut found = tried(settings.placement);
@@ -72,8 +73,10 @@ fn splits(model: &Model<'_>) -> Vec<LayerSplit> {
 fn fitting(
     kept: &Model<'_>,
     plan: &Plan<'_>,
-    (settings, target): (&Settings, Target),
-    (placement, has_fallback): (Placement, bool),
+    settings: &Settings,
+    target: Target,
+    placement: Placement,
+    has_fallback: bool,
 ) -> (Fitting, MemoryNeeds) {
     let mut chosen = on_device(plan, kept, target, placement);
     if has_fallback {

@@ -41,7 +41,8 @@ impl ModelBuffers {
         model: &Model<'_>,
         kept: &Model<'_>,
         loaded: &[bool],
-        (kv, pages): (KvType, KvPages),
+        kv: KvType,
+        pages: KvPages,
     ) -> Result<(), GpuError> {
         let usage = device.usage();
         for ((weight, kept), loaded) in model.weights.iter().zip(&kept.weights).zip(loaded) {

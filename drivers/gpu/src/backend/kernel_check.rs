@@ -155,7 +155,7 @@ impl GpuBackend<'_, '_, '_> {
         let mut seen = BTreeSet::new();
         for (rows, position, result, chained) in steps {
             let plan = self.model.plan(Shape { rows, outputs: 1 }, result, heap)?;
-            self.check(&plan, (position, chained), cache, &mut seen)?;
+            self.check(&plan, position, chained, cache, &mut seen)?;
         }
         Ok(())
     }
@@ -175,7 +175,8 @@ impl GpuBackend<'_, '_, '_> {
     fn check(
         &mut self,
         plan: &Plan<'_>,
-        (position, chained): (u32, bool),
+        position: u32,
+        chained: bool,
         cache: &mut dyn KernelCheckCache,
         seen: &mut BTreeSet<Vec<KernelSpec>>,
     ) -> Result<(), GpuError> {

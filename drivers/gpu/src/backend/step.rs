@@ -54,7 +54,7 @@ impl<'k> GpuBackend<'k, '_, '_> {
         }
         self.clear_ring(batch, chained);
         self.progress = WaitProgress::default();
-        let started = self.start(plan, batch, index, (size, steps));
+        let started = self.start(plan, batch, index, size, steps);
         let submission = self.mark_lost(started)?;
         let head = plan.ops.iter().find_map(|op| if let Op::Head(head) = op { Some(head) } else { None });
         self.in_flight = head.map(|head| {
@@ -201,7 +201,8 @@ impl<'k> GpuBackend<'k, '_, '_> {
         plan: &Plan<'_>,
         batch: &Batch<'_>,
         index: usize,
-        (size, steps): (StepSize, u32),
+        size: StepSize,
+        steps: u32,
     ) -> Result<Option<Submission>, GpuError> {
         let Self { device, queue, buffers, store, recordings, settings, reference, .. } = self;
         let Self { progress, timings, names, packets, fallback, kept, .. } = self;

@@ -210,7 +210,7 @@ impl Uploader {
             return if is_lost { Err(AllocError::Lost.into()) } else { Ok(()) };
         }
         let (engine, buffers) = self.staged.as_mut().ok_or(UploadError::Unreachable)?;
-        stage(process, engine, buffers, source, (target.va() + offset, bytes), delay)
+        stage(process, engine, buffers, source, target.va() + offset, bytes, delay)
     }
 }
 
@@ -257,7 +257,8 @@ fn stage(
     engine: &mut CopyEngine,
     buffers: &mut Staging,
     source: &mut dyn Source,
-    (va, bytes): (u64, u64),
+    va: u64,
+    bytes: u64,
     delay: &mut dyn DelayNs,
 ) -> Result<(), UploadError> {
     let (mut done, mut turn) = (0, 0);

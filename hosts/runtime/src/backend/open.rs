@@ -158,5 +158,5 @@ pub fn estimate(
     let config = Config::new(positions.max(plan.shape.rows), 1, plan.shape.rows);
     let plain = Settings::new(config.kv_pages(model), setup.kv, plan.shape);
     let settings = Settings { states: config.states(), placement, submit, ..plain };
-    Ok(Some(doorbell_gpu::estimate::estimate(model, plan, (isa, &budget), &settings, positions, heap)?))
+    Ok(Some(doorbell_gpu::estimate::estimate(model, plan, isa, &budget, &settings, positions, heap)?))
 }

@@ -202,7 +202,7 @@ impl Gates {
         read: &[TokenGates],
     ) {
         for (token, own) in Self::tokens(k, context).into_iter().zip(read) {
-            k.when(token.lt(chunk.count), |k| self.finish_token(k, context, run, (chunk.first, token), own));
+            k.when(token.lt(chunk.count), |k| self.finish_token(k, context, run, chunk.first, token, own));
         }
     }
 
@@ -211,7 +211,8 @@ impl Gates {
         k: &mut Builder,
         context: &DeltaContext,
         run: Run,
-        (first, token): (Value, Value),
+        first: Value,
+        token: Value,
         own: &TokenGates,
     ) {
         let value_dim = context.spec.shape.value_dim;

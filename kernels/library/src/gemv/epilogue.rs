@@ -50,7 +50,7 @@ pub(crate) fn epilogue(
             }
         }
         OutputMode::Split { dim } => {
-            return split(k, part.rows / 2, dim, arguments, (y, Output { row, column }));
+            return split(k, part.rows / 2, dim, arguments, y, Output { row, column });
         }
         OutputMode::Add => {
             let old = k.read(arguments.out, offset);
@@ -78,7 +78,7 @@ pub(crate) fn epilogue(
 }
 
 /// Writes a value of a head of `dim` elements, or of the gate behind it, to rows of `width` heads' elements.
-fn split(k: &mut Builder, width: u32, dim: u32, arguments: &PartArguments, (y, at): (Value, Output)) {
+fn split(k: &mut Builder, width: u32, dim: u32, arguments: &PartArguments, y: Value, at: Output) {
     let head = k.eval(at.column / (2 * dim));
     let within = k.eval(at.column - head * (2 * dim));
     let start = k.eval(at.row * width + head * dim);

@@ -76,17 +76,18 @@ pub(crate) fn select(step: &Step<'_, '_>, input: TensorId, out: TensorId) -> Lau
 /// The launch of the norm of a branch.
 pub(crate) fn norm_add(step: &Step<'_, '_>, op: &plan::NormAdd) -> Launch {
     let scale = (op.scale != 1.0).then_some(op.scale);
-    norm_launch(step, (op.input, op.norm), step.tensor(op.to), op.update, scale)
+    norm_launch(step, op.input, op.norm, step.tensor(op.to), op.update, scale)
 }
 
 /// The launch of `result = RMS(input)`.
 pub(crate) fn hidden(step: &Step<'_, '_>, input: TensorId, norm: Norm) -> Launch {
-    norm_launch(step, (input, norm), step.inputs.result, Update::Replace, None)
+    norm_launch(step, input, norm, step.inputs.result, Update::Replace, None)
 }
 
 fn norm_launch(
     step: &Step<'_, '_>,
-    (input, norm): (TensorId, Norm),
+    input: TensorId,
+    norm: Norm,
     to: u64,
     update: Update,
     scale: Option<f32>,

@@ -85,7 +85,7 @@ impl PrefillAttention {
                 let running = work.steps(k, &range, &initial);
                 let index = work.own.index;
                 let inside = k.eval(index.ge(begin) & index.lt(end) & work.own.real);
-                work.write(k, inside, (group.gate, group.out), &running);
+                work.write(k, inside, group.gate, group.out, &running);
             });
             let again = k.lt_u(end, group.count);
             (alloc::vec![end], again)

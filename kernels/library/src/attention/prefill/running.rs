@@ -142,7 +142,8 @@ impl PrefillWork {
         &self,
         k: &mut Builder,
         inside: Value,
-        (gate, out): (Option<Value>, Value),
+        gate: Option<Value>,
+        out: Value,
         running: &[Value],
     ) {
         let other = k.lane_xor(running[1], 16);
