@@ -60,11 +60,11 @@ pub(super) fn typical(scratch: &mut Scratch<'_>, p: f32, min_keep: usize) {
 
 /// Divides the logits by the temperature; with a range, by one that follows the normalized entropy.
 ///
-/// At temperature 0 only the likeliest candidate stays. Logits come out relative to the highest, which
+/// At temperature 0 only the likeliest candidate stays, with a range too. Logits come out relative to the highest, which
 /// changes no probability and keeps tiny temperatures finite.
 pub(super) fn temperature(scratch: &mut Scratch<'_>, fixed: f32, range: f32, exponent: f32) {
     let len = scratch.candidates.len();
-    if range <= 0.0 {
+    if range <= 0.0 || fixed <= 0.0 {
         return divide(scratch, fixed);
     }
     if len < 2 {

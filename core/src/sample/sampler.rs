@@ -210,10 +210,9 @@ impl<'a> Sampler<'a> {
     }
 }
 
-/// True if the likeliest candidate is always picked: the draw is off, and no stage that is on can drop it.
+/// True if the likeliest candidate is always picked, whatever stages are on.
 fn takes_likeliest(params: &SamplerParams) -> bool {
-    let drops = params.typical_p < 1.0 || params.xtc.probability > 0.0;
-    params.temperature <= 0.0 && params.dynatemp_range <= 0.0 && !drops
+    params.temperature <= 0.0
 }
 
 /// Lengths of the history, and of the part of it that DRY uses, in tokens.

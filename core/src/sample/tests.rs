@@ -541,6 +541,36 @@ fn parameters_outside_their_range_are_named() {
     assert_eq!(refused, Some(SamplerError::BiasToken { token: TokenId(3), vocab_len: 3 }));
 }
 
+/// Whatever else is on, temperature 0 picks the likeliest token.
+#[test]
+fn at_temperature_0_the_likeliest_token_is_picked() {
+    let heap: Heap<'_> = &Global;
+    let logits = [1.0, 3.0, 2.9, 2.8];
+    let zero =
+        SamplerParams { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, ..SamplerParams::default() };
+    let (mut xtc, mut mirostat, mut adaptive) = (zero.clone(), zero.clone(), zero.clone());
+    xtc.xtc = XtcParams { probability: 1.0, threshold: 0.1 };
+    mirostat.mirostat.version = MirostatVersion::V2;
+    adaptive.adaptive.target = 0.1;
+    let dynamic = SamplerParams { dynatemp_range: 2.0, ..zero.clone() };
+    let typical = SamplerParams { typical_p: 0.1, ..zero };
+    for (name, params) in [
+        ("xtc", xtc),
+        ("mirostat", mirostat),
+        ("adaptive", adaptive),
+        ("dynatemp", dynamic),
+        ("typical", typical),
+    ] {
+        let scope = SamplerScope { request: 0, vocab_len: logits.len(), context_len: 8, breakers: None };
+        let mut sampler = Sampler::new(&params, &[], scope, heap).unwrap();
+        let mut scratch = Scratch::new(logits.len(), heap).unwrap();
+        for position in 0..32 {
+            let sampled = sampler.sample(&logits, position, None, &mut scratch).unwrap();
+            assert_eq!(sampled.token, TokenId(1), "{name}");
+        }
+    }
+}
+
 /// Expected values computed with NumPy in f64.
 #[test]
 fn reports_can_be_about_what_was_left_to_draw_from() {

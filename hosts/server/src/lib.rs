@@ -65,6 +65,7 @@ mod server;
 mod settings;
 mod slots;
 mod stream;
+mod surrogates;
 mod unique_id;
 mod web_ui;
 mod work_pool;

@@ -6,6 +6,7 @@ use crate::clients::ClientId;
 use crate::document_cost;
 use crate::error::{Failure, FailureKind};
 use crate::fields::Fields;
+use crate::surrogates;
 use crate::work_pool::MEDIUM;
 use alloc::sync::Arc;
 use axum::body::Bytes;
@@ -76,7 +77,8 @@ impl RequestContext {
         pairs.into_iter().find_map(|(key, value)| (key == name).then_some(value))
     }
 
-    /// The body as JSON; to be called once. A byte order mark before it, which some editors write, is skipped.
+    /// The body as JSON; to be called once. A byte order mark before it, which some editors write, is skipped, and
+    /// surrogates without a partner are U+FFFD.
     ///
     /// # Errors
     /// It is not JSON, or would take more memory than one request, or all together, may have.
@@ -87,7 +89,8 @@ impl RequestContext {
         let parse = move || {
             let text = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body);
             held.hold(document_cost::structure(text))?;
-            let value = serde_json::from_slice(text).map_err(|error| {
+            let text = surrogates::replace_lone(text);
+            let value = serde_json::from_slice(&text).map_err(|error| {
                 Failure::new(FailureKind::Invalid, format_args!("the body is not JSON: {error}"))
             })?;
             Ok(Document { parsed: Some(Arc::new((value, held))), size })
