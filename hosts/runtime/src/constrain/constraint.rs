@@ -4,6 +4,7 @@
 
 use super::error::GrammarError;
 use super::gbnf;
+use super::idle_keywords;
 use super::vocabulary;
 use alloc::sync::Arc;
 use doorbell_core::sample::TokenMask;
@@ -73,14 +74,16 @@ impl Grammars {
     }
 }
 
-/// Regular expression of the white space between parts of a JSON document: enough for any layout, but bounded.
-pub const BLANK: &str = "[ \\n\\r\\t]{0,32}";
+/// Regular expression of the white space between parts of a JSON document: two line ends, then an indentation of
+/// twenty. Without a limit small models print blank lines until their answer's end.
+pub const BLANK: &str = "(\\r?\\n){0,2}[ \\t]{0,20}";
 
-/// A schema whose documents have bounded white space. Parser options in the schema are removed, since they could make
-/// the parser ignore unsupported keywords.
+/// A schema whose documents have bounded white space, without keywords that allow every value. Parser options in the
+/// schema are removed, since they could make the parser ignore unsupported keywords.
 #[must_use]
 pub fn spaced(schema: &Value) -> Value {
     let mut schema = schema.clone();
+    idle_keywords::remove(&mut schema);
     if let Some(schema) = schema.as_object_mut() {
         schema.insert("x-guidance".into(), json!({ "whitespace_pattern": BLANK }));
     }

@@ -7,6 +7,7 @@ mod budget;
 mod constraint;
 mod error;
 mod gbnf;
+mod idle_keywords;
 mod marks;
 mod vocabulary;
 
