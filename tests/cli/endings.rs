@@ -45,9 +45,14 @@ fn endless(name: &str) -> String {
     write(name, &file.to_bytes())
 }
 
-fn interrupt(child: &Child) {
-    let kill = format!("kill -INT {}", child.id());
+/// Sends a signal by its name, such as INT.
+fn send(child: &Child, signal: &str) {
+    let kill = format!("kill -{signal} {}", child.id());
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+}
+
+fn interrupt(child: &Child) {
+    send(child, "INT");
 }
 
 /// A server, its address, and the lines of its log that follow.
@@ -69,22 +74,24 @@ fn ask(address: &str, tokens: u32) -> TcpStream {
     stream
 }
 
-/// After Ctrl-C a server lets answers continue for a while; a second Ctrl-C ends it at once.
+/// After a signal a server lets answers continue for a while; a second one ends it at once.
 #[test]
-fn a_second_ctrl_c_ends_the_server() {
+fn a_second_signal_ends_the_server() {
     let model = endless("endless-served.gguf");
-    let end = || {
+    let end = |first, second| {
         let (mut child, address, mut lines) = served(&model);
         let mut stream = ask(&address, 50_000);
         stream.read_exact(&mut [0; 200]).unwrap();
-        interrupt(&child);
+        send(&child, first);
         assert!(lines.any(|line| line.contains("ending")));
-        interrupt(&child);
+        send(&child, second);
         child.wait().unwrap().code()
     };
     // on a busy machine the grace period may end before the second one
-    let mut ends = (0..10).map(|_| end()).skip_while(|&code| code == Some(0));
-    assert_eq!(ends.next(), Some(Some(130)));
+    for (first, second, code) in [("INT", "INT", 130), ("TERM", "TERM", 143), ("TERM", "INT", 130)] {
+        let mut ends = (0..10).map(|_| end(first, second)).skip_while(|&code| code == Some(0));
+        assert_eq!(ends.next(), Some(Some(code)), "{first} {second}");
+    }
 }
 
 /// A closed log, as after `serve 2>&1 | head`, does not fail requests.

@@ -2,13 +2,14 @@
 
 use crate::chat::{ask, with};
 use crate::client::{PATIENCE, Server, until};
-use crate::serving::{Kind, file};
+use crate::serving::{Kind, file, served};
 use core::time::Duration;
 use doorbell_core::engine::{Config, Engine};
 use doorbell_core::heap::Global;
 use doorbell_core::model::Model;
 use doorbell_core::token::Tokenizer;
 use doorbell_runtime::serve::Service;
+use doorbell_server::engine_end;
 use doorbell_tests::scripted::{LOST, PANIC, Scripted};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
@@ -295,6 +296,19 @@ fn health_follows_a_device_that_fails() {
         assert_eq!(works["choices"][0]["text"], "abc");
         assert_eq!((server.get("/health").status, server.metric("doorbell_up")), (200, 1.0));
     }
+}
+
+/// A host learns that the engine has ended, and not before.
+#[test]
+fn the_end_of_an_engine_completes_a_future() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let kind = Kind::default();
+    let service = served(&kind, file(&kind)).service;
+    let mut end = Box::pin(engine_end(service.clone()));
+    assert!(runtime.block_on(async { tokio::time::timeout(Duration::ZERO, &mut end).await }).is_err());
+    service.stop();
+    until("the engine ends", || service.load().ended);
+    runtime.block_on(end);
 }
 
 /// Running, waiting and later requests get an error, and the server can end.

@@ -191,6 +191,24 @@ fn continued(service: &Service, prompt: &[TokenId], count: u32) -> (Vec<(TokenId
     panic!("the service ended");
 }
 
+/// The files of a folder take no more than its limit; one that is replaced does not count.
+#[test]
+fn saved_prefixes_keep_to_their_limit() {
+    let kind = Kind { folder: Some(folder("slots-limit")), parallel: 1, context: 256, ..Kind::default() };
+    let (service, folder) = alone(&kind);
+    let prompt: Vec<TokenId> = (0..100).map(TokenId).collect();
+    let [one, two] = ["one", "two"].map(|name| FileName::new(name).unwrap());
+    continued(&service, &prompt, 1);
+    let bytes = folder.save(&service, 0, &one).unwrap().bytes;
+    let folder = folder.with_limit(bytes * 2 - 1);
+    assert_eq!(folder.save(&service, 0, &one).unwrap().bytes, bytes);
+    let error = folder.save(&service, 0, &two).unwrap_err();
+    assert!(matches!(error, PrefixError::Full { bytes: needed, .. } if needed == bytes), "{error}");
+    assert_eq!(std::fs::read_dir(kind.folder.as_ref().unwrap()).unwrap().count(), 1);
+    let folder = folder.with_limit(bytes * 2);
+    assert_eq!(folder.save(&service, 0, &two).unwrap().bytes, bytes);
+}
+
 #[test]
 fn damaged_files_are_refused_and_hold_nothing() {
     let kind = Kind { folder: Some(folder("slots-damage")), parallel: 1, context: 256, ..Kind::default() };

@@ -14,6 +14,9 @@ use std::io;
 /// The exit code after a second Ctrl-C.
 const STOPPED: i32 = 130;
 
+/// The exit code after a second signal of which one was SIGTERM.
+const TERMINATED: i32 = 143;
+
 /// A flag that is set when Ctrl-C is pressed.
 #[derive(Clone)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
@@ -26,6 +29,18 @@ impl Interrupt {
             .and_then(|_| flag::register(SIGINT, Arc::clone(&pressed)));
         registered.map_err(failure)?;
         Ok(Self(pressed))
+    }
+
+    /// Installs handlers for a server, which the first Ctrl-C or SIGTERM ends gracefully: a second one exits at once.
+    pub(crate) fn install_on_server() -> Result<(), Failure> {
+        let seen = Arc::new(AtomicBool::new(false));
+        for (signal, code) in [(SIGINT, STOPPED), (SIGTERM, TERMINATED)] {
+            flag::register_conditional_shutdown(signal, code, Arc::clone(&seen)).map_err(failure)?;
+        }
+        for signal in [SIGINT, SIGTERM] {
+            flag::register(signal, Arc::clone(&seen)).map_err(failure)?;
+        }
+        Ok(())
     }
 
     /// Installs handlers for the signals that end a program which edits lines on stdin's terminal. The editor sets the

@@ -71,5 +71,5 @@ mod web_ui;
 mod work_pool;
 
 pub use model_handle::{ModelHandle, ModelHandleError, ModelInfo, RunningEngine};
-pub use server::{Server, ServerError, signals};
+pub use server::{Server, ServerError, engine_end, signals};
 pub use settings::{DEFAULT_PORT, Settings};

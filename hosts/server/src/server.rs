@@ -13,6 +13,7 @@ use core::future::Future;
 use core::net::SocketAddr;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
+use doorbell_runtime::serve::Service;
 use std::io;
 use std::net::TcpListener;
 use std::time::Instant;
@@ -22,6 +23,9 @@ use tokio::sync::{mpsc, watch};
 
 /// Interval at which a server that is shutting down checks for requests in progress.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
+
+/// Interval at which a server checks that its engine lives.
+const ENGINE_POLL: Duration = Duration::from_secs(1);
 
 /// Connections that may wait to be accepted. If there are more, their clients retry only after a second. The system has
 /// a limit of its own.
@@ -40,6 +44,8 @@ pub enum ServerError {
     },
     /// The system refuses a thread, a signal handler or a socket.
     System(io::Error),
+    /// The engine's thread has ended while the server was running.
+    EngineEnded,
 }
 
 impl fmt::Display for ServerError {
@@ -54,6 +60,9 @@ impl fmt::Display for ServerError {
                 write!(f, "cannot listen on {address}: {error}; {remedy}")
             }
             Self::System(error) => write!(f, "the server cannot go on: {error}"),
+            Self::EngineEnded => {
+                f.write_str("the engine has ended, see the log above; start the server again")
+            }
         }
     }
 }
@@ -141,4 +150,12 @@ pub fn signals() -> Result<impl Future<Output = ()> + Send + 'static, ServerErro
             _ = interrupt.recv() => {}
         }
     })
+}
+
+/// Completes when the engine has ended, which it does by itself only after an internal error. A host can then end its
+/// server, so that whatever supervises the process starts it again.
+pub async fn engine_end(engine: Service) {
+    while !engine.load().ended {
+        tokio::time::sleep(ENGINE_POLL).await;
+    }
 }

@@ -4,7 +4,7 @@ use super::answer::{StatusLine, chat_tokens, ending};
 use crate::device_args::ResolvedDevice;
 use crate::failure::{Failure, Kind};
 use crate::generate::{Generator, Params};
-use crate::output::{note, print};
+use crate::output::{note, print, print_answer};
 use doorbell_core::backend::Backend;
 use doorbell_core::engine::FinishReason;
 use doorbell_core::token::Tokenizer;
@@ -89,7 +89,7 @@ fn turn<B: Backend>(
     let prompt = chat_tokens(tokenizer, template, messages, settings.merge)?;
     // an earlier Ctrl-C does not concern this answer
     generator.interrupt().reset();
-    let answer = generator.run(&prompt, settings.params, &mut |text| print(text))?;
+    let answer = generator.run(&prompt, settings.params, &mut print_answer)?;
     print("\n")?;
     note(StatusLine { answer: &answer, resolved: settings.resolved });
     if answer.reason != FinishReason::Cancelled {

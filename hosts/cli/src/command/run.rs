@@ -7,7 +7,7 @@ use crate::failure::{Failure, Kind};
 use crate::generate::{self, Generation};
 use crate::interrupt::Interrupt;
 use crate::loaded;
-use crate::output::{note, print, print_json};
+use crate::output::{note, print, print_answer, print_json};
 use crate::sampling::Sampling;
 use doorbell_core::engine::FinishReason;
 use doorbell_core::heap;
@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         print_json(&document(&answer, resolved, params.sampler.seed))?;
         return ending(&answer);
     }
-    let answer = generator.run(&tokens, &params, &mut |text| print(text))?;
+    let answer = generator.run(&tokens, &params, &mut print_answer)?;
     if !answer.text.ends_with('\n') {
         print("\n")?;
     }

@@ -14,6 +14,7 @@ use crate::sampling::Sampling;
 use alloc::sync::Arc;
 use clap::builder::NonEmptyStringValueParser;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::sync::atomic::{AtomicBool, Ordering};
 use doorbell_core::backend::KvError;
 use doorbell_core::engine::{Config, Engine};
 use doorbell_core::gguf::Gguf;
@@ -23,7 +24,9 @@ use doorbell_runtime::device::Device;
 use doorbell_runtime::file::ModelFile;
 use doorbell_runtime::prefix::PrefixFolder;
 use doorbell_runtime::serve::Service;
-use doorbell_server::{DEFAULT_PORT, ModelHandle, RunningEngine, Server, ServerError, Settings, signals};
+use doorbell_server::{
+    DEFAULT_PORT, ModelHandle, RunningEngine, Server, ServerError, Settings, engine_end, signals,
+};
 use std::env::VarError;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -73,6 +76,9 @@ pub(crate) struct Arguments {
     /// A folder where clients may save prefixes of conversations, and restore them [default: none]
     #[arg(long, value_name = "FOLDER")]
     slot_save_path: Option<PathBuf>,
+    /// Disk space that all saved prefixes may take, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 16384, requires = "slot_save_path")]
+    slot_save_limit: u32,
     /// A file with a chat template that replaces the model's
     #[arg(long, value_name = "FILE")]
     chat_template_file: Option<PathBuf>,
@@ -107,8 +113,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let builder = builder.max_blocking_threads(PARSING_THREADS).thread_name("parsing").enable_all();
     let runtime = builder.build().map_err(no_thread)?;
     let name = model_handle.name.clone();
-    // the first Ctrl-C shuts down gracefully, a second one exits at once
-    Interrupt::install()?;
+    Interrupt::install_on_server()?;
     let socket = std::thread::Builder::new().name("socket".into()).spawn(move || {
         let ended = runtime.block_on(serve(model_handle, settings, &name, &banner));
         // work that is still running there has no client any more
@@ -175,12 +180,21 @@ async fn serve(
     name: &str,
     banner: &Banner,
 ) -> Result<(), ServerError> {
-    let end = signals()?;
+    let (signals, service) = (signals()?, model_handle.service.clone());
     let server = Server::bind(model_handle, settings).await?;
     let address = server.address()?;
     note(banner.text(address));
     note(format_args!("serving {name} on http://{address}"));
-    server.run(end).await
+    let failed = Arc::new(AtomicBool::new(false));
+    let noticed = Arc::clone(&failed);
+    let end = async move {
+        tokio::select! {
+            () = signals => {}
+            () = engine_end(service) => noticed.store(true, Ordering::Relaxed),
+        }
+    };
+    server.run(end).await?;
+    if failed.load(Ordering::Relaxed) { Err(ServerError::EngineEnded) } else { Ok(()) }
 }
 
 /// Loads the model. It lives until the process ends, with everything that it refers to.
@@ -198,8 +212,11 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<(ModelHandle, 
     let breakers = arguments.sampling.breakers(&defaults, tokenizer)?.map(Arc::new);
     let template = arguments.chat_template_file.as_deref();
     let template = template.map(|path| loaded::text_file(path).map(|text| (path, text))).transpose()?;
-    settings.prefix_folder =
-        arguments.slot_save_path.as_deref().map(|path| folder(path, gguf)).transpose()?;
+    settings.prefix_folder = arguments
+        .slot_save_path
+        .as_deref()
+        .map(|path| folder(path, gguf, arguments.slot_save_limit))
+        .transpose()?;
     loaded::read_ahead(file)?;
     let backend = device_args::open(model, &config, resolved)?;
     backend.log_gpu_events();
@@ -229,13 +246,13 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<(ModelHandle, 
     Ok((model_handle, banner))
 }
 
-/// The folder for saved prefixes of a model.
-fn folder(path: &Path, gguf: &Gguf<'_>) -> Result<Arc<PrefixFolder>, Failure> {
+/// The folder for saved prefixes of a model, with a limit in MiB.
+fn folder(path: &Path, gguf: &Gguf<'_>, limit: u32) -> Result<Arc<PrefixFolder>, Failure> {
     let found = PrefixFolder::new(path, gguf).map_err(|error| {
         let path = path.display();
         Failure::new(Kind::Input, format_args!("--slot-save-path {path}: {error}; it must be a folder"))
     });
-    found.map(Arc::new)
+    found.map(|folder| Arc::new(folder.with_limit(u64::from(limit) << 20)))
 }
 
 /// Limits whose buffers fit into memory: if necessary, there are fewer pages than all requests could fill.

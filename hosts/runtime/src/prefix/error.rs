@@ -56,6 +56,13 @@ pub enum PrefixError {
         /// Pages of the cache.
         pages: u32,
     },
+    /// The files of the folder would take more than they may.
+    Full {
+        /// Bytes of the file.
+        bytes: u64,
+        /// Bytes that all files may take.
+        limit: u64,
+    },
     /// A token is not in the vocabulary.
     Token,
     /// The device can't copy its pages.
@@ -92,6 +99,10 @@ impl fmt::Display for PrefixError {
             Self::TooLong { needed, pages } => {
                 write!(f, "the file has {needed} pages and the cache {pages}; use a larger --ctx")
             }
+            Self::Full { bytes, limit } => write!(
+                f,
+                "the file takes {bytes} bytes, and with it the saved prefixes take more than the limit of {limit}; save over an earlier one, or start the server with a larger --slot-save-limit"
+            ),
             Self::Token => f.write_str("the file has tokens that this model doesn't have"),
             Self::Page(error) => error.fmt(f),
             Self::Take(error) => error.fmt(f),

@@ -24,6 +24,8 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 pub struct PrefixFolder {
     path: PathBuf,
     model: u64,
+    /// Bytes that its files may take.
+    limit: u64,
     /// Held while a file is written or read: one at a time.
     busy: Mutex<()>,
 }
@@ -105,7 +107,25 @@ impl PrefixFolder {
         if !fs::metadata(path)?.is_dir() {
             return Err(PrefixError::System(io::ErrorKind::NotADirectory));
         }
-        Ok(Self { path: path.to_owned(), model: identity(gguf), busy: Mutex::new(()) })
+        Ok(Self { path: path.to_owned(), model: identity(gguf), limit: u64::MAX, busy: Mutex::new(()) })
+    }
+
+    /// The folder with a limit for the bytes that all its files take. A file that would exceed it is refused.
+    #[must_use]
+    pub fn with_limit(self, bytes: u64) -> Self {
+        Self { limit: bytes, ..self }
+    }
+
+    /// Refuses a file of so many bytes if it exceeds the limit together with the files that stay.
+    fn check_limit(&self, name: &FileName, bytes: u64) -> Result<(), PrefixError> {
+        let mut total = bytes;
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            if entry.file_name() != name.as_str() && entry.file_type()?.is_file() {
+                total = total.saturating_add(entry.metadata()?.len());
+            }
+        }
+        if total > self.limit { Err(PrefixError::Full { bytes, limit: self.limit }) } else { Ok(()) }
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, ()>, PrefixError> {
@@ -130,10 +150,22 @@ impl PrefixFolder {
         let (pages, parts) = service.run_task(move |engine| engine.acquire_prefix(&wanted))??;
         let held = Held { service, parts };
         tokens.truncate(pages as usize * PAGE_TOKENS);
+        let count = u32::try_from(tokens.len()).map_err(|_| PrefixError::Token)?;
+        let header = Header {
+            model: self.model,
+            form: header::names(&form),
+            tokens: count,
+            unit_bytes: form.total() as u64,
+        };
+        let bytes = header.file_bytes(prefix_bytes(service, pages)?).unwrap_or(u64::MAX);
+        self.check_limit(name, bytes)?;
         let unfinished = self.path.join(name.unfinished());
-        let written = self.write(&held, &tokens, &form, &unfinished);
+        let written =
+            write_file(&held, &header, &tokens, &unfinished).map(|()| Saved { tokens: count, bytes });
         let finished = written.and_then(|saved| {
             fs::rename(&unfinished, self.path.join(name.as_str()))?;
+            // the new name must outlive a power cut, too
+            File::open(&self.path)?.sync_all()?;
             Ok(saved)
         });
         if finished.is_err() {
@@ -141,39 +173,6 @@ impl PrefixFolder {
             _ = fs::remove_file(&unfinished);
         }
         finished
-    }
-
-    fn write(
-        &self,
-        held: &Held<'_>,
-        tokens: &[TokenId],
-        form: &PageFormat,
-        path: &Path,
-    ) -> Result<Saved, PrefixError> {
-        let count = u32::try_from(tokens.len()).map_err(|_| PrefixError::Token)?;
-        let header = Header {
-            model: self.model,
-            form: header::names(form),
-            tokens: count,
-            unit_bytes: form.total() as u64,
-        };
-        let mut file = BufWriter::new(File::create(path)?);
-        file.write_all(&header.to_bytes())?;
-        let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.0.to_le_bytes()).collect();
-        file.write_all(&bytes)?;
-        let sum = Checksum::of(header.model, &bytes);
-        file.write_all(&sum.to_le_bytes())?;
-        let mut buffer = Vec::new();
-        for (number, &part) in (0..).zip(&held.parts) {
-            buffer = read_part(held.service, part, buffer)?;
-            file.write_all(&buffer)?;
-            file.write_all(&Checksum::of(part_seed(sum, number), &buffer).to_le_bytes())?;
-        }
-        file.flush()?;
-        file.get_ref().sync_data()?;
-        let pages = u32::try_from(header.pages()).unwrap_or(u32::MAX);
-        let bytes = header.file_bytes(prefix_bytes(held.service, pages)?).unwrap_or(0);
-        Ok(Saved { tokens: count, bytes })
     }
 
     /// Assigns the tokens of a file to a slot, and adds their keys and values to the prefix cache.
@@ -254,6 +253,24 @@ impl PrefixFolder {
         service.slots().set(slot, Vec::new());
         Ok(count)
     }
+}
+
+/// Writes a file with the tokens and parts of a prefix.
+fn write_file(held: &Held<'_>, header: &Header, tokens: &[TokenId], path: &Path) -> Result<(), PrefixError> {
+    let mut file = BufWriter::new(File::create(path)?);
+    file.write_all(&header.to_bytes())?;
+    let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.0.to_le_bytes()).collect();
+    file.write_all(&bytes)?;
+    let sum = Checksum::of(header.model, &bytes);
+    file.write_all(&sum.to_le_bytes())?;
+    let mut buffer = Vec::new();
+    for (number, &part) in (0..).zip(&held.parts) {
+        buffer = read_part(held.service, part, buffer)?;
+        file.write_all(&buffer)?;
+        file.write_all(&Checksum::of(part_seed(sum, number), &buffer).to_le_bytes())?;
+    }
+    file.flush()?;
+    Ok(file.get_ref().sync_data()?)
 }
 
 /// Seed of a part's checksum: it differs for each part, so that swapped parts are detected.
