@@ -58,16 +58,30 @@ pub trait Kernel {
 /// Rows in a strip: the unit in which weights are interleaved. A multiple of every form's lane count.
 pub const STRIP: usize = 16;
 
-/// Sixteen rows of weight bytes, `stride` bytes apart.
+/// Rows of weight bytes, one for each lane.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
-    /// The first byte of the first row's block.
-    pub base: *const u8,
-    /// Bytes from one row to the next; 0 repeats the same row.
-    pub stride: usize,
+    /// The first byte of the block in the first row of each half of them.
+    halves: [*const u8; 2],
+    /// Bytes from one row to the next.
+    stride: usize,
 }
 
 impl Rows {
+    /// `lanes` rows, `stride` bytes apart. With `spare` few registers hold pointers to rows, which pays where each row is read
+    /// only a few times.
+    ///
+    /// # Safety
+    /// There are so many rows at `base`.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn new(base: *const u8, stride: usize, lanes: usize, spare: bool) -> Self {
+        // SAFETY: the caller's promise.
+        let middle = unsafe { base.add(lanes / 2 * stride) };
+        let halves = if spare { [opaque(base), opaque(middle)] } else { [base, middle] };
+        Self { halves, stride }
+    }
+
     /// The same rows, `bytes` further on in each.
     ///
     /// # Safety
@@ -76,8 +90,40 @@ impl Rows {
     #[must_use]
     pub unsafe fn at(self, bytes: usize) -> Self {
         // SAFETY: the caller promises that the rows reach as far.
-        Self { base: unsafe { self.base.add(bytes) }, stride: self.stride }
+        let halves = unsafe { [self.halves[0].add(bytes), self.halves[1].add(bytes)] };
+        Self { halves, stride: self.stride }
     }
+
+    /// Row `row` of `LANES`.
+    ///
+    /// # Safety
+    /// There are so many rows.
+    #[inline(always)]
+    unsafe fn row<const LANES: usize>(self, row: usize) -> *const u8 {
+        // SAFETY: the caller's promise.
+        unsafe { self.halves[row / (LANES / 2)].add(row % (LANES / 2) * self.stride) }
+    }
+}
+
+/// A pointer of whose origin the compiler knows nothing. It then reaches rows from there by multiples of their stride,
+/// where it would otherwise keep a pointer for each row, more than there are registers.
+#[inline(always)]
+#[cfg_attr(
+    all(target_arch = "x86_64", not(miri)),
+    expect(clippy::pointers_in_nomem_asm_block, reason = "the comment reads nothing through it")
+)]
+fn opaque(pointer: *const u8) -> *const u8 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        let mut pointer = pointer;
+        // SAFETY: an instruction that is only a comment changes nothing.
+        unsafe {
+            core::arch::asm!("/* {0} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags));
+        }
+        pointer
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    pointer
 }
 
 /// `f` of every element.
@@ -164,12 +210,12 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Per row r of `LANES` rows: four words w of 4 bytes, returned as `[w][r]`.
     ///
     /// # Safety
-    /// `LANES` rows of 16 bytes from `rows.base` must be readable.
+    /// `LANES` rows of 16 bytes must be readable.
     unsafe fn transpose(self, rows: Rows) -> [Self::I; 4];
     /// Per row r of `LANES` rows: the two bytes at its start, zero-extended, in lane r.
     ///
     /// # Safety
-    /// `LANES` rows of 2 bytes from `rows.base` must be readable.
+    /// `LANES` rows of 2 bytes must be readable.
     unsafe fn gather_u16(self, rows: Rows) -> Self::I;
 
     /// 32 bytes, every lane shifted right by `shifts[0]`, zeros in; with 16 lanes then the same bytes again, by

@@ -1,8 +1,6 @@
 //! Views of the memory of products: weight rows piece by piece, activation rows plane by plane, unpacked strips
-//! vector by vector. No arithmetic is here.
-//!
-//! A view is made of slices and checks all sizes then. In a loop one comparison per block is left, which the compiler
-//! drops where the loop ends at the view's own count; offsets inside a block are checked when compiled, or fold away.
+//! vector by vector. A view is made of slices and checks all sizes then. In a loop one comparison per block is left, which
+//! the compiler drops where the loop ends at the view's own count; offsets inside a block are checked when compiled.
 #![expect(unsafe_code, reason = "reads and writes vectors at pointers whose bounds it has checked")]
 
 use crate::activations::Layout;
@@ -30,10 +28,12 @@ impl Piece for Expanded {
     const BYTES: usize = size_of::<Self>();
 }
 
-/// Sixteen rows of pieces, at equal distances.
+/// Sixteen rows of pieces, at equal distances from `base` on.
 #[derive(Clone, Copy)]
 pub(crate) struct StripRows<'a, P> {
-    rows: Rows,
+    base: *const u8,
+    /// Bytes from one row to the next.
+    stride: usize,
     /// Pieces of a row, all of them readable in each of the sixteen.
     pieces: usize,
     of: PhantomData<(&'a [u8], P)>,
@@ -47,8 +47,7 @@ impl<'a, P: Piece> StripRows<'a, P> {
     pub(crate) fn new(bytes: &'a [u8], row_bytes: usize) -> Self {
         let needed = row_bytes.checked_mul(STRIP);
         assert!(needed.is_some_and(|needed| needed <= bytes.len()), "sixteen weight rows");
-        let rows = Rows { base: bytes.as_ptr(), stride: row_bytes };
-        Self { rows, pieces: row_bytes / P::BYTES, of: PhantomData }
+        Self { base: bytes.as_ptr(), stride: row_bytes, pieces: row_bytes / P::BYTES, of: PhantomData }
     }
 
     /// Pieces of a row.
@@ -60,31 +59,31 @@ impl<'a, P: Piece> StripRows<'a, P> {
     /// The same rows, seen as other pieces.
     #[inline(always)]
     pub(crate) fn of<Q: Piece>(self) -> StripRows<'a, Q> {
-        StripRows { rows: self.rows, pieces: self.pieces * P::BYTES / Q::BYTES, of: PhantomData }
+        let Self { base, stride, pieces, .. } = self;
+        StripRows { base, stride, pieces: pieces * P::BYTES / Q::BYTES, of: PhantomData }
     }
 
     /// Piece `index` of `S::LANES` rows from `first` on.
     #[inline(always)]
     pub(crate) fn piece<S: Simd>(self, first: usize, index: usize) -> PieceRows<'a, S, P> {
-        assert!(first + S::LANES <= STRIP && index < self.pieces, "a piece of a strip");
-        let Rows { base, stride } = self.rows;
+        let Self { base, stride, pieces, .. } = self;
+        assert!(first + S::LANES <= STRIP && index < pieces, "a piece of a strip");
+        let start = first * stride + index * P::BYTES;
         // SAFETY: the constructors checked that each of sixteen rows has `pieces` pieces; row and piece were just checked.
-        let base = unsafe { base.add(first * stride + index * P::BYTES) };
-        PieceRows { rows: Rows { base, stride }, of: PhantomData }
+        let rows = unsafe { Rows::new(base.add(start), stride, S::LANES, P::BYTES < 64) };
+        PieceRows { rows, of: PhantomData }
     }
 
     /// Requests part `part` of `parts` of what lies ahead of sixteen pieces of `bytes` bytes at `index`: as far on as
-    /// the strip is long, or `least` bytes when it is shorter.
-    ///
-    /// Rows are contiguous, so the next strip begins where this one ends: reading ahead in address order.
-    /// Requests are spread over the work on a piece, since a core has few lines in flight at a time.
+    /// the strip is long, or `least` bytes when it is shorter. The next strip begins where this one ends. Requests are
+    /// spread over the work on a piece, since a core has few lines in flight at a time.
     #[inline(always)]
     pub(crate) fn prefetch<S: Simd>(self, simd: S, piece: Ahead, part: usize, parts: usize) {
         let share = STRIP * piece.bytes / parts;
-        let distance = (STRIP * self.rows.stride).max(piece.least);
+        let distance = (STRIP * self.stride).max(piece.least);
         let start = distance + STRIP * piece.index * piece.bytes + part * share;
         for line in 0..share.div_ceil(64) {
-            simd.prefetch(self.rows.base.wrapping_add(start + 64 * line));
+            simd.prefetch(self.base.wrapping_add(start + 64 * line));
         }
     }
 }

@@ -140,7 +140,7 @@ impl Simd for Avx2 {
         unsafe {
             // Vector j holds rows j and j + 4, so that the two unpack levels end in row order.
             let column = |j: usize| {
-                let at = |r: usize| _mm_loadu_si128(rows.base.add(r * rows.stride).cast());
+                let at = |r: usize| _mm_loadu_si128(rows.row::<8>(r).cast());
                 _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(at(j)), at(j + 4))
             };
             let (a, b, c, d) = (column(0), column(1), column(2), column(3));
@@ -159,7 +159,7 @@ impl Simd for Avx2 {
     unsafe fn gather_u16(self, rows: Rows) -> __m256i {
         // SAFETY: the caller promises 8 rows of 2 bytes; `detect` makes the token only where these instructions are.
         unsafe {
-            let at = |r: usize| i32::from(rows.base.add(r * rows.stride).cast::<i16>().read_unaligned());
+            let at = |r: usize| i32::from(rows.row::<8>(r).cast::<i16>().read_unaligned());
             let x = _mm_cvtsi32_si128(at(0));
             let x = _mm_insert_epi16::<1>(x, at(1));
             let x = _mm_insert_epi16::<2>(x, at(2));

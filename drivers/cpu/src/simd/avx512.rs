@@ -110,7 +110,7 @@ impl Simd for Avx512 {
         unsafe {
             // Vector j holds rows j, j + 4, j + 8, j + 12, so that the two unpack levels end in row order.
             let column = |j: usize| {
-                let at = |r: usize| _mm_loadu_si128(rows.base.add(r * rows.stride).cast());
+                let at = |r: usize| _mm_loadu_si128(rows.row::<16>(r).cast());
                 let x = _mm512_castsi128_si512(at(j));
                 let x = _mm512_inserti32x4::<1>(x, at(j + 4));
                 let x = _mm512_inserti32x4::<2>(x, at(j + 8));
@@ -132,7 +132,7 @@ impl Simd for Avx512 {
     unsafe fn gather_u16(self, rows: Rows) -> __m512i {
         // SAFETY: the caller promises 16 rows of 2 bytes; `detect` makes the token only where these instructions are.
         unsafe {
-            let at = |r: usize| i32::from(rows.base.add(r * rows.stride).cast::<i16>().read_unaligned());
+            let at = |r: usize| i32::from(rows.row::<16>(r).cast::<i16>().read_unaligned());
             let half = |r: usize| {
                 let x = _mm_cvtsi32_si128(at(r));
                 let x = _mm_insert_epi16::<1>(x, at(r + 1));

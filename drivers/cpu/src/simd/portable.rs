@@ -141,7 +141,7 @@ impl Simd for Portable {
         from_fn(|word| {
             from_fn(|row| {
                 // SAFETY: the caller promises N rows of 16 bytes.
-                unsafe { rows.base.add(row * rows.stride + 4 * word).cast::<i32>().read_unaligned() }
+                unsafe { rows.row::<N>(row).add(4 * word).cast::<i32>().read_unaligned() }
             })
         })
     }
@@ -150,7 +150,7 @@ impl Simd for Portable {
     unsafe fn gather_u16(self, rows: Rows) -> I {
         from_fn(|row| {
             // SAFETY: the caller promises N rows of 2 bytes.
-            i32::from(unsafe { rows.base.add(row * rows.stride).cast::<u16>().read_unaligned() })
+            i32::from(unsafe { rows.row::<N>(row).cast::<u16>().read_unaligned() })
         })
     }
 
