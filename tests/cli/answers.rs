@@ -133,6 +133,52 @@ fn keys_and_values_can_be_quantized() {
     assert!(figures["pp"]["tokens_per_second"].as_f64().unwrap() > 0.0);
 }
 
+/// Text that is piped in follows the prompt, however that is given.
+#[test]
+fn piped_text_follows_the_prompt() {
+    let model = model("piped", Family::Qwen2);
+    let tokens = |arguments: &[&str], stdin: &[u8]| {
+        let fixed = ["-n", "8", "--temp", "0", "--json"];
+        let all = [&["run", &model], arguments, &fixed].concat();
+        let answer: Json = serde_json::from_str(&stdout(&all, stdin)).unwrap();
+        (answer["prompt_tokens"].clone(), answer["tokens"].clone())
+    };
+    let whole = tokens(&["-p", "of\n\nthe way"], b"");
+    assert_eq!(tokens(&["-p", "of"], b"the way"), whole);
+    assert_eq!(tokens(&["of"], b"the way"), whole);
+    assert_eq!(tokens(&["--file", "-"], b"of\n\nthe way"), whole);
+}
+
+/// The spellings of llama.cpp and Ollama give the same answer or a sentence.
+#[test]
+fn others_command_lines_are_understood() {
+    let model = model("habits", Family::Qwen2);
+    let usual = ["run", &model, "-p", "of", "-n", "8", "--temp", "0", "--ctx", "1024"];
+    let text = stdout(&usual, b"");
+    for other in [
+        ["-m", &model, "-p", "of", "--n-predict", "8", "--temperature", "0", "-c", "1k"],
+        [&model, "of", "-n", "8", "--temp", "0", "--seed", "-1", "--ctx-size", "1024"],
+    ] {
+        assert_eq!(stdout(&other, b""), text);
+    }
+    refused(&["pull", "qwen3"], 2, &["downloads nothing"]);
+    refused(&["run", "-hf", "somebody/model"], 2, &["downloads nothing"]);
+}
+
+/// Reasoning stays out of a pipe unless it is asked for.
+#[test]
+fn reasoning_is_set_apart() {
+    let template = "{{ messages[0].content + '\n<think>\n' }}{% if false %}</think>{% endif %}";
+    let model = model("reasoning", Family::Qwen2);
+    let template = write("reasoning.jinja", template.as_bytes());
+    let usual = ["run", &model, "-p", "of", "-n", "8", "--temp", "0", "--chat-template-file", &template];
+    let text = |more: &[&str]| stdout(&[&usual, more].concat(), b"");
+    // the model never ends its reasoning
+    assert_eq!(text(&[]), "\n");
+    let shown = text(&["--reasoning", "show"]);
+    assert!(shown.starts_with("[reasoning]\n") && shown.ends_with("\n[answer]\n\n"), "{shown:?}");
+}
+
 #[test]
 fn a_seed_decides() {
     let model = model("seed", Family::Qwen2);

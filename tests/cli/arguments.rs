@@ -23,7 +23,7 @@ fn numbers_below_zero_are_numbers() {
     for (verb, flag) in flags {
         unknown(&[verb, &model, flag, "-5"], &format!("invalid value '-5' for '{flag}"));
     }
-    unknown(&["run", &model, "-p", "x", "-n", "-1"], "invalid value '-1' for '-n <N>'");
+    unknown(&["run", &model, "-p", "x", "-n", "-3"], "invalid value '-3' for '--n-predict <N>'");
     unknown(&["detokenize", &model, "--ids", "-1"], "invalid value '-1' for '--ids");
     refused(&[&run[..], &["--temp", "-1"]].concat(), 4, &["temperature is -1; it must be from 0 to 1000"]);
     stdout(&[&run[..], &["--presence-penalty", "-1.5", "--frequency-penalty", "-0.5"]].concat(), b"");

@@ -37,7 +37,7 @@ fn a_full_disk_is_reported() {
 }
 
 /// A model whose answers end only with the context.
-fn endless(name: &str) -> String {
+pub(crate) fn endless(name: &str) -> String {
     let mut file = tiny(Family::Llama);
     let context = file.metadata.iter_mut().find(|(key, _)| key == b"llama.context_length").unwrap();
     context.1 = Value::U32(1 << 20);

@@ -1,6 +1,7 @@
 //! The commands of the program, one file each.
 
 mod answer;
+mod answer_printer;
 mod bench;
 mod chat;
 mod detokenize;
@@ -13,8 +14,10 @@ mod score;
 mod serve;
 mod tokenize;
 
-use crate::failure::{EXIT_CODES, Failure};
+use crate::failure::{EXIT_CODES, Failure, Kind};
+use crate::habits;
 use clap::{CommandFactory as _, FromArgMatches as _};
+use std::ffi::OsStr;
 
 /// Runs language models on AMD GPUs and CPUs.
 #[derive(clap::Parser)]
@@ -49,16 +52,20 @@ enum Command {
 }
 
 impl Program {
-    /// Parses the command line; if it is wrong, the program ends with a message.
-    pub(crate) fn read() -> Self {
+    /// Parses the command line; if clap finds it wrong, the program ends with a message.
+    pub(crate) fn read() -> Result<Self, Failure> {
         // an argument that begins like a negative number is a value, not an unknown flag
         let number = |arg: clap::Arg| {
             let takes = !arg.is_positional() && arg.get_action().takes_values();
             if takes { arg.allow_negative_numbers(true) } else { arg }
         };
         let mut command = Self::command().mut_subcommands(|subcommand| subcommand.mut_args(number));
-        let read = Self::from_arg_matches_mut(&mut command.get_matches_mut());
-        read.unwrap_or_else(|error| error.format(&mut command).exit())
+        let is_verb = |word: &OsStr| command.get_subcommands().any(|verb| word == verb.get_name());
+        let arguments = habits::translate(std::env::args_os(), is_verb)
+            .map_err(|sentence| Failure::new(Kind::Usage, sentence))?;
+        let matches = command.try_get_matches_from_mut(arguments);
+        let read = Self::from_arg_matches_mut(&mut matches.unwrap_or_else(|error| error.exit()));
+        Ok(read.unwrap_or_else(|error| error.format(&mut command).exit()))
     }
 
     pub(crate) fn run(self) -> Result<(), Failure> {

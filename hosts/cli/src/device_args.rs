@@ -27,7 +27,7 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "TYPE", default_value_t)]
     kv: KvType,
     /// Number of layers on the GPU, from the first one; the CPU runs the others [default: all that fit]
-    #[arg(long, value_name = "N")]
+    #[arg(long, alias = "n-gpu-layers", value_name = "N")]
     gpu_layers: Option<u32>,
     /// Number of these layers, from the first one, with their experts on the GPU, too [default: all that fit]
     #[arg(long, value_name = "N")]

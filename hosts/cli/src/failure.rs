@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Memory,
     /// The device can be used, but something about it should be fixed.
     Warned,
+    /// The command line is wrong.
+    Usage,
     /// Ctrl-C.
     Interrupted,
     /// The reader of the output has closed it. Nothing is reported.
@@ -29,7 +31,8 @@ impl Kind {
     fn code(self) -> u8 {
         match self {
             Self::Internal => 1,
-            // 2 is clap's code for wrong command lines
+            // clap's code, too
+            Self::Usage => 2,
             Self::Model => 3,
             Self::Input => 4,
             Self::Device => 5,

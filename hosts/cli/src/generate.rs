@@ -94,18 +94,19 @@ impl<B: Backend> Generator<'_, '_, B> {
     }
 
     /// Generates to the end, or until Ctrl-C. `prompt` has at least one token; `on_text` receives the text in pieces of whole
-    /// characters.
+    /// characters, with control tokens if `special` is true.
     pub(crate) fn run(
         &mut self,
         prompt: &[TokenId],
         params: &Params,
+        special: bool,
         on_text: &mut dyn FnMut(&str) -> Result<(), Failure>,
     ) -> Result<Generation, Failure> {
         let id = RequestId(self.requests);
         self.requests += 1;
         let request = Request { id, prompt, params: params.borrowed() };
         self.engine.submit(&request, now(self.clock)).map_err(refusal)?;
-        let mut answer = Collector::new(self.tokenizer, prompt.len());
+        let mut answer = Collector::new(self.tokenizer, prompt.len(), special);
         loop {
             if self.interrupt.pressed() || answer.failure.is_some() {
                 self.engine.cancel(id);
@@ -160,11 +161,11 @@ struct Collector<'t, 'a> {
 }
 
 impl<'t, 'a> Collector<'t, 'a> {
-    fn new(tokenizer: &'t Tokenizer<'a>, prompt_len: usize) -> Self {
+    fn new(tokenizer: &'t Tokenizer<'a>, prompt_len: usize, special: bool) -> Self {
         let bar = (prompt_len > LONG_PROMPT).then(|| Progress::prefill(prompt_len as u64));
         Self {
             tokenizer,
-            detokenizer: Detokenizer::new(false),
+            detokenizer: Detokenizer::new(special),
             tokens: Vec::new(),
             text: heap::Vec::new_in(HEAP),
             reported: 0,

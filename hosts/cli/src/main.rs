@@ -8,6 +8,7 @@ mod descriptors;
 mod device_args;
 mod failure;
 mod generate;
+mod habits;
 mod interrupt;
 mod loaded;
 mod output;
@@ -17,7 +18,7 @@ mod sampling;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match command::Program::read().run() {
+    match command::Program::read().and_then(command::Program::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Kind};
 use crate::generate::Params;
+use crate::habits::Seed;
 use crate::loaded::HEAP;
 use core::hash::BuildHasher as _;
 use doorbell_core::gguf::Gguf;
@@ -12,7 +13,7 @@ use doorbell_core::token::Tokenizer;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Sampling {
     /// Temperature; 0 always takes the most likely token [default: 0.8]
-    #[arg(long, value_name = "T")]
+    #[arg(long, alias = "temperature", value_name = "T")]
     temp: Option<f32>,
     /// Keep the K most likely tokens; 0 is off [default: 40]
     #[arg(long, value_name = "K")]
@@ -23,9 +24,9 @@ pub(crate) struct Sampling {
     /// Keep tokens at least this fraction as likely as the most likely one; 0 is off [default: 0.05]
     #[arg(long, value_name = "M")]
     min_p: Option<f32>,
-    /// Seed of the random numbers [default: random]
+    /// Seed of the random numbers; -1 is a random one [default: random]
     #[arg(long, value_name = "S")]
-    seed: Option<u64>,
+    seed: Option<Seed>,
     #[command(flatten)]
     more: More,
 }
@@ -94,9 +95,9 @@ struct More {
     /// Decay of adaptive-p's average over past picks [default: 0.9]
     #[arg(long, value_name = "D", hide_short_help = true)]
     adaptive_decay: Option<f32>,
-    /// Random numbers: by seed and position, or in sequence as llama.cpp draws them
-    #[arg(long, value_name = "RNG", hide_short_help = true, default_value = "counter")]
-    rng: Rng,
+    /// Random numbers: by seed and position, or in sequence as llama.cpp draws them [default: counter]
+    #[arg(long, value_name = "RNG", hide_short_help = true)]
+    rng: Option<Rng>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -132,7 +133,7 @@ impl Sampling {
         set(&mut params.top_k, *top_k);
         set(&mut params.top_p, *top_p);
         set(&mut params.min_p, *min_p);
-        params.seed = seed.unwrap_or_else(random_seed);
+        params.seed = seed.and_then(|Seed(seed)| seed).unwrap_or_else(random_seed);
         more.apply(&mut params);
         params.validate().map_err(|error| Failure::new(Kind::Input, error))?;
         Ok(params)
@@ -140,7 +141,7 @@ impl Sampling {
 
     /// The seed, if one was given.
     pub(crate) fn seed(&self) -> Option<u64> {
-        self.seed
+        self.seed.and_then(|Seed(seed)| seed)
     }
 
     /// The DRY sequence breakers; `None` if DRY is off.
@@ -189,8 +190,8 @@ impl More {
         });
         set(&mut params.mirostat.version, version);
         params.generator = match self.rng {
-            Rng::Counter => Generator::Counter,
-            Rng::Mt19937 => Generator::Mt19937,
+            None | Some(Rng::Counter) => Generator::Counter,
+            Some(Rng::Mt19937) => Generator::Mt19937,
         };
     }
 }

@@ -190,7 +190,7 @@ fn measure<B: Backend>(
     let mut rates = Vec::new();
     for repetition in 0..=repetitions {
         let prompt = prompt(repetition);
-        let answer = generator.run(&prompt, &params, &mut |_| Ok(()))?;
+        let answer = generator.run(&prompt, &params, false, &mut |_| Ok(()))?;
         match answer.reason {
             FinishReason::Cancelled => return Err(Failure::silent(Kind::Interrupted)),
             FinishReason::Sampling(error) => return Err(Failure::new(Kind::Internal, error)),

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Kind};
 use crate::generate;
+use crate::habits;
 use crate::loaded::{self, HEAP};
 use crate::output::{print, print_json};
 use doorbell_core::backend::KvType;
@@ -13,7 +14,7 @@ pub(crate) struct Arguments {
     /// A model whose memory is checked, too; a .gguf file
     model: Option<PathBuf>,
     /// Its context [default: the model's, at most 4096]
-    #[arg(long = "ctx", value_name = "N", requires = "model", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'c', long = "ctx", alias = "ctx-size", value_name = "N", requires = "model", value_parser = habits::tokens)]
     context: Option<u32>,
     /// Print one JSON document: verdict, kernel, interface, gpus, model, findings
     #[arg(long)]

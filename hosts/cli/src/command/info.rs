@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::generate;
+use crate::habits;
 use crate::loaded::{self, HEAP};
 use crate::output::{print, print_json, size};
 use alloc::collections::BTreeMap;
@@ -31,7 +32,7 @@ pub(crate) struct Arguments {
     /// The model, a .gguf file
     model: PathBuf,
     /// The context for the memory estimate [default: the model's, at most 4096]
-    #[arg(long = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'c', long = "ctx", alias = "ctx-size", value_name = "N", value_parser = habits::tokens)]
     context: Option<u32>,
     /// The type of keys and values for the memory estimate: f16, f32 or q8_0
     #[arg(long, value_name = "TYPE", default_value_t)]

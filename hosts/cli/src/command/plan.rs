@@ -2,6 +2,7 @@
 
 use crate::device_args::{self, DeviceArgs};
 use crate::failure::{Failure, Kind};
+use crate::habits;
 use crate::loaded::{self, HEAP};
 use crate::output::{print, print_json, size};
 use core::fmt;
@@ -26,7 +27,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     outputs: u32,
     /// Tokens of context that attention reads
-    #[arg(long = "ctx", value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'c', long = "ctx", alias = "ctx-size", value_name = "N", default_value_t = 512, value_parser = habits::tokens)]
     context: u32,
     /// Don't run the kernels on the software GPU for modelled times; times are then lower bounds
     #[arg(long)]

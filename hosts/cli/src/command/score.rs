@@ -3,6 +3,7 @@
 use super::detokenize::{token_id, token_ids};
 use crate::device_args::{self, DeviceArgs};
 use crate::failure::{Failure, Kind};
+use crate::habits;
 use crate::loaded::{self, HEAP};
 use crate::output::{note, print, print_json};
 use crate::progress::Progress;
@@ -30,7 +31,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "OUT.f32")]
     logits: Option<PathBuf>,
     /// Limit of tokens [default: the model's context]
-    #[arg(long = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'c', long = "ctx", alias = "ctx-size", value_name = "N", value_parser = habits::tokens)]
     context: Option<u32>,
     #[command(flatten)]
     device: DeviceArgs,

@@ -7,6 +7,7 @@ use crate::descriptors;
 use crate::device_args::{self, DeviceArgs, ResolvedDevice};
 use crate::failure::{Failure, Kind};
 use crate::generate::{BATCH_ROWS, CHECKPOINT_BYTES, CONTEXT, MOST_CHECKPOINTS};
+use crate::habits;
 use crate::interrupt::Interrupt;
 use crate::loaded::{self, HEAP};
 use crate::output::note;
@@ -64,7 +65,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     parallel: u32,
     /// Tokens of a prompt and its answer together [default: the model's, at most 4096]
-    #[arg(long = "ctx", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'c', long = "ctx", alias = "ctx-size", value_name = "N", value_parser = habits::tokens)]
     context: Option<u32>,
     /// Memory for checkpoints of recurrent states, and of layers with a window, in MiB: cached prefixes can be used as far as
     /// there are checkpoints [default: 16 checkpoints, at most 1024]
