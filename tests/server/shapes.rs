@@ -1,7 +1,7 @@
 //! Answers with a required format, from a model that would write something else.
 
 use crate::chat::{ask, weather, with};
-use crate::client::Server;
+use crate::client::{Answer, Server};
 use crate::serving::Kind;
 use serde_json::{Value, json};
 
@@ -272,6 +272,139 @@ fn parameters_in_tags_are_forced_by_their_schema() {
         let arguments: Value = serde_json::from_str(function["arguments"].as_str().unwrap()).unwrap();
         assert_eq!(arguments["count"], 5, "{sign}: {arguments}");
         assert!(arguments["free"].is_null() || arguments["free"].is_boolean(), "{sign}: {arguments}");
+    }
+}
+
+/// A server whose model writes a call of the tool `f` with one parameter `a` between tags.
+struct TaggedCall {
+    server: Server,
+    open: &'static str,
+    close: &'static str,
+}
+
+impl TaggedCall {
+    fn both() -> [Self; 2] {
+        [
+            (
+                "<tool_call><function=",
+                "<tool_call>\n<function=f>\n<parameter=a>\n",
+                "\n</parameter>\n</function>\n</tool_call>",
+            ),
+            ("<arg_key>", "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>", "</arg_value>\n</tool_call>"),
+        ]
+        .map(|(sign, open, close)| {
+            let server = Server::start(&Kind { template: Some(showing(sign)), ..Kind::default() });
+            Self { server, open, close }
+        })
+    }
+
+    /// The answer of a model that wants to write `text`.
+    fn call(&self, property: &Value, strict: bool, text: &str) -> Answer {
+        let schema = json!({ "type": "object", "properties": { "a": property }, "required": ["a"],
+            "$defs": { "short": { "type": "string", "maxLength": 3 } } });
+        let function = json!({ "name": "f", "strict": strict, "parameters": schema });
+        let fields = json!({ "tools": [{ "type": "function", "function": function }], "tool_choice": "required",
+            "max_tokens": 1500 });
+        let Self { server, open, close } = self;
+        server.post(CHAT, &with(ask(&format!("[[{open}{text}{close}]]")), fields))
+    }
+
+    /// The value that comes out.
+    fn value(&self, property: &Value, strict: bool, text: &str) -> Value {
+        let answer = self.call(property, strict, text).ok()["choices"][0].clone();
+        assert_eq!(answer["finish_reason"], "tool_calls", "{property}: {answer}");
+        let arguments = &answer["message"]["tool_calls"][0]["function"]["arguments"];
+        serde_json::from_str::<Value>(arguments.as_str().unwrap()).unwrap()["a"].clone()
+    }
+}
+
+#[test]
+fn texts_in_tags_that_fit_their_schema_come_out_as_they_are() {
+    for tagged in TaggedCall::both() {
+        for (property, text) in [
+            (json!({ "type": "string", "pattern": "^[a-z]+$" }), "abc"),
+            (json!({ "type": "string", "pattern": "b" }), "abc</x>"),
+            (json!({ "type": "string", "minLength": 2, "maxLength": 5 }), "a\n<b"),
+            (json!({ "type": "string", "format": "date" }), "2026-02-28"),
+            (json!({ "allOf": [{ "type": "string", "minLength": 1 }, { "maxLength": 4 }] }), "abcd"),
+            (json!({ "anyOf": [{ "type": "string", "maxLength": 2 }, { "type": "null" }] }), "ab"),
+            (json!({ "$ref": "#/$defs/short" }), "abc"),
+        ] {
+            assert_eq!(tagged.value(&property, true, text), text, "{property}");
+            assert_eq!(tagged.value(&property, false, text), text, "{property}");
+        }
+        let nullable = json!({ "type": ["string", "null"], "maxLength": 3 });
+        assert_eq!(tagged.value(&nullable, true, "null"), Value::Null);
+    }
+}
+
+#[test]
+fn texts_in_tags_that_break_their_schema_do_not_come_out() {
+    for tagged in TaggedCall::both() {
+        for (property, text) in [
+            (json!({ "type": "string", "pattern": "^[a-z]{3}$" }), "ABC"),
+            (json!({ "type": "string", "maxLength": 3 }), "abcdef"),
+            (json!({ "type": ["string", "null"], "maxLength": 3 }), "abcdef"),
+            (json!({ "$ref": "#/$defs/short" }), "abcdef"),
+        ] {
+            let found = tagged.value(&property, true, text);
+            let found = found.as_str().unwrap();
+            assert!(found != text && found.chars().count() <= 3, "{property}: {found}");
+            let fits = found.bytes().all(|byte| byte.is_ascii_lowercase());
+            assert!(property.get("pattern").is_none() || fits, "{found}");
+        }
+    }
+}
+
+/// The keyword is named, or dropped where it need not hold.
+#[test]
+fn keywords_that_can_not_be_enforced_in_tags_are_named() {
+    for tagged in TaggedCall::both() {
+        for (keyword, property) in [
+            ("pattern", json!({ "type": "string", "pattern": "^a(?=b)" })),
+            ("format", json!({ "type": "string", "format": "iri-reference" })),
+            ("not", json!({ "type": "string", "not": { "const": "b" } })),
+        ] {
+            let refusal = tagged.call(&property, true, "ab");
+            assert_eq!(refusal.status, 400, "{keyword}");
+            for part in ["tool f", keyword, "/properties/a"] {
+                assert!(refusal.body.contains(part), "{}", refusal.body);
+            }
+            assert_eq!(tagged.value(&property, false, "ab"), "ab", "{keyword}");
+        }
+    }
+}
+
+/// A tool that need not be strict does not keep others from being called by what can't be enforced in it.
+#[test]
+fn tools_that_need_not_be_strict_lose_what_can_not_be_enforced() {
+    // zod's e-mail address and record
+    let email = "^(?!\\.)(?!.*\\.\\.)([A-Za-z0-9_'+\\-\\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\\-]*\\.)+[A-Za-z]{2,}$";
+    let schema = json!({ "type": "object", "required": ["to", "tags", "count"],
+        "additionalProperties": false, "properties": {
+        "to": { "type": "string", "pattern": email },
+        "tags": { "type": "object", "propertyNames": { "pattern": "^(?!x)" }, "additionalProperties": { "type": "string" } },
+        "count": { "type": "integer", "minimum": 5, "maximum": 5 } } });
+    let server = Server::start(&Kind::default());
+    let send = |strict: bool| {
+        let function = json!({ "name": "send", "strict": strict, "parameters": schema });
+        let call = "<tool_call>\n{\"name\": \"send\", \"arguments\": {\"to\": \"a@b.c\", \"tags\": {\"x\": \"y\"}, \"count\": 7}}\n</tool_call>";
+        let fields = json!({ "tools": [{ "type": "function", "function": function }], "tool_choice": "required",
+            "max_tokens": 1500 });
+        server.post(CHAT, &with(ask(&format!("[[{call}]]")), fields))
+    };
+    let answer = send(false).ok();
+    let arguments = &answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"];
+    let arguments: Value = serde_json::from_str(arguments.as_str().unwrap()).unwrap();
+    assert_eq!(
+        arguments,
+        json!({ "to": "a@b.c", "tags": { "x": "y" }, "count": 5 }),
+        "what can be enforced is"
+    );
+    let refusal = send(true);
+    assert_eq!(refusal.status, 400);
+    for part in ["tool send", "pattern at /properties/to", "look-ahead"] {
+        assert!(refusal.body.contains(part), "{}", refusal.body);
     }
 }
 

@@ -10,8 +10,8 @@ use alloc::sync::Arc;
 use doorbell_core::heap;
 use doorbell_core::token::{Scratch, TokenId};
 use doorbell_runtime::answer::{
-    AnswerParser, Begin, Continuation, ModelMarkup, OutputGrammar, Style, ToolChoice, Tools,
-    append_continued, normalize_tool_call_ids,
+    AnswerParser, Begin, Continuation, ModelMarkup, OutputGrammar, OutputGrammarError, Style, Tool,
+    ToolChoice, Tools, append_continued, normalize_tool_call_ids,
 };
 use doorbell_runtime::constrain::{GrammarSpec, ReasoningBudget, ReasoningMarks};
 use doorbell_runtime::template::{ChatInput, Moment};
@@ -93,6 +93,26 @@ pub(crate) async fn generation_request(
     request.work(move || generation_request_now(&app, conversation)).await
 }
 
+/// The tools with schemas that can be enforced. Where that is impossible, a strict tool is refused; one that must be called
+/// without being strict loses what can't be enforced.
+fn enforceable(app: &App, tools: &Tools, choice: &ToolChoice) -> Result<Tools, Failure> {
+    let forced = matches!(choice, ToolChoice::Required | ToolChoice::Named(_));
+    let (grammars, tokenizer) = (&app.grammars, app.model.tokenizer);
+    let enforceable = |tool: &Tool| {
+        let mut tool = tool.clone();
+        if tool.strict {
+            if let Some(fault) = grammars.schema_fault(tokenizer, &tool.schema) {
+                let message = format!("tool {}: {fault}; change the schema, or remove \"strict\"", tool.name);
+                return Err(Failure::field("tools", message));
+            }
+        } else if forced {
+            tool.schema = grammars.loosened(tokenizer, &tool.schema);
+        }
+        Ok(tool)
+    };
+    tools.iter().map(enforceable).collect()
+}
+
 fn generation_request_now(app: &App, conversation: Conversation) -> Result<GenerationRequest, Failure> {
     let rendered = render_now(app, &conversation)?;
     let offered = conversation.tool_choice != ToolChoice::None;
@@ -100,15 +120,19 @@ fn generation_request_now(app: &App, conversation: Conversation) -> Result<Gener
     let mut style = app.style.with_tools(&tools);
     let mut begin = rendered.begin;
     let template = app.model.template_source();
+    let enforced = enforceable(app, &tools, &conversation.tool_choice)?;
     let grammar = OutputGrammar {
         markup: ModelMarkup { tokenizer: app.model.tokenizer, template, style },
         begin,
-        tools: &tools,
+        tools: &enforced,
         choice: &conversation.tool_choice,
         one_call: conversation.one_call,
         format: conversation.format.as_ref(),
     };
-    let grammar = grammar.spec().map_err(|error| Failure::field("tool_choice", error))?;
+    let grammar = grammar.spec().map_err(|error| match error {
+        OutputGrammarError::UnknownTool => Failure::field("tool_choice", error),
+        OutputGrammarError::Keyword { .. } => Failure::field("tools", error),
+    })?;
     let within = begin == Begin::Reasoning;
     let budget = reasoning_budget(app, style, within, conversation.options.reasoning_budget);
     let special = style.needs_control_tokens();

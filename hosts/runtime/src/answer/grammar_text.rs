@@ -17,8 +17,8 @@ pub(super) fn mark(tokenizer: &Tokenizer<'_>, text: &str) -> String {
     }
 }
 
-/// The part of a rule after its name that matches any text up to and including a quoted one.
-pub(super) fn lazy_until(quoted: &str) -> String {
+/// A regular expression that matches a quoted text.
+pub(super) fn pattern_of(quoted: &str) -> String {
     let text = quoted.trim_matches('"').replace("\\n", "\n");
     let mut pattern = String::new();
     for c in text.chars() {
@@ -28,7 +28,12 @@ pub(super) fn lazy_until(quoted: &str) -> String {
             c => pattern.push(c),
         }
     }
-    format!("[lazy]: /(.|\\n)*{pattern}/\n")
+    pattern
+}
+
+/// The part of a rule after its name that matches any text up to and including a quoted one.
+pub(super) fn lazy_until(quoted: &str) -> String {
+    format!("[lazy]: /(.|\\n)*{}/\n", pattern_of(quoted))
 }
 
 /// A rule for JSON that a schema accepts.

@@ -17,13 +17,14 @@ mod scan;
 mod strings;
 mod style;
 mod tags;
+mod text_grammar;
 mod tool_call_ids;
 mod tool_grammar;
 mod tools;
 
 pub use continuation::{Continuation, ContinuationError, SplitMessages, append_continued};
 pub use delta::{Begin, Delta};
-pub use output_grammar::{OutputGrammar, UnknownToolError};
+pub use output_grammar::{OutputGrammar, OutputGrammarError};
 pub use parser::AnswerParser;
 pub use style::{CallStyle, Style, Thinking};
 pub use tool_call_ids::normalize_tool_call_ids;

@@ -6,7 +6,7 @@
 use super::delta::Begin;
 use super::grammar_text::{json_rule, lazy_until, mark};
 use super::style::{CallStyle, Thinking};
-use super::tool_grammar::{ModelMarkup, ToolGrammar};
+use super::tool_grammar::{ModelMarkup, ToolGrammar, UnenforcedKeyword};
 use super::tools::{Tool, ToolChoice, Tools};
 use crate::constrain::GrammarSpec;
 use core::fmt::{self, Write as _};
@@ -29,24 +29,50 @@ pub struct OutputGrammar<'r> {
     pub format: Option<&'r GrammarSpec>,
 }
 
-/// A forced tool is not among the tools of the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownToolError;
+/// Reason why there is no grammar for an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutputGrammarError {
+    /// A forced tool is not among the tools of the request.
+    UnknownTool,
+    /// A keyword of a strict tool can't be enforced in this model's notation of calls, which writes texts without quotes.
+    Keyword {
+        /// Name of the tool.
+        tool: String,
+        /// Name of the parameter.
+        parameter: String,
+        /// The keyword.
+        keyword: String,
+    },
+}
 
-impl fmt::Display for UnknownToolError {
+impl fmt::Display for OutputGrammarError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("names no tool that the request offers")
+        match self {
+            Self::UnknownTool => f.write_str("names no tool that the request offers"),
+            Self::Keyword { tool, parameter, keyword } => write!(
+                f,
+                "tool {tool}: {keyword} at /properties/{parameter} can't be enforced in this model's calls; remove it, or \
+                 \"strict\""
+            ),
+        }
     }
 }
 
-impl core::error::Error for UnknownToolError {}
+impl core::error::Error for OutputGrammarError {}
+
+impl From<UnenforcedKeyword> for OutputGrammarError {
+    fn from(error: UnenforcedKeyword) -> Self {
+        let UnenforcedKeyword { tool, parameter, keyword } = error;
+        Self::Keyword { tool, parameter, keyword }
+    }
+}
 
 impl OutputGrammar<'_> {
     /// The grammar of the answer with reasoning before it; `None` if the answer is free.
     ///
     /// # Errors
-    /// [`UnknownToolError`]
-    pub fn spec(&self) -> Result<Option<GrammarSpec>, UnknownToolError> {
+    /// [`OutputGrammarError`]
+    pub fn spec(&self) -> Result<Option<GrammarSpec>, OutputGrammarError> {
         let forced = match self.choice {
             ToolChoice::Required => Some(None),
             ToolChoice::Named(name) => Some(Some(name.as_str())),
@@ -56,10 +82,10 @@ impl OutputGrammar<'_> {
             let named = |tool: &&Tool| name.is_none_or(|name| name == tool.name);
             let wanted: Vec<&Tool> = self.tools.iter().filter(named).collect();
             if wanted.is_empty() {
-                return Err(UnknownToolError);
+                return Err(OutputGrammarError::UnknownTool);
             }
             let single = Self { one_call: self.one_call || name.is_some(), ..*self };
-            return Ok(Some(GrammarSpec::Lark(single.forced(&wanted))));
+            return Ok(Some(GrammarSpec::Lark(single.forced(&wanted)?)));
         }
         let schema = match self.format {
             None => None,
@@ -78,8 +104,8 @@ impl OutputGrammar<'_> {
         let (style, strict) = (self.markup.style, self.tools.iter().any(|tool| tool.strict));
         match schema {
             Some(_) if offered.is_empty() && !style.can_think() => Ok(self.format.cloned()),
-            Some(schema) => Ok(Some(GrammarSpec::Lark(self.json_or_calls(&schema, &offered)))),
-            None if strict => Ok(self.text_and_calls(&offered).map(GrammarSpec::Lark)),
+            Some(schema) => Ok(Some(GrammarSpec::Lark(self.json_or_calls(&schema, &offered)?))),
+            None if strict => Ok(self.text_and_calls(&offered)?.map(GrammarSpec::Lark)),
             None => Ok(None),
         }
     }
@@ -95,13 +121,13 @@ impl OutputGrammar<'_> {
         if rest.is_empty() { mark } else { format!("{mark} \"{rest}\"") }
     }
 
-    fn rules(&self, tools: &[&Tool]) -> ToolGrammar {
+    fn rules(&self, tools: &[&Tool]) -> Result<ToolGrammar, UnenforcedKeyword> {
         ToolGrammar::new(self.markup, tools, self.one_call)
     }
 
     /// A grammar of calls and nothing else.
-    fn forced(&self, tools: &[&Tool]) -> String {
-        let ToolGrammar { opening, rules } = self.rules(tools);
+    fn forced(&self, tools: &[&Tool]) -> Result<String, UnenforcedKeyword> {
+        let ToolGrammar { opening, rules } = self.rules(tools)?;
         let head = if self.markup.style.calls == CallStyle::Harmony && self.begin == Begin::Text {
             // a text that the prompt has begun ends here
             let [end, start] = ["<|end|>", "<|start|>"].map(|mark| self.mark(mark));
@@ -109,11 +135,11 @@ impl OutputGrammar<'_> {
         } else {
             String::new()
         };
-        self.around(&format!("body: {head}{opening} calls\n{rules}"))
+        Ok(self.around(&format!("body: {head}{opening} calls\n{rules}")))
     }
 
     /// A grammar of JSON, or of calls of the offered tools.
-    fn json_or_calls(&self, schema: &Value, tools: &[&Tool]) -> String {
+    fn json_or_calls(&self, schema: &Value, tools: &[&Tool]) -> Result<String, UnenforcedKeyword> {
         let head = if self.markup.style.calls == CallStyle::Harmony && self.begin != Begin::Text {
             let [channel, message] = ["<|channel|>", "<|message|>"].map(|mark| self.mark(mark));
             format!("{channel} \"final\" {message} ")
@@ -123,19 +149,19 @@ impl OutputGrammar<'_> {
         let mut body = format!("body: {head}answer");
         let mut rules = json_rule("answer", schema);
         if !tools.is_empty() && self.begin != Begin::Text {
-            let calls = self.rules(tools);
+            let calls = self.rules(tools)?;
             _ = write!(body, " | {} calls", calls.opening);
             rules.push_str(&calls.rules);
         }
-        self.around(&format!("{body}\n{rules}"))
+        Ok(self.around(&format!("{body}\n{rules}")))
     }
 
     /// A grammar of any text, with calls that keep to their schemas. `None` if the prompt has begun a channel of text,
     /// which has no calls.
-    fn text_and_calls(&self, tools: &[&Tool]) -> Option<String> {
-        let ToolGrammar { opening, rules } = self.rules(tools);
+    fn text_and_calls(&self, tools: &[&Tool]) -> Result<Option<String>, UnenforcedKeyword> {
+        let ToolGrammar { opening, rules } = self.rules(tools)?;
         let body = match self.markup.style.calls {
-            CallStyle::Harmony if self.begin == Begin::Text => return None,
+            CallStyle::Harmony if self.begin == Begin::Text => return Ok(None),
             CallStyle::Harmony => {
                 let [channel, message, end, start] =
                     ["<|channel|>", "<|message|>", "<|end|>", "<|start|>"].map(|mark| self.mark(mark));
@@ -156,7 +182,7 @@ impl OutputGrammar<'_> {
                 format!("body: ({prose} {opening} calls){repeat} TEXT?\n{rule}TEXT: /(.|\\n)+/\n")
             }
         };
-        Some(self.around(&format!("{body}{rules}")))
+        Ok(Some(self.around(&format!("{body}{rules}"))))
     }
 
     /// A grammar of `body`, after reasoning if the model may reason.

@@ -3,9 +3,10 @@
 //! Not here: what stands around the calls (`output_grammar`), and reading calls back (`calls`).
 
 use super::brace_grammar;
-use super::grammar_text::{json_rule, lazy_until, mark, quoted};
+use super::grammar_text::{json_rule, lazy_until, mark, pattern_of, quoted};
 use super::style::{CallStyle, Style};
 use super::tags::{self, Tags};
+use super::text_grammar::TextLimits;
 use super::tools::{Parameter, Tool};
 use crate::constrain::BLANK;
 use doorbell_core::token::Tokenizer;
@@ -30,6 +31,17 @@ pub(super) struct ToolGrammar {
     pub(super) rules: String,
 }
 
+/// A keyword of a strict tool that can't be enforced on a text without quotes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UnenforcedKeyword {
+    /// Name of the tool.
+    pub(super) tool: String,
+    /// Name of the parameter.
+    pub(super) parameter: String,
+    /// The keyword.
+    pub(super) keyword: String,
+}
+
 /// The schema of a call's arguments, with the type `object` added if it states no type.
 fn arguments(schema: &Value) -> Value {
     const KINDS: [&str; 7] = ["type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"];
@@ -44,7 +56,11 @@ fn arguments(schema: &Value) -> Value {
 
 impl ToolGrammar {
     /// The rules for calls of these tools; with `one_call`, a single call.
-    pub(super) fn new(markup: ModelMarkup<'_>, tools: &[&Tool], one_call: bool) -> Self {
+    pub(super) fn new(
+        markup: ModelMarkup<'_>,
+        tools: &[&Tool],
+        one_call: bool,
+    ) -> Result<Self, UnenforcedKeyword> {
         let mark = |text: &str| mark(markup.tokenizer, text);
         let more = if one_call { "" } else { " (\"\\n<tool_call>\" call)*" };
         let (opening, rules) = match markup.style.calls {
@@ -59,10 +75,10 @@ impl ToolGrammar {
                 (quoted("<tool_call>"), format!("calls: call{more}\n{calls}"))
             }
             CallStyle::Functions => {
-                (quoted("<tool_call>"), format!("calls: call{more}\n{}", FUNCTIONS.call(tools)))
+                (quoted("<tool_call>"), format!("calls: call{more}\n{}", FUNCTIONS.call(tools)?))
             }
             CallStyle::ArgumentPairs => {
-                (quoted("<tool_call>"), format!("calls: call{more}\n{}", PAIRS.call(tools)))
+                (quoted("<tool_call>"), format!("calls: call{more}\n{}", PAIRS.call(tools)?))
             }
             CallStyle::Bracketed => {
                 let begin = mark("[TOOL_CALLS]");
@@ -90,7 +106,7 @@ impl ToolGrammar {
                 (opening, format!("calls: call\n{calls}"))
             }
         };
-        Self { opening, rules }
+        Ok(Self { opening, rules })
     }
 }
 
@@ -160,60 +176,122 @@ const PAIRS: TaggedNotation = TaggedNotation {
     key_pattern: "/[^<\\n]+/",
 };
 
+/// The rule of a value.
+struct ValueRule<'s> {
+    /// Its name.
+    rule: String,
+    /// The schema of all parameters.
+    schema: &'s Value,
+    /// True if every keyword must be enforced.
+    strict: bool,
+}
+
 impl TaggedNotation {
-    fn call(&self, tools: &[&Tool]) -> String {
+    fn call(&self, tools: &[&Tool]) -> Result<String, UnenforcedKeyword> {
         let (mut alternatives, mut rules) = (Vec::new(), String::new());
         for (number, tool) in tools.iter().enumerate() {
             let [before, behind] = self.name;
             alternatives
                 .push(format!("{} parameters{number}", quoted(&format!("{before}{}{behind}", tool.name))));
-            let sequence = self.parameters(number, &tool.schema, &mut rules);
+            let sequence = self.parameters(number, tool, &mut rules)?;
             rules.insert_str(0, &format!("parameters{number}: {sequence}\n"));
         }
-        let (end, text) = (quoted(self.end), lazy_until(&quoted(&format!("{}\n", self.tags.close))));
-        format!("call: ({}) {end}\n{rules}text{text}", alternatives.join(" | "))
+        let (end, text) = (quoted(self.end), lazy_until(&self.closing()));
+        Ok(format!("call: ({}) {end}\n{rules}text{text}", alternatives.join(" | ")))
+    }
+
+    /// The text behind a text, quoted.
+    fn closing(&self) -> String {
+        quoted(&format!("{}\n", self.tags.close))
     }
 
     /// The parameters in the order of the schema, optional ones followed by `?`. Rules that they use go to `rules`.
-    fn parameters(&self, tool: usize, schema: &Value, rules: &mut String) -> String {
-        let [before, behind] = self.key;
+    fn parameters(
+        &self,
+        number: usize,
+        tool: &Tool,
+        rules: &mut String,
+    ) -> Result<String, UnenforcedKeyword> {
+        let ([before, behind], schema) = (self.key, &tool.schema);
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
-            return format!("({} {} {} text)*", quoted(before), self.key_pattern, quoted(behind));
+            return Ok(format!("({} {} {} text)*", quoted(before), self.key_pattern, quoted(behind)));
         };
         let required = |name: &str| {
             let list = schema.get("required").and_then(Value::as_array);
             list.is_some_and(|list| list.iter().any(|required| required == name))
         };
         let mut sequence = String::from("\"\"");
-        for (number, (name, property)) in properties.iter().enumerate() {
-            let value = self.value(&format!("value{tool}of{number}"), schema, property, rules);
+        for (index, (name, property)) in properties.iter().enumerate() {
+            let value = ValueRule { rule: format!("value{number}of{index}"), schema, strict: tool.strict };
+            let value = self.value(&value, property, rules).map_err(|keyword| UnenforcedKeyword {
+                tool: tool.name.clone(),
+                parameter: name.clone(),
+                keyword,
+            })?;
             let key = quoted(&format!("{before}{name}{behind}"));
             let often = if required(name) { "" } else { "?" };
             sequence.push_str(&format!(" ({key} {value}){often}"));
         }
-        sequence
+        Ok(sequence)
     }
 
-    /// The value of a parameter and the text after it.
-    fn value(&self, rule: &str, schema: &Value, property: &Value, rules: &mut String) -> String {
-        let parameter = Parameter::new(schema, property);
-        let texts = parameter.listed().iter().map(Value::as_str).collect::<Option<Vec<_>>>();
-        let after = quoted(self.after);
-        if let Some(texts) = texts.filter(|texts| !texts.is_empty()) {
-            let texts: Vec<String> = texts.into_iter().map(quoted).collect();
-            return format!("({}) {after}", texts.join(" | "));
+    /// The value of a parameter and the text after it. The error is a keyword that can't be enforced.
+    fn value(
+        &self,
+        value_rule: &ValueRule<'_>,
+        property: &Value,
+        rules: &mut String,
+    ) -> Result<String, String> {
+        let parameter = Parameter::new(value_rule.schema, property);
+        if let Some(listed) = self.listed(parameter) {
+            return Ok(listed);
         }
-        // What forbids values is for the JSON grammar to enforce or refuse.
-        if parameter.is_text() && property.get("not").is_none() {
-            return "text".to_owned();
+        if !parameter.is_text() {
+            return Ok(self.json(&value_rule.rule, value_rule.schema, property, rules));
         }
-        let mut property = property.clone();
-        for definitions in ["$defs", "definitions"] {
-            if let (Some(property), Some(list)) = (property.as_object_mut(), schema.get(definitions)) {
-                property.entry(definitions).or_insert_with(|| list.clone());
+        let choices = parameter.choices().unwrap_or_else(|| vec![parameter]);
+        let mut alternatives = Vec::new();
+        for (number, choice) in choices.into_iter().enumerate() {
+            let rule = format!("{}choice{number}", value_rule.rule);
+            if let Some(listed) = self.listed(choice) {
+                alternatives.push(listed);
+            } else if choice.is_text() {
+                match TextLimits::new(choice) {
+                    Ok(limits) if !limits.is_free() => {
+                        let closing = pattern_of(&self.closing());
+                        rules.push_str(&format!("{rule}[lazy]: {}\n", limits.lazy_rule(&closing)));
+                        alternatives.push(rule);
+                    }
+                    Err(keyword) if value_rule.strict => return Err(keyword),
+                    // any text is allowed, whatever the other choices are
+                    Ok(_) | Err(_) => return Ok("text".to_owned()),
+                }
+            } else if !choice.is_null() {
+                alternatives.push(self.json(&rule, value_rule.schema, choice.schema(), rules));
             }
         }
-        rules.push_str(&json_rule(rule, &property));
-        format!("{rule} {after}")
+        if parameter.admits_null() {
+            alternatives.push(format!("{} {}", quoted("null"), quoted(self.after)));
+        }
+        Ok(format!("({})", alternatives.join(" | ")))
+    }
+
+    /// The texts that a parameter lists, if it lists nothing else.
+    fn listed(&self, parameter: Parameter<'_>) -> Option<String> {
+        let texts = parameter.listed().iter().map(Value::as_str).collect::<Option<Vec<_>>>()?;
+        let texts: Vec<String> = texts.into_iter().map(quoted).collect();
+        (!texts.is_empty()).then(|| format!("({}) {}", texts.join(" | "), quoted(self.after)))
+    }
+
+    /// A value as JSON. References in its schema lead to the definitions of `root`.
+    fn json(&self, rule: &str, root: &Value, schema: &Value, rules: &mut String) -> String {
+        let mut schema = schema.clone();
+        for definitions in ["$defs", "definitions"] {
+            if let (Some(schema), Some(list)) = (schema.as_object_mut(), root.get(definitions)) {
+                schema.entry(definitions).or_insert_with(|| list.clone());
+            }
+        }
+        rules.push_str(&json_rule(rule, &schema));
+        format!("{rule} {}", quoted(self.after))
     }
 }

@@ -1,5 +1,6 @@
 //! The tools that a request offers: their names, and the types of their parameters.
 
+use crate::constrain::ANNOTATIONS;
 use serde_json::Value;
 
 /// Tools in the form of the `OpenAI` API: objects with a `function` of `name` and `parameters`.
@@ -60,6 +61,30 @@ impl<'s> Parameter<'s> {
     /// The schema, without references at its top.
     pub(super) fn schema(self) -> &'s Value {
         self.schema
+    }
+
+    /// A schema within this one.
+    pub(super) fn part(self, schema: &'s Value) -> Self {
+        Self::new(self.root, schema)
+    }
+
+    /// True if it admits nothing but null.
+    pub(super) fn is_null(self) -> bool {
+        self.schema.get("type").is_some_and(|name| name == "null")
+    }
+
+    /// True if it admits null.
+    pub(super) fn admits_null(self) -> bool {
+        self.admits("null", Value::is_null, 0)
+    }
+
+    /// The alternatives that it lists, if it lists some and says no more than annotations beside them.
+    pub(super) fn choices(self) -> Option<Vec<Self>> {
+        let fields = self.schema.as_object()?;
+        let (keyword, list) =
+            fields.iter().find(|(keyword, _)| ["anyOf", "oneOf"].contains(&keyword.as_str()))?;
+        let alone = fields.keys().all(|other| other == keyword || ANNOTATIONS.contains(&other.as_str()));
+        alone.then(|| list.as_array().into_iter().flatten().map(|schema| self.part(schema)).collect())
     }
 
     /// True if it admits strings.
@@ -125,6 +150,12 @@ impl<'s> Parameter<'s> {
             "None" => Value::Null,
             _ => json.unwrap_or_else(|| Value::from(text)),
         }
+    }
+}
+
+impl FromIterator<Tool> for Tools {
+    fn from_iter<I: IntoIterator<Item = Tool>>(tools: I) -> Self {
+        Self { functions: tools.into_iter().collect() }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::error::GrammarError;
 use super::gbnf;
-use super::idle_keywords;
+use super::keywords;
 use super::vocabulary;
 use alloc::sync::Arc;
 use doorbell_core::sample::TokenMask;
@@ -83,7 +83,7 @@ pub const BLANK: &str = "(\\r?\\n){0,2}[ \\t]{0,20}";
 #[must_use]
 pub fn spaced(schema: &Value) -> Value {
     let mut schema = schema.clone();
-    idle_keywords::remove(&mut schema);
+    keywords::remove_idle(&mut schema);
     if let Some(schema) = schema.as_object_mut() {
         schema.insert("x-guidance".into(), json!({ "whitespace_pattern": BLANK }));
     }
@@ -106,12 +106,15 @@ fn factory(tokenizer: &Tokenizer<'_>) -> Result<ParserFactory, GrammarError> {
     Ok(factory)
 }
 
-/// The first line of the parser's error, without its internals.
+/// The cause in the parser's error, in one line and without internals.
 fn first_line(reason: &str) -> String {
     if reason.starts_with("panic: ") {
         return "a keyword has a value of the wrong type".into();
     }
-    let line = reason.lines().next().unwrap_or_default();
+    // the parser of regular expressions shows the expression first
+    let cause = reason.lines().find_map(|line| line.strip_prefix("error: "));
+    let cause = cause.filter(|_| reason.contains("regex parse error"));
+    let line = cause.or_else(|| reason.lines().next()).unwrap_or_default();
     // names of options are internals, too
     line.split(". Enable '").next().unwrap_or_default().to_owned()
 }

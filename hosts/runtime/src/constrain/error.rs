@@ -25,6 +25,16 @@ pub enum GrammarError {
     },
 }
 
+impl GrammarError {
+    /// The reason alone.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Self::Vocabulary { reason } | Self::Unusable { reason } => reason.clone(),
+            Self::Gbnf { reason, .. } => (*reason).to_owned(),
+        }
+    }
+}
+
 impl fmt::Display for GrammarError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

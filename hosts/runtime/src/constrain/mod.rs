@@ -7,11 +7,14 @@ mod budget;
 mod constraint;
 mod error;
 mod gbnf;
-mod idle_keywords;
+mod keywords;
 mod marks;
+mod schema_fault;
 mod vocabulary;
 
 pub use budget::ReasoningBudget;
 pub use constraint::{BLANK, Constraint, GrammarSpec, Grammars, spaced};
 pub use error::GrammarError;
+pub(crate) use keywords::ANNOTATIONS;
 pub use marks::{HarmonyChannel, ReasoningMarks};
+pub use schema_fault::SchemaFault;

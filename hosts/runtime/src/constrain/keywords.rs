@@ -1,10 +1,10 @@
-//! Keywords of JSON schemas that allow every value. The parser has no support for some of them, and clients send them: a
-//! record of zod has `propertyNames`.
+//! Keywords of JSON schemas: those with schemas in them, and those that allow every value. The parser has no support for
+//! some of the latter, and clients send them: a record of zod has `propertyNames`.
 
 use serde_json::{Map, Value};
 
 /// Keywords with a schema as their value.
-const SCHEMAS: [&str; 10] = [
+pub(super) const SCHEMAS: [&str; 10] = [
     "items",
     "additionalItems",
     "additionalProperties",
@@ -18,26 +18,27 @@ const SCHEMAS: [&str; 10] = [
 ];
 
 /// Keywords with a list of schemas.
-const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
+pub(super) const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
 
 /// Keywords with schemas by name.
-const MAPS: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+pub(super) const MAPS: [&str; 5] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
 /// Keywords that say something about a schema without limiting its values.
-const ANNOTATIONS: [&str; 8] =
+pub(crate) const ANNOTATIONS: [&str; 8] =
     ["title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"];
 
 /// Removes the keywords that allow every value, here and in all parts. Names of properties are no keywords.
-pub(super) fn remove(schema: &mut Value) {
+pub(super) fn remove_idle(schema: &mut Value) {
     let Some(fields) = schema.as_object_mut() else { return };
     fields.retain(|keyword, value| !allows_all(keyword, value));
     for (keyword, value) in fields {
         if SCHEMAS.contains(&keyword.as_str()) {
-            remove(value);
+            remove_idle(value);
         } else if LISTS.contains(&keyword.as_str()) {
-            value.as_array_mut().into_iter().flatten().for_each(remove);
+            value.as_array_mut().into_iter().flatten().for_each(remove_idle);
         } else if MAPS.contains(&keyword.as_str()) {
-            value.as_object_mut().into_iter().flat_map(Map::values_mut).for_each(remove);
+            value.as_object_mut().into_iter().flat_map(Map::values_mut).for_each(remove_idle);
         }
     }
 }
@@ -86,7 +87,7 @@ mod tests {
             "additionalProperties": { "propertyNames": { "pattern": "^a" } },
             "anyOf": [{ "patternProperties": {} }, { "enum": [{ "uniqueItems": false }] }],
         });
-        remove(&mut schema);
+        remove_idle(&mut schema);
         let expected = json!({
             "type": "object",
             "properties": {
