@@ -29,8 +29,10 @@ fn devices_and_doctor_agree_about_this_machine() {
         assert_eq!((doctor.status.code(), doctor.stderr.len()), (Some(code), 0));
         assert_eq!(report["model"]["bytes"].as_u64().is_some(), arguments.len() > 2);
     }
-    let people = stdout(&["devices"], b"");
+    let people = stdout(&["devices", "--all"], b"");
     assert!(names.iter().all(|name| people.contains(name)), "{people}");
+    let people = stdout(&["devices"], b"");
+    assert!(people.contains("cpu") && !people.contains("soft:"), "{people}");
 }
 
 /// A port in use is reported before the model is loaded: here there is no model at all.

@@ -6,7 +6,10 @@ use doorbell_runtime::machine::Machine;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Print one JSON document: devices, reason
+    /// List the software GPUs, too, which are for tests
+    #[arg(long)]
+    all: bool,
+    /// Print one JSON document of all devices: devices, reason
     #[arg(long)]
     json: bool,
 }
@@ -14,5 +17,9 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let machine = Machine::read(None).map_err(|error| Failure::new(Kind::Memory, error))?;
     let devices = machine.devices();
-    if arguments.json { print_json(&devices.json()) } else { print(devices.to_string()) }
+    if arguments.json {
+        return print_json(&devices.json());
+    }
+    let devices = if arguments.all { devices.whole() } else { devices };
+    print(devices.to_string())
 }

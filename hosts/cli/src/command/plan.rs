@@ -32,6 +32,9 @@ pub(crate) struct Arguments {
     /// Don't run the kernels on the software GPU for modelled times; times are then lower bounds
     #[arg(long)]
     quick: bool,
+    /// List every operation, and every kernel of a GPU, behind the summary
+    #[arg(short, long)]
+    verbose: bool,
     /// Print one JSON document: ops, bytes_per_token; of a GPU also layers, dispatches_per_token, modelled_us,
     /// roofline_share, matrix_share and more: see docs/plan.md for their meaning
     #[arg(long)]
@@ -66,6 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         profile: profile.as_ref(),
         layers,
         device: &device,
+        verbose: arguments.verbose,
     };
     if arguments.json {
         return print_json(&report.json());
@@ -84,6 +88,8 @@ struct PlanReport<'s> {
     /// The layer of each operation.
     layers: Vec<Option<u32>>,
     device: &'s str,
+    /// True to list the operations.
+    verbose: bool,
 }
 
 /// Cost of some operations of a step on a GPU.
@@ -278,6 +284,25 @@ impl PlanReport<'_> {
 
 impl fmt::Display for PlanReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} operations, {} of weights a token, {} of activations for {} rows",
+            self.plan.ops.len(),
+            size(bytes_per_token(self.model, &self.plan.ops)),
+            size(self.plan.arena as u64 * 4),
+            self.plan.shape.rows
+        )?;
+        self.totals(f)?;
+        if self.verbose {
+            writeln!(f)?;
+            return self.operations(f);
+        }
+        writeln!(f, "--verbose lists the operations")
+    }
+}
+
+impl PlanReport<'_> {
+    fn operations(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, op) in self.plan.ops.iter().enumerate() {
             let (names, bytes) = weights(self.model, op);
             let (runner, bytes) = (self.runner(index), size(bytes));
@@ -305,15 +330,7 @@ impl fmt::Display for PlanReport<'_> {
                 writeln!(f, "     {:.0} % of the matrix peak", share * 100.0)?;
             }
         }
-        writeln!(
-            f,
-            "\n{} operations, {} of weights a token, {} of activations for {} rows",
-            self.plan.ops.len(),
-            size(bytes_per_token(self.model, &self.plan.ops)),
-            size(self.plan.arena as u64 * 4),
-            self.plan.shape.rows
-        )?;
-        self.totals(f)
+        Ok(())
     }
 }
 

@@ -21,8 +21,10 @@ pub struct DeviceDescription {
     pub memory: String,
     /// Its PCI address and the id that stays the same across boots; empty for software GPUs and the CPU.
     pub identity: String,
-    /// True for the GPU that `auto` chooses.
+    /// True for the device that `auto` chooses.
     pub is_preferred: bool,
+    /// True for software GPUs.
+    pub is_software: bool,
     json: Map<String, Json>,
 }
 
@@ -32,6 +34,8 @@ pub struct DeviceList {
     list: Vec<DeviceDescription>,
     /// Reason for the preferred GPU, or for there being none.
     reason: String,
+    /// True to print software GPUs, too.
+    whole: bool,
 }
 
 fn object(json: Json) -> Map<String, Json> {
@@ -52,18 +56,24 @@ impl Machine {
 impl DeviceList {
     fn new(machine: &Machine) -> Self {
         let mut list = gpus(machine);
-        list.extend(software());
         list.push(processor(machine));
+        list.extend(software());
         let reason = match (&machine.choice, machine.examination.findings.first()) {
             (Some(choice), _) => format!("* {choice}"),
-            (None, Some(finding @ Finding::NoGpu)) => finding.to_string(),
-            (None, Some(finding)) => format!("{finding}; `doorbell doctor` shows details"),
-            (None, None) => "no GPU can be used; `doorbell doctor` shows details".into(),
+            (None, Some(finding @ Finding::NoGpu)) => format!("* {finding}, so the CPU runs models"),
+            (None, Some(finding)) => format!("* {finding}; `doorbell doctor` shows details"),
+            (None, None) => "* no GPU can be used; `doorbell doctor` shows details".into(),
         };
-        Self { list, reason }
+        Self { list, reason, whole: false }
     }
 
-    /// The devices, GPUs first.
+    /// The list with software GPUs in its text.
+    #[must_use]
+    pub fn whole(self) -> Self {
+        Self { whole: true, ..self }
+    }
+
+    /// The devices: GPUs, the CPU, software GPUs.
     #[must_use]
     pub fn list(&self) -> &[DeviceDescription] {
         &self.list
@@ -80,7 +90,7 @@ impl DeviceList {
 impl fmt::Display for DeviceList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:<16}{:<9}{:<26}{:<49}LOCATION", "DEVICE", "ISA", "COMPUTES WITH", "MEMORY")?;
-        for device in &self.list {
+        for device in self.list.iter().filter(|device| self.whole || !device.is_software) {
             let DeviceDescription { name, isa, compute, memory, identity, is_preferred, .. } = device;
             let mark = if *is_preferred { " *" } else { "" };
             let line = format!("{:<16}{isa:<9}{compute:<26}{memory:<49}{identity}", format!("{name}{mark}"));
@@ -135,6 +145,7 @@ fn gpu(machine: &Machine, node: &Node, candidate: &Candidate, budget: &Budget) -
         memory: format!("{} {}", Size(limit.bytes), budget.first.domain),
         identity: identity.to_string(),
         is_preferred,
+        is_software: false,
         json,
     }
 }
@@ -150,6 +161,7 @@ fn software() -> Vec<DeviceDescription> {
         memory: "system memory".into(),
         identity: String::new(),
         is_preferred: false,
+        is_software: true,
         json: object(json!({ "name": format!("soft:{isa}"), "kind": "software", "isa": isa })),
     };
     names.into_iter().map(describe).collect()
@@ -165,7 +177,8 @@ fn processor(machine: &Machine) -> DeviceDescription {
         compute: format!("{} threads, {}", host.threads, host.extensions),
         memory: memory.map_or_else(|| "unknown".into(), |bytes| format!("{} available", Size(bytes))),
         identity: String::new(),
-        is_preferred: false,
+        is_preferred: machine.choice.is_none(),
+        is_software: false,
         json: object(json!({
             "name": "cpu",
             "kind": "cpu",

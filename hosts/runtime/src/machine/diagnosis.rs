@@ -1,6 +1,6 @@
 //! The report of `doctor`: findings with their remedies, in the order in which they prevent the use of a GPU.
 
-use super::read::Machine;
+use super::read::{Host, Machine};
 use super::size::Size;
 use core::fmt;
 use doorbell_kfd::doctor::{Finding, Severity};
@@ -81,6 +81,21 @@ impl<'m> Diagnosis<'m> {
         })
     }
 
+    /// The report about a machine whose CPU runs models.
+    fn without_gpu(&self, f: &mut fmt::Formatter<'_>, finding: &Finding) -> fmt::Result {
+        writeln!(
+            f,
+            "{finding}: neither a PCI device of AMD that computes nor a node of the kernel's driver"
+        )?;
+        let Host { threads, extensions, memory } = &self.machine.host;
+        write!(f, "the CPU runs models: {threads} threads, {extensions}")?;
+        let Some(memory) = memory else { return writeln!(f) };
+        writeln!(f, ", {} of memory available", Size(memory.available))?;
+        let Some(footprint) = &self.machine.footprint else { return Ok(()) };
+        let verb = if footprint.bytes <= memory.available { "fits" } else { "does not fit" };
+        writeln!(f, "{} needs {}: {verb} into memory", footprint.name, Size(footprint.bytes))
+    }
+
     fn model(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Some(footprint), Some(choice)) = (&self.machine.footprint, &self.machine.choice) else {
             return Ok(());
@@ -104,7 +119,7 @@ impl fmt::Display for Diagnosis<'_> {
         let examination = &self.machine.examination;
         // nothing else matters then
         if let [only @ Finding::NoGpu] = self.findings() {
-            return writeln!(f, "{only}");
+            return self.without_gpu(f, only);
         }
         write!(f, "kernel {}", examination.release)?;
         match examination.version {
