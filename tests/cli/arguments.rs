@@ -65,11 +65,14 @@ fn keys_are_never_empty() {
     let empty = ["a key of --api-key or DOORBELL_API_KEY is empty"];
     refused(&[&serve[..], &["--api-key", ""]].concat(), 4, &empty);
     refused(&[&serve[..], &["--api-key", "a", "--api-key", " \t"]].concat(), 4, &empty);
-    for (key, words) in [(&b""[..], empty[0]), (b"a\xff", "DOORBELL_API_KEY is not UTF-8 text")] {
+    for (key, words) in [(&b" "[..], empty[0]), (b"a\xff", "DOORBELL_API_KEY is not UTF-8 text")] {
         let output = finish(command(&serve).env("DOORBELL_API_KEY", OsStr::from_bytes(key)), b"");
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(4) && stderr.contains(words), "{stderr}");
     }
+    // an empty variable is none: only the model is missing
+    let output = finish(command(&serve).env("DOORBELL_API_KEY", ""), b"");
+    assert_eq!(output.status.code(), Some(3));
 }
 
 #[test]
@@ -79,9 +82,12 @@ fn addresses_and_origins_are_checked() {
         unknown(&[&serve[..], &[flag, value]].concat(), &format!("invalid value '{value}' for '{flag}"));
     }
     // these are valid: only the model is missing
-    for (flag, value) in
-        [("--host", "localhost"), ("--host", "0.0.0.0"), ("--origin", "http://localhost:3000/")]
-    {
+    for (flag, value) in [
+        ("--host", "localhost"),
+        ("--host", "0.0.0.0"),
+        ("--origin", "http://localhost:3000/"),
+        ("--origin", "moz-extension://*"),
+    ] {
         refused(&[&serve[..], &[flag, value]].concat(), 3, &["nowhere.gguf: no such file"]);
     }
 }

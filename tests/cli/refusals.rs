@@ -131,6 +131,9 @@ fn bad_inputs_are_refused() {
     refused(&["run", &model, "--raw"], 4, &empty);
     refused_with(&["run", &model], b"ab\xff", 4, &["stdin is not UTF-8 text (byte 2)"]);
     refused_with(&["tokenize", &model], b"\xc3(", 4, &["stdin is not UTF-8 text (byte 0)"]);
+    // a byte order mark is no text
+    let marked = write("marked.txt", b"\xef\xbb\xbf");
+    refused(&["run", &model, "--file", &marked], 4, &empty);
     let bad = write("bad.txt", b"abc\xf0\x9f");
     refused(&["run", &model, "--file", &bad], 4, &["bad.txt is not UTF-8 text (byte 3)"]);
     refused(&["score", &model, "--text", &bad], 4, &["bad.txt is not UTF-8 text (byte 3)"]);

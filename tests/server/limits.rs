@@ -41,7 +41,7 @@ fn keys_are_asked_for_where_something_is_computed() {
 #[test]
 fn pages_of_unknown_origins_are_refused() {
     let mut kind = Kind::default();
-    kind.settings.origins = vec!["https://chat.example".into()];
+    kind.settings.origins = vec!["https://chat.example".into(), "chrome-extension://*".into()];
     let server = Server::start(&kind);
     let from = |headers: &[(&str, &str)]| server.send("GET", "/v1/models", headers, "");
     assert_eq!(from(&[("origin", "https://evil.example")]).status, 403);
@@ -50,6 +50,8 @@ fn pages_of_unknown_origins_are_refused() {
     assert_eq!(allowed.header("access-control-allow-origin"), Some("https://chat.example"));
     let own = format!("http://{}", server.address);
     assert_eq!(from(&[("origin", &own)]).status, 200);
+    assert_eq!(from(&[("origin", "chrome-extension://abcdefghijklmnop")]).status, 200);
+    assert_eq!(from(&[("origin", "moz-extension://abcdefghijklmnop")]).status, 403);
     assert_eq!(from(&[("origin", "http://localhost:3000")]).status, 200);
     // a foreign host name that resolves to this machine
     let rebound = from(&[("host", "evil.example:80")]);

@@ -43,6 +43,40 @@ fn a_system_message_that_is_not_first_goes_to_the_user() {
     assert_eq!(server.post(CHAT, &ask("[[a]]")).status, 200);
 }
 
+/// Prints no tools, like the templates of SmolLM2 and Gemma 2.
+const NO_TOOLS: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
+{{ '<|im_start|>assistant\n' }}";
+
+/// Tools for a template that prints none are described in the system text, and calls come back; or they are refused.
+#[test]
+fn tools_are_described_to_a_template_without_them() {
+    let server = Server::start(&Kind { template: Some(NO_TOOLS), ..Kind::default() });
+    let capabilities = |server: &Server| server.post("/api/show", &json!({})).ok()["capabilities"].clone();
+    assert!(capabilities(&server).as_array().unwrap().contains(&json!("tools")));
+    let body = with(ask(&format!("[[{CALL}]]")), json!({ "tools": weather() }));
+    let prompt = server.post("/apply-template", &body).ok()["prompt"].clone();
+    let prompt = prompt.as_str().unwrap();
+    assert!(prompt.starts_with("<|im_start|>system\n# Tools\n"), "{prompt}");
+    assert_eq!(prompt.matches("weather").count(), CALL.matches("weather").count() + 2, "{prompt}");
+    let answer = server.post(CHAT, &body).ok();
+    assert_eq!(answer["choices"][0]["finish_reason"], "tool_calls", "{answer}");
+    let call = answer["choices"][0]["message"].clone();
+    let result = json!({ "role": "tool", "tool_call_id": call["tool_calls"][0]["id"], "content": "12 C" });
+    let history =
+        json!({ "messages": [{ "role": "user", "content": "q" }, call, result], "tools": weather() });
+    let prompt = server.post("/apply-template", &history).ok()["prompt"].clone();
+    let end = "<|im_start|>user\n<tool_response>\n12 C\n</tool_response><|im_end|>\n<|im_start|>assistant\n";
+    assert!(prompt.as_str().unwrap().ends_with(end), "{prompt}");
+
+    let kind = Kind { template: Some(NO_TOOLS), template_tools_only: true, ..Kind::default() };
+    let server = Server::start(&kind);
+    assert!(!capabilities(&server).as_array().unwrap().contains(&json!("tools")));
+    let refusal = server.post(CHAT, &body);
+    assert_eq!(refusal.status, 400);
+    assert_eq!(refusal.json()["error"]["param"], "tools");
+    assert_eq!(server.post(CHAT, &ask("[[a]]")).status, 200);
+}
+
 /// Prints only contents that are lists of parts, as templates of vision models do.
 const PARTS: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% for part in m.content %}\
 {% if part.type is defined and part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}\

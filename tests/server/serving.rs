@@ -33,6 +33,8 @@ pub(crate) struct Kind {
     pub(crate) template: Option<&'static str>,
     /// True if conversations that the template refuses are merged.
     pub(crate) merge_messages: bool,
+    /// True if tools that the template does not print are refused.
+    pub(crate) template_tools_only: bool,
     /// Marks that are tokens of their own.
     pub(crate) marks: &'static [&'static str],
     /// The seed of the model's weights.
@@ -58,6 +60,7 @@ impl Default for Kind {
             pages: None,
             template: None,
             merge_messages: false,
+            template_tools_only: false,
             marks: &[],
             model: 1,
             folder: None,
@@ -123,6 +126,7 @@ pub(crate) fn served(kind: &Kind, gguf: &'static Gguf<'static>) -> ModelHandle {
     };
     let mut served = ModelHandle::new("scripted".into(), gguf, tokenizer, running).unwrap();
     served.merge_messages = kind.merge_messages;
+    served.template_tools_only = kind.template_tools_only;
     served
 }
 

@@ -144,7 +144,15 @@ fn an_upgrade_to_http_2_is_ignored() {
 #[test]
 fn a_path_may_end_in_a_slash_and_be_asked_for_its_head() {
     let server = Server::start(&Kind::default());
-    for path in ["/health/", "/v1/models/", "/api/v1/health/", "/api/tags/"] {
+    for path in [
+        "/health/",
+        "/v1/models/",
+        "/api/v1/health/",
+        "/api/tags/",
+        "//v1/models",
+        "//health",
+        "//v1/models/",
+    ] {
         assert_eq!(server.get(path).status, 200, "{path}");
     }
     let body = ask("[[a]]");

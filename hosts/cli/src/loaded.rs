@@ -106,12 +106,13 @@ pub(crate) fn encode(
     Ok(tokens)
 }
 
-/// Checks that a text is UTF-8; `name` names its source in messages.
+/// Checks that a text is UTF-8, and removes a byte order mark; `name` names its source in messages.
 pub(crate) fn utf8(bytes: Vec<u8>, name: &str) -> Result<String, Failure> {
-    String::from_utf8(bytes).map_err(|error| {
+    let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Failure::new(Kind::Input, format_args!("{name} is not UTF-8 text (byte {at}); convert it first"))
-    })
+    })?;
+    Ok(text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_owned))
 }
 
 /// The text of a file.

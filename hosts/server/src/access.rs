@@ -92,7 +92,7 @@ pub(crate) fn check_origin(settings: &Settings, headers: &HeaderMap) -> Result<O
     let name = text.split_once("://").map(|(_, rest)| rest).unwrap_or_default();
     let own = !name.is_empty() && name == host;
     let local = !name.is_empty() && is_loopback(host_name(name)) && is_loopback(host_name(host));
-    let listed = settings.origins.iter().any(|allowed| allowed == "*" || allowed == text);
+    let listed = settings.origins.iter().any(|allowed| allows(allowed, text));
     if own || local || listed {
         Ok(Some(origin.clone()))
     } else {
@@ -101,6 +101,13 @@ pub(crate) fn check_origin(settings: &Settings, headers: &HeaderMap) -> Result<O
             "web pages of this origin may not use the server; allow it with --origin",
         ))
     }
+}
+
+/// True if an entry of the list of origins allows an origin: `*` all, `SCHEME://*` all of a scheme, such as those of a
+/// browser's extensions, which Firefox names anew in every profile.
+fn allows(allowed: &str, origin: &str) -> bool {
+    let of_scheme = |scheme: &str| origin.strip_prefix(scheme).is_some_and(|name| name.starts_with("://"));
+    allowed == "*" || allowed == origin || allowed.strip_suffix("://*").is_some_and(of_scheme)
 }
 
 /// Allows pages of an origin to read the response.
@@ -147,6 +154,18 @@ mod tests {
             ["evil.example", "evil.example:13305", "192.0.2.1.evil.example", "lan", "127.0.0.1.nip.io"]
         {
             assert!(!is_trusted(&settings, host), "{host}");
+        }
+    }
+
+    #[test]
+    fn origins_are_allowed_one_by_one_or_by_scheme() {
+        assert!(allows("*", "null") && allows("http://a", "http://a") && !allows("http://a", "http://ab"));
+        let extensions = "moz-extension://*";
+        assert!(allows(extensions, "moz-extension://5b1e8f0c-0000-4000-8000-000000000000"));
+        for origin in
+            ["chrome-extension://a", "moz-extension", "moz-extensions://a", "https://moz-extension://a"]
+        {
+            assert!(!allows(extensions, origin), "{origin}");
         }
     }
 

@@ -53,6 +53,10 @@ fn render_now(app: &App, conversation: &Conversation) -> Result<Rendered, Failur
         return Err(Failure::new(FailureKind::NotSupported, message));
     };
     let offered = conversation.tool_choice != ToolChoice::None && !conversation.tools.is_empty();
+    if offered && !app.model.takes_tools() {
+        let message = "are not known to this model's chat template";
+        return Err(Failure::field("tools", message));
+    }
     let split = conversation.continuation.split(&conversation.messages);
     let split = split.map_err(|error| Failure::field("messages", error))?;
     let mut messages = split.rendered.to_vec();

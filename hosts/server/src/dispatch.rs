@@ -41,7 +41,8 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         })
 }
 
-/// The paths of a route, each also with a slash at the end.
+/// The paths of a route, each also with a slash at the end, and with two at the beginning: clients append `/v1/...` to an
+/// address that ends with one.
 fn paths(route: &Route) -> Vec<String> {
     let versions = VERSIONS.iter().map(|prefix| format!("{prefix}{}", route.path));
     let mut paths: Vec<String> = match route.prefix {
@@ -54,6 +55,9 @@ fn paths(route: &Route) -> Vec<String> {
         let half = paths.len() / 2;
         paths[half..].iter_mut().for_each(|path| path.push('/'));
     }
+    let doubled: Vec<String> =
+        paths.iter().filter(|path| *path != "/").map(|path| format!("/{path}")).collect();
+    paths.extend(doubled);
     paths
 }
 
@@ -174,6 +178,7 @@ async fn refuse(app: Arc<App>, kind: FailureKind, request: Request) -> Response 
 
 /// The API that a path without a route belongs to.
 fn dialect(path: &str) -> Dialect {
+    let path = path.strip_prefix('/').filter(|path| path.starts_with('/')).unwrap_or(path);
     let version = VERSIONS.iter().find_map(|prefix| path.strip_prefix(prefix));
     match version {
         Some(path) if path.starts_with("/messages") => Dialect::Anthropic,

@@ -225,6 +225,7 @@ impl From<TemplateError> for Failure {
             | TemplateError::Failed { .. }
             | TemplateError::Role { .. }
             | TemplateError::Lost { .. }
+            | TemplateError::Markup
             | TemplateError::TooMuchWork => Self::field("messages", error),
             _ => Self::new(FailureKind::Internal, error),
         }

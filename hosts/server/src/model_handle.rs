@@ -51,6 +51,8 @@ pub struct ModelHandle {
     pub waiting: u32,
     /// True if a conversation that the template refuses is rendered again with merged roles.
     pub merge_messages: bool,
+    /// True if tools are refused that the template does not print, instead of describing them in the system text.
+    pub template_tools_only: bool,
     /// File name.
     pub file: String,
     /// Seed of requests that set none; without one, each request has its own.
@@ -122,6 +124,7 @@ impl ModelHandle {
             parallel: engine.parallel,
             waiting: engine.waiting,
             merge_messages: false,
+            template_tools_only: false,
             file: String::new(),
             seed: None,
             dry_breakers: None,
@@ -136,6 +139,11 @@ impl ModelHandle {
     pub fn with_template(self, source: &str) -> Result<Self, ModelHandleError> {
         let template = ChatTemplate::new(source, SpecialTokens::of(self.tokenizer));
         Ok(Self { template: Some(template.map_err(ModelHandleError::Template)?), ..self })
+    }
+
+    /// True if tools reach the model: the template prints them, or they are described in general.
+    pub(crate) fn takes_tools(&self) -> bool {
+        self.template.as_ref().is_some_and(|template| template.prints_tools() || !self.template_tools_only)
     }
 
     /// Source of the chat template; empty if there is none.

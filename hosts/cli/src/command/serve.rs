@@ -58,7 +58,8 @@ pub(crate) struct Arguments {
     /// A key that clients must send; may be given several times, or as DOORBELL_API_KEY
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     api_key: Vec<String>,
-    /// An origin whose web pages may use the server; may be given several times, * allows all
+    /// An origin whose web pages may use the server; may be given several times, * allows all, and SCHEME://* all of a
+    /// scheme, such as moz-extension://*
     #[arg(long, value_name = "URL", value_parser = origin)]
     origin: Vec<String>,
     /// Requests that run at the same time
@@ -87,6 +88,9 @@ pub(crate) struct Arguments {
     /// the first turn of the user
     #[arg(long)]
     merge_messages: bool,
+    /// Refuse tools that the chat template does not print, instead of describing them in the system text
+    #[arg(long)]
+    template_tools_only: bool,
     #[command(flatten)]
     device: DeviceArgs,
     /// Sampling parameters for requests that have none
@@ -153,7 +157,8 @@ fn origin(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// All keys that were given. An empty key is an error: it would leave the server open although its owner set a key.
+/// All keys that were given. An empty key is an error: it would leave the server open although its owner set a key. An empty
+/// environment variable is none.
 fn keys(given: &[String]) -> Result<Vec<String>, Failure> {
     let wrong = |what: &str| Failure::new(Kind::Input, format_args!("{what}; give a key, or omit it"));
     let variable = match std::env::var(KEY_VARIABLE) {
@@ -161,6 +166,8 @@ fn keys(given: &[String]) -> Result<Vec<String>, Failure> {
         Err(VarError::NotPresent) => None,
         Err(VarError::NotUnicode(_)) => return Err(wrong("DOORBELL_API_KEY is not UTF-8 text")),
     };
+    // an empty variable is as good as none
+    let variable = variable.filter(|key| !key.is_empty());
     // HTTP removes blanks around a key
     let keys: Vec<_> = given.iter().chain(&variable).map(|key| key.trim().to_owned()).collect();
     if keys.iter().any(String::is_empty) {
@@ -240,6 +247,14 @@ fn load(arguments: &Arguments, settings: &mut Settings) -> Result<(ModelHandle, 
     model_handle.file =
         arguments.model.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
     model_handle.merge_messages = arguments.merge_messages;
+    model_handle.template_tools_only = arguments.template_tools_only;
+    if model_handle.template.as_ref().is_some_and(|template| !template.prints_tools()) {
+        note(if arguments.template_tools_only {
+            "the chat template prints no tools; requests with tools are refused"
+        } else {
+            "the chat template prints no tools; they are described in the system text, and calls are read as <tool_call>"
+        });
+    }
     model_handle.defaults = defaults;
     model_handle.seed = arguments.sampling.seed();
     model_handle.dry_breakers = breakers;

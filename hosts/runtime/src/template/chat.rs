@@ -3,15 +3,16 @@
 //! Not here: filters and functions (`filters`), the form of messages (`form`), and refused conversations (`merge`).
 
 use super::calendar::Moment;
-use super::content;
 use super::error::TemplateError;
 use super::filters::{self, Raised};
 use super::form::MessageForm;
+use super::generic_tools::{self, Position};
+use super::guard::Guard;
+use super::input::{ChatInput, Prompt};
 use super::merge;
-use super::present::Marked;
+use super::present::{self, Marked, TextEnd};
 use super::source::without_generation_tags;
 use core::error::Error as _;
-use core::ops::Range;
 use doorbell_core::gguf::Gguf;
 use doorbell_core::token::{TokenId, Tokenizer};
 use minijinja::syntax::SyntaxConfig;
@@ -64,52 +65,6 @@ impl SpecialTokens {
     }
 }
 
-/// Input of a rendering: the conversation and its options.
-#[derive(Clone, Debug)]
-pub struct ChatInput<'c> {
-    /// Messages as in the `OpenAI` API: objects with `role`, `content`, `tool_calls` and so on.
-    pub messages: &'c [Json],
-    /// Tool descriptions as in the `OpenAI` API, if any.
-    pub tools: Option<&'c [Json]>,
-    /// Documents for retrieval templates, if any.
-    pub documents: Option<&'c [Json]>,
-    /// True to end the text with the beginning of the assistant's turn.
-    pub add_generation_prompt: bool,
-    /// True to rewrite a conversation that the template refuses: neighboring messages of one role are merged, and the
-    /// system message is put into the first turn of the user.
-    pub merge: bool,
-    /// Further variables, such as `enable_thinking`; they override all others.
-    pub variables: &'c Map<String, Json>,
-    /// The time for `strftime_now`, `date_string` and `datetime`.
-    pub now: Moment,
-}
-
-impl<'c> ChatInput<'c> {
-    /// A conversation without tools that ends with the beginning of the assistant's turn.
-    #[must_use]
-    pub fn new(messages: &'c [Json], variables: &'c Map<String, Json>, now: Moment) -> Self {
-        Self {
-            messages,
-            tools: None,
-            documents: None,
-            add_generation_prompt: true,
-            merge: false,
-            variables,
-            now,
-        }
-    }
-}
-
-/// A rendered conversation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prompt {
-    /// The text.
-    pub text: String,
-    /// Byte ranges with contents of messages, ascending; empty if no content may hold markup, or if the template changes
-    /// contents. Markup in these ranges must not become control tokens.
-    pub content: Vec<Range<usize>>,
-}
-
 /// A compiled chat template.
 pub struct ChatTemplate {
     environment: Environment<'static>,
@@ -117,6 +72,8 @@ pub struct ChatTemplate {
     special: SpecialTokens,
     /// The form of messages that it prints.
     form: MessageForm,
+    /// True if it prints tools.
+    tools: bool,
 }
 
 impl ChatTemplate {
@@ -131,15 +88,14 @@ impl ChatTemplate {
             return Err(TemplateError::Syntax { line: 0, reason });
         }
         let environment = on_deep_stack(&BUDGETS, |_| compile(source))??;
-        let mut template =
-            Self { environment, source: source.to_owned(), special, form: MessageForm::default() };
-        template.form = MessageForm::find(|form, messages| template.probe(form, messages));
-        template.form = template.form.with_tools(|form, tools| {
-            let (variables, now) = (Map::new(), Moment { seconds: 0 });
-            let messages = [json!({ "role": "user", "content": "q" })];
-            let input = ChatInput { tools: Some(tools), ..ChatInput::new(&messages, &variables, now) };
-            on_deep_stack(&BUDGETS[1..], |fuel| template.render_with(&input, form, fuel)).ok()?.ok()
-        });
+        let (form, tools) = (MessageForm::default(), true);
+        let mut template = Self { environment, source: source.to_owned(), special, form, tools };
+        template.form = MessageForm::find(|form, messages| template.probe(form, messages, None));
+        let question = [json!({ "role": "user", "content": "q" })];
+        let print = |form: MessageForm, tools: &[Json]| template.probe(form, &question, Some(tools));
+        let form = template.form.with_tools(print);
+        let tools = form.prints_tools(print);
+        (template.form, template.tools) = (form, tools);
         Ok(template)
     }
 
@@ -159,25 +115,58 @@ impl ChatTemplate {
         &self.source
     }
 
+    /// True if the template prints tools. For others, tools are described in the system text, or in the first turn of the
+    /// user if that is refused, and calls and results are texts, in the convention of Hermes.
+    #[must_use]
+    pub fn prints_tools(&self) -> bool {
+        self.tools
+    }
+
     /// The text of a conversation in the given form, with the smaller budget of work.
-    fn probe(&self, form: MessageForm, messages: &[Json]) -> Option<String> {
+    fn probe(&self, form: MessageForm, messages: &[Json], tools: Option<&[Json]>) -> Option<String> {
         let (variables, now) = (Map::new(), Moment { seconds: 0 });
-        let input = ChatInput::new(messages, &variables, now);
-        on_deep_stack(&BUDGETS[1..], |fuel| self.render_with(&input, form, fuel)).ok()?.ok()
+        let input = ChatInput { tools, ..ChatInput::new(messages, &variables, now) };
+        on_deep_stack(&BUDGETS[1..], |fuel| self.render_with(&input, form.into(), fuel)).ok()?.ok()
     }
 
     /// Renders the prompt and finds the contents in it; see [`Prompt`].
     ///
     /// Every text of the messages is in the prompt. A conversation that the template refuses or loses texts of is retold:
     /// system messages in the middle are marked and put into turns of the user, or joined to the first; messages with
-    /// several calls are split; text after the result of a tool is appended to it; neighboring answers are joined.
+    /// several calls are split; text after the result of a tool is appended to it; neighboring answers are joined. Tools are
+    /// described if the template prints none; see [`Self::prints_tools`].
     ///
     /// # Errors
     ///
     /// As [`Self::render`]; a role is unknown; a text of the user, the system or a tool is in no prompt.
     pub fn prompt(&self, input: &ChatInput<'_>) -> Result<Prompt, TemplateError> {
         self.check_roles(input.messages)?;
-        let refusal = match self.whole_prompt(input) {
+        let (messages, tools) = (input.messages, input.tools.unwrap_or_default());
+        if self.tools || tools.is_empty() {
+            return self.retold_with_calls(input);
+        }
+        // the refusal of the system text is the one that its author understands
+        let described = |position| {
+            let messages = generic_tools::described(messages, tools, position, self.form.prints_calls());
+            self.retold_with_calls(&ChatInput { messages: &messages, tools: None, ..input.clone() })
+        };
+        described(Position::System).or_else(|refusal| described(Position::User).map_err(|_| refusal))
+    }
+
+    /// The prompt of a conversation or a retelling. Calls and results that the template can't hold are texts.
+    fn retold_with_calls(&self, input: &ChatInput<'_>) -> Result<Prompt, TemplateError> {
+        match self.retold(input) {
+            Err(refusal) if generic_tools::has_calls(input.messages) => {
+                let messages = generic_tools::as_texts(input.messages);
+                self.retold(&ChatInput { messages: &messages, ..input.clone() }).map_err(|_| refusal)
+            }
+            result => result,
+        }
+    }
+
+    /// The prompt of a conversation, or of the first retelling that the template accepts.
+    fn retold(&self, input: &ChatInput<'_>) -> Result<Prompt, TemplateError> {
+        let refusal = match self.fullest_prompt(input) {
             Ok(prompt) => return Ok(prompt),
             Err(refusal @ (TemplateError::NoThread | TemplateError::TooMuchWork)) => return Err(refusal),
             Err(refusal) => refusal,
@@ -189,9 +178,24 @@ impl ChatTemplate {
             rewritten.extend(further);
         }
         let mut prompts =
-            rewritten.iter().map(|messages| self.whole_prompt(&ChatInput { messages, ..input.clone() }));
+            rewritten.iter().map(|messages| self.fullest_prompt(&ChatInput { messages, ..input.clone() }));
         // the refusal of the original conversation is the one that its author understands
         prompts.find_map(Result::ok).ok_or(refusal)
+    }
+
+    /// The prompt of a conversation. Texts of the assistant beside calls, which templates leave out, get messages of their
+    /// own if the template accepts that, and are put before the first result, marked, if it does not.
+    fn fullest_prompt(&self, input: &ChatInput<'_>) -> Result<Prompt, TemplateError> {
+        let (prompt, whole) = self.whole_prompt(input)?;
+        if whole {
+            return Ok(prompt);
+        }
+        let others = [merge::answers_before_calls(input.messages), merge::answers_in_results(input.messages)];
+        let mut others = others.iter().filter_map(|messages| {
+            let (prompt, whole) = self.whole_prompt(&ChatInput { messages, ..input.clone() }).ok()?;
+            whole.then_some(prompt)
+        });
+        Ok(others.next().unwrap_or(prompt))
     }
 
     /// Refuses roles that neither the API nor the template knows: templates skip such messages.
@@ -209,31 +213,44 @@ impl ChatTemplate {
         Ok(())
     }
 
-    /// The prompt, if every text is in it. The assistant's own texts may be left out: templates drop those beside calls.
-    fn whole_prompt(&self, input: &ChatInput<'_>) -> Result<Prompt, TemplateError> {
+    /// The prompt, if every text is in it but those of the assistant; true if these are, too.
+    fn whole_prompt(&self, input: &ChatInput<'_>) -> Result<(Prompt, bool), TemplateError> {
         let prompt = self.prompt_of(input)?;
-        let marked = Marked::new(input.messages);
-        let rendering = self.render(&ChatInput { messages: &marked.messages, ..input.clone() });
-        match rendering.ok().and_then(|rendering| marked.lost(&rendering)) {
-            Some(index) if input.messages[index]["role"] != "assistant" => {
-                let role = input.messages[index]["role"].as_str().unwrap_or_default().to_owned();
-                Err(TemplateError::Lost { index, role })
+        let required = |&index: &usize| input.messages[index]["role"] != "assistant";
+        // a template may inspect one end of a text, and refuse it with a word there
+        for end in [TextEnd::Last, TextEnd::First] {
+            let marked = Marked::new(input.messages, end);
+            match self.render(&ChatInput { messages: &marked.messages, ..input.clone() }) {
+                Ok(rendering) => {
+                    return match marked.lost(&rendering, required) {
+                        Some(index) => Err(lost(input, index)),
+                        None => Ok((prompt, marked.lost(&rendering, |_| true).is_none())),
+                    };
+                }
+                Err(error @ (TemplateError::NoThread | TemplateError::TooMuchWork)) => return Err(error),
+                Err(_) => {}
             }
-            _ => Ok(prompt),
+        }
+        match present::missing(input.messages, &prompt.text, required) {
+            Some(index) => Err(lost(input, index)),
+            None => Ok((prompt, true)),
         }
     }
 
     fn prompt_of(&self, input: &ChatInput<'_>) -> Result<Prompt, TemplateError> {
-        let text = self.render(input)?;
-        let content = if content::may_hold_markup(input.messages) {
-            let messages = content::substituted(input.messages);
-            // a template that fails on other characters inspects the contents
-            let other = self.render(&ChatInput { messages: &messages, ..input.clone() });
-            other.ok().and_then(|other| content::ranges(&text, &other))
-        } else {
-            None
-        };
-        Ok(Prompt { text, content: content.unwrap_or_default() })
+        if !Guard::is_needed(input) {
+            return Ok(Prompt { text: self.render(input)?, content: Vec::new() });
+        }
+        let guard = Guard::new(input, &self.source).ok_or(TemplateError::Markup)?;
+        let passing = Passing { form: self.form, guard: Some(&guard) };
+        let rendering = on_deep_stack(&BUDGETS, |fuel| self.render_with(input, passing, fuel))?;
+        match rendering {
+            Ok(rendering) => guard.prompt(&rendering).ok_or(TemplateError::Markup),
+            Err(TemplateError::Raised { message }) => {
+                Err(TemplateError::Raised { message: guard.without(&message) })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Renders a conversation without rewriting it. The work is bounded for every template.
@@ -245,41 +262,80 @@ impl ChatTemplate {
     ///
     /// The template refuses the conversation, fails, or exceeds its budget of work.
     pub fn render(&self, input: &ChatInput<'_>) -> Result<String, TemplateError> {
-        on_deep_stack(&BUDGETS, |fuel| self.render_with(input, self.form, fuel))?
+        on_deep_stack(&BUDGETS, |fuel| self.render_with(input, self.form.into(), fuel))?
     }
 
     fn render_with(
         &self,
         input: &ChatInput<'_>,
-        form: MessageForm,
+        passing: Passing<'_>,
         fuel: u64,
     ) -> Result<String, TemplateError> {
         let mut environment = self.environment.clone();
         environment.set_fuel(Some(fuel));
         filters::install_clock(&mut environment, input.now);
         let template = environment.get_template(NAME).map_err(syntax_error)?;
-        template.render(self.context(input, form)).map_err(failure)
+        template.render(self.context(input, passing)).map_err(failure)
     }
 
-    fn context(&self, input: &ChatInput<'_>, form: MessageForm) -> Value {
-        let list = |items: Option<&[Json]>| items.map_or(Json::Null, |items| Json::Array(items.to_vec()));
-        let messages = input.messages.iter().map(|message| form.message(message)).collect();
-        let tools: Option<Vec<Json>> =
-            input.tools.map(|tools| tools.iter().map(|tool| form.tool(tool)).collect());
-        let tools = tools.as_deref();
+    fn context(&self, input: &ChatInput<'_>, passing: Passing<'_>) -> Value {
+        let list = |items: Option<Vec<Json>>| items.map_or(Json::Null, Json::Array);
+        let messages = input.messages.iter().map(|message| passing.message(message)).collect();
+        let tools = input.tools.map(|tools| tools.iter().map(|tool| passing.tool(tool)).collect());
+        let documents =
+            input.documents.map(|items| items.iter().map(|item| passing.value(item.clone())).collect());
         let mut variables = Map::new();
         variables.insert("messages".into(), Json::Array(messages));
-        variables.insert("tools".into(), list(tools));
         // the name that Firefunction uses, as text
-        let functions = tools.map_or_else(String::new, |tools| Json::from(tools).to_string());
+        let functions = tools
+            .as_ref()
+            .map_or_else(String::new, |tools: &Vec<Json>| Json::from(tools.as_slice()).to_string());
         variables.insert("functions".into(), functions.into());
-        variables.insert("documents".into(), list(input.documents));
+        // the name that SmolLM3 uses
+        variables.insert("xml_tools".into(), tools.clone().map_or(Json::Null, Json::Array));
+        variables.insert("tools".into(), list(tools));
+        variables.insert("documents".into(), list(documents));
         variables.insert("add_generation_prompt".into(), input.add_generation_prompt.into());
         variables.insert("bos_token".into(), self.special.bos.clone().into());
         variables.insert("eos_token".into(), self.special.eos.clone().into());
         variables.extend(DATES.map(|(name, format)| (name.to_owned(), input.now.strftime(format).into())));
-        variables.extend(input.variables.iter().map(|(name, value)| (name.clone(), value.clone())));
+        let own = input.variables.iter().map(|(name, value)| (name.clone(), passing.value(value.clone())));
+        variables.extend(own);
         value_of(&Json::Object(variables))
+    }
+}
+
+/// The way in which a conversation is passed to the template.
+#[derive(Clone, Copy)]
+struct Passing<'g> {
+    form: MessageForm,
+    guard: Option<&'g Guard>,
+}
+
+impl From<MessageForm> for Passing<'_> {
+    fn from(form: MessageForm) -> Self {
+        Self { form, guard: None }
+    }
+}
+
+impl Passing<'_> {
+    fn message(self, message: &Json) -> Json {
+        let mut message = self.form.message(message);
+        if let Some(guard) = self.guard {
+            guard.message(&mut message);
+        }
+        message
+    }
+
+    fn tool(self, tool: &Json) -> Json {
+        self.value(self.form.tool(tool))
+    }
+
+    fn value(self, mut value: Json) -> Json {
+        if let Some(guard) = self.guard {
+            guard.value(&mut value);
+        }
+        value
     }
 }
 
@@ -332,6 +388,12 @@ fn value_of(json: &Json) -> Value {
             Value::from_pairs(fields.iter().map(|(name, field)| (name.as_str(), value_of(field))))
         }
     }
+}
+
+/// The error for a text of the message at `index` that is in no prompt.
+fn lost(input: &ChatInput<'_>, index: usize) -> TemplateError {
+    let role = input.messages[index]["role"].as_str().unwrap_or_default().to_owned();
+    TemplateError::Lost { index, role }
 }
 
 fn reason(error: &Error) -> String {

@@ -30,6 +30,8 @@ pub enum TemplateError {
         /// Its role.
         role: String,
     },
+    /// Markup in the client's texts could not be kept apart from the template's.
+    Markup,
     /// The template failed while running.
     Failed {
         /// Line in the template, from 1; 0 if unknown.
@@ -54,6 +56,9 @@ impl fmt::Display for TemplateError {
             Self::Lost { index, role } => {
                 write!(f, "the chat template leaves out the text of message {index} with the role {role:?}")
             }
+            Self::Markup => f.write_str(
+                "texts with markup can't be kept apart from the chat template's; remove <, >, [ and | from them",
+            ),
             Self::Failed { line, reason } => {
                 write!(f, "chat template failed in line {line}: {reason}")
             }

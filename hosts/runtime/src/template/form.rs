@@ -20,6 +20,10 @@ pub(super) struct MessageForm {
     any_text: bool,
     /// It fails without the optional fields of a tool.
     full_tools: bool,
+    /// It fails with parameters of several types, or without the optional fields of a parameter.
+    plain_parameters: bool,
+    /// It prints calls.
+    calls: bool,
     /// It prints reasoning beside calls from the field `thinking`, and not from `reasoning_content`.
     thinking: bool,
 }
@@ -44,7 +48,8 @@ impl MessageForm {
         // an object printed in Python's notation is a mistake of the form
         let python = format!("'{PROBE}'");
         let prints = |text: String| text.contains(PROBE) && !text.contains(&python);
-        let mut form = forms.find(|&form| render(form, &called).is_some_and(prints)).unwrap_or(form);
+        let found = forms.find(|&form| render(form, &called).is_some_and(prints));
+        let mut form = Self { calls: found.is_some(), ..found.unwrap_or(form) };
         let cut = format!("{{\"{PROBE}\": \"cut");
         let [_, call, _] = &mut called;
         call["tool_calls"][0]["function"]["arguments"] = cut.as_str().into();
@@ -61,7 +66,26 @@ impl MessageForm {
     pub(super) fn with_tools(self, render: impl Fn(Self, &[Json]) -> Option<String>) -> Self {
         let tools = [json!({ "type": "function", "function": { "name": PROBE } })];
         let full = Self { full_tools: true, ..self };
-        if render(self, &tools).is_none() && render(full, &tools).is_some() { full } else { self }
+        let form = if render(self, &tools).is_none() && render(full, &tools).is_some() { full } else { self };
+        let properties = json!({ "a": { "type": ["string", "null"] }, "b": { "type": "object" }, "c": { "type": "array" } });
+        let parameters = json!({ "type": "object", "properties": properties, "required": ["a"] });
+        let function = json!({ "name": PROBE, "description": "d", "parameters": parameters });
+        let tools = [json!({ "type": "function", "function": function })];
+        let plain = Self { plain_parameters: true, ..form };
+        if render(form, &tools).is_none() && render(plain, &tools).is_some() { plain } else { form }
+    }
+
+    /// True if the template prints calls.
+    pub(super) fn prints_calls(self) -> bool {
+        self.calls
+    }
+
+    /// True if the template prints the name of a tool. `render` as for [`Self::find`].
+    pub(super) fn prints_tools(self, render: impl Fn(Self, &[Json]) -> Option<String>) -> bool {
+        let field = json!({ "type": "object", "properties": { "a": { "type": "string", "description": "b" } }, "required": ["a"] });
+        let function = json!({ "name": PROBE, "description": "c", "parameters": field });
+        let tools = [json!({ "type": "function", "function": function })];
+        render(self, &tools).is_some_and(|text| text.contains(PROBE))
     }
 
     /// The description of a tool in this form: without a description that is null, and with the optional fields if the
@@ -78,6 +102,11 @@ impl MessageForm {
             if self.full_tools {
                 function.entry(field).or_insert(empty);
             }
+        }
+        if self.plain_parameters
+            && let Some(parameters) = function.get_mut("parameters")
+        {
+            plain_properties(parameters);
         }
         tool
     }
@@ -137,6 +166,37 @@ impl MessageForm {
     }
 }
 
+/// Makes the schemas of an object's properties plain.
+fn plain_properties(object: &mut Json) {
+    let properties = object.get_mut("properties").and_then(Json::as_object_mut);
+    for property in properties.into_iter().flat_map(Map::values_mut) {
+        plain(property);
+        if let Some(fields) = property.as_object_mut() {
+            fields.entry("description").or_insert_with(|| "".into());
+        }
+    }
+}
+
+/// Makes a schema plain: one type, and the fields that describe what is in a list or an object.
+fn plain(schema: &mut Json) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    if let Some(ty) = fields.get_mut("type") {
+        let chosen = match &*ty {
+            Json::Array(types) => types.iter().find(|ty| *ty != "null" && ty.is_string()).cloned(),
+            ty => Some(ty.clone()).filter(|ty| ty != "null"),
+        };
+        *ty = chosen.unwrap_or_else(|| "string".into());
+    }
+    match fields.get("type").and_then(Json::as_str) {
+        Some("array") => plain(fields.entry("items").or_insert_with(|| json!({}))),
+        Some("object") => {
+            plain(fields.entry("additionalProperties").or_insert_with(|| json!({})));
+            plain_properties(schema);
+        }
+        _ => {}
+    }
+}
+
 /// Moves reasoning beside calls to the field `thinking`, with the content, since such templates refuse both.
 fn thinking(message: &mut Json) {
     let text = |field: &str| message[field].as_str().unwrap_or_default().to_owned();
@@ -170,20 +230,21 @@ mod tests {
     #[test]
     fn calls_get_the_form_that_is_printed() {
         let json = |_: &Json, arguments: &Json| Some(arguments.to_string());
-        assert_eq!(found(json), MessageForm::default());
+        let calls = MessageForm { calls: true, ..MessageForm::default() };
+        assert_eq!(found(json), calls);
         let texts = |_: &Json, arguments: &Json| Some(arguments.as_str()?.to_owned());
-        assert_eq!(found(texts), MessageForm { texts: true, any_text: true, ..MessageForm::default() });
+        assert_eq!(found(texts), MessageForm { texts: true, any_text: true, ..calls });
         // an object printed as Python prints it
         let python = |_: &Json, arguments: &Json| {
             Some(arguments.as_str().map_or_else(|| arguments.to_string().replace('"', "'"), str::to_owned))
         };
-        assert_eq!(found(python), MessageForm { texts: true, any_text: true, ..MessageForm::default() });
+        assert_eq!(found(python), MessageForm { texts: true, any_text: true, ..calls });
         let absent = |content: &Json, arguments: &Json| content.is_null().then(|| arguments.to_string());
-        assert_eq!(found(absent), MessageForm { absent: true, ..MessageForm::default() });
+        assert_eq!(found(absent), MessageForm { absent: true, ..calls });
         let both = |content: &Json, arguments: &Json| {
             Some(arguments.as_str().filter(|_| content.is_null()).unwrap_or_default().to_owned())
         };
-        let expected = MessageForm { texts: true, absent: true, any_text: true, ..MessageForm::default() };
+        let expected = MessageForm { texts: true, absent: true, any_text: true, ..calls };
         assert_eq!(found(both), expected);
         assert_eq!(found(|_, _| None), MessageForm::default(), "none shows");
     }

@@ -122,6 +122,45 @@ fn join_answers(messages: &[Json]) -> Vec<Json> {
     joined
 }
 
+/// Puts the assistant's texts beside calls into messages of their own, before those with the calls.
+pub(super) fn answers_before_calls(messages: &[Json]) -> Vec<Json> {
+    let mut split = Vec::new();
+    for message in messages {
+        let text = match &message["content"] {
+            Json::String(text) => !text.trim().is_empty(),
+            content => content.is_array(),
+        };
+        if message["role"] != "assistant" || !has_calls(message) || !text {
+            split.push(message.clone());
+            continue;
+        }
+        split.push(Json::from_iter([("role", "assistant".into()), ("content", message["content"].clone())]));
+        let mut calls = message.clone();
+        calls["content"] = "".into();
+        split.push(calls);
+    }
+    split
+}
+
+/// Puts the assistant's texts beside calls, marked, before the first result of the calls.
+pub(super) fn answers_in_results(messages: &[Json]) -> Vec<Json> {
+    let mut moved = messages.to_vec();
+    for index in 1..moved.len() {
+        let (before, after) = moved.split_at_mut(index);
+        let (Some(answer), Some(result)) = (before.last_mut(), after.first_mut()) else { continue };
+        if answer["role"] != "assistant" || !has_calls(answer) || result["role"] != "tool" {
+            continue;
+        }
+        let Some(text) = answer["content"].as_str().filter(|text| !text.trim().is_empty()) else { continue };
+        let mut marked = result.clone();
+        marked["content"] = format!("<assistant>\n{text}\n</assistant>").into();
+        append(&mut marked, result);
+        *result = marked;
+        answer["content"] = "".into();
+    }
+    moved
+}
+
 /// Appends the user's text after results of tools to the last result.
 fn text_in_results(messages: &[Json]) -> Vec<Json> {
     let mut appended: Vec<Json> = Vec::new();
@@ -225,7 +264,7 @@ fn fold(messages: &[Json]) -> Vec<Json> {
 }
 
 /// Appends the content and the reasoning of `more`.
-fn append(message: &mut Json, more: &Json) {
+pub(super) fn append(message: &mut Json, more: &Json) {
     let Some(message) = message.as_object_mut() else { return };
     for field in ["content", "reasoning_content"] {
         let Some(more) = more.get(field) else { continue };
@@ -345,6 +384,12 @@ mod tests {
         assert_eq!(one_call_each(&messages), expected);
         let appended = json!({ "role": "tool", "tool_call_id": "x", "content": "x\n\nz" });
         assert_eq!(text_in_results(&messages)[2], appended);
+        let apart = [message("assistant", "t"), calls("", &["x", "y"]), result("y")];
+        assert_eq!(answers_before_calls(&messages)[..3], apart);
+        let inside = answers_in_results(&messages);
+        assert_eq!(inside[0], calls("", &["x", "y"]));
+        assert_eq!(inside[1]["content"], "<assistant>\nt\n</assistant>\n\ny");
+        assert_eq!(inside[2..], messages[2..]);
         let answers = [message("assistant", "a"), calls("b", &["x"]), result("x")];
         assert_eq!(join_answers(&answers), [calls("a\n\nb", &["x"]), result("x")]);
     }

@@ -8,10 +8,12 @@
 mod arguments;
 mod calendar;
 mod chat;
-mod content;
 mod error;
 mod filters;
 mod form;
+mod generic_tools;
+mod guard;
+mod input;
 mod json;
 mod merge;
 mod present;
@@ -19,5 +21,6 @@ mod python;
 mod source;
 
 pub use calendar::Moment;
-pub use chat::{ChatInput, ChatTemplate, Prompt, SpecialTokens};
+pub use chat::{ChatTemplate, SpecialTokens};
 pub use error::TemplateError;
+pub use input::{ChatInput, Prompt};

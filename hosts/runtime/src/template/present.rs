@@ -1,38 +1,87 @@
-//! Checks that a template prints every text of a conversation: a word of its own is appended to each text, and the words
-//! that are missing in the rendering show what is lost.
+//! Checks that a template prints every text of a conversation: each text gets a word of its own, and the words that are
+//! missing in the rendering show what is lost.
 
 use alloc::collections::BTreeSet;
 use serde_json::Value as Json;
 
-/// A conversation with a word appended to each text.
+/// The end of a text that gets the word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TextEnd {
+    First,
+    Last,
+}
+
+/// A conversation with a word at one end of each text.
 pub(super) struct Marked {
     pub(super) messages: Vec<Json>,
-    /// The words, with the index of the message that holds each.
-    words: Vec<(usize, String)>,
+    words: Vec<Word>,
+}
+
+struct Word {
+    /// Index of the message.
+    index: usize,
+    /// True if the word is in the name of a call.
+    call: bool,
+    text: String,
 }
 
 impl Marked {
-    pub(super) fn new(messages: &[Json]) -> Self {
+    pub(super) fn new(messages: &[Json], end: TextEnd) -> Self {
         let stem = unused(messages);
         let mut marked = Self { messages: messages.to_vec(), words: Vec::new() };
         for (index, message) in marked.messages.iter_mut().enumerate() {
+            for call in message.get_mut("tool_calls").and_then(Json::as_array_mut).into_iter().flatten() {
+                if let Some(Json::String(name)) = call.pointer_mut("/function/name") {
+                    let text = format!("{stem}{}q", marked.words.len());
+                    name.push_str(&text);
+                    marked.words.push(Word { index, call: true, text });
+                }
+            }
             let content = message.get_mut("content");
             for text in content.map(texts).unwrap_or_default() {
                 if !text.trim().is_empty() {
                     let word = format!("{stem}{}q", marked.words.len());
-                    // white space at the end stays there, since templates trim
-                    text.insert_str(text.trim_end().len(), &word);
-                    marked.words.push((index, word));
+                    // white space at the ends stays there, since templates trim
+                    let at = match end {
+                        TextEnd::First => text.len() - text.trim_start().len(),
+                        TextEnd::Last => text.trim_end().len(),
+                    };
+                    text.insert_str(at, &word);
+                    marked.words.push(Word { index, call: false, text: word });
                 }
             }
         }
         marked
     }
 
-    /// The index of the first message with a text that is not in `rendering`, the rendering of the marked messages.
-    pub(super) fn lost(&self, rendering: &str) -> Option<usize> {
-        self.words.iter().find(|(_, word)| !rendering.contains(word)).map(|&(index, _)| index)
+    /// The index of the first required message with a text, or of any message with a call, that is not in `rendering`,
+    /// the rendering of the marked messages.
+    pub(super) fn lost(&self, rendering: &str, required: impl Fn(&usize) -> bool) -> Option<usize> {
+        let needed = |word: &&Word| word.call || required(&word.index);
+        let lost = self.words.iter().filter(needed).find(|word| !rendering.contains(&word.text));
+        lost.map(|word| word.index)
     }
+}
+
+/// The index of the first required message with a text that is not in `prompt` behind those before it, as it is or in
+/// JSON. This is for templates that refuse texts with words in them.
+pub(super) fn missing(messages: &[Json], prompt: &str, required: impl Fn(&usize) -> bool) -> Option<usize> {
+    let mut rest = prompt;
+    for (index, message) in messages.iter().enumerate() {
+        let mut content = message.get("content").cloned().unwrap_or_default();
+        for text in texts(&mut content) {
+            let text = text.trim();
+            let quoted = Json::from(text).to_string();
+            let forms = [text, &quoted[1..quoted.len() - 1]];
+            let found = forms.iter().filter_map(|text| Some(rest.find(*text)? + text.len())).min();
+            match found {
+                Some(end) => rest = &rest[end..],
+                None if required(&index) => return Some(index),
+                None => {}
+            }
+        }
+    }
+    None
 }
 
 /// The text of a content, or the texts of its parts.
@@ -74,13 +123,32 @@ mod tests {
             json!({ "role": "assistant", "content": " " }),
             json!({ "role": "user", "content": [{ "type": "text", "text": "same \n" }, { "type": "image" }] }),
         ];
-        let marked = Marked::new(&messages);
-        let all: String = marked.messages.iter().map(Json::to_string).collect();
-        assert_eq!(marked.lost(&all), None);
-        assert_eq!(marked.lost(&marked.messages[0].to_string()), Some(3));
-        assert_eq!(marked.lost(&marked.messages[3].to_string()), Some(0));
-        assert_eq!(marked.lost(""), Some(0));
+        let any = |_: &usize| true;
+        for end in [TextEnd::First, TextEnd::Last] {
+            let marked = Marked::new(&messages, end);
+            let all: String = marked.messages.iter().map(Json::to_string).collect();
+            assert_eq!(marked.lost(&all, any), None);
+            assert_eq!(marked.lost(&marked.messages[0].to_string(), any), Some(3));
+            assert_eq!(marked.lost(&marked.messages[3].to_string(), any), Some(0));
+            assert_eq!(marked.lost("", any), Some(0));
+            assert_eq!(marked.lost("", |&index| index == 3), Some(3));
+        }
         assert_eq!(unused(&messages), "xq0z");
         assert_eq!(unused(&[json!("xq0z xqxq1z xq18446744073709551616z xq3")]), "xq2z");
+    }
+
+    #[test]
+    fn texts_are_searched_in_their_order() {
+        let messages = [
+            json!({ "role": "user", "content": " a\"\n " }),
+            json!({ "role": "assistant", "content": "b" }),
+            json!({ "role": "user", "content": "a\"" }),
+        ];
+        let user = |&index: &usize| index != 1;
+        assert_eq!(missing(&messages, "<a\">b<a\">", user), None);
+        assert_eq!(missing(&messages, r#""a\"", "a\"""#, user), None);
+        assert_eq!(missing(&messages, "<a\">", user), Some(2));
+        assert_eq!(missing(&messages, "<a>", user), Some(0));
+        assert_eq!(missing(&messages, "<a\"><a\">", |_| true), Some(1));
     }
 }

@@ -75,7 +75,7 @@ pub(crate) async fn show(request: RequestContext) -> Result<Response, Failure> {
     let fields = Fields::of_request(&body)?;
     let _names = (fields.text("model")?, fields.text("name")?);
     let mut capabilities = vec!["completion"];
-    if app.model.template.is_some() {
+    if app.model.takes_tools() {
         capabilities.push("tools");
     }
     if fill_in::available(app) {
