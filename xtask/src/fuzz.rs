@@ -37,6 +37,8 @@ enum Target {
     Pm4,
     /// Instructions for it.
     Inst,
+    /// Conversations.
+    History,
 }
 
 impl Target {
@@ -50,6 +52,7 @@ impl Target {
             Self::Elf => "elf",
             Self::Pm4 => "pm4",
             Self::Inst => "inst",
+            Self::History => "history",
         }
     }
 
@@ -73,7 +76,7 @@ impl Target {
                 .map(|(code, which)| [&[which], &code[..code.len().min(1024)]].concat())
                 .collect(),
             Self::Pm4 => rings(),
-            Self::Bind | Self::Detoken | Self::Sample => (1..=24)
+            Self::Bind | Self::Detoken | Self::Sample | Self::History => (1..=24)
                 .map(|size| {
                     let mut bytes = vec![0; size * 24];
                     random.fill(&mut bytes);
